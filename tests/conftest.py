@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings
 
 import specsim.files.kept
-from specsim.config.compose import _composed
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
@@ -21,8 +20,6 @@ specsim.files.kept.MOST_BYTES = 0  # What tests draw at random is not worth keep
 os.environ.setdefault("NUMBA_CACHE_DIR", str(specsim.files.kept.user_cache() / "numba"))
 
 SEED_BITS = 32
-COMPOSED = pytest.StashKey[int]()
-"""How many configurations Hydra composed while the tests were collected."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,7 +59,3 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(simulation, "run", run)
     return begun
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    session.config.stash[COMPOSED] = _composed.cache_info().misses

@@ -27,15 +27,6 @@ def test_all_is_drafted_and_as_much_verified_as_pays() -> None:
     assert verified(play(part, Linear(0.0, 0.01, 0.01), rows=2), 0.05) == [0, 0]
 
 
-def test_tokens_compete_across_requests() -> None:
-    """The third token of a confident request before the first of a doubtful one."""
-    forest = chains([[0.9, 0.9, 0.9], [0.4, 0.9]])
-    ranked, throughput = estimated(2, Linear(0.0, 0.01, 0.02), 0.02).by_kept(forest)
-    assert np.allclose(forest.path_probability[ranked], [0.9, 0.81, 0.729, 0.4, 0.36])
-    tokens, seconds = np.array([2.0, 2.9, 3.71, 4.439, 4.839, 5.199]), 0.06 + 0.01 * np.arange(6)
-    assert np.allclose(throughput, tokens / seconds)
-
-
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     confidences=st.lists(st.lists(st.floats(0.01, 1.0), max_size=3), min_size=1, max_size=4),
@@ -66,21 +57,3 @@ def test_every_budget_gives_trees_even_among_equals(confidences: list[list[float
     ranked, _ = estimated(len(confidences), Linear(0.0, 1e-3, 0.01)).by_kept(forest)
     for count in range(len(ranked) + 1):
         assert forest.subset(first_kept(forest, ranked, count)).draft_nodes == count
-
-
-def test_fewer_tokens_are_verified_the_more_requests_share_the_step() -> None:
-    """A knee: free up to 8 tokens, dear beyond, as at the end of the memory-bound regime."""
-    per_request = []
-    for rows in (1, 2, 4, 8):
-        sure = [[0.7] * 7] * rows
-        model = Linear(0.0, 2e-3, 0.03)
-        _, throughput = estimated(rows, model, 0.01).by_kept(chains(sure))
-        per_request.append(float(np.argmax(throughput)) / rows)
-    assert per_request == sorted(per_request, reverse=True)
-    assert per_request[0] > per_request[-1] > 0
-
-
-def test_a_negative_length_is_refused_and_none_never_drafts() -> None:
-    with pytest.raises(ValueError, match="num_speculative_tokens=-1"):
-        AdaptiveVerification(-1)
-    assert not AdaptiveVerification(0).drafts

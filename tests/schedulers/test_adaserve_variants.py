@@ -50,11 +50,6 @@ def test_no_node_for_an_objective_is_selected_by_global_greedy() -> None:
     assert one.metrics == other.metrics
 
 
-def test_unspent_budget_shows() -> None:
-    whole, part = outcome("adaserve"), outcome("adaserve_slo_only")
-    assert part.requests["draft_tokens"].sum() < whole.requests["draft_tokens"].sum()
-
-
 def test_knowing_the_target_wastes_no_verification() -> None:
     run = outcome("adaserve_clairvoyant")
     cut = run.requests["output_tokens"].sum()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from specsim.schedulers.composed import Composed
@@ -54,13 +53,6 @@ def test_who_has_used_its_quantum_sinks_to_the_end_of_the_next_queue() -> None:
     assert part.level.tolist() == [3, 3]
 
 
-def test_the_short_pass_the_long_by() -> None:
-    part, hand = joined([100, 5])
-    assert ran(hand, 5 + 5) == [1] * 10
-    assert ran(hand, 1) == [0], "both are in the last queue, which 0 has entered first"
-    assert part.level.tolist() == [3, 3]
-
-
 def test_the_starved_return_to_the_first_queue() -> None:
     part, hand = joined([100, 5], starvation_s=0.045)
     assert ran(hand, 5) == [1] * 5
@@ -74,17 +66,3 @@ def test_least_attained_first() -> None:
     hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 3, [5] * 3, [30] * 3))
     assert ran(hand, 7) == [0, 1, 2, 0, 1, 2, 0]
     assert part.attained_s == pytest.approx([0.03, 0.02, 0.02])
-
-
-def test_a_quantum_is_attained_in_one_piece() -> None:
-    part = LeastAttained(ONE, 0.026)
-    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 2, [5] * 2, [30] * 2))
-    assert ran(hand, 10) == [0, 0, 0, 1, 1, 1, 0, 0, 0, 1]
-
-
-def test_everybody_attains_the_whole_step() -> None:
-    part = LeastAttained(Seats(3, 512, "mixed", 0.0, "keep"), 0.0)
-    hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 3, [5] * 3, [30] * 3))
-    hand.begin()
-    hand.emit([1, 1, 1])
-    assert np.allclose(part.attained_s, 0.01)

@@ -17,7 +17,7 @@ from specsim.core.request import Floats, Ids, Ints
 from specsim.pass_shape import PassShape
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
-from specsim.schedulers.parts.queues import Seats, limits_below
+from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.server.engine import Replica
@@ -25,7 +25,6 @@ from specsim.server.ledger import Ledger
 from specsim.server.view import LedgerView
 from tests.made import hardware, ledger_and_view, memory, requests
 from tests.schedulers.test_perception import Known
-from tests.unit.hand import Hand
 
 ONE = Seats(1, 512, "mixed", 0.0, "keep")
 OUTPUTS = np.array([10, 5, 12])
@@ -122,29 +121,6 @@ def queues_of(
     return LapsQueues(seats, monitor or AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
 
 
-def test_limits_grow_by_m_and_a_request_sinks_above_its_limit_only() -> None:
-    """S_3 = 0.4 s, M = 2, K = 4: 0.1, 0.2, 0.4 s, and the last queue has none."""
-    service_s = np.array([0.0, 0.1, 0.1001, 0.2, 0.2001, 0.4, 0.4001, 1e6])
-    assert queues_of().level(service_s).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-def test_more_queues_divide_what_lies_below_the_highest_limit() -> None:
-    """The highest limit stays where it is; one queue has none."""
-    limits_s = [limits_below(queues, 0.4, 2.0).tolist() for queues in (1, 2, 3, 4)]
-    assert limits_s == [[], [0.4], [0.2, 0.4], [0.1, 0.2, 0.4]]
-    assert limits_below(3000, 0.4, 2.0)[0] == 0.0, "too small for a float, and still a limit"
-
-
-def test_demotion_after_a_round_lets_the_newcomer_run() -> None:
-    """A pass takes 10 ms and S_1 is 25 ms: after three the next one has its turn, at last in order of arrival."""
-    hand = Hand(laps(queues=2), requests([0.0] * 2, [4] * 2, [30] * 2))
-    ran = []
-    for _ in range(8):
-        ran.append(int(hand.begin().requests[0]))
-        hand.emit([1])
-    assert ran == [0, 0, 0, 1, 1, 1, 1, 1], "in the last queue, 1 has the seat: nobody preempts within a queue"
-
-
 def test_the_order_of_algorithm_1() -> None:
     """By queue; the perceptible, shortest first; the others, first come; of those the one with a seat in front.
 
@@ -163,21 +139,3 @@ def test_the_order_of_algorithm_1() -> None:
     assert part.order(view, np.arange(7)).tolist() == [3, 2, 4, 0, 1, 5, 6], "a seat counts among the others only"
     part._settled[6] = True
     assert part.order(view, np.arange(7)).tolist() == [6, 3, 2, 4, 0, 1, 5], "whoever is not preempted stays in front"
-
-
-def test_the_perceptible_move_to_the_queue_of_their_time_and_then_run_to_their_end() -> None:
-    """0 is found to be long after its first token and makes room; once it has a seat again, an arrival waits."""
-    acceptance = AcceptanceMonitor(5, 0.05)
-    scheduler = laps(acceptance, queues=2)
-    scheduler.foresee(Known([30, 30, 30]))
-    hand = Hand(scheduler, requests([0.0] * 3, [4] * 3, [30] * 3))
-    hand.ledger.roster.strike(2)
-    ran = []
-    for round_ in range(8):
-        ran.append(int(hand.begin().requests[0]))
-        hand.emit([1])
-        if round_ == 0:
-            acceptance.totals[:, 0], acceptance.rate[0] = (1, 0, 0, 0), 0.5
-        if round_ == 5:
-            hand.ledger.roster.enter(2)
-    assert ran == [0, 1, 1, 1, 0, 0, 0, 0], "1 is above its limit when 0 gets its seat back"

@@ -55,24 +55,6 @@ def test_the_stability_window_by_hand() -> None:
     assert rates[3] == 0.5
 
 
-def test_a_spread_of_delta_itself_is_not_steady() -> None:
-    for spread, steady in ((0.5, False), (0.5001, True)):
-        monitor = AcceptanceMonitor(2, spread)
-        monitor.begin(1)
-        assert np.isnan(hear(monitor, [4, 0])[-1]) != steady
-        assert not steady or monitor.rate[0] == 0.75
-
-
-def test_the_rate_is_settled_once_and_rounds_without_drafts_do_not_count() -> None:
-    monitor = AcceptanceMonitor(2, 0.1)
-    monitor.begin(1)
-    hear(monitor, [2])
-    hear(monitor, [0], drafted=0)
-    assert np.isnan(monitor.rate[0])
-    assert hear(monitor, [2, 0, 0])[-1] == 0.5
-    assert monitor.totals[:, 0].tolist() == [4, 16, 16, 4]
-
-
 def test_eq_6_by_hand() -> None:
     """100 tokens, n = 4, A = 0.5: 100 / 3 rounds of 4 x 2 + 20 ms."""
     four = np.array([4.0])

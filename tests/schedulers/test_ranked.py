@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from specsim.schedulers import laps_sd
 from specsim.schedulers.parts import queues
-from specsim.schedulers.parts.queues import Lines, Waiting, nearest
+from specsim.schedulers.parts.queues import Lines, nearest
 from specsim.server.state import SPARSE, Roster, Rows
 from specsim.simulation import run
 from tests.laws.every import assert_same_record
@@ -93,35 +92,3 @@ def test_the_first_of_each_line_are_those_of_the_whole_queue(
     monkeypatch.setattr(Lines, "heads", lambda _, view, numbers, most: np.array(view.waiting, dtype=np.int64))
     for record, each in zip(by_lines, (simulated, tight), strict=True):
         assert_same_record(record, run(each))
-
-
-def test_who_asks_for_more_than_the_head_holds_is_given_it() -> None:
-    marks = np.zeros(5000, dtype=np.bool_)
-    marks[[3, 4000, 4999]] = True
-    line = Waiting(slice(10, 5010), {1.0: marks, 2.0: np.zeros(5000, dtype=np.bool_)})
-    assert {number: ids.tolist() for number, ids in line.first(2).items()} == {1.0: [13, 4010]}
-    assert line.first(9)[1.0].tolist() == [13, 4010, 5009]
-    assert line.first(0) == {}
-    apart = Waiting(np.array([4, 99, 10**6]), {None: np.array([True, False, True])})
-    assert {number: ids.tolist() for number, ids in apart.first(5).items()} == {None: [4, 10**6]}
-
-
-@given(data=st.data())
-def test_lines_far_apart_and_near_each_other_hold_the_same(data: st.DataObject) -> None:
-    size = 40
-    numbers = np.array(data.draw(st.lists(st.sampled_from([1.0, np.inf, np.nan]), min_size=size, max_size=size)))
-    views = [SimpleNamespace(waiting=[], waits=lambda there: marks[there]) for _ in range(2)]
-    kept = [Lines(), Lines()]
-    marks = np.zeros(size, dtype=np.bool_)
-    for each in kept:
-        each.begin(size)
-    for _ in range(3):
-        waiting = sorted(data.draw(st.sets(st.integers(0, size - 1), max_size=20)))
-        found = []
-        for view, line, sparse in zip(views, kept, (64, 0), strict=True):
-            view.waiting, marks[:] = waiting, np.isin(np.arange(size), waiting)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(queues, "SPARSE", sparse)
-                found.append({str(key): ids.tolist() for key, ids in line.waiting(view, numbers).first(size).items()})
-        assert found[0] == found[1]
-        assert sorted(request for ids in found[0].values() for request in ids) == waiting

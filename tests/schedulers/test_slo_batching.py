@@ -8,6 +8,7 @@ import pytest
 from specsim.core.request import Requests
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.queues import Seats
+from specsim.schedulers.priority import TightestFirst
 from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.laws.subjects import raw_of
@@ -50,20 +51,6 @@ def test_the_limit_is_the_longest_head_that_meets_the_objective(kinds: list[int]
     assert limit_of(limited("live"), kinds) == live
 
 
-def test_a_batch_of_one_runs_even_where_it_is_too_slow() -> None:
-    slow = Hardware(Linear(0.0, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
-    _, view = ledger_and_view(requests([0.0] * 3, [4] * 3, [9] * 3, [URGENT] * 3))
-    view.belief = slow
-    assert limited("batch").limit(view, np.arange(3), np.arange(3)) == 1
-
-
-def test_context_counts_towards_the_step() -> None:
-    _, view = ledger_and_view(requests([0.0] * 4, [1000] * 4, [9] * 4, [URGENT] * 4))
-    view.belief = Hardware(Linear(1e-5, 0.0, 0.005), Linear(0.0, 0.0, 1.0))
-    # 5 ms and 10 ms a thousand tokens: two are 25 ms, three 35 ms.
-    assert limited("batch").limit(view, np.arange(4), np.arange(4)) == 2
-
-
 def told() -> Requests:
     return requests([0.0] * 3, [2, 2, 2], [9, 9, 9], [CHAT, URGENT, FREE])
 
@@ -80,20 +67,23 @@ def test_time_left_until_violation() -> None:
     assert closest_to_violation(hand.view, ids) == pytest.approx([0.39, 0.05, np.inf])
 
 
-@pytest.mark.parametrize(("order", "first"), [(first_come, [0, 1]), (closest_to_violation, [1, 0])])
-def test_who_does_not_fit_pauses_and_keeps_its_cache(order: object, first: list[int]) -> None:
-    seats = Seats(2, 64, "mixed", 0.0, "keep")
-    hand = Hand(Composed(SloLimited(seats, order, "batch"), FixedChains(0)), told())  # type: ignore[arg-type]
-    hand.view.belief = BELIEF
-    work = hand.begin()
-    assert work.requests.tolist() == first
-    hand.emit([1, 1])
-    assert hand.view.running.tolist() == first
-
-
 def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_the_batch_already() -> None:
     """A long prompt without an objective makes eight chats late; a step of eight is too slow for the urgent one."""
     mapping = raw_of("stta")
     free = played(mapping, late()).progress.finish_s
     shrunk = played(with_value(mapping, "batching.tightest", "live"), late()).progress.finish_s
     assert (free[:8] < shrunk[:8]).all()
+
+
+URGENT, CHAT, FREE = 0, 1, 2
+
+
+def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:
+    told = requests([0.0] * 4, [3] * 4, [9] * 4, [FREE, CHAT, URGENT, URGENT])
+    hand = Hand(Composed(TightestFirst(Seats(2, 64, "mixed", 0.0, "keep")), FixedChains(0)), told)
+    ran = []
+    while hand.ledger.roster.live:
+        work = hand.begin()
+        ran.append(work.requests.tolist())
+        hand.emit([1] * len(work.requests), ends=range(len(work.requests)))
+    assert ran == [[2, 3], [1, 0]]

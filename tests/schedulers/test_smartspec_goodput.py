@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
-from specsim.files.yaml_file import shipped
-from specsim.latency.profile import profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.smartspec.goodput import (
     Batch,
@@ -19,10 +16,9 @@ from specsim.schedulers.smartspec.goodput import (
     expected_length,
     goodput,
     longest_by_survival,
-    longest_fitting,
     target_seconds,
 )
-from specsim.schedulers.smartspec.tree import HeadAverage, shapes, tree_length, tree_nodes
+from specsim.schedulers.smartspec.tree import HeadAverage, tree_length
 from tests.made import Hardware, Linear, hardware, one
 
 
@@ -45,10 +41,6 @@ def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance: float)
     k = np.arange(10)
     summed = [sum(acceptance**j for j in range(each + 1)) for each in range(10)]
     assert expected_length(np.array(acceptance), k) == pytest.approx(summed)
-
-
-def test_lengths_of_the_paper() -> None:
-    assert expected_length(np.array([0.7, 0.5, 1.0]), np.array([3, 1, 4])) == pytest.approx([2.533, 1.5, 5.0])
 
 
 def test_a_trees_length_is_exact_where_the_paper_prints_another() -> None:
@@ -74,57 +66,12 @@ def test_a_trees_length_is_the_mean_over_all_luck(top: tuple[int, ...]) -> None:
     assert tree_length(np.array(rates), np.array([top]))[0, -1] == pytest.approx(mean)
 
 
-def test_a_full_tree_of_the_paper_has_27_nodes() -> None:
-    """Fig. 8: 3 + 3 x 2 + 3 x 2 x 3 = 27; section 7.2.2: 3, 2, 2 add 21."""
-    assert tree_nodes(np.array([[3, 2, 3], [3, 2, 2]]))[:, -1].tolist() == [27, 21]
-
-
-def test_every_shape_within_the_bound_is_tried_once() -> None:
-    found = [tuple(each) for each in shapes(3, 3, 39).tolist()]
-    assert len(found) == len(set(found)) == 1 + 3 + 9 + 27
-    assert (0, 0, 0) in found
-    assert not any(0 in each and each[each.index(0) :] != (0,) * (3 - each.index(0)) for each in found)
-    assert [tuple(each) for each in shapes(2, 3, 4).tolist()] == [
-        (0, 0),
-        (1, 0),
-        (2, 0),
-        (3, 0),
-        (1, 1),
-        (1, 2),
-        (1, 3),
-        (2, 1),
-    ]
-
-
-def test_a_heads_rate_is_found_again_from_what_a_wide_head_gets_right() -> None:
-    """Three tokens at 0.4 each hold a right one with 1 - 0.6^3 = 0.784."""
-    average = HeadAverage(heads=2, window=5, first=0.9)
-    for _ in range(5):
-        average.learn(np.array([3, 1]), np.full(1000, 2), np.repeat([0, 1, 2], [216, 392, 392]))
-    assert average.rates() == pytest.approx([0.4, 0.5])
-
-
 def test_a_heads_rate_is_found_again_from_steps_of_different_widths() -> None:
     """Every other step tries three tokens at 0.4, which hold a right one with 0.784, or one token."""
     average = HeadAverage(heads=1, window=6, first=0.9)
     for wrong, top in ((216, 3), (600, 1)) * 3:
         average.learn(np.array([top]), np.ones(1000, dtype=np.int64), np.repeat([0, 1], [wrong, 1000 - wrong]))
     assert average.rates() == pytest.approx([0.4])
-
-
-@pytest.mark.parametrize(("right", "rate"), [(0, 0.0), (5, 1.0)])
-def test_a_head_may_be_always_wrong_or_always_right(right: int, rate: float) -> None:
-    average = HeadAverage(heads=1, window=2, first=0.5)
-    for top in (1, 3):
-        average.learn(np.array([top]), np.ones(5, dtype=np.int64), np.repeat([0, 1], [5 - right, right]))
-    assert average.rates().tolist() == [rate]
-
-
-def test_a_heads_window_forgets_and_an_unreached_head_stays_as_believed() -> None:
-    average = HeadAverage(heads=2, window=2, first=0.9)
-    for right in (0, 1, 1):
-        average.learn(np.array([1, 0]), np.ones(1, dtype=np.int64), np.array([right]))
-    assert average.rates() == pytest.approx([1.0, 0.9])
 
 
 # --- seconds ----------------------------------------------------------------------------------------------------------
@@ -164,20 +111,6 @@ def test_pairs_are_those_the_engine_counts() -> None:
     assert draft_seconds(Shapes(), lacking, 2).ravel().tolist() == [0, 101 + 102, 101 + 102 + 103]
 
 
-class Logits(Shapes):
-    """A model that costs the logits and nothing else."""
-
-    def seconds_array(self, shapes: PassShapes) -> Any:
-        return shapes.logit_tokens
-
-
-def test_logits_are_those_the_engine_counts() -> None:
-    """What the drafter lacks is read, but only its last token asks for logits; a tree's nodes all do."""
-    lacking = batch_of(1, 100, fed=2)
-    assert draft_seconds(Logits(), lacking, 2).ravel().tolist() == [0, 1, 2]
-    assert target_seconds(Logits(), lacking, np.array([[0], [2]])).ravel().tolist() == [1, 3]
-
-
 # --- the surface ------------------------------------------------------------------------------------------------------
 
 
@@ -204,28 +137,6 @@ def test_best_length_falls_to_none_as_the_batch_grows() -> None:
     assert len(set(lengths)) >= 4
 
 
-@pytest.mark.parametrize("form", ["linear", "roofline"])
-def test_best_length_falls_on_a_real_profile(form: str) -> None:
-    """8B on one H100, acceptance 0.5: some drafts for few, none for many."""
-    belief = h100(form)
-    lengths = best_lengths(belief, [1, 8, 64, 256, 512, 1024, 2048], 0.5)
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] >= 1
-    assert lengths[-1] == 0
-
-
-def h100(form: str) -> Any:
-    mapping = yaml.safe_load((shipped("conf") / "profile" / "llama8b_1b_h100.yaml").read_text())
-    return profile_from_mapping(mapping | {"form": form}, "h100")
-
-
-def test_a_surer_drafter_drafts_further() -> None:
-    made = hardware(alpha=0.0, gamma=4e-4, delta=0.02)
-    lengths = [best_lengths(made, [8], a)[0] for a in (0.0, 0.3, 0.6, 0.9, 1.0)]
-    assert lengths == sorted(lengths)
-    assert (lengths[0], lengths[-1]) == (0, 8)
-
-
 def test_a_prefix_leaves_out_a_request_whose_context_costs_more_than_its_token() -> None:
     """1 s a 1,000 cached tokens and 1 s a pass: 2 tokens in 1.2 s are better than 3 in 10 s."""
     made = Hardware(Linear(1e-3, 0.0, 1.0), Linear(0.0, 0.0, 10.0))
@@ -240,11 +151,6 @@ def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix() -> No
     assert best(table, np.array([[True, True, True], [True, True, False]])) == (2, 1)
     assert best(table, np.array([[True, True, True], [True, False, False]])) == (3, 0)
     assert best(table, np.zeros((2, 3), dtype=bool)) == (0, 0)
-
-
-def test_the_longest_prefix_that_fits_and_how_far_it_may_draft() -> None:
-    assert longest_fitting(np.array([[True, True, False], [True, True, False], [True, False, False]])) == (2, 1)
-    assert longest_fitting(np.zeros((2, 3), dtype=bool)) == (0, 0)
 
 
 # --- lengths of each request's own ------------------------------------------------------------------------------------
@@ -274,10 +180,3 @@ def test_own_lengths_are_the_best_of_all_that_there_are(seed: int) -> None:
     highest = max(goodput_of(made, batch, acceptance, each) for each in everything)
     # A pass that holds one token may be worth less than one more token elsewhere: no more than that is lost.
     assert goodput_of(made, batch, acceptance, found) == pytest.approx(highest, rel=0.03)
-
-
-def test_own_lengths_are_the_common_one_where_all_are_alike() -> None:
-    for n in (1, 7, 40):
-        made, batch = hardware(alpha=0.0, gamma=4e-4, delta=0.02), batch_of(n)
-        common = int(np.argmax(goodput(made, batch, alike(n), 8)[:, -1]))
-        assert longest_by_survival(made, batch, alike(n), 8).tolist() == [common] * n

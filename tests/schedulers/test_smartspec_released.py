@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from specsim.core.passes import DraftPass, TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.smartspec.released import OffSwitch, ReleasedLengths
+from specsim.schedulers.smartspec.released import ReleasedLengths
 from tests.made import Hardware, Linear, memory, requests
 from tests.schedulers.test_specserve import DRAFT_S, play, verified
 from tests.unit.hand import Hand
@@ -49,30 +48,6 @@ def test_it_decides_when_it_is_asked_the_twentieth_time() -> None:
     assert lengths(hand, 42, matched=8) == [0] * 19 + [8] * 23
 
 
-def test_the_length_holds_until_the_next_decision() -> None:
-    """With every draft wrong the rate falls from the first drafting step on; a length goes only in a decision."""
-    hand = play(released(decision_steps=10, retry_steps=1), Linear(0.0, 1e-3, 0.03), most=400)
-    assert lengths(hand, 20) == [0] * 9 + [2] * 10 + [0]
-
-
-def test_while_off_it_is_asked_once_after_the_retry_steps() -> None:
-    hand = play(released(decision_steps=2, retry_steps=5), CHEAP, most=400)
-    assert lengths(hand, 8, matched=8) == [0] * 5 + [8] * 3
-    switch = OffSwitch(100)
-    switch.turn(3)
-    assert [switch.off(3) for _ in range(100)] == [True] * 99 + [False]
-    assert not switch.off(3)
-
-
-def test_fewer_requests_than_when_it_was_switched_off_ask_again() -> None:
-    switch = OffSwitch(100)
-    switch.turn(3)
-    assert not switch.off(2)
-    assert not switch.off(9), "the limit goes where no step was idle"
-    switch.turn(3)
-    assert [switch.off(running) for running in (3, 2, 3)] == [True, False, True], "and stays where one was"
-
-
 @pytest.mark.parametrize(("plain_factor", "length"), [(1.1, 0), (1.0, 1)])
 def test_speculation_has_to_win_by_a_tenth(plain_factor: float, length: int) -> None:
     """1 / 17 ms is 58.8 tokens/s, 64.7 with the factor; k = 1 has 1.7 / 28 ms = 60.7, k = 2 2.19 / 39 ms = 56.2."""
@@ -96,12 +71,6 @@ def test_a_step_that_drafted_moves_the_rate(counted: Any, share: float) -> None:
     assert part.rate == pytest.approx(0.85 * 0.7 + 0.15 * share)
 
 
-def test_a_step_without_drafts_teaches_nothing() -> None:
-    part = released()
-    assert lengths(play(part, CHEAP), 5) == [0] * 5
-    assert part.rate == 0.7
-
-
 def test_a_length_that_nearly_fills_the_cache_has_no_goodput() -> None:
     """4 bytes for each of 5 + 1 + k tokens, of 180: 4 x 4 x 11 is 176, for k = 6 it is 192."""
     told = requests([0.0], [5], [40])
@@ -113,29 +82,3 @@ def test_a_length_that_nearly_fills_the_cache_has_no_goodput() -> None:
     hand.propose()
     hand.emit([1])
     assert verified(hand, 0.9) == [5]
-
-
-def test_prompts_that_are_read_while_off_are_not_read_by_the_drafter() -> None:
-    told = requests([0.0, 0.0], [5, 9], [20, 20], [2, 2])
-    hand = Hand(Composed(PrefillFirst(1, 64, 0.0), released()), told, memory(told, 9.0, block_tokens=1))
-    assert isinstance(hand.begin(), DraftPass)
-    hand.propose()
-    hand.emit([1])
-    assert isinstance(hand.begin(), TargetPass), "the first question: length 0, off"
-    hand.emit([1], ends=[0])
-    assert isinstance(hand.begin(), TargetPass), "the prompt of the other, with the drafter off"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"num_speculative_tokens": -1}, "below 0"),
-        ({"decision_steps": 0}, "below 1"),
-        ({"retry_steps": 0}, "below 1"),
-        ({"weight": 1.5}, "not in"),
-        ({"first_rate": -0.1}, "not in"),
-    ],
-)
-def test_senseless_parameters_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        released(**wrong)

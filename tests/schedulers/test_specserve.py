@@ -63,32 +63,9 @@ def test_it_predicts_executes_and_corrects() -> None:
     assert verified(play(specserve(), Linear(0.0, 1e-3, 0.04)), 0.5, 0.1) == [2]
 
 
-def test_the_predicted_confidence_is_multiplied_by_the_last_path_probability() -> None:
-    """After 0.5: 1.5 + 0.5 x 0.8 = 1.9 over 77 ms (24.7) is less than 1.5 / 59 (25.4); 1.5 + 0.8 = 2.3 were more."""
-    assert verified(play(specserve(), Linear(0.0, 8e-3, 0.033)), 0.5) == [1]
-
-
 def test_no_pass_runs_where_the_first_promises_nothing() -> None:
     """Section 7.4 has it switch to plain decoding; 1 / 6 ms is more than 1.8 / 17 ms."""
     assert verified(play(specserve(), Linear(0.0, 1e-3, 0.005)), 0.9) == [0]
-
-
-def test_chains_end_at_their_maximum_and_where_nothing_more_can_be_emitted() -> None:
-    cheap = Linear(0.0, 0.0, 1.0)
-    assert verified(play(specserve(num_speculative_tokens=3), cheap), 0.9) == [3]
-    assert verified(play(specserve(), cheap, most=6), 0.9) == [4]
-    assert verified(play(specserve(num_speculative_tokens=0), cheap), 0.9) == [0]
-
-
-def test_the_mean_is_over_the_tokens_of_the_last_steps_that_drafted() -> None:
-    part = specserve(num_speculative_tokens=2, history_steps=2, first_confidence=0.5, verifier=False)
-    hand = play(part, Linear(0.0, 0.0, 1.0))
-    seen = [part.mean_confidence]
-    for sure in ((0.9, 0.7), (0.6, 0.2), (0.4, 0.2)):
-        assert verified(hand, *sure) == [2]
-        hand.emit([1])
-        seen.append(part.mean_confidence)
-    assert np.allclose(seen, [0.5, (0.9 + 0.7 + 0.5) / 3, (0.9 + 0.7 + 0.6 + 0.2) / 4, (0.6 + 0.2 + 0.4 + 0.2) / 4])
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -152,28 +129,3 @@ def test_beyond_the_objective_throughput_is_minus_one() -> None:
 def test_an_objective_of_200_ms_leaves_room_for_so_many_passes_of_10_ms(verify_s: float, drafted: int) -> None:
     hand = play(specserve(first_confidence=1.0), Linear(0.0, 0.0, verify_s), kind=CHAT)
     assert verified(hand, 1.0) == [drafted]
-
-
-def test_the_strictest_objective_of_the_batch_binds() -> None:
-    def drafted(kinds: list[int]) -> list[int]:
-        told = requests([0.0] * len(kinds), [5] * len(kinds), [40] * len(kinds), kinds)
-        batch = Composed(PrefillFirst(8, 64, 0.0), specserve(first_confidence=1.0, num_speculative_tokens=4))
-        hand = Hand(batch, told, memory(told, 9.0, block_tokens=1))
-        hand.view.belief = Hardware(Linear(0.0, 0.0, 0.015), Linear(0.0, 0.0, DRAFT_S))
-        hand.begin()
-        hand.propose()
-        hand.emit([1] * len(kinds))
-        return verified(hand, 1.0)
-
-    assert drafted([2]) == [4]
-    assert drafted([2, 0]) == [1, 1]
-    assert drafted([1, 2]) == [4, 4]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"num_speculative_tokens": -1}, {"history_steps": 0}, {"first_confidence": 1.1}, {"first_confidence": -0.1}],
-)
-def test_senseless_parameters_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        specserve(**wrong)

@@ -50,12 +50,6 @@ def test_a_pass_that_raised_it_is_learnt_without_the_prior() -> None:
     assert part.mean.value == pytest.approx(0.75), "of all since the start"
 
 
-def test_the_last_pass_of_the_longest_chain_is_learnt_too() -> None:
-    part = released(num_speculative_tokens=2)
-    assert verified(play(part, CHEAP), 0.9, 0.5) == [2]
-    assert part.mean.value == pytest.approx(0.7)
-
-
 def test_no_objective_is_looked_at_unless_a_limit_is_set() -> None:
     assert verified(play(released(), CHEAP, kind=0), 0.9) == [8]
     assert verified(play(released(limit_s=1.035), CHEAP, kind=0), 0.9) == [3]
@@ -75,14 +69,3 @@ def test_it_cuts_to_the_smaller_size_where_that_pays(token_s: float, kept: list[
     forest = chains([[0.9, 0.8], [0.1]])
     keep = to_graph_size(estimated(2, Linear(0.0, token_s, 0.01)), forest)
     assert np.bincount(forest.row[keep], minlength=2).tolist() == [1 + each for each in kept]
-
-
-def test_it_never_cuts_roots() -> None:
-    """Three requests and one draft are four tokens; the next smaller graph holds two."""
-    assert to_graph_size(estimated(3, Linear(0.0, 1.0, 0.01)), chains([[0.1], [], []])).all()
-
-
-@pytest.mark.parametrize("wrong", [{"num_speculative_tokens": -1}, {"limit_s": -1.0}, {"first_confidence": 1.5}])
-def test_senseless_parameters_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"is below 0|is not in"):
-        released(**wrong)

@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from specsim.schedulers.vllm_dynamic import ByBatchSize
-from tests.made import Linear
-from tests.schedulers.test_specserve import play, verified
 
-ANY = Linear(0.0, 0.0, 0.01)
 WITHOUT_GAPS = [[1, 64, 3], [65, 128, 1], [129, 512, 0]]
 """vLLM's documentation of dynamic speculative decoding."""
 WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
@@ -20,34 +17,18 @@ WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
 @pytest.mark.parametrize(
     ("table", "most", "batch_size", "k"),
     [
-        (WITHOUT_GAPS, 3, 1, 3),
         (WITHOUT_GAPS, 3, 64, 3),
         (WITHOUT_GAPS, 3, 65, 1),
-        (WITHOUT_GAPS, 3, 128, 1),
-        (WITHOUT_GAPS, 3, 129, 0),
-        (WITHOUT_GAPS, 3, 9999, 0),
-        (WITH_GAPS, 3, 16, 3),
         (WITH_GAPS, 3, 17, 3),
-        (WITH_GAPS, 3, 63, 3),
-        (WITH_GAPS, 3, 64, 2),
-        (WITH_GAPS, 3, 255, 2),
-        (WITH_GAPS, 3, 256, 0),
         (WITH_GAPS, 2, 1, 2),
         ([[1, 4, 2]], 5, 100, 2),
         ([[65, 128, 1], [1, 64, 3]], 3, 65, 1),
         ({"1-64": 3, "65-128": 1}, 3, 65, 1),
         ({"1": 3, "2-4": 1}, 3, 1, 3),
-        ({"1": 3, "2-4": 1}, 3, 2, 1),
     ],
 )
 def test_draft_tokens_of_a_batch_size(table: Any, most: int, batch_size: int, k: int) -> None:
     assert ByBatchSize(most, table).chains(batch_size).num_speculative_tokens == k
-
-
-@pytest.mark.parametrize(("rows", "k"), [(1, 3), (2, 3), (3, 1), (4, 0), (8, 0)])
-def test_a_step_drafts_what_the_table_says_of_its_batch(rows: int, k: int) -> None:
-    part = ByBatchSize(5, [[1, 2, 3], [3, 3, 1], [4, 64, 0]])
-    assert verified(play(part, ANY, rows=rows), 0.9) == [k] * rows
 
 
 def test_it_never_drafts_where_no_batch_size_does() -> None:
@@ -60,17 +41,10 @@ def test_it_never_drafts_where_no_batch_size_does() -> None:
     ("wrong", "said"),
     [
         ([], "is no list of"),
-        ("1-64: 3", "is no list of"),
         (None, "is no list of"),
         ({"1:64": 3}, "is no list of"),
-        ({"64-1": 3}, "is no list of"),
-        ({}, "is no list of"),
         ([[1, 64]], "is no list of"),
         ([[1, 64, 1, 4096, 3]], "is no list of"),
-        ([[1, 64, -1]], "is no list of"),
-        ([[1, 64, 1.5]], "is no list of"),
-        ([[1, 64, True]], "is no list of"),
-        ([[0, 64, 3]], "is no list of"),
         ([[64, 1, 3]], "is no list of"),
         ([[2, 64, 3]], "is not defined from batch size 1 on"),
         ([[1, 64, 3], [64, 128, 1]], "its ranges overlap"),
@@ -79,8 +53,3 @@ def test_it_never_drafts_where_no_batch_size_does() -> None:
 def test_what_vllm_refuses_is_refused(wrong: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         ByBatchSize(5, wrong)
-
-
-def test_a_negative_maximum_is_refused() -> None:
-    with pytest.raises(ValueError, match="num_speculative_tokens=-1"):
-        ByBatchSize(-1, WITHOUT_GAPS)

@@ -38,12 +38,6 @@ def test_the_smallest_counter_is_let_in_and_charged() -> None:
     assert counters == [(6, 0), (6, 12), (12, 12), (18, 12)]
 
 
-def test_prompts_are_charged_while_several_are_let_in() -> None:
-    part, hand = hand_of([8, 8, 3, 3, 3], [A, A, B, B, B], Seats(4, 64, "mixed", 0.0, "keep"))
-    assert sorted(hand.begin().requests.tolist()) == [0, 2, 3, 4], "8 against 3, 6, 9: all of B before A's second"
-    assert part.served == {A: 8.0, B: 9.0}
-
-
 def test_who_comes_back_from_idling_is_lifted() -> None:
     """B arrives while A's line is not empty: to A's counter; A again, to an empty line, to the last one out."""
     part, hand = hand_of([4, 4, 4, 4], [A, A, B, A])

@@ -58,16 +58,6 @@ def trees(hand: Hand, *sure: float) -> TargetPass:
     return work
 
 
-def test_prompts_go_to_both_models_in_one_step() -> None:
-    hand = play()
-    work = hand.begin()
-    assert isinstance(work, DraftPass)
-    assert (fed(work), work.width) == ([6, 6], 0)
-    work = hand.propose()
-    assert isinstance(work, TargetPass)
-    assert (work.chunks.tolist(), sizes(work)) == ([6, 6], [0, 0])
-
-
 def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budget() -> None:
     hand = prefilled(play())
     asked = []
@@ -82,77 +72,6 @@ def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budge
     assert np.allclose(taken, [0.8, 0.8, 0.64, 0.64, 0.1, 0.1, 0.08])
 
 
-def test_the_drafter_lacks_two_tokens_after_full_acceptance_and_one_otherwise() -> None:
-    hand = prefilled(play(rows=3, verify_tokens=32))
-    assert sizes(trees(hand, 0.8, 0.1)) == [4, 4, 4]
-    hand.emit([3, 2, 1], [2, 1, 0])
-    assert fed(hand.begin()) == [2, 1, 1]
-
-
-def test_no_tree_is_deeper_than_what_may_still_be_emitted() -> None:
-    told = requests([0.0] * 3, [6] * 3, [30, 3, 2], [2] * 3)
-    hand = prefilled(Hand(adaserve(verify_tokens=64), told, memory(told, 9.0)))
-    work = trees(hand, 0.8, 0.1)
-    assert sizes(work) == [4, 2, 0]
-    assert [int(work.forest.depth[work.forest.row == row].max()) for row in range(3)] == [2, 1, 0]
-
-
-def test_a_budget_of_roots_alone_verifies_no_node() -> None:
-    hand = prefilled(play(verify_tokens=2, max_num_seqs=2))
-    assert sizes(trees(hand, 0.8, 0.1)) == [0, 0]
-
-
-def late(prompt: int, **changed: Any) -> Hand:
-    """Return two decoding requests and a third that has just arrived."""
-    told = requests([0.0] * 3, [6, 6, prompt], [30] * 3, [2] * 3)
-    hand = Hand(adaserve(), told, memory(told, 9.0, block_tokens=1))
-    hand.ledger.roster.strike(2)
-    prefilled(hand)
-    hand.ledger.roster.enter(2)
-    hand.scheduler = adaserve(**changed)
-    return hand
-
-
-def test_a_prompt_rides_on_the_verification_in_chunks() -> None:
-    hand = late(prompt=10, prefill_tokens=7, verify_tokens=64)
-    work = hand.begin()
-    assert isinstance(work, DraftPass)
-    assert (work.requests.tolist(), fed(work), work.leaves.tolist()) == ([0, 1, 2], [1, 1, 7], [0, 1])
-    work = hand.propose(0.8, 0.1)
-    assert fed(work) == [0, 0, 0]
-    work = hand.propose(0.8, 0.1)
-    assert (work.chunks.tolist(), sizes(work)) == ([1, 1, 7], [4, 4, 0])
-    hand.emit([1, 1, 0])
-    work = trees(hand, 0.8, 0.1)
-    assert (work.chunks.tolist(), sizes(work)) == ([1, 1, 3], [4, 4, 0])
-    hand.emit([1, 1, 1])
-    assert fed(hand.begin()) == [1, 1, 1], "the third decodes as well now"
-
-
-def test_the_rest_of_a_prompt_is_a_prompt_even_if_it_is_one_token() -> None:
-    """Nobody who has emitted nothing decodes, so nobody who has emitted nothing gets a tree."""
-    hand = late(prompt=8, prefill_tokens=7, verify_tokens=64)
-    trees(hand, 0.8, 0.1)
-    hand.emit([1, 1, 0])
-    work = trees(hand, 0.8, 0.1)
-    assert (work.requests.tolist(), work.chunks.tolist(), sizes(work)) == ([0, 1, 2], [1, 1, 1], [4, 4, 0])
-
-
-def test_prompts_first_lets_decodes_wait() -> None:
-    hand = late(prompt=10, prefill="first")
-    work = hand.begin()
-    assert isinstance(work, DraftPass)
-    assert (work.requests.tolist(), fed(work)) == ([2], [10])
-    work = hand.propose()
-    assert (work.requests.tolist(), work.chunks.tolist(), sizes(work)) == ([2], [10], [0])
-
-
-def test_roots_of_prompts_are_not_charged_to_the_budget() -> None:
-    hand = late(prompt=10, prefill_tokens=7, verify_tokens=5)
-    work = trees(hand, 0.8, 0.1)
-    assert len(work.forest) - 1 == 5, "two roots and three nodes; the prompt's row is not counted"
-
-
 def test_where_memory_is_short_trees_are_shortened() -> None:
     told = requests([0.0] * 2, [6] * 2, [14] * 2, [2] * 2)
     pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 10)
@@ -162,18 +81,6 @@ def test_where_memory_is_short_trees_are_shortened() -> None:
         passes, work = passes + 1, hand.propose(0.9)
     assert passes == 2, "6 cached; 1 + 2 x 2 more of each model are 11 tokens, 10 there are: one wide, still two deep"
     assert sizes(work) == [2, 2]
-
-
-def test_where_memory_has_no_room_for_a_node_the_step_decodes_plainly() -> None:
-    told = requests([0.0] * 2, [6] * 2, [8] * 2, [2] * 2)
-    pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 7 + 1)
-    hand = Hand(adaserve(verify_tokens=64), told, pool)
-    prefilled(hand)
-    work = hand.begin()
-    assert isinstance(work, TargetPass), "6 cached; 1 + 1 more of each model are 8 tokens, 7 there are"
-    assert (work.chunks.tolist(), sizes(work)) == ([1, 1], [0, 0])
-    hand.emit([1, 1], ends=[1])
-    assert fed(hand.begin()) == [2], "the drafter was left out of the plain step"
 
 
 def test_who_is_behind_its_objective_gets_the_nodes() -> None:
@@ -208,12 +115,6 @@ def test_tokens_needed_is_equation_5() -> None:
 def test_depth_and_width_are_equations_8_and_9(requests_: int, depth: int, width: int) -> None:
     """With B1 = 512, B2 = 96, D in 4..8, W to 3: 512 // 57 - 1 = 7 and 96 // 33 = 2, say."""
     assert LoadAdaptive(8, 3, 512, 96, 4, 0, 0)(requests_) == TreeShape(depth, width)
-
-
-def test_offsets_shift_the_load_and_the_width() -> None:
-    """d = 60 // (10 + 5) - 1 = 3 and w = 30 // 10 + 2 = 5."""
-    assert LoadAdaptive(9, 9, 60, 30, 1, 5, 2)(10) == TreeShape(3, 5)
-    assert LoadAdaptive(9, 9, 60, 30, 1, 0, -4)(10) == TreeShape(5, 1)
 
 
 def test_orders_and_caps() -> None:

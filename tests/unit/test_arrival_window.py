@@ -49,12 +49,6 @@ def test_the_seed_draws_the_lengths_alone(place: Path) -> None:
     assert set(one.output_tokens.tolist()) == {256}
 
 
-def test_lengths_are_keys_of_the_trace(place: Path) -> None:
-    fixed = {"distribution": "fixed", "mean": 7, "cv": None, "low": None, "high": None}
-    trace = loaded(place, "Timestamp\n0\n1\n", prompt_tokens=fixed, output_tokens={**fixed, "mean": 9})
-    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([7, 7], [9, 9])
-
-
 def test_damage_is_refused_in_one_line(place: Path) -> None:
     with pytest.raises(SpecsimError, match="line 3") as caught:
         loaded(place, "Timestamp\n0\nsoon\n")

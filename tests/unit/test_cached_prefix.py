@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from specsim import simulate
@@ -41,18 +40,10 @@ def test_only_the_rest_of_a_prompt_is_computed() -> None:
     assert first_s[1] == pytest.approx([0.05, 0.05, 0.019, 0.011])
 
 
-def test_what_is_cached_is_read_as_context() -> None:
-    passes = played("continuous", HITS).passes
-    assert passes is not None
-    prompts = passes["prefill_tokens"] > 0
-    assert passes["context_tokens"][prompts].tolist() == [0, 32, 8, 0]
-
-
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("factor", [pytest.param(100.0, marks=pytest.mark.slow), 1.2])
-def test_every_scheduler_serves_what_is_partly_cached(name: str, factor: float) -> None:
+def test_every_scheduler_serves_what_is_partly_cached(name: str) -> None:
     told = requests([0.0, 0.0, 0.01, 0.02, 0.03], [30, 28, 30, 5, 30], [12] * 5, [0, 1, 2, 0, 1], [0, 20, 30, 2, 29])
-    simulated = simulation(told, [12, 9, 12, 6, 12], factory_of(name), pool=memory(told, factor), truth=hardware())
+    simulated = simulation(told, [12, 9, 12, 6, 12], factory_of(name), pool=memory(told, 1.2), truth=hardware())
     assert run(simulated).progress.emitted_tokens.tolist() == [12, 9, 12, 6, 12]
 
 
@@ -77,12 +68,3 @@ def test_a_wrong_cell_is_named(tmp_path: Path, cell: str, said: str) -> None:
     file.write_text(f"arrival_s,prompt_tokens,output_tokens,cached_tokens\n0,900,4,{cell}\n")
     with pytest.raises(SpecsimError, match=said):
         simulate("continuous", file, slo="specserve")
-
-
-def test_a_part_of_a_trace_keeps_what_is_cached() -> None:
-    from specsim.workload.user_file import trace_of
-
-    columns = {"arrival_s": [0, 1, 2], "prompt_tokens": [9] * 3, "output_tokens": [1] * 3, "cached_tokens": [1, 2, 3]}
-    window = trace_of(columns).window(1.0)
-    assert window.cached_tokens is not None
-    assert np.array_equal(window.cached_tokens, [2, 3])

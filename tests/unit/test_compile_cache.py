@@ -36,12 +36,20 @@ def kept_in(cache: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_compiling_is_told_once_and_kept_in_the_users_cache(tmp_path: Path) -> None:
+def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_path: Path) -> None:
+    """Damaged, numba would fail of it, or abort the process."""
     first = compiling(tmp_path)
     assert first.startswith("specsim: compiling its kernels, once for this machine ... ")
     assert first.endswith(" s\n")
     assert first.count("\n") == 1
-    assert len(kept_in(tmp_path)) == 1
+    assert compiling(tmp_path) == ""
+    (file,) = kept_in(tmp_path)
+    content = file.read_bytes()
+    file.write_bytes(content[:100] + bytes(len(content) - 200) + content[-100:])
+    assert compiling(tmp_path).count("compiling") == 1
+    died = subprocess.run((sys.executable, "-c", CRASH), env=environment(tmp_path), capture_output=True, text=True)
+    assert (died.returncode, died.stderr) == (-11, "")
+    assert compiling(tmp_path).count("compiling") == 1
     assert compiling(tmp_path) == ""
 
 
@@ -66,22 +74,6 @@ def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp
 
 
 @pytest.mark.slow
-def test_the_workers_of_a_sweep_compile_once(tmp_path: Path) -> None:
-    words = (sys.executable, "-m", "specsim", *SWEEP, f"out={tmp_path / 'out'}")
-    done = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, check=True)
-    assert done.stderr.count("compiling its kernels") == 1
-
-
-@pytest.mark.slow
-def test_after_a_crash_they_are_compiled_anew(tmp_path: Path) -> None:
-    compiling(tmp_path)
-    died = subprocess.run((sys.executable, "-c", CRASH), env=environment(tmp_path), capture_output=True, text=True)
-    assert (died.returncode, died.stderr) == (-11, "")
-    assert compiling(tmp_path).count("compiling") == 1
-    assert compiling(tmp_path) == ""
-
-
-@pytest.mark.slow
 def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from specsim.runs.processes import in_processes
 
@@ -101,32 +93,12 @@ def _crashed_or_square(number: int) -> int | tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_a_folder_of_ones_own_is_respected(tmp_path: Path) -> None:
-    compiling(tmp_path / "not", NUMBA_CACHE_DIR=str(tmp_path / "own"))
-    assert list((tmp_path / "own").glob("*.kernels"))
-    assert not (tmp_path / "not").exists()
-
-
-@pytest.mark.slow
 def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> None:
     """A file stands where the cache would be: not even root can write there."""
     (tmp_path / "file").touch()
-    for _ in range(2):
-        told = compiling(tmp_path / "file", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below"))
-        assert "compiling its kernels, for this process alone" in told
+    told = compiling(tmp_path / "file", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below"))
+    assert "compiling its kernels, for this process alone" in told
     assert (tmp_path / "file").read_bytes() == b""
-
-
-@pytest.mark.slow
-def test_what_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
-    """numba would fail of it, or abort the process."""
-    compiling(tmp_path)
-    (file,) = kept_in(tmp_path)
-    content = file.read_bytes()
-    for damaged in (b"", content[:100] + bytes(len(content) - 200) + content[-100:]):
-        file.write_bytes(damaged)
-        assert compiling(tmp_path).count("compiling") == 1
-        assert compiling(tmp_path) == ""
 
 
 def test_the_kernels_of_another_are_unpacked_whole_or_not_at_all(

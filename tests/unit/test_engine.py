@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
-from specsim.errors import IllegalPass, SchedulerFault, SpecsimError
+from specsim.errors import IllegalPass, ModelFault, SchedulerFault, SpecsimError
+from specsim.server.admission import Lobby
 from specsim.server.faults import Stalled
-from specsim.server.planning import delays
+from specsim.server.planning import check_rounds, delays, possible
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
@@ -22,42 +25,6 @@ from tests.made import hardware, requests, simulation
 class Silent:
     def step(self, view: View) -> Step:
         yield from ()
-
-
-class Greedy:
-    """Asks for one token more than there is."""
-
-    def step(self, view: View) -> Step:
-        ids = np.array(view.waiting)
-        yield TargetPass(ids, view.pending(ids) + 1, Forest.roots(len(ids)))
-
-
-class Patient:
-    """Waits until two requests are there, then lets `continuous` go on."""
-
-    def __init__(self) -> None:
-        self.inner = factory_of("continuous")()
-
-    def step(self, view: View) -> Step:
-        if view.emitted_tokens.any() or len(view.waiting) > 1:
-            yield from self.inner.step(view)
-
-
-def test_state_a_request_is_made_once_before_the_first_step() -> None:
-    class Keeping(Patient):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rows: list[int] = []
-
-        def begin(self, requests: int) -> None:
-            self.rows.append(requests)
-
-        def step(self, view: View) -> Step:
-            assert self.rows == [2]
-            yield from super().step(view)
-
-    record = run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Keeping))
-    assert record.progress.emitted_tokens.tolist() == [3, 3]
 
 
 def test_a_failure_to_begin_names_the_scheduler() -> None:
@@ -74,17 +41,6 @@ def test_a_scheduler_that_runs_nothing_is_named() -> None:
         run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Silent))
 
 
-def test_an_illegal_pass_names_the_scheduler_and_the_time() -> None:
-    with pytest.raises(IllegalPass, match=r"scheduler Greedy at 0 s: a chunk must hold"):
-        run(simulation(requests([0.0], [4], [9]), [3], Greedy))
-
-
-def test_a_scheduler_may_wait_for_the_next_arrival() -> None:
-    progress = run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Patient)).progress
-    assert (progress.emitted_tokens == 3).all()
-    assert (progress.first_token_s > 2.0).all()
-
-
 @pytest.mark.parametrize("meanwhile", [[], [2.0**-7]], ids=["nobody comes meanwhile", "another comes meanwhile"])
 def test_an_arrival_at_the_end_of_a_pass_joins_the_next(meanwhile: list[float]) -> None:
     """Whether another request has come during the pass or not."""
@@ -94,16 +50,6 @@ def test_an_arrival_at_the_end_of_a_pass_joins_the_next(meanwhile: list[float]) 
     assert record.passes is not None
     assert record.progress.first_token_s.tolist() == [pass_s] + [2 * pass_s] * (1 + len(meanwhile))
     assert record.passes["queued"].tolist()[:2] == [1 + len(meanwhile), 0]
-
-
-@pytest.mark.parametrize(("first_s", "second_s"), [(0.1, 0.45), (0.2, 0.85), (0.3, 0.85), (0.7, 2.85)])
-def test_the_clock_stops_exactly_at_an_arrival(first_s: float, second_s: float) -> None:
-    """Adding what lies between two arrivals to the first misses the second by a rounding, to either side."""
-    assert first_s + (second_s - first_s) != second_s
-    told = requests([0.0, first_s, second_s], [4] * 3, [1] * 3)
-    record = run(simulation(told, [1] * 3, factory_of("fcfs"), truth=hardware(0.0, 0.0, 0.0625)))
-    assert record.passes is not None
-    assert record.passes["start_s"].tolist() == [0.0, first_s, second_s]
 
 
 def test_a_run_longer_than_its_clock_can_tell_is_refused() -> None:
@@ -146,12 +92,6 @@ class Swapping(Reusing):
         yield TargetPass(ids, np.array([4, 4]), Forest.roots(len(ids)))
 
 
-def test_the_arrays_of_a_pass_stay_the_schedulers_own() -> None:
-    rows = np.zeros(1, dtype=np.int64)
-    run(simulation(requests([0.0, 9.0], [4, 4], [9, 9]), [3, 3], lambda: Reusing(rows)))
-    rows[0] = 7
-
-
 def test_rows_that_change_within_a_step_are_looked_at_again() -> None:
     with pytest.raises(IllegalPass, match="request 8, which does not exist"):
         run(simulation(requests([0.0, 0.0], [4, 4], [9, 9]), [3, 3], lambda: Swapping(np.zeros(2, dtype=np.int64))))
@@ -182,3 +122,68 @@ def fold(start_s: float, seconds: Sequence[float]) -> float:
     for each in seconds:
         start_s += each
     return start_s
+
+
+IMPOSSIBLE = [-1e-9, nan, inf, -inf]
+
+
+@pytest.mark.parametrize("wrong", IMPOSSIBLE)
+def test_no_pass_takes_less_than_nothing_or_for_ever(wrong):
+    with pytest.raises(ModelFault, match="a pass of the target takes"):
+        possible(wrong)
+    for seconds in ([wrong], [1.0, wrong], [wrong, 1.0]):
+        with pytest.raises(ModelFault, match="a pass of the drafter takes"):
+            delays(0.0, seconds)
+
+
+@pytest.mark.parametrize("wrong", IMPOSSIBLE)
+@pytest.mark.parametrize(("place", "model"), [(0, "drafter"), (1, "drafter"), (2, "target")])
+def test_a_round_names_the_model_whose_pass_is_wrong(wrong, place, model):
+    seconds = np.ones((4, 3))
+    seconds[2, place] = wrong
+    with pytest.raises(ModelFault, match=f"a pass of the {model} takes"):
+        check_rounds(seconds, float(seconds.sum()))
+
+
+def test_a_pass_may_take_no_time():
+    assert possible(0.0) == 0.0
+    assert delays(1.0, [0.0]) == [0.0]
+    check_rounds(np.zeros((2, 2)), 0.0)
+
+
+TOLD = requests([0.0, 0.0, 0.0], [1, 1, 1], [1, 1, 1], [0, 0, 0])
+
+
+def seen(lobby: Lobby, now_s: float) -> list[int]:
+    return [request for request, _ in lobby.start(now_s)]
+
+
+def test_a_step_sees_who_had_arrived_when_the_one_before_it_started() -> None:
+    lobby = Lobby(1)
+    lobby.enter(0, TOLD, 0.0)
+    assert seen(lobby, 0.0) == [0], "an idle engine sees everybody"
+    lobby.enter(1, TOLD, 0.5)
+    assert seen(lobby, 1.0) == [], "this step was decided at 0"
+    lobby.enter(2, TOLD, 1.5)
+    assert seen(lobby, 2.0) == [1]
+    assert seen(lobby, 3.0) == [2]
+    assert not lobby
+
+
+def steady(**more: float) -> np.ndarray:
+    """Return the TTFT of requests that arrive within passes of 0.1 s that somebody else keeps running."""
+    at = [0.0, *(1.03 + 0.5 * np.arange(8))]
+    told = requests(at, [1] * 9, [200] * 9, [0] * 9)
+    simulated = simulation(told, [200, *[2] * 8], factory_of("continuous"), truth=hardware(0.0, 0.0, 0.1))
+    record = run(replace(simulated, **more))
+    return (record.progress.first_token_s - record.requests.arrival_s)[1:]
+
+
+def test_a_step_decided_ahead_is_a_step_later() -> None:
+    now, ahead = steady(), steady(pipeline_steps=1)
+    assert now == pytest.approx(0.17)
+    assert ahead == pytest.approx(0.27)
+
+
+def test_the_frontend_comes_before_the_queue() -> None:
+    assert steady(frontend_s=0.05) == pytest.approx(0.22), "the first request is late as well, and so are all passes"

@@ -22,13 +22,13 @@ from specsim.errors import IllegalPass, SchedulerFault
 from specsim.pass_shape import PassShape
 from specsim.rng import Words
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.continuous import PrefillFirst, decode
+from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
-from tests.made import Hardware, Linear, hardware, memory, requests, simulation, tape
+from tests.made import Hardware, Linear, hardware, requests, simulation, tape
 
 REPEATING = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "vllm")
 """The schedulers that say when their next decision would be the same."""
@@ -65,37 +65,6 @@ def test_most_decoding_passes_are_not_asked_for_one_by_one(name: str) -> None:
     assert asked(busy(name, longer=4, fast_forward=False)) == (iterations, iterations)
 
 
-@pytest.mark.parametrize("name", REPEATING)
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"replicas": 3},
-        {"pipeline_steps": 1},
-        {"pipeline_steps": 2, "frontend_s": 0.013},
-        {"pipeline_steps": 5},
-        {"truth": hardware().looking_up()},
-        {"concurrency": 5},
-        {"concurrency": 7, "replicas": 2},
-        {"window": (0.2, 1.6)},
-    ],
-    ids=str,
-)
-def test_they_leave_the_same_record(name: str, more: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specsim.metrics.recorder, "BLOCK", 50)
-    assert_same_record(run(busy(name, **more)), run(busy(name, fast_forward=False, **more)))
-
-
-@pytest.mark.parametrize("factor", [1.0, 1.3, 3.0])
-@pytest.mark.parametrize("name", REPEATING)
-def test_they_leave_the_same_record_where_memory_is_short(name: str, factor: float) -> None:
-    of = busy(name)
-    of = replace(of, memory=memory(of.requests, factor))
-    found = run(of)
-    assert_same_record(found, run(replace(of, fast_forward=False)))
-    assert name == "fcfs" or factor > 1.3 or found.progress.preemptions.any()
-
-
 class Handwritten:
     """A layout of texts that the package does not know."""
 
@@ -104,24 +73,6 @@ class Handwritten:
 
     def text_rows(self, requests: Ints) -> Ints:
         return np.arange(256)
-
-
-class Resting:
-    """Lets only the oldest request decode, and says that it would again."""
-
-    repeats = True
-
-    def step(self, view: View) -> Step:
-        if len(view.waiting):
-            ids = np.array(view.waiting[:1])
-            yield TargetPass(ids, view.pending(ids), Forest.roots(1))
-        else:
-            yield TargetPass(view.running[:1], np.ones(1, dtype=np.int64), Forest.roots(1), repeat=True)
-
-
-def test_rows_that_rest_stay_as_they_are() -> None:
-    of = simulation(requests([0.0, 0.0, 0.7], [4, 5, 6], [80, 40, 9]), [70, 40, 9], Resting)
-    assert_same_record(run(of), run(replace(of, fast_forward=False)))
 
 
 @pytest.mark.parametrize(("beyond_ends", "steps"), [(True, 2), (False, 4)])
@@ -142,40 +93,6 @@ def test_passes_run_on_beyond_ends_where_the_scheduler_says_so(beyond_ends: bool
     record = run(of)
     assert len(asked) == steps
     assert_same_record(record, run(replace(of, fast_forward=False)))
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"concurrency": 2}, {"timeout_s": 1.2}, {"memory": None}, {"pipeline_steps": 2}],
-    ids=["clients that wait for answers", "time-outs", "somebody waits for memory", "decided two steps ahead"],
-)
-@pytest.mark.parametrize("name", ["continuous", "sarathi", "fcfs", "vllm"])
-def test_ends_that_somebody_looks_at_are_seen(name: str, more: dict[str, Any]) -> None:
-    of = busy(name)
-    more = {"memory": memory(of.requests, 1.3)} if "memory" in more else more
-    of = replace(of, keep_passes=True, **more)
-    assert_same_record(run(of), run(replace(of, fast_forward=False)))
-
-
-class Counting:
-    """Takes the passes of `continuous` through the function that plug-ins use, and counts its steps."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    def step(self, view: View) -> Step:
-        self.steps += 1
-        if len(view.waiting):
-            ids = np.array(view.waiting)
-            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)))
-        else:
-            yield decode(view)
-
-
-def test_who_says_nothing_is_asked_before_each_pass() -> None:
-    counting = Counting()
-    record = run(simulation(requests([0.0], [4], [80]), [70], lambda: counting))
-    assert counting.steps == record.totals.iterations == 70
 
 
 class Listening:
@@ -255,36 +172,27 @@ def test_passes_at_once_stop_at_a_deadline_of_the_schedulers_own(tokens: int, mo
     assert record.progress.finish_s.max() / 0.1 < at_once < apart / 2
 
 
-@pytest.mark.parametrize("kind", [TargetPass, DraftPass])
-@pytest.mark.parametrize("until_s", [float("nan"), "1"])
-def test_a_deadline_is_a_time(kind: type[Any], until_s: object) -> None:
+@pytest.mark.parametrize(
+    ("kind", "words", "said"),
+    [
+        (
+            TargetPass,
+            {"repeat": True, "until_s": float("nan")},
+            r"TargetPass.until_s is .*; expected a time in seconds",
+        ),
+        (DraftPass, {"repeat": True, "until_s": "1"}, r"DraftPass.until_s is .*; expected a time in seconds"),
+        (TargetPass, {"repeat": 3}, r"TargetPass.repeat is 3 \(int\); expected True or False"),
+        (DraftPass, {"repeat": 3}, r"DraftPass.repeat is 3 \(int\); expected True or False"),
+        (TargetPass, {"repeat": True, "beyond_ends": "yes"}, r"beyond_ends is 'yes' \(str\); expected True or False"),
+    ],
+)
+def test_the_word_of_a_scheduler_is_checked(kind: type[Any], words: dict[str, Any], said: str) -> None:
     class Wrong:
         def step(self, view: View) -> Step:
             ids = np.array(view.waiting)
-            yield kind(ids, view.pending(ids), Forest.roots(len(ids)), repeat=True, until_s=until_s)
+            yield kind(ids, view.pending(ids), Forest.roots(len(ids)), **words)
 
-    with pytest.raises(IllegalPass, match=rf"{kind.__name__}.until_s is .*; expected a time in seconds"):
-        run(simulation(requests([0.0], [4], [9]), [3], Wrong))
-
-
-@pytest.mark.parametrize("kind", [TargetPass, DraftPass])
-def test_the_word_of_a_scheduler_is_checked(kind: type[Any]) -> None:
-    class Wrong:
-        def step(self, view: View) -> Step:
-            ids = np.array(view.waiting)
-            yield kind(ids, view.pending(ids), Forest.roots(len(ids)), repeat=3)
-
-    with pytest.raises(IllegalPass, match=rf"{kind.__name__}.repeat is 3 \(int\); expected True or False"):
-        run(simulation(requests([0.0], [4], [9]), [3], Wrong))
-
-
-def test_the_word_about_ends_is_checked() -> None:
-    class Wrong:
-        def step(self, view: View) -> Step:
-            ids = np.array(view.waiting)
-            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)), repeat=True, beyond_ends="yes")
-
-    with pytest.raises(IllegalPass, match=r"TargetPass.beyond_ends is 'yes' \(str\); expected True or False"):
+    with pytest.raises(IllegalPass, match=said):
         run(simulation(requests([0.0], [4], [9]), [3], Wrong))
 
 
@@ -322,30 +230,6 @@ def test_a_scheduler_of_ones_own_may_draft_at_once() -> None:
 
     assert_same_record(run(chains(scheduler)), run(replace(chains(scheduler), fast_forward=False)))
     assert made[0].steps < made[1].steps / 2
-
-
-@pytest.mark.parametrize(("steps", "alone"), [(0, 3), (1, 2), (2, 2)])
-def test_rounds_run_on_across_an_arrival_that_no_decision_sees_yet(steps: int, alone: int) -> None:
-    """Two passes read prompts. Where no step is decided ahead, the round that the arrival falls into is alone, too."""
-    of = replace(chains(Chains), pipeline_steps=steps, keep_passes=True)
-    assert asked(of)[1] == alone
-    assert_same_record(run(of), run(replace(of, fast_forward=False)))
-
-
-def test_a_step_that_is_not_answered_is_closed() -> None:
-    class Closing(Chains):
-        repeats = True
-        closed = 0
-
-        def step(self, view: View) -> Step:
-            try:
-                yield from super().step(view)
-            finally:
-                self.closed += 1
-
-    closing = Closing()
-    run(chains(lambda: closing))
-    assert closing.closed == closing.steps
 
 
 def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
@@ -432,18 +316,3 @@ def test_passes_out_of_range_are_counted_as_one_by_one(name: str, most: tuple[fl
     every = found.totals.iterations + found.totals.draft_passes
     assert 0 < found.totals.out_of_range_passes <= every
     assert (found.totals.out_of_range_passes < every) == any(most)
-
-
-def test_parts_that_learn_are_asked_before_each_step() -> None:
-    class Hearing(FixedChains):
-        repeats = True
-        heard = 0
-
-        def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-            Hearing.heard += 1
-
-    def scheduler() -> Scheduler:
-        return Composed(PrefillFirst(512, 8192, 0.01), Hearing(4))
-
-    iterations, verified = asked(busy("vllm_spec", scheduler=scheduler))
-    assert Hearing.heard == iterations == verified

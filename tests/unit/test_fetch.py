@@ -5,7 +5,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.workload import fetch as fetching
 from specsim.workload.fetch import fetch
 
 BODY = bytes(i * i % 251 for i in range(300_000))
@@ -82,11 +81,6 @@ def test_a_file_is_downloaded_checked_and_not_downloaded_again(home, tmp_path):
     assert home.asked == [None]
 
 
-def test_the_user_cache_is_the_default_place(home, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert fetch("made", entry(home), progress=False) == (tmp_path / "specsim" / "file.csv",)
-
-
 def test_a_cut_connection_keeps_its_part_and_the_next_run_resumes(home, tmp_path):
     home.cut_after = 100_000
     message = refused(entry(home), tmp_path)
@@ -104,12 +98,6 @@ def test_a_server_without_ranges_begins_again(home, tmp_path):
     home.ranges = False
     fetch("made", entry(home), tmp_path, progress=False)
     assert home.asked == ["bytes=1000-"]
-    assert (tmp_path / "file.csv").read_bytes() == BODY
-
-
-def test_a_complete_part_is_only_checked(home, tmp_path):
-    (tmp_path / "file.csv.part").write_bytes(BODY)
-    fetch("made", entry(home), tmp_path, progress=False)
     assert (tmp_path / "file.csv").read_bytes() == BODY
 
 
@@ -143,27 +131,6 @@ def test_a_missing_page_and_a_silent_port_are_one_line(home, tmp_path):
     values["url"] = "file:///etc/hosts"
     assert "expected an address with http:// or https://" in refused(values, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_server_that_falls_silent_keeps_the_part(home, tmp_path, monkeypatch):
-    def silent(answer, *rest):
-        yield answer.read(5000)
-        raise TimeoutError
-
-    monkeypatch.setattr(fetching, "_chunks", silent)
-    assert "connection cut after 5000 bytes (TimeoutError); kept" in refused(entry(home), tmp_path)
-    assert (tmp_path / "file.csv.part").stat().st_size == 5000
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(home, tmp_path):
-    (tmp_path / "taken").write_text("")
-    assert "cannot be written" in refused(entry(home), tmp_path / "taken" / "below")
-
-
-def test_synthetic_traces_have_no_home():
-    keys = {"path": "x", "window": None, "resample": None, "time_unit": None, "tick_s": None}
-    with pytest.raises(SpecsimError, match="not published anywhere"):
-        fetch("file", {"name": "file", "description": "", "kind": "file", **keys})
 
 
 def test_every_point_of_a_figure_is_fetched(home, tmp_path):

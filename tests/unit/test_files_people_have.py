@@ -9,10 +9,8 @@ import pytest
 
 from specsim import SpecsimError, simulate
 from specsim.cli import main
-from specsim.files.yaml_file import peek_yaml, shipped
-from specsim.workload.formats import OPTIONAL, ROLES
 from specsim.workload.trace import TraceSource
-from specsim.workload.user_file import read_user_file, trace_of
+from specsim.workload.user_file import read_user_file
 
 SOURCE = TraceSource("made", "file")
 SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli", "scheduler": "continuous"}
@@ -66,12 +64,6 @@ def test_usual_names_are_known(tmp_path, kind):
     assert trace.arrival_s == pytest.approx([0, 0.3, 0.9], abs=1e-6)
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([653, 600, 604], [214, 165, 136])
     assert said.startswith(f"read as {kind}: ")
-
-
-def test_a_log_of_numbers_asks_for_their_unit(tmp_path):
-    (tmp_path / "t.csv").write_text("start_time,input_tokens,output_tokens\n0,5,6\n28,5,6\n56,7,8\n")
-    with pytest.raises(SpecsimError, match=r"start_time may be in s .* or ms .*: set trace.time_unit=s or ms"):
-        read_user_file(tmp_path / "t.csv", SOURCE)
 
 
 def test_any_other_names_are_given(tmp_path):
@@ -128,10 +120,6 @@ def test_names_are_typed_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert "left out 1 of 3 requests (0 tokens: they failed)" in capsys.readouterr().out
 
 
-def columns(run):
-    return run.requests.drop(columns=["arrival_s"], errors="ignore")
-
-
 def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
     alone, timed = tmp_path / "alone.csv", tmp_path / "timed.csv"
     alone.write_text(csv("prompt_tokens,output_tokens", lambda t, p, o: (p, o)))
@@ -185,10 +173,7 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
             json.dumps(VLLM),
             "a summary of `vllm bench serve` without its requests: expected one of --save-result --save-",
         ),
-        (json.dumps(VLLM, indent=1), "a summary of `vllm bench serve` without its requests"),
-        (json.dumps([VLLM, VLLM]), "a summary of `vllm bench serve` without its requests"),
         (json.dumps(SGLANG), "a summary of sglang.bench_serving without its requests: --output-details adds"),
-        (json.dumps(SGLANG) + "\n" + json.dumps(SGLANG), "a summary of sglang.bench_serving without its requests"),
         (
             "\n".join(json.dumps({**VLLM, **LENGTHS, "start_times": [0, 1]}) for _ in range(2)),
             "results of several benchmarks, a line each: one is a trace: sed -n 1p t > one.json",
@@ -198,7 +183,6 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
             json.dumps({"input_config": {}, "request_throughput": {"unit": "requests/sec", "avg": 2.0}}, indent=1),
             "a summary of aiperf without its requests: expected profile_export.jsonl of the same folder",
         ),
-        ("Metric,avg,min,max,p99\nRequest Latency,1,1,1,1\n", "a summary of aiperf without its requests"),
         (
             json.dumps({"metadata": {}, "benchmarks": [{"requests": {"successful": []}}]}),
             "a report of GuideLLM: one benchmark's requests are a trace: jq -c '.benchmarks[0].requests.successful[]'",
@@ -231,12 +215,3 @@ def test_a_result_with_lengths_and_no_start_times_is_a_file_of_lengths(tmp_path,
     assert said.startswith(
         "read as benchmark result JSON: input_lens, output_lens; 1 requests, no arrivals; left out 1"
     )
-
-
-def test_columns_in_memory_are_named_by_their_owner():
-    with pytest.raises(SpecsimError, match=r"^mine: no column prompt_tokens$"):
-        trace_of({"arrival_s": [0], "x": [1], "output_tokens": [2]}, "mine")
-
-
-def test_every_column_may_be_named():
-    assert set(peek_yaml(shipped("conf") / "trace" / "file.yaml")["columns"]) == {*ROLES, *OPTIONAL}

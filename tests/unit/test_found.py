@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from math import inf
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from specsim.commands.tables import FAILED, FOOTNOTES, OVERLOADED, SHORT, find_table
-from specsim.figures.capacity import FILLS, SAID
+from specsim.errors import SpecsimError
+from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
-from specsim.metrics.found import Found, Judged, Line
+from specsim.metrics.found import Found, Judged, Line, name_in
 from specsim.store.sweeps import Sweep
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)
 TESTED = {1.0: [1.0, 1.0, 0.97], 2.0: [0.96, 0.9, 0.93], 4.0: [0.5, 0.8, 0.7]}
 RATE = "2.17 \u00b1 0.37"
 """The mean of the rates at which its seeds fall below the target: 4 + 0.06 / 0.46 of the way from 2 to 4, and so on."""
-EXPLAINED = "mean \u00b1 half width of the 95% interval over seeds"
 KEY = "scheduler.num_speculative_tokens"
 
 
@@ -51,22 +51,12 @@ def row(of: Found, value: str) -> str:
     return next(each for each in find_table(of) if each.startswith(f"{value} "))
 
 
-def test_the_column_of_the_settings_has_their_key_and_so_has_each_note() -> None:
-    each = found(doubtful())
-    assert list(find_table(each))[1].startswith("num_speculative_tokens ")
-    assert all(note.startswith("num_speculative_tokens=8: ") for note in each.notes())
-
-
 def test_what_cannot_be_judged_is_marked_and_the_marks_are_explained() -> None:
     each = found(line(), doubtful())
     assert f"{RATE}{SHORT}{OVERLOADED}  " in row(each, "8")
     assert f"{RATE}    " in row(each, "4")
     below = list(find_table(each))[-2:]
     assert below == [f"{mark} {FOOTNOTES[mark]}" for mark in (SHORT, OVERLOADED)]
-
-
-def test_marks_that_stand_nowhere_are_not_explained() -> None:
-    assert list(find_table(found(line())))[-1] == EXPLAINED
 
 
 def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first() -> None:
@@ -150,12 +140,6 @@ def test_a_missing_mean_over_seeds_has_a_reason() -> None:
     assert f"num_speculative_tokens=4: no mean over seeds: {lowest}; {highest}" in each.notes()
 
 
-def test_only_the_reason_that_holds_is_given() -> None:
-    each = found(line(tested={1.0: [1.0, 1.0], 2.0: [0.95, 1.0], 4.0: [0.5, 0.95]}))
-    (note,) = (note for note in each.notes() if "no mean" in note)
-    assert note.endswith("no mean over seeds: 1 of 2 keep it at 4 requests/s, the highest tested")
-
-
 def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent() -> None:
     (axes,) = (figure := found(line(), doubtful()).figure()).axes
     dotted = [drawn for drawn in axes.get_lines() if drawn.get_linestyle() == ":"]
@@ -168,37 +152,6 @@ def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent() -> None:
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "num_speculative_tokens"
     assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]
-
-
-def test_intervals_stay_within_what_a_share_can_be() -> None:
-    (axes,) = found(line(tested={1.0: [1.0, 0.9], 2.0: [0.1, 0.0]})).figure().axes
-    ends = np.array(axes.containers[0][2][0].get_segments())[:, :, 1]
-    assert ends.min() == 0
-    assert ends.max() == 100
-
-
-def test_the_figure_marks_overloaded_and_short_points_and_says_how() -> None:
-    figure = found(line(), doubtful()).figure()
-    (axes,) = figure.axes
-    marked = {
-        kind: [drawn for drawn in axes.get_lines() if fill_of.items() <= _look(drawn).items()]
-        for kind, fill_of in list(FILLS.items())[1:]
-    }
-    assert [list(drawn.get_xdata()) for drawn in marked["overloaded"]] == [[2.0]]
-    assert [list(drawn.get_xdata()) for drawn in marked["too short"]] == [[4.0]]
-    (caption,) = (text.get_text().replace("\n", " ") for text in figure.texts if "95%" in text.get_text())
-    assert [SAID[kind] in caption for kind in FILLS] == [False, True, True]
-    plain = found(line()).figure()
-    assert not any(said in text.get_text() for text in plain.texts for said in SAID.values())
-
-
-def _look(drawn: Any) -> dict[str, Any]:
-    return {
-        "markerfacecolor": drawn.get_markerfacecolor(),
-        "fillstyle": drawn.get_fillstyle(),
-        "markerfacecoloralt": drawn.get_markerfacecoloralt(),
-        "markeredgewidth": drawn.get_markeredgewidth(),
-    }
 
 
 def test_many_systems_are_ranked_by_their_answers() -> None:
@@ -224,23 +177,20 @@ def test_many_systems_are_ranked_by_their_answers() -> None:
     assert "left edge" not in caption
 
 
-def test_an_interval_that_reaches_below_the_axis_begins_at_its_edge() -> None:
-    """An axis of ratios has no 0."""
-    apart = {1.0: [1.0, 1.0, 1.0], 2.0: [1.0, 1.0, 0.0], 64.0: [0.7, 0.0, 0.0]}
-    lines = [line(str(place), apart if place == 6 else TESTED) for place in range(7)]
-    answer = found(*lines).capacity(lines[6])
-    assert answer.mean < answer.half_width
-    (axes,) = (figure := found(*lines).figure()).axes
-    bars = {drawn.get_ydata()[0]: drawn.get_xdata() for drawn in axes.get_lines() if len(drawn.get_xdata()) == 2}
-    begins, ends = max(bars.values(), key=lambda bar: bar[1])
-    assert begins == axes.get_xlim()[0]
-    assert ends == pytest.approx(answer.mean + answer.half_width)
-    assert "A bar from the left edge begins below it." in figure.get_supxlabel().replace("\n", " ")
+def test_each_search_has_a_name_and_keeps_it(tmp_path: Path) -> None:
+    names = [name_in(tmp_path / "new", identity, {"of": "all"}) for identity in ("a", "b", "c", "b", "a")]
+    assert names == ["find", "find-2", "find-3", "find-2", "find"]
+    assert json.loads((tmp_path / "new/find-2.json").read_text()) == {"identity": "b", "of": "all"}
 
 
-def test_the_figure_shows_every_tested_rate() -> None:
-    wide = {**TESTED, 64.0: [0.1, 0.1, 0.1]}
-    (axes,) = found(line("4"), line("8", wide), asked=Asked(0.9, 1.0, inf, 1.0)).figure().axes
-    low, high = axes.get_xlim()
-    assert low < 1
-    assert high > 64
+@pytest.mark.parametrize(("file", "text"), [("find.csv", "rows"), ("find.png", ""), ("find.json", '{"identity": ')])
+def test_files_that_tell_of_no_search_are_anothers(tmp_path: Path, file: str, text: str) -> None:
+    (tmp_path / file).write_text(text)
+    assert name_in(tmp_path, "a", {}) == "find-2"
+    assert (tmp_path / file).read_text() == text
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpecsimError, match="file: cannot be written"):
+        name_in(tmp_path / "file", "a", {})

@@ -43,9 +43,7 @@ def agrees(run, steps):
         assert got.to_dict() == expected[expected > 0].to_dict()
 
 
-@pytest.mark.parametrize(
-    "scheduler", ["specserve", "vllm_spec", "smartspec_tree", "adaserve_clairvoyant", "continuous"]
-)
+@pytest.mark.parametrize("scheduler", ["smartspec_tree", "continuous"])
 def test_any_scheduler_is_seen(scheduler):
     run = simulate(scheduler, **SMALL, replicas=2)
     agrees(run, iterations(run, range(run.metrics["specsim"]["iterations"])))
@@ -112,17 +110,6 @@ def test_the_example_in_the_docstring_runs():
     told: list[str] = []
     assert len(example.examples) == 3
     assert doctest.DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)
-
-
-def test_the_order_of_classes_is_kept_in_the_stored_configuration(tmp_path):
-    """It decides which request is of which class: sorted, the same keys would be another run."""
-    run = simulate("continuous", **SMALL, out=tmp_path / "run")
-    assert list(run.config["slo"]["classes"]) == ["coding", "chat", "summarization"]
-    assert list(load_run(tmp_path / "run").config["slo"]["classes"]) == ["coding", "chat", "summarization"]
-
-
-def test_other_schedulers_have_no_first_selection():
-    assert iterations(simulate("vllm_spec", **SMALL), [30])[0].nodes["for_slo"].isna().all()
 
 
 def test_a_stored_run_is_seen_alike(run, steps, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 
 from specsim import sweep
 from specsim.cli import main
-from specsim.config.configured import from_words, labels_of
+from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import _lost, run_all
@@ -42,20 +42,6 @@ def ran(root: Path | None, words: list[str], jobs: int) -> Sweep:
 
 
 WORDS = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", "scheduler=continuous,fcfs", "seed=0,1,2"]
-
-
-@pytest.mark.parametrize("stored", [True, False])
-def test_two_processes_make_the_runs_of_one_in_their_order(tmp_path: Path, stored: bool) -> None:
-    one = ran(tmp_path / "one" if stored else None, WORDS, 1)
-    two = ran(tmp_path / "two" if stored else None, WORDS, 2)
-    assert [(each.config["choices"]["scheduler"], each.config["seed"]) for each in two] == [
-        (each.config["choices"]["scheduler"], each.config["seed"]) for each in one
-    ]
-    assert all(left.metrics == right.metrics for left, right in zip(one, two, strict=True))
-    assert all(left.requests.equals(right.requests) for left, right in zip(one, two, strict=True))
-    if stored:
-        for path in (tmp_path / "one").rglob("*.parquet"):
-            assert path.read_bytes() == (tmp_path / "two" / path.relative_to(tmp_path / "one")).read_bytes()
 
 
 def test_what_stands_is_kept_and_what_is_damaged_is_made_again_with_a_note(tmp_path: Path) -> None:
@@ -95,12 +81,12 @@ def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
     said = "its process was ended by SIGKILL(-9), alone, too: out of memory, or a crash of compiled code"
     command = ["run", "-m", *words, "slo_scale=1,2,1000,3", "--jobs", "2", "--keep", keep]
     assert main(command) == 1
-    assert capsys.readouterr().err == f"specsim: slo_scale=1000 failed: {said}\n"
+    assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
     table = pd.read_csv(tmp_path / "out" / "table.csv")
     assert table.loc[table["error"].notna(), ["slo_scale", "error"]].to_numpy().tolist() == [[1000, said]]
     assert set(table.loc[table["error"].isna(), "slo_scale"]) == {1, 2, 3}
     assert main(command) == 1, "the only point that is left is tried again, in a process of its own"
-    assert capsys.readouterr().err == f"specsim: slo_scale=1000 failed: {said}\n"
+    assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
 
 
 KILLED = """
@@ -189,17 +175,6 @@ def test_every_byte_of_a_sweep_in_two_processes_is_that_of_one(tmp_path: Path) -
             assert path.read_bytes() == found["2"][name].read_bytes(), name
 
 
-def test_the_first_wrong_point_is_told_before_any_runs(tmp_path: Path) -> None:
-    told = []
-    for jobs in (1, 2):
-        with pytest.raises(SpecsimError) as wrong:
-            sweep({"rps": [3, -1, 2, -2]}, trace="poisson", requests=4, jobs=jobs, out=tmp_path)
-        told.append(str(wrong.value))
-    assert told[0] == told[1]
-    assert "-1" in told[0]
-    assert not list(tmp_path.iterdir())
-
-
 INTERRUPTED = """
 import signal
 import sys
@@ -235,11 +210,6 @@ def test_ctrl_c_ends_every_process_and_keeps_what_has_ended(tmp_path: Path) -> N
     kept = len(list(root.glob("*/metrics.json")))
     assert 0 < kept < 400
     assert f" {kept} of 400 " in line
-
-
-def test_points_of_different_keys_are_named_by_those_they_have() -> None:
-    told = labels_of([{"rps": "1", "seed": "0"}, {"requests": "5", "seed": "0"}])
-    assert told == [{"rps": "1"}, {"requests": "5"}]
 
 
 def test_processes_that_live_on_follow_the_one_that_asks_into_another_folder(

@@ -50,11 +50,6 @@ def test_neighbours_that_miss_together_widen_a_class_as_they_widen_all() -> None
     assert found.half_width == pytest.approx(3 * alone(86, 100))
 
 
-def test_a_large_class_is_long_enough_where_the_run_is() -> None:
-    found = judged(metrics(alone(950, 1000)), "chat")
-    assert (found.half_width, found.too_short, found.needed_requests) == (pytest.approx(alone(864, 900)), False, 300)
-
-
 def test_a_run_that_knows_nothing_of_itself_knows_nothing_of_a_class() -> None:
     found = judged(metrics(None, needed_requests=None, too_short=True), "coding")
     assert found == Judged(0.86, 1.0, None, too_short=True, depends_on_length=False)

@@ -72,32 +72,6 @@ def test_a_damaged_file_is_made_anew(code: Path, tmp_path: Path) -> None:
     assert make.made == 5
 
 
-def test_whatever_byte_is_damaged_it_is_made_anew(code: Path, tmp_path: Path) -> None:
-    maker = Maker()
-    kept("thing", 1, (code,), maker)
-    (file,) = stored(tmp_path)
-    content = file.read_bytes()
-    for place in range(0, len(content), 7):
-        file.write_bytes(content[:place] + bytes([content[place] ^ 8]) + content[place + 1 :])
-        again = kept("thing", 1, (code,), maker)
-        assert {name: each.tolist() for name, each in again.items()} == {
-            name: each.tolist() for name, each in Maker()().items()
-        }
-    assert maker.made == 1 + len(range(0, len(content), 7))
-
-
-def test_a_user_without_a_home_has_no_cache(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", homeless)
-    maker = Maker()
-    kept("thing", 1, (code,), maker)
-    kept("thing", 1, (code,), maker)
-    assert maker.made == 2
-
-
 def test_a_folder_that_cannot_be_made_costs_only_time(code: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     make = Maker()

@@ -69,15 +69,6 @@ def test_trees_grow_the_same(drawn: tuple[Pooled, Front, Growth]) -> None:
             assert_equal(found, expected)
 
 
-def test_more_proposals_than_allowed_are_refused_with_their_number() -> None:
-    text = Pooled(np.full((4, 3), 0.3), np.zeros(4, dtype=np.int64), False, *(np.zeros(2, dtype=np.int64),) * 2, 3)
-    front = Front(
-        *(np.arange(2),) * 2, np.zeros(2, dtype=np.int64), np.ones(2), np.zeros(2, dtype=np.uint64), np.ones(2, bool)
-    )
-    growth = Growth(np.full(2, 9), 4, 3, ALL, 2, 17)
-    assert grow(text, front, growth).refused == 18
-
-
 @many
 @given(st.data())
 def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
@@ -91,14 +82,6 @@ def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
     bounds = data.draw(st.integers(0, 10)), data.draw(st.integers(rows, rows + nodes + 4)), data.draw(st.booleans())
     asked = (row, path, need, luck.permutation(rows), *bounds)
     assert reference.select(*asked).tobytes() == selected(*asked).tobytes()
-
-
-def test_an_order_of_any_layout_is_taken() -> None:
-    """A scheduler of one's own may turn an array round, or count in other integers."""
-    asked = np.arange(6) % 3, np.linspace(0.9, 0.1, 6), np.array([1.5, 2, 9], dtype=np.float32)[::-1]
-    bounds = 3, 6, True
-    for order in (np.arange(3)[::-1], np.array([2, 0, 1], dtype=np.int32)):
-        assert reference.select(*asked, order, *bounds).tolist() == selected(*asked, order, *bounds).tolist()
 
 
 def test_nothing_is_read_beyond_the_end() -> None:

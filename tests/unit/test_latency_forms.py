@@ -104,15 +104,6 @@ def test_the_lines_cross_before_or_behind_the_ridge() -> None:
     assert Roofline(0.01, 0.0, 0.02, 2e-4, 0.0, 0.0).bend_tokens is None
 
 
-def test_decode_pays_for_the_read_and_prefill_for_the_products() -> None:
-    context, chunk = 8192, 2048
-    decode = SMOOTH.seconds(one(context, 1, context + 1)) - SMOOTH.seconds(one(0, 1, 0))
-    pairs = chunk * context + chunk * (chunk + 1) / 2
-    prefill = SMOOTH.seconds(one(context, chunk, pairs)) - SMOOTH.seconds(one(0, chunk, 0))
-    assert decode == pytest.approx(5e-8 * context)
-    assert prefill == pytest.approx(4e-9 * pairs)
-
-
 def test_staircase_pads_to_whole_tiles() -> None:
     assert STEPPED.seconds(one(0, 513, 0)) == STEPPED.seconds(one(0, 576, 0))
     assert STEPPED.seconds(one(0, 577, 0)) - STEPPED.seconds(one(0, 576, 0)) == pytest.approx(64 * 2e-4)
@@ -125,8 +116,3 @@ def test_staircase_pads_to_whole_tiles() -> None:
 )
 def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, seconds: float) -> None:
     assert TABLE.seconds(one(1e6, batched, 1e9)) == pytest.approx(seconds)
-
-
-def test_table_bends_where_it_leaves_its_floor() -> None:
-    assert TABLE.bend_tokens == pytest.approx(128 * 30 / 55)
-    assert Table((1.0, 2.0), (0.01, 0.01), 0.02).bend_tokens is None

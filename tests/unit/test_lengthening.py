@@ -55,9 +55,5 @@ def test_no_run_is_longer_than_the_longest() -> None:
     assert longer(ASKED._replace(longest=1500), line([0.95], [SHORT]), RATE) == 1500
 
 
-def test_runs_whose_length_is_given_stay_as_they_are() -> None:
-    assert longer(ASKED, line([0.95], [SHORT], requests=None), RATE) is None
-
-
 def test_a_rate_at_which_a_run_failed_is_not_tested_again() -> None:
     assert longer(ASKED, line([0.95, 0.0], [SHORT]), RATE) is None

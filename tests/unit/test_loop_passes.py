@@ -11,17 +11,9 @@ import pytest
 from specsim import simulate
 from specsim.calibration.replay import Door, Load, served
 from specsim.latency.engine import Engine
-from specsim.latency.forms import Linear
-from specsim.latency.model import ModelLatency
 from specsim.latency.profile import load_profile
 
-LOADS = [Load(10, 4, 1, 6), Load(10, 4, 3, 18), Load(300, 7, 5, 30), Load(64, 2, 8, 48), Load(100, 30, 16, 96)]
-LOADS += [Load(300, 40, 16, 96, 0.5)]
 BUDGET = 128
-
-
-def model_of(form: Linear) -> ModelLatency:
-    return ModelLatency("made", {"made": form}, "made", 1, 0, 0.0)
 
 
 def test_one_client_by_hand() -> None:
@@ -34,46 +26,12 @@ def test_one_client_by_hand() -> None:
     assert (loop.sent.tolist(), loop.first.tolist(), loop.last.tolist()) == ([0, 4], [0, 4], [3, 7])
 
 
-def test_latencies_by_hand() -> None:
-    """A pass takes a second, and one more for each ten tokens: 2 s to the first token, 1.1 s for each other."""
-    loop = served(Load(10, 4, 1, 2), BUDGET)
-    assert loop.latencies(model_of(Linear(0.0, 0.1, 1.0))) == pytest.approx((2.0, 1.1))
-
-
 def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
     loop = served(Load(300, 2, 1, 1), BUDGET)
     assert loop.shapes.batched_tokens.tolist() == [128, 128, 44, 1]
     assert loop.shapes.context_tokens.tolist() == [0, 128, 256, 300]
     assert loop.shapes.attention_pairs.sum() == 300 * 301 / 2 + 301
     assert loop.first.tolist() == [2]
-
-
-@pytest.mark.parametrize("load", LOADS)
-def test_every_request_gets_its_tokens(load: Load) -> None:
-    """What is decoded in a pass follows from when each request began: counted here request by request."""
-    loop = served(load, BUDGET)
-    isl, osl = load.lengths()
-    passes = np.arange(len(loop.shapes.batched_tokens))[:, None]
-    assert (loop.last - loop.first == osl - 1).all()
-    assert (loop.sent <= loop.first).all()
-    decoding = (loop.first < passes) & (passes <= loop.last)
-    fed = loop.shapes.batched_tokens - decoding.sum(axis=1)
-    assert fed.sum() == isl.sum()
-    assert (fed >= 0).all()
-    assert (loop.shapes.batched_tokens <= BUDGET).all()
-    cached = (decoding * (isl + passes - loop.first - 1)).sum(axis=1)
-    assert (loop.shapes.context_tokens >= cached).all()
-    assert (loop.shapes.context_tokens[fed == 0] == cached[fed == 0]).all()
-    in_flight = ((loop.sent <= passes) & (passes <= loop.last)).sum(axis=1)
-    assert in_flight.max() == load.concurrency
-
-
-def test_drawn_lengths_keep_to_their_share_and_are_the_same_again() -> None:
-    load = Load(1000, 200, 8, 400, 0.8)
-    (isl, osl), again = load.lengths(), load.lengths()
-    assert (isl.min(), isl.max(), osl.min(), osl.max()) == (800, 1000, 160, 200)
-    assert np.array_equal(isl, again[0])
-    assert np.array_equal(osl, again[1])
 
 
 ENGINES = [

@@ -16,41 +16,6 @@ def ids(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
-@pytest.mark.parametrize(
-    ("target", "draft", "size"), [(0, 0, 0), (1, 0, 12), (4, 0, 12), (5, 0, 24), (0, 4, 4), (0, 5, 8), (9, 1, 40)]
-)
-def test_blocks_are_whole(target: int, draft: int, size: int) -> None:
-    assert SHAPE.bytes_of(target, draft) == size
-    pool = KvPool(SHAPE, *np.zeros((2, 2, 2), dtype=np.int64))
-    assert pool.growth_bytes(ids(1), ids(target), ids(draft)).tolist() == [size]
-    pool.hold(TARGET, ids(1), ids(target))
-    pool.hold(DRAFT, ids(1), ids(draft))
-    assert pool.used_bytes == size
-    assert pool.held_bytes(ids(0, 1)).tolist() == [0, size]
-
-
-def test_growth_counts_only_what_is_not_held_and_never_below_nothing() -> None:
-    pool = KvPool(SHAPE, *np.zeros((2, 2, 1), dtype=np.int64))
-    pool.hold(TARGET, ids(0), ids(8))
-    assert pool.growth_bytes(ids(0), ids(9), ids(1)).tolist() == [12 + 4]
-    assert pool.growth_bytes(ids(0), ids(8), ids(0)).tolist() == [0]
-    assert pool.growth_bytes(ids(0), ids(1), ids(0)).tolist() == [0]
-
-
-def test_the_last_byte_may_be_used_and_no_more() -> None:
-    pool = KvPool(Memory(24, 4, 3, 1), *np.zeros((2, 2, 2), dtype=np.int64))
-    pool.hold(TARGET, ids(0, 1), ids(4, 4))
-    assert pool.free_bytes == 0
-    with pytest.raises(OutOfMemory, match=r"1\.118e-08 GiB more cache wanted, 0 GiB of 2\.235e-08 GiB free"):
-        pool.hold(TARGET, ids(0, 1), ids(8, 4))
-    with pytest.raises(OutOfMemory, match=r"3\.725e-09 GiB more cache wanted"):
-        pool.hold(DRAFT, ids(0), ids(1))
-    assert pool.used_bytes == 24
-    assert pool.held_bytes(ids(0, 1)).tolist() == [12, 12]
-    pool.hold(TARGET, ids(0, 1), ids(8, 0))
-    assert pool.held_bytes(ids(0, 1)).tolist() == [24, 0]
-
-
 HOLD = st.tuples(st.sampled_from((TARGET, DRAFT)), st.integers(0, 3), st.integers(0, 30))
 
 

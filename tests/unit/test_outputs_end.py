@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim import simulate
 from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.workload.load import load_trace, trace_recipe
@@ -39,12 +38,6 @@ def test_outputs_have_the_mean_after_the_cut_and_one_hazard(mean: float) -> None
     assert (trace.output_tokens[trace.slo_class != 0] == 256).all()
 
 
-def test_a_mean_at_the_cap_or_at_one_changes_all_or_nothing() -> None:
-    assert (ended_early(capped(9), {"chat": 300.0}, 0).output_tokens == 256).all()
-    ended = ended_early(capped(9), {"chat": 1.0}, 0)
-    assert (ended.output_tokens[ended.slo_class == 1] == 1).all()
-
-
 def test_a_request_ends_alike_whatever_else_is_there() -> None:
     trace = capped(900)
     whole, part = (ended_early(each, {"coding": 99.0}, 5) for each in (trace, trace.head(100)))
@@ -68,12 +61,6 @@ def test_the_published_workload_ends_early_where_its_entry_says_so(monkeypatch: 
     assert other.output_tokens[other.slo_class == 0].mean() < 230
     assert (other.output_tokens[other.slo_class == 2] == 256).all()
     assert np.array_equal(one.arrival_s, other.arrival_s)
-
-
-def test_a_run_knows_that_the_seed_draws_lengths() -> None:
-    means = {"trace__mean_output_tokens": {"coding": 202.0}}
-    run = simulate("continuous", "adaserve_fig8", profile="adaserve_artifact_llama70b", requests=20, **means)
-    assert "lengths" in run.provenance["varies_with_seed"]
 
 
 @pytest.mark.parametrize(

@@ -37,18 +37,6 @@ def mixed(window: tuple[float, float] | None = None) -> Simulation:
     return replace(simulation(told, outputs.tolist(), factory_of("vllm_spec")), window=window)
 
 
-def test_blocks_change_nothing(in_small_blocks: None) -> None:
-    luck = np.random.default_rng(0)
-    passes = [(luck.permutation(5)[:3], luck.random(3)) for _ in range(10)]
-    pauses = Pauses(6, counted=np.array([True, True, False, True, True, True]))
-    for gaps in passes:
-        pauses.add(0, *gaps)
-    owners, seconds = (np.concatenate(each) for each in zip(*passes, strict=True))
-    assert np.asarray(pauses.latencies_s).tolist() == seconds[owners != 2].tolist()
-    longest_s = [seconds[owners == request].max() for request in range(5)]
-    assert np.array_equal(pauses.longest_s, [*longest_s, np.nan], equal_nan=True)
-
-
 def test_replicas_may_report_in_any_order(in_small_blocks: None) -> None:
     luck = np.random.default_rng(0)
     passes = [(replica, np.array([replica]), luck.random(1)) for replica in (0, 1) for _ in range(20)]
@@ -59,16 +47,6 @@ def test_replicas_may_report_in_any_order(in_small_blocks: None) -> None:
             pauses.add(*each)
         found.append(np.asarray(pauses.latencies_s).tolist())
     assert found[0] == found[1] == [float(seconds[0]) for _, _, seconds in passes]
-
-
-def test_repeated_pauses_are_those_of_each_pass(in_small_blocks: None) -> None:
-    at_once, one_by_one = Pauses(3, counted=None), Pauses(3, counted=None)
-    seconds = np.random.default_rng(0).random(20)
-    at_once.repeat(0, np.array([2, 0]), seconds)
-    for each in seconds.tolist():
-        one_by_one.add(0, np.array([2, 0]), np.array([each, each]))
-    assert np.array_equal(np.asarray(at_once.latencies_s), np.asarray(one_by_one.latencies_s))
-    assert np.array_equal(at_once.longest_s, one_by_one.longest_s, equal_nan=True)
 
 
 def test_a_window_keeps_the_latencies_of_its_requests() -> None:

@@ -12,9 +12,9 @@ from matplotlib.transforms import Bbox
 
 from specsim.errors import SpecsimError
 from specsim.figures.latency import latency_cdf
-from specsim.figures.plots import plot_comparison, plot_run, run_figures
+from specsim.figures.plots import plot_comparison, plot_run
 from specsim.figures.slo import comparison, slo_by_class
-from specsim.figures.style import amount, fits_level, style
+from specsim.figures.style import amount, style
 from specsim.figures.timeline import timeline
 from specsim.metrics.requests import PASS_COLUMNS, RunTotals
 from specsim.metrics.summary import summarise
@@ -111,10 +111,6 @@ def test_files_of_one_run(tmp_path):
     assert len(list((tmp_path / "figures").iterdir())) == 6
 
 
-def test_no_timeline_without_passes():
-    assert list(run_figures(run())) == ["slo_by_class", "latency_cdf"]
-
-
 def test_names_of_classes_are_drawn_as_they_are(tmp_path):
     """A pair of dollars is no formula, and an underscore keeps nothing out of a legend."""
     names = ("$a$", r"\frac{$x$}", "_b")
@@ -126,12 +122,6 @@ def test_names_of_classes_are_drawn_as_they_are(tmp_path):
             ticks = figure.axes[0].get_xticklabels()
         texts = [text for legend in figure.legends for text in legend.get_texts()]
         assert not any(text.get_parse_math() for text in [*texts, *ticks])
-
-
-@pytest.mark.parametrize("formats", [("svg",), pytest.param(("png", "pdf"), marks=pytest.mark.slow)], ids="-".join)
-def test_same_run_gives_same_bytes(tmp_path, formats):
-    first, second = (plot_run(run(), tmp_path / name, formats) for name in "ab")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 def test_slo_bars_are_the_metrics():
@@ -177,15 +167,6 @@ def test_no_label_covers_a_mark_and_no_mark_another(share):
     assert [text.get_text() for text in left.texts] == [amount(100 * share)] * (len(NAMES) + 1)
     assert not any(mark.overlaps(word) for mark in marks for word in words)
     assert not any(one.overlaps(other) for one, other in combinations(marks, 2))
-
-
-def test_figures_of_a_run_say_which_tpot_is_theirs():
-    given = run()
-    bars, curves = slo_by_class(given.metrics), latency_cdf(given.metrics, given.requests)
-    assert legend_texts(bars) == ["met TTFT alone", "met TPOT alone, from the first decoding pass"]
-    for name in ("as in vLLM (tpot_s)", "as in AdaServe (decode_tpot_s)"):
-        assert name in caption(bars)
-    assert "TPOT runs from the first token (tpot_s)" in caption(curves)
 
 
 @pytest.mark.parametrize(
@@ -284,13 +265,6 @@ def test_many_runs_have_a_row_each(count):
     assert figure.get_figheight() / count > 0.19, "rows do not touch"
 
 
-def test_many_runs_of_which_one_lacks_a_class():
-    runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(11)]
-    del runs[3][1]["specsim"]["classes"]["coding"]
-    marks = comparison(runs).axes[0].lines[NAMES.index("coding")]
-    assert np.round(marks.get_ydata()).astype(int).tolist() == [0, 1, 2, *range(4, 11)]
-
-
 @pytest.mark.parametrize(
     ("labels", "what", "shown"),
     [
@@ -328,31 +302,11 @@ def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
     assert f"2 of {count + 2} runs failed and are left out." in said
 
 
-def test_long_labels_that_differ_in_their_middle_stay_whole():
-    differ = [f"drafter={'a' * 30},rps={place},scheduler={'b' * 30}" for place in range(8)]
-    below = comparison([(label, run(rows=60).metrics) for label in differ]).axes[1]
-    assert [label.get_text() for label in below.get_xticklabels()] == [each + SHORT for each in differ]
-    alike = [label.replace("drafter", f"drafter{place}") for place, label in enumerate(differ)]
-    below = comparison([(label, run(rows=60).metrics) for label in alike]).axes[1]
-    assert below.get_xticklabels()[0].get_text() == f"drafter0={'a' * 8}..{'b' * 17}" + SHORT
-
-
-def test_comparison_grows_for_long_labels():
-    short = [(f"p{place}", run(rows=60).metrics) for place in range(8)]
-    long = [(f"scheduler=policy_{place} rps={place}", metrics) for place, (_, metrics) in enumerate(short)]
-    assert comparison(long).get_figheight() > comparison(short).get_figheight()
-
-
 def test_comparison_of_runs_with_different_classes(tmp_path):
     other = run().metrics
     other["specsim"]["classes"] = {"chat": other["specsim"]["classes"]["chat"]}
     (path,) = plot_comparison([("a", run().metrics), ("b", other)], tmp_path, formats=("png",))
     assert path.name == "comparison.png"
-
-
-def test_labels_that_would_touch_do_not_fit():
-    assert fits_level(["one", "two"], 1.0)
-    assert not fits_level(["a long policy name", "another long one"], 1.0)
 
 
 def test_bad_requests_are_one_line(tmp_path):
@@ -376,12 +330,3 @@ def test_drawing_leaves_pyplot_and_its_settings_alone():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.returncode == 0
-
-
-def test_schema_summary_store_and_table_load_no_slow_package():
-    script = (
-        "import sys, specsim.metrics.requests, specsim.metrics.summary, specsim.store.runs, "
-        "specsim.metrics.tables; assert not {'pandas', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr == ""

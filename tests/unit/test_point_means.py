@@ -9,10 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from specsim.errors import SpecsimError
 from specsim.metrics.seeds import MEASURES, point_means
 from specsim.metrics.sweep_text import means_table
-from specsim.metrics.tables import WIDTH
 from tests.unit.test_metrics_table import metrics
 
 
@@ -90,37 +88,6 @@ def test_runs_that_failed_are_counted_and_are_in_no_mean():
     assert found["load"].fillna("none").tolist() == ["kept up", "none", "kept up", "kept up"]
 
 
-def test_a_setting_that_some_runs_lack_is_a_value_of_its_own():
-    found = point_means(table(**{"slo.ttft_s": [2.0, None]}))
-    assert found["seeds"].tolist() == [3] * 8
-    assert found["slo_attainment"].notna().all()
-    assert found["difference"].notna().sum() == 4
-
-
-def test_one_point_and_one_seed_are_rows_too():
-    one = point_means(table(["vllm"], [2]))
-    assert (len(one), one["seeds"][0], "difference" in one) == (1, 3, False)
-    seed = point_means(table(seeds=[7]))
-    assert seed["slo_attainment_half_width"].isna().all()
-    assert seed["difference"].notna().tolist() == [False, False, True, True]
-
-
-def test_the_load_is_the_verdict_with_the_strongest_caveat():
-    given = table()
-    given.loc[[0, 1], "load.too_short"] = True
-    given.loc[1, "load.overloaded"] = True
-    assert point_means(given)["load"].tolist() == ["overloaded", "kept up", "kept up", "kept up"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [({"against": "fcfs"}, "against=fcfs: no run with this scheduler"), ({"of": "seed"}, "of=seed: means and pairs")],
-)
-def test_a_mistake_is_one_line(words, said):
-    with pytest.raises(SpecsimError, match=said):
-        point_means(table(), **words)
-
-
 def shown(frame):
     points = point_means(frame)
     keys = [key for key in ("scheduler", "rps") if key in points]
@@ -156,22 +123,3 @@ def test_the_terminal_counts_failures_marks_the_load_and_tells_unequal_numbers_o
     assert lines[4].endswith("2  1 of 3 FAILED")
     assert lines[6].split()[2].startswith("*")
     assert lines[7].endswith("3     OVERLOADED")
-
-
-def test_a_mean_has_three_digits():
-    given = table(["vllm"], [2])
-    given["slo_goodput_tokens_per_s"] = [1233.9, 1234.5, 1235.1]
-    given["p99_ttft_s"] = [12.25, 12.35, 12.45]
-    given["slo_attainment"] = 1.0
-    row = shown(given)[4]
-    assert row.split()[:3] == ["100", "\u00b1", "0"]
-    assert "  1234 \u00b1 1  " in row
-    assert "  12.3 \u00b1 0.2" in row
-
-
-def test_means_fit_the_terminal():
-    given = table(["s" * 40 + "a", "s" * 40 + "b"], [2, 4])
-    given["slo_goodput_tokens_per_s"] *= 24_000
-    lines = shown(given)
-    assert max(map(len, lines)) <= WIDTH
-    assert len({line.split()[0] for line in lines[4:8]}) == 2

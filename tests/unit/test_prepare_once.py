@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from specsim import simulate, sweep
+from specsim import sweep
 from specsim.config.configured import from_words
-from specsim.errors import SpecsimError
 from specsim.runs import execute, plan
 from specsim.runs.prepare import prepare
 from specsim.workload import user_file
@@ -61,22 +60,12 @@ def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run(prepared, jobs
     assert {each.error.partition(" ")[0] for each in found.failures} == {"metrics.window:"}
 
 
-def test_a_seed_that_is_none_is_refused_before_anything_runs(prepared):
-    with pytest.raises(SpecsimError, match=r"^seed: -1"):
-        sweep({"seed": [0, -1]}, trace="poisson", **SMALL)
-
-
 def test_what_happens_to_one_run_s_configuration_does_not_reach_another(prepared):
     one, other = sweep({"seed": [0, 1]}, trace="poisson", progress=False, **SMALL)
     one.config["profile"]["target"]["name"] = "mine"
     assert other.config["profile"]["target"]["name"] != "mine"
     (third,) = sweep({"seed": [2]}, trace="poisson", progress=False, **SMALL)
     assert third.config["profile"]["target"]["name"] == other.config["profile"]["target"]["name"]
-
-
-def test_a_run_is_prepared_once(prepared):
-    simulate(trace="poisson", out="run", **SMALL)
-    assert len(prepared) == 1
 
 
 def test_a_sweep_too_large_to_keep_gives_the_same_runs(prepared, monkeypatch):

@@ -75,58 +75,33 @@ def test_the_good_one_is_good() -> None:
     ("key", "value", "expected"),
     [
         ("target.forms.roofline.delta_s", math.nan, "a finite number of at least 0"),
-        ("target.forms.roofline.delta_s", math.inf, "a finite number of at least 0"),
         ("target.forms.linear.gamma_s", -1e-4, "a finite number of at least 0"),
         ("draft.overhead_s", "fast", "a finite number of at least 0"),
-        ("draft.overhead_s", True, "a finite number of at least 0"),
         ("gpus", 0, "a whole number between 1 and 1000000000"),
         ("memory_bytes", 1e10, "a whole number between 1 and 1000000000000000"),
-        ("target.kv_bytes_per_token", "327680", "a whole number between 1 and 1000000000000000"),
-        ("target.forms.roofline.tile_tokens", 0, "a whole number between 1 and 1000000000"),
         ("name", "", "a line of text"),
-        ("target", [1], "a mapping"),
         ("draft.forms", {}, "a mapping of at least one form"),
         ("profile_version", 2, "the version that this specsim reads"),
         ("baseline_s", 0, "a finite number above 0"),
-        ("baseline_s", math.nan, "a finite number above 0"),
         ("memory_bytes", 10**9, "0.9 of it must exceed both models' weights_bytes"),
         ("target.forms.table", {**TABLE, "batched_tokens": [1, 1, 2]}, "strictly rising"),
         ("target.forms.table", {**TABLE, "seconds_at": [1, 2]}, "3 numbers"),
         ("target.forms.table", {**TABLE, "seconds_at": [3, 2, 1]}, "takes no less time"),
         ("target.forms.table", {**TABLE, "batched_tokens": "many"}, "a list of at least 2"),
         ("target.valid", {"context_tokens": [0, 1], "batched_tokens": [9, 1]}, "a range [low, high]"),
-        ("provenance", "vidur", "a list of mappings"),
         ("provenance", [{"file": "a"}, {"file": 3}], "a line of text"),
-        ("provenance", [{"sha256": math.nan}], "a line of text"),
         ("target.nonembedding_bytes", 10**12, "at most weights_bytes"),
-        ("target.nonembedding_bytes", 1.5, "a whole number between 1 and"),
         ("target.standard_errors", 3, "a mapping"),
         ("draft.standard_errors", {"roofline": {"delta_s": math.nan}}, "a finite number of at least 0"),
-        ("draft.standard_errors", {"roofline": {"delta_s": math.inf}}, "a finite number of at least 0"),
-        ("draft.standard_errors", {"linear": {"gamma_s": -1e-9}}, "a finite number of at least 0"),
-        ("target.standard_errors", {"linear": {"gamma_s": "small"}}, "a finite number of at least 0"),
         ("target.standard_errors", {"linear": {"gama_s": 1.0}}, "unknown key; did you mean 'gamma_s'?"),
         ("target.standard_errors", {"roofline": {"few_s": 1e-5}}, "a list of nulls and finite numbers of at least 0"),
-        (
-            "target.standard_errors",
-            {"roofline": {"few_s": [-1e-5]}},
-            "a list of nulls and finite numbers of at least 0",
-        ),
         ("target.forms.roofline.few_s", 0.001, "a list of at least 1 finite numbers"),
-        ("target.forms.roofline.few_s", [], "a list of at least 1 finite numbers"),
-        ("target.forms.roofline.few_s", [math.nan], "a list of at least 1 finite numbers"),
         ("target.forms.roofline.few_s", [0.0, -1.0], "leave some to every pass"),
         ("draft.forms.roofline.few_logits_s", [-1.0], "leave some to every pass"),
-        ("target.standard_errors", {"lines": {}}, "unknown key; did you mean 'linear'?"),
         ("checks", [1], "a mapping"),
         ("checks", {"knee_tokens": {"target": {"fitted": -3.0}}}, "a finite number of at least 0"),
-        ("checks", {"knee_tokens": {"target": {"fitted": math.nan}}}, "a finite number of at least 0"),
-        ("checks", {"knee_tokens": {"target": {"compute_over_bandwidth": "x"}}}, "a finite number of at least 0"),
         ("checks", {"knee_tokens": {"targets": {}}}, "unknown key; did you mean 'target'?"),
         ("checks", {"splitwise": {"decode": {"median": math.nan}}}, "a finite number"),
-        ("checks", {"splitwise": {"decode": {"median": -math.inf}}}, "a finite number"),
-        ("checks", {"splitwise": {"median": "small"}}, "a finite number"),
-        ("checks", {"a": {"b": {"c": {"d": 1.0}}}}, "a finite number"),
         ("assumptions", [1], "a list of lines of text"),
     ],
 )
@@ -207,12 +182,6 @@ def test_form_is_chosen_by_name() -> None:
     assert profile.target.seconds(one(0, 1, 1)) == pytest.approx(0.001 + 0.02 + 1e-4)
 
 
-def test_model_with_a_single_form_keeps_it() -> None:
-    mapping = changed("draft.forms", {"table": TABLE})
-    profile = profile_from_mapping(mapping, "mine.yaml")
-    assert (profile.target.form, profile.draft.form) == ("roofline", "table")
-
-
 def test_form_that_nobody_holds_or_that_is_ambiguous_is_refused() -> None:
     assert refused(changed("form", "table")).endswith("form: 'table' is not in this profile; valid: linear, roofline")
     assert "did you mean 'linear'?" in refused(changed("form", "liner"))
@@ -244,14 +213,6 @@ def test_absent_file_names_a_near_one(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("name: x\n", encoding="utf-8")
     with pytest.raises(SpecsimError, match=r"no such profile file; did you mean '.*/mine.yaml'\?"):
         load_profile(tmp_path / "mime.yaml")
-
-
-def test_exponents_without_a_point_are_numbers(tmp_path: Path) -> None:
-    text = yaml_of(GOOD).replace("beta_s: 1.0e-09", "beta_s: 1e-9")
-    assert "1e-9" in text
-    path = tmp_path / "mine.yaml"
-    path.write_text(text, encoding="utf-8")
-    assert load_profile(path).target.seconds(one(0, 1, 10**9)) == pytest.approx(0.001 + 0.02 + 1e-5 + 1.0)
 
 
 def yaml_of(mapping: dict[str, Any]) -> str:

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from profiler.latency.fit import Samples, errors_by_kind, fit_linear, fit_roofline
-from profiler.latency.text import number
+from profiler.latency.fit import Samples, errors_by_kind, fit_roofline
 from profiler.models import shapes
 from specsim.files.yaml_file import shipped
-from specsim.latency.forms import Form, Linear, Roofline
+from specsim.latency.forms import Form, Roofline
 from tests.made import many
 from tools.public.build import sizes
 from tools.public.compose import A100, Alike, ComposedPass, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, passes
-from tools.public.operators import log_interp
 
 
 def data_folder() -> Path | None:
@@ -71,14 +68,6 @@ def samples_of(form: Form) -> Samples:
     return Samples(kinds, context, batched, pairs, batched, form.seconds_array(many(context, batched, pairs)))
 
 
-def test_linear_fit_recovers_its_own_coefficients() -> None:
-    truth = Linear(5e-8, 2e-4, 0.03)
-    fitted = fit_linear(samples_of(truth))
-    assert isinstance(fitted.form, Linear)
-    assert fitted.form.alpha_s == pytest.approx(5e-8, rel=1e-6)
-    assert fitted.form.delta_s == pytest.approx(0.03, rel=1e-6)
-
-
 def test_roofline_fit_recovers_its_own_coefficients() -> None:
     truth = Roofline(0.03, 2e-5, 0.004, 2e-4, 5e-8, 4e-9)
     fitted = fit_roofline(samples_of(truth))
@@ -87,19 +76,6 @@ def test_roofline_fit_recovers_its_own_coefficients() -> None:
         assert getattr(fitted.form, name) == pytest.approx(getattr(truth, name), rel=1e-6)
     errors = errors_by_kind(fitted.form, samples_of(truth), 0.0)
     assert max(error.worst for error in errors.values()) < 1e-6
-
-
-def test_standard_errors_grow_with_noise() -> None:
-    truth = Linear(5e-8, 2e-4, 0.03)
-    clean = samples_of(truth)
-    noise = 1 + 0.05 * np.random.default_rng(0).standard_normal(len(clean.seconds))
-    noisy = replace(clean, seconds=clean.seconds * noise)
-    fitted = fit_linear(noisy)
-    assert isinstance(fitted.form, Linear)
-    gamma_error = fitted.standard_errors["gamma_s"]
-    assert gamma_error is not None
-    assert 1e-7 < gamma_error < 1e-5
-    assert abs(fitted.form.gamma_s - 2e-4) < 4 * gamma_error
 
 
 def test_held_out_passes_share_no_size_with_the_fitted() -> None:
@@ -118,20 +94,6 @@ def test_pass_shape_counts_tokens_as_the_forms_define_them() -> None:
     assert mixed.attention_pairs == 10 * 100 + 55 + 4 * 1001
     assert mixed.logit_rows == 5
     assert ComposedPass("verify", (Alike(4, 1000, 8, tree=True),)).logit_rows == 32
-
-
-def test_log_interpolation_is_exact_on_powers_and_proportional_beyond() -> None:
-    axis = np.array([1.0, 10.0, 100.0])
-    assert log_interp(30.0, axis, axis**2) == pytest.approx(900.0)
-    assert log_interp(0.5, axis, axis**2) == pytest.approx(1.0)
-    assert log_interp(300.0, axis, axis**2) == pytest.approx(3 * 10**4)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(5e-8, "5.0e-08"), (0.0, "0.0"), (1234567.0, "1.23457e+06"), (0.1 + 0.2, "0.3")]
-)
-def test_numbers_have_six_digits_and_a_point(value: float, text: str) -> None:
-    assert number(value) == text
 
 
 @needs_data

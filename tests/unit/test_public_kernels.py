@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_profile_public import DATA, needs_data
-from tools.public import sources
 from tools.public.compose import A100, H100, H200, Gpu
-from tools.public.operators import AllReduce, Attention, Gemm
+from tools.public.operators import Attention, Gemm
 
 PEAK_BYTES_PER_S = {A100.name: 2.039e12, H100.name: 3.35e12, H200.name: 4.8e12}
 ELSEWHERE = Path("/nowhere")
@@ -21,15 +20,6 @@ def data_of(gpu: Gpu) -> Path:
 
 
 @needs_data
-def test_measured_products_are_read_as_they_are() -> None:
-    assert DATA is not None
-    products = Gemm.load(DATA, H100.kernels.gemm, "bfloat16")
-    rows = sources.read(DATA, H100.kernels.gemm)
-    row = rows[(rows["m"] == 64) & (rows["n"] == 8192) & (rows["k"] == 7168) & (rows["gemm_dtype"] == "bfloat16")]
-    assert products.seconds(64, 8192, 7168) == pytest.approx(row["latency"].item() * 1e-3)
-
-
-@needs_data
 def test_sizes_that_no_captured_pass_has_are_left_out() -> None:
     """At 129 tokens FP8 kernels take half as long again as at 128 and 160; a pass of 129 is padded to 136."""
     assert DATA is not None
@@ -38,19 +28,6 @@ def test_sizes_that_no_captured_pass_has_are_left_out() -> None:
     assert {1, 2, 4, 8, 16, 128, 160, 8192} <= set(products.m)
     below, at, above = (products.seconds(tokens, 8192, 7168) for tokens in (128, 129, 160))
     assert below <= at <= above
-
-
-@needs_data
-def test_a_precision_that_was_not_measured_is_named() -> None:
-    assert DATA is not None
-    with pytest.raises(ValueError, match="no fp8 products"):
-        Gemm.load(DATA, A100.kernels.gemm, "fp8")
-
-
-@needs_data
-def test_the_all_reduce_is_the_captured_one() -> None:
-    assert DATA is not None
-    assert AllReduce.load(DATA, H100.kernels.all_reduce, 4).seconds(128) == pytest.approx(4.589e-6, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import yaml
 
-from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
@@ -83,12 +82,6 @@ def test_the_same_seed_draws_the_same_and_another_another(trace):
     assert first.prompt_tokens[:100].tobytes() != other.prompt_tokens[:100].tobytes()
 
 
-def test_requests_that_are_drawn_twice_are_two(trace):
-    drawn = resample(trace, 50.0, seed=1)
-    assert len(set(drawn.prompt_tokens.tolist())) < len(drawn)
-    assert drawn.row.tolist() == list(range(len(drawn)))
-
-
 @pytest.mark.parametrize("requests", [1, 7, 900, 3_500, N])
 def test_fewer_requests_are_a_prefix(trace, requests):
     whole = resample(trace, 50.0, seed=4, requests=N)
@@ -118,33 +111,6 @@ def test_bursts_survive_in_blocks_longer_than_they_are(trace):
     assert kept > 2
 
 
-@pytest.mark.slow
-def test_seeds_spread_as_recordings_of_the_process_would():
-    """The number of requests in 1,000 s: its spread over resampled seeds is that over independent recordings.
-
-    A shuffle of single requests, which forgets the bursts, is too sure of it by more than half.
-    """
-
-    def spread(counts):
-        return np.std(counts, ddof=1)
-
-    truth = spread([np.searchsorted(bursts(1_000 + seed), 1_000.0) for seed in range(200)])
-    found, shuffled = [], []
-    for seed in range(10):
-        arrival_s = bursts(seed)
-        part = recorded(arrival_s[arrival_s <= 1_000.0])
-        found.append(spread([len(resample(part, 100.0, seed=each)) for each in range(100)]))
-        shuffled.append(spread([len(resample(part, 0.05, seed=each)) for each in range(30)]))
-    assert np.mean(found) == pytest.approx(truth, rel=0.2)
-    assert np.mean(shuffled) < 0.5 * truth
-
-
-def test_the_rate_is_unbiased_but_for_the_ends(trace):
-    """The first and last block's length of a recording is drawn less often: at most that share, 2 x 50 of 2,043 s."""
-    counts = [len(resample(trace, 50.0, seed=seed)) for seed in range(300)]
-    assert np.mean(counts) == pytest.approx(N, abs=3 * np.std(counts) / np.sqrt(300) + 0.05 * N)
-
-
 @pytest.mark.parametrize("block_s", [1e-9, 1e9])
 def test_a_block_is_shorter_than_the_trace_and_not_next_to_nothing(trace, block_s):
     with pytest.raises(SpecsimError, match=r"trace.resample=1e[-+]09: expected seconds of at least .* and below"):
@@ -156,13 +122,6 @@ def test_what_arrives_at_one_time_has_no_blocks():
         resample(recorded(np.zeros(5)), 1.0, seed=1)
 
 
-def test_an_empty_stretch_is_drawn_on(trace):
-    """Two requests far apart: most blocks of a tenth hold none, and a trace holds at least one."""
-    sparse = recorded(np.array([0.0, 1_000.0, 1_001.0, 10_000.0]))
-    for seed in range(50):
-        assert len(resample(sparse, 100.0, seed=seed)) >= 1
-
-
 def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
     window = [600.0, 1_200.0]
     inside = load_trace(entry("azure_code", window=window), seed=0)
@@ -172,16 +131,6 @@ def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
     assert drawn.rate_per_s == pytest.approx(4.0)
     assert set(zip(drawn.prompt_tokens.tolist(), drawn.output_tokens.tolist(), strict=True)) <= known
     assert "trace.resample=30: the seed draws blocks of 30 s from the recording" in (drawn.source.note or "")
-
-
-@pytest.mark.parametrize("name", ["azure_conv", "mooncake_synthetic", "adaserve_fig8"])
-def test_every_published_trace_can_be_resampled(name):
-    plain = load_trace(entry(name), seed=1)
-    first, second = (load_trace(entry(name, resample=5), seed=seed) for seed in (1, 2))
-    assert first.prompt_tokens.tolist() != plain.prompt_tokens.tolist()
-    assert first.prompt_tokens.tolist() != second.prompt_tokens.tolist()
-    assert plain.prompt_tokens.tolist() == load_trace(entry(name), seed=2).prompt_tokens.tolist()
-    assert first.slo_names == plain.slo_names
 
 
 @pytest.mark.parametrize("name", ["poisson", "gamma", "bursts"])
@@ -203,12 +152,3 @@ def test_luck_differs_between_the_two_places_of_one_request(tmp_path):
         assert len(set(keys.tolist())) == len(keys)
     classes = [set(simulation.requests.slo_class[prompt == each].tolist()) for each in twice]
     assert any(len(found) > 1 for found in classes)
-
-
-def test_a_run_says_so_and_its_seeds_differ_in_arrivals():
-    given = {"scheduler": "continuous", "trace": "azure_code", "requests": 40, "profile": "llama8b_1b_h100"}
-    first, second = (simulate(**given, seed=seed, trace__resample=20) for seed in (0, 1))
-    assert any("trace.resample=20: the seed draws" in note for note in first.notes)
-    assert first.requests["arrival_s"].tolist() != second.requests["arrival_s"].tolist()
-    plain = [simulate(**given, seed=seed).requests["arrival_s"].tolist() for seed in (0, 1)]
-    assert plain[0] == plain[1]

@@ -8,8 +8,7 @@ import pytest
 from specsim import simulate
 from specsim.errors import SpecsimError
 from specsim.workload.load import resample
-from specsim.workload.trace import TraceSource
-from specsim.workload.user_file import read_user_file, trace_of
+from specsim.workload.user_file import trace_of
 
 OWN = ("arrival_s", "prompt_tokens", "output_tokens")
 BURSTGPT = ("Timestamp", "Request tokens", "Response tokens")
@@ -35,20 +34,6 @@ def test_what_stands_for_nothing_is_no_name(nothing):
     assert trace(OWN, session_id=[nothing, 7, nothing, 7]).session.tolist() == [0, 1, 2, 1]
 
 
-def test_a_first_record_without_a_name_hides_no_column(tmp_path):
-    lines = [{"timestamp": at, "input_length": 9, "output_length": 5, "chat_id": at} for at in range(3)]
-    lines[2]["parent_chat_id"] = 0
-    file = tmp_path / "roots.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    source = TraceSource("made", "file")
-    assert read_user_file(file, source).trace.session.tolist() == [0, 1, 0]
-
-
-@pytest.mark.parametrize("ids", [[7, 8, 7], ["7", "8", "7"], [7.0, 8.0, 7.0], ["7.0", "8.0", "7"], [7e18, 8e18, 7e18]])
-def test_whole_numbers_are_names_however_they_are_written(ids):
-    assert trace(OWN, session_id=ids).session.tolist() == [0, 1, 0]
-
-
 def test_a_reply_is_of_the_session_of_its_parent():
     """As Bailian's files have it: -1 begins a conversation; that of 50 and 51 began before the file."""
     found = trace(TIMED, chat_id=[1, 2, 3, 50, 4, 51], parent_chat_id=[-1, -1, 1, 49, 3, 49])
@@ -65,12 +50,6 @@ def test_a_reply_to_a_request_that_failed_is_of_its_session():
         | {"chat_id": [1, 2, 3], "parent_chat_id": [-1, 1, 2]}
     )
     assert served.session.tolist() == [0, 0]
-
-
-def test_sessions_follow_their_requests_when_these_are_sorted():
-    found = trace_of(dict(zip((*OWN, "session_id"), ([2.0, 0.0, 1.0], [1, 2, 3], [1, 1, 1], list("aba")), strict=True)))
-    assert found.prompt_tokens.tolist() == [2, 3, 1]
-    assert found.session.tolist() == [1, 0, 0]
 
 
 def test_half_of_bailians_columns_name_no_session():

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from specsim.core.request import Prefixes
-from specsim.server.ledger import Ledger
-from specsim.server.state import Rows
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
-from tests.made import hardware, memory, requests, simulation
+from tests.made import hardware, requests, simulation
 
 COUNT = 1000
 SLACK_BYTES = 2
@@ -43,28 +41,3 @@ def test_memory_grows_with_the_sum_of_requests_and_replicas(shared):
 
     peak(10, 2)  # What the first run of a process keeps is no replica's.
     assert of_a_replica(COUNT) - of_a_replica(COUNT // 10) < SLACK_BYTES * COUNT
-
-
-def test_a_request_is_at_one_of_the_replicas_that_share_its_rows():
-    told = requests([0.0, 0.0], [3, 5], [4, 4])
-    rows = Rows.of(2)
-    first, second = (Ledger(2, memory(told), rows=rows, place=place) for place in range(2))
-    first.arrive(0, told, 0.0)
-    second.arrive(1, told, 0.0)
-    both = np.arange(2)
-    assert first.roster.here(both).tolist() == [True, False]
-    assert second.roster.here(both).tolist() == [False, True]
-    assert (first.roster.ids.tolist(), second.roster.ids.tolist()) == ([0], [1])
-    assert first.roster.waits(both).tolist() == [True, False]
-
-
-@pytest.mark.parametrize("mine", [0, 1])
-def test_what_another_replica_holds_cannot_be_evicted(mine):
-    told = requests([0.0, 0.0], [3, 5], [4, 4])
-    rows = Rows.of(2)
-    ledgers = [Ledger(2, memory(told), rows=rows, place=place) for place in range(2)]
-    for place, ledger in enumerate(ledgers):
-        ledger.arrive(place, told, 0.0)
-        ledger.roster.admit(np.array([place]))
-    other = np.array([1 - mine])
-    assert ledgers[mine].roster._why_not_evicted(other, np.array([mine])) == f"request {1 - mine} holds none"

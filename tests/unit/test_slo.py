@@ -1,7 +1,5 @@
 """SLO mixes: seeded shares, objectives absolute or relative, scaling where it is meant, the cut, every error line."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -35,13 +33,6 @@ def promised(mapping=THREE, given=None, seed=0, **scales):
 
 def edited(**changes):
     return {**THREE, "classes": {**THREE["classes"], "chat": {**THREE["classes"]["chat"], **changes}}}
-
-
-def test_shares_are_met_by_seeded_draws():
-    counts = np.bincount(promised().requests.slo_class, minlength=3)
-    expected = 4000 * np.array([0.6, 0.2, 0.2])
-    # Pearson's statistic with 2 degrees of freedom exceeds 13.8 once in a thousand seeds.
-    assert ((counts - expected) ** 2 / expected).sum() < 13.8
 
 
 def test_a_class_belongs_to_the_seed_and_the_row():
@@ -89,13 +80,6 @@ def test_outputs_end_at_the_class_bound_which_is_all_that_is_told():
 
 def test_a_class_names_its_category_of_acceptance_or_is_one():
     assert promised().acceptance == ("code", "chat", "batch")
-
-
-def test_arrivals_and_prompts_are_the_trace_s():
-    given = trace()
-    requests = promised(given=given).requests
-    assert np.array_equal(requests.arrival_s, given.arrival_s)
-    assert np.array_equal(requests.prompt_tokens, given.prompt_tokens)
 
 
 OWN = {"classes_from": "trace", "max_tokens": 30}
@@ -195,17 +179,6 @@ def test_the_trace_s_classes_are_refused_or_dealt_anew_under_a_mix_without_them(
     assert any("dealt anew" in note for note in anew.notes)
 
 
-def test_objectives_of_the_trace_that_a_mix_replaces_are_named():
-    found = promised(given=labelled(("chat", "coding"), ttft_slo_s=np.full(6, 0.3)))
-    assert any("the trace's own are not used" in note for note in found.notes)
-
-
-def test_classes_without_a_limit_on_the_first_token_are_named():
-    (note,) = promised().notes
-    assert note.startswith("no TTFT objective: batch, coding")
-    assert promised({**THREE, "ttft_s": 2.0}).notes == ()
-
-
 @pytest.mark.parametrize(
     ("mapping", "named"),
     [
@@ -220,34 +193,21 @@ def test_classes_without_a_limit_on_the_first_token_are_named():
         ({**OWN, "classes": {"a": {"share": 1.0}}}, r"classes\.a\.share: unknown key"),
         ({**OWN, "classes": {"a": {"tpot_s": 1, "tpot_ratio": 1}}}, "both given"),
         ({**OWN, "max_tokens": 0}, "max_tokens: 0"),
-        ({**OWN, "max_tokens": None}, "max_tokens: None"),
-        ({**OWN, "max_tokens": True}, "max_tokens: True"),
-        ({**OWN, "max_tokens": 1.5}, r"max_tokens: 1\.5"),
         ({**OWN, "max_tokens": 10**24}, "max_tokens"),
         ({**OWN, "ttft_s": -1}, "ttft_s: -1"),
         ({"ttft_s": 1.0, "classes": {"a": {"share": 1.0, "ttft_s": 2.0, "max_tokens": 5}}}, "ttft_s: changes nothing"),
         ({"classes": {"a": {"share": 1.0}}}, r"classes\.a\.max_tokens: missing key"),
         ({"classes": {}}, "classes: {} is not a mapping of at least one"),
-        ({"classes": None}, "classes: None is not a mapping of at least one"),
-        ({"classes": 5}, "classes: 5 is not a mapping of at least one"),
         ({"classes": {"a": None}}, r"classes\.a: None is not a mapping of share"),
         (edited(shar=1), r"chat\.shar: unknown key.*'share'"),
         (edited(tpot_ratio=1.0), "chat: tpot_s and tpot_ratio are both given"),
-        (edited(share=None), r"chat\.share: None is not a finite number above 0 and at most 1"),
         (edited(share=0), r"chat\.share: 0"),
         (edited(share=-0.2), r"chat\.share: -0\.2"),
-        (edited(share="a"), r"chat\.share: 'a'"),
         (edited(share=0.3), r"classes: shares add up to 1\.1"),
         (edited(tpot_s=float("nan")), r"chat\.tpot_s: nan"),
         (edited(tpot_s=float("inf")), r"chat\.tpot_s: inf"),
-        (edited(tpot_s=True), r"chat\.tpot_s: True"),
-        (edited(ttft_s=0), r"chat\.ttft_s: 0"),
-        (edited(max_tokens=None), r"chat\.max_tokens: None"),
-        (edited(max_tokens=2.0), r"chat\.max_tokens: 2\.0"),
         (edited(scaled="yes"), r"chat\.scaled: 'yes'"),
-        (edited(scaled=None), r"chat\.scaled: None"),
         (edited(acceptance=5), r"chat\.acceptance: 5"),
-        (edited(acceptance=["a"]), r"chat\.acceptance: \['a'\]"),
         (edited(scaled=True, tpot_s=None), "chat.*scaled"),
     ],
 )
@@ -264,12 +224,6 @@ def test_shares_that_round_to_one_are_one():
     assert sum(each.share for each in mix_from_mapping({"classes": tenths}, "x").classes) == pytest.approx(1)
 
 
-def test_a_class_is_a_fact():
-    (chat,) = (each for each in mix_from_mapping(THREE, "x").classes if each.name == "chat")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        chat.share = 1.0
-
-
 BERNOULLI = {"kind": "bernoulli", "alpha": 0.7, "width": 4}
 CURVE = {"agreement": 0.8, "concentration": 1.0, "spread": 0.5, "tail": 0.5}
 CURVES = {"kind": "curves", "width": 4, "levels": 4, "categories": {"chat": CURVE}}
@@ -284,10 +238,7 @@ def curved(**changes):
     [
         ({}, "kind: missing key"),
         ({**BERNOULLI, "kind": "bernouli"}, "kind: 'bernouli'.*'bernoulli'"),
-        ({**BERNOULLI, "kind": ["bernoulli"]}, "kind"),
-        ({**BERNOULLI, "kind": {}}, "kind"),
         ({**BERNOULLI, "alhpa": 1}, "alhpa: unknown key.*'alpha'"),
-        ({**BERNOULLI, "levels": 1}, "levels: unknown key"),
         ({"kind": "bernoulli", "width": 4}, "alpha: missing key"),
         ({"kind": "bernoulli", "alpha": 0.5}, "width: missing key"),
         *(
@@ -321,14 +272,6 @@ def test_a_category_falls_back_on_the_default_and_only_on_it():
         acceptance_from_mapping(CURVES, "x").curve("cha")
 
 
-def test_bernoulli_confidences_are_the_probabilities():
-    tape = draw_tape(acceptance_from_mapping(BERNOULLI, "x"), ("chat",), np.zeros(5, np.int64), np.arange(5), 0)
-    assert tape.width == 4
-    assert tape.confidence[0].tolist() == pytest.approx([0.7 * 0.3**rank for rank in range(4)])
-    shares = np.bincount(tape.rank, minlength=5) / len(tape.rank)
-    assert shares[:4].tolist() == pytest.approx([0.7 * 0.3**rank for rank in range(4)], abs=2 / len(tape.rank))
-
-
 @pytest.mark.parametrize("tail", [0.2, 0.5, 0.9])
 def test_the_top_token_agrees_as_often_as_the_curve_says_and_confidences_fall(tail):
     acceptance = acceptance_from_mapping(curved(tail=tail), "x")
@@ -358,3 +301,29 @@ def test_one_objective_holds_for_all_requests_whatever_their_class_and_the_trace
 def test_a_mix_with_classes_of_its_own_takes_no_objectives_from_a_trace():
     with pytest.raises(SpecsimError, match="objectives_from: 'trace', but the classes of this mix are its own"):
         mix_from_mapping({**THREE, "objectives_from": "trace"}, "slo=mine")
+
+
+def odd(found):
+    return [note for note in found.notes if "if ms are meant" in note]
+
+
+def test_objectives_that_may_be_in_milliseconds_are_named():
+    said = "TPOT objective of chat: 50 s; objectives are in s: if ms are meant, expected 0.05"
+    assert odd(promised(edited(tpot_s=50))) == [said]
+    said = "TTFT objective of coding, batch: 2,000 s; objectives are in s: if ms are meant, expected 2"
+    assert odd(promised({**THREE, "ttft_s": 2000})) == [said]
+    assert odd(promised(edited(tpot_s=0.99, ttft_s=99), slo_scale=50.0)) == []
+
+
+def test_objectives_of_a_trace_that_may_be_in_milliseconds_are_named_where_they_are_used():
+    given = labelled(("chat", "coding"), tpot_slo_s=np.array([50.0, 30, 50, 50, 80, np.nan]))
+    own = {"classes_from": "trace", "max_tokens": 100, "ttft_s": 2.0}
+    (said,) = odd(promised(own, given))
+    assert said.startswith("TPOT objective of the trace (tpot_slo_s, median): 50 s; ")
+    (said,) = odd(promised({**own, "classes": {"chat": {"ttft_s": 500}}}, trace(6, **_classes(given, 0.05))))
+    assert said.startswith("TTFT objective of chat: 500 s; ")
+    assert odd(promised(given=given)) == []
+
+
+def _classes(given, tpot_s):
+    return {"slo_class": given.slo_class, "slo_names": given.slo_names, "tpot_slo_s": np.full(6, tpot_s)}

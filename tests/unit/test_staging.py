@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
+from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
 from specsim.store.runs import run_folders
-from tests.unit.test_store import parts, write_run
+from specsim.store.writer import check_same_run
+from tests.unit.test_store import flip, parts, write_run
 
 NOW_S = 1_000_000_000.0
 
@@ -34,11 +36,6 @@ def left(folder, pid, host=None):
     shutil.move(folder / "whole", path)
     os.utime(path, (NOW_S, NOW_S))
     return path
-
-
-def test_what_a_kill_left_is_no_run(tmp_path, gone):
-    left(tmp_path, gone)
-    assert run_folders(tmp_path) == []
 
 
 def test_what_a_process_of_this_host_left_is_removed_once_it_is_gone(tmp_path, gone):
@@ -66,10 +63,6 @@ def test_other_hidden_files_stay(tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_a_folder_that_is_not_there_has_nothing_stale(tmp_path):
-    remove_stale(tmp_path / "nothing", NOW_S)
-
-
 def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
     file = tmp_path / "new" / "table.csv"
     with in_one_step(file) as partial:
@@ -82,3 +75,39 @@ def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
         raise OSError(28, "No space left on device")
     assert file.read_text() == "one"
     assert list(file.parent.iterdir()) == [file]
+
+
+CONFIG = {"choices": {"scheduler": "fcfs"}, "scheduler": {"max_num_seqs": 64}, "rps": 2}
+OTHER = {**CONFIG, "rps": 4}
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / f"rps=2-{identity(settings_of(CONFIG))}"
+    write_run(folder, **parts(config=CONFIG))
+    return folder
+
+
+def test_a_run_with_the_same_settings_may_be_made_again(tmp_path, run):
+    assert check_same_run(run, {**CONFIG, "out": "elsewhere"})
+    assert not check_same_run(tmp_path / "new", CONFIG)
+    (tmp_path / "empty").mkdir()
+    assert not check_same_run(tmp_path / "empty", CONFIG)
+
+
+def test_another_run_is_refused_damaged_or_not(run):
+    for _ in range(2):
+        with pytest.raises(SpecsimError, match="holds a run with other settings; expected a new folder"):
+            check_same_run(run, OTHER)
+        flip(run / "requests.parquet")
+
+
+@pytest.mark.parametrize("text", ["rps: [", "rps: 4\n", ""])
+def test_a_damaged_configuration_is_the_run_that_the_folders_name_tells(tmp_path, run, text):
+    (run / "config.yaml").write_text(text)
+    assert check_same_run(run, CONFIG)
+    with pytest.raises(SpecsimError):
+        check_same_run(run, OTHER)
+    unnamed = run.rename(tmp_path / "mine")
+    with pytest.raises(SpecsimError, match=r"holds a run whose config\.yaml is damaged; expected a new folder"):
+        check_same_run(unnamed, CONFIG)

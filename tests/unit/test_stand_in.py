@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specsim import Sweep, find, iterations, load_sweep, simulate, sweep
+from specsim import Sweep, find, iterations, simulate, sweep
 from specsim.commands.tables import find_table
 from specsim.figures.plots import run_figures, sweep_figures
 from specsim.figures.slo import comparison
 from specsim.metrics.sweep_table import axes_of
 from specsim.metrics.sweep_text import comparison_table
-from specsim.metrics.tables import WIDTH, class_table
-from specsim.metrics.validity import header, stand_in
+from specsim.metrics.tables import class_table
+from specsim.metrics.validity import stand_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,22 +84,3 @@ def test_other_traces_say_nothing() -> None:
     assert class_table(run.metrics).startswith("class ")
     assert all("that ships" not in caption(figure) for figure in run_figures(run).values())
     assert stand_in("azure_conv", "real") is None
-
-
-def test_several_traces_have_a_line_each() -> None:
-    runs = sweep({"trace": ["azure_conv", "poisson", "adaserve_fig8"]}, scheduler="vllm", progress=False, **SMALL)
-    lines = comparison_table(runs.labelled()).split("\n")
-    assert lines[0].startswith("adaserve_fig8: the toy that ships, its first requests; ")
-    assert [line.startswith(SAID) for line in lines[:3]] == [False, False, True]
-    assert lines[3].startswith("trace ")
-
-
-def test_a_stored_sweep_says_it(tmp_path: object) -> None:
-    sweep({"rps": [2, 4]}, scheduler="vllm", trace="azure_conv", keep="summary", out=tmp_path, progress=False, **SMALL)
-    assert comparison_table(load_sweep(tmp_path).labelled()).startswith(SAID)  # type: ignore[arg-type]
-
-
-def test_a_long_name_takes_two_lines() -> None:
-    lines = header([stand_in("mooncake_conversation", "toy") or ""], WIDTH)
-    assert len(lines) == 2
-    assert max(map(len, lines)) <= WIDTH

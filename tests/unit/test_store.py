@@ -11,7 +11,6 @@ import pytest
 
 from specsim.errors import SpecsimError
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
-from specsim.store import runs as store
 from specsim.store import writer
 from specsim.store.runs import damage, is_run, read_run
 from specsim.store.writer import remove_run, write_run
@@ -153,27 +152,6 @@ def test_interruption_while_replacing_leaves_no_mixture(run, monkeypatch):
     assert not list(run.glob(".*"))
 
 
-def test_metrics_are_placed_last(run, monkeypatch):
-    replace = Path.replace
-    placed = []
-    monkeypatch.setattr(Path, "replace", lambda self, to: placed.append(to.name) or replace(self, to))
-    write_run(run, **parts())
-    assert placed[-1] == "metrics.json"
-    assert set(placed) == FILES
-
-
-def test_nan_in_json_is_refused(tmp_path):
-    with pytest.raises(SpecsimError, match=r"metrics\.json cannot hold NaN"):
-        write_run(tmp_path / "run", **parts(metrics={"completed": float("nan")}))
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_file_in_the_way_is_named(tmp_path):
-    (tmp_path / "run").write_text("")
-    with pytest.raises(SpecsimError, match=r"run folder '.*run' is a file"):
-        write_run(tmp_path / "run", **parts())
-
-
 def test_missing_folder_names_the_nearest(run):
     assert only_line(run.with_name("rum")) == f"no run folder '{run.with_name('rum')}'; did you mean '{run}'?"
 
@@ -182,12 +160,6 @@ def test_folder_of_runs_names_one_inside(run):
     line = only_line(run.parent)
     assert "is no run folder" in line
     assert line.endswith(f"did you mean '{run}'?")
-
-
-def test_damaged_json_names_file_and_line(run):
-    text = (run / "metrics.json").read_text()
-    (run / "metrics.json").write_text(text[: text.index("specsim")])
-    assert f"'{run / 'metrics.json'}' line 4 is damaged: not JSON" in only_line(run)
 
 
 @pytest.mark.parametrize(
@@ -203,21 +175,6 @@ def test_damaged_json_names_file_and_line(run):
 def test_metrics_of_something_else(run, text, expected):
     (run / "metrics.json").write_bytes(text)
     assert expected in only_line(run)
-
-
-def test_parquet_damaged_since_the_run_was_read_is_found_at_access(run):
-    stored, path = read_run(run), run / "requests.parquet"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SpecsimError, match=r"requests\.parquet' is damaged: not a Parquet file") as raised:
-        _ = stored.requests
-    assert "\n" not in str(raised.value)
-
-
-def test_missing_column_is_named(run):
-    stored, path = read_run(run), run / "requests.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["slo_class"]), path)
-    with pytest.raises(SpecsimError, match=r"lacks the column 'slo_class'"):
-        _ = stored.requests
 
 
 def test_damaged_or_missing_config(run):
@@ -264,15 +221,6 @@ def test_a_flipped_bit_of_provenance_is_found_wherever_it_is(run):
         path.write_bytes(whole)
 
 
-def test_another_runs_rows_and_rows_that_came_later_are_damage(tmp_path, run):
-    write_run(tmp_path / "b", **parts(table=table(2), passes=passes()))
-    (run / "passes.parquet").write_bytes((tmp_path / "b" / "passes.parquet").read_bytes())
-    assert damage(run) == "passes.parquet is damaged"
-    (run / "passes.parquet").unlink()
-    (run / "requests.parquet").write_bytes((tmp_path / "b" / "requests.parquet").read_bytes())
-    assert damage(run) == "requests.parquet is damaged"
-
-
 @pytest.mark.parametrize("name", ["metrics.json", "requests.parquet", "config.yaml", "provenance.json"])
 def test_a_pipe_in_the_place_of_a_file_does_not_hang(run, name):
     (run / name).unlink()
@@ -311,14 +259,6 @@ def test_a_folder_that_appears_while_a_run_is_placed_is_not_replaced(tmp_path, r
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_what_a_kill_left_of_a_run_is_written_again(run):
-    """The process was killed between the first file that it put in its place and the last."""
-    (run / "metrics.json").unlink()
-    write_run(run, **parts(table=table(2)))
-    assert len(read_run(run).requests) == 2
-    assert damage(run) is None
-
-
 def test_a_removed_run_leaves_files_of_others(run):
     (run / "mine.txt").write_text("mine")
     remove_run(run)
@@ -327,31 +267,3 @@ def test_a_removed_run_leaves_files_of_others(run):
     write_run(run, **parts())
     remove_run(run)
     assert not run.exists()
-
-
-def test_a_folder_in_the_place_of_a_file_gives_way(run):
-    (run / "metrics.json").unlink()
-    (run / "metrics.json").mkdir()
-    write_run(run, **parts())
-    assert damage(run) is None
-
-
-def test_a_folder_named_like_a_sweep_adds_no_column(tmp_path):
-    folder = tmp_path / "scheduler=adaserve" / "request_id=2"
-    write_run(folder, **parts())
-    assert list(read_run(folder).requests.columns) == list(REQUEST_COLUMNS)
-    assert read_run(folder).requests["request_id"].tolist() == [0, 1, 2]
-
-
-def test_is_run_needs_both_files(run):
-    assert is_run(run)
-    (run / "requests.parquet").unlink()
-    assert not is_run(run)
-    assert not is_run(run / "nothing")
-
-
-def test_json_is_readable_and_ends_with_a_newline(run):
-    text = (run / "provenance.json").read_text()
-    assert text.endswith("}\n")
-    assert list(json.loads(text)) == sorted([*parts()["provenance"], "files", "sha256"])
-    assert store.METRICS_FILE in {path.name for path in run.iterdir()}

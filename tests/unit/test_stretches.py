@@ -52,33 +52,6 @@ def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
     assert covariance[0] - between > 0.02
 
 
-def test_the_mean_is_the_agreement_whatever_the_stretches() -> None:
-    for curve in (CURVE, Curve(0.85, 1.0, 1.0, 0.5, 64, 2.0)):
-        assert (drawn(curve).rank == 0).mean() == pytest.approx(curve.agreement, abs=2e-3)
-
-
-def test_off_the_path_any_kind_may_follow() -> None:
-    tape = drawn(CURVE)
-    layout = tape.layout
-    assert isinstance(layout, Stretches)
-    keys = mix(np.arange(5000, dtype=np.uint64))
-    request = np.zeros(5000, np.int64)
-    rows = tape.rows(request, keys, mix(keys), np.zeros(5000, np.bool_)) - layout.start[0]
-    assert np.bincount(rows // layout.pool_rows, minlength=STRETCHES).min() > 200
-    assert set(np.unique(rows + layout.start[0])) <= set(tape.text_rows(np.zeros(1, np.int64)))
-
-
-def test_categories_with_and_without_stretches_share_a_tape() -> None:
-    plain = Curve(0.4, 2.0, 0.0, 0.5)
-    classes = np.arange(TEXTS) % 2
-    tape = draw_tape(Acceptance({"x": CURVE, "y": plain}, 4, 16), ["x", "y"], classes, np.arange(TEXTS), 3)
-    right = tape.rank[rows_of(tape)] == 0
-    assert right[classes == 0].mean() == pytest.approx(0.7, abs=0.02)
-    assert right[classes == 1].mean() == pytest.approx(0.4, abs=0.02)
-    plain_right = right[classes == 1] - 0.4
-    assert abs((plain_right[:, 1:] * plain_right[:, :-1]).mean()) < 0.004
-
-
 def test_without_stretches_a_tape_is_what_it_was() -> None:
     alone, named = drawn(Curve(0.7, 2.0, 0.3, 0.5)), drawn(Curve(0.7, 2.0, 0.3, 0.5, 0, 0.0))
     assert not isinstance(alone.layout, Stretches)

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from specsim import sweep
 from specsim.errors import SpecsimError
 from specsim.figures.plots import sweep_figures
-from specsim.figures.sweep import curves, named
+from specsim.figures.sweep import curves
 from specsim.metrics.seeds import over_seeds, paired_difference
 from specsim.metrics.sweep_table import axes_of, without_failures
 
@@ -87,12 +88,6 @@ def test_intervals_end_at_what_the_measure_can_be():
     assert [high for _, high in first] == pytest.approx(list(means["mean"] + means["half_width"]))
 
 
-def test_goodput_has_no_worst_class_and_names_its_unit():
-    figure = drawn(table(), "slo_goodput_tokens_per_s")
-    assert [axes.get_title() for axes in figure.axes] == PANELS[:-1]
-    assert figure.axes[0].get_ylabel() == "SLO goodput (tokens/s)"
-
-
 def test_differences_are_paired_by_seed():
     frame = table(("adaserve", "fcfs", "vtc"))
     figure = drawn(frame, "slo_attainment", "fcfs")
@@ -145,50 +140,12 @@ def marked(axes):
     return {name: [list(line.get_xdata()) for line in lines] for name, lines in (("hollow", white), ("half", half))}
 
 
-def test_an_overloaded_point_is_hollow():
-    figure = drawn(table())
-    assert marked(figure.axes[0]) == {"hollow": [[8], [8]], "half": []}
-    assert "Hollow \u25cb: a run is overloaded" in words(figure)
-    assert "Half-filled" not in words(figure)
-    assert "Hollow" not in words(drawn(table(rps=[2, 4])))
-
-
 def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     figure = drawn(judged(table(), short=[2, 4]))
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
     assert "Half-filled \u25d0: a run is too short to judge" in words(figure)
     assert "12 of 18 runs are too short" in words(figure)
-
-
-def test_a_row_has_its_mark_above_its_marker_and_no_edge_cuts_it():
-    axes = drawn(judged(table(rps=[4]), short=[4])).axes[0]
-    marks = [line for line in axes.lines if line.get_fillstyle() == "left"]
-    assert [line.get_ydata().tolist() for line in marks] == [[0], [1]]
-    assert min(line.get_zorder() for line in marks) > max(each.lines[0].get_zorder() for each in axes.containers)
-    assert not any(line.get_clip_on() for line in marks)
-
-
-def test_of_several_seeds_the_strongest_caveat_marks_a_point():
-    frame = table()
-    whole = frame["slo_class"] == "all"
-    frame["load.too_short"] = np.where(whole, (frame["seed"] == 0) & (frame["rps"] != 4), None)
-    frame["load.overloaded"] = np.where(whole, (frame["seed"] == 1) & (frame["rps"] == 8), None)
-    assert marked(drawn(frame).axes[0]) == {"hollow": [[8], [8]], "half": [[2], [2]]}
-
-
-def test_a_difference_is_marked_by_the_runs_that_it_is_from():
-    frame = judged(table(), short=[2])
-    frame.loc[frame["scheduler"] == "adaserve", ["load.overloaded", "load.too_short"]] = False
-    assert marked(drawn(frame, against="fcfs").axes[0]) == {"hollow": [[8]], "half": [[2]]}
-    assert marked(drawn(frame).axes[0]) == {"hollow": [[8]], "half": [[2]]}
-
-
-def test_runs_that_are_too_short_are_counted():
-    frame = table(rps=[2, 3, 4])
-    frame["load.too_short"] = np.where(frame["slo_class"] == "all", frame["seed"] == 0, None)
-    assert "6 of 18 runs are too short" in words(drawn(frame))
-    assert "too short" not in words(drawn(table()))
 
 
 def failing(frame, row):
@@ -209,27 +166,11 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
     assert "failed" not in words(drawn(table()))
 
 
-def test_each_figure_counts_the_failed_runs_of_its_own_values():
-    frame = pd.concat([failing(table(seed=[0], slo_scale=[0.8]), 0), table(seed=[0], slo_scale=[1.2])])
-    figures = sweep_figures(frame, axes_of(without_failures(frame)))
-    assert {name for name, figure in figures.items() if "1 of 6 runs failed" in words(figure)} == {
-        "attainment,slo_scale=0.8",
-        "goodput,slo_scale=0.8",
-    }
-
-
 def test_where_all_runs_of_a_value_failed_no_figure_is_drawn():
     gone = table(["fcfs"], seed=[0], rps=[2], slo_scale=[0.8])
     frame = pd.concat([failing(gone, 0), table(["fcfs"], seed=[0], slo_scale=[1.2, 1.4])])
     figures = sweep_figures(frame, axes_of(without_failures(frame), line="scheduler"))
     assert set(figures) == {f"{name},slo_scale={scale}" for name in ("attainment", "goodput") for scale in (1.2, 1.4)}
-
-
-def test_without_a_number_a_row_stands_for_each():
-    figure = drawn(table(rps=[4]))
-    axes = figure.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["adaserve", "fcfs"]
-    assert axes.get_xlabel() == "SLO attainment (%)"
 
 
 def test_a_setting_that_is_not_drawn_is_refused():
@@ -270,15 +211,6 @@ def test_where_a_line_has_no_partner_no_difference_is_drawn():
     assert [tuple(x) for x, _ in lines_of(drawn(frame, "slo_attainment", "adaserve").axes[0])] == [(2, 4), (4, 8)]
 
 
-def test_a_class_without_a_figure_leaves_a_gap_and_no_traceback():
-    frame = table()
-    frame.loc[frame["slo_class"] == "chat", ["slo_attainment", "slo_goodput_tokens_per_s"]] = np.nan
-    for measure in ("slo_attainment", "slo_goodput_tokens_per_s"):
-        figure = drawn(frame, measure)
-        assert all(np.isnan(y.astype(float)).all() for _, y in lines_of(figure.axes[0]))
-        figure.draw_without_rendering()
-
-
 AXES = {
     "rate before scale": (table(slo_scale=[0.8, 1.2]), {}, ("rps", "scheduler", ("slo_scale",))),
     "another number": (table(rps=[2], replicas=[1, 2]), {}, ("replicas", "scheduler", ())),
@@ -307,20 +239,6 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     assert "along with scheduler: acceptance" in words(curves(frame, axes))
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
-
-
-@pytest.mark.parametrize(
-    ("key", "label"),
-    [
-        ("slo_scale", "TPOT SLO scale (x)"),
-        ("scheduler.num_speculative_tokens", "scheduler.num_speculative_tokens (tokens)"),
-        ("selection_s", "selection_s (s)"),
-        ("trace.point", "trace.point"),
-        ("tpot_attainment", "tpot_attainment (%)"),
-    ],
-)
-def test_an_axis_names_its_unit(key, label):
-    assert named(key) == label
 
 
 def boxes(figure):
@@ -359,3 +277,42 @@ def test_nothing_overlaps_and_all_stands_on_the_page(layout, count):
         across = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
         assert all(left.x1 <= right.x0 for left, right in pairwise(across))
         assert axes.get_window_extent().height >= 60, "a panel is squeezed"
+
+
+@pytest.fixture(scope="module")
+def runs():
+    axes = {"scheduler": ["fcfs", "continuous"], "rps": [2, 8, 20], "seed": range(2)}
+    return sweep(axes, trace="poisson", requests=20)
+
+
+def test_the_lines_are_means_over_seeds_and_are_named(runs):
+    figure = runs.overview()
+    assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "SLO goodput (tokens/s)"]
+    for axes, measure, scale in zip(figure.axes, ("slo_attainment", "slo_goodput_tokens_per_s"), (100, 1), strict=True):
+        means = runs.means(measure).query("slo_class == 'all'").set_index(["scheduler", "rps"])
+        for line, name in zip(axes.containers, ("continuous", "fcfs"), strict=True):
+            expected = scale * means.loc[name, "mean"]
+            np.testing.assert_allclose(line.lines[0].get_xydata(), np.stack((expected.index, expected), axis=1))
+        assert {text.get_text() for text in axes.texts} == {"continuous", "fcfs"}
+        assert not figure.legends
+
+
+def test_names_at_the_ends_do_not_touch(runs):
+    figure = runs.overview()
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        low, high = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
+        assert low.y1 <= high.y0 + 0.5 * (high.y1 - high.y0)
+        assert all(box.x1 <= figure.bbox.x1 for box in (low, high))
+
+
+def test_what_cannot_be_shown_is_refused(runs):
+    with pytest.raises(SpecsimError, match="overview: the runs differ in no number"):
+        runs.select(rps=2).overview()
+    names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
+    with pytest.raises(SpecsimError, match="overview: 7 lines of scheduler; expected 6 or fewer"):
+        sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4).overview()
+    with pytest.raises(SpecsimError, match=r"overview: the runs differ in slo_scale, too; expected select"):
+        sweep(
+            {"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4
+        ).overview()

@@ -58,11 +58,6 @@ def test_a_sweep_in_python_has_the_notes_of_its_runs(tmp_path, stored):
     assert "too short: 4 of 4 runs" in html
 
 
-def test_without_runs_there_are_only_the_notes_of_the_whole(tmp_path):
-    runs = sweep({"rps": [2]}, scheduler="continuous", **SMALL)
-    assert type(runs)((), ["of the whole"]).notes == ("of the whole",)
-
-
 def test_a_note_of_one_run_names_its_point_without_what_a_scheduler_brings_along():
     runs = sweep({"scheduler": ["continuous", "smartspec_lookup"], "rps": [2, 4]}, **SMALL, any_target=True)
     assert "drafter" in runs.axes

@@ -12,7 +12,7 @@ import weakref
 import pandas as pd
 import pytest
 
-from specsim import SpecsimError, Sweep, load_run, load_sweep, simulate, sweep
+from specsim import SpecsimError, Sweep, load_sweep, simulate, sweep
 from specsim.store import runs as store
 from specsim.store.runs import StoredRun, sealed
 
@@ -87,13 +87,6 @@ def test_a_row_per_run_and_class_with_what_was_measured(stored):
     assert table.columns.is_unique
 
 
-def test_changing_the_table_that_was_given_out_changes_nothing(stored):
-    found = load_sweep(stored)
-    table = found.table
-    table["rps"] = 0
-    assert set(found.table["rps"]) == {2, 4}
-
-
 KEYS = {
     "slo_scale": {"slo_scale": [0.8, 1.2]},
     "scheduler.num_speculative_tokens": {"scheduler__num_speculative_tokens": [0, 2]},
@@ -116,11 +109,6 @@ def test_every_key_that_differs_is_kept_and_never_pooled_with_seeds(key):
     with pytest.raises(SpecsimError, match=rf"differ in {key} "):
         found.means(by=["slo_class", "scheduler", "rps"])
     assert set(found.means()["count"]) == {2}
-
-
-def test_what_a_choice_fixes_is_no_column(stored):
-    columns = load_sweep(stored).table.columns
-    assert not [name for name in columns if name.startswith(("scheduler.", "trace.", "profile."))]
 
 
 def test_files_that_changed_between_runs_are_a_key(tmp_path, monkeypatch):
@@ -158,20 +146,6 @@ def test_the_same_run_twice_with_other_results_is_refused(copied):
         load_sweep(copied)
 
 
-def test_a_run_that_is_just_being_written_is_not_counted(copied):
-    first = load_sweep(copied)[0].folder
-    shutil.copytree(first, copied / ".rps=9.123.tmp")
-    assert len(load_sweep(copied)) == 8
-    assert not load_sweep(copied).whole_notes
-
-
-def test_several_folders_are_one_sweep(copied, tmp_path):
-    more = sweep({"rps": [8]}, scheduler="fcfs", out=tmp_path / "more", **SMALL)
-    found = load_sweep(copied, tmp_path / "more")
-    assert len(found) == 8 + len(more)
-    assert found.axes["rps"] == [2, 4, 8]
-
-
 def test_select_keeps_the_runs_of_a_value(stored):
     found = load_sweep(stored)
     some = found.select(scheduler="fcfs", rps=[2, 4], seed=0)
@@ -191,16 +165,6 @@ def test_a_selection_of_nothing_is_one_line(stored, given, named):
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_means_and_pairs_go_by_all_that_differs(stored):
-    found = load_sweep(stored)
-    means = found.means("p99_ttft_s")
-    assert set(means["count"]) == {2}
-    assert len(means[means["slo_class"] == "all"]) == 4
-    pairs = found.paired(against="fcfs")
-    assert set(pairs["scheduler"]) == {"vllm_spec"}
-    assert set(pairs["rps"]) == {2, 4}
-
-
 def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     found = load_sweep(stored)
     shown = found._repr_html_()
@@ -213,20 +177,6 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     assert "trace=poisson" in run
     assert "coding" in run
     assert len(run) < 4000
-
-
-@pytest.mark.slow
-def test_a_large_sweep_shows_its_first_runs_only():
-    shown = sweep({"scheduler__max_num_seqs": range(1, 26)}, scheduler="fcfs", **SMALL)._repr_html_()
-    assert "Sweep of 25 runs: scheduler.max_num_seqs (25)" in shown
-    assert "5 more: " in shown
-    assert len(shown.splitlines()) < 20 + 12
-
-
-def test_a_run_given_twice_is_refused(stored):
-    run = load_sweep(stored)[0]
-    with pytest.raises(SpecsimError, match="same run"):
-        Sweep([run, run]).means()
 
 
 @pytest.mark.parametrize(("where", "drawn"), [("pipe", False), ("terminal", True), ("jupyter", True)])
@@ -258,36 +208,17 @@ def test_what_the_seed_drew_is_what_it_was_when_the_run_was_made(tmp_path, monke
     assert list(load_sweep("all").table["varies_with_seed"]) == list(before)
 
 
-def test_a_run_alone_is_no_sweep(stored):
-    with pytest.raises(SpecsimError, match="no run folders"):
-        load_sweep(load_run(next(stored.glob("*-*"))).folder)
-
-
-def test_curves_refuse_a_third_setting_and_name_it():
-    found = sweep({"scheduler": ["fcfs", "vllm_spec"], "rps": [2, 4], "slo_scale": [0.8, 1.2]}, **SMALL)
-    with pytest.raises(SpecsimError, match="slo_scale"):
-        found.curves()
-    figure = found.select(slo_scale=0.8).curves("slo_goodput_tokens_per_s")
-    assert [axes.get_title() for axes in figure.axes][-1] == "all classes"
-
-
 SILLY = {
     "by of an unknown name": (lambda runs: runs.means(by=["rpss"]), "'rps'"),
     "by of a measure": (lambda runs: runs.means(by=["slo_attainment"]), "slo_attainment"),
     "by of runs": (lambda runs: runs.means(by=["run"]), "run"),
     "empty by of pairs": (lambda runs: runs.paired(against="fcfs", by=[]), "expected rps in by"),
-    "a word for by": (lambda runs: runs.paired(against="fcfs", by=""), "list of columns"),
     "empty measure": (lambda runs: runs.means(""), "no measure ''"),
-    "number for a measure": (lambda runs: runs.curves(0), "name of a column"),
     "against a list": (lambda runs: runs.paired(against=["fcfs"]), "expected one value"),
-    "drawn against a list": (lambda runs: runs.curves(against=["fcfs"]), "expected one value"),
     "of what no run has": (lambda runs: runs.paired(against=1, of="scheduler.nope"), "scheduler.nope"),
     "of classes": (lambda runs: runs.paired(against="chat", of="slo_class"), "every run holds all classes"),
-    "along a list": (lambda runs: runs.curves(x=["rps"]), "x=['rps']: expected the name of a setting"),
     "along the seed": (lambda runs: runs.plot("figures", x="seed"), "over seeds"),
-    "a line a number": (lambda runs: runs.plot("figures", line=3), "line=3"),
     "plotted into a number": (lambda runs: runs.plot(3), "folder=3: expected the path of a folder"),
-    "a run plotted into a number": (lambda runs: runs[0].plot(3), "folder=3: expected the path of a folder"),
     "so many labels": (lambda runs: runs.labelled(1.5), "1.5"),
     "a fraction of a place": (lambda runs: runs[0.5], "indexed by number"),
     "a class selected": (lambda runs: runs.select(slo_class="chat"), "every run holds all classes"),
@@ -333,9 +264,3 @@ def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, t
         one.paired(against=one[0].config["choices"]["scheduler"])
     with pytest.raises(SpecsimError, match=r"the runs do not differ in it$"):
         one.curves(x="nope")
-
-
-@pytest.mark.parametrize("runs", [None, 3, "all", ["all"], [None], [{}]])
-def test_what_is_no_run_is_no_part_of_a_sweep(runs):
-    with pytest.raises(SpecsimError, match=r"^Sweep: .*expected (a list of )?runs"):
-        Sweep(runs)

@@ -15,10 +15,9 @@ from specsim.core.passes import NOBODY, DraftPass
 from specsim.core.request import Ints
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
-from specsim.kernels.growth import next_keys
 from specsim.pass_shape import PassShape
-from specsim.rng import mix, stream_keys, uniforms
-from tests.made import WIDTH, hardware, ledger_and_view, requests, tape
+from specsim.rng import stream_keys
+from tests.made import WIDTH, grown, hardware, ledger_and_view, requests, tape
 
 
 def two_pools(count: int = 40) -> Tape:
@@ -56,48 +55,9 @@ def test_a_tree_reads_the_path_while_it_is_right_and_the_other_pool_once_it_is_w
     assert sum(right.values()) == 4 * 40
 
 
-def test_a_stride_is_a_position() -> None:
-    text, ids = tape(5), np.arange(5)
-    here, there = text.on_path(ids, np.full(5, 7)), text.on_path(ids, np.full(5, 8))
-    assert np.array_equal(next_keys(here, mix(here), np.ones(5, dtype=bool), np.zeros(5, dtype=int)), there)
-
-
-def test_each_wrong_rank_leads_elsewhere() -> None:
-    text = tape(1)
-    key = text.on_path(np.zeros(64, dtype=int), np.full(64, 7))
-    wrong = next_keys(key, mix(key), np.zeros(64, dtype=bool), np.arange(64))
-    assert len(set(wrong.tolist())) == 64
-    on = {int(text.on_path(np.array([0]), np.array([each]))[0]) for each in range(1_000)}
-    assert not on & set(wrong.tolist())
-
-
-def test_rows_stay_in_their_pool_and_fill_it_evenly() -> None:
-    text = tape(1, pool_rows=64)
-    keys = text.on_path(np.zeros(64_000, dtype=int), np.arange(64_000))
-    rows = text.rows(np.zeros(64_000, dtype=int), keys, mix(keys), np.ones(64_000, dtype=bool))
-    counts = np.bincount(rows, minlength=64)
-    assert len(counts) == 64
-    assert ((counts - 1_000) ** 2 / 1_000).sum() < 130, "chi-square with 63 degrees of freedom: 1 in 10^6"
-
-
 def test_a_wider_tree_than_the_tape_is_refused() -> None:
     with pytest.raises(SpecsimError, match=f"tree width {WIDTH + 1} exceeds the {WIDTH} proposals"):
         drafted(tape(1), [WIDTH + 1], 1)
-
-
-def test_streams_differ_by_seed_purpose_and_row() -> None:
-    rows = np.arange(50)
-    streams = [stream_keys(seed, purpose, rows) for seed in (0, 1) for purpose in ("text", "slo_class", "a long name")]
-    assert len({int(key) for stream in streams for key in stream}) == 6 * 50
-    assert np.array_equal(stream_keys(1, "text", rows[7:9]), stream_keys(1, "text", rows)[7:9])
-
-
-def test_uniforms_are_uniform() -> None:
-    numbers = np.sort(uniforms(stream_keys(0, "test", np.arange(20_000))))
-    assert numbers[0] >= 0
-    assert numbers[-1] < 1
-    gap = np.abs(numbers - (np.arange(20_000) + 0.5) / 20_000).max()
-    assert gap < 1.95 / np.sqrt(20_000), "Kolmogorov-Smirnov at 0.1%"
 
 
 @pytest.mark.parametrize("start", [-1, 5, 1 << 40])
@@ -136,3 +96,9 @@ def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_writte
     assert [agreement(each) for each in (right, right, wrong, right, written)] == [1, 1, 0, 1, 1]
     written[:] = 1
     assert agreement(written) == 0
+
+
+def test_a_choice_without_a_parent_is_no_tree() -> None:
+    forest = grown(grown(Forest.roots(1), [0], [0.5]), [1], [0.5])
+    with pytest.raises(ValueError, match="not a tree"):
+        forest.subset(np.array([True, False, True]))

@@ -17,22 +17,6 @@ def made(arrival_s, **columns):
     )
 
 
-def test_head_keeps_the_first_rows_of_every_column():
-    trace = made([0, 1, 2], tpot_slo_s=np.array([0.1, np.nan, 0.3]), slo_class=np.array([0, 1, 0]))
-    first = trace.head(2)
-    assert len(first) == 2
-    assert first.row.tolist() == [0, 1]
-    assert first.slo_class.tolist() == [0, 1]
-    assert len(first.tpot_slo_s) == 2
-    assert first.ttft_slo_s is None
-
-
-@pytest.mark.parametrize("n", [0, -1, 4])
-def test_head_refuses_what_the_trace_does_not_hold(n):
-    with pytest.raises(SpecsimError, match=rf"requests={n}: trace 'made' holds 3 requests; expected 1\.\.3"):
-        made([0, 1, 2]).head(n)
-
-
 def test_window_is_half_open_moves_to_zero_and_keeps_row_numbers():
     cut = made([0, 5, 7, 10, 12]).window(5, 10)
     assert cut.arrival_s.tolist() == [0, 2]
@@ -65,15 +49,6 @@ def test_no_arrival_lies_beyond_what_a_clock_holds_to_a_microsecond():
     with pytest.raises(SpecsimError, match=rf"^rps=1e-12: arrivals span 2e\+12 s; {limit}"):
         made([0, 1, 3]).at_rate(1e-12)
     assert made([0, 2.0**33]).arrival_s[-1] == made([0, 1]).at_rate(2.0**-33).arrival_s[-1] == 2.0**33
-
-
-def test_at_rate_refuses_bad_rates_and_traces_without_a_span():
-    for rps in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(SpecsimError, match="expected a rate above 0"):
-            made([0, 1]).at_rate(rps)
-    for arrivals in ([0], [0, 0]):
-        with pytest.raises(SpecsimError, match="no span"):
-            made(arrivals).at_rate(1)
 
 
 def test_a_trace_must_start_at_zero_rise_and_have_even_columns():

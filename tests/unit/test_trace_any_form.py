@@ -63,7 +63,7 @@ CSVS = {
         lambda t, p, o: (t / 1000, "GPT-4", p, o, p + o, "API log"),
     ),
     "BurstGPT 3": (
-        (
+        [
             "Timestamp",
             "Session ID",
             "Elapsed time",
@@ -72,7 +72,7 @@ CSVS = {
             "Response tokens",
             "Total tokens",
             "Log Type",
-        ),
+        ],
         lambda t, p, o: (t / 1000, "1722ac82-0a46", 43, "ChatGPT", p, o, p + o, "Conversation log"),
     ),
     "Mooncake": (("timestamp", "input_length", "output_length"), lambda t, p, o: (1_700_000_000_000 + t, p, o)),
@@ -234,39 +234,11 @@ def reading(file, **options):
 
 
 HOSTILE = [
-    *(
-        b"",
-        b"\n",
-        b"\r",
-        b"\x00",
-        b",",
-        b";",
-        b'"',
-        b"{",
-        b"[",
-        b"]",
-        b"}",
-        b":",
-        b"null",
-        b"NaN",
-        b"Infinity",
-        b"true",
-    ),
-    *(
-        b"-1",
-        b"1e999",
-        b"1e308",
-        b"9" * 30,
-        b"9" * 400,
-        b"9" * 5000,
-        b"0.5",
-        b"1,5",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf",
-        b"\xff",
-    ),
-    *(b"[[[[", b'"a"', b"{}", b"[]", b"2024-05-12 00:00:00", b"9999-12-31 23:59:59+00:00", b"0001-01-01 00:00"),
-    *(b"PAR1", b"\x1f\x8b", b"\xe2\x80\xa8", b"\x1b[31m", b"-0", b"00", b"1700000000", b"1700000000000000000"),
+    *(b"", b"\n", b"\r", b"\x00", b"9" * 30, b"9" * 400, b"9" * 5000, b"[[[[", b"PAR1", b"\x1f\x8b"),
+    *(b"\xff\xfe", b"\xef\xbb\xbf", b"\xff", b"\xe2\x80\xa8", b"\x1b[31m", b"2024-05-12 00:00:00"),
+    *(b"9999-12-31 23:59:59+00:00", b"0001-01-01 00:00"),
+    *b', ; " { [ ] } : null NaN Infinity true -1 1e999 1e308 0.5 1,5 "a" {} [] -0 00 1700000000'.split(),
+    b"1700000000000000000",
 ]
 
 

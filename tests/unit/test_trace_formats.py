@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.workload.arrivals import spread
 from specsim.workload.published import read_adaserve_parquet
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
@@ -39,15 +38,6 @@ def refusal(file, *args, read=read_user_file, **kwargs):
     return message.removeprefix(f"{file}: ")
 
 
-def test_azure_keeps_the_100_ns_ticks_and_reads_windows_line_ends(tmp_path):
-    lines = [AZURE, GOOD, "2023-11-16 18:17:04.0319601,3180,8", "2023-11-16 18:18:04,1,1"]
-    trace = read(put(tmp_path, lines, newline="\r\n"))
-    assert trace.arrival_s.tolist() == [0, 0.0520001, 60.02004]
-    assert trace.prompt_tokens.tolist() == [4808, 3180, 1]
-    assert trace.output_tokens.tolist() == [10, 8, 1]
-    assert trace.row.tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -71,15 +61,6 @@ def test_azure_keeps_the_100_ns_ticks_and_reads_windows_line_ends(tmp_path):
 def test_a_damaged_azure_row_is_told_with_its_line(tmp_path, row, said):
     message = refusal(put(tmp_path, [AZURE, GOOD, row, "2023-11-16 18:17:05,1,1"]))
     assert message.startswith("1 damaged row: " + said)
-
-
-def test_several_damaged_rows_are_counted_and_the_first_few_told(tmp_path):
-    rows = [f"2023-11-16 18:17:0{4 + i},bad,1" for i in range(6)]
-    message = refusal(put(tmp_path, [AZURE, GOOD, *rows, GOOD[:27] + ",1"]))
-    assert message.startswith("7 damaged rows: line 3: ")
-    assert ", line 7: " in message
-    assert "line 8" not in message
-    assert message.endswith(", and 2 more")
 
 
 @pytest.mark.parametrize(
@@ -121,12 +102,6 @@ def test_truncated_and_broken_gzip_tell_the_line_reached(tmp_path):
     assert "broken gzip after line" in refusal(whole)
 
 
-def test_two_gzip_members_are_one_file(tmp_path):
-    file = tmp_path / "t.csv.gz"
-    file.write_bytes(gzip.compress(f"{USER}\n0,1,1\n".encode()) + gzip.compress(b"1,2,2\n"))
-    assert read(file).prompt_tokens.tolist() == [1, 2]
-
-
 def test_mooncake_spreads_a_tick_and_leaves_the_rest(tmp_path):
     stamps = [0, 0, 0, 3000, 3000, 6001]
     lines = [json.dumps({"timestamp": t, "input_length": 7, "output_length": 1}) for t in stamps]
@@ -134,11 +109,6 @@ def test_mooncake_spreads_a_tick_and_leaves_the_rest(tmp_path):
     assert trace.arrival_s == pytest.approx([0, 1, 2, 3, 4.5, 6.001])
     assert "tick of 3 s" in trace.source.note
     assert read(tmp_path / "t.jsonl.gz", time_unit="ms", tick_s=0.001).arrival_s[1] < 0.001
-
-
-def test_spreading_never_passes_the_next_stamp():
-    arrival = spread(np.array([0.0, 0, 0, 0, 1, 1]), 3.0)
-    assert arrival.tolist() == [0, 0.25, 0.5, 0.75, 1, 2.5]
 
 
 @pytest.mark.parametrize(
@@ -251,22 +221,6 @@ def test_a_users_csv_with_every_column(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        (
-            "arrival_s,prompt_tokens",
-            "line 1: no column output_tokens; if yours has another name: 'trace.columns={output_t",
-        ),
-        (f"{USER},tpot_slo", "line 1: unknown column 'tpot_slo'; did you mean 'tpot_slo_s'?"),
-        (f"{USER},arrival_s", "line 1: column 'arrival_s' stands twice"),
-        ("1,2,3", "line 1: no column arrival_s, prompt_tokens, output_tokens; if yours has another name"),
-    ],
-)
-def test_wrong_columns_of_a_users_file_name_the_nearest(tmp_path, header, said):
-    assert refusal(put(tmp_path, [header, "0,1,1"])).startswith(said)
-
-
-@pytest.mark.parametrize(
     ("row", "said"),
     [
         ("nan,1,1,a,,,", "arrival_s 'nan' is not a number"),
@@ -289,10 +243,6 @@ def test_a_damaged_row_of_a_users_file_is_told(tmp_path, row, said):
     header = f"{USER},slo_class,tpot_slo_s,tpot_slo_ratio,ttft_slo_s"
     message = refusal(put(tmp_path, [header, "0,1,1,a,,,", row]))
     assert message.startswith(f"1 damaged row: line 3: {said}")
-
-
-def test_an_open_quote_is_an_error(tmp_path):
-    assert "not CSV" in refusal(put(tmp_path, [USER, '0,1,"1']))
 
 
 def test_a_users_parquet_tells_rows_from_one(tmp_path):

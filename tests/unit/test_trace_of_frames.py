@@ -38,29 +38,10 @@ def test_missing_cells_of_nullable_columns():
         trace_of(frame)
 
 
-def test_times_since_any_moment_are_times():
-    times = pd.to_timedelta([90.5, 92.0], unit="s")
-    trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
-    assert trace.arrival_s.tolist() == [0.0, 1.5]
-
-
-@pytest.mark.parametrize("read", [pd.to_datetime, pd.to_timedelta])
-def test_a_missing_time_is_named(read):
-    times = read(pd.Series([1.0, None]), unit="s")
-    with pytest.raises(SpecsimError, match="index 1: arrival_s 'NaT' is no time like"):
-        trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
-
-
 def test_a_column_that_stands_twice_is_refused():
     frame = in_ms(0)
     with pytest.raises(SpecsimError, match=r"^DataFrame: column 'arrival_s' stands twice$"):
         trace_of(pd.concat([frame, frame], axis=1))
-
-
-def test_a_run_says_that_it_was_given_a_frame():
-    (note,) = [each for each in simulate("fcfs", in_ms(0), **SMALL).notes if each.startswith("given as an object")]
-    assert "DataFrame)" in note
-    assert "Trace" not in note
 
 
 def in_ms(first=1700000000000):
@@ -90,11 +71,6 @@ def test_a_window_and_blocks_are_of_any_trace(given):
     drawn = [simulate("fcfs", given, trace__resample=450, seed=seed, **unit, **SMALL) for seed in range(4)]
     assert len({tuple(run.requests["arrival_s"]) for run in drawn}) > 1
     assert "arrivals" in drawn[0].provenance["varies_with_seed"]
-
-
-def test_requests_stamped_alike_are_spread_over_a_tick():
-    frame = in_ms(0).assign(arrival_s=[0, 0, 3])
-    assert simulate("fcfs", frame, trace__tick_s=3, **SMALL).requests["arrival_s"].tolist() == [0, 1.5, 3]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specsim.api import simulate, sweep
+from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.runs.prepare import prepare
 
@@ -21,26 +21,11 @@ def test_a_warmup_is_a_window_without_an_end(warmup, seconds):
     assert counted["arrived"] == (warm.requests["arrival_s"] >= seconds).sum() < 60
 
 
-def test_what_is_left_out_is_simulated_all_the_same():
-    warm, whole = simulate(**GIVEN, warmup="50%"), simulate(**GIVEN)
-    assert warm.requests.equals(whole.requests)
-    assert warm.metrics["specsim"]["iterations"] == whole.metrics["specsim"]["iterations"]
-    assert warm.metrics["mean_ttft_ms"] != whole.metrics["mean_ttft_ms"]
-
-
 def test_the_note_says_what_was_left_out():
     run = simulate(**GIVEN, warmup=5)
     left_out = int((run.requests["arrival_s"] < 5).sum())
     assert f"warmup: {left_out} of 60 requests arrive in the first 5 s and are not counted" in run.notes
     assert not any(note.startswith("warmup") for note in simulate(**GIVEN).notes)
-
-
-def test_a_warmup_is_a_setting_like_any_other():
-    runs = sweep({"warmup": [None, 5, "50%"]}, **GIVEN)
-    assert [run.config["warmup"] for run in runs] == [None, 5, "50%"]
-    arrived = [run.metrics["specsim"]["arrived"] for run in runs]
-    assert arrived == sorted(arrived, reverse=True)
-    assert len(set(arrived)) == 3
 
 
 def test_a_share_is_of_the_arrivals_after_limit_and_rate():

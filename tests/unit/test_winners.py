@@ -1,7 +1,5 @@
 """Who is best where, and whether the seeds can tell: against means and intervals worked out by hand."""
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,6 @@ from scipy.stats import t
 
 from specsim import SpecsimError, sweep
 from specsim.figures.capacity import winner_map
-from specsim.figures.style import apart
 from specsim.metrics.seeds import winners
 
 LOAD = {"load.overloaded": False, "load.too_short": False}
@@ -58,22 +55,11 @@ def test_less_of_a_measure_in_seconds_wins():
         winners(seconds, "mean_e2el_s", ["rps"], better="most")
 
 
-def test_a_sweep_of_schedulers_alone_has_one_winner():
-    found = winners(table(CLEAR), "share", [])
-    assert found["winner"].tolist() == ["a"]
-    assert "rps" not in found
-
-
 def test_one_seed_decides_nothing():
     found = winners(table({key: values[:1] for key, values in CLEAR.items()}), "share", ["rps"])
     assert found["winner"].tolist() == ["a"]
     assert found["half_width"].isna().all()
     assert found["decided"].tolist() == [False]
-
-
-def test_of_equal_means_the_first_by_name_wins_undecided():
-    found = winners(table({("b", 1): (0.5, 0.5), ("a", 1): (0.5, 0.5)}), "share", ["rps"])
-    assert found[["winner", "second", "lead", "decided"]].values.tolist() == [["a", "b", 0.0, False]]
 
 
 def test_a_tie_is_counted():
@@ -141,13 +127,6 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_the_map_has_the_caption_of_the_curves(runs):
-    caption = runs.map("rps", "slo_scale", "acceptance.alpha")._supxlabel.get_text().replace("\n", " ")
-    assert "mean over 2 seeds" in caption
-    assert "Half-filled \u25d0: a run is too short to judge" in caption
-    assert "32 of 32 runs are too short" in caption
-
-
 @pytest.mark.parametrize(
     ("overloaded", "too_short", "glyph"), [(False, False, ""), (None, True, " \u25d0"), (True, False, " \u25cb")]
 )
@@ -167,23 +146,3 @@ def test_a_tie_is_no_ones_and_a_cell_is_marked_by_its_load(overloaded, too_short
         glyph == " \u25cb",
         glyph == " \u25d0",
     )
-
-
-def test_a_map_of_settings_that_do_not_differ_is_refused(runs):
-    with pytest.raises(SpecsimError, match=r"by=replicaz"):
-        runs.map("rps", "replicaz", "acceptance.alpha")
-
-
-@pytest.mark.parametrize(
-    ("values", "moved"),
-    [
-        ([0, 20, 40], [0, 20, 40]),
-        ([0, 0], [-5, 5]),
-        ([0, 8, 30], [-1, 9, 30]),
-        ([0, 9, 10, 19], [-5.5, 4.5, 14.5, 24.5]),
-    ],
-)
-def test_labels_that_would_touch_are_moved_apart(values, moved):
-    found = apart(values, 10)
-    assert found == pytest.approx(moved)
-    assert all(b - a >= 10 - 1e-9 for a, b in pairwise(found))
