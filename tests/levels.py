@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def one_by_one(step: Step) -> Step:
 
 def levels(work: DraftPass) -> Generator[DraftPass, Forest, Forest]:
     before = len(work.forest)
-    forest = yield work._replace(depth=1, deepest=None, repeat=False)
+    forest = yield work._replace(depth=1, deepest=None, stationary_until_s=-inf)
     for _ in range(work.depth - 1):
         leaves = np.arange(before, len(forest))
         if work.deepest is not None:

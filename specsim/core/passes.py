@@ -38,11 +38,11 @@ class DraftPass(NamedTuple):
         answer comes early.
     deepest : (n,) depth up to which each row's tree may grow: a chain of row i gets at most `deepest[i]` tokens. None:
         as deep as `depth` brings it.
-    repeat : whether this step is a chain of `depth` tokens behind the root of each row, fed what the drafter's cache
-        lacks, and its verification as a whole, and the next steps would be the same, as long as nobody arrives or ends,
-        more cache surely fits and no row is that near to its `max_tokens`. The engine may run several such steps; then
-        it closes this one where it yields, and asks for the next.
-    until_s : a deadline of the scheduler's own: `repeat` is said of steps that start before it.
+    stationary_until_s : a promise about the steps that start before this time; -inf: none. This step and they are a
+        chain of `depth` tokens behind the root of each row, fed what the drafter's cache lacks, and its verification as
+        a whole, as long as no request arrives or ends, more cache surely fits and no row is that near to its
+        `max_tokens`. The engine may run several such steps; it then closes this one where it yields, and asks for the
+        next.
     """
 
     requests: Ids
@@ -55,8 +55,7 @@ class DraftPass(NamedTuple):
     transfer: bool = False
     depth: int = 1
     deepest: Ints | None = None
-    repeat: bool = False
-    until_s: float = inf
+    stationary_until_s: float = -inf
 
 
 class TargetPass(NamedTuple):
@@ -72,11 +71,10 @@ class TargetPass(NamedTuple):
     evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
         first draft pass evicts, so that what it frees holds the trees.
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
-    repeat : whether the next steps would be this pass again, as long as each row emits one token, nobody arrives or
-        ends and more cache surely fits. The engine may then run several; the answer is the last one's.
-    until_s : as in `DraftPass`.
-    beyond_ends : whether `repeat` is said of the rows that are left, too, when others have ended and nobody waits. The
-        engine closes this step where it yields when it has run such passes, and asks for the next.
+    stationary_until_s : a promise about the steps that start before this time; -inf: none. They are this pass again, as
+        long as each row emits one token, no request arrives and more cache surely fits; a request that ends is left
+        out, if this pass has all running requests and none waits. The engine may then run several; the answer is the
+        last one's, or none where requests ended before: it closes this step where it yields, and asks for the next.
     """
 
     requests: Ids
@@ -84,9 +82,7 @@ class TargetPass(NamedTuple):
     forest: Forest
     evict: Ids = NOBODY
     transfer: bool = False
-    repeat: bool = False
-    until_s: float = inf
-    beyond_ends: bool = False
+    stationary_until_s: float = -inf
 
 
 Pass = DraftPass | TargetPass

@@ -266,12 +266,12 @@ class Backend(Protocol):
 
 
 def promises(decider: object) -> bool:
-    """Return whether the class of a scheduler, or of a part of one, says of itself that it ``repeats``.
+    """Return whether the class of a scheduler, or of a part of one, says of itself that it is ``stationary``.
 
-    Only then is a `repeat` in its passes or rows its own. No class inherits the promise, and none is bound by that of
-    what it wraps: both may decide otherwise from one step to the next, or count what they hear.
+    Only then is a `stationary_until_s` of its passes or rows its own. No class inherits the promise, and none is bound
+    by that of what it wraps: both may decide otherwise from one step to the next, or count what they hear.
     """
-    return bool(vars(type(decider)).get("repeats", False))
+    return bool(vars(type(decider)).get("stationary", False))
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ Deviations: none. A preempted request gives up its cache before the first pass o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Noting, Step, View, promises
@@ -26,7 +27,7 @@ class Composed:
 
     batching: Batching
     speculation: Speculation = field(default_factory=NoDrafts)
-    repeats = True
+    stationary = True
 
     def __post_init__(self) -> None:
         if isinstance(self.batching, TokenBudget) and self.speculation.drafts:
@@ -40,8 +41,8 @@ class Composed:
         return self.speculation.widest
 
     @property
-    def _repeats(self) -> bool:
-        """Whether both parts promise to repeat, and none hears of each verification."""
+    def _stationary(self) -> bool:
+        """Whether both parts promise stationary steps, and none hears of each verification."""
         parts = (self.batching, Batching), (self.speculation, Speculation)
         if any(type(part).on_verified is not protocol.on_verified for part, protocol in parts):
             return False
@@ -60,8 +61,8 @@ class Composed:
         rows = self.batching.rows(view, drafts, self.speculation.draft_tokens(len(view.running)) if drafts else 0)
         if not len(rows.requests):
             return
-        if rows.repeat and not self._repeats:
-            rows = rows._replace(repeat=False)
+        if rows.stationary_until_s > view.now_s and not self._stationary:
+            rows = rows._replace(stationary_until_s=-inf)
         forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
         if drafts:
             growing = self.speculation.grow(view, rows)
@@ -69,9 +70,8 @@ class Composed:
                 forest, evicted = yield from evicting(growing, evicted, rows.transfer)
             else:
                 forest = yield from growing
-        repeat = rows.repeat and not drafts
-        again = repeat, rows.until_s, repeat and rows.beyond_ends
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, *again)
+        until_s = -inf if drafts else rows.stationary_until_s
+        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, until_s)
         self.speculation.on_verified(view, rows, forest, answer)
         self.batching.on_verified(view, rows, forest, answer, view.forward_s - forward_s)
 

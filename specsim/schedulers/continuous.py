@@ -9,6 +9,7 @@ than a pass goes alone; vLLM refuses it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -36,7 +37,7 @@ class PrefillFirst(Batching):
     max_num_seqs: int
     max_num_batched_tokens: int
     watermark: float
-    repeats = True
+    stationary = True
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
@@ -53,26 +54,32 @@ class PrefillFirst(Batching):
         prompts = self.prompts(view, drafting)
         if unread(view, prompts):
             return Rows(*prompts, 0, lag(view, prompts.requests))
-        plain = decode(view, prompts.requests, repeat=True)
-        ids, again = plain.requests, {"repeat": plain.repeat, "beyond_ends": plain.beyond_ends}
-        return Rows(ids, plain.chunks, len(ids), lag(view, ids), plain.evict, **again)
+        plain = decode(view, prompts.requests, stationary_until_s=inf)
+        ids, until_s = plain.requests, plain.stationary_until_s
+        return Rows(ids, plain.chunks, len(ids), lag(view, ids), plain.evict, stationary_until_s=until_s)
 
 
-def decode(view: View, joining: Ids = NOBODY, *, repeat: bool = False) -> TargetPass:
+def decode(view: View, joining: Ids = NOBODY, *, stationary_until_s: float = -inf) -> TargetPass:
     """Return one decode pass of every running request; preempts the youngest if memory is short.
 
     `joining` (m,) are waiting requests with nothing left to read, who decode too where there is memory for all.
-    `repeat` is as in `TargetPass`; where all that run surely fit, it is said of them beyond ends, too.
+    `stationary_until_s` is as in `TargetPass`.
     """
     resident = view.running
     if len(joining):
         everybody = np.concatenate((resident, joining))
         ones = np.ones(len(everybody), dtype=np.int64)
         if seats(view, everybody, ones)[0].all():
-            return TargetPass(everybody, ones, Forest.roots(len(everybody)), repeat=repeat)
+            return TargetPass(everybody, ones, Forest.roots(len(everybody)), stationary_until_s=stationary_until_s)
     ones = np.ones(len(resident), dtype=np.int64)
     if view.surely_fits(len(resident), len(resident), 0):
-        return TargetPass(resident, ones, Forest.roots(len(resident)), repeat=repeat, beyond_ends=repeat)
+        return TargetPass(resident, ones, Forest.roots(len(resident)), stationary_until_s=stationary_until_s)
     keep, _ = seats(view, resident, ones)
     running = resident[keep]
-    return TargetPass(running, ones[: len(running)], Forest.roots(len(running)), resident[~keep], repeat=repeat)
+    return TargetPass(
+        running,
+        ones[: len(running)],
+        Forest.roots(len(running)),
+        resident[~keep],
+        stationary_until_s=stationary_until_s,
+    )

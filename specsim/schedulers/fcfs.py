@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 
 import numpy as np
 
@@ -50,11 +51,11 @@ class StaticBatches(Batching):
 class Fcfs(StaticBatches):
     """Static batches of at most `max_num_seqs`, without speculation."""
 
-    repeats = True
+    stationary = True
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""
         decoding = bool(len(view.running))
         rows = self.rows(view, drafting=False)
         forest = Forest.roots(len(rows.requests))
-        yield TargetPass(rows.requests, rows.chunks, forest, repeat=decoding, beyond_ends=decoding)
+        yield TargetPass(rows.requests, rows.chunks, forest, stationary_until_s=inf if decoding else -inf)

@@ -8,6 +8,7 @@ Deviations: a prompt is admitted when all of it fits, but takes its cache chunk 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ class TokenBudget(Batching):
     max_num_seqs: int
     max_num_batched_tokens: int
     watermark: float
-    repeats = True
+    stationary = True
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
@@ -65,7 +66,7 @@ class Chunked(Batching):
     prefill_tokens: int
     prefill: Literal["mixed", "first"]
     watermark: float
-    repeats = True
+    stationary = True
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
@@ -84,7 +85,7 @@ def chunked(view: View, decodes: Bools, budget: int, admission: Admission, *, fi
     (requests, tokens), evicted = mixed(view, decodes, budget, admission)
     if len(requests) == len(decodes) and decodes.all():
         fed = lag(view, requests)
-        return Rows(requests, tokens, len(requests), fed, evicted, repeat=True, beyond_ends=True)
+        return Rows(requests, tokens, len(requests), fed, evicted, stationary_until_s=inf)
     return rows_of(view, requests, tokens, evicted, first=first)
 
 

@@ -39,7 +39,7 @@ class ByBatchSize(Speculation):
     num_speculative_tokens_per_batch_size: list[list[int]] | dict[str, int]
     _firsts: list[int] = field(init=False, repr=False)
     _chains: list[FixedChains] = field(init=False, repr=False)
-    repeats = True
+    stationary = True
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)

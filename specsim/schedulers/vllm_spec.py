@@ -21,7 +21,7 @@ class FixedChains(Speculation):
     """A speculation part: every request drafts a chain of `num_speculative_tokens` in every step; 0 never drafts."""
 
     num_speculative_tokens: int
-    repeats = True
+    stationary = True
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
@@ -40,4 +40,4 @@ class FixedChains(Speculation):
         depth = self.num_speculative_tokens
         if not rows_fit(view, rows, depth):
             depth = 0
-        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, 1, rows.repeat, rows.until_s)
+        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, 1, rows.stationary_until_s)

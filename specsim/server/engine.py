@@ -187,13 +187,13 @@ class Replica:
 
     def _turn(self) -> Generator[simpy.Event, Any, bool]:
         """Hold one conversation with the scheduler; return whether it ran anything."""
-        self.view.now_s = self.env.now
+        now_s = self.view.now_s = self.env.now
         conversation = Conversation(self.scheduler, self.view)
         answer: Forest | Emitted | None = None
         ran = False
         while (work := conversation.ask(answer)) is not None:
             try:
-                at_once = (yield from self._at_once(work)) if work.repeat and not ran else None
+                at_once = (yield from self._at_once(work)) if work.stationary_until_s > now_s and not ran else None
                 if isinstance(at_once, Decodes):
                     answer = None if at_once.shrinks else at_once.last()
                 elif isinstance(work, DraftPass):
@@ -270,15 +270,16 @@ class Replica:
         """Run at once what can be run so of the steps that begin with this pass; return what ran, None if nothing."""
         if self._fast is None or self._lobby or self.onward is not None:
             return None
-        ran = yield from self._fast.run(work, self._ends_alone())
+        ran = yield from self._fast.run(work, self._ends_alone(work))
         if ran is not None and self.answered is not None and (ended := int(np.count_nonzero(ran.finished))):
             self.answered(ended)
         return ran
 
-    def _ends_alone(self) -> bool:
-        """Return whether nobody looks when a request ends: none waits, no client does, and nobody shares its blocks."""
-        ledger = self.ledger
-        return not ledger.roster.waiting and self.answered is None and ledger.caches.prefix is None
+    def _ends_alone(self, work: Pass) -> bool:
+        """Return whether an end changes no decision: all that run are in the pass, none waits, and no client does."""
+        roster, unshared = self.ledger.roster, self.ledger.caches.prefix is None
+        everybody = len(work.requests) == len(roster.running)
+        return everybody and not roster.waiting and self.answered is None and unshared
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""

@@ -49,7 +49,7 @@ class Horizon(NamedTuple):
 
 
 class FastForward:
-    """Run what a scheduler would `repeat` and what ends before the next event in one step of the clock.
+    """Run the steps that a scheduler calls stationary and that end before the next event in one step of the clock.
 
     All that is booked is equal, to the last bit, to what the passes book one by one. `horizon` tells what may come
     between two steps. `lobby`, if any, is empty at first; who arrives meanwhile is in it at last.
@@ -74,10 +74,10 @@ class FastForward:
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
     def run(self, work: Pass, ends_alone: bool) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
-        """Run passes like this one, or rounds that begin with it; `ends_alone` says that nobody looks at an end."""
+        """Run passes like this one, or rounds that begin with it; `ends_alone` says that an end changes no decision."""
         if isinstance(work, DraftPass):
             return (yield from self.rounds(work))
-        return (yield from self.passes(work, work.beyond_ends and ends_alone))
+        return (yield from self.passes(work, ends_alone))
 
     def passes(self, work: TargetPass, beyond_ends: bool) -> Generator[simpy.Event, Any, Decodes | None]:
         """Run passes like this one, which is not reserved; return them.
@@ -92,7 +92,7 @@ class FastForward:
             return None
         decodes = self._backend.decodes(work, most, beyond_ends)
         starts_s = self._starts_s(decodes.seconds)
-        count = min(horizon.steps(starts_s, horizon.unseen_steps), _before(work.until_s, starts_s))
+        count = min(horizon.steps(starts_s, horizon.unseen_steps), _before(work.stationary_until_s, starts_s))
         if count < LEAST:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
@@ -113,7 +113,7 @@ class FastForward:
         if rounds is None:
             return None
         starts_s = self._starts_s(rounds.seconds.ravel())
-        count = min(horizon.steps(starts_s[::passes], further), _before(work.until_s, starts_s[::passes]))
+        count = min(horizon.steps(starts_s[::passes], further), _before(work.stationary_until_s, starts_s[::passes]))
         if count < LEAST:
             return None
         rounds, starts_s = rounds.first(count), starts_s[: count * passes + 1]

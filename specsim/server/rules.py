@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,8 @@ def owned(work: Pass) -> Pass:
     if type(transfer) is not bool:
         raise IllegalPass(f"{type(work).__name__}.transfer is {_kind(transfer)}; expected True or False")
     if isinstance(work, TargetPass):
-        if work.repeat is not False:
-            _check_repeat(work)
+        if work.stationary_until_s != -inf:
+            _check_stationary(work)
         return TargetPass(requests.copy(), chunks.copy(), *work[2:])
     _check_growth(work)
     fed = chunks.copy() if len(chunks) else NOBODY
@@ -182,18 +183,15 @@ def _check_growth(work: DraftPass) -> None:
         _check_size("beam", 1 if beam is None else beam, 1)
     if work.depth != 1 or work.deepest is not None:
         _check_depth(work)
-    if work.repeat is not False:
-        _check_repeat(work)
+    if work.stationary_until_s != -inf:
+        _check_stationary(work)
 
 
-def _check_repeat(work: Pass) -> None:
-    name, until_s = type(work).__name__, work.until_s
-    if type(work.repeat) is not bool:
-        raise IllegalPass(f"{name}.repeat is {_kind(work.repeat)}; expected True or False")
-    if not isinstance(until_s, float | int) or until_s != until_s:
-        raise IllegalPass(f"{name}.until_s is {_kind(until_s)}; expected a time in seconds")
-    if isinstance(work, TargetPass) and type(work.beyond_ends) is not bool:
-        raise IllegalPass(f"{name}.beyond_ends is {_kind(work.beyond_ends)}; expected True or False")
+def _check_stationary(work: Pass) -> None:
+    until_s = work.stationary_until_s
+    if not isinstance(until_s, float | int) or isinstance(until_s, bool) or until_s != until_s:
+        name = f"{type(work).__name__}.stationary_until_s"
+        raise IllegalPass(f"{name} is {_kind(until_s)}; expected a time in seconds")
 
 
 def _check_depth(work: DraftPass) -> None:

@@ -29,7 +29,7 @@ CLIENTS = st.sampled_from((None, None, 3, 9))
 class Looking:
     """A scheduler that notes what it is shown before each step."""
 
-    repeats = True
+    stationary = True
 
     def __init__(self, inner: Scheduler, shown: list[object]) -> None:
         self._inner, self._shown = inner, shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 from unittest.mock import patch
 
@@ -75,19 +76,19 @@ class Handwritten:
         return np.arange(256)
 
 
-@pytest.mark.parametrize(("beyond_ends", "steps"), [(True, 2), (False, 4)])
-def test_passes_run_on_beyond_ends_where_the_scheduler_says_so(beyond_ends: bool, steps: int) -> None:
-    """One step reads the prompts; one decodes all to the end, or one up to each of the three ends."""
+@pytest.mark.parametrize(("most", "steps"), [(3, 2), (2, 3)])
+def test_passes_run_on_beyond_ends_where_all_that_run_are_in_them(most: int, steps: int) -> None:
+    """A step reads the prompts; the next one decodes all to the end, or two up to the first end, then the others."""
     asked: list[float] = []
 
     class Saying:
-        repeats = True
+        stationary = True
 
         def step(self, view: View) -> Step:
             asked.append(view.now_s)
             ids = np.array(view.waiting) if len(view.waiting) else view.running
-            more = {} if len(view.waiting) else {"repeat": True, "beyond_ends": beyond_ends}
-            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)), **more)
+            ids, until_s = (ids, -inf) if len(view.waiting) else (ids[:most], inf)
+            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)), stationary_until_s=until_s)
 
     of = simulation(requests([0.0] * 3, [4, 5, 6], [80] * 3), [70, 40, 9], Saying, keep_passes=True)
     record = run(of)
@@ -153,12 +154,12 @@ def test_a_part_does_not_repeat_by_what_it_inherits_or_takes_from_another(tokens
 class Shifts(Turns):
     """The same, and says until when the rows stay."""
 
-    repeats = True
+    stationary = True
     asked = 0
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         Shifts.asked += 1
-        return super().rows(view, drafting)._replace(until_s=(int(view.now_s * 10) + 1) / 10)
+        return super().rows(view, drafting)._replace(stationary_until_s=(int(view.now_s * 10) + 1) / 10)
 
 
 @pytest.mark.parametrize("tokens", [0, 4])
@@ -177,13 +178,10 @@ def test_passes_at_once_stop_at_a_deadline_of_the_schedulers_own(tokens: int, mo
     [
         (
             TargetPass,
-            {"repeat": True, "until_s": float("nan")},
-            r"TargetPass.until_s is .*; expected a time in seconds",
+            {"stationary_until_s": float("nan")},
+            r"TargetPass.stationary_until_s is .*; expected a time in seconds",
         ),
-        (DraftPass, {"repeat": True, "until_s": "1"}, r"DraftPass.until_s is .*; expected a time in seconds"),
-        (TargetPass, {"repeat": 3}, r"TargetPass.repeat is 3 \(int\); expected True or False"),
-        (DraftPass, {"repeat": 3}, r"DraftPass.repeat is 3 \(int\); expected True or False"),
-        (TargetPass, {"repeat": True, "beyond_ends": "yes"}, r"beyond_ends is 'yes' \(str\); expected True or False"),
+        (DraftPass, {"stationary_until_s": "1"}, r"DraftPass.stationary_until_s is .*; expected a time in seconds"),
     ],
 )
 def test_the_word_of_a_scheduler_is_checked(kind: type[Any], words: dict[str, Any], said: str) -> None:
@@ -199,7 +197,7 @@ def test_the_word_of_a_scheduler_is_checked(kind: type[Any], words: dict[str, An
 class Chains:
     """Reads each prompt in both models, then drafts chains of 2 for all as `more` says, and verifies them."""
 
-    repeats = True
+    stationary = True
     more: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
@@ -210,7 +208,7 @@ class Chains:
         ids = np.array(view.waiting[:2]) if len(view.waiting) else view.running
         roots, reads = Forest.roots(len(ids)), len(view.waiting) > 0
         leaves = np.zeros(0, dtype=np.int64) if reads else np.arange(len(ids))
-        grows = {} if reads else {"leaves": leaves, "width": 1, "depth": 2, "repeat": True} | self.more
+        grows = {} if reads else {"leaves": leaves, "width": 1, "depth": 2, "stationary_until_s": inf} | self.more
         forest = yield DraftPass(ids, view.draft_pending(ids), roots, **grows)
         yield TargetPass(ids, view.pending(ids), forest)
 
@@ -234,7 +232,7 @@ def test_a_scheduler_of_ones_own_may_draft_at_once() -> None:
 
 def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
     class Failing(Chains):
-        repeats = True
+        stationary = True
 
         def step(self, view: View) -> Step:
             try:
@@ -259,7 +257,7 @@ def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
 )
 def test_what_is_no_chain_of_one_length_for_all_runs_step_by_step(more: Mapping[str, Any]) -> None:
     class Others(Chains):
-        repeats = True
+        stationary = True
 
         def step(self, view: View) -> Step:
             count = len(view.running)

@@ -26,8 +26,7 @@ def grow_trees(
     growing: int,
     depth: int,
     width: int,
-    repeat: bool = False,
-    until_s: float = inf,
+    stationary_until_s: float = -inf,
 ) -> Generator[DraftPass, Forest, Forest]:
     """Yield draft passes and return candidate trees: `depth` layers of a request's likeliest `width` nodes each.
 
@@ -37,10 +36,10 @@ def grow_trees(
     ----------
     requests : (n,) rows of the coming verification; the first `growing` of them get a tree.
     chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
-    repeat, until_s : as in `DraftPass`.
+    stationary_until_s : as in `DraftPass`.
     """
     deepest, beam = deepest_of(view, requests, growing), width if width > 1 else None
-    return grow(requests, chunks, deepest, (width,) * depth, beam=beam, repeat=repeat, until_s=until_s)
+    return grow(requests, chunks, deepest, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s)
 
 
 def grow(
@@ -51,8 +50,7 @@ def grow(
     *,
     beam: int | None = None,
     going_on: GoingOn | None = None,
-    repeat: bool = False,
-    until_s: float = inf,
+    stationary_until_s: float = -inf,
 ) -> Generator[DraftPass, Forest, Forest]:
     """Yield draft passes and return the trees; each pass gives every leaf as many children as its width.
 
@@ -65,7 +63,7 @@ def grow(
         `going_on` stops all trees, they are left to a later step.
     deepest : (n,) the greatest depth of each tree.
     widths : children of each leaf, by depth; empty: no pass.
-    beam, repeat, until_s : as in `DraftPass`.
+    beam, stationary_until_s : as in `DraftPass`.
     """
     forest = Forest.roots(len(requests))
     leaves = np.flatnonzero(deepest > 0)
@@ -89,8 +87,7 @@ def grow(
             beam,
             depth=depth,
             deepest=bound,
-            repeat=repeat,
-            until_s=until_s,
+            stationary_until_s=stationary_until_s,
         )
         chunks, level = NOBODY, level + depth
         if level < len(widths):

@@ -53,11 +53,10 @@ class Rows(NamedTuple):
     decoding : number of rows that decode; the others read prompts.
     fed : (n,) tokens that the drafter's cache lacks, and that the first draft pass reads.
     evicted : (m,) requests that give up their cache; with `transfer` it moves to the host and can come back.
-    repeat : whether the next steps would have these rows again, as long as all of them decode, nobody arrives or ends
-        and more cache surely fits. A speculation part whose drafts would be alike, too, says so of its draft pass
-        (`DraftPass.repeat`). Parts with an `on_verified` of their own are asked before each step.
-    until_s : a deadline of the part's own: `repeat` is said of steps that start before it.
-    beyond_ends : whether it is said of the rows that are left, too, when others have ended and nobody waits.
+    stationary_until_s : a promise about the steps that start before this time; -inf: none. They have these rows again,
+        as long as all of them decode, no request arrives and more cache surely fits; a request that ends is left out. A
+        speculation part whose drafts would be alike, too, hands the time on to its draft pass. Parts with an
+        `on_verified` of their own are asked before each step.
     """
 
     requests: Ids
@@ -66,9 +65,7 @@ class Rows(NamedTuple):
     fed: Ints
     evicted: Ids = NOBODY
     transfer: bool = False
-    repeat: bool = False
-    until_s: float = inf
-    beyond_ends: bool = False
+    stationary_until_s: float = -inf
 
 
 Growing = Generator[DraftPass, Forest, Forest]
@@ -121,7 +118,7 @@ class NoDrafts(Speculation):
     """A speculation part that never drafts."""
 
     drafts = False
-    repeats = True
+    stationary = True
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Refuse: a step without drafts grows nothing."""
