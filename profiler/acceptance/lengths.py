@@ -80,7 +80,7 @@ def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
     assert isinstance(layout, Pools | Stretches)
     request, position = np.repeat(many, DEEPEST), np.tile(np.arange(DEEPEST), DRAWN_TEXTS)
     keys = tape.on_path(request, position)
-    on = tape.rows(request, keys, mix(keys), np.ones(len(request), np.bool_)).reshape(DRAWN_TEXTS, DEEPEST)
+    on = tape.rows(request, keys, mix(keys), np.ones(len(request), np.bool_), position).reshape(DRAWN_TEXTS, DEEPEST)
     off_rows = layout.pool_rows * (STRETCHES if isinstance(layout, Stretches) else 1)
     return Walks(tape.confidence, tape.rank, on, layout.start, np.full(DRAWN_TEXTS, off_rows), many)
 

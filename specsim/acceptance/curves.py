@@ -21,6 +21,12 @@ from specsim.rng import stream_keys
 POOL_ROWS, RARE_POOL_ROWS = 1 << 13, 1 << 18
 """Rows of a pool, and of a pool in which acceptance or rejection is rarer than `RARE`."""
 RARE, RAREST = 1e-3, 1e-4
+DEEP_SHARE, LEAST_POOL_ROWS = 4, 64
+"""A pool of a draft position has this share of the rows; the least of any pool."""
+MOST_POSITIONS = 64
+"""Draft positions with rates of their own."""
+ROUNDS = 30
+"""In which the verifications of the levels and their rates come to fit each other."""
 LEAST_CONFIDENCE = 1e-12
 """Confidence of a drafter that is never right; with a confidence of 0 it would propose nothing."""
 GOLDEN = 0.6180339887498949
@@ -32,28 +38,37 @@ class Curve:
 
     Attributes
     ----------
-    agreement : mean probability that the target's token is the drafter's likeliest.
+    agreement : mean probability that the target's token is the drafter's likeliest; or several, by draft position,
+        given that the drafts before it are right, the last of which holds for all deeper positions.
     concentration : of the Beta distribution of top-1 confidences; 0 makes every confidence equal `agreement`.
     spread : standard deviation between requests of the mean confidence's logit.
     tail : share of the remaining probability that each next rank takes; less if the second rank would otherwise be
         likelier than the first.
     stretch_tokens : positions of an easy or hard stretch of a text; 0: positions are independent.
     stretch_spread : standard deviation between a request's stretches of their mean confidence's logit.
+    chain : 0: `agreement` is the mean over requests. k: it is pooled over the verifications of chains of k tokens, as
+        engines log it: a request that is hard takes more of them, and one that is easy reaches deeper positions.
     """
 
-    agreement: float
+    agreement: float | tuple[float, ...]
     concentration: float
     spread: float
     tail: float
     stretch_tokens: int = 0
     stretch_spread: float = 0.0
+    chain: int = 0
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The agreement by draft position."""
+        return self.agreement if isinstance(self.agreement, tuple) else (self.agreement,)
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
 
-    The `evidence` of Bernoulli numbers is ``assumed``.
+    The `evidence` of Bernoulli numbers is ``assumed``. `note` is a line for the user of a run.
     """
 
     sha256: ClassVar[str | None] = None
@@ -62,6 +77,7 @@ class Acceptance:
     levels: int
     pool_rows: int = POOL_ROWS
     evidence: Evidence = "fitted"
+    note: str | None = None
 
     def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
         """Return a tape drawn from the curves; see `draw_tape`."""
@@ -118,48 +134,56 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
     The pools are the same for every seed. They are a lattice over (confidence, uniform number), so that their means
     are exact to about a row. The seed draws only the row of each position.
     """
-    names = sorted(set(category))
-    curves = tuple(map(acceptance.curve, names))
+    of = {name: acceptance.curve(name) for name in sorted(set(category))}
+    curves = tuple(dict.fromkeys(of.values()))
     kinds = STRETCHES if any(curve.stretch_tokens for curve in curves) else 1
-    size = acceptance.pool_rows // kinds
-    confidence, rank = _joined(curves, acceptance.width, acceptance.levels, kinds, size)
+    depths = max(len(curve.rates) for curve in curves)
+    size = max(acceptance.pool_rows // (kinds * (1 if depths == 1 else DEEP_SHARE)), LEAST_POOL_ROWS)
+    confidence, rank = _joined(curves, acceptance.width, acceptance.levels, kinds, depths, size)
     level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
-    which = np.array([names.index(each) for each in category])[slo_class]
-    start = (which * acceptance.levels + level) * kinds * size
+    which = np.array([curves.index(of[each]) for each in category])[slo_class]
+    start = (which * acceptance.levels + level) * kinds * depths * size
     keys = stream_keys(seed, "text", rows)
     if kinds == 1:
-        return Tape(confidence, rank, Pools(start, start, size), keys)
+        return Tape(confidence, rank, Pools(start, start, size, depths), keys)
     tokens = np.array([max(curve.stretch_tokens, 1) for curve in curves], dtype=np.uint64)[which]
-    return Tape(confidence, rank, Stretches(start, size, tokens, keys, stream_keys(seed, "stretches", rows)), keys)
+    stretches = Stretches(start, size, tokens, keys, stream_keys(seed, "stretches", rows), depths)
+    return Tape(confidence, rank, stretches, keys)
 
 
 @lru_cache(maxsize=4)
-def _joined(curves: tuple[Curve, ...], width: int, levels: int, kinds: int, size: int) -> tuple[Floats, Ints]:
+def _joined(
+    curves: tuple[Curve, ...], width: int, levels: int, kinds: int, depths: int, size: int
+) -> tuple[Floats, Ints]:
     """Return the pools of several curves, one after the other; cached, so that the runs of a sweep share them."""
 
     def drawn() -> dict[str, Any]:
-        pools = [_pools(curve, width, levels, kinds, size) for curve in curves]
+        pools = [_pools(curve, width, levels, kinds, depths, size) for curve in curves]
         confidence, rank = (np.concatenate(each) for each in zip(*pools, strict=True))
         return {"confidence": confidence, "rank": rank}
 
-    found = kept("pools", (curves, width, levels, kinds, size), (Path(__file__),), drawn)
+    found = kept("pools", (curves, width, levels, kinds, depths, size), (Path(__file__),), drawn)
     confidence, rank = found["confidence"], found["rank"]
     confidence.flags.writeable = rank.flags.writeable = False
     return confidence, rank
 
 
 @lru_cache(maxsize=64)
-def _pools(curve: Curve, width: int, levels: int, kinds: int, size: int) -> tuple[Floats, Ints]:
-    """Return confidences (levels * kinds * size, width) and the target's ranks, one pool of `size` rows after another.
+def _pools(curve: Curve, width: int, levels: int, kinds: int, depths: int, size: int) -> tuple[Floats, Ints]:
+    """Return confidences (rows, width) and the target's ranks, one pool of `size` rows after another.
 
-    The pools of a level are those of its kinds of stretch.
+    The pools of a level are those of its kinds of stretch, and the pools of a kind those of the draft positions, which
+    share their random numbers: what is right at a deeper position is right at any with a higher rate.
     """
     quantile = (np.arange(size) + 0.5) / size
-    # One lattice over all pools; without stretches each level has the same, as it always had.
-    index = np.arange(size if kinds == 1 else levels * kinds * size)
-    luck = np.resize(index * GOLDEN % 1.0, (levels * kinds, size))
-    means = level_means(curve.agreement, curve.spread, levels)
-    tops = [_top(curve, each, quantile) for mean in means for each in level_means(mean, curve.stretch_spread, kinds)]
+    # One lattice over all pools; without stretches and depths each level has the same, as it always had.
+    index = np.arange(size if kinds == depths == 1 else levels * kinds * size)
+    luck = np.resize(index * GOLDEN % 1.0, (levels * kinds, size)).repeat(depths, axis=0)
+    tops = []
+    for rates in level_rates(curve, levels):
+        deep = np.pad(rates, (0, depths - len(rates)), mode="edge")
+        means = np.stack([level_means(mean, curve.stretch_spread, kinds) for mean in deep], axis=1)
+        tops += [_top(curve, mean, quantile) for mean in means.ravel()]
     pools = []
     for top, lucks in zip(tops, luck, strict=True):
         # No later rank may be likelier than the first, so the ranks of an unsure drafter fall off more slowly.
@@ -183,6 +207,35 @@ def _top(curve: Curve, mean: float, quantile: Floats) -> Floats:
     return np.clip(top, 1e-6, 1 - 1e-9)
 
 
+def level_rates(curve: Curve, levels: int) -> Floats:
+    """Return the agreement of each level by draft position, (levels, positions): pooled, they are the curve's.
+
+    A level's rate at a position is logit-normal between levels with the curve's spread. Pooled over the verifications
+    of chains of k, a level counts by its verifications a token, and at a position by the share of them that reach it.
+    """
+    positions = len(curve.rates)
+    if not curve.chain or levels == 1 or not curve.spread:
+        return np.stack([level_means(mean, curve.spread, levels) for mean in curve.rates], axis=1)
+    from scipy.optimize import brentq
+    from scipy.special import expit, logit, ndtri
+
+    deviation = curve.spread * ndtri((np.arange(levels) + 0.5) / levels)
+    verifications = np.ones(levels)
+    rates: Floats = np.empty((levels, positions))
+    for _ in range(ROUNDS):
+        reached = verifications.copy()
+        for place, pooled in enumerate(curve.rates):
+
+            def short(centre: float, weights: Floats = reached, pooled: float = pooled) -> float:
+                return float(weights @ (expit(centre + deviation) - pooled))
+
+            rates[:, place] = expit(brentq(short, logit(pooled) - 40, logit(pooled) + 40) + deviation)
+            reached = reached * rates[:, place]
+        deep = np.pad(rates, ((0, 0), (0, max(curve.chain - positions, 0))), mode="edge")[:, : curve.chain]
+        verifications = 1 / (1 + np.cumprod(deep, axis=1).sum(axis=1))
+    return rates
+
+
 def level_means(mean: float, spread: float, levels: int) -> Floats:
     """Return the mean confidence of each level, (levels,): logit-normal with this spread and mean."""
     if levels == 1 or not spread:
@@ -202,13 +255,23 @@ def _curve(node: CheckedMapping) -> Curve:
         given, missing = sorted(("stretch_tokens", "stretch_spread"), key=node.given, reverse=True)
         node.fail(missing, f"a number beside {given}")
     return Curve(
-        node.number("agreement", above=0, below=1),
+        _agreement(node),
         node.number("concentration", most=1e6),
         node.number("spread", most=20),
         node.number("tail", above=0, below=1),
         node.whole("stretch_tokens", 0, 1 << 20) if node.given("stretch_tokens") else 0,
         node.number("stretch_spread", most=20) if node.given("stretch_spread") else 0.0,
     )
+
+
+def _agreement(node: CheckedMapping) -> float | tuple[float, ...]:
+    value = node.values.get("agreement")
+    if not isinstance(value, list | tuple):
+        return node.number("agreement", above=0, below=1)
+    rates = node.numbers("agreement", 1)
+    if not all(0 < each < 1 for each in rates) or len(rates) > MOST_POSITIONS:
+        node.fail("agreement", f"a number above 0 and below 1, or up to {MOST_POSITIONS} of them by draft position")
+    return rates
 
 
 BINS = 10

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.acceptance.curves import bernoulli, curves
+from specsim.acceptance.positions import length, positions
 from specsim.acceptance.recorded import recording_of
 from specsim.acceptance.tape import AcceptanceModel, Evidence
 from specsim.files.checked_mapping import CheckedMapping
@@ -19,6 +20,8 @@ KINDS: Kinds[AcceptanceModel] = Kinds(
     {
         "bernoulli": lambda node, _: bernoulli(node),
         "curves": lambda node, _: curves(node),
+        "length": lambda node, _: length(node),
+        "positions": lambda node, _: positions(node),
         "recorded": recording_of,
     },
     AcceptanceModel,

@@ -169,14 +169,14 @@ class RecordedTexts:
     length: Ints
     off_length: Ints
 
-    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,)."""
         position = ((keys - self.keys[requests]) * _UNSTRIDE).view(np.int64)
         along = np.where(on, position + self.opening[requests], 0) % self.length[requests]
         away = (hashed % self.off_length[requests].astype(np.uint64)).view(np.int64)
         return np.where(on, self.start[requests] + along, self.off_start[requests] + away)
 
-    def text_rows(self, requests: Ints) -> Ints:
+    def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
         """Return the rows of these requests' categories, each row once."""
         spans = np.unique(np.stack((self.start[requests], self.length[requests]), axis=1), axis=0)
         return np.concatenate([np.arange(first, first + rows) for first, rows in spans.tolist()])

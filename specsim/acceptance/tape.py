@@ -11,19 +11,23 @@ import numpy as np
 
 from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError
-from specsim.kernels.growth import Pooled, Text
+from specsim.kernels.growth import Pooled, Text, pool_of
 from specsim.rng import STRIDE, Words, mix, word
 
 
 class Layout(Protocol):
     """Which rows of a tape the text of a request has."""
 
-    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row of each key, (n,); `hashed` is ``mix(keys)``, `on` says which are on the target's path."""
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
+        """Return the row of each key, (n,).
+
+        `hashed` is ``mix(keys)``, `on` says which are on the target's path. `depth` is the draft position: how many
+        draft tokens lie between it and the last verified token.
+        """
         ...
 
-    def text_rows(self, requests: Ints) -> Ints:
-        """Return the rows that the texts of these requests are made of, each once."""
+    def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
+        """Return the rows that the texts of these requests are made of at a draft position, each once."""
         ...
 
 
@@ -33,13 +37,16 @@ class Pools:
 
     Attributes
     ----------
-    start, off_start : (N,) first row of the request's pool on and off the target's path.
+    start, off_start : (N,) first row of the request's pools on and off the target's path.
     pool_rows : rows of one pool, a power of two.
+    depths : draft positions that have a pool each, one behind the other; deeper ones have the last. A position of the
+        text has the same place in each, so that one random draw decides at all depths.
     """
 
     start: Ints
     off_start: Ints
     pool_rows: int
+    depths: int = 1
     _mask: Words = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -53,27 +60,30 @@ class Pools:
         SpecsimError
             One line that names the first such pool.
         """
+        held = self.depths * self.pool_rows
         for start in (self.start, self.off_start):
-            for wrong in start[(start < 0) | (start > rows - self.pool_rows)][:1].tolist():
-                raise SpecsimError(f"a pool of {self.pool_rows:,} rows begins at row {wrong:,} of {rows:,} of a tape")
+            for wrong in start[(start < 0) | (start > rows - held)][:1].tolist():
+                raise SpecsimError(f"a pool of {held:,} rows begins at row {wrong:,} of {rows:,} of a tape")
 
     def text(self, tape: Tape, requests: Ints) -> Text:
         """Return the texts of these requests, (m,), as kernels read them."""
         start = self.start[requests]
         off_start = start if self.off_start is self.start else self.off_start[requests]
-        return Pooled(tape.confidence, tape.rank, tape.silent, start, off_start, self.pool_rows - 1)
+        pools = start, off_start, self.pool_rows - 1, self.depths
+        return Pooled(tape.confidence, tape.rank, tape.silent, *pools)
 
-    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row that each key's hash picks from the pool, (n,)."""
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
+        """Return the row that each key's hash picks from the pool of its depth, (n,)."""
         starts = self.start[requests]
         if self.off_start is not self.start:
             starts = np.where(on, starts, self.off_start[requests])
         offset = (hashed & self._mask).view(np.int64)
-        return starts + offset
+        return starts + pool_of(depth, self.depths) * self.pool_rows + offset
 
-    def text_rows(self, requests: Ints) -> Ints:
-        """Return the rows of the pools on the target's path, each once."""
-        return (np.unique(self.start[requests])[:, None] + np.arange(self.pool_rows)).ravel()
+    def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
+        """Return the rows of the pools on the target's path at a draft position, each once."""
+        starts = np.unique(self.start[requests]) + min(depth, self.depths - 1) * self.pool_rows
+        return (starts[:, None] + np.arange(self.pool_rows)).ravel()
 
 
 _KNOWN: dict[int, tuple[ref[Floats], dict[str, Any]]] = {}
@@ -113,18 +123,19 @@ class Laid:
     layout: Layout
     requests: Ints
 
-    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,)."""
-        return self.layout.rows(self.requests[member], keys, hashed, on)
+        return self.layout.rows(self.requests[member], keys, hashed, on, depth)
 
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """Rows of (top-K confidences, rank of the target's token), addressed by a key that depends only on the text.
+    """Rows of (top-K confidences, rank of the target's token), addressed by a key of the text and a draft position.
 
     The text of a request is a walk through keys. On the target's path the key moves by one stride per position. Off it
-    the key is a hash of (key of the position where the path was left, ranks taken since). A row therefore depends
-    neither on the shape of a tree nor on the order of calls.
+    the key is a hash of (key of the position where the path was left, ranks taken since). The draft position counts the
+    draft tokens behind the last verified one. A row therefore depends neither on the shape of a tree nor on the order
+    of calls.
 
     Attributes
     ----------
@@ -156,6 +167,11 @@ class Tape:
         object.__setattr__(self, "silent", silent)
 
     @property
+    def depths(self) -> int:
+        """Draft positions with an acceptance of their own; deeper ones have that of the last."""
+        return int(getattr(self.layout, "depths", 1))
+
+    @property
     def truth(self) -> Floats:
         """The target's probabilities of the proposed tokens, (rows, K)."""
         return self.confidence if self.target_probability is None else self.target_probability
@@ -176,13 +192,13 @@ class Tape:
             return self.layout.text(self, requests)
         return Laid(self.confidence, self.rank, self.silent, self.layout, requests)
 
-    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,); see `Layout`."""
-        return self.layout.rows(requests, keys, hashed, on)
+        return self.layout.rows(requests, keys, hashed, on, depth)
 
-    def text_rows(self, requests: Ints) -> Ints:
-        """Return the rows that the texts of these requests are made of, each once."""
-        return self.layout.text_rows(requests)
+    def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
+        """Return the rows that the texts of these requests are made of at a draft position, each once."""
+        return self.layout.text_rows(requests, depth)
 
 
 Evidence = Literal["assumed", "fitted", "recorded"]
@@ -226,8 +242,8 @@ class Stretches:
 
     Attributes
     ----------
-    start : (N,) first row of the request's `STRETCHES` pools.
-    pool_rows : rows of one pool, a power of two.
+    start : (N,) first row of the request's `STRETCHES` times `depths` pools.
+    pool_rows : rows of one pool, a power of two. depths : as of `Pools`.
     tokens : (N,) uint64, positions of a stretch.
     keys : (N,) uint64, the key of each request's position 0.
     luck : (N,) uint64, what the kinds of a request's stretches are hashed from, and where its first one begins.
@@ -238,16 +254,19 @@ class Stretches:
     tokens: Words
     keys: Words
     luck: Words
+    depths: int = 1
 
-    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,); see `specsim.acceptance.tape.Layout`."""
         tokens, luck = self.tokens[requests], self.luck[requests]
         position = (keys - self.keys[requests]) * _POSITION
         stretch = (position + luck % tokens) // tokens
         kind = np.where(on, mix(luck + STRIDE * stretch), hashed >> _OFF_PATH_BITS) % _KINDS
-        offset = kind * word(self.pool_rows) + (hashed & word(self.pool_rows - 1))
-        return self.start[requests] + offset.view(np.int64)
+        offset = kind * word(self.depths * self.pool_rows) + (hashed & word(self.pool_rows - 1))
+        return self.start[requests] + pool_of(depth, self.depths) * self.pool_rows + offset.view(np.int64)
 
-    def text_rows(self, requests: Ints) -> Ints:
-        """Return the rows of the pools of these requests, each once."""
-        return (np.unique(self.start[requests])[:, None] + np.arange(STRETCHES * self.pool_rows)).ravel()
+    def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
+        """Return the rows of the pools of these requests at a draft position, each once."""
+        pools = np.arange(STRETCHES) * self.depths + min(depth, self.depths - 1)
+        rows = (pools[:, None] * self.pool_rows + np.arange(self.pool_rows)).ravel()
+        return (np.unique(self.start[requests])[:, None] + rows).ravel()

@@ -150,15 +150,18 @@ class SimulatedBackend:
     def right_ahead(self, ids: Ids, most: int) -> Ints:
         """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
         requests, ahead = np.repeat(ids, most), np.tile(np.arange(most), len(ids))
-        right = self._likeliest_right(requests, self._view.emitted_tokens[requests] + ahead)
+        right = self._likeliest_right(requests, self._view.emitted_tokens[requests] + ahead, ahead)
         ahead_right: Ints = np.logical_and.accumulate(right.reshape(len(ids), most), axis=1).sum(axis=1)
         return ahead_right
 
-    def _likeliest_right(self, requests: Ints, positions: Ints) -> Bools:
-        """Return whether the drafter's likeliest token is right at these positions on the target's path, (n,)."""
+    def _likeliest_right(self, requests: Ints, positions: Ints, depth: Ints) -> Bools:
+        """Return whether the drafter's likeliest token is right on the target's path, (n,).
+
+        `positions` are of the output, `depth` draft positions behind the last verified token.
+        """
         tape = self._world.tape
         keys = tape.on_path(requests, positions)
-        rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_))
+        rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_), depth)
         right: Bools = (tape.rank[rows] == 0) & (tape.likeliest[rows] > 0)
         return right
 
@@ -167,15 +170,21 @@ class SimulatedBackend:
         first, end = np.maximum(self._view.emitted_tokens[ids], 1), self._world.output_tokens[ids]
         rounds = np.zeros(len(ids), dtype=np.int64)
         for place, (request, at, stop) in enumerate(zip(ids.tolist(), first.tolist(), end.tolist(), strict=True)):
-            positions = np.arange(at, stop)
-            right = self._likeliest_right(np.full(len(positions), request), positions).tolist()
+            right = self._right_by_depth(request, np.arange(at, stop), most)
             while at < stop:
                 ahead = 0
-                while ahead < most and at + ahead < stop and right[at + ahead - int(first[place])]:
+                while ahead < most and at + ahead < stop and right[ahead][at + ahead - int(first[place])]:
                     ahead += 1
                 at += ahead + 1
                 rounds[place] += 1
         return rounds
+
+    def _right_by_depth(self, request: int, positions: Ints, most: int) -> list[list[bool]]:
+        """Return by draft position, up to `most`, and output position whether the likeliest token is right."""
+        own = min(most, self._world.tape.depths)
+        same = np.full(len(positions), request), positions
+        right = [self._likeliest_right(*same, np.full(len(positions), depth)).tolist() for depth in range(own)]
+        return right + right[-1:] * (most - own)
 
     def agreement(self, ids: Ids) -> Floats:
         """Return how often the likeliest token is right, (n,); see `specsim.core.protocols.Foresight`."""

@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 from specsim.config.fleet import KEY as FLEET
 from specsim.config.fleet import profile_named, with_fleet
-from specsim.config.groups import FILE_OPTION, FORMS, choices, holds_requests, names, names_for, shipped_names
+from specsim.config.groups import (
+    FILE_OPTION,
+    FORMS,
+    choices,
+    holds_requests,
+    names,
+    names_for,
+    rates_typed,
+    shipped_names,
+)
 from specsim.config.points import Point, check_typed, put
 from specsim.config.schema import GROUPS, TEXTS, defaults
 from specsim.config.suggestions import SERVERS, with_suggestions
@@ -185,13 +194,28 @@ def _elsewhere(group: str, point: Point) -> bool:
     if group not in point or group not in GROUPS:
         return False
     chosen = str(point[group])
-    return is_path(chosen) or (chosen not in shipped_names(group) and chosen in installed(group))
+    return (
+        is_path(chosen)
+        or rates_typed(group, chosen) is not None
+        or (chosen not in shipped_names(group) and chosen in installed(group))
+    )
 
 
 def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     chosen = str(point[group])
     if holds_requests(group, chosen):
         return {**node, "path": chosen}
+    rates = rates_typed(group, chosen)
+    if rates is not None:
+        said = {"cumulative" if isinstance(rates, list) else "conditional": rates}
+        body = said | dict.fromkeys(("concentration", "spread", "tail"))
+        return {
+            "kind": "positions",
+            "pair": {"target": "any", "draft": "any"},
+            "width": 4,
+            "levels": 16,
+            "categories": {"default": body},
+        }
     if not is_path(chosen):
         from specsim.registry.build import defaults_of
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from string import digits
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.schema import GROUPS
 from specsim.errors import SpecsimError, nearest
-from specsim.files.checked_mapping import expanded
+from specsim.files.checked_mapping import expanded, is_number
 from specsim.files.yaml_file import is_path, peek_yaml, shipped
 from specsim.registry.plugins import installed
 
@@ -98,6 +100,18 @@ def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
             known = map(str, node) if isinstance(node, Mapping) else ()
             raise SpecsimError(f"{setting}: {source} has no such key{nearest(name, known)}")
         node = node[name]
+
+
+def rates_typed(group: str, chosen: str) -> float | list[float] | None:
+    """Return the rates that stand in the place of an acceptance's name: a number, or a list by draft position."""
+    if group != "acceptance" or not chosen.startswith((*"[.", *digits)):
+        return None
+    try:
+        value = json.loads(f"0{chosen}" if chosen.startswith(".") else chosen.replace("[.", "[0.").replace(",.", ",0."))
+    except ValueError:
+        return None
+    listed = value if isinstance(value, list) else [value]
+    return value if listed and all(is_number(each) for each in listed) else None
 
 
 @cache

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypeVar
 
-from specsim.config.groups import choices_with, chosen_by_default, names, names_for
+import numpy as np
+
+from specsim.config.groups import choices_with, chosen_by_default, names, names_for, rates_typed
 from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
 from specsim.config.synonyms import for_word, refuse_key
 from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted, whole
@@ -343,6 +346,18 @@ def _value(key: str, value: Any) -> Given:
         return python_value(key, value)
     if value is None and key in TEXTS:
         return "null"
+    if (
+        key == "acceptance"
+        and not isinstance(value, str | Path)
+        and (rates_typed(key, text := _text_of(value)) is not None)
+    ):
+        return text
     if not isinstance(value, str | Path):
         raise SpecsimError(f"{key}: {represented(value)}; expected a name or a path")
     return str(value)
+
+
+def _text_of(value: Any) -> str:
+    """Return a number, or a list or array of numbers, as a command line has it."""
+    listed = np.asarray(value).tolist() if is_several(value) or isinstance(value, np.generic) else value
+    return json.dumps(listed, default=str)

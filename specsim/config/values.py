@@ -139,6 +139,10 @@ def several(setting: str, text: str) -> list[str]:
     return [text] if not override.is_sweep_override() else list(_spanned(setting, override, _written))
 
 
+OUTSIDE_A_LIST = re.compile(r",(?![^\[]*\])")
+"""A comma that parts names, not the numbers of one list."""
+
+
 def several_names(setting: str, text: str, names: Callable[[], Sequence[str]], *, split: bool) -> list[str]:
     """Return the names or paths that a text spans; glob() picks among `names`, commas part where `split` is set.
 
@@ -150,7 +154,7 @@ def several_names(setting: str, text: str, names: Callable[[], Sequence[str]], *
             return list(_spanned(setting, override, _plain, names))
     if is_quoted(text) and text[0] not in text[1:-1]:
         return [text[1:-1]]
-    found = [unquoted(each.strip()) for each in (text.split(",") if split else [text])]
+    found = [unquoted(each.strip()) for each in (OUTSIDE_A_LIST.split(text) if split else [text])]
     if "" in found:
         _unreadable(setting, text, "")
     return found

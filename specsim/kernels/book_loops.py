@@ -6,6 +6,7 @@ See `specsim.kernels.books` and `acceptance` for what they do, and `tree_loops` 
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from specsim.kernels.books import ILLEGAL
 from specsim.kernels.compiling import (
@@ -22,7 +23,7 @@ from specsim.kernels.growth import DEPTH, PARENT, ROW, SLOT, TOKEN
 
 NUMBERS = array_of(WHOLE, 2)
 BOOKS = (filled(WHOLE),) * 10
-TALLY = (*(filled(WHOLE),) * 5, *(filled(NUMBER),) * 2)
+TALLY = (*(filled(WHOLE),) * 2, filled(types.int32, 2), *(filled(WHOLE),) * 3, *(filled(NUMBER),) * 2)
 ROOM = (WHOLE,) * 3
 NOTHING = (ILLEGAL, 0, 0, 0.0, 0, 0, 0, 0)
 
@@ -209,7 +210,8 @@ def deepen(
 def commit(
     prompt_tokens, emitted_tokens, target_cached, draft_cached, target_blocks, draft_blocks,
     target_lent, draft_lent, draft_nodes, draft_depth,
-    draft_tokens, accepted_tokens, speculations, verifications, decoded_tokens, first_token_s, last_token_s,
+    draft_tokens, accepted_tokens, accepted_at, speculations, verifications, decoded_tokens,
+    first_token_s, last_token_s,
     ids, chunks, tree, tokens, accepted, matched, drafted, feeds, now_s, block_tokens,
     who, gaps_s,
 ):  # fmt: skip
@@ -224,6 +226,8 @@ def commit(
             draft_tokens[request] += tree[row]
             speculations[request] += tree[row] > 0
             accepted_tokens[request] += accepted[row]
+            for position in range(min(matched[row], accepted_at.shape[1]) if tree[row] > 0 else 0):
+                accepted_at[request, position] += 1
         if before > 0 and emits > 0:
             verifications[request] += 1
             decoded_tokens[request] += emits

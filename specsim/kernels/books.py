@@ -12,6 +12,8 @@ from specsim.pass_shape import PassShape
 
 ILLEGAL = -(1 << 62)
 """Told by a compiled loop instead of a number of blocks."""
+POSITIONS = 16
+"""Draft positions at which right drafts are counted."""
 NO_INTS: Ints = np.zeros(0, dtype=np.int64)
 """Nothing."""
 NO_INTS.flags.writeable = False
@@ -42,10 +44,11 @@ class Books(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Columns that a verification adds to, (N,) each; as in `specsim.server.state.Progress`."""
+    """Columns that a verification adds to, (N,) each, `accepted_at` (N, POSITIONS): see `server.state.Progress`."""
 
     draft_tokens: Ints
     accepted_tokens: Ints
+    accepted_at: Ints
     speculations: Ints
     verifications: Ints
     decoded_tokens: Ints

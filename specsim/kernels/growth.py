@@ -62,7 +62,8 @@ def rounds(text: Pooled, key: Words, depth: int, left: Ints, room: Ints, most: i
     left : (n,) tokens that each row emits until its end. room : (n,) no round begins once a row has emitted as many.
     """
     matched = np.empty((most, len(key)), dtype=np.int64)
-    count: int = compiled_loops().rounds(text.rank, text.start, text.mask, key, depth, left, room, matched)
+    pools = text.start, text.mask, text.depths
+    count: int = compiled_loops().rounds(text.rank, *pools, key, depth, left, room, matched)
     return matched[:count]
 
 
@@ -102,9 +103,14 @@ class Text(Protocol):
         """Whether any row proposes nothing."""
         ...
 
-    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
-        """Return the row of each key, (n,), of the text of `member`, places in the front."""
+    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
+        """Return the row of each key, (n,), at a draft position; `member` are places in the front."""
         ...
+
+
+def pool_of(depth: Ints, depths: int) -> Ints | int:
+    """Return which of `depths` pools each draft position has, (n,): the last one stands for all deeper ones."""
+    return np.minimum(depth, depths - 1) if depths > 1 else 0
 
 
 class Pooled(NamedTuple):
@@ -113,7 +119,7 @@ class Pooled(NamedTuple):
     Attributes
     ----------
     start, off_start : (m,) first row of the pools of each node of the front, on and off the target's path.
-    mask : one less than the rows of a pool, a power of two.
+    mask : one less than the rows of a pool, a power of two. depths : pools, one a draft position.
     """
 
     confidence: Floats
@@ -122,13 +128,15 @@ class Pooled(NamedTuple):
     start: Ints
     off_start: Ints
     mask: int
+    depths: int = 1
 
-    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+    def at(self, member: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row that each key's hash picks; see `Text`."""
         starts = self.start[member]
         if self.off_start is not self.start:
             starts = np.where(on, starts, self.off_start[member])
-        return starts + (hashed & np.uint64(self.mask)).view(np.int64)
+        pool = pool_of(depth, self.depths) * (self.mask + 1)
+        return starts + pool + (hashed & np.uint64(self.mask)).view(np.int64)
 
 
 class Front(NamedTuple):
@@ -223,7 +231,7 @@ def _by_level(text: Text, front: Front, growth: Growth) -> Grown:
         member, front = member[going], Front._make(column[going] for column in front)
         if len(going) * growth.width > growth.most:
             return Grown._make((*(np.empty(0),) * 5, len(going) * growth.width))
-        rows = text.at(member, front.key, mix(front.key), front.on)
+        rows = text.at(member, front.key, mix(front.key), front.on, front.depth)
         # A pool of one row is the row that was found.
         found = Pooled(text.confidence, text.rank, text.silent, rows, rows, 0)
         level = _grown(found, front, growth._replace(levels=1, first=first), len(going) * (1 + growth.width))

@@ -66,14 +66,14 @@ def _best(ahead, begin, end, beam, best):
 
 
 @compiled(
-    array_of(NUMBER, 2), INTS, FLAG, INTS, INTS, WHOLE,
+    array_of(NUMBER, 2), INTS, FLAG, INTS, INTS, WHOLE, WHOLE,
     INTS, INTS, INTS, FLOATS, WORDS, BOOLS,
     INTS, WHOLE, WHOLE, WHOLE, WHOLE,
     filled(WHOLE, 2), filled(NUMBER, 2), filled(WORD, 2), filled(WHOLE, 2), filled(WHOLE),
     filled(WHOLE, 2), filled(WORD), filled(NUMBER),
 )  # fmt: skip
 def grow(
-    confidence, rank, silent, start, off_start, mask,
+    confidence, rank, silent, start, off_start, mask, depths,
     node, front_row, front_depth, front_path, front_key, front_on,
     limit, levels, width, beam, first,
     numbers, odds, words, rows, ends,
@@ -96,6 +96,7 @@ def grow(
             if depth[each] < limit[row[each]]:
                 hashed = _mix(key[each])
                 at = np.int64(hashed & np.uint64(mask)) + (start if on[each] else off_start)[member[each]]
+                at += min(depth[each], depths - 1) * (mask + 1)
                 words[0, read], words[1, read], rows[0, read] = key[each], hashed, at
                 rows[1, read] = rank[at] if on[each] else OFF_PATH
                 for token in range(width):
@@ -240,8 +241,8 @@ def select(row, path, need, order, most_nodes, budget, fill):
     return chosen
 
 
-@compiled(INTS, INTS, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
-def rounds(rank, start, mask, key, depth, left, room, matched):
+@compiled(INTS, INTS, WHOLE, WHOLE, WORDS, WHOLE, INTS, INTS, filled(WHOLE, 2))
+def rounds(rank, start, mask, depths, key, depth, left, room, matched):
     """Fill `matched` (most, n) as `specsim.kernels.growth.rounds` does; return how many rounds there are."""
     emitted = np.zeros(len(key), dtype=np.int64)
     for each in range(len(matched)):
@@ -253,7 +254,8 @@ def rounds(rank, start, mask, key, depth, left, room, matched):
             right = 0
             while right < depth:
                 hashed = _mix(key[row] + _STRIDE * np.uint64(emitted[row] + right))
-                if rank[start[row] + np.int64(hashed & np.uint64(mask))]:
+                pool = start[row] + min(right, depths - 1) * (mask + 1)
+                if rank[pool + np.int64(hashed & np.uint64(mask))]:
                     break
                 right += 1
             matched[each, row] = right

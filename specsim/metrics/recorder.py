@@ -128,7 +128,9 @@ class Record:
         if self.cancelled_s is not None:
             cancelled_s = np.full(len(self.requests), np.nan)
             cancelled_s[list(self.cancelled_s)] = list(self.cancelled_s.values())
-        return RequestTable(*happened, self.noted, self.replica_of, why, self.moves, cancelled_s)
+        right = np.flatnonzero(self.progress.accepted_at.any(axis=0))
+        rest = self.moves, cancelled_s, 0, int(right[-1]) + 1 if len(right) else 0
+        return RequestTable(*happened, self.noted, self.replica_of, why, *rest)
 
 
 @dataclass(frozen=True, slots=True)

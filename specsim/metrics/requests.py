@@ -87,6 +87,12 @@ FURTHER_COLUMNS = SPLIT_COLUMNS | TIMEOUT_COLUMNS
 NOTED = "noted."
 """Begins the names of further columns of ``requests.parquet``, float64: what a scheduler notes of each request."""
 
+PER_POSITION = "accepted_tokens_per_pos."
+"""Begins the names of further columns, int64: verifications in which the draft at a position, from 0, was right.
+
+They are there up to the deepest position with a right draft (vLLM's counter of that name), 16 at most.
+"""
+
 PASS_COLUMNS: dict[str, str] = {
     "start_s": "float64",
     "seconds": "float64",
@@ -216,7 +222,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. replica_of : (N,) indices.
     reason : (N,) why each was rejected, ``""`` for those that were not. moves : between the pools of a split.
     cancelled_s : (N,) when each was cancelled, NaN if it was not; None where no client gives up.
-    first_id : id of the first row.
+    first_id : id of the first row. positions : draft positions with a column each.
     """
 
     told: Requests
@@ -229,13 +235,15 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     moves: Moves | None = None
     cancelled_s: Floats | None = None
     first_id: int = 0
+    positions: int = 0
 
     @cached_property
     def types(self) -> dict[str, str]:
         """Name and type of each column, in order."""
         split = {} if self.moves is None else SPLIT_COLUMNS
         timeout = {} if self.cancelled_s is None else TIMEOUT_COLUMNS
-        return REQUEST_COLUMNS | split | timeout | {f"{NOTED}{name}": "float64" for name in self.noted}
+        positions = {f"{PER_POSITION}{place}": "int64" for place in range(self.positions)}
+        return REQUEST_COLUMNS | split | timeout | positions | {f"{NOTED}{name}": "float64" for name in self.noted}
 
     @property
     def rows(self) -> int:
@@ -255,6 +263,8 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             column = self.moves[list(SPLIT_COLUMNS).index(name)]
         elif name in TIMEOUT_COLUMNS and self.cancelled_s is not None:
             column = self.cancelled_s
+        elif name.startswith(PER_POSITION) and name in self.types:
+            column = self.done.accepted_at[:, int(name.removeprefix(PER_POSITION))].astype(np.int64)
         elif name.startswith(NOTED):
             column = self.noted[name.removeprefix(NOTED)]
         elif name in self.types:
@@ -287,6 +297,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             moves,
             None if self.cancelled_s is None else self.cancelled_s[those],
             self.first_id + those.start,
+            self.positions,
         )
 
     def frame(self) -> DataFrame:

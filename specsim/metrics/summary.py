@@ -12,7 +12,7 @@ from specsim.core.request import Floats
 from specsim.errors import SpecsimError
 from specsim.metrics.distribution import Sketched
 from specsim.metrics.load import load
-from specsim.metrics.requests import NOTED, SCHEMA_VERSION, Rows, RunTotals, Window, counts
+from specsim.metrics.requests import NOTED, PER_POSITION, SCHEMA_VERSION, Rows, RunTotals, Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -171,6 +171,13 @@ def _throughput(rows: Rows, done: Rows, duration_s: float | None) -> dict[str, A
     }
 
 
+def rates_by_position(rows: Rows) -> list[float]:
+    """Return the share of drafts that were right up to each position, as vLLM logs it: cumulative."""
+    drafts = int(rows["speculations"].sum())
+    names = [name for name in rows.columns if name.startswith(PER_POSITION)] if drafts else []
+    return [int(rows[name].sum()) / drafts for name in names]
+
+
 def _acceptance(rows: Rows) -> dict[str, Any]:
     drafts, nodes = int(rows["speculations"].sum()), int(rows["draft_tokens"].sum())
     accepted = int(rows["accepted_tokens"].sum())
@@ -180,6 +187,7 @@ def _acceptance(rows: Rows) -> dict[str, Any]:
         "spec_decode_num_drafts": drafts,
         "spec_decode_draft_tokens": nodes,
         "spec_decode_accepted_tokens": accepted,
+        "spec_decode_per_position_acceptance_rates": rates_by_position(rows),
     }
 
 

@@ -179,17 +179,22 @@ class Guarded:
     inner: Layout
     rows_there: int
 
-    def rows(self, requests: Ints, keys: Any, hashed: Any, on: Bools) -> Ints:
+    @property
+    def depths(self) -> int:
+        """Draft positions with an acceptance of their own."""
+        return int(getattr(self.inner, "depths", 1))
+
+    def rows(self, requests: Ints, keys: Any, hashed: Any, on: Bools, depth: Ints) -> Ints:
         """Return the row that each key falls on, (n,)."""
-        found: Ints = asked(self.source, self.inner.rows, np.ndarray, requests, keys, hashed, on)
+        found: Ints = asked(self.source, self.inner.rows, np.ndarray, requests, keys, hashed, on, depth)
         self._check("rows", found)
         if found.shape != requests.shape:
             raise SpecsimError(f"{self.source}: its layout's rows are {found.shape}; expected {requests.shape}")
         return found
 
-    def text_rows(self, requests: Ints) -> Ints:
-        """Return the rows that the texts of these requests are made of, each once."""
-        found: Ints = asked(self.source, self.inner.text_rows, np.ndarray, requests)
+    def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
+        """Return the rows that the texts of these requests are made of at a draft position, each once."""
+        found: Ints = asked(self.source, self.inner.text_rows, np.ndarray, requests, depth)
         self._check("text_rows", found)
         return found
 

@@ -229,7 +229,7 @@ def execute(
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     block = metrics["specsim"]
-    drafting = (experiment.drafting_note,) if experiment.drafting_note and totals.draft_passes else ()
+    drafting = experiment.drafting_notes if totals.draft_passes else ()
     notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
     notes += _infinite(table, experiment.scheduler)
     notes += load_notes(block["load"], block["arrived"], _recorded(experiment))

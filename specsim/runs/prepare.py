@@ -94,7 +94,7 @@ class Experiment:
     plugins : checksum by name of each module outside specsim that the run rests on.
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
-    drafting_note : a line for the user where something is drafted: the acceptance is of another pair.
+    drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
     """
 
     scheduler: Choice
@@ -108,7 +108,7 @@ class Experiment:
     varies: tuple[str, ...]
     source: TraceSource
     notes: tuple[str, ...]
-    drafting_note: str | None
+    drafting_notes: tuple[str, ...]
 
 
 class _Load(NamedTuple):
@@ -171,7 +171,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         varies=load.varies,
         source=load.trace.source,
         notes=tuple(note for note in notes if note),
-        drafting_note=pair_said,
+        drafting_notes=tuple(note for note in (_rates_note(chosen, model), pair_said) if note),
     )
 
 
@@ -187,6 +187,12 @@ def _observers(settings: Settings, plugins: Plugins) -> list[Callable[[], Observ
     makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in settings.observers or ()]
     Observing([make() for make in makers], 0)
     return [*makers]
+
+
+def _rates_note(chosen: Choices, model: AcceptanceModel) -> str | None:
+    """Return a line about rates by draft position or lengths, as they were stated and what they come to."""
+    note = getattr(model, "note", None)
+    return note and f"{chosen.acceptance}: {note}"
 
 
 def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:

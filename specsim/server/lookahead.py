@@ -8,6 +8,7 @@ import numpy as np
 
 from specsim.core.passes import Decodes, DraftPass, Rounds, TargetPass
 from specsim.core.request import Facts, Floats, Ids, Ints
+from specsim.kernels.books import POSITIONS
 from specsim.server.events import Emissions, Gaps
 from specsim.server.kv_cache import DRAFT, TARGET, DraftCache, KvPool
 from specsim.server.prefix_cache import Caches
@@ -112,6 +113,8 @@ class Ahead:
         progress.speculations[ids] += times
         progress.draft_tokens[ids] += times * work.depth
         progress.accepted_tokens[ids] += np.add.reduce(np.minimum(rounds.matched, rounds.tokens), axis=0)
+        for position in range(min(work.depth, POSITIONS)):
+            progress.accepted_at[ids, position] += np.count_nonzero(rounds.matched > position, axis=0)
         progress.decoded_tokens[ids] += tokens
         progress.emitted_tokens[ids] += tokens
         cached = progress.target_cached[ids] + matched + times

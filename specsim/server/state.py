@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from sortedcontainers import SortedList
 
 from specsim.core.protocols import Belief
 from specsim.core.request import Bools, Facts, Floats, Ids, Ints, Observed, Places
 from specsim.errors import IllegalPass
+from specsim.kernels.books import POSITIONS
 from specsim.server.kv_cache import Memory
 
 
@@ -203,6 +205,8 @@ class Progress(Observed):
     last_token_s, finish_s : seconds of the latest token and of the last one, NaN until then, and for the rejected.
     decoded_tokens : emitted in decoding passes: all but the first.
     draft_tokens : nodes that were submitted to the target. accepted_tokens : those of them that were emitted.
+    accepted_at : (N, POSITIONS) int32, verifications in which the draft at this position was right, whether there was
+        room to emit it or not.
     verifications : decoding target passes. speculations : those with a draft token.
     preemptions : times that the cache was given up.
     moved_bytes : of its cache, to the host and back.
@@ -213,6 +217,7 @@ class Progress(Observed):
     decoded_tokens: Ints
     draft_tokens: Ints
     accepted_tokens: Ints
+    accepted_at: npt.NDArray[np.int32]
     verifications: Ints
     speculations: Ints
     preemptions: Ints
@@ -289,7 +294,9 @@ def over_pools(each: Sequence[Progress], second: Bools) -> Progress:
 
     def merged(name: str) -> Any:
         before, after = (getattr(progress, name) for progress in each)
-        return before + after if name in ("preemptions", "moved_bytes") else np.where(second, after, before)
+        if name in ("preemptions", "moved_bytes"):
+            return before + after
+        return np.where(second[:, None] if before.ndim > 1 else second, after, before)
 
     return Progress(**{name: merged(name) for name in Progress.__dataclass_fields__})
 
@@ -300,6 +307,8 @@ def empty_rows(kind: type[_Rows], n: int) -> _Rows:
         name: np.full(n, np.nan) if name.endswith("_s") else np.zeros(n, dtype=np.int64)
         for name in kind.__dataclass_fields__
     }
+    if "accepted_at" in rows:
+        rows["accepted_at"] = np.zeros((n, POSITIONS), dtype=np.int32)
     return kind(**rows)
 
 

@@ -20,7 +20,7 @@ SMALL = {"trace": "poisson", "requests": "3"}
 
 
 def pair_note(**point: str) -> str | None:
-    return prepare(compose({**SMALL, **point})).drafting_note
+    return next(iter(prepare(compose({**SMALL, **point})).drafting_notes), None)
 
 
 def budget_notes(**point: str) -> list[str]:

@@ -77,11 +77,11 @@ class Acceptance:
 
 
 class Layout:
-    def rows(self, requests, keys, hashed, on):
+    def rows(self, requests, keys, hashed, on, depth):
         door("Layout.rows")
         return (hashed % np.uint64(8)).astype(np.int64)
 
-    def text_rows(self, requests):
+    def text_rows(self, requests, depth=0):
         door("Layout.text_rows")
         return np.arange(8)
 

@@ -246,10 +246,10 @@ class Mine:
         {edit}
         return Tape(confidence, rank, layout, keys)
 
-    def rows(self, requests, keys, hashed, on):
+    def rows(self, requests, keys, hashed, on, depth):
         return (hashed % np.uint64(8)).astype(np.int64)
 
-    def text_rows(self, requests):
+    def text_rows(self, requests, depth=0):
         return np.arange(8)
 """
 TAPES = {

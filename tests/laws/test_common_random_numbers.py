@@ -47,7 +47,7 @@ def luck(tape: Tape, count: int) -> tuple[Any, Any]:
     """Return the rows that the first `count` requests read at their first 9 positions."""
     ids, positions = np.repeat(np.arange(count), 9), np.tile(np.arange(9), count)
     keys = tape.on_path(ids, positions)
-    rows = tape.rows(ids, keys, mix(keys), np.ones(len(ids), dtype=np.bool_))
+    rows = tape.rows(ids, keys, mix(keys), np.ones(len(ids), dtype=np.bool_), np.zeros_like(ids))
     return tape.confidence[rows], tape.rank[rows]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.kernels.books import NO_INTS, Books, Left, Room, Taken, Tally
+from specsim.kernels.books import NO_INTS, POSITIONS, Books, Left, Room, Taken, Tally
 from specsim.kernels.growth import (
     ALL,
     DEPTH,
@@ -49,7 +49,7 @@ def grow(text: Text, front: Front, growth: Growth) -> Grown:
         if len(node) * growth.width > growth.most:
             return Grown(*(np.empty(0),) * 5, refused=len(node) * growth.width)
         hashed = mix(key)
-        at = text.at(member, key, hashed, on)
+        at = text.at(member, key, hashed, on, depth)
         rank = text.rank[at]
         rank[~on] = OFF_PATH
         confidence = text.confidence.take(at, axis=0)[:, : growth.width]
@@ -276,6 +276,7 @@ def commit(
         tally.draft_tokens[ids] += tree
         tally.speculations[ids] += tree > 0
         tally.accepted_tokens[ids] += accepted
+        tally.accepted_at[ids] += np.arange(POSITIONS) < (matched * (tree > 0))[:, None]
     tally.verifications[ids] += decoding
     tally.decoded_tokens[ids] += decoding * tokens
     draft_blocks = keep(books, ids, matched, feeds, block_tokens) if drafted else 0

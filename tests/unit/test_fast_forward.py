@@ -69,10 +69,10 @@ def test_most_decoding_passes_are_not_asked_for_one_by_one(name: str) -> None:
 class Handwritten:
     """A layout of texts that the package does not know."""
 
-    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools) -> Ints:
+    def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         return (hashed & np.uint64(255)).view(np.int64)
 
-    def text_rows(self, requests: Ints) -> Ints:
+    def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
         return np.arange(256)
 
 

@@ -23,7 +23,9 @@ def rows_of(tape: Tape, texts: int = TEXTS) -> np.ndarray:
     """Return the row of each position, (texts, TOKENS)."""
     request, position = np.divmod(np.arange(texts * TOKENS), TOKENS)
     keys = tape.on_path(request, position)
-    return tape.rows(request, keys, mix(keys), np.ones(len(keys), np.bool_)).reshape(texts, TOKENS)
+    return tape.rows(request, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(request)).reshape(
+        texts, TOKENS
+    )
 
 
 def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:

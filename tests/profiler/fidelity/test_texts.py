@@ -23,7 +23,7 @@ TEXTS = [
 def rows_of(tape, request, positions):
     requests, at = np.full(len(positions), request), np.array(positions)
     keys = tape.on_path(requests, at)
-    return tape.rows(requests, keys, mix(keys), np.ones(len(at), dtype=np.bool_))
+    return tape.rows(requests, keys, mix(keys), np.ones(len(at), dtype=np.bool_), np.zeros_like(requests))
 
 
 def test_each_request_reads_its_own_text_and_begins_again_behind_its_end():
@@ -44,8 +44,14 @@ def test_a_lookup_goes_on_behind_a_wrong_token_and_a_model_says_what_it_says_any
     lookup = tape_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
     keys = np.arange(50).astype(np.uint64) * np.uint64(977)
     away, nobody = np.zeros(50, dtype=np.bool_), np.zeros(50, dtype=np.int64)
-    assert set(lookup.rows(nobody, keys, mix(keys), away).tolist()) == {3}
-    assert set(tape_of(TEXTS, 0, None).rows(nobody, keys, mix(keys), away).tolist()) == {0, 1, 2, 3, 4}
+    assert set(lookup.rows(nobody, keys, mix(keys), away, np.zeros_like(nobody)).tolist()) == {3}
+    assert set(tape_of(TEXTS, 0, None).rows(nobody, keys, mix(keys), away, np.zeros_like(nobody)).tolist()) == {
+        0,
+        1,
+        2,
+        3,
+        4,
+    }
 
 
 def test_texts_that_differ_are_counted_with_the_gap_where_they_begin_to():

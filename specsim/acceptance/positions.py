@@ -1,0 +1,123 @@
+"""Acceptance from rates by draft position, and from acceptance lengths, as engines and model cards state them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from operator import mul
+
+from specsim.acceptance.curves import MOST_POSITIONS, Acceptance, Curve
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.kernels.growth import MOST_PROPOSALS
+
+WIDTH, LEVELS = 4, 16
+CONCENTRATION, SPREAD, TAIL = 1.0, 0.5, 0.5
+"""Assumed where a file does not say: of the confidences, between requests, of the ranks behind the first."""
+LEAST, MOST = 1e-3, 0.999
+"""Bounds of a rate."""
+POSITIONS = ("conditional", "cumulative")
+"""Ways to state rates by draft position: given that the drafts before are right, or of all verifications."""
+LENGTHS = ("length", "lengths", "rate")
+"""Ways to state how many tokens a verification emits: at k; at k = 1, 2, ...; drafts accepted of those drafted."""
+USUAL_K = 3
+"""Draft tokens over which a single rate is pooled."""
+DEEP = 8
+"""Draft positions at which a single rate holds when pooled over requests, at least."""
+
+
+def positions(node: CheckedMapping) -> Acceptance:
+    """Return the acceptance of checked keys of ``kind: positions``: rates by draft position (docs/acceptance.md)."""
+    return _acceptance(node, POSITIONS, _of_positions)
+
+
+def length(node: CheckedMapping) -> Acceptance:
+    """Return the acceptance of checked keys of ``kind: length``: acceptance lengths (docs/acceptance.md)."""
+    return _acceptance(node, LENGTHS, _of_lengths)
+
+
+def _acceptance(
+    node: CheckedMapping, ways: tuple[str, ...], read: Callable[[CheckedMapping, str], tuple[float, ...]]
+) -> Acceptance:
+    node.only(("kind", "categories"), ("description", "pair", "width", "levels"))
+    width = node.whole("width", 1, MOST_PROPOSALS) if node.given("width") else WIDTH
+    levels = node.whole("levels", 1, 256) if node.given("levels") else LEVELS
+    bodies = node.children("categories", "at least one category by name", " or ".join(ways))
+    curves, said = {}, []
+    for name, body in bodies.items():
+        way = _way(body, ways)
+        curves[name] = _curve(body, read(body, way))
+        said.append(f"{name}: {_said(body, way, curves[name])}")
+    return Acceptance(curves, width, levels, evidence="fitted", note="; ".join(said))
+
+
+def _way(node: CheckedMapping, ways: tuple[str, ...]) -> str:
+    """Return which of the ways a category states, and refuse other keys."""
+    given = [way for way in ways if node.given(way)]
+    if len(given) != 1:
+        node.fail(ways[0], f"one of {', '.join(ways)}")
+    needed = (given[0], "k") if given[0] in ("length", "rate") else (given[0],)
+    node.only(needed, ("concentration", "spread", "tail"))
+    return given[0]
+
+
+def _curve(node: CheckedMapping, rates: tuple[float, ...]) -> Curve:
+    return Curve(
+        rates if len(rates) >= DEEP else rates + rates[-1:] * (DEEP - len(rates)),
+        node.number("concentration", most=1e6) if node.given("concentration") else CONCENTRATION,
+        node.number("spread", most=20) if node.given("spread") else SPREAD,
+        node.number("tail", above=0, below=1) if node.given("tail") else TAIL,
+        chain=node.values.get("k", len(rates) if len(rates) > 1 else USUAL_K),
+    )
+
+
+def _of_positions(node: CheckedMapping, way: str) -> tuple[float, ...]:
+    """Return conditional rates by draft position."""
+    value = node.values[way]
+    rates = node.numbers(way, 1) if isinstance(value, list | tuple) else (node.number(way),)
+    return _checked(node, way, rates if way == "conditional" else _conditional(rates))
+
+
+def _of_lengths(node: CheckedMapping, way: str) -> tuple[float, ...]:
+    """Return conditional rates by draft position; of one length all are equal."""
+    if way == "lengths":
+        return _checked(
+            node, way, _conditional([after - before for before, after in pairwise((1.0, *node.numbers(way, 1)))])
+        )
+    k = node.whole("k", 1, MOST_POSITIONS)
+    if way == "rate":
+        wanted = 1 + k * node.number("rate", above=0, below=1)
+    else:
+        wanted = node.number("length", above=1, below=k + 1)
+    from scipy.optimize import brentq
+
+    rate = float(brentq(lambda rate: sum(rate**place for place in range(k + 1)) - wanted, 0.0, 1.0, xtol=1e-12))
+    return _checked(node, way, (rate,))
+
+
+def _conditional(cumulative: tuple[float, ...] | list[float]) -> tuple[float, ...]:
+    """Return each rate over the one before it; NaN behind a rate of 0."""
+    return tuple(each / before if before else float("nan") for before, each in pairwise((1.0, *cumulative)))
+
+
+def _checked(node: CheckedMapping, way: str, rates: tuple[float, ...]) -> tuple[float, ...]:
+    expected = {
+        "conditional": "rates",
+        "cumulative": "rates that fall from each draft position to the next",
+        "lengths": "lengths at k = 1, 2, ... that rise by less each time, from 1",
+    }.get(way, "a length")
+    if len(rates) > MOST_POSITIONS or not all(LEAST <= each <= MOST for each in rates):
+        node.fail(way, f"{expected}, each draft right with probability {LEAST:g} to {MOST:g}; {MOST_POSITIONS} at most")
+    return rates
+
+
+def _said(node: CheckedMapping, way: str, curve: Curve) -> str:
+    """Return what was stated and what follows: the length, rates by position, and the share of drafts accepted."""
+    k = curve.chain
+    right = list(accumulate(curve.rates[:k] + curve.rates[-1:] * max(k - len(curve.rates), 0), mul))
+    mean, listed = 1 + sum(right), ", ".join(f"{each:.3g}" for each in right[:8])
+    assumed = "" if node.given("spread") else f"; spread between requests assumed: {curve.spread:g}"
+    stated = f"{way} {node.values[way]}".replace("'", "")
+    return (
+        f"{stated} means {mean:.3g} tokens a verification at k = {k}, {100 * (mean - 1) / k:.3g}% of drafted tokens "
+        f"accepted, by position (cumulative) {listed}{assumed}"
+    )
