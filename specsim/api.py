@@ -42,7 +42,7 @@ def simulate(
     *,
     profile: str | Path | Profile | None = None,
     slo: str | Path | SloMix | None = None,
-    acceptance: str | Path | None = None,
+    acceptance: str | Path | float | Sequence[float] | None = None,
     drafter: str | Path | None = None,
     engine: str | Path | None = None,
     router: str | Path | None = None,
@@ -62,7 +62,8 @@ def simulate(
     scheduler : a name as `specsim list` shows it, the path of a YAML, a scheduler, or what makes one when called.
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
-    acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
+    acceptance, drafter, engine, router : a name or a path; None: what goes with the others. An acceptance may be a rate,
+        or cumulative rates by draft position (docs/acceptance.md).
     observers : objects with a method ``on_pass(event)``, their classes, or names of classes (docs/observers.md).
     rps, requests, slo_scale, seed : as in docs/keys.md.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.

@@ -132,14 +132,23 @@ def _pool(agreement: float, rows: int) -> tuple[Any, Any]:
     return confidence, rank
 
 
-def tape(count: int, agreement: float = 0.7, seed: int = 0, pool_rows: int = 256, silent: bool = False) -> Tape:
-    """Return a tape for requests 0..count-1 of a small pool with mixed confidences; `silent` in every third row."""
+def tape(
+    count: int, agreement: float = 0.7, seed: int = 0, pool_rows: int = 256, silent: bool = False, depths: int = 1
+) -> Tape:
+    """Return a tape for requests 0..count-1 of a small pool with mixed confidences; `silent` in every third row.
+
+    Of several `depths` each draft position has the pool's rows from another one on.
+    """
     confidence, rank = _pool(agreement, pool_rows)
     if silent:
         confidence, rank = confidence.copy(), rank.copy()
         confidence[::3], rank[::3] = 0.0, WIDTH
+    if depths > 1:
+        confidence, rank = (
+            np.concatenate([np.roll(each, 7 * depth, axis=0) for depth in range(depths)]) for each in (confidence, rank)
+        )
     start = np.zeros(count, dtype=np.int64)
-    return Tape(confidence, rank, Pools(start, start, pool_rows), stream_keys(seed, "text", np.arange(count)))
+    return Tape(confidence, rank, Pools(start, start, pool_rows, depths), stream_keys(seed, "text", np.arange(count)))
 
 
 def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:
@@ -262,7 +271,13 @@ def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
             0 if lookup else 1,
         ),
         truth=truth,
-        text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup),
+        text=tape(
+            len(told),
+            draw(st.sampled_from((0.1, 0.5, 0.9))),
+            draw(st.integers(0, 3)),
+            silent=lookup,
+            depths=draw(st.sampled_from((1, 3))),
+        ),
         host_bytes_per_s=draw(st.sampled_from((float("inf"), 1e4))),
         belief=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),
         selection_token_s=draw(st.sampled_from((0.0, 1e-5))),

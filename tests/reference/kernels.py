@@ -137,23 +137,21 @@ def answer(texts: Texts, ids: Ints, chunks: Ints, numbers: Ints, rank: Ints) -> 
 
 
 def rounds(text: Pooled, key: Words, depth: int, left: Ints, room: Ints, most: int) -> Ints:
-    places = np.arange(most * (depth + 1))
-    hashed = mix(key[:, None] + STRIDE * places.astype(np.uint64))
-    wrong = text.rank[text.start[:, None] + (hashed & np.uint64(text.mask)).view(np.int64)] != 0
-    stops = np.where(wrong, places, len(places))
-    np.minimum.accumulate(stops[:, ::-1], axis=1, out=stops[:, ::-1])
-    ahead = np.minimum(stops - places, depth).ravel()
-    at = np.arange(0, ahead.size, len(places))
-    matched = np.empty((most, len(key)), dtype=np.int64)
-    for each in matched:
-        ahead.take(at, out=each)
-        at += each
-        at += 1
-    after = np.cumsum(matched + 1, axis=0)
-    ended = np.logical_or.reduce(after >= left, axis=1)
-    begun = np.logical_and.reduce(after - matched <= room, axis=1)
-    count = int(ended.argmax()) + 1 if ended.any() else most
-    return matched[: count if begun[:count].all() else int(begun.argmin())]
+    found: list[list[int]] = []
+    emitted = np.zeros(len(key), dtype=np.int64)
+    while len(found) < most and (emitted < room).all() and (emitted < left).all():
+        found.append([_right(text, row, key[row], int(emitted[row]), depth) for row in range(len(key))])
+        emitted += np.array(found[-1]) + 1
+    return np.array(found, dtype=np.int64).reshape(-1, len(key))
+
+
+def _right(text: Pooled, row: int, key: np.uint64, position: int, depth: int) -> int:
+    for ahead in range(depth):
+        hashed = mix(np.array([key]) + STRIDE * np.array([position + ahead], dtype=np.uint64))
+        at = text.at(np.array([row]), np.array([key]), hashed, np.ones(1, dtype=np.bool_), np.array([ahead]))
+        if text.rank[at][0]:
+            return ahead
+    return depth
 
 
 def hold(held: Ints, ids: Ints, tokens: Ints, block_tokens: int, most: int) -> int:

@@ -37,10 +37,11 @@ def fronts(draw: st.DrawFn) -> tuple[Pooled, Front, Growth]:
     else:
         row = np.sort(luck.integers(0, trees, draw(st.integers(1, 16))))
     leaves = len(row)
-    start = luck.integers(0, 4, leaves) * 16
-    off_start = start if draw(st.booleans()) else luck.integers(0, 4, leaves) * 16
+    depths = draw(st.integers(1, 3))
+    start = luck.integers(0, 5 - depths, leaves) * 16
+    off_start = start if draw(st.booleans()) else luck.integers(0, 5 - depths, leaves) * 16
     rank = luck.integers(0, width + 1, 64)
-    text = Pooled(confidence, rank, bool((confidence[:, 0] == 0).any()), start, off_start, 15)
+    text = Pooled(confidence, rank, bool((confidence[:, 0] == 0).any()), start, off_start, 15, depths)
     keys = luck.integers(0, 2**64, leaves, dtype=np.uint64, endpoint=False)
     front = Front(
         50 + np.arange(leaves), row, luck.integers(0, 3, leaves), luck.random(leaves), keys, luck.random(leaves) < 0.7

@@ -1,0 +1,195 @@
+"""Acceptance by draft position: rates come out as they were typed, whatever drafts, however it is asked."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim import SpecsimError, simulate
+from specsim.acceptance.curves import Acceptance, draw_tape, level_rates
+from specsim.acceptance.loading import acceptance_from_mapping
+from specsim.acceptance.tape import Tape
+from specsim.core.passes import TargetPass
+from specsim.rng import mix
+from tests.laws.subjects import NAMES, factory_of
+from tests.laws.watch import watched
+from tests.made import requests, simulation
+
+MEASURED = (0.85, 0.73, 0.68, 0.62, 0.58, 0.55)
+RISING = (0.65, 0.62, 0.71, 0.74)
+
+
+def acceptance(**body: Any) -> Acceptance:
+    kind = "length" if {"length", "lengths", "rate"} & body.keys() else "positions"
+    made = acceptance_from_mapping({"kind": kind, "categories": {"default": body}}, "acceptance")
+    assert isinstance(made, Acceptance)
+    return made
+
+
+def tape(count: int, **body: Any) -> Tape:
+    return draw_tape(acceptance(**body), ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+
+
+def length_at(chain: int, **body: Any) -> float:
+    """Return the mean tokens of a verification of as many drafts, of those that had as many."""
+    count, length = 240, 400
+    told = requests([0.0] * count, [3] * count, [length] * count)
+    made = factory_of("vllm_spec", num_speculative_tokens=chain)
+    record = watched(simulation(told, [length] * count, made, text=tape(count, **body))).heard[0]
+    matched = [
+        step.answer.matched[step.work.forest.tree_tokens() == chain]
+        for step in record
+        if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes
+    ]
+    return 1 + float(np.concatenate(matched).mean())
+
+
+def test_measured_conditional_rates_give_their_length() -> None:
+    """A single rate with the same length at k = 3 promises 12% more at k = 6."""
+    assert abs(length_at(6, conditional=list(MEASURED), spread=0) - 3.39) < 0.03
+    single = acceptance(k=3, length=1 + float(np.cumprod(MEASURED[:3]).sum())).curve("x").rates[0]
+    assert abs(length_at(6, conditional=single, spread=0) - 3.81) < 0.03
+
+
+def test_a_list_is_read_as_conditional_or_as_cumulative() -> None:
+    """The same numbers, typed in both readings."""
+    assert abs(length_at(6, cumulative=list(MEASURED), spread=0) - (1 + sum(MEASURED))) < 0.06
+    cumulative = [float(each) for each in np.cumprod(MEASURED)]
+    assert acceptance(cumulative=cumulative).curve("x").rates == pytest.approx((*MEASURED, 0.55, 0.55))
+
+
+@pytest.mark.parametrize("body", [{"k": 3, "length": 2.83}, {"k": 3, "rate": 0.61}, {"lengths": [1.77, 2.37, 2.83]}])
+def test_a_length_comes_out(body: dict[str, Any]) -> None:
+    """Field case c07: an engine logs 61% of drafted tokens accepted at k = 3, and a mean length of 2.83."""
+    assert abs(length_at(3, **body, spread=0) - 2.83) < 0.03
+
+
+@pytest.mark.parametrize("rates", [MEASURED, RISING])
+@pytest.mark.parametrize("spread", [0.0, 0.5, 1.5])
+def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...], spread: float) -> None:
+    """However much requests differ: in closed form over the levels, for the chain that was typed."""
+    made = acceptance(conditional=list(rates), spread=spread)
+    levels = level_rates(made.curve("x"), made.levels)
+    reached = np.cumprod(levels[:, : len(rates)], axis=1)
+    verifications = 1 / (1 + reached.sum(axis=1))
+    assert verifications @ reached / verifications.sum() == pytest.approx(np.cumprod(rates), rel=1e-6)
+    assert (levels[:, 0].std() > 0.01) == (spread > 0)
+
+
+def test_more_spread_makes_the_worst_requests_worse() -> None:
+    means = [
+        1 + np.cumprod(level_rates(acceptance(k=3, length=2.83, spread=each).curve("x"), 16)[:, :3], axis=1).sum(1)
+        for each in (0.0, 0.5, 1.0)
+    ]
+    assert means[0].min() > means[1].min() > means[2].min() > 1
+
+
+def test_right_at_a_deeper_position_is_right_at_a_shallower_one_where_rates_fall() -> None:
+    made = tape(3, conditional=list(MEASURED), spread=0)
+    request, position = np.divmod(np.arange(3 * 4000), 4000)
+    keys, on = made.on_path(request, position), np.ones(len(request), dtype=np.bool_)
+    right = [
+        made.rank[made.rows(request, keys, mix(keys), on, np.full(len(request), depth))] == 0 for depth in range(8)
+    ]
+    for shallow, deep in pairwise(right):
+        assert not (deep & ~shallow).any()
+    assert [float(each.mean()) for each in right] == pytest.approx([*MEASURED, 0.55, 0.55], abs=0.03)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scheduler_meets_the_same_text(name: str) -> None:
+    """A verification accepts the target's own path through the tree, as request, output and draft position say."""
+    text = tape(6, conditional=[0.9, 0.7, 0.5, 0.3])
+    told = requests([0.0, 0.0, 0.1, 0.4, 0.4, 0.5], [9, 3, 30, 5, 5, 8], [40] * 6)
+    for heard in watched(simulation(told, [40, 31, 23, 11, 37, 25], factory_of(name), text=text)).heard:
+        emitted = np.zeros(6, dtype=np.int64)
+        for step in heard:
+            if not isinstance(step.work, TargetPass):
+                continue
+            for row, request in enumerate(step.work.requests.tolist()):
+                assert step.answer.matched[row] == _walked(text, step.work, row, int(emitted[request]))
+            emitted[step.work.requests] += step.answer.tokens
+
+
+def _walked(text: Tape, work: TargetPass, row: int, position: int) -> int:
+    """Return how many nodes of a row's tree the target's own tokens lead along."""
+    forest, node, depth = work.forest, row, 0
+    request = work.requests[row : row + 1]
+    while True:
+        key = text.on_path(request, np.array([position + depth]))
+        at = text.rows(request, key, mix(key), np.ones(1, dtype=np.bool_), np.array([depth]))
+        children = np.flatnonzero((forest.parent == node) & (forest.token == text.rank[at][0]))
+        children = children[children >= forest.rows]
+        if not len(children):
+            return depth
+        node, depth = int(children[0]), depth + 1
+
+
+def test_a_tree_accepts_by_the_rank_at_each_depth() -> None:
+    """1 + P0 + P0 P1 + ..., P_d the chance that the token at depth d is among the proposals of that depth."""
+    text, widths = tape(60, conditional=[0.7, 0.5, 0.3], spread=0), [3, 2, 1]
+    told = requests([0.0] * 60, [3] * 60, [200] * 60)
+    made = factory_of(
+        "specinfer", speculation={"_target_": "specsim.schedulers.specinfer.FixedTrees", "expansion": widths}
+    )
+    heard = watched(simulation(told, [200] * 60, made, text=text)).heard[0]
+    full = 3 + 6 + 6
+    matched = [
+        step.answer.matched[step.work.forest.tree_tokens() == full]
+        for step in heard
+        if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes
+    ]
+    pools = (
+        text.rank[text.text_rows(np.arange(60), 0)],
+        text.rank[text.text_rows(np.arange(60), 1)],
+        text.rank[text.text_rows(np.arange(60), 2)],
+    )
+    right = np.cumprod([float((pool < width).mean()) for pool, width in zip(pools, widths, strict=True)])
+    assert abs(np.concatenate(matched).mean() - right.sum()) < 0.04
+
+
+def test_typed_rates_work_from_the_command_line_and_python() -> None:
+    small = {"trace": "poisson", "requests": 60, "scheduler__num_speculative_tokens": 3}
+    one = simulate("vllm_spec", acceptance=[0.76, 0.56, 0.43], **small)
+    same = simulate("vllm_spec", acceptance="[.76,.56,.43]", **small)
+    assert one.requests.equals(same.requests)
+    rates = one.metrics["spec_decode_per_position_acceptance_rates"]
+    assert rates == pytest.approx([0.76, 0.56, 0.43], abs=0.04)
+    columns = [f"accepted_tokens_per_pos.{place}" for place in range(3)]
+    drafts = one.requests["speculations"].sum()
+    assert [one.requests[name].sum() / drafts for name in columns] == rates
+    (said,) = [note for note in one.notes if note.startswith("acceptance=")]
+    assert "cumulative [0.76, 0.56, 0.43] means 2.75 tokens a verification at k = 3, 58.3% of drafted" in said
+    assert "spread between requests assumed: 0.5" in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ([0.5, 0.6], r"cumulative: \[0.5, 0.6\] is not rates that fall from each draft position to the next"),
+        (1.5, "conditional: 1.5 is not rates, each draft right with probability 0.001 to 0.999"),
+        ([], r"acceptance: \[\]; expected a name or a path"),
+        ([0.5, "x"], r"acceptance: \[0.5, 'x'\]; expected a name or a path"),
+    ],
+)
+def test_what_is_no_rate_is_one_line(typed: Any, said: str) -> None:
+    with pytest.raises(SpecsimError, match=said):
+        simulate("vllm_spec", "poisson", requests=5, acceptance=typed)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"k": 3, "length": 4.5}, "length: 4.5 is not a finite number above 1 and below 4"),
+        ({"length": 2.0}, "k: missing key"),
+        ({"lengths": [1.5, 2.2]}, "lengths that rise by less each time|lengths at k = 1, 2"),
+        ({"length": 2.0, "rate": 0.5, "k": 3}, "one of length, lengths, rate"),
+        ({"conditional": [0.5], "cumulative": [0.5]}, "one of conditional, cumulative"),
+    ],
+)
+def test_what_is_no_length_is_one_line(body: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecsimError, match=said):
+        acceptance(**body)
