@@ -62,8 +62,8 @@ def simulate(
     scheduler : a name as `specsim list` shows it, the path of a YAML, a scheduler, or what makes one when called.
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
-    acceptance, drafter, engine, router : a name or a path; None: what goes with the others. An acceptance may be a rate,
-        or cumulative rates by draft position (docs/acceptance.md).
+    acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
+        An acceptance may be a rate, or cumulative rates by draft position (docs/acceptance.md).
     observers : objects with a method ``on_pass(event)``, their classes, or names of classes (docs/observers.md).
     rps, requests, slo_scale, seed : as in docs/keys.md.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
@@ -81,7 +81,7 @@ def simulate(
     >>> run.metrics["completed"]
     50
     """
-    groups = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
+    groups: dict[str, Any] = {"scheduler": scheduler, "trace": trace, "profile": profile, "slo": slo}
     groups |= {"acceptance": acceptance, "drafter": drafter, "engine": engine, "router": router}
     keys = {"rps": (rps, None), "requests": (requests, None), "slo_scale": (slo_scale, 1.0), "seed": (seed, 0)}
     settings |= {name: each for name, (each, usual) in keys.items() if type(each) is not type(usual) or each != usual}
