@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from operator import mul
 
@@ -80,9 +80,7 @@ def _of_positions(node: CheckedMapping, way: str) -> tuple[float, ...]:
 def _of_lengths(node: CheckedMapping, way: str) -> tuple[float, ...]:
     """Return conditional rates by draft position; of one length all are equal."""
     if way == "lengths":
-        return _checked(
-            node, way, _conditional([after - before for before, after in pairwise((1.0, *node.numbers(way, 1)))])
-        )
+        return _checked(node, way, tuple(min(each, MOST) for each in _conditional(_steps(node))))
     k = node.whole("k", 1, MOST_POSITIONS)
     if way == "rate":
         wanted = 1 + k * node.number("rate", above=0, below=1)
@@ -92,6 +90,40 @@ def _of_lengths(node: CheckedMapping, way: str) -> tuple[float, ...]:
 
     rate = float(brentq(lambda rate: sum(rate**place for place in range(k + 1)) - wanted, 0.0, 1.0, xtol=1e-12))
     return _checked(node, way, (rate,))
+
+
+def _steps(node: CheckedMapping) -> list[float]:
+    """Return cumulative rates by draft position from lengths, a list at k = 1, 2, ... or a mapping from k.
+
+    Between two stated k all conditional rates are equal. Lengths of several runs scatter: cumulative rates that would
+    rise are evened out (isotonic regression).
+    """
+    from scipy.optimize import isotonic_regression
+
+    value = node.values["lengths"]
+    if isinstance(value, Mapping):
+        stated = CheckedMapping(node.source, node.path("lengths"), {str(each): value[each] for each in value})
+        if not value or not all(each.isdigit() and 0 < int(each) <= MOST_POSITIONS for each in stated.values):
+            node.fail("lengths", f"lengths by k, 1 to {MOST_POSITIONS}")
+        lengths = {int(each): stated.number(each, above=1) for each in stated.values}
+    else:
+        lengths = dict(enumerate(node.numbers("lengths", 1), 1))
+    found: list[float] = []
+    last, before = 1.0, 1.0
+    for k, mean in sorted(lengths.items()):
+        found += _shared(last, mean - before, k - len(found))
+        last, before = max(found[-1], LEAST**2), mean
+    return [float(each) for each in isotonic_regression(found, increasing=False).x]
+
+
+def _shared(last: float, added: float, positions: int) -> list[float]:
+    """Return cumulative rates of so many positions behind a rate, with equal conditional ones, that add up."""
+    from scipy.optimize import brentq
+
+    if positions == 1 or not 0 < added < positions * last:
+        return [added / positions] * positions
+    rate = brentq(lambda rate: last * sum(rate**place for place in range(1, positions + 1)) - added, 0.0, 1.0)
+    return [last * rate**place for place in range(1, positions + 1)]
 
 
 def _conditional(cumulative: tuple[float, ...] | list[float]) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from numbers import Real
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.latency.forms import Linear
+from specsim.latency.heads import DECODER_HEADS, DecoderHead, Heads, LayersSkipped
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
 from specsim.registry.build import Kinds, Maker, asked
@@ -72,47 +74,6 @@ class Lookup:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LayersSkipped:
-    """The target without `skipped` of its `layers`: it saves their share of time and cache, and adds no weights.
-
-    It has a cache of its own, since the layers behind a skipped one get other inputs than in the target. Its host time
-    is that of a draft pass, which chooses tokens without the round trip of a verification.
-    """
-
-    layers: int
-    skipped: int
-
-    def of(self, profile: Profile) -> ModelLatency:
-        """Return the target's passes, shorter in proportion to the layers kept."""
-        kept = 1 - self.skipped / self.layers
-        return _of_target(profile, f"{profile.target.name} less {self.skipped} layers", kept, kept, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """Heads on the target's last layer.
-
-    Parameters
-    ----------
-    one_pass : all depths in one pass (Medusa), or a pass per depth (EAGLE, MTP).
-    depth : the most tokens ahead that they propose.
-    pass_share, weights_share, cache_share : shares of the target's time for its weights, of its weights, and of its
-        cache and the time to read it. A head without cache reads the target's last state and has no prefill.
-    """
-
-    one_pass: bool
-    depth: int
-    pass_share: float
-    weights_share: float
-    cache_share: float
-
-    def of(self, profile: Profile) -> ModelLatency:
-        """Return the target's passes, scaled by the shares."""
-        heads = _of_target(profile, "heads", self.pass_share, self.cache_share, self.weights_share)
-        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, deepest=self.depth)
-
-
 def equipped(profile: Profile, drafter: Drafter, source: str = "drafter") -> Profile:
     """Return the profile with this drafter in place of its draft model, and with the memory that this leaves."""
     stated = profile.stated_usable_kv_bytes
@@ -156,22 +117,6 @@ def _check_time(draft: ModelLatency, source: str) -> None:
         CheckedMapping(source, "", {}).refuse("", f"{said}; expected a finite number of seconds, at least 0")
 
 
-def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:
-    target = profile.target
-    return ModelLatency(
-        name=name,
-        forms={each: form.scaled(time, cache) for each, form in target.forms.items()},
-        form=target.form,
-        kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
-        weights_bytes=round(weights * target.weights_bytes),
-        overhead_s=profile.draft.overhead_s,
-        request_s=profile.draft.request_s,
-        graph_tokens=profile.draft.graph_tokens,
-        context_range=target.context_range,
-        batched_range=target.batched_range,
-    )
-
-
 def drafter_from_mapping(
     mapping: Mapping[str, Any],
     source: str,
@@ -205,6 +150,11 @@ def _layers_skipped(node: CheckedMapping, folder: Path) -> Drafter:
     return drafter
 
 
+def _decoder_head(kind: str) -> Maker[Drafter]:
+    """Return a function that makes a head of decoder layers of the target's own shape."""
+    return _checked(partial(DecoderHead, kind, *DECODER_HEADS[kind]), ("layers", "depth"), ("draft_vocab_size",))
+
+
 LABELS = ("description", "suggests")
 KINDS: Kinds[Drafter] = Kinds(
     "drafter",
@@ -213,6 +163,7 @@ KINDS: Kinds[Drafter] = Kinds(
         "lookup": _checked(Lookup, ("pass_s",), ("request_s",)),
         "layers_skipped": _layers_skipped,
         "heads": _checked(Heads, ("one_pass", "depth", "pass_share", "weights_share", "cache_share")),
+        **{kind: _decoder_head(kind) for kind in DECODER_HEADS},
     },
     Drafter,
     frozenset(LABELS),
@@ -223,7 +174,7 @@ KINDS: Kinds[Drafter] = Kinds(
 def _value(node: CheckedMapping, key: str) -> Any:
     if key in ("graphs", "one_pass"):
         return node.flag(key)
-    if key in ("layers", "skipped", "depth"):
+    if key in ("layers", "skipped", "depth", "draft_vocab_size"):
         return node.whole(key)
     # A pass of a drafter always takes time.
     above = 0 if key in ("pass_s", "pass_share") else -inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,14 @@ from specsim.pass_shape import Ints, PassShape, PassShapes
 PROFILE_VERSION = 1
 MEMORY_SHARE = 0.9
 BASELINE_CONTEXT_TOKENS = 512
+
+
+class ModelShape(NamedTuple):
+    """Sizes of a model by the names of its configuration on the Hugging Face hub."""
+
+    num_hidden_layers: int
+    hidden_size: int
+    vocab_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class ModelLatency:
     - ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding and the
       head; None where the file does not state them.
     - ``max_model_len`` is the most tokens of a prompt and its output; None: no limit is stated.
+    - ``shape`` is what heads are composed from; None: not stated.
     - ``request_s``, ``sequence_s``, ``speculation_s``, ``graph_tokens`` and ``expands`` are the engine's
       (`specsim.latency.engine.Engine`).
     """
@@ -58,6 +67,7 @@ class ModelLatency:
     expands: bool = False
     nonembedding_bytes: int | None = None
     max_model_len: int | None = None
+    shape: ModelShape | None = None
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
     _sizes: Ints = field(init=False, repr=False, compare=False)

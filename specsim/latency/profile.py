@@ -12,7 +12,7 @@ from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 from specsim.latency.fitness import misfit
 from specsim.latency.forms import Form, Linear, Roofline, Table
-from specsim.latency.model import PROFILE_VERSION, ModelLatency, Profile
+from specsim.latency.model import PROFILE_VERSION, ModelLatency, ModelShape, Profile
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 
@@ -30,7 +30,7 @@ TOP_KEYS = (
 TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions", "suggests")
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
-TARGET_OPTIONS = ("max_model_len",)
+TARGET_OPTIONS = ("max_model_len", *ModelShape._fields)
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
@@ -127,6 +127,7 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
         launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         nonembedding_bytes=_nonembedding_bytes(node),
         max_model_len=_max_model_len(node),
+        shape=_shape(node),
         **_ranges(node),
     )
 
@@ -138,6 +139,12 @@ def _nonembedding_bytes(node: CheckedMapping) -> int | None:
     if stated > node.values["weights_bytes"]:
         node.fail("nonembedding_bytes", f"at most weights_bytes, {node.values['weights_bytes']}")
     return stated
+
+
+def _shape(node: CheckedMapping) -> ModelShape | None:
+    if not any(node.given(name) for name in ModelShape._fields):
+        return None
+    return ModelShape(*(node.whole(name) for name in ModelShape._fields))
 
 
 def _max_model_len(node: CheckedMapping) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -14,7 +14,7 @@ from specsim.acceptance.recorded import RecordedTexts
 from specsim.acceptance.tape import Layout, Pools, Stretches, Tape
 from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
-from specsim.config.groups import FILE_OPTION, Choice, Choices, shipped_names
+from specsim.config.groups import FILE_OPTION, Choice, shipped_names
 from specsim.config.schema import Shed, Split
 from specsim.core.request import Bools, Ints, Prefixes
 from specsim.errors import SpecsimError, represented
@@ -256,25 +256,6 @@ def calibration_note(engine: Choice, *, any_fit: bool) -> str | None:
     misfit = engine.values.get("misfit")
     said = None if misfit is None else f"not fit for use: {misfit}"
     return _let_stand(said, str(engine), "another engine", any_fit=any_fit)
-
-
-def eagle_notes(chosen: Choices, truth: Profile) -> Iterator[str]:
-    """Yield a line where EAGLE's head is not the target's, and where its acceptance exceeds that of served heads."""
-    low, high = EIGHT_BILLION_BYTES
-    if chosen.drafter.name == EAGLE and not low <= truth.target.weights_bytes <= high:
-        target = truth.target.name
-        yield f"drafter=eagle is the head of an 8B: its pass takes that share of {target}, whose own head takes another"
-    acceptance = chosen.acceptance
-    if acceptance.name == EAGLE and acceptance.values["categories"]["default"].get("agreement") == EAGLE_AGREEMENT:
-        yield (
-            "acceptance=eagle is right 80% of the time at every depth, as its paper says; tables of served heads say "
-            "60 to 77% of first tokens, and less at each depth"
-        )
-
-
-EAGLE, EAGLE_AGREEMENT = "eagle", 0.8
-EIGHT_BILLION_BYTES = 1.2e10, 2.0e10
-"""Weights of the targets that `drafter=eagle` is a head of, 16 bits each."""
 
 
 def spelling_note(scheduler: Choice) -> str | None:

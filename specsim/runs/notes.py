@@ -13,7 +13,7 @@ from specsim.core.request import Requests
 from specsim.errors import SpecsimError
 from specsim.latency.peaks import peak_notes
 from specsim.pass_shape import PassShape
-from specsim.runs.checks import batching_notes, budget_note, eagle_notes, spelling_note
+from specsim.runs.checks import batching_notes, budget_note, spelling_note
 from specsim.runs.hardware import Fleet
 from specsim.server.admission import Shedding
 from specsim.simulation import Simulation
@@ -25,7 +25,6 @@ def choice_notes(chosen: Choices, served_on: Fleet, fit_notes: Sequence[str | No
         yield from peak_notes(each.truth, named)
     yield from fit_notes
     yield chosen.suggestion_note
-    yield from eagle_notes(chosen, served_on.first.truth)
     yield spelling_note(chosen.scheduler)
     yield from batching_notes(chosen.engine, chosen.scheduler)
     for named, each in served_on.each():

@@ -1,0 +1,166 @@
+"""Drafters that are a part of their target or sit on it: layers skipped, heads, EAGLE, multi-token prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from specsim.errors import SpecsimError
+from specsim.latency.model import ModelLatency, Profile
+
+ELEMENT_BYTES = 2
+"""Of a weight of an embedding, of a head and of the cache: 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayersSkipped:
+    """The target without `skipped` of its `layers`: it saves their share of time and cache, and adds no weights.
+
+    It has a cache of its own, since the layers behind a skipped one get other inputs than in the target. Its host time
+    is that of a draft pass, which chooses tokens without the round trip of a verification.
+    """
+
+    layers: int
+    skipped: int
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes, shorter in proportion to the layers kept."""
+        kept = 1 - self.skipped / self.layers
+        return _of_target(profile, f"{profile.target.name} less {self.skipped} layers", kept, kept, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Heads on the target's last layer.
+
+    Parameters
+    ----------
+    one_pass : all depths in one pass (Medusa), or a pass per depth (EAGLE, MTP).
+    depth : the most tokens ahead that they propose.
+    pass_share, weights_share, cache_share : shares of the target's time for its weights, of its weights, and of its
+        cache and the time to read it. A head without cache reads the target's last state and has no prefill.
+    """
+
+    one_pass: bool
+    depth: int
+    pass_share: float
+    weights_share: float
+    cache_share: float
+    name: str = "heads"
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes, scaled by the shares."""
+        heads = _of_target(profile, self.name, self.pass_share, self.cache_share, self.weights_share)
+        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, deepest=self.depth)
+
+
+class _Parts(NamedTuple):
+    """Bytes of a target that heads are composed from, and its widths.
+
+    `layer` is a decoder layer, `vocabulary` the projection to its vocabulary, `read` all that a pass reads; `hidden` is
+    the width of a state, `kv` that of the keys of a token in a layer.
+    """
+
+    layer: float
+    vocabulary: float
+    read: float
+    hidden: int
+    kv: float
+    layers: int
+
+    @classmethod
+    def of(cls, profile: Profile, kind: str) -> _Parts:
+        """Return the parts of a profile's target.
+
+        Raises
+        ------
+        SpecsimError
+            When the profile does not state the target's shape.
+        """
+        target, shape = profile.target, profile.target.shape
+        if shape is None or target.nonembedding_bytes is None:
+            raise SpecsimError(
+                f"the target of {profile.name} has no num_hidden_layers, hidden_size, vocab_size and "
+                f"nonembedding_bytes, which {kind} is composed from; expected kind: heads with shares of its own"
+            )
+        vocabulary = ELEMENT_BYTES * shape.vocab_size * shape.hidden_size
+        return cls(
+            target.nonembedding_bytes / shape.num_hidden_layers,
+            vocabulary,
+            target.nonembedding_bytes + vocabulary,
+            shape.hidden_size,
+            target.kv_bytes_per_token / shape.num_hidden_layers / 2 / ELEMENT_BYTES,
+            shape.num_hidden_layers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderHead:
+    """A head of decoder layers of the target's own shape; its pass reads its weights and a projection to a vocabulary.
+
+    Parameters
+    ----------
+    kind : of drafter. states : vectors that a projection joins to its input. wide : whether the first attention reads
+        the token's embedding beside that, so that its products are twice as wide. one_pass : whether one pass proposes
+        all depths; the further tokens of such a pass cost nothing here.
+    layers : decoder layers, each with a cache. depth : the most tokens ahead that it proposes.
+    draft_vocab_size : tokens of a vocabulary of its own; None: the target's, shared.
+    """
+
+    kind: str
+    states: int
+    wide: bool
+    one_pass: bool
+    layers: int
+    depth: int
+    draft_vocab_size: int | None = None
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes, scaled by the bytes that a pass of the head reads."""
+        parts = _Parts.of(profile, self.kind)
+        weights = self.layers * parts.layer + _square(self.states * parts.hidden, parts.hidden)
+        if self.wide:
+            weights += _square(parts.hidden, parts.hidden + 2 * parts.kv)
+        read = weights + parts.vocabulary
+        if self.draft_vocab_size is not None:
+            weights = read = weights + _square(self.draft_vocab_size, parts.hidden)
+        share, cache = weights / profile.target.weights_bytes, self.layers / parts.layers
+        if max(read / parts.read, share, cache) > 1:
+            raise SpecsimError(f"{self.kind} of {self.layers} layers is larger than {profile.target.name}")
+        return Heads(self.one_pass, self.depth, read / parts.read, share, cache, f"{self.kind} head").of(profile)
+
+
+def _square(rows: float, columns: float) -> float:
+    """Return the bytes of a matrix of 16-bit weights."""
+    return ELEMENT_BYTES * rows * columns
+
+
+DECODER_HEADS: dict[str, tuple[int, bool, bool]] = {
+    "eagle": (2, False, False),
+    "eagle3": (3, True, False),
+    "mtp": (2, False, False),
+    "p_eagle": (3, True, True),
+    "dflash": (5, False, True),
+}
+"""By kind: states joined, whether attention is wide, whether one pass proposes all depths.
+
+EAGLE (arXiv 2401.15077) and multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2) join the target's state
+and the token's embedding; EAGLE-3 (arXiv 2503.01840) three of the target's states, as P-EAGLE (arXiv 2602.01469) does,
+which drafts in parallel; DFlash (arXiv 2602.06036) drafts a block from the states of five of the target's layers.
+"""
+
+
+def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:
+    target = profile.target
+    return ModelLatency(
+        name=name,
+        forms={each: form.scaled(time, cache) for each, form in target.forms.items()},
+        form=target.form,
+        kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
+        weights_bytes=round(weights * target.weights_bytes),
+        overhead_s=profile.draft.overhead_s,
+        request_s=profile.draft.request_s,
+        graph_tokens=profile.draft.graph_tokens,
+        context_range=target.context_range,
+        batched_range=target.batched_range,
+    )
