@@ -177,7 +177,7 @@ HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weig
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
-        ({}, "kind: missing key; valid: heads, layers_skipped, lookup, separate"),
+        ({}, "kind: missing key; valid: dflash, eagle, eagle3, heads, layers_skipped, lookup, mtp, p_eagle, separate"),
         ({"kind": "lookups"}, "did you mean 'lookup'?"),
         ({"kind": "lookup"}, "pass_s: missing key"),
         ({**LOOKUP, "request_s": -1}, "request_s: -1 is not"),

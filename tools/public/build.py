@@ -96,13 +96,14 @@ def composed_model(data: Path, placement: Placement, overhead_s: float, capacity
 
 def sizes(shape: ModelShape, overhead_s: float, role: str) -> dict[str, Any]:
     """Return the keys of one model that are facts about it; the context is the target's."""
-    context = {"max_model_len": shape.max_model_len} if role == "target" else {}
+    widths = {"num_hidden_layers": shape.layers, "hidden_size": shape.hidden, "vocab_size": shape.vocab}
+    of_target = {"max_model_len": shape.max_model_len, **widths} if role == "target" else {}
     return {
         "name": shape.name,
         "kv_bytes_per_token": shape.kv_bytes_per_token,
         "weights_bytes": shape.weights_bytes,
         "nonembedding_bytes": shape.nonembedding_bytes,
-        **context,
+        **of_target,
         "overhead_s": overhead_s,
     }
 
