@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.config.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
-from specsim.metrics.requests import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, REQUEST_COLUMNS, SCHEMA_VERSION
+from specsim.metrics.requests import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, PER_POSITION, REQUEST_COLUMNS, SCHEMA_VERSION
 from specsim.metrics.tables import run_line
 
 if TYPE_CHECKING:
@@ -252,7 +252,8 @@ def _read_parquet(path: Path, types: Mapping[str, str]) -> DataFrame:
     missing = [name for name in types if name not in table.column_names]
     if missing:
         raise SpecsimError(f"{str(path)!r} lacks the column {missing[0]!r}{nearest(missing[0], table.column_names)}")
-    further = [name for name in table.column_names if name in FURTHER_COLUMNS or name.startswith(NOTED)]
+    own = (NOTED, PER_POSITION)
+    further = [name for name in table.column_names if name in FURTHER_COLUMNS or name.startswith(own)]
     frame: DataFrame = table.select([*types, *further]).to_pandas()
     return frame
 

@@ -185,7 +185,8 @@ def test_what_is_no_rate_is_one_line(typed: Any, said: str) -> None:
     [
         ({"k": 3, "length": 4.5}, "length: 4.5 is not a finite number above 1 and below 4"),
         ({"length": 2.0}, "k: missing key"),
-        ({"lengths": [1.5, 2.2]}, "lengths that rise by less each time|lengths at k = 1, 2"),
+        ({"lengths": [0.5]}, r"lengths: \[0.5\] is not lengths at k = 1, 2, ..."),
+        ({"lengths": {"a": 2}}, "lengths: {'a': 2} is not lengths by k, 1 to 64"),
         ({"length": 2.0, "rate": 0.5, "k": 3}, "one of length, lengths, rate"),
         ({"conditional": [0.5], "cumulative": [0.5]}, "one of conditional, cumulative"),
     ],
