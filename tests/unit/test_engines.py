@@ -16,7 +16,7 @@ from specsim.core.passes import DraftPass
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.latency.drafter import Heads, LayersSkipped, Lookup, Separate, equipped
+from specsim.latency.drafter import Heads, LayersSkipped, Separate, equipped
 from specsim.latency.engine import Batches, Engine, engine_from_mapping
 from specsim.latency.profile import load_profile
 from specsim.pass_shape import PassShape, PassShapes
@@ -143,11 +143,6 @@ def test_a_drafter_runs_on_the_same_engine(drafter: Any) -> None:
     assert on.seconds(SHAPE) == pytest.approx(bare.seconds(padded) + 1e-3 + 2e-4)
 
 
-def test_a_search_in_the_prompt_is_no_pass() -> None:
-    on = equipped(Engine(overhead_s=1e-3, request_s=1e-4, graph_tokens=(64,)).running(PROFILE), Lookup(2e-4)).draft
-    assert on.seconds(SHAPE) == 2e-4
-
-
 def test_sizes_are_those_named_then_multiples() -> None:
     given = PLAIN | {"graph_tokens": [1, 2, 4], "graph_most": 32}
     assert engine_from_mapping(given, "mine").graph_tokens == (1, 2, 4, 8, 16, 24, 32)
@@ -178,15 +173,6 @@ def test_a_mistake_is_one_line(changed: dict[str, Any], said: str) -> None:
     assert str(caught.value).startswith("engine=mine")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_run_and_its_belief_are_on_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = compose({"trace": "poisson", "requests": "5", "engine": "vllm_0_15", "belief": "llama8b_1b_h100"})
-    simulation = prepare(config).simulation
-    assert (simulation.pipeline_steps, simulation.frontend_s) == (1, 5.2e-3)
-    for profile in (simulation.truth, simulation.belief):
-        assert (profile.target.overhead_s, profile.draft.request_s) == (4e-5, 1.4e-5)  # type: ignore[attr-defined]
 
 
 def test_a_belief_may_be_the_profile_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

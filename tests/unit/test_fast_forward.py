@@ -23,7 +23,7 @@ from specsim.pass_shape import PassShape
 from specsim.rng import Words
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
@@ -125,15 +125,6 @@ class Turns(PrefillFirst):
         )
 
 
-class Shortening(Speculation):
-    """Grows the chains of a part that repeats, shorter ones later, and does not repeat itself."""
-
-    drafts = True
-
-    def grow(self, view: View, rows: Rows) -> Growing:
-        return FixedChains(4 if view.now_s < 0.8 else 1).grow(view, rows)
-
-
 PARTS = (PrefillFirst(8, 2048, 0.01), FixedChains(4))
 
 
@@ -141,13 +132,6 @@ def test_who_wraps_a_scheduler_that_repeats_hears_of_every_verification() -> Non
     listening = Listening(Composed(*PARTS))
     record = run(chains(lambda: listening))
     assert listening.tokens == record.progress.emitted_tokens.sum()
-
-
-@pytest.mark.parametrize("tokens", [0, 4])
-def test_a_part_does_not_repeat_by_what_it_inherits_or_takes_from_another(tokens: int) -> None:
-    for parts in ((Turns(8, 2048, 0.01), FixedChains(tokens)), (PARTS[0], Shortening())):
-        of = chains(lambda parts=parts: Composed(*parts))
-        assert_same_record(run(of), run(replace(of, fast_forward=False)))
 
 
 class Shifts(Turns):
