@@ -181,6 +181,11 @@ def test_spellings_of_one_setting(words, same):
     assert str(plain(*words)) == str(plain(*same))
 
 
+def test_a_list_is_set_by_place_too():
+    points_of = plain("trace=adaserve_fig8", "trace.points.0.point=9")["trace"]["points"]
+    assert [each["point"] for each in points_of[:2]] == [9, 2.6]
+
+
 def test_a_file_may_repeat_a_key_of_its_own(made):
     text = (made / "scheduler.yaml").read_text()
     (made / "scheduler.yaml").write_text(text + "copy: ${.max_num_seqs}\n")

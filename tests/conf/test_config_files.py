@@ -68,3 +68,11 @@ def test_list_prints_a_line_for_each_name(capsys, kind, group):
     assert [line.split()[0] for line in lines] == list(choices(group))
     for line, said in zip(lines, choices(group).values(), strict=True):
         assert line.endswith(said)
+
+
+def test_list_without_a_kind_prints_all_eight(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line for line in lines if not line.startswith(" ")]
+    assert " ".join(heads) == "schedulers: traces: profiles: slo: acceptance: drafters: engines: routers:"
+    assert sum(line.startswith("  ") for line in lines) == len(CASES)

@@ -234,6 +234,11 @@ def test_a_target_that_is_not_there_is_one_line(target: Any, said: str) -> None:
     assert said in refused({"_target_": target, "max_num_seqs": 4})
 
 
+def test_an_unknown_key_is_named_with_the_nearest() -> None:
+    said = refused(changed("adaserve", ("shape", "depth_maxx"), 3))
+    assert "unknown key 'depth_maxx'; did you mean 'depth_max'" in said
+
+
 def test_what_has_no_step_is_no_scheduler() -> None:
     message = refused({"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2})
     assert "has no step(view) method" in message

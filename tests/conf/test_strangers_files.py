@@ -165,7 +165,11 @@ def test_a_fetch_replaces_nothing(there: Path, there_already: str, monkeypatch: 
 
 
 TARGETS = [("run", group, "evil.Evil") for group in ("scheduler", "trace", "acceptance", "drafter", "router")]
-TARGETS += [("run", "scheduler", "specsim.cli.main"), ("run", "trace", "os.system"), ("find", "router", "os.system")]
+TARGETS += [
+    ("run", "scheduler", "specsim.cli.main"),
+    ("run", "trace", "os.system"),
+    ("find", "router", "builtins.exec"),
+]
 TARGETS += [("sweep", "drafter", "os.system"), ("fetch", "trace", "evil.Evil")]
 
 

@@ -54,6 +54,8 @@ def test_drawn_points_stay_when_more_are_drawn_and_lie_in_their_bounds(tmp_path:
     scales = sorted(float(point["slo_scale"]) for point in many)
     assert scales[0] >= 0.01
     assert 0.05 < scales[100] < 0.2
+    few = texts(tmp_path, "random: {points: 4, draw: {replicas: [1, 2], seed: '0,1'}}\n")
+    assert len({tuple(point.values()) for point in few}) == 4, "none is drawn twice"
     # A key's values do not depend on which other keys are drawn.
     alone = texts(tmp_path, "random: {points: 200, draw: {rps: 'interval(1,8)'}}\n")
     assert [point["rps"] for point in alone] == [point["rps"] for point in many]

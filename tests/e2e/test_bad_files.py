@@ -167,6 +167,10 @@ def test_a_name_that_no_file_system_or_terminal_holds(refused, group, name, told
     assert told in said
 
 
+def test_a_file_in_a_folder_that_is_not_there_has_no_neighbour(refused):
+    assert refused("trace=./nowhere/mine.csv").endswith("nowhere/mine.csv: no such file\n")
+
+
 def test_how_a_trace_was_read_is_noted(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "mine.csv", ("index," + HEADER + "a,5,5.0,5\nb,1,5,5\n").replace(",", ";").encode("utf-16"))

@@ -33,6 +33,7 @@ BODIES = {
     ),
     "raises in a part of specsim": ("yield from grow_trees(view, None, None, 1, 1, 1)", "TypeError", HERE),
     "misspells a field": ("view.runing\n        yield", "did you mean 'running'?", HERE),
+    "misspells an argument": ("yield TargetPass(1, 2, 3, evicted=4)", "did you mean 'evict'?", HERE),
     "no generator": ("return None", "step returned None", HERE - 1),
     "a pass returned": ("return verify([0], [1])", "step returned a TargetPass", HERE - 1),
     "a pass returned by a generator": (

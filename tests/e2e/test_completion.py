@@ -16,6 +16,8 @@ CASES = [
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
     ("run rps=2 r", ["replica_profiles=", "replicas=", "requests=", "router="]),
     ("run metrics.", ["metrics.window="]),
+    ("run --cf", ["--cfg"]),
+    ("calibrate mine.csv --engine trt", ["trtllm_1_0"]),
     ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),
     ("run scheduler=adaserve scheduler.sh", ["scheduler.shape."]),
     ("run slo.classes.cha", ["slo.classes.chat."]),

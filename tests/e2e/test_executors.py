@@ -200,6 +200,13 @@ def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path) -> None:
     assert done.stderr == "specsim: executor=slurm: sbatch: error: Invalid partition name specified\n"
 
 
+@needed("slurm")
+def test_slurm_needs_sbatch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main([*WORDS, "--executor", "slurm"]) == 2
+    assert "executor=slurm: no sbatch on this host" in capsys.readouterr().err
+
+
 @needed("dask")
 def test_a_cluster_that_runs_has_its_own_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
     import dask

@@ -13,6 +13,7 @@ from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.metrics.found import Line
 from specsim.runs.find import _check_somebody
+from specsim.runs.sweep import together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
 
@@ -58,6 +59,7 @@ def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, 
     ("words", "said"),
     [
         (["--target", "90"], "--target 90: expected a share above 0 up to 1, or a percentage such as 90%"),
+        (["--rates", "3"], "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
         (["--rates", "3..1"], "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
         (["rps=3"], "rps: find chooses it; expected --rates LOW..HIGH"),
         (["--of", "cat"], "of=cat: no class of the requests; expected worst, all, coding, chat, summarization"),
@@ -122,6 +124,19 @@ def test_who_was_absent_is_believed_only_if_longer_runs_follow():
     for others in ({}, {(4.0, None): [key]}, {(2.0, 400): [("scheduler=adaserve",)]}):
         with pytest.raises(SpecsimError, match="of=chat: no request of it arrived at 2 requests/s with seed 7"):
             _check_somebody("chat", {key: line}, others)
+
+
+def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, capsys, unrendered):
+    words = ["find", "scheduler=continuous", "trace=poisson", "profile=llama8b_1b_h100", "seed=0,1,2,3,4"]
+    words += ["--of", "summarization", "--rates", "1..2", "--within", "100%", "--out", str(tmp_path)]
+    assert main([*words, "requests=4"]) == 2
+    assert "no request of it arrived at 1 requests/s with seed " in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_runs_that_were_made_again_are_counted_over_the_whole_search():
+    again = "made again: specsim's own code has changed"
+    notes = [f"1 run {again}", "left out: a part", f"20 runs {again}", "left out: a part"]
+    assert together(notes) == ["left out: a part", f"21 runs {again}"]
 
 
 def test_another_search_in_the_folder_leaves_the_first_as_it_is(tmp_path, capsys, unrendered):

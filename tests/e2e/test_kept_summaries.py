@@ -182,6 +182,13 @@ def test_a_failed_point_is_a_row_with_its_error_and_is_tried_again(
     assert len(load_sweep(root)) == 3
 
 
+def test_a_wrong_word_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *WORDS[5:], *SUMMARY]) == 2
+    assert "--keep summary: one run is kept whole; expected -m" in capsys.readouterr().err
+    with pytest.raises(SpecsimError, match=r"^keep='all': expected runs or summary$"):
+        sweep({"seed": [0, 1]}, trace="poisson", keep="all")
+
+
 def wait_for_the_end_of_all(group: int) -> None:
     """Wait until no process of a group is left: those that a killed sweep had started end by themselves."""
     latest_s = time.monotonic() + 60.0

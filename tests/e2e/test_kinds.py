@@ -184,6 +184,7 @@ TAPES = {
     "confidence[3] = 0.3, 0.6": r"row 3 of its tape has confidences that rise",
     "confidence[3] = 1.6, 0.3": r"row 3 of its tape has a confidence that is no probability",
     "rank[2] = 3": r"row 2 of its tape has a rank that is not between 0 and 2",
+    "rank = rank[:5]": r"its tape has 8 rows of 2 confidences and 5 ranks",
     "rank = rank.astype(np.int32)": r"rank: \(8,\) of int32; expected an array of int64, 1-dimensional",
     "Mine.rows = lambda *a: np.arange(len(a[1])) + 8": r"its layout's rows are not between 0 and 7",
     "Mine.rows = lambda *a: np.zeros(1, dtype=np.int64)": r"its layout's rows are \(1,\); expected \(",

@@ -73,6 +73,8 @@ def test_a_mistake_is_one_line(written: Path, file: str, old: str, new: str, sai
         ({"replicas": 4}, "4 replicas cannot be shared evenly among 3 classes (coding, chat, summarization)"),
         ({"replicas": 3, "router__pools": {"codng": 2, "chat": 1}}, "unknown class 'codng'; did you mean 'coding'?"),
         ({"replicas": 3, "router__pools": {"coding": 2, "chat": 1}}, "class 'summarization' has no pool"),
+        ({"replicas": 3, "router__pools": {"coding": 1.5}}, "pools: coding: 1.5 is not a whole number of servers"),
+        ({"replicas": 3, "router__pools": 3}, "pools: 3 is no mapping"),
         (
             {"replicas": 3, "router__pools": {"coding": 2, "chat": 1, "summarization": 1}},
             "pools: 4 replicas in all; expected 3",
@@ -90,6 +92,15 @@ def test_pools_that_cannot_be_are_refused(settings: dict[str, object], said: str
         simulate("continuous", "poisson", router="dedicated", requests=5, **settings)  # type: ignore[arg-type]
     assert str(raised.value).startswith("router=dedicated: ")
     assert said in str(raised.value)
+
+
+def test_a_router_within_a_pool_goes_by_its_name() -> None:
+    asked = {"router": "dedicated", "requests": 60, "replicas": 6, "out": None}
+    named, plain = (
+        simulate("continuous", "poisson", **asked, **within).requests  # type: ignore[arg-type]
+        for within in ({"router__within": "least_tokens"}, {})
+    )
+    assert not named.equals(plain)
 
 
 def test_as_an_installed_package(written: Path) -> None:

@@ -74,6 +74,11 @@ def test_a_damaged_run_is_told_in_a_line(copied, capsys, damage):
     assert named in said.err
 
 
+def test_what_only_a_sweep_has_is_refused_for_runs(stored, capsys):
+    assert main(["plot", str(stored), "--against", "fcfs"]) == 2
+    assert "sweep" in capsys.readouterr().err
+
+
 def test_what_is_no_run_folder(stored, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "nope", tmp_path, tmp_path / "file"):

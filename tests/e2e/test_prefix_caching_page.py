@@ -8,12 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from specsim import SpecsimError, load_run, simulate
 from specsim.cli import main
 from specsim.workload.trace import TraceSource
-from specsim.workload.user_file import read_user_file
+from specsim.workload.user_file import read_user_file, trace_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "prefix-caching.md").read_text(encoding="utf-8")
 
@@ -61,6 +62,13 @@ def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str, tmp_path
         simulate(**{**given, **settings})
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_other_hashes_are_another_trace() -> None:
+    columns = {"timestamp": [0, 9000], "input_length": [1500, 1500], "output_length": [2, 2]}
+    frames = [pd.DataFrame({**columns, "hash_ids": [[1, 2, 3], last]}) for last in ([1, 2, 4], [5, 6, 4])]
+    found = {trace_of(frame, time_unit="ms").source.sha256 for frame in (*frames, pd.DataFrame(columns))}
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,7 @@ MISTAKES = [
     (lambda: simulate("fcfs", None), "trace: None; expected a name, a path, a Trace or a DataFrame"),
     (lambda: simulate(Stepless()), "has no step(view) method; expected a name, a path, a scheduler"),
     (lambda: simulate(Needy), "missing 1 required positional argument: 'slots'; expected a scheduler, or what makes"),
+    (lambda: simulate(Stepless), "which has no step(view) method"),
     (lambda: simulate(broken), "KeyError"),
     (lambda: simulate(Counting(), scheduler__steps=3), "scheduler is an object; expected the value in it"),
     (lambda: simulate("fcfs", 7), "trace: 7; expected a name, a path, a Trace or a DataFrame"),

@@ -9,6 +9,7 @@ import pytest
 from specsim import load_run, load_sweep, simulation
 from specsim.cli import main
 from specsim.config.configured import from_words
+from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import run_all
 from specsim.store.sweeps import PLANNED_FILE, sweep_status
@@ -84,6 +85,12 @@ def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
     assert main(["run", "rps=4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'one'}"]) == 0
     for name in ("metrics.json", "requests.parquet", "config.yaml"):
         assert (folder(tmp_path / "all", "rps=4") / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+
+
+def test_two_points_that_are_one_configuration_are_refused():
+    (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
+    with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
+        plan([point._replace(point={"rps": rps}) for rps in ("2", "2.0")], None)
 
 
 def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys):

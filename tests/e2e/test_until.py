@@ -127,3 +127,25 @@ def test_another_width_is_one_line_before_anything_runs(words: Any, started: lis
     ):
         swept(words)
     assert not started
+
+
+def test_one_run_takes_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "rps=2", "--until", "2 points"]) == 2
+    said = "specsim: --until 2 points: one run has one seed; expected -m beside it, for a sweep\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_point_with_a_run_that_failed_gets_no_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    really, count = simulation.run, [0]
+
+    def third_fails(*given: Any) -> Any:
+        count[0] += 1
+        if count[0] == 3:
+            raise SpecsimError("at last")
+        return really(*given)
+
+    monkeypatch.setattr(simulation, "run", third_fails)
+    with pytest.warns(UserWarning, match="1 of 5 runs failed, the first: at last"):
+        runs = sweep({"rps": [30]}, scheduler="fcfs", until="0.1 points", progress=False, **SETTINGS)
+    assert len(runs) == 4
+    assert runs.whole_notes[0].endswith("; 1 of 1 points have a run that failed, and get no more seeds")
