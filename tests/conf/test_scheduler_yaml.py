@@ -237,6 +237,7 @@ def test_a_target_that_is_not_there_is_one_line(target: Any, said: str) -> None:
 def test_an_unknown_key_is_named_with_the_nearest() -> None:
     said = refused(changed("adaserve", ("shape", "depth_maxx"), 3))
     assert "unknown key 'depth_maxx'; did you mean 'depth_max'" in said
+    assert "order: unknown key 'nonsense'" in refused(changed("adaserve", ("order", "nonsense"), 3))
 
 
 def test_what_has_no_step_is_no_scheduler() -> None:

@@ -53,16 +53,6 @@ def test_a_scheduler_of_the_profile_s_family_has_its_constants(
     assert row[3:5] == [f"{100 * each:.1f}" for each in found]
 
 
-def test_a_scheduler_of_one_s_own_may_stand_beside_a_shipped_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text("from specsim.schedulers.fcfs import Fcfs\n\n\nclass Own(Fcfs):\n    pass\n")
-    Path("own.yaml").write_text("_target_: own.Own\nmax_num_seqs: 8\n")
-    lines = lines_of(capsys, "plugins=[./own.py]", "scheduler=vllm", "--against", "./own.yaml", "out=run")
-    assert any("own" in line for line in lines)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -1,14 +1,12 @@
 """Files that are missing, broken or hold the wrong thing: one line that names the file, the line or key, no run."""
 
 import os
-import shutil
 
 import pytest
 import yaml
 
-from specsim import load_run, simulation
+from specsim import simulation
 from specsim.cli import main
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 
 BASE = ["requests=2", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=continuous", "trace=poisson"]
@@ -189,36 +187,6 @@ def test_a_place_that_cannot_be_written_is_known_before_the_run(refused, tmp_pat
     for flags in ((), ("-m", "seed=0,1")):
         assert where in refused(*flags, f"out={where}")
     assert (tmp_path / "a_file").read_text() == "mine"
-
-
-def test_a_folder_with_another_run_is_known_before_the_run(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["run", *BASE, "out=here"]) == 0
-    before = {path: path.read_bytes() for path in (tmp_path / "here").iterdir()}
-    capsys.readouterr()
-    monkeypatch.setattr(simulation, "run", None)
-    assert main(["run", *BASE, "seed=1", "out=here"]) == 2
-    said = capsys.readouterr().err
-    assert "here" in said
-    assert len(said.splitlines()) <= 2
-    assert {path: path.read_bytes() for path in (tmp_path / "here").iterdir()} == before
-
-
-def test_a_damaged_run_in_the_folder_is_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["run", *BASE, "out=here"]) == 0
-    for name, content, code in (("config.yaml", "a: [", 2), ("metrics.json", "{", 0)):
-        shutil.copytree("here", name)
-        (tmp_path / name / name).write_text(content)
-        with pytest.raises(SpecsimError, match=name):
-            load_run(name)
-        capsys.readouterr()
-        # Whose run it is stands in its configuration: what is known to be the same run is made anew.
-        assert main(["run", *BASE, f"out={name}"]) == code
-        said = capsys.readouterr().err
-        assert (name in said) == (code == 2)
-        assert len(said.splitlines()) <= 1
-    assert load_run("metrics.json").metrics == load_run("here").metrics
 
 
 def test_what_a_trace_is_called_is_never_resolved(tmp_path, monkeypatch, capsys):

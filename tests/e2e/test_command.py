@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 
 from specsim.cli import main
 from specsim.config.schema import GROUPS, known_keys
@@ -95,16 +94,6 @@ def test_a_twin_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path):
     assert provenance["trace"]["origin"] == "twin"
     assert "CC BY 4.0" in provenance["trace"]["licence"]
     assert [f"note: {note}" for note in provenance["notes"]] == notes
-
-
-def test_the_stored_configuration_is_resolved_and_names_no_folder(tmp_path):
-    assert main(["run", *SMALL, "rps=3", f"out={tmp_path / 'run'}"]) == 0
-    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert config["rps"] == 3
-    assert config["scheduler"]["_target_"] == "specsim.schedulers.composed.Composed"
-    assert config["trace"]["name"] == "poisson"
-    assert "out" not in config
-    assert str(tmp_path) not in (tmp_path / "run" / "config.yaml").read_text()
 
 
 def test_a_users_own_profiler_is_told(tmp_path):

@@ -11,8 +11,6 @@ import pytest
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.metrics.found import Line
-from specsim.runs.find import _check_somebody
 from specsim.runs.sweep import together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
@@ -116,16 +114,6 @@ def test_what_matters_to_one_line_alone_may_be_set_for_all(words, tmp_path, caps
     assert capsys.readouterr().out.startswith(f"found: {runs} of {runs} runs done, 0 failed, 0 left\n")
 
 
-def test_who_was_absent_is_believed_only_if_longer_runs_follow():
-    line = Line({"scheduler": "fcfs"})
-    line.absent[2.0] = 7
-    key = ("scheduler=fcfs",)
-    _check_somebody("chat", {key: line}, {(2.0, 400): [key]})
-    for others in ({}, {(4.0, None): [key]}, {(2.0, 400): [("scheduler=adaserve",)]}):
-        with pytest.raises(SpecsimError, match="of=chat: no request of it arrived at 2 requests/s with seed 7"):
-            _check_somebody("chat", {key: line}, others)
-
-
 def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, capsys, unrendered):
     words = ["find", "scheduler=continuous", "trace=poisson", "profile=llama8b_1b_h100", "seed=0,1,2,3,4"]
     words += ["--of", "summarization", "--rates", "1..2", "--within", "100%", "--out", str(tmp_path)]
@@ -137,24 +125,6 @@ def test_runs_that_were_made_again_are_counted_over_the_whole_search():
     again = "made again: specsim's own code has changed"
     notes = [f"1 run {again}", "left out: a part", f"20 runs {again}", "left out: a part"]
     assert together(notes) == ["left out: a part", f"21 runs {again}"]
-
-
-def test_another_search_in_the_folder_leaves_the_first_as_it_is(tmp_path, capsys, unrendered):
-    words = ["find", "scheduler=continuous", *FEW, "--out", str(tmp_path)]
-    assert main([*words, "replicas=1,2"]) == 0
-    first = (tmp_path / "find.csv").read_bytes()
-    capsys.readouterr()
-    assert main([*words, "replicas=2,3"]) == 0
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'find.csv'} holds another search; this one is find-2.csv" in said
-    assert str(tmp_path / "find-2.png") in said
-    assert (tmp_path / "find.csv").read_bytes() == first
-    assert pd.read_csv(tmp_path / "find-2.csv")["replicas"].tolist() == [2, 3]
-    assert main([*words, "replicas=2,1"]) == 0
-    assert found_in(tmp_path)["replicas"].tolist() == [2, 1]
-    assert not (tmp_path / "find-3.csv").exists()
-    assert main([*words, "replicas=1,2", "--target", "80%"]) == 0
-    assert (tmp_path / "find-3.csv").exists()
 
 
 def test_a_mistake_in_python_is_one_line():

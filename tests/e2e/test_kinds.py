@@ -44,15 +44,6 @@ def own(**more):
     return {**SMALL, **chosen, "plugins": [f"./{module}.py" for module in MODULES.values()], **more}
 
 
-def test_all_three_at_once(written):
-    run = simulate(**own(out="run"))
-    assert run.requests["prompt_tokens"].tolist() == [812, 2310, 95]
-    assert set(run.provenance["plugins"]) == set(MODULES.values())
-    assert run.provenance["varies_with_seed"] == ["classes", "acceptance"]
-    assert run.provenance["trace"]["sha256"] is not None
-    assert load_run("run").config["drafter"]["round_trip_s"] == 2e-3
-
-
 def test_a_limit_a_rate_and_a_window_hold_of_ones_own_trace(written):
     plain = {"acceptance": "bernoulli", "drafter": "separate", "plugins": ["./log_lines.py"]}
     assert len(simulate(**own(**plain, requests=2)).requests) == 2

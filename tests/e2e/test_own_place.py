@@ -109,15 +109,6 @@ def test_a_sweep_takes_what_another_made_meanwhile(tmp_path, monkeypatch, capsys
     assert load_run(folder).config["rps"] == 2
 
 
-@pytest.mark.slow
-def test_two_sweeps_in_one_folder_share_what_either_made(tmp_path):
-    words = ["run", "-m", "rps=2", *WORDS, "out=all"]
-    ended = two_at_once(tmp_path, words, words)
-    assert ended == [(0, ""), (0, "")]
-    (folder,) = (tmp_path / "all").glob("*-*")
-    assert load_run(folder).config["rps"] == 2
-
-
 def test_two_runs_of_one_second_have_two_folders(tmp_path, monkeypatch):
     class Stopped:
         @staticmethod

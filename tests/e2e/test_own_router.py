@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -101,21 +98,3 @@ def test_a_router_within_a_pool_goes_by_its_name() -> None:
         for within in ({"router__within": "least_tokens"}, {})
     )
     assert not named.equals(plain)
-
-
-def test_as_an_installed_package(written: Path) -> None:
-    info = written / "mine-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[specsim.routers]\nmost_room = most_room:MostRoom\n")
-    path = os.pathsep.join([str(written), *filter(None, sys.path)])
-    words = ["run", "router=most_room", "router.token_bytes=1", "replicas=2", "trace=poisson", "requests=5", "out=run"]
-    done = subprocess.run(
-        [sys.executable, "-m", "specsim", *words],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert load_run("run").provenance["router"] == "most_room"

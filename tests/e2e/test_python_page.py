@@ -194,16 +194,6 @@ def test_a_mistake_is_one_line(call, said):
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_sweep_of_objects_is_the_runs_one_by_one():
-    given = [Counting(), Counting, "fcfs"]
-    runs = sweep({"scheduler": given, "slo": [mix()], "rps": [1, 2]}, trace="poisson", **SMALL)
-    alone = [simulate(each, "poisson", slo=mix(), rps=rps, **SMALL) for each in given for rps in (1, 2)]
-    assert [run.metrics for run in runs] == [run.metrics for run in alone]
-    named = [run.config["choices"]["scheduler"] for run in runs]
-    assert named == ["<Counting>"] * 2 + ["<Counting-2>"] * 2 + ["fcfs"] * 2
-    assert runs.table["scheduler"].unique().tolist() == ["<Counting>", "<Counting-2>", "fcfs"]
-
-
 def test_objects_of_a_sweep_go_to_other_processes_and_stand_when_it_is_made_again(tmp_path):
     def made(jobs):
         axes = {"scheduler": [mine(), "fcfs"], "seed": [0, 1]}

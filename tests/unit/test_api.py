@@ -94,15 +94,6 @@ def test_values_keep_their_type(value, stored):
     assert simulate("continuous", rps=value, **SMALL).config["rps"] == stored
 
 
-def test_a_sweep_is_the_product_with_the_last_axis_fastest(tmp_path):
-    runs = sweep({"scheduler": ["fcfs", "continuous"], "rps": [2, 4]}, out=tmp_path / "all", **SMALL)
-    found = [(run.config["choices"]["scheduler"], run.config["rps"]) for run in runs]
-    assert found == [("fcfs", 2), ("fcfs", 4), ("continuous", 2), ("continuous", 4)]
-    assert [run.folder.name.rpartition("-")[0] for run in runs] == [
-        f"scheduler={scheduler},rps={rps}" for scheduler in ("fcfs", "continuous") for rps in (2, 4)
-    ]
-
-
 @pytest.mark.parametrize(
     "values",
     [[2, 4], (2, 4), range(2, 5, 2), np.array([2, 4]), np.array([2.0, 4.0]), pd.Series([2, 4]), iter([2, 4])],

@@ -100,29 +100,6 @@ def test_a_verification_of_drafts_takes_host_time_that_no_other_pass_takes() -> 
     assert added == pytest.approx(2e-3 * drafted)
 
 
-@pytest.mark.parametrize("scheduler", ["vllm_spec", "threshold_mean"])
-def test_batch_expansion_drafts_a_request_twice_whose_tokens_were_all_accepted(scheduler: str) -> None:
-    settings = {"engine__request_s": 1.0, "engine__speculation_s": 0.0, "trace__output_tokens__distribution": "fixed"}
-    settings |= {f"trace__output_tokens__{key}": value for key, value in FIXED.items()}
-    run = simulate(
-        scheduler,
-        "poisson",
-        requests=1,
-        profile="vicuna7b_160m_a100",
-        engine="vllm_0_6",
-        acceptance="bernoulli",
-        acceptance__alpha=1.0,
-        scheduler__num_speculative_tokens=2,
-        passes=True,
-        **settings,
-    )
-    assert run.passes is not None
-    passes = run.passes[run.passes.prefill_tokens == 0]
-    host = np.floor(passes.seconds).astype(int).tolist()
-    assert host[:6] == [1, 1, 3, 2, 2, 3], "two drafts and a verification of three sequences, step by step"
-    assert passes.batched_tokens.tolist()[:6] == [1, 1, 3, 2, 2, 3]
-
-
 @pytest.mark.parametrize(("missing", "sequences"), [(1, 1), (2, 2), (3, 1), (20, 1)])
 def test_a_drafter_that_fell_behind_is_no_bonus_token(missing: int, sequences: int) -> None:
     _, view = ledger_and_view(requests([0.0], [30], [9]))

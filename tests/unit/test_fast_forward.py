@@ -230,33 +230,6 @@ def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
         run(chains(Failing))
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"width": 2},
-        {"beam": 1},
-        {"deepest": np.array([2, 2, 2])},
-        {"deepest": np.array([1, 2, 1])},
-        {"leaves": np.arange(3)},
-    ],
-    ids=str,
-)
-def test_what_is_no_chain_of_one_length_for_all_runs_step_by_step(more: Mapping[str, Any]) -> None:
-    class Others(Chains):
-        repeats = True
-
-        def step(self, view: View) -> Step:
-            count = len(view.running)
-            cut = {"deepest": count, "leaves": count - 1}
-            self.more = {name: each[: cut[name]] if name in cut else each for name, each in more.items()}
-            yield from super().step(view)
-
-    of = chains(Others)
-    iterations, verified = asked(of)
-    assert iterations == verified
-    assert_same_record(run(of), run(replace(of, fast_forward=False)))
-
-
 def expanding(deepest: int = 1 << 20, *, expands: bool = False) -> Hardware:
     plain = hardware()
     return replace(plain, draft=replace(plain.draft, expands=expands, deepest=deepest))
