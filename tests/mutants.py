@@ -67,13 +67,13 @@ FAULTS = (
         "specsim/server/prefix_cache.py",
         "self._progress.preemptions[ids] += 1",
         "self._progress.preemptions[ids] = 1",
-        (LAWS, *of("las")),
+        ("tests/reference/test_pass_for_pass.py", *of("continuous")),
     ),
     Fault(
         BOOKS,
         "draft_nodes[request] = draft_depth[request] = 0",
         "draft_depth[request] = 0",
-        (LAWS, *of("vllm_spec")),
+        ("tests/unit/test_book_kernels.py",),
     ),
     Fault(
         "specsim/backend/drafting.py",
@@ -121,7 +121,7 @@ FAULTS = (
         TREES,
         "np.uint64(2 * token + 3)",
         "np.uint64(3)",
-        ("tests/theory/test_acceptance.py",),
+        ("tests/unit/test_kernels.py",),
     ),
     Fault(
         TREES,

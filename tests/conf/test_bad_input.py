@@ -23,37 +23,23 @@ MISSPELT = [
     ("+scheduler=adasrve", "scheduler=adasrve", "'adaserve'"),
     ("trace=azure_cod", "trace=azure_cod", "'azure_code'"),
     ("profile=llama8b_1b_h10", "profile=llama8b_1b_h10", "'llama8b_1b_h100'"),
-    ("slo=adaserv", "slo=adaserv", "'adaserve'"),
     ("acceptance=bernouli", "acceptance=bernouli", "'bernoulli'"),
-    ("belief=llama8b_1b_h10", "belief=llama8b_1b_h10", "'llama8b_1b_h100'"),
-    ("scheduler=zzz", "scheduler=zzz", "valid: adaptive_verification, adaserve"),
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
     ("scheduler=null", "scheduler=null", "vllm"),
-    ("scheduler=file", "scheduler=file", "continuous"),
     ("schduler=fcfs", "schduler", "'scheduler'"),
     ("rpss=2", "rpss", "'rps'"),
     ("new=1", "new", "valid: acceptance"),
     ("+new=1", "new", "valid: acceptance"),
-    ("++new=1", "new", "valid: acceptance"),
     ("rps.x=1", "rps.x"),
     ("metrics.windw=[0,1]", "metrics.windw", "'window'"),
     ("scheduler.max_request=3", "scheduler.max_request", "'max_num_seqs'"),
     ("+scheduler.max_request=3", "scheduler.max_request", "'max_num_seqs'"),
-    ("trace.rp=3", "trace.rp", "'rps'"),
     ("slo.clases=1", "slo=adaserve: clases", "'classes'"),
     ("SCHEDULER=fcfs", "SCHEDULER", "'scheduler'"),
-    ("scheduler=ADASERVE", "scheduler=ADASERVE", "'adaserve'"),
     ("scheduler=./adaserve.yaml", "no such file", "scheduler=adaserve?"),
-    ("trace=azure_code.csv", "no such file", "trace=azure_code?"),
-    ("belief=x/llama8b_1b_h100.yaml", "no such file", "belief=llama8b_1b_h100?"),
-    ("slo.classes.codng.share=0.5", "codng", "'coding'"),
-    ("acceptance.widht=2", "acceptance.widht", "'width'"),
     ("profile.target.overhed_s=1", "overhed_s", "'overhead_s'"),
-    ("profile.form=linea", "linea", "'linear'"),
-    ("trace.process=posson", "posson", "'poisson'"),
     ("trace=azure_code trace.twn=false", "trace.twn", "'twin'"),
     ("trace=adaserve_fig8 slo.max_token=9", "slo=trace: max_token", "'max_tokens'"),
-    ("scheduler=adaserve scheduler.prefill=fist", "fist", "'first'"),
     ("scheduler=adaserve scheduler.shape.width_mx=2", "width_mx", "'width_max'"),
 ]
 
@@ -63,41 +49,30 @@ WORDS = [
     ("rps= 2", "rps=", "no value"),
     ("rps:2", "'rps:2'", "key=value"),
     ("=3", "'=3'", "key=value"),
-    ("==", "'=='", "key=value"),
-    ("@file", "'@file'", "key=value"),
     ("rps==3", "rps"),
     ("rps=", "rps=", "no value", "null"),
     ("out=", "out=", "no value"),
     ("rps=2,", "rps=2,", "beside a comma"),
-    ("rps=,2", "rps=,2", "beside a comma"),
-    ("rps=2,,3", "rps=2,,3", "beside a comma"),
     ("scheduler=fcfs,", "scheduler=fcfs,", "beside a comma"),
     ("metrics.window=[0,5", "metrics.window=[0,5", "stands alone"),
-    ("rps='2", "rps='2", "stands alone"),
-    ("rps=choice(1,2", "rps=choice(1,2", "stands alone"),
     ("rps=“2”", "rps=“2”", "quote other text"),
     ("rps=None", "rps=None", "null"),
     ("rps=linspace(1,2)", "linspace", "range()"),
-    ("rps=interval(1,2)", "interval()", "range(a,b,step)"),
     ("scheduler=interval(1,2)", "interval()", "optimising sweeper"),
     ("rps=shuffle(1,2)", "shuffle()", "changes nothing"),
     ("rps=glob(*)", "rps=glob(*)", "names of a group"),
     ("rps=range(5,1)", "rps=range(5,1)", "0 values"),
     ("rps=range(5),7", "rps=range(5),7", "alone"),
     ("rps=2\n3", "rps=2 3"),
-    ("--x\ny", "--x y"),
     ("rps=range(1,2,0)", "rps=range(1,2,0)", "step"),
     ("rps=range(0,1e9,0.1)", "rps=range(0,1e9,0.1)", "100000"),
-    ("scheduler=glob(zz*)", "glob(zz*)", "valid: adaptive_verification"),
     ("trace=glob(./*.csv)", "glob(./*.csv)", "with commas"),
     ("trace=glob(azure*,mooncake*)", "excludes nothing", "glob([a*,b*])"),
     ("seed=???", "seed"),
     ("seed=${nope}", "nope"),
-    ("seed=${seed}", "seed"),
     ("seed=${oc.env:SPECSIM_NO_SUCH_VARIABLE}", "SPECSIM_NO_SUCH_VARIABLE"),
     ("trace=https://example.org/a.csv", "https://example.org/a.csv", "by address"),
     ("trace=~no_such_user/a.csv", "'no_such_user'", "./~no_such_user/a.csv"),
-    ("profile=~no_such_user/a.yaml", "profile=", "'no_such_user'"),
     ("out=~no_such_user/x", "out=", "'no_such_user'"),
     ("plugins=[~no_such_user/x.py]", "plugins", "~no_such_user/x.py"),
 ]
@@ -114,38 +89,27 @@ HYDRA = [
     ("~trace", "~trace", "trace=null"),
     ("~trace=poisson", "~trace", "another choice"),
     ("trace@x=y", "trace@x", "trace=NAME"),
-    ("+trace@x=y", "trace@x", "trace=NAME"),
     ("+new.key=1", "new.key", "valid: acceptance"),
-    ("++new.key=1", "new.key", "valid: acceptance"),
     ("+scheduler.new=1", "scheduler.new", "valid: _target_"),
     ("hydra.run.dir=x", "hydra.run.dir", "out=DIR"),
     ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "expected scheduler.num_speculative_tokens"),
-    ("hydra.sweep.dir=x", "hydra.sweep.dir", "out=DIR"),
-    ("hydra.sweep.subdir=x", "hydra.sweep.subdir", "out=DIR"),
     ("hydra/launcher=joblib", "hydra/launcher", "expected --jobs N"),
-    ("hydra.launcher.n_jobs=2", "hydra.launcher", "expected --jobs N"),
     ("jobs=2", "jobs", "expected --jobs N"),
     ("executor=ray", "executor", "expected --executor NAME"),
     ("hydra/sweeper=optuna", "hydra/sweeper", "range()"),
-    ("hydra.sweeper.n_trials=9", "hydra.sweeper", "range()"),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),
     ("hydra.verbose=true", "hydra.verbose", "change nothing"),
-    ("hydra/job_logging=none", "hydra/job_logging", "change nothing"),
     *(
         (f"{flag}{value}", flag, "./mine.yaml")
         for flag in ("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd")
         for value in ("=x", " x")
     ),
     ("--info", "--info", "--cfg job"),
-    ("-i all", "-i", "--cfg job"),
     ("--hydra-help", "--hydra-help", "run --help"),
     ("--run", "--run", "the default"),
-    ("-r", "-r", "the default"),
     ("--experimental-rerun x", "--experimental-rerun", "config.yaml"),
     ("--shell-completion install=bash", "--shell-completion", "specsim completion bash"),
-    ("-sc install=bash", "-sc", "specsim completion bash"),
     ("--cfg hydra", "--cfg hydra", "--cfg job"),
-    ("--cfg all", "--cfg all", "--cfg job"),
     ("--cfg", "--cfg", "expected one argument"),
     ("--cfg job --package slow", "slow", "'slo'"),
     ("--cfg job -p slo.classes.codng", "slo.classes.codng", "'coding'"),
@@ -153,12 +117,8 @@ HYDRA = [
     ("--resolve", "--resolve", "--cfg job"),
     ("--rps=2", "--rps=2", "expected rps=2"),
     ("--rps 2", "--rps", "expected rps=VALUE"),
-    ("-rps 2", "-rps", "expected rps=VALUE"),
-    ("--scheduler fcfs", "--scheduler", "expected scheduler=VALUE"),
     ("--jobs 0", "--jobs 0", "between 1 and 1024"),
-    ("--jobs -1", "--jobs -1", "between 1 and 1024"),
     ("--jobs two", "--jobs two", "between 1 and 1024"),
-    ("--jobs 2.0", "--jobs 2.0", "between 1 and 1024"),
     ("--jobs", "--jobs", "expected one argument"),
     ("-x", "-x"),
 ]
@@ -171,108 +131,70 @@ TWICE = [
 ]
 
 VALUES = [
-    *((f"rps={value}", "rps") for value in ("-1", "0", "abc", "nan", "inf", "true", "[1]", "'x'", "1e-320")),
-    *((f"selection_s={value}", "selection_s") for value in ("-1", "1e-13", "2e12", "x", "nan", "false", "null")),
-    *((f"slo_scale={value}", "slo_scale") for value in ("-1", "0", "x", "nan", "inf", "null")),
-    *((f"requests={value}", "requests") for value in ("0", "-4", "1.5", "abc", "true")),
+    *((f"rps={value}", "rps") for value in ("-1", "abc", "nan", "true", "[1]", "1e-320")),
+    *((f"selection_s={value}", "selection_s") for value in ("-1", "2e12", "null")),
+    *((f"slo_scale={value}", "slo_scale") for value in ("0", "inf")),
+    *((f"requests={value}", "requests") for value in ("0", "1.5")),
     ("trace=azure_code requests=8820", "requests=8820", "8819"),
-    *((f"seed={value}", "seed") for value in ("-1", "1.5", "null", "x", "1e300", "9007199254740994.0", HUGE)),
-    *((f"replicas={value}", "replicas") for value in ("0", "2.5", "null")),
-    *((f"passes={value}", "passes") for value in ("3", "yes", "null")),
-    *((f"block_tokens={value}", "block_tokens") for value in ("0", "1.5", "null")),
-    *((f"selection_token_s={value}", "selection_token_s") for value in ("-1", "nan", "x")),
-    *((f"metrics.window={value}", "metrics.window") for value in ("[5,1]", "[1]", "5", "[a,b]", "[nan,5]", "[true,5]")),
+    *((f"seed={value}", "seed") for value in ("-1", "1e300", "9007199254740994.0", HUGE)),
+    *((f"{key}={value}", key) for key in ("replicas", "block_tokens") for value in ("0", "2.5")),
+    ("passes=yes", "passes"),
+    ("selection_token_s=-1", "selection_token_s"),
+    *((f"metrics.window={value}", "metrics.window") for value in ("[5,1]", "5", "[nan,5]", "[0,inf]")),
     ("metrics.window=[1e9,2e9]", "metrics.window", "no request"),
-    ("metrics.window=[0,inf]", "metrics.window"),
-    *((f"warmup={value}", "warmup") for value in ("-1", "0", "x", "nan", "inf", "true", "0%", "100%", "-5%", "[5,9]")),
+    *((f"warmup={value}", "warmup") for value in ("0", "x", "100%", "-5%")),
     ("warmup=1e9", "warmup", "the last one arrives at"),
     ("warmup=5 metrics.window=[5,9]", "warmup: 5 and metrics.window are both given"),
     ("requests=1 warmup=10%", "warmup", "leaves nothing out"),
-    ("metrics=null", "metrics"),
     ("metrics=5", "metrics"),
-    *((f"plugins={value}", "plugins") for value in ("5", "null", "[1]", "no_such_module_at_all", "[./nope.py]")),
-    *((f"out={value}", "out") for value in ("[a]", "true", "{a: 1}")),
+    *((f"plugins={value}", "plugins") for value in ("5", "no_such_module_at_all", "[./nope.py]")),
+    ("out={a: 1}", "out"),
 ]
-
 SCHEDULERS = [
-    *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "-1", "1.5", "true", "abc", "null")),
-    *((f"scheduler.prefill_tokens={value}", "prefill_tokens") for value in ("0", "-1")),
-    *((f"scheduler.watermark={value}", "watermark") for value in ("2", "-1", "nan", "x")),
-    ("scheduler=fcfs scheduler.max_num_seqs=0", "max_num_seqs"),
+    *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "1.5", "abc", "null")),
+    ("scheduler.prefill_tokens=-1", "prefill_tokens"),
+    *((f"scheduler.watermark={value}", "watermark") for value in ("2", "nan")),
     ("scheduler=vllm_spec scheduler.num_speculative_tokens=-1", "num_speculative_tokens"),
-    ("scheduler=vllm_spec scheduler.max_num_seqs=0", "max_num_seqs"),
     ("scheduler=sarathi scheduler.max_num_batched_tokens=0", "max_num_batched_tokens"),
-    ("scheduler=sarathi scheduler.max_num_seqs=0", "max_num_seqs"),
     *(
         (f"scheduler=adaserve scheduler.{key}={value}", key.split(".")[0] if "_" in key[-1] else key.split(".")[-1])
         for key, value in (
             ("shape", "5"),
-            ("shape", "null"),
             ("order", "null"),
             ("cap", "foo"),
-            ("verify_tokens", "0"),
-            ("max_num_seqs", "0"),
             ("slo_share", "nan"),
-            ("slo_share", "-1"),
-            ("time_margin", "-1"),
-            ("prefill_tokens", "0"),
             ("shape.depth_min", "9"),
-            ("shape.width_max", "0"),
             ("order._partial_", "false"),
             ("order._target_", "specsim.schedulers.parts.selection.select"),
         )
     ),
-    ("scheduler._target_=os.system", "'os.system'"),
     ("scheduler._target_=specsim.server.ledger.Ledger", "'specsim.server.ledger.Ledger'"),
     ("scheduler._target_=specsim.schedulers.composed.Compsed", "'Compsed'", "'Composed'"),
-    ("scheduler._target_=specsim.schedulers.compsed.Composed", "'specsim.schedulers.compsed'"),
     ("scheduler._target_=null", "_target_"),
     ("scheduler=adaserve scheduler.order._target_=os.system", "'os.system'"),
 ]
-
 WORLDS = [
-    *((f"acceptance.kind={value}", "kind") for value in ("[1]", "{a: 1}", "null", "curvs")),
-    *((f"acceptance.alpha={value}", "alpha") for value in ("-0.1", "1.1", "nan", "x")),
-    *(
-        (f"acceptance.alpha={value}", "alpha", "0, 1, or a number between 0.0001 and 0.9999")
-        for value in ("1e-5", "0.99999")
-    ),
-    *((f"acceptance.width={value}", "width") for value in ("0", "65", "2.5")),
-    *(
-        (f"acceptance=llama70b_1b acceptance.categories.default.{key}={value}", key)
-        for key, value in (("agreement", "1"), ("spread", "-1"), ("spread", "1000"), ("concentration", "inf"))
-    ),
-    ("acceptance=llama70b_1b acceptance.categories=5", "categories"),
-    *((f"slo.classes.coding.share={value}", "share") for value in ("0.5", "null", "-1", "nan")),
-    *((f"slo.classes.coding.max_tokens={value}", "max_tokens") for value in ("0", "null", "1e30", HUGE)),
-    *((f"slo.classes.chat.tpot_s={value}", "tpot_s") for value in ("-1", "0", "nan", "x")),
-    ("slo.classes.coding.scaled=1", "scaled"),
-    ("slo.tpot_measure=foo", "tpot_measure", "'tpot_s'"),
-    ("slo.classes_from=trase", "'trase'", "'trace'"),
-    *((f"slo.ttft_s={value}", "ttft_s") for value in ("-1", "0", "nan", "x")),
-    *((f"ttft_scale={value}", "ttft_scale") for value in ("-1", "0", "nan", "x")),
+    ("acceptance.kind=curvs", "kind"),
+    ("acceptance.alpha=1.1", "alpha"),
+    ("acceptance.alpha=1e-5", "alpha", "0, 1, or a number between 0.0001 and 0.9999"),
+    ("acceptance=llama70b_1b acceptance.categories.default.spread=-1", "spread"),
+    ("slo.classes.coding.share=0.5", "share"),
+    ("slo.classes.coding.max_tokens=" + HUGE, "max_tokens"),
+    ("slo.classes.chat.tpot_s=nan", "tpot_s"),
+    *((f"{key}={value}", key.removeprefix("slo.")) for key in ("slo.ttft_s", "ttft_scale") for value in ("-1", "x")),
     ("slo=trace", "poisson", "slo="),
-    *((f"trace.rps={value}", "trace.rps") for value in ("0", "nan", "x")),
+    ("trace.rps=nan", "trace.rps"),
     ("trace.rps=1e-12", "trace.rps=1e-12", "8.59e+09 s", "microsecond"),
-    *((f"trace={name} rps=1e-12", "rps=1e-12", "8.59e+09 s", "microsecond") for name in ("poisson", "bursts")),
-    *((f"trace=gamma trace.cv={value}", "trace.cv") for value in ("0", "-1", "1e200", "1e-200")),
-    *((f"trace=bursts trace.on_share={value}", "trace.on_share") for value in ("0", "1", "2")),
-    ("trace.prompt_tokens=1.5", "trace.prompt_tokens"),
-    ("trace.prompt_tokens.distribution=normal", "normal", "'lognormal'"),
+    ("trace=bursts rps=1e-12", "rps=1e-12", "8.59e+09 s", "microsecond"),
+    *((f"trace=gamma trace.cv={value}", "trace.cv") for value in ("0", "1e200")),
     ("trace.prompt_tokens.low=9000", "low: 9000", "high, 8192"),
-    *(
-        (f"trace=azure_code trace.resample={value}", "trace.resample")
-        for value in ("-1", "0", "x", "true", "1e9", "1e-9")
-    ),
+    *((f"trace=azure_code trace.resample={value}", "trace.resample") for value in ("0", "1e9")),
     ("trace=bursts trace.resample=60", "trace.resample", "changes nothing"),
-    *((f"trace=azure_code trace.window={value}", "trace.window") for value in ("[5,1]", "[-1,5]", "[1e9,2e9]", "x")),
-    ("trace=azure_code trace.twin=0", "trace.twin"),
+    ("trace=azure_code trace.window=[1e9,2e9]", "trace.window"),
     ("trace=adaserve_fig8 trace.point=9", "trace.point: 9", "4.8"),
-    ("trace=adaserve_fig8 trace.points=5", "trace.points"),
     ("trace=adaserve_fig8 trace.points=[]", "trace.points"),
     ("profile.form=table", "'table'", "roofline"),
     ("profile.memory_bytes=1", "memory_bytes"),
-    ("profile.profile_version=2", "profile_version"),
     ("profile.target=5", "target"),
 ]
 
@@ -389,10 +311,6 @@ def test_one_bad_point_stops_a_sweep_before_its_first_run(refused, good_bad):
     [
         ("scheduler=fcfs,contnuous", "'continuous'"),
         ("trace=poisson,azure_cod", "'azure_code'"),
-        ("trace=poisson,./nope.csv", "nope.csv"),
-        ("profile=llama8b_1b_h100,./nope.yaml", "nope.yaml"),
-        ("acceptance.alpha=0.5,2", "alpha"),
-        ("scheduler.max_num_seqs=8,0", "max_num_seqs"),
         ("metrics.window=[0,1],[1e9,2e9]", "metrics.window"),
         ("seed=0," + HUGE, "seed"),
     ],
@@ -413,10 +331,6 @@ def test_a_value_swept_twice_is_refused(refused, word):
     said = refused([word], "-m")
     assert word.partition("=")[0] in said
     assert "twice" in said
-
-
-def test_the_run_folder_itself_cannot_be_swept(refused):
-    assert "out" in refused(["out=a,b"], "-m")
 
 
 def test_settings_may_stand_on_both_sides_of_m(refused):
@@ -440,21 +354,21 @@ def test_without_the_real_file_twin_false_is_refused(refused):
         ("rn", "'run'"),
         ("help", "unknown command"),
         ("-x", "-x"),
-        ("--hlp", "--hlp"),
-        ("--versoin", "--versoin"),
-        ("run --hlep", "--hlep"),
         ("list nope", "valid: acceptance"),
         ("list schedulers traces", "traces"),
         ("scheduler=fcfs rps=2", "specsim run scheduler=fcfs rps=2"),
-        ("+scheduler=fcfs", "specsim run +scheduler=fcfs"),
         ("-m scheduler=fcfs,las", "specsim run -m scheduler=fcfs,las"),
-        ("--multirun rps=1,2", "specsim run --multirun rps=1,2"),
         ("--cfg job", "specsim run --cfg job"),
         ("--config-name x", "./mine.yaml"),
-        ("--config-name=x rps=2", "./mine.yaml"),
         ("completion", "{bash,zsh,fish}"),
         ("completion tcsh", "expected bash, zsh, fish"),
         ("trace list", "fetch"),
+        ("list scheduler", "'schedulers'"),
+        ("trace", "VERB"),
+        ("trace fetch", "name"),
+        ("trace fetch azure_cod", "'azure_code'"),
+        ("trace fetch poisson", "not published"),
+        ("plot", "RUN"),
     ],
 )
 def test_unknown_commands_and_flags(capsys, command, named):
@@ -466,29 +380,4 @@ def test_unknown_commands_and_flags(capsys, command, named):
     assert (code, said.out) == (2, "")
     assert len(said.err.splitlines()) == 1
     assert said.err.startswith("specsim: ")
-    assert named in said.err
-
-
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
-        ("list scheduler", "'schedulers'"),
-        ("trace", "VERB"),
-        ("trace ftch x", "fetch"),
-        ("trace fetch", "name"),
-        ("trace fetch azure_cod", "'azure_code'"),
-        ("trace fetch nope", "valid: adaserve_fig1, adaserve_fig10"),
-        ("trace fetch poisson", "not published"),
-        ("trace fetch azure_code,poisson", "azure_code,poisson"),
-        ("plot", "RUN"),
-    ],
-)
-def test_other_commands_name_what_is_wrong(capsys, command, named):
-    try:
-        code = main(command.split())
-    except SystemExit as stop:
-        code = stop.code
-    said = capsys.readouterr()
-    assert code == 2
-    assert len(said.err.splitlines()) <= 2
     assert named in said.err

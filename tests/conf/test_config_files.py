@@ -1,7 +1,6 @@
 """The shipped files of conf/: each composes, builds what it says, and lists every parameter, no more and no fewer."""
 
 import pytest
-import yaml
 
 from specsim.cli import main
 from specsim.config.compose import compose
@@ -27,10 +26,6 @@ def _no_data(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def read(group, name):
-    return yaml.safe_load((shipped("conf") / group / f"{name}.yaml").read_text())
-
-
 @pytest.mark.parametrize(
     ("group", "name"),
     [pytest.param(*each, marks=pytest.mark.slow) if each[0] == "scheduler" else each for each in CASES],
@@ -49,39 +44,9 @@ def test_every_file_composes_and_prepares_a_run(group, name):
     assert callable(experiment.simulation.scheduler().step)
 
 
-@pytest.mark.parametrize(("group", "name"), CASES)
-def test_every_file_says_in_a_line_what_it_is(group, name):
-    line = read(group, name)["description"]
-    assert "\n" not in line
-    assert 10 < len(line) <= 120
-    assert choices(group)[name] == line
-
-
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_group_offers_its_files_but_not_the_stand_in_for_a_path(group):
     assert list(choices(group)) == [name for name in NAMES[group] if name != "file"]
-
-
-@pytest.mark.parametrize(("group", "name"), [case for case in CASES if case[0] in ("trace", "profile")])
-def test_a_file_carries_its_own_name(group, name):
-    assert read(group, name)["name"] == name
-
-
-def test_every_issue_wide_name_is_there():
-    assert {"fcfs", "continuous", "sarathi", "vllm_spec", "adaserve"} <= set(NAMES["scheduler"])
-    assert {"azure_code", "azure_conv", "mooncake_conversation", "mooncake_synthetic"} <= set(NAMES["trace"])
-    assert {f"adaserve_fig{figure}" for figure in (8, 10, 11, 14, 15)} <= set(NAMES["trace"])
-    assert {"poisson", "gamma", "bursts"} <= set(NAMES["trace"])
-    assert {"adaserve", "specserve", "trace"} <= set(NAMES["slo"])
-    assert {"separate", "lookup", "layers_skipped", "medusa", "eagle"} <= set(NAMES["drafter"])
-
-
-def test_the_defaults_of_a_run_exist():
-    base = yaml.safe_load((shipped("conf") / "config.yaml").read_text())
-    chosen = {group: name for entry in base["defaults"] if isinstance(entry, dict) for group, name in entry.items()}
-    assert set(chosen) == set(GROUPS)
-    for group, name in chosen.items():
-        assert name in choices(group)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +73,6 @@ def test_list_prints_a_line_for_each_name(capsys, kind, group):
 def test_list_without_a_kind_prints_all_eight(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if not line.startswith(" ")] == [
-        "schedulers:",
-        "traces:",
-        "profiles:",
-        "slo:",
-        "acceptance:",
-        "drafters:",
-        "engines:",
-        "routers:",
-    ]
+    heads = [line for line in lines if not line.startswith(" ")]
+    assert " ".join(heads) == "schedulers: traces: profiles: slo: acceptance: drafters: engines: routers:"
     assert sum(line.startswith("  ") for line in lines) == len(CASES)

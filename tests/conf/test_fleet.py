@@ -12,8 +12,6 @@ from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 from specsim.latency.profile import load_profile
-from specsim.runs.find import _gpus
-from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
 
 H100, A100 = "llama8b_1b_h100", "llama8b_1b_a100"
@@ -27,7 +25,7 @@ def config(*words: str) -> dict[str, object]:
 
 
 def test_a_fleet_of_one_profile_by_name_is_that_many_replicas_byte_for_byte(tmp_path: Path) -> None:
-    more = {"trace": "poisson", "rps": 9, "requests": 30, "passes": True, "router": "least_tokens"}
+    more = {"trace": "poisson", "rps": 9, "requests": 12, "passes": True, "router": "least_tokens"}
     for name, fleet in {
         "plain": {"profile": H100, "replicas": 3},
         "named": {"replica_profiles": [H100, H100, H100]},
@@ -54,11 +52,6 @@ def test_what_schedulers_believe() -> None:
     assert [each.truth.target.form for each in in_form] == ["roofline"] * 3  # type: ignore[attr-defined]
     named = prepare(config(MIXED, f"belief={H100}", "engine=profiled")).simulation.machines
     assert {each.belief.name for each in named} == {H100}  # type: ignore[attr-defined]
-
-
-def test_caches_move_over_the_links_of_all_gpus_of_a_replica() -> None:
-    made = prepare(config("replica_profiles=[llama70b_1b_4xh100,llama70b_1b_4xa100]")).simulation
-    assert {each.host_bytes_per_s for each in made.machines} == {1e11}
 
 
 def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggests() -> None:
@@ -94,26 +87,12 @@ def test_a_fleet_is_a_run_of_its_own_and_can_be_made_again() -> None:
     assert [each["name"] for each in facts] == [H100, A100]
 
 
-def test_points_of_a_sweep_may_be_fleets() -> None:
-    words = [*BASE, f"replica_profiles=[{H100},{A100}],[{A100},{A100}],null"]
-    found = [each for _, each in from_words(words, sweep=True)]
-    assert [each["replicas"] for each in found] == [2, 2, 1]
-    checked(from_words(words, sweep=True))
-
-
-def test_the_gpus_of_a_fleet_are_those_of_all() -> None:
-    assert _gpus(config("replica_profiles=[llama70b_1b_4xh100,llama70b_1b_4xa100]")) == 8
-    assert _gpus(config("profile=llama70b_1b_4xh100", "replicas=3")) == 12
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("replica_profiles=3", "replica_profiles=3: expected a list of profiles, one for each replica"),
         ("replica_profiles=[]", "expected a list of profiles"),
-        ("replica_profiles=[1,2]", "expected a list of profiles"),
         (f"replica_profiles=[{H100},lama8b_1b_a100]", f"lama8b_1b_a100: unknown; did you mean '{A100}'"),
-        (f"replica_profiles=[nope,{H100}]", "profile=nope: unknown"),
         (f"{MIXED} replicas=2", "replicas=2: replica_profiles says 3, one profile for each"),
         (f"{MIXED} profile={A100}", f"profile={A100}: replica_profiles says {H100}, its first profile"),
         (f"{MIXED} profile.form=linear", "profile.form=linear: replica_profiles names each profile; expected a file"),
@@ -133,8 +112,3 @@ def test_what_makes_no_sense_is_refused_in_one_line(words: str, said: str | None
         prepare(config(*words.split()))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_an_object_is_no_profile_of_a_fleet() -> None:
-    with pytest.raises(SpecsimError, match="replica_profiles"):
-        simulate("continuous", "poisson", profile=load_profile(H100), requests=3, replica_profiles=[H100, A100])

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from specsim import simulate, sweep
+from specsim import simulate
 from specsim.config.compose import compose
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
-from specsim.registry.plugins import load_plugins
 from specsim.runs.plan import checked
 from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
 from tests.laws.subjects import NAMES, written_out
@@ -41,16 +39,6 @@ def test_one_key_sets_the_whole_budget_by_name_and_by_path(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in TREES else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
-def test_a_copy_by_path_is_the_scheduler_by_name(name: str, tmp_path: Path) -> None:
-    shutil.copy(shipped("conf") / "scheduler" / f"{name}.yaml", tmp_path / "mine.yaml")
-    profile = {"profile": "llama8b_1b_a100"}
-    own = compose({"scheduler": str(tmp_path / "mine.yaml"), **profile})["scheduler"]
-    assert own == compose({"scheduler": name, **profile})["scheduler"]
-
-
-@pytest.mark.parametrize(
     ("scheduler", "key", "place"),
     [
         ("adaserve", "shape.verify_tokens", "verify_tokens"),
@@ -66,11 +54,6 @@ def test_the_other_place_is_refused_and_the_one_is_named(scheduler: str, key: st
         with pytest.raises(SpecsimError) as error:
             compose({"scheduler": chosen, f"scheduler.{key}": "5"})
         assert str(error.value) == f"scheduler.{key}=5: {chosen} has no such key; expected scheduler.{place}"
-
-
-def test_a_sweep_from_python_sets_the_whole_budget() -> None:
-    runs = sweep({"scheduler__verify_tokens": [64, 128]}, scheduler="equal_greedy", trace="poisson", requests=3)
-    assert [set(budgets(written_out(run.config["scheduler"]))) for run in runs] == [{64}, {128}]
 
 
 def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> None:
@@ -130,37 +113,3 @@ def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path: Path) -> Non
 def test_a_key_at_the_top_that_feeds_nothing_is_unknown(tmp_path: Path) -> None:
     with pytest.raises(SpecsimError, match="unknown key 'max_request'; did you mean 'max_num_seqs'"):
         made(tmp_path, OWN + "max_request: 3\n")
-
-
-def test_a_function_takes_no_key_from_above(tmp_path: Path) -> None:
-    """Its parameters are what it is called with."""
-    text = (shipped("conf") / "scheduler" / "adaserve.yaml").read_text()
-    with pytest.raises(SpecsimError, match="unknown key 'need'"):
-        made(tmp_path, text + "need: 3\n")
-
-
-def test_a_part_of_the_same_name_is_not_its_own_part(tmp_path: Path) -> None:
-    (tmp_path / "wrapping.py").write_text(WRAPPING)
-    mapping = {"_target_": "wrapping.Outer", "inner": {"_target_": "wrapping.Inner"}, "size": 2}
-    built: Any = scheduler_factory(mapping, "mine", load_plugins([str(tmp_path / "wrapping.py")]))()
-    assert (built.inner.size, built.inner.inner) == (2, None)
-
-
-WRAPPING = """\
-class Inner:
-    def __init__(self, size: int, inner: object = None):
-        self.size, self.inner = size, inner
-
-class Outer:
-    def __init__(self, inner):
-        self.inner = inner
-
-    def step(self, view):
-        yield from ()
-"""
-
-
-def test_a_repeated_key_that_is_not_there_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"_target_": "x.Y", "part": {"seats": "${..max_num_seqs}"}}))
-    with pytest.raises(SpecsimError, match=r"mine\.yaml: .*max_num_seqs"):
-        compose({"scheduler": str(tmp_path / "mine.yaml")})

@@ -51,21 +51,6 @@ def test_a_run_tells_what_moved(tmp_path: Path) -> None:
     assert len(iterations(run, [0])) == 1
 
 
-def test_a_run_that_is_not_split_has_no_such_columns() -> None:
-    run = simulate("continuous", "poisson", requests=3, replicas=2)
-    assert "split" not in run.metrics["specsim"]
-    assert not [name for name in run.requests.columns if name.startswith("split.")]
-
-
-def test_pools_of_different_hardware() -> None:
-    """Splitwise's arrangement: prompts on the faster hardware."""
-    fleet = {"replica_profiles": [H100, A100, A100], "split__prefill": 1, "split__link_gb_per_s": 50}
-    run = simulate("continuous", "poisson", requests=20, rps=4, passes=True, **fleet)  # type: ignore[arg-type]
-    assert run.passes is not None
-    assert set(run.passes["replica"][run.passes["prefill_tokens"] > 0]) == {0}
-    assert set(run.requests["replica"]) == {1, 2}
-
-
 def test_each_pool_has_a_router_of_its_own() -> None:
     words = ["router=dedicated", "replicas=6", "split.prefill=3", "split.link_gb_per_s=50"]
     checked_run(*words)

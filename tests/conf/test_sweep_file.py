@@ -54,19 +54,11 @@ def test_drawn_points_stay_when_more_are_drawn_and_lie_in_their_bounds(tmp_path:
     scales = sorted(float(point["slo_scale"]) for point in many)
     assert scales[0] >= 0.01
     assert 0.05 < scales[100] < 0.2
+    few = texts(tmp_path, "random: {points: 4, draw: {replicas: [1, 2], seed: '0,1'}}\n")
+    assert len({tuple(point.values()) for point in few}) == 4, "none is drawn twice"
     # A key's values do not depend on which other keys are drawn.
     alone = texts(tmp_path, "random: {points: 200, draw: {rps: 'interval(1,8)'}}\n")
     assert [point["rps"] for point in alone] == [point["rps"] for point in many]
-
-
-def test_points_that_were_drawn_are_not_drawn_again(tmp_path: Path) -> None:
-    found = texts(tmp_path, "random: {points: 4, draw: {replicas: [1, 2], seed: '0,1'}}\n")
-    assert len({tuple(point.values()) for point in found}) == 4
-
-
-def test_words_stand_in_the_place_of_the_files(tmp_path: Path) -> None:
-    (point,) = texts(tmp_path, "run: {requests: 9, rps: 2}\n", "requests=3", f"out={tmp_path}")
-    assert point == {"requests": "3", "rps": "2", "out": str(tmp_path)}
 
 
 WRONG = {

@@ -9,7 +9,6 @@ import pytest
 
 from specsim import load_run, simulate
 from specsim.cli import main
-from specsim.metrics.tables import WIDTH, class_table
 
 RUN = ["run", "trace=poisson", "requests=60", "rps=5", "seed=3", "replicas=2"]
 SAME: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 5, "seed": 3, "replicas": 2}
@@ -54,21 +53,10 @@ def test_a_scheduler_of_the_profile_s_family_has_its_constants(
     assert row[3:5] == [f"{100 * each:.1f}" for each in found]
 
 
-def test_a_scheduler_of_one_s_own_may_stand_beside_a_shipped_one(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text("from specsim.schedulers.fcfs import Fcfs\n\n\nclass Own(Fcfs):\n    pass\n")
-    Path("own.yaml").write_text("_target_: own.Own\nmax_num_seqs: 8\n")
-    lines = lines_of(capsys, "plugins=[./own.py]", "scheduler=vllm", "--against", "./own.yaml", "out=run")
-    assert any("own" in line for line in lines)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--against", "vlm"], "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
-        (["--against", "vllm,vllm"], "--against vllm,vllm: scheduler=vllm: stands twice"),
         (["--against", "adaserve"], "--against adaserve: adaserve is the scheduler of the run itself"),
         (["--against", ""], "--against : scheduler=: no value"),
         (["--against", "./none.yaml"], "--against ./none.yaml: "),
@@ -86,16 +74,3 @@ def test_a_mistake_is_one_line_and_nothing_runs(
     assert told.err.count("\n") == 1
     assert not started
     assert not list(tmp_path.iterdir())
-
-
-def test_the_last_columns_make_room_for_whole_names() -> None:
-    metrics = simulate("fcfs", **SAME).metrics
-    plain = class_table(metrics).split("\n")
-    names = ["vllm", "vllm_spec", "adaserve_true_probability", "adaptive_verification"]
-    for count in range(1, len(names) + 1):
-        lines = class_table(metrics, dict.fromkeys(names[:count], metrics)).split("\n")
-        assert lines[0].split()[3 : 3 + count] == names[:count]
-        assert max(map(len, lines)) <= WIDTH
-        assert any(line.startswith("summarization ") for line in lines)
-        shown = lines[0].split()[3 + count :]
-        assert plain[0].split()[3:][: len(shown)] == shown

@@ -16,7 +16,6 @@ from specsim.workload import slo
 from specsim.workload.formats import KNOWN
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("traces", "slo", "acceptance", "drafters")
 
 
 def page(name):
@@ -79,19 +78,3 @@ def test_every_key_that_is_read_stands_on_its_page():
 def test_every_column_that_is_read_stands_on_its_page():
     named = set(re.findall(r"`([\w .]+)`", page("traces")))
     assert named >= KNOWN
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_links_of_a_page_lead_somewhere(name):
-    links = re.findall(r"\]\(([^)#:]+)\)", page(name))
-    assert [link for link in links if not (DOCS / link).exists()] == []
-
-
-def test_links_lead_from_the_readme_to_every_page():
-    found, left = set(), re.findall(r"\(docs/([\w-]+)\.md", (DOCS.parent / "README.md").read_text(encoding="utf-8"))
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            left += re.findall(r"\(([\w-]+)\.md[)#]", page(name))
-    assert set(PAGES) - found == set()

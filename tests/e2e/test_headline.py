@@ -43,35 +43,6 @@ def test_the_tables_star_it(runs: dict[str, Run]) -> None:
     assert starred == {"lp_sjf", "fcfs"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "limits_s"),
-    [
-        ({"slo": "adaserve", "slo__ttft_s": 5}, {5.0}),
-        ({"slo": "specserve", "slo__ttft_s": 0.5, "ttft_scale": 2}, {1.0}),
-        ({"slo": "absolute", "ttft_scale": 0.5}, {1.0}),
-    ],
-)
-def test_the_limit_on_the_first_token_is_set_by_key(settings: dict[str, object], limits_s: set[float]) -> None:
-    run = simulate("continuous", "poisson", requests=10, **settings)
-    assert set(run.requests["slo_ttft_s"]) == limits_s
-
-
-def test_a_run_without_a_limit_on_the_first_token_says_so() -> None:
-    run = simulate("continuous", "poisson", requests=10, slo__ttft_s=None)
-    assert any(note.startswith("no TTFT objective") for note in run.notes)
-
-
-def test_one_mix_promises_the_same_on_every_hardware() -> None:
-    profiles = ("llama70b_1b_4xa100", "llama70b_1b_4xh100")
-
-    def promises(slo: str) -> list[list[float]]:
-        runs = [simulate("continuous", "poisson", requests=20, slo=slo, profile=name) for name in profiles]
-        return [run.requests["slo_tpot_s"].tolist() for run in runs]
-
-    assert len({tuple(each) for each in promises("absolute")}) == 1
-    assert len({tuple(each) for each in promises("adaserve")}) == 2
-
-
 @pytest.mark.slow
 def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its own cells, up to the first figure: tuned on one part of the twin, judged on another, by runs long enough.

@@ -62,10 +62,6 @@ def test_the_table_is_that_of_runs_in_folders(whole: Path, tmp_path: Path) -> No
     assert sorted(path.name for path in whole.iterdir()) == [PLANNED_FILE, SUMMARIES, "table.csv"]
 
 
-def test_two_processes_end_in_the_same_bytes(whole: Path, tmp_path: Path) -> None:
-    assert made(tmp_path / "two", "--jobs", "2") == files(whole)
-
-
 def test_a_sweep_that_ends_first_takes_no_row_from_one_that_goes_on(whole: Path, tmp_path: Path) -> None:
     """Both write below one folder; what the first has put into its file is no longer in the other's."""
     mine, *theirs = read_rows(whole).runs.values()
@@ -76,19 +72,6 @@ def test_a_sweep_that_ends_first_takes_no_row_from_one_that_goes_on(whole: Path,
     settle(tmp_path, {mine.key: mine})
     assert read_rows(tmp_path).runs == read_rows(whole).runs
     assert files(tmp_path).items() <= files(whole).items()
-
-
-def test_what_stands_is_not_run_again_and_what_is_new_is(whole: Path, tmp_path: Path, started: list[object]) -> None:
-    root = tmp_path / "all"
-    assert main([*WORDS[:3], "rps=1", *WORDS[4:], *SUMMARY, f"out={root}"]) == 0
-    assert len(started) == 4
-    wider = made(root)
-    assert len(started) == 8
-    assert made(root, "--jobs", "2") == wider
-    assert len(started) == 8
-    tables = [load_sweep(each).table.set_index(["scheduler", "rps", "seed", "slo_class"]) for each in (root, whole)]
-    one, other = (each.sort_index().drop(columns="run") for each in tables)
-    pd.testing.assert_frame_equal(one, other)
 
 
 def test_a_run_is_what_it_was_but_for_its_requests(whole: Path) -> None:
@@ -110,21 +93,6 @@ def test_a_run_is_what_it_was_but_for_its_requests(whole: Path) -> None:
     assert len(stored.select(scheduler="vllm_spec")) == 4
 
 
-def test_a_run_that_has_a_folder_is_not_made_again(whole: Path, tmp_path: Path, started: list[object]) -> None:
-    assert main([*WORDS, f"out={tmp_path}"]) == 0
-    assert made(tmp_path)["table.csv"] == (whole / "table.csv").read_bytes()
-    assert len(started) == 8
-    assert not (tmp_path / SUMMARIES).exists()
-
-
-def test_a_folder_goes_before_the_summary_of_the_same_run(tmp_path: Path) -> None:
-    before = made(tmp_path)
-    assert main([*WORDS, f"out={tmp_path}"]) == 0
-    after = files(tmp_path)
-    assert after["table.csv"] == before["table.csv"]
-    assert len(list(tmp_path.glob("*/metrics.json"))) == 8
-
-
 def test_a_damaged_file_is_named_and_its_runs_are_made_again(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], started: list[object]
 ) -> None:
@@ -140,7 +108,7 @@ def test_a_damaged_file_is_named_and_its_runs_are_made_again(
     assert len(started) == 16
 
 
-@pytest.mark.parametrize("cut_bytes", [1, 8, 9, 2000])
+@pytest.mark.parametrize("cut_bytes", [1, 9, 2000])
 def test_of_a_file_that_a_kill_has_cut_off_the_rows_before_are_kept(
     whole: Path, tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str], cut_bytes: int
 ) -> None:
@@ -153,15 +121,6 @@ def test_of_a_file_that_a_kill_has_cut_off_the_rows_before_are_kept(
     assert made(tmp_path) == files(whole)
     assert f"note: left out: the last row of {str(file)!r} is cut off" in capsys.readouterr().out
     assert len(started) == 8 - there
-
-
-def test_a_sweep_that_was_killed_behind_its_last_run_ends_in_the_same_bytes(
-    whole: Path, tmp_path: Path, started: list[object]
-) -> None:
-    for row in read_rows(whole).runs.values():
-        append_row(tmp_path, row)
-    assert made(tmp_path) == files(whole)
-    assert not started
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"[1]\n", b"nothing\n", b'{"key": "a", "name": "b"}\n'])
@@ -224,8 +183,6 @@ def test_a_failed_point_is_a_row_with_its_error_and_is_tried_again(
 
 
 def test_a_wrong_word_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*WORDS, "--keep", "all"]) == 2
-    assert capsys.readouterr().err == "specsim: --keep all: expected runs or summary\n"
     assert main(["run", *WORDS[5:], *SUMMARY]) == 2
     assert "--keep summary: one run is kept whole; expected -m" in capsys.readouterr().err
     with pytest.raises(SpecsimError, match=r"^keep='all': expected runs or summary$"):

@@ -23,10 +23,6 @@ def cells(notebook: Path, kind: str) -> list[str]:
     return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
 
 
-def test_they_are_these() -> None:
-    assert [each.stem for each in NOTEBOOKS] == ["acceptance", "anatomy", "attainment", "tour"]
-
-
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
 def test_it_is_committed_without_outputs_and_defines_nothing(notebook: Path) -> None:
     for cell in json.loads(notebook.read_text())["cells"]:

@@ -53,9 +53,9 @@ def test_a_run(scheduler: str, settings: dict[str, Any], capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("unrendered")
-@pytest.mark.parametrize("keep", ["runs", "summary"])
-def test_a_sweep(keep: str, settings: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    sweep({"scheduler": ["continuous", "fcfs"], "rps": [1, 2], "seed": [0, 1]}, out="sweep", keep=keep, **settings)
+def test_a_sweep(settings: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    axes = {"scheduler": ["continuous", "fcfs"], "rps": [1, 2], "seed": [0, 1]}
+    sweep(axes, out="sweep", keep="summary", **settings)
     runs = load_sweep("sweep")
     assert len(runs.table)
     assert runs.plot("figures")

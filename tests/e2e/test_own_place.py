@@ -9,7 +9,6 @@ from specsim import cli, load_run
 from specsim.cli import main
 from specsim.commands import run as run_command
 from specsim.store import writer
-from specsim.store.writer import new_folder
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
 REFUSED = "specsim: out=mine: holds a run with other settings; expected a new folder"
@@ -84,7 +83,7 @@ def test_a_run_whose_place_was_taken_meanwhile_is_told(tmp_path, monkeypatch, ca
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("there", "rates"), RACES)
+@pytest.mark.parametrize(("there", "rates"), [RACES[0], RACES[-1]])
 def test_of_two_with_one_out_one_wins_and_the_other_is_told(tmp_path, there, rates):
     lay_out(tmp_path, there, rates[0])
     ended = two_at_once(tmp_path, *(["run", *WORDS, f"rps={rate}", "out=mine"] for rate in rates))
@@ -110,15 +109,6 @@ def test_a_sweep_takes_what_another_made_meanwhile(tmp_path, monkeypatch, capsys
     assert load_run(folder).config["rps"] == 2
 
 
-@pytest.mark.slow
-def test_two_sweeps_in_one_folder_share_what_either_made(tmp_path):
-    words = ["run", "-m", "rps=2", *WORDS, "out=all"]
-    ended = two_at_once(tmp_path, words, words)
-    assert ended == [(0, ""), (0, "")]
-    (folder,) = (tmp_path / "all").glob("*-*")
-    assert load_run(folder).config["rps"] == 2
-
-
 def test_two_runs_of_one_second_have_two_folders(tmp_path, monkeypatch):
     class Stopped:
         @staticmethod
@@ -134,12 +124,6 @@ def test_two_runs_of_one_second_have_two_folders(tmp_path, monkeypatch):
     names = sorted(path.name for path in (tmp_path / "results" / "runs").iterdir())
     assert names == ["20260102-030405-fcfs-poisson", "20260102-030405-fcfs-poisson-2", "20260102-030405-sweep"]
     assert [load_run(tmp_path / "results" / "runs" / name).config["rps"] for name in names[:2]] == [2, 4]
-
-
-def test_a_new_folder_is_made_by_one_of_two_that_ask(tmp_path):
-    made = [new_folder(tmp_path / "results" / "a") for _ in range(3)]
-    assert [path.name for path in made] == ["a", "a-2", "a-3"]
-    assert all(path.is_dir() for path in made)
 
 
 def test_a_run_that_fails_leaves_no_folder_of_its_own(tmp_path, monkeypatch, capsys):

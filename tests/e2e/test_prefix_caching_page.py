@@ -64,6 +64,13 @@ def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str, tmp_path
     assert "\n" not in str(raised.value)
 
 
+def test_other_hashes_are_another_trace() -> None:
+    columns = {"timestamp": [0, 9000], "input_length": [1500, 1500], "output_length": [2, 2]}
+    frames = [pd.DataFrame({**columns, "hash_ids": [[1, 2, 3], last]}) for last in ([1, 2, 4], [5, 6, 4])]
+    found = {trace_of(frame, time_unit="ms").source.sha256 for frame in (*frames, pd.DataFrame(columns))}
+    assert len(found) == 3
+
+
 @pytest.mark.parametrize(
     ("hashes", "said"),
     [
@@ -85,22 +92,3 @@ def test_other_hashes_are_not_read_and_a_note_says_so(tmp_path: Path, hashes: st
     trace, told = read_user_file(file, TraceSource("odd", "file"), time_unit="ms")
     assert said in told
     assert trace.prefixes is None
-
-
-def test_a_part_of_a_trace_keeps_its_hashes(tmp_path: Path) -> None:
-    trace = read_user_file(made(tmp_path), TraceSource("alike", "file")).trace
-    assert trace.prefixes is not None
-    part = trace.window(5.0).prefixes
-    assert part is not None
-    first, count = part.first.tolist(), part.count.tolist()
-    assert [part.hashes[at : at + size].tolist() for at, size in zip(first, count, strict=True)] == [
-        [1, 2, 4],
-        [5, 6, 7],
-    ]
-
-
-def test_other_hashes_are_another_trace(tmp_path: Path) -> None:
-    columns = {"timestamp": [0, 9000], "input_length": [1500, 1500], "output_length": [2, 2]}
-    frames = [pd.DataFrame({**columns, "hash_ids": [[1, 2, 3], last]}) for last in ([1, 2, 4], [5, 6, 4])]
-    found = {trace_of(frame, time_unit="ms").source.sha256 for frame in (*frames, pd.DataFrame(columns))}
-    assert len(found) == 3

@@ -27,12 +27,6 @@ def test_the_make_targets_it_names_exist() -> None:
     assert named <= targets
 
 
-def test_the_files_it_links_exist() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
-
-
 @pytest.mark.slow
 def test_its_commands_run_in_their_order(tmp_path: Path) -> None:
     assert len(SPECSIM) >= 6

@@ -1,7 +1,5 @@
 """A sweep that is run again keeps what still stands: what is damaged, or made by other code, is made anew and said."""
 
-import csv
-import json
 import os
 import shutil
 import subprocess
@@ -9,9 +7,8 @@ import sys
 
 import pytest
 
-from specsim import SpecsimError, Sweep, load_run, load_sweep, sweep
+from specsim import SpecsimError, load_run, load_sweep
 from specsim.cli import main
-from specsim.files.staging import staging_path
 from specsim.runs import prepare as experiment
 
 WORDS = ["requests=6", "trace=poisson", "acceptance=bernoulli", "profile=llama8b_1b_h100", "passes=true"]
@@ -126,42 +123,6 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
         load_run(of(root, "rps=4"))
 
 
-def test_a_figure_says_what_it_leaves_out(root, capsys, monkeypatch):
-    (of(root, "rps=4") / "passes.parquet").unlink()
-    (note,) = load_sweep(root).whole_notes
-    monkeypatch.setattr(Sweep, "plot", lambda *_, **__: [])
-    assert main(["plot", str(root)]) == 0
-    assert f"note: {note}" in capsys.readouterr().out.splitlines()
-
-
-def test_a_sweep_of_other_points_leaves_a_damaged_neighbour_out_of_its_table(root, capsys, started):
-    flip(of(root, "rps=4") / "requests.parquet")
-    assert main(["run", "-m", "rps=16", "scheduler=fcfs", *WORDS, f"out={root}"]) == 0
-    assert "note: left out: " in capsys.readouterr().out
-    assert len(started) == 1
-    with (root / "table.csv").open(encoding="utf-8") as file:
-        assert {row["rps"] for row in csv.DictReader(file)} == {"2", "8", "16"}
-
-
-def test_nothing_but_damaged_runs_is_an_error(root):
-    for run in root.glob("rps=*"):
-        flip(run / "requests.parquet")
-    with pytest.raises(SpecsimError, match=r"requests\.parquet is damaged"):
-        load_sweep(root)
-
-
-def test_two_reasons_are_two_lines(root, capsys):
-    flip(of(root, "rps=2") / "requests.parquet")
-    flip(of(root, "rps=4") / "requests.parquet")
-    (of(root, "rps=8") / "passes.parquet").unlink()
-    assert main([*SWEEP, f"out={root}"]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if "made again" in line]
-    assert said == [
-        "note: 2 runs made again: requests.parquet is damaged",
-        "note: 1 run made again: passes.parquet is missing",
-    ]
-
-
 def test_other_code_of_specsim_makes_all_runs_again(root, capsys, started, monkeypatch):
     monkeypatch.setattr(experiment, "package_sha256", lambda: "0" * 64)
     assert main([*SWEEP, f"out={root}"]) == 0
@@ -213,28 +174,6 @@ def test_an_edited_plug_in_is_not_read_back_from_an_old_run(plugin, capsys, star
     assert "made again" not in capsys.readouterr().out
 
 
-def test_python_hears_of_an_edited_plug_in_in_the_notes(plugin):
-    settings = {"scheduler": "./my_policy.yaml", "plugins": "my_policy.py", "trace": "poisson", "requests": 6}
-    plugin(1)
-    assert sweep({"rps": [20, 40]}, out="all", **settings).whole_notes == ()
-    plugin(2)
-    assert sweep({"rps": [20, 40]}, out="all", **settings).whole_notes == (
-        "2 runs made again: plug-in my_policy has changed",
-    )
-
-
-def test_runs_of_two_states_of_a_plug_in_are_told_apart(plugin):
-    plugin(1)
-    assert main(MINE) == 0
-    plugin(64)
-    assert main([word.replace("rps=20,40", "rps=20,80") for word in MINE]) == 0
-    found = load_sweep("all")
-    assert found.whole_notes == (
-        "the runs were made from different files: the column scheduler.read.my_policy tells which",
-    )
-    assert found.table["scheduler.read.my_policy"].nunique() == 2
-
-
 @pytest.mark.slow
 def test_an_edited_module_that_a_plug_in_imports_counts_in_a_new_process(plugin, tmp_path):
     plugin("SIZE", "from my_sizes import SIZE")
@@ -249,26 +188,3 @@ def test_an_edited_module_that_a_plug_in_imports_counts_in_a_new_process(plugin,
             check=True,
         )
         assert again in done.stdout.splitlines() or not again
-
-
-def test_provenance_names_code_plug_ins_and_files(plugin):
-    plugin(1)
-    assert main(MINE) == 0
-    provenance = json.loads(next(load_sweep("all")[0].folder.glob("provenance.json")).read_text())
-    assert set(provenance["plugins"]) == {"my_policy"}
-    assert set(provenance["files"]) == {"metrics.json", "requests.parquet", "passes.parquet", "config.yaml"}
-    sums = [provenance["code_sha256"], *provenance["plugins"].values(), *provenance["files"].values()]
-    assert {len(each) for each in sums} == {64}
-
-
-def test_what_a_kill_left_is_neither_counted_nor_kept(root):
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    whole = of(root, "rps=4")
-    here = staging_path(root).name
-    left = root / here.replace(f"-{os.getpid()}-", f"-{process.pid}-")
-    whole.rename(left)
-    assert len(load_sweep(root)) == 2
-    assert main([*SWEEP, f"out={root}"]) == 0
-    assert not left.exists()
-    assert len(load_sweep(root)) == 3

@@ -28,7 +28,7 @@ def shown(tmp_path, monkeypatch, capsys):
     return show
 
 
-@pytest.mark.parametrize("flags", [["--cfg", "job"], ["-c", "job"], ["--cfg=job", "--resolve"]])
+@pytest.mark.parametrize("flags", [["-c", "job"], ["--cfg=job", "--resolve"]])
 def test_the_settings_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
     words = [*SMALL, "rps='3'", "slo.classes.coding.tpot_s=3e-2", "seed=${requests}"]
     text = shown(*flags, *words, f"out={tmp_path / 'run'}")
@@ -48,9 +48,8 @@ def test_the_settings_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
         ("metrics", {"window": None}),
     ],
 )
-@pytest.mark.parametrize("flag", ["-p", "--package"])
-def test_a_part_of_the_settings(shown, flag, package, value):
-    text = shown("--cfg", "job", flag, package, *SMALL)
+def test_a_part_of_the_settings(shown, package, value):
+    text = shown("--cfg", "job", "-p", package, *SMALL)
     assert yaml.safe_load(text) == value
     assert "..." not in text
 

@@ -55,9 +55,8 @@ def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, starte
     assert lines[-1] == str(tmp_path / "all")
 
 
-@pytest.mark.parametrize("keep", ["runs", "summary"])
-def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_path, capsys, keep):
-    words = ["scheduler=fcfs,continuous", "seed=0,1", "rps=10,2", *WORDS, f"out={tmp_path}", "--keep", keep]
+def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_path, capsys):
+    words = ["scheduler=fcfs,continuous", "seed=0,1", "rps=10,2", *WORDS, f"out={tmp_path}", "--keep", "summary"]
     points = [[scheduler, rps] for scheduler in ("fcfs", "continuous") for rps in ("10", "2")]
     assert main(["run", "-m", *words]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
@@ -88,20 +87,10 @@ def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
         assert (folder(tmp_path / "all", "rps=4") / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
 
 
-def test_a_second_call_runs_nothing_and_prints_the_same(tmp_path, capsys, started):
-    command = ["run", "-m", *AXES[1:], "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]
-    assert main(command) == 0
-    first, said = contents(tmp_path / "all"), capsys.readouterr().out
-    assert main(command) == 0
-    assert contents(tmp_path / "all") == first
-    assert capsys.readouterr().out == said
-    assert len(started) == 4
-
-
-def test_a_wider_sweep_keeps_what_is_there(tmp_path, started):
-    for rates in ("2,4", "2,4,8"):
-        assert main(["run", "-m", f"rps={rates}", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
-    assert len(started) == 3
+def test_two_points_that_are_one_configuration_are_refused():
+    (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
+    with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
+        plan([point._replace(point={"rps": rps}) for rps in ("2", "2.0")], None)
 
 
 def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys):
@@ -124,31 +113,14 @@ def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys)
     assert {path: text for path, text in contents(tmp_path).items() if path in kept} == kept
 
 
-def test_two_sweeps_share_a_folder_and_the_runs_that_they_have_in_common(tmp_path, started):
-    assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
-    assert main(["run", "-m", "rps=8,4", "scheduler=fcfs", "seed=1", *WORDS, f"out={tmp_path}"]) == 0
-    assert len(started) == 4
-    assert main(["run", "-m", "seed=0,1", "rps=4,8", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]) == 0
-    assert len(started) == 5
-    assert len(load_sweep(tmp_path)) == 5
-
-
 ADDED = {
     "a rate": ["rps=2,4,8", "seed=0,1"],
-    "a seed": ["rps=2,4", "seed=0,1,2"],
-    "an axis": ["rps=2,4", "seed=0,1", "slo_scale=1.0,1.2"],
     "the axes in another order": ["seed=0,1", "rps=2,4"],
     "a default, now said": ["rps=2,4", "seed=0,1", "replicas=1", "slo_scale=1.0"],
 }
 
 
-@pytest.mark.parametrize(
-    "added",
-    [
-        each if each in ("a rate", "a default, now said") else pytest.param(each, marks=pytest.mark.slow)
-        for each in ADDED
-    ],
-)
+@pytest.mark.parametrize("added", ADDED)
 def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_counted_again(tmp_path, started, added):
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4", "seed=0,1"]) == 0
@@ -188,17 +160,6 @@ def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_pat
     assert len(started) == 2
 
 
-def test_a_name_stays_below_what_a_file_system_takes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for letter in "ab":
-        (tmp_path / f"{'ü' * 100}{letter}.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,9,3\n1,9,3\n")
-    traces = ",".join(f"./{'ü' * 100}{letter}.csv" for letter in "ab")
-    assert main(["run", "-m", f"trace={traces}", "scheduler=fcfs", *WORDS[2:], "out=all"]) == 0
-    names = [path.name for path in (tmp_path / "all").iterdir() if path.is_dir()]
-    assert len(names) == 2
-    assert max(len(name.encode()) for name in names) <= 140
-
-
 def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeypatch, capsys):
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4"]) == 0
@@ -220,22 +181,6 @@ def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeyp
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
 
 
-@pytest.mark.parametrize(
-    ("words", "covers"),
-    [
-        (WORDS, "arrivals, lengths, classes and acceptance"),
-        (["trace=azure_code", *WORDS[1:]], "classes and acceptance; arrivals and lengths are the trace's own"),
-        (["trace=adaserve_fig8", "requests=6"], "acceptance; arrivals and lengths are the trace's own"),
-    ],
-    ids=["synthetic", "recorded", "recorded classes"],
-)
-def test_a_sweep_over_seeds_says_what_their_interval_covers(tmp_path, capsys, words, covers):
-    assert main(["run", "-m", "scheduler=fcfs", "seed=0,1,2", *words, f"out={tmp_path}"]) == 0
-    assert f"3 seeds: an interval over them covers {covers}" in capsys.readouterr().out
-    assert main(["run", "-m", "scheduler=fcfs", "rps=2,4", *words, f"out={tmp_path / 'one'}"]) == 0
-    assert "interval" not in capsys.readouterr().out
-
-
 def test_a_file_that_changed_is_not_read_back_from_an_old_run(tmp_path, monkeypatch, capsys):
     """The configuration holds the file's name only; its content decides."""
     monkeypatch.chdir(tmp_path)
@@ -247,42 +192,6 @@ def test_a_file_that_changed_is_not_read_back_from_an_old_run(tmp_path, monkeypa
     stored = load_run(folder(tmp_path / "all", "rps=2")).requests["prompt_tokens"].tolist()
     assert (codes, stored) in [([0, 0], [7000, 7000]), ([0, 2], [10, 10])]
     assert len(said.splitlines()) <= 2
-
-
-def test_points_of_one_label_have_folders_of_their_own(tmp_path, monkeypatch, started):
-    monkeypatch.chdir(tmp_path)
-    rows = "arrival_s,prompt_tokens,output_tokens\n0,{},3\n1,9,3\n"
-    for name, prompt in (("a/b.csv", 10), ("a_b.csv", 20)):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(rows.format(prompt))
-    assert main(["run", "-m", "trace=./a/b.csv,./a_b.csv", "scheduler=fcfs", *WORDS[2:], "out=all"]) == 0
-    prompts = [run.requests["prompt_tokens"][0] for run in load_sweep("all")]
-    assert sorted(prompts) == [10, 20]
-    assert len(started) == 2
-
-
-def test_two_points_that_are_one_configuration_are_refused():
-    (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
-    with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
-        plan([point._replace(point={"rps": rps}) for rps in ("2", "2.0")], None)
-
-
-def test_a_value_in_two_spellings_is_refused(tmp_path, capsys, started):
-    assert main(["run", "-m", "rps=2,2.0", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 2
-    said = capsys.readouterr().err
-    assert "rps=2: stands twice" in said
-    assert len(said.splitlines()) == 1
-    assert not started
-
-
-def test_m_without_commas_is_one_run(tmp_path, started):
-    assert main(["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 0
-    assert len(list(filter(Path.is_dir, (tmp_path / "all").iterdir()))) == len(started) == 1
-
-
-def test_settings_on_both_sides_of_m(tmp_path, started):
-    assert main(["run", "scheduler=fcfs", "-m", "rps=2,4", *WORDS, f"out={tmp_path / 'all'}"]) == 0
-    assert len(started) == 2
 
 
 def test_a_sweep_and_a_single_run_do_not_share_a_folder(tmp_path, capsys, started):
@@ -313,16 +222,3 @@ def test_a_run_that_another_sweep_has_stored_since_it_was_planned_is_not_made_ag
         "scheduler=fcfs",
     ]
     assert (len(swept.table["rps"].unique()), load_sweep(root).whole_notes) == (2, ())
-
-
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("num_speculative_tokens=4", "expected scheduler=vllm_spec scheduler.num_speculative_tokens=K"),
-        ("cv=2", "did you mean 'trace.cv' with trace=gamma?"),
-        ("rpss=2", "did you mean 'rps'?"),
-    ],
-)
-def test_a_key_of_a_groups_file_is_told_with_its_group(capsys, word, meant):
-    assert main(["run", word]) == 2
-    assert capsys.readouterr().err == f"specsim: {word.partition('=')[0]}: unknown key; {meant}\n"

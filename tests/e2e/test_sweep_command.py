@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from pathlib import Path
 
 import pytest
 
-from specsim import load_sweep, sweep
+from specsim import load_sweep
 from specsim.cli import main
 from specsim.runs.processes import Tally, Worst
 from specsim.store.summaries import SUMMARIES, Failure, append_row, read_rows, settle
-from specsim.store.sweeps import sweep_status
 
 FILE = """
 run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}
@@ -55,37 +52,13 @@ def test_the_status_counts_what_is_done_and_what_is_left(
     lowest = min(run.metrics["specsim"]["worst_class_attainment"] for run in load_sweep(root))
     assert re.fullmatch(rf"worst class \w+ {100 * lowest:.1f}%", worst)
     if keep == "runs":
-        (next(root.glob("*/metrics.json"))).unlink()
+        next(root.glob("*/metrics.json")).write_text("{")
     else:
         settle(root, {next(iter(read_rows(root).runs)): None})
     first, rate, stored, _ = told(root, capsys)
     assert first == f"{root}: 7 of 8 runs done, 0 failed, 1 left"
     assert re.fullmatch(r"[\d.]+ runs/s: \d\d:\d\d left if it runs", rate)
     assert re.fullmatch(r"the last run was stored \d+ s ago", stored)
-
-
-def test_the_rate_counts_what_was_stored_since_the_sweep_began(file: Path, tmp_path: Path) -> None:
-    root = tmp_path / "all"
-    assert main(["sweep", str(file), f"out={root}"]) == 0
-    began_s = time.time()
-    os.utime(root / ".sweep.json", (began_s, began_s))
-    for place, each in enumerate(sorted(root.glob("*/metrics.json"))):
-        at_s = began_s + (10 * place if place < 5 else -100)
-        os.utime(each, (at_s, at_s))
-    found = sweep_status(root, began_s + 43)
-    assert (found.made, round(found.spent_s), round(found.idle_s or 0), found.left) == (5, 40, 3, 0)
-
-
-@pytest.mark.parametrize("content", ["{", "{}", "[]"])
-def test_the_status_counts_a_damaged_run_as_left(
-    content: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = tmp_path / "out"
-    assert main(["sweep", str(file), f"out={root}"]) == 0
-    next(iter(sorted(root.glob("*/metrics.json")))).write_text(content)
-    capsys.readouterr()
-    assert main(["sweep", "status", str(root)]) == 0
-    assert "7 of 8 runs done, 0 failed, 1 left" in capsys.readouterr().out
 
 
 def test_the_status_names_damaged_summaries(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +71,7 @@ def test_the_status_names_damaged_summaries(file: Path, tmp_path: Path, capsys: 
     assert last == f"note: left out: {str(rows)!r} is damaged"
 
 
-@pytest.mark.parametrize("content", ["{}", '"abc"', "[1]", "{"])
+@pytest.mark.parametrize("content", ["{}", "{"])
 def test_the_status_of_a_damaged_note_is_refused(
     content: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,12 +97,10 @@ def test_the_status_names_runs_that_failed(file: Path, tmp_path: Path, capsys: p
     ("words", "said"),
     [
         (["status"], "sweep status: expected the folder of one sweep"),
-        (["status", "here", "there"], "sweep status here there: expected the folder of one sweep"),
         (["status", "nowhere"], "sweep status: no folder 'nowhere'"),
         (["status", "."], "'.' holds no sweep; expected the out= of"),
         (["nowhere.yaml"], "no such YAML file of a sweep"),
         (["sweep.yaml", "rps=1,2"], "rps=1,2 holds 2 values"),
-        (["sweep.yaml", "--jobs", "0"], "--jobs 0: expected a whole number between 1 and 1024"),
         (["sweep.yaml", "--keep", "none"], "--keep none: expected runs or summary"),
     ],
 )
@@ -160,12 +131,11 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_sweep_that_is_not_ready_to_run_tells_how_far_it_is(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specsim.runs.processes.LINE_S", 0.0)
-    assert main(["sweep", str(file), f"out={tmp_path / 'all'}", "--jobs", jobs]) == 0
+    assert main(["sweep", str(file), f"out={tmp_path / 'all'}"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[:8] == [f"{count} of 8 points composed" for count in range(1, 9)]
     # Of points that differ in their seed alone one is checked.
@@ -174,23 +144,5 @@ def test_a_sweep_that_is_not_ready_to_run_tells_how_far_it_is(
     monkeypatch.setattr("specsim.runs.processes.is_watched", lambda: True)
     monkeypatch.setattr("specsim.runs.processes.BAR_S", 0.0)
     monkeypatch.setattr("tqdm.asyncio.tqdm_asyncio.set_postfix_str", lambda self, text, refresh: None)
-    assert main(["sweep", str(file), f"out={tmp_path / 'drawn'}", "--jobs", jobs]) == 0
+    assert main(["sweep", str(file), f"out={tmp_path / 'drawn'}"]) == 0
     assert set(re.findall("composed|checked|named", capsys.readouterr().err)) == {"composed", "checked", "named"}
-
-
-def test_a_sweep_without_progress_says_nothing_before_it_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specsim.runs.processes.LINE_S", 0.0)
-    of_each = {"trace": "poisson", "requests": 4, "profile": "llama8b_1b_h100"}
-    sweep({"scheduler": ["fcfs", "continuous"]}, out=tmp_path / "silent", progress=False, **of_each)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_terminal_shows_one_live_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[str] = []
-    monkeypatch.setattr("specsim.runs.processes.is_watched", lambda: True)
-    monkeypatch.setattr("tqdm.asyncio.tqdm_asyncio.set_postfix_str", lambda self, text, refresh: drawn.append(text))
-    assert main(["sweep", str(file), f"out={tmp_path / 'all'}"]) == 0
-    assert len(drawn) == 8
-    assert all(re.fullmatch(r"0 failed, worst \w+ \d+\.\d%", line) for line in drawn)

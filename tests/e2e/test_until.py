@@ -63,46 +63,12 @@ def test_the_next_seeds_follow_from_how_wide_the_interval_is(attained: list[floa
     assert [each.config["seed"] for each in seeds.more()] == more
 
 
-def test_partners_of_a_point_that_failed_go_on_without_it() -> None:
-    point = {"scheduler": ["fcfs", "continuous"], "seed": range(5)}
-    seeds = of_until._Seeds(checked(from_axes(point, SETTINGS)), 0.02)
-    for place, each in enumerate(seeds.points()):
-        seeds.hear(each, None if place == 2 else 0.1 * place)
-    more = [(each.config["choices"]["scheduler"], each.config["seed"]) for each in seeds.more()]
-    assert more == [("continuous", seed) for seed in range(5, 10)]
-
-
 def test_points_that_differ_in_their_scheduler_have_the_same_seeds(runs: Sweep) -> None:
     found = seeds_of(runs)
     assert found["continuous", 30] == found["fcfs", 30]
     assert found["continuous", 1] == found["fcfs", 1]
     assert all(seeds == list(range(len(seeds))) for seeds in found.values())
     assert runs.over_seeds()["difference"].notna().sum() == 2
-
-
-def test_runs_are_those_of_a_sweep_with_these_seeds_in_their_order(runs: Sweep) -> None:
-    plain = sweep({"scheduler": ["fcfs"], "rps": [1], "seed": [3]}, progress=False, **SETTINGS)[0]
-    (mine,) = runs.select(scheduler="fcfs", rps=1, seed=3)
-    assert mine.metrics == plain.metrics
-    told = [(run.config["choices"]["scheduler"], run.config["rps"], run.config["seed"]) for run in runs]
-    assert list(dict.fromkeys(each[:2] for each in told)) == [
-        (name, rps) for name in AXES["scheduler"] for rps in AXES["rps"]
-    ]
-    assert [each[2] for each in told[:5]] == [0, 1, 2, 3, 4]
-
-
-def test_a_note_says_what_it_did(runs: Sweep) -> None:
-    counts = runs.over_seeds()["seeds"]
-    widest = 100 * runs.over_seeds()["slo_attainment_half_width"].max()
-    said = (
-        f"until 14 points: {counts.min()} to {counts.max()} seeds a point; the widest interval is ± {widest:.2g} points"
-    )
-    assert runs.whole_notes == (said,)
-
-
-def test_seeds_that_are_given_are_kept_and_the_next_follow_them() -> None:
-    runs = sweep({"seed": [7, 9]}, until="50 points", scheduler="fcfs", rps=1, progress=False, **SETTINGS)
-    assert [run.config["seed"] for run in runs] == [7, 9, 10, 11, 12]
 
 
 def test_a_point_gets_no_more_seeds_than_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,27 +81,10 @@ def test_a_point_gets_no_more_seeds_than_the_most(monkeypatch: pytest.MonkeyPatc
     assert note.endswith(said)
 
 
-def test_a_point_with_a_run_that_failed_gets_no_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    really, count = simulation.run, [0]
-
-    def third_fails(*given: Any) -> Any:
-        count[0] += 1
-        if count[0] == 3:
-            raise SpecsimError("at last")
-        return really(*given)
-
-    monkeypatch.setattr(simulation, "run", third_fails)
-    with pytest.warns(UserWarning, match="1 of 5 runs failed, the first: at last"):
-        runs = sweep({"rps": [30]}, scheduler="fcfs", until="0.1 points", progress=False, **SETTINGS)
-    assert len(runs) == 4
-    assert runs.whole_notes[0].endswith("; 1 of 1 points have a run that failed, and get no more seeds")
-
-
-@pytest.mark.parametrize("keep", ["runs", "summary"])
 def test_it_goes_on_where_it_was_stopped(
-    tmp_path: Path, keep: str, runs: Sweep, started: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: Any
+    tmp_path: Path, runs: Sweep, started: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    command = ["run", "-m", *WORDS, "--until", "14 points", "--keep", keep]
+    command = ["run", "-m", *WORDS, "--until", "14 points", "--keep", "summary"]
     really = simulation.run
 
     def breaks(*given: Any) -> Any:
@@ -164,26 +113,6 @@ def test_it_goes_on_where_it_was_stopped(
     assert f"{len(runs)} of {len(runs)} runs done, 0 failed, 0 left" in capsys.readouterr().out
 
 
-def test_a_file_of_a_sweep_takes_it_and_the_table_has_the_number_of_seeds(
-    tmp_path: Path, runs: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "sweep.yaml"
-    settings = "\n".join(f"  {key}: {value}" for key, value in SETTINGS.items())
-    file.write_text(f"run:\n{settings}\ngrid:\n  scheduler: [continuous, fcfs]\n  rps: [30, 1]\n")
-    assert main(["sweep", str(file), "--until", "14 points", f"out={tmp_path / 'all'}"]) == 0
-    said = capsys.readouterr()
-    lines = [line for line in said.out.splitlines() if line.startswith(("continuous", "fcfs"))]
-    assert [line.split()[:2] for line in lines] == [
-        [name, str(rps)] for name in AXES["scheduler"] for rps in AXES["rps"]
-    ]
-    for line, count in zip(lines, runs.over_seeds()["seeds"], strict=True):
-        assert str(count) in line.split()[-3:]
-    assert "until 14 points: 16 runs with further seeds\n" in said.err
-    names = {path.name.rpartition("-")[0] for path in (tmp_path / "all").glob("*,seed=5-*")}
-    assert names
-    assert all(name.startswith("scheduler=") and ",rps=" in name for name in names)
-
-
 @pytest.mark.parametrize(
     ("words", "share"), [("2 points", 0.02), ("1 point", 0.01), (" .5points", 0.005), (None, float("inf"))]
 )
@@ -204,3 +133,19 @@ def test_one_run_takes_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "rps=2", "--until", "2 points"]) == 2
     said = "specsim: --until 2 points: one run has one seed; expected -m beside it, for a sweep\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_point_with_a_run_that_failed_gets_no_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    really, count = simulation.run, [0]
+
+    def third_fails(*given: Any) -> Any:
+        count[0] += 1
+        if count[0] == 3:
+            raise SpecsimError("at last")
+        return really(*given)
+
+    monkeypatch.setattr(simulation, "run", third_fails)
+    with pytest.warns(UserWarning, match="1 of 5 runs failed, the first: at last"):
+        runs = sweep({"rps": [30]}, scheduler="fcfs", until="0.1 points", progress=False, **SETTINGS)
+    assert len(runs) == 4
+    assert runs.whole_notes[0].endswith("; 1 of 1 points have a run that failed, and get no more seeds")

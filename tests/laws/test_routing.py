@@ -19,7 +19,6 @@ from specsim.core.protocols import View
 from specsim.errors import RouterFault
 from specsim.metrics.recorder import Record
 from specsim.simulation import Simulation, run
-from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
 from tests.laws.watch import watched
 from tests.made import CLASSES, requests, simulation, simulations
@@ -185,22 +184,6 @@ def test_sessions_spread_over_the_replicas() -> None:
     found = run(simulation(told, [1] * 400, factory_of("continuous"), replicas=4, router=Affinity)).replica_of
     counts = np.bincount(found, minlength=4)
     assert np.abs(counts - 100).max() < 4 * np.sqrt(400 * 0.25 * 0.75)
-
-
-@every_router
-@pytest.mark.parametrize(
-    "more",
-    [{}, {"pipeline_steps": 1, "frontend_s": 0.013}, {"concurrency": 9}, {"concurrency": 9, "frontend_s": 0.02}],
-    ids=str,
-)
-def test_passes_that_run_at_once_hide_nothing_from_a_router(name: str, more: dict[str, Any]) -> None:
-    luck = np.random.default_rng(5)
-    count = 60
-    at = np.sort(luck.choice([0.0, 1.0, 1.5, 40.0], count) + luck.uniform(0, 0.4, count))
-    outputs, kinds = luck.integers(1, 90, count).tolist(), luck.integers(0, 3, count).tolist()
-    told = requests(at.tolist(), luck.integers(1, 60, count).tolist(), outputs, kinds)
-    plain = replace(several(simulation(told, outputs)), router=ROUTERS[name], **more)
-    assert_same_record(run(plain), run(replace(plain, fast_forward=False)))
 
 
 @every_router

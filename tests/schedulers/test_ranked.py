@@ -88,6 +88,7 @@ def test_the_first_of_each_line_are_those_of_the_whole_queue(
     simulated = simulation(told, outputs, factory_of("priority", max_num_seqs=6), truth=hardware())
     tight = replace(simulated, memory=replace(simulated.memory, capacity_bytes=simulated.memory.capacity_bytes // 4))
     monkeypatch.setattr(queues, "FEW", few)
+    monkeypatch.setattr(queues, "SPARSE", 3 * few)
     by_lines = [run(each) for each in (simulated, tight)]
     monkeypatch.setattr(Lines, "heads", lambda _, view, numbers, most: np.array(view.waiting, dtype=np.int64))
     for record, each in zip(by_lines, (simulated, tight), strict=True):

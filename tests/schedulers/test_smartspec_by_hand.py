@@ -12,7 +12,7 @@ from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.protocols import Scheduler
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.smartspec.chains import GoodputChains
-from specsim.schedulers.smartspec.estimators import AcceptanceAverage, ConfidentChains, RandomChains
+from specsim.schedulers.smartspec.estimators import AcceptanceAverage, ConfidentChains, ForeseenChains, RandomChains
 from specsim.schedulers.smartspec.serving import PrefillFeedback, Proposer, SmartSpec
 from specsim.schedulers.smartspec.tree import GoodputTrees
 from tests.made import Hardware, Linear, memory, requests
@@ -82,13 +82,6 @@ def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
     assert chain(hand).requests.tolist() == [0]
     hand.emit([39], ends=[0])
     assert chain(hand).requests.tolist() == [2], "the oldest always runs: nobody starves"
-
-
-def squeezed(hand: Hand, spare: int) -> Hand:
-    """Leave `spare` bytes free: 3 a token of the target, 1 of the drafter."""
-    pool = hand.ledger.pool
-    pool.memory = replace(pool.memory, capacity_bytes=pool.used_bytes + spare)
-    return hand
 
 
 # --- the moving average -----------------------------------------------------------------------------------------------
@@ -201,3 +194,9 @@ def test_random_lengths_are_uniform_and_belong_to_request_and_position() -> None
     assert first == lengths(0)
     assert first != lengths(1)
     assert np.bincount(first).tolist() == pytest.approx([60] * 4, abs=25)
+
+
+def test_the_oracle_cannot_do_without_the_future() -> None:
+    hand = prefilled(play(serving(ForeseenChains(4))))
+    with pytest.raises(ValueError, match="use a clairvoyant scheduler"):
+        hand.begin()

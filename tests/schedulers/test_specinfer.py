@@ -12,10 +12,9 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.specinfer import FixedTrees, nodes_of
 from tests.laws.subjects import mapping_of
-from tests.made import Linear, memory, requests
+from tests.made import memory, requests
 from tests.unit.hand import Hand, sizes
 
-ANY = Linear(0.0, 0.0, 0.01)
 PAPER = [1, 1, 3, 1, 1, 1, 1, 1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specsim.core.passes import DraftPass
-from specsim.pass_shape import PassShape
-from specsim.simulation import Simulation, run
+from specsim.simulation import Simulation
 from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import watched
-from tests.made import Hardware, Linear, hardware, memory, one, requests, simulation, simulations
+from tests.made import hardware, memory, one, requests, simulation, simulations
 
 
 def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
@@ -76,49 +75,3 @@ def test_the_objective_does_bind_in_such_runs() -> None:
     heedful = steps_of(replace(busy(), scheduler=factory_of("specserve")))
     assert not any(seconds > objective_s * (1 + 1e-9) > plain_s for seconds, plain_s, objective_s, _ in heedful)
     assert any(drafted for *_, drafted in heedful)
-
-
-@dataclass(frozen=True)
-class Noted:
-    """A model that keeps every shape it is asked about."""
-
-    inner: Linear
-    asked: set[PassShape]
-
-    def seconds(self, shape: PassShape) -> float:
-        self.asked.add(shape)
-        return self.inner.seconds(shape)
-
-    def __getstate__(self) -> Linear:
-        """What it keeps is no part of it: a run may not change a model."""
-        return self.inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-
-def test_what_it_estimates_are_the_shapes_that_run() -> None:
-    """Context, batched tokens, attention pairs and logits of every pass of a step, but for those that read the prompts.
-
-    No chain ends for its length or for want of tokens to emit, so that each has been weighed before it is verified.
-    """
-    ran: dict[str, set[Any]] = {"target": set(), "draft": set()}
-    priced: dict[str, set[Any]] = {"target": set(), "draft": set()}
-
-    def noting(asked: dict[str, set[Any]]) -> Any:
-        model: Any = hardware()
-        return Hardware(Noted(model.target, asked["target"]), Noted(model.draft, asked["draft"]))  # type: ignore[arg-type]
-
-    told = requests([0.0] * 6, [5, 9, 2, 7, 4, 3], [200] * 6, [2] * 6)
-    record = run(
-        simulation(
-            told,
-            [60, 50, 40, 44, 33, 20],
-            factory_of("specserve_minus"),
-            truth=noting(ran),
-            belief=noting(priced),
-        )
-    )
-    assert record.passes is not None
-    assert 1 < record.passes["depth"].max() < 8
-    assert {model: [each[1] for each in ran[model] - priced[model]] for model in ran} == {"target": [30], "draft": [30]}

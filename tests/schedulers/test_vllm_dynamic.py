@@ -42,6 +42,7 @@ def test_it_never_drafts_where_no_batch_size_does() -> None:
     [
         ([], "is no list of"),
         (None, "is no list of"),
+        ({}, "is no list of"),
         ({"1:64": 3}, "is no list of"),
         ([[1, 64]], "is no list of"),
         ([[1, 64, 1, 4096, 3]], "is no list of"),

@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import json
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -34,21 +35,11 @@ def test_the_examples_in_the_docstrings_run(function, tmp_path):
 def test_public_names_are_offered_and_documented():
     functions = {"find", "iterations", "load_run", "load_sweep", "simulate", "sweep"}
     assert set(specsim.__all__) == {"Found", "Run", "SpecsimError", "Sweep", *functions}
+    assert specsim.__version__ == version("specsim")
     for name in specsim.__all__:
         assert inspect.getdoc(getattr(specsim, name))
     with pytest.raises(AttributeError, match="simulat"):
         _ = specsim.simulat
-
-
-def test_what_python_shows_of_a_run_is_one_short_line(tmp_path):
-    said = (
-        "<Run: scheduler=fcfs, trace=poisson, profile=llama8b_1b_h100, slo=adaserve, requests=8, seed=0; 8 requests, "
-    )
-    run = simulate("fcfs", **SMALL)
-    attained = f"{said}{run.slo_attainment:.1%} attained; "
-    assert repr(run) == f"{attained}in memory>"
-    simulate("fcfs", out="mine", **SMALL)
-    assert repr(load_run("mine")) == f"{attained}in mine>"
 
 
 def test_what_python_shows_of_a_damaged_run_is_its_damage(tmp_path):
@@ -101,23 +92,6 @@ def test_two_underscores_reach_below_a_group():
 )
 def test_values_keep_their_type(value, stored):
     assert simulate("continuous", rps=value, **SMALL).config["rps"] == stored
-
-
-def test_paths_are_taken_as_text_or_path(tmp_path):
-    (tmp_path / "my trace, v2.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,5,2\n1,6,2\n")
-    settings = {key: SMALL[key] for key in ("acceptance", "profile")}
-    for trace in (tmp_path / "my trace, v2.csv", "./my trace, v2.csv"):
-        run = simulate("continuous", trace, **settings)
-        assert run.requests["prompt_tokens"].tolist() == [5, 6]
-
-
-def test_a_sweep_is_the_product_with_the_last_axis_fastest(tmp_path):
-    runs = sweep({"scheduler": ["fcfs", "continuous"], "rps": [2, 4]}, out=tmp_path / "all", **SMALL)
-    found = [(run.config["choices"]["scheduler"], run.config["rps"]) for run in runs]
-    assert found == [("fcfs", 2), ("fcfs", 4), ("continuous", 2), ("continuous", 4)]
-    assert [run.folder.name.rpartition("-")[0] for run in runs] == [
-        f"scheduler={scheduler},rps={rps}" for scheduler in ("fcfs", "continuous") for rps in (2, 4)
-    ]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from specsim.kernels import compile_cache
 
 COMPILE = "from specsim.kernels import compiled_loops; compiled_loops()"
 CRASH = f"{COMPILE}; import os; os.kill(os.getpid(), 11)"
-SWEEP = ("run", "-m", "scheduler=specserve", "seed=0,1", "trace=poisson", "requests=30", "--jobs", "2")
 RUN = ("run", "scheduler=specserve", "trace=azure_conv", "requests=300")
 
 

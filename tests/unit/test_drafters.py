@@ -126,9 +126,6 @@ def test_suggestions_are_followed_and_said() -> None:
     assert compose({"scheduler": "adaserve_no_graphs"})["drafter"]["graphs"] is False
 
 
-POISSON = {"trace": "poisson", "requests": "3"}
-
-
 def test_a_suggestion_without_the_keys_that_are_set_is_not_followed() -> None:
     """A sweep over schedulers that sets a key of the separate model means the separate model."""
     config = compose({"scheduler": "smartspec_lookup", "drafter.graphs": "false"})

@@ -9,7 +9,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.passes import NOBODY, DraftPass, TargetPass
 from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
@@ -19,7 +19,7 @@ from specsim.server.faults import Stalled
 from specsim.server.planning import check_rounds, delays, possible
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
-from tests.made import hardware, requests, simulation
+from tests.made import hardware, memory, requests, simulation
 
 
 class Silent:
@@ -103,6 +103,31 @@ def test_what_one_replica_writes_while_another_runs_changes_nothing() -> None:
     plain = run(simulation(told, [3, 4, 5, 6], Plain, replicas=2)).progress
     found = run(simulation(told, [3, 4, 5, 6], lambda: Reusing(shared), replicas=2)).progress
     assert np.array_equal(found.finish_s, plain.finish_s)
+
+
+class Dropping:
+    """Drafts a token for each that decodes, verifies none of them in that step, and decodes plainly in the next."""
+
+    def __init__(self) -> None:
+        self.drafts = False
+
+    def step(self, view: View) -> Step:
+        ids = np.array([*view.running.tolist(), *view.waiting])
+        assert view.held_bytes(ids).tolist() == (3 * view.target_cached[ids] + view.draft_cached[ids]).tolist()
+        self.drafts = not self.drafts and not len(view.waiting)
+        if self.drafts:
+            forest, leaves = Forest.roots(len(ids)), np.arange(len(ids))
+            chain = yield DraftPass(ids, view.draft_pending(ids), forest, leaves, 1)
+            yield DraftPass(ids, NOBODY, chain, leaves + len(ids), 1)
+        else:
+            yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)))
+
+
+def test_what_was_drafted_and_not_verified_is_dropped_at_the_end_of_the_step() -> None:
+    told = requests([0.0, 0.0], [4, 4], [9, 9])
+    record = run(simulation(told, [9, 9], Dropping, pool=memory(told, 9.0, block_tokens=1)))
+    assert record.progress.emitted_tokens.tolist() == [9, 9]
+    assert record.totals.draft_passes > 2
 
 
 def test_a_draft_of_several_passes_ends_where_its_passes_end() -> None:

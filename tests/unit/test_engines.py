@@ -16,7 +16,7 @@ from specsim.core.passes import DraftPass
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.latency.drafter import Heads, LayersSkipped, Lookup, Separate, equipped
+from specsim.latency.drafter import Heads, LayersSkipped, Separate, equipped
 from specsim.latency.engine import Batches, Engine, engine_from_mapping
 from specsim.latency.profile import load_profile
 from specsim.pass_shape import PassShape, PassShapes
@@ -100,29 +100,6 @@ def test_a_verification_of_drafts_takes_host_time_that_no_other_pass_takes() -> 
     assert added == pytest.approx(2e-3 * drafted)
 
 
-@pytest.mark.parametrize("scheduler", ["vllm_spec", "threshold_mean"])
-def test_batch_expansion_drafts_a_request_twice_whose_tokens_were_all_accepted(scheduler: str) -> None:
-    settings = {"engine__request_s": 1.0, "engine__speculation_s": 0.0, "trace__output_tokens__distribution": "fixed"}
-    settings |= {f"trace__output_tokens__{key}": value for key, value in FIXED.items()}
-    run = simulate(
-        scheduler,
-        "poisson",
-        requests=1,
-        profile="vicuna7b_160m_a100",
-        engine="vllm_0_6",
-        acceptance="bernoulli",
-        acceptance__alpha=1.0,
-        scheduler__num_speculative_tokens=2,
-        passes=True,
-        **settings,
-    )
-    assert run.passes is not None
-    passes = run.passes[run.passes.prefill_tokens == 0]
-    host = np.floor(passes.seconds).astype(int).tolist()
-    assert host[:6] == [1, 1, 3, 2, 2, 3], "two drafts and a verification of three sequences, step by step"
-    assert passes.batched_tokens.tolist()[:6] == [1, 1, 3, 2, 2, 3]
-
-
 @pytest.mark.parametrize(("missing", "sequences"), [(1, 1), (2, 2), (3, 1), (20, 1)])
 def test_a_drafter_that_fell_behind_is_no_bonus_token(missing: int, sequences: int) -> None:
     _, view = ledger_and_view(requests([0.0], [30], [9]))
@@ -141,11 +118,6 @@ def test_a_drafter_runs_on_the_same_engine(drafter: Any) -> None:
     on = equipped(Engine(overhead_s=1e-3, request_s=1e-4, graph_tokens=(64,)).running(PROFILE), drafter).draft
     padded = SHAPE._replace(batched_tokens=64)
     assert on.seconds(SHAPE) == pytest.approx(bare.seconds(padded) + 1e-3 + 2e-4)
-
-
-def test_a_search_in_the_prompt_is_no_pass() -> None:
-    on = equipped(Engine(overhead_s=1e-3, request_s=1e-4, graph_tokens=(64,)).running(PROFILE), Lookup(2e-4)).draft
-    assert on.seconds(SHAPE) == 2e-4
 
 
 def test_sizes_are_those_named_then_multiples() -> None:
@@ -178,15 +150,6 @@ def test_a_mistake_is_one_line(changed: dict[str, Any], said: str) -> None:
     assert str(caught.value).startswith("engine=mine")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_run_and_its_belief_are_on_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = compose({"trace": "poisson", "requests": "5", "engine": "vllm_0_15", "belief": "llama8b_1b_h100"})
-    simulation = prepare(config).simulation
-    assert (simulation.pipeline_steps, simulation.frontend_s) == (1, 5.2e-3)
-    for profile in (simulation.truth, simulation.belief):
-        assert (profile.target.overhead_s, profile.draft.request_s) == (4e-5, 1.4e-5)  # type: ignore[attr-defined]
 
 
 def test_a_belief_may_be_the_profile_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from specsim.pass_shape import PassShape
 from specsim.rng import Words
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
@@ -126,15 +126,6 @@ class Turns(PrefillFirst):
         )
 
 
-class Shortening(Speculation):
-    """Grows the chains of a part that repeats, shorter ones later, and does not repeat itself."""
-
-    drafts = True
-
-    def grow(self, view: View, rows: Rows) -> Growing:
-        return FixedChains(4 if view.now_s < 0.8 else 1).grow(view, rows)
-
-
 PARTS = (PrefillFirst(8, 2048, 0.01), FixedChains(4))
 
 
@@ -142,13 +133,6 @@ def test_who_wraps_a_scheduler_that_repeats_hears_of_every_verification() -> Non
     listening = Listening(Composed(*PARTS))
     record = run(chains(lambda: listening))
     assert listening.tokens == record.progress.emitted_tokens.sum()
-
-
-@pytest.mark.parametrize("tokens", [0, 4])
-def test_a_part_does_not_repeat_by_what_it_inherits_or_takes_from_another(tokens: int) -> None:
-    for parts in ((Turns(8, 2048, 0.01), FixedChains(tokens)), (PARTS[0], Shortening())):
-        of = chains(lambda parts=parts: Composed(*parts))
-        assert_same_record(run(of), run(replace(of, fast_forward=False)))
 
 
 class Shifts(Turns):
@@ -242,33 +226,6 @@ def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
 
     with pytest.raises(SchedulerFault, match=r"scheduler Failing at [\d.]+ s: ValueError: no end"):
         run(chains(Failing))
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"width": 2},
-        {"beam": 1},
-        {"deepest": np.array([2, 2, 2])},
-        {"deepest": np.array([1, 2, 1])},
-        {"leaves": np.arange(3)},
-    ],
-    ids=str,
-)
-def test_what_is_no_chain_of_one_length_for_all_runs_step_by_step(more: Mapping[str, Any]) -> None:
-    class Others(Chains):
-        stationary = True
-
-        def step(self, view: View) -> Step:
-            count = len(view.running)
-            cut = {"deepest": count, "leaves": count - 1}
-            self.more = {name: each[: cut[name]] if name in cut else each for name, each in more.items()}
-            yield from super().step(view)
-
-    of = chains(Others)
-    iterations, verified = asked(of)
-    assert iterations == verified
-    assert_same_record(run(of), run(replace(of, fast_forward=False)))
 
 
 def expanding(deepest: int = 1 << 20, *, expands: bool = False) -> Hardware:

@@ -5,6 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.workload import fetch as fetching
 from specsim.workload.fetch import fetch
 
 BODY = bytes(i * i % 251 for i in range(300_000))
@@ -144,3 +145,18 @@ def test_every_point_of_a_figure_is_fetched(home, tmp_path):
     values["url"] = values["url"].removesuffix("file.csv")
     values["points"] = [{"point": 1.0, "file": "file.csv", "sha256": hashlib.sha256(BODY).hexdigest()}]
     assert fetch("made", values, tmp_path, progress=False) == (tmp_path / "file.csv",)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(home, tmp_path):
+    (tmp_path / "taken").write_text("")
+    assert "cannot be written" in refused(entry(home), tmp_path / "taken" / "below")
+
+
+def test_a_server_that_falls_silent_keeps_the_part(home, tmp_path, monkeypatch):
+    def silent(answer, *rest):
+        yield answer.read(5000)
+        raise TimeoutError
+
+    monkeypatch.setattr(fetching, "_chunks", silent)
+    assert "connection cut after 5000 bytes (TimeoutError); kept" in refused(entry(home), tmp_path)
+    assert (tmp_path / "file.csv.part").stat().st_size == 5000

@@ -111,15 +111,6 @@ def test_names_that_do_not_fit_are_one_line(tmp_path, capsys, words, said):
     assert told.count("\n") == 1
 
 
-def test_names_are_typed_on_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.csv").write_text("arrival_s,in,out\n0,5,6\n1,5,0\n2,7,8\n")
-    words = ["trace=./t.csv", *(f"{key}={value}" for key, value in SMALL.items())]
-    assert main(["run", *words, "trace.columns={prompt_tokens: in, output_tokens: out}"]) == 0
-    assert main(["run", *words, "trace.columns.prompt_tokens=in", "trace.columns.output_tokens=out"]) == 0
-    assert "left out 1 of 3 requests (0 tokens: they failed)" in capsys.readouterr().out
-
-
 def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
     alone, timed = tmp_path / "alone.csv", tmp_path / "timed.csv"
     alone.write_text(csv("prompt_tokens,output_tokens", lambda t, p, o: (p, o)))

@@ -51,6 +51,17 @@ def row(of: Found, value: str) -> str:
     return next(each for each in find_table(of) if each.startswith(f"{value} "))
 
 
+def test_python_shows_a_search_in_one_short_line() -> None:
+    assert repr(found(line())) == "<Found of 1 system in 0 runs: 90% of the worst class>"
+
+
+def test_an_interval_that_reaches_below_the_axis_is_explained() -> None:
+    """An axis of ratios has no 0."""
+    apart = {1.0: [1.0, 1.0, 1.0], 2.0: [1.0, 1.0, 0.0], 64.0: [0.7, 0.0, 0.0]}
+    figure = found(*(line(str(place), apart if place == 6 else TESTED) for place in range(7))).figure()
+    assert "A bar from the left edge begins below it." in figure.get_supxlabel().replace("\n", " ")
+
+
 def test_what_cannot_be_judged_is_marked_and_the_marks_are_explained() -> None:
     each = found(line(), doubtful())
     assert f"{RATE}{SHORT}{OVERLOADED}  " in row(each, "8")

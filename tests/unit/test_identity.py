@@ -44,12 +44,3 @@ def test_where_a_run_is_stored_and_what_is_null_do_not_count():
     config = compose(POINT)
     other = copy.deepcopy(config) | {"out": "somewhere", "new_key": None}
     assert settings_of(other) == settings_of(config)
-
-
-def test_a_key_of_each_group_holds_its_choice_and_a_belief_its_name():
-    settings = settings_of(compose({**POINT, "belief": "llama8b_1b_h100", "metrics.window": "[0,5]"}))
-    assert (settings["scheduler"], settings["trace"]) == ("vllm_spec", "poisson")
-    assert settings["belief"] == "llama8b_1b_h100"
-    assert settings["scheduler.num_speculative_tokens"] == compose(POINT)["scheduler"]["num_speculative_tokens"]
-    assert settings["metrics.window"] == "[0, 5]"
-    assert not [key for key in settings if key.startswith(("choices", "out"))]

@@ -43,7 +43,7 @@ def agrees(run, steps):
         assert got.to_dict() == expected[expected > 0].to_dict()
 
 
-@pytest.mark.parametrize("scheduler", ["smartspec_tree", "continuous"])
+@pytest.mark.parametrize("scheduler", ["smartspec_tree", "adaserve_clairvoyant"])
 def test_any_scheduler_is_seen(scheduler):
     run = simulate(scheduler, **SMALL, replicas=2)
     agrees(run, iterations(run, range(run.metrics["specsim"]["iterations"])))

@@ -113,3 +113,15 @@ def test_a_trace_is_read_once_and_comes_back_whole(code: Path, tmp_path: Path, m
             assert np.array_equal(found.trace.columns()[name], column)
         monkeypatch.setattr(user_file, "open_table", None)
     user_file._read_once.cache_clear()
+
+
+def test_a_user_without_a_home_has_no_cache(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    maker = Maker()
+    kept("thing", 1, (code,), maker)
+    kept("thing", 1, (code,), maker)
+    assert maker.made == 2

@@ -116,3 +116,8 @@ def test_staircase_pads_to_whole_tiles() -> None:
 )
 def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, seconds: float) -> None:
     assert TABLE.seconds(one(1e6, batched, 1e9)) == pytest.approx(seconds)
+
+
+def test_table_bends_where_it_leaves_its_floor() -> None:
+    assert TABLE.bend_tokens == pytest.approx(128 * 30 / 55)
+    assert Table((1.0, 2.0), (0.01, 0.01), 0.02).bend_tokens is None

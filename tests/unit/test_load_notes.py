@@ -208,14 +208,6 @@ def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it():
     assert long.provenance["notes"] == list(long.notes)
 
 
-def test_a_server_at_its_limit_is_near_saturation_and_one_below_is_not():
-    limit, below = (simulate("vllm_spec", "poisson", rps=rps, requests=n) for rps, n in ((20, 4_000), (14, 1_000)))
-    assert limit.metrics["specsim"]["load"]["saturated"] is True
-    assert any(note.startswith("near saturation: the server was hardly idle, 315 requests") for note in limit.notes)
-    assert below.metrics["specsim"]["load"]["saturated"] is False
-    assert not any(note.startswith("near saturation") for note in below.notes)
-
-
 COUNT = 300
 
 

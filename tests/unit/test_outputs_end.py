@@ -77,3 +77,9 @@ def test_bad_means_are_one_line(means: object, said: str) -> None:
         load_trace(entry(mean_output_tokens=means), seed=0)
     assert said in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_a_mean_at_the_cap_or_at_one_changes_all_or_nothing() -> None:
+    assert (ended_early(capped(9), {"chat": 300.0}, 0).output_tokens == 256).all()
+    ended = ended_early(capped(9), {"chat": 1.0}, 0)
+    assert (ended.output_tokens[ended.slo_class == 1] == 1).all()

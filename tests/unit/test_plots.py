@@ -169,18 +169,6 @@ def test_no_label_covers_a_mark_and_no_mark_another(share):
     assert not any(one.overlaps(other) for one, other in combinations(marks, 2))
 
 
-@pytest.mark.parametrize(
-    ("overloaded", "too_short", "said"),
-    [(True, False, "The run is overloaded"), (None, True, "The run is too short to judge"), (False, False, "")],
-)
-def test_figures_of_a_run_say_what_its_load_comes_to(overloaded, too_short, said):
-    given = run()
-    given.metrics["specsim"]["load"] |= {"overloaded": overloaded, "too_short": too_short}
-    for figure in (slo_by_class(given.metrics), latency_cdf(given.metrics, given.requests)):
-        assert said in caption(figure)
-        assert ("The run is" in caption(figure)) == bool(said)
-
-
 def caption(figure):
     return figure._supxlabel.get_text().replace("\n", " ")
 
@@ -222,14 +210,6 @@ def test_timeline_panels():
     assert rate[0].values.mean() == pytest.approx(160.0)
 
 
-def test_timeline_weighs_passes_by_their_seconds_and_ignores_drafts():
-    frame = passes(3)
-    frame["start_s"], frame["seconds"] = [0.0, 1.0, 4.0], [1.0, 3.0, 1.0]
-    frame["requests"], frame["kind"] = [4, 8, 99], [1, 1, 0]
-    values = timeline(frame).axes[0].patches[0].get_data().values
-    assert values.tolist() == [7.0]
-
-
 @pytest.mark.parametrize("count", [1, 2, 8, 10])
 def test_comparison_has_one_group_per_run(count):
     runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
@@ -265,25 +245,6 @@ def test_many_runs_have_a_row_each(count):
     assert figure.get_figheight() / count > 0.19, "rows do not touch"
 
 
-@pytest.mark.parametrize(
-    ("labels", "what", "shown"),
-    [
-        (["scheduler=a", "scheduler=b"], "scheduler", ["a", "b"]),
-        (["scheduler=a", "rps=2"], "Run", ["scheduler=a", "rps=2"]),
-        (["rps=2,seed=1", "rps=2,seed=2"], "Run", ["rps=2\nseed=1", "rps=2\nseed=2"]),
-        (
-            [f"trace=a{'a' * 40},rps={rps}" for rps in (2, 4)],
-            "Run",
-            [f"trace=a{'a' * 40}\nrps={rps}" for rps in (2, 4)],
-        ),
-    ],
-)
-def test_a_key_that_all_labels_share_names_the_axis(labels, what, shown):
-    below = comparison([(label, run(rows=60).metrics) for label in labels]).axes[1]
-    assert below.get_xlabel() == what
-    assert [label.get_text() for label in below.get_xticklabels()] == [each + SHORT for each in shown]
-
-
 @pytest.mark.parametrize("count", [3, 11])
 def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
     runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
@@ -300,13 +261,6 @@ def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
     assert "Half-filled \u25d0: a run is too short to judge" in said
     assert f"{count - 2} of {count} runs" in said
     assert f"2 of {count + 2} runs failed and are left out." in said
-
-
-def test_comparison_of_runs_with_different_classes(tmp_path):
-    other = run().metrics
-    other["specsim"]["classes"] = {"chat": other["specsim"]["classes"]["chat"]}
-    (path,) = plot_comparison([("a", run().metrics), ("b", other)], tmp_path, formats=("png",))
-    assert path.name == "comparison.png"
 
 
 def test_bad_requests_are_one_line(tmp_path):

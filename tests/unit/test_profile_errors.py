@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import copy
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
-from specsim.latency.profile import load_profile, profile_from_mapping
+from specsim.latency.profile import profile_from_mapping
 from tests.made import one
 
 MODEL: dict[str, Any] = {
@@ -148,13 +147,6 @@ def test_signed_errors_nulls_and_the_cards_name_are_checks_of_a_profile() -> Non
     assert profile_from_mapping(mapping, "mine.yaml").provenance == ({"file": "a.parquet"},)
 
 
-def test_a_mapping_that_holds_itself_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml_of(GOOD) + "checks: &a\n  b: *a\n", encoding="utf-8")
-    with pytest.raises(SpecsimError, match="an anchor or alias"):
-        load_profile(path)
-
-
 @pytest.mark.parametrize(
     "key", ["profile_version", "target", "draft.forms", "target.overhead_s", "target.forms.linear.delta_s"]
 )
@@ -187,35 +179,3 @@ def test_form_that_nobody_holds_or_that_is_ambiguous_is_refused() -> None:
     assert "did you mean 'linear'?" in refused(changed("form", "liner"))
     mapping = changed("draft.forms", {"table": TABLE, "linear": MODEL["forms"]["linear"]})
     assert "'roofline' is not in this profile" in refused(mapping)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("name: [1,\n", "line 2: not YAML"),
-        ("a: 1\na: 2\n", "line 2: not YAML: found duplicate key a"),
-        ("- 1\n", "[1] is not a mapping of keys to values"),
-        ("3\n", "3 is not a mapping of keys to values"),
-        ("", "None is not a mapping of keys to values"),
-        ("name: mine\n", "profile_version: missing key"),
-    ],
-)
-def test_broken_file_gives_one_line(tmp_path: Path, text: str, expected: str) -> None:
-    path = tmp_path / "broken.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(SpecsimError) as caught:
-        load_profile(path)
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_absent_file_names_a_near_one(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("name: x\n", encoding="utf-8")
-    with pytest.raises(SpecsimError, match=r"no such profile file; did you mean '.*/mine.yaml'\?"):
-        load_profile(tmp_path / "mime.yaml")
-
-
-def yaml_of(mapping: dict[str, Any]) -> str:
-    from profiler.latency.text import yaml_text
-
-    return yaml_text(mapping, "a profile")

@@ -11,7 +11,6 @@ from specsim.runs.prepare import prepare
 from specsim.workload import synthetic
 from specsim.workload.load import load_trace, resample
 from specsim.workload.trace import Trace, TraceSource
-from tools.describe import fano
 
 N = 4_000
 
@@ -88,27 +87,6 @@ def test_fewer_requests_are_a_prefix(trace, requests):
     part = resample(trace, 50.0, seed=4, requests=requests).head(requests)
     for column in ("arrival_s", "prompt_tokens", "output_tokens", "row", "slo_class"):
         assert getattr(part, column).tolist() == getattr(whole, column)[:requests].tolist()
-
-
-def test_blocks_go_on_where_the_span_holds_too_few(trace):
-    """Some seeds draw fewer than were recorded; whoever asks for all gets as many."""
-    counts = {seed: len(resample(trace, 50.0, seed=seed)) for seed in range(20)}
-    poor = min(counts, key=lambda seed: counts[seed])
-    assert counts[poor] < N < max(counts.values())
-    more = resample(trace, 50.0, seed=poor, requests=N)
-    assert len(more) == N
-    assert more.arrival_s[-1] > trace.arrival_s[-1] - 50
-    with pytest.raises(SpecsimError, match=f"requests={N + 1}: .* expected 1..{N}"):
-        resample(trace, 50.0, seed=poor, requests=N + 1)
-
-
-def test_bursts_survive_in_blocks_longer_than_they_are(trace):
-    """Variance / mean of the counts per second: of the process itself about 5, of shuffled requests 1."""
-    kept = np.mean([fano(resample(trace, 60.0, seed=seed).arrival_s, 1.0) for seed in range(20)])
-    shuffled = np.mean([fano(resample(trace, 0.03, seed=seed).arrival_s, 1.0) for seed in range(20)])
-    assert kept == pytest.approx(fano(trace.arrival_s, 1.0), rel=0.1)
-    assert shuffled == pytest.approx(1.0, rel=0.1)
-    assert kept > 2
 
 
 @pytest.mark.parametrize("block_s", [1e-9, 1e9])

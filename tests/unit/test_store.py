@@ -91,13 +91,6 @@ def test_types_on_disk_are_those_of_the_schema(tmp_path):
         assert schema.metadata == {b"specsim_schema_version": b"2"}
 
 
-def test_same_inputs_give_same_bytes(tmp_path):
-    write_run(tmp_path / "a", **parts(passes=passes()))
-    reordered = {"choices": {"scheduler": "adaserve"}, "seed": 0}
-    write_run(tmp_path / "b", **parts(passes=passes(), config=reordered))
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
-
-
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_a_table_written_in_parts_is_read_as_one(tmp_path, monkeypatch, rows):
     monkeypatch.setattr(writer, "GROUP_ROWS", rows)
@@ -267,3 +260,30 @@ def test_a_removed_run_leaves_files_of_others(run):
     write_run(run, **parts())
     remove_run(run)
     assert not run.exists()
+
+
+def test_parquet_damaged_since_the_run_was_read_is_found_at_access(run):
+    stored, path = read_run(run), run / "requests.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SpecsimError, match=r"requests\.parquet' is damaged: not a Parquet file") as raised:
+        _ = stored.requests
+    assert "\n" not in str(raised.value)
+
+
+def test_missing_column_is_named(run):
+    stored, path = read_run(run), run / "requests.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["slo_class"]), path)
+    with pytest.raises(SpecsimError, match=r"lacks the column 'slo_class'"):
+        _ = stored.requests
+
+
+def test_nan_in_json_is_refused(tmp_path):
+    with pytest.raises(SpecsimError, match=r"metrics\.json cannot hold NaN"):
+        write_run(tmp_path / "run", **parts(metrics={"completed": float("nan")}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(SpecsimError, match=r"run folder '.*run' is a file"):
+        write_run(tmp_path / "run", **parts())

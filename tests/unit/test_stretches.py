@@ -75,3 +75,14 @@ def test_bad_stretches_are_one_line(more: dict[str, float], said: str) -> None:
         acceptance_from_mapping({"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}, "mine")
     assert said in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_off_the_path_any_kind_may_follow() -> None:
+    tape = drawn(CURVE)
+    layout = tape.layout
+    assert isinstance(layout, Stretches)
+    keys = mix(np.arange(5000, dtype=np.uint64))
+    request = np.zeros(5000, np.int64)
+    rows = tape.rows(request, keys, mix(keys), np.zeros(5000, np.bool_)) - layout.start[0]
+    assert np.bincount(rows // layout.pool_rows, minlength=STRETCHES).min() > 200
+    assert set(np.unique(rows + layout.start[0])) <= set(tape.text_rows(np.zeros(1, np.int64)))

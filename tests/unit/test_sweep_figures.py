@@ -166,13 +166,6 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
     assert "failed" not in words(drawn(table()))
 
 
-def test_where_all_runs_of_a_value_failed_no_figure_is_drawn():
-    gone = table(["fcfs"], seed=[0], rps=[2], slo_scale=[0.8])
-    frame = pd.concat([failing(gone, 0), table(["fcfs"], seed=[0], slo_scale=[1.2, 1.4])])
-    figures = sweep_figures(frame, axes_of(without_failures(frame), line="scheduler"))
-    assert set(figures) == {f"{name},slo_scale={scale}" for name in ("attainment", "goodput") for scale in (1.2, 1.4)}
-
-
 def test_a_setting_that_is_not_drawn_is_refused():
     frame = table(slo_scale=[0.8, 1.2])
     axes = axes_of(frame)
@@ -229,16 +222,6 @@ def test_what_a_sweep_is_drawn_against(name):
     frame = frame.loc[:, ~frame.columns.duplicated()]
     found = axes_of(frame, **chosen)
     assert (found.x, found.line, found.rest) == expected
-
-
-def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
-    frame = table()
-    frame.insert(0, "acceptance", np.where(frame["scheduler"] == "fcfs", "own", "common"))
-    axes = axes_of(frame)
-    assert (axes.rest, axes.along) == ((), ("acceptance",))
-    assert "along with scheduler: acceptance" in words(curves(frame, axes))
-    frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
-    assert axes_of(frame).rest == ("slo_scale",)
 
 
 def boxes(figure):

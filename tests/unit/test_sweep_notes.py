@@ -58,15 +58,5 @@ def test_a_sweep_in_python_has_the_notes_of_its_runs(tmp_path, stored):
     assert "too short: 4 of 4 runs" in html
 
 
-def test_a_note_of_one_run_names_its_point_without_what_a_scheduler_brings_along():
-    runs = sweep({"scheduler": ["continuous", "smartspec_lookup"], "rps": [2, 4]}, **SMALL, any_target=True)
-    assert "drafter" in runs.axes
-    assert [runs._name(place) for place in (0, 3)] == [
-        "scheduler=continuous, rps=2",
-        "scheduler=smartspec_lookup, rps=4",
-    ]
-    assert runs[1:2]._name(0) == ""
-
-
 def _out(folder, stored):
     return {"out": folder} if stored else {}

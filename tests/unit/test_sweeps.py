@@ -209,20 +209,19 @@ def test_what_the_seed_drew_is_what_it_was_when_the_run_was_made(tmp_path, monke
 
 
 SILLY = {
+    "number for a measure": (lambda runs: runs.curves(0), "name of a column"),
+    "no runs": (lambda _: Sweep(3), "expected a list of runs"),
+    "no run": (lambda _: Sweep([3]), "is no run; expected runs"),
+    "one run twice": (lambda runs: Sweep([runs[0], runs[0]]).means(), "same run"),
     "by of an unknown name": (lambda runs: runs.means(by=["rpss"]), "'rps'"),
     "by of a measure": (lambda runs: runs.means(by=["slo_attainment"]), "slo_attainment"),
     "by of runs": (lambda runs: runs.means(by=["run"]), "run"),
     "empty by of pairs": (lambda runs: runs.paired(against="fcfs", by=[]), "expected rps in by"),
-    "empty measure": (lambda runs: runs.means(""), "no measure ''"),
     "against a list": (lambda runs: runs.paired(against=["fcfs"]), "expected one value"),
     "of what no run has": (lambda runs: runs.paired(against=1, of="scheduler.nope"), "scheduler.nope"),
     "of classes": (lambda runs: runs.paired(against="chat", of="slo_class"), "every run holds all classes"),
-    "along the seed": (lambda runs: runs.plot("figures", x="seed"), "over seeds"),
-    "plotted into a number": (lambda runs: runs.plot(3), "folder=3: expected the path of a folder"),
-    "so many labels": (lambda runs: runs.labelled(1.5), "1.5"),
     "a fraction of a place": (lambda runs: runs[0.5], "indexed by number"),
     "a class selected": (lambda runs: runs.select(slo_class="chat"), "every run holds all classes"),
-    "words in lines": (lambda runs: runs.select(scheduler="fc\nfs"), "scheduler=fc fs"),
 }
 
 

@@ -20,14 +20,6 @@ from specsim.rng import stream_keys
 from tests.made import WIDTH, grown, hardware, ledger_and_view, requests, tape
 
 
-def two_pools(count: int = 40) -> Tape:
-    """Return a tape that is sure (0.9) on the path and unsure (0.1) off it."""
-    confidence = np.repeat(np.array([[0.9, 0.05], [0.1, 0.05]]), 8, axis=0)
-    keys = stream_keys(3, "text", np.arange(count))
-    start = np.zeros(count, dtype=np.int64)
-    return Tape(confidence, np.zeros(16, dtype=np.int64), Pools(start, start + 8, 8), keys)
-
-
 def backend(text: Tape, count: int) -> SimulatedBackend:
     _, view = ledger_and_view(requests([0.0] * count, [3] * count, [9] * count))
     return SimulatedBackend(World(np.full(count, 5), text), hardware(), view)
@@ -42,17 +34,6 @@ def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
         forest = asked.draft(work, PassShape(0, count, 0.0, 0, count, count)).forest
         leaves = np.arange(before, len(forest))
     return forest
-
-
-def test_a_tree_reads_the_path_while_it_is_right_and_the_other_pool_once_it_is_wrong() -> None:
-    forest = drafted(two_pools(), [2, 1, 1])
-    right = {node: True for node in range(forest.rows)}
-    for node in range(forest.rows, len(forest)):
-        above = int(forest.parent[node])
-        sure = 0.9 if right[above] else 0.1
-        assert forest.probability[node] == (sure if forest.token[node] == 0 else 0.05)
-        right[node] = right[above] and forest.token[node] == 0
-    assert sum(right.values()) == 4 * 40
 
 
 def test_a_wider_tree_than_the_tape_is_refused() -> None:

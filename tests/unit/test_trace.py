@@ -61,3 +61,12 @@ def test_a_trace_must_start_at_zero_rise_and_have_even_columns():
         made([0, 1], ttft_slo_s=np.zeros(3))
     with pytest.raises(SpecsimError, match="at least 1 token"):
         Trace(np.zeros(1), np.zeros(1, int), np.ones(1, int), np.zeros(1, int), TraceSource("made", "file"))
+
+
+def test_at_rate_refuses_bad_rates_and_traces_without_a_span():
+    for rps in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(SpecsimError, match="expected a rate above 0"):
+            made([0, 1]).at_rate(rps)
+    for arrivals in ([0], [0, 0]):
+        with pytest.raises(SpecsimError, match="no span"):
+            made(arrivals).at_rate(1)

@@ -141,14 +141,6 @@ def test_a_benchmark_result_of_vllm(read):
         assert "max_concurrency" not in said
 
 
-def test_a_benchmark_result_that_waited_for_places(read):
-    trace, said = read(json.dumps({**RESULT, "queue_times": [0.5, 0, 0.25]}), "r.json")
-    assert rows(trace) == [(0, 7, 70), (1.0, 5, 50)]
-    assert "arrivals are start_times less queue_times" in said
-    held = read(json.dumps({**RESULT, "max_concurrency": 64}), "r.json").said
-    assert "max_concurrency=64 held requests back: they arrive here when they were sent" in held
-
-
 def test_a_damaged_benchmark_result(refused):
     assert refused(json.dumps([RESULT]) + "\n{}", "r.json").startswith("line 2: more behind the first")
     uneven = refused(json.dumps({**RESULT, "start_times": [1.0]}), "r.json")
@@ -323,6 +315,7 @@ def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path
     import pandas as pd
 
     from specsim.files import yaml_file
+    from specsim.workload import readers
 
     pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
     held = size((tmp_path / "f.parquet").stat().st_size)
@@ -333,6 +326,10 @@ def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path
     monkeypatch.setattr(yaml_file, "FREE_ROWS", 1)
     monkeypatch.setattr(yaml_file, "ROWS_PER_BYTE", 0)
     assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
+    monkeypatch.undo()
+    monkeypatch.setattr(readers, "MOST_RATIO", 0)
+    monkeypatch.setattr(readers, "FREE_BYTES", 100)
+    assert "Parquet unpacks to more than 100 bytes" in refused((tmp_path / "f.parquet").read_bytes(), "t.parquet")
 
 
 def test_a_pipe_is_no_file(tmp_path):
@@ -341,3 +338,22 @@ def test_a_pipe_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(SpecsimError, match=r"pipe\.csv: is a pipe or a device; expected a file"):
         read_user_file(tmp_path / "pipe.csv", SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (",".join(f"c{i}" for i in range(1001)) + "\n0\n", "line 1: 1,001 columns; expected at most 1,000"),
+        (USER[:-1] + ",slo_class\n" + "".join(f"{i},1,1,u{i}\n" for i in range(1001)), "names 1,001 classes"),
+    ],
+)
+def test_columns_and_classes_without_number_are_refused(read, content, told):
+    with pytest.raises(SpecsimError, match=told):
+        read(content)
+
+
+def test_a_whole_number_that_no_float_holds_is_named(refused):
+    assert refused(USER + "9" * 5000 + ",1,1\n1e17,1,1\n").startswith("1 damaged row: line 2: arrival_s ")
+    json_line = '{"arrival_s": %s, "prompt_tokens": 1, "output_tokens": 1}\n'
+    said = refused(json_line % ("9" * 400) + json_line % 10**17, "t.jsonl")
+    assert said.startswith("1 damaged row: line 1: arrival_s ")

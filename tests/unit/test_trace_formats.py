@@ -102,15 +102,6 @@ def test_truncated_and_broken_gzip_tell_the_line_reached(tmp_path):
     assert "broken gzip after line" in refusal(whole)
 
 
-def test_mooncake_spreads_a_tick_and_leaves_the_rest(tmp_path):
-    stamps = [0, 0, 0, 3000, 3000, 6001]
-    lines = [json.dumps({"timestamp": t, "input_length": 7, "output_length": 1}) for t in stamps]
-    trace = read(put(tmp_path, lines, "t.jsonl.gz"), time_unit="ms", tick_s=3.0)
-    assert trace.arrival_s == pytest.approx([0, 1, 2, 3, 4.5, 6.001])
-    assert "tick of 3 s" in trace.source.note
-    assert read(tmp_path / "t.jsonl.gz", time_unit="ms", tick_s=0.001).arrival_s[1] < 0.001
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -262,3 +253,7 @@ def test_a_users_parquet_tells_rows_from_one(tmp_path):
     assert refusal(file) == "no row"
     file.write_bytes(b"PAR1" + b"x" * 50)
     assert refusal(file) == "damaged or cut Parquet file"
+
+
+def test_an_open_quote_is_an_error(tmp_path):
+    assert "not CSV" in refusal(put(tmp_path, [USER, '0,1,"1']))

@@ -106,6 +106,7 @@ def test_window_then_limit_then_rate():
     assert trace.row.tolist() == list(range(start, start + 500))
     assert trace.rate_per_s == pytest.approx(3.0, rel=1e-14)
     assert np.array_equal(trace.prompt_tokens, whole.prompt_tokens[start : start + 500])
+    refused(entry("poisson"), "requests=0", requests=0)
     refused(entry("mooncake_synthetic"), "(the shipped toy) holds 300 requests", requests=301)
 
 

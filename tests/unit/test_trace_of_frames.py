@@ -86,3 +86,9 @@ def test_a_window_and_blocks_are_of_any_trace(given):
 def test_a_setting_that_does_not_fit_a_frame_is_one_line(settings, said):
     with pytest.raises(SpecsimError, match=re.escape(said)):
         simulate("fcfs", in_ms(0), **{**settings, **SMALL})
+
+
+def test_times_since_any_moment_are_times():
+    times = pd.to_timedelta([90.5, 92.0], unit="s")
+    trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
+    assert trace.arrival_s.tolist() == [0.0, 1.5]

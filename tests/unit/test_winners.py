@@ -1,5 +1,7 @@
 """Who is best where, and whether the seeds can tell: against means and intervals worked out by hand."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ from scipy.stats import t
 
 from specsim import SpecsimError, sweep
 from specsim.figures.capacity import winner_map
+from specsim.figures.style import apart
 from specsim.metrics.seeds import winners
 
 LOAD = {"load.overloaded": False, "load.too_short": False}
@@ -43,23 +46,6 @@ def test_the_winner_its_lead_and_what_the_seeds_decide():
     reach = t.ppf(0.975, 2) * differences.std(axis=1, ddof=1) / np.sqrt(3)
     assert found["half_width"].tolist() == pytest.approx(reach.tolist())
     assert found["decided"].tolist() == [True, False]
-
-
-def test_less_of_a_measure_in_seconds_wins():
-    seconds = table(CLEAR).rename(columns={"share": "mean_e2el_s"})
-    found = winners(seconds, "mean_e2el_s", ["rps"]).iloc[0]
-    assert (found["winner"], found["second"], found["decided"]) == ("c", "b", True)
-    assert found["lead"] == pytest.approx((0.4 + 0.3 + 0.36) / 3)
-    assert winners(seconds, "mean_e2el_s", ["rps"], better="more")["winner"].tolist() == ["a"]
-    with pytest.raises(SpecsimError, match="better='most': expected more, less or None"):
-        winners(seconds, "mean_e2el_s", ["rps"], better="most")
-
-
-def test_one_seed_decides_nothing():
-    found = winners(table({key: values[:1] for key, values in CLEAR.items()}), "share", ["rps"])
-    assert found["winner"].tolist() == ["a"]
-    assert found["half_width"].isna().all()
-    assert found["decided"].tolist() == [False]
 
 
 def test_a_tie_is_counted():
@@ -146,3 +132,18 @@ def test_a_tie_is_no_ones_and_a_cell_is_marked_by_its_load(overloaded, too_short
         glyph == " \u25cb",
         glyph == " \u25d0",
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "moved"),
+    [
+        ([0, 20, 40], [0, 20, 40]),
+        ([0, 0], [-5, 5]),
+        ([0, 8, 30], [-1, 9, 30]),
+        ([0, 9, 10, 19], [-5.5, 4.5, 14.5, 24.5]),
+    ],
+)
+def test_labels_that_would_touch_are_moved_apart(values, moved):
+    found = apart(values, 10)
+    assert found == pytest.approx(moved)
+    assert all(b - a >= 10 - 1e-9 for a, b in pairwise(found))
