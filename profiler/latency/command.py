@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link", metavar="NAME", help="model of the all-reduce with --tp: nvlink4 or nvlink3")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
-    kernels = "fa3, flashinfer, flex, sdpa or split (default: auto)"
+    kernels = "fa3, flex, sdpa or split (default: auto)"
     parser.add_argument("--attention", default="auto", metavar="NAME", help=kernels)
     parser.add_argument("--passes", choices=("fused", "transformers"), help="default: fused on cuda if it can be")
     parser.add_argument("--grid", type=expanded, metavar="FILE", help="YAML of sizes; keys left out are the default's")

@@ -179,7 +179,6 @@ def test_weights_from_a_folder(tmp_path):
         ([*PAIR, "--grid", "none.yaml"], "none.yaml: no such grid file"),
         ([*PAIR, "--attention", "flx"], "attention 'flx' is unknown; did you mean 'flex'"),
         ([*PAIR, "--link", "nvlink5"], "link 'nvlink5' is unknown; did you mean 'nvlink"),
-        ([*PAIR, "--attention", "flashinfer"], "attention 'flashinfer' is not installed"),
         (["--target", "./nowhere", "--draft", "./nowhere"], "model './nowhere': no such folder"),
         (
             ["--target", "a/b", "--draft", "a/b", "--tp", "2", "--link", "nvlink3"],
