@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ KNEES = (48, 96, 128, 192, 256, 384, 512)
 ROUNDS = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Samples:
     """Passes as columns: kind, the four token counts and the seconds to be fitted, each of one length."""
 
@@ -31,13 +32,13 @@ class Samples:
 
     def only(self, chosen: NDArray[np.bool_]) -> Samples:
         """Return the passes that `chosen` (n,) marks."""
-        return Samples(*(getattr(self, column)[chosen] for column in self.__slots__))
+        return Samples(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     def predicted_by(self, form: Linear | Roofline) -> Floats:
         """Return the seconds that a form gives each pass."""
         return form.seconds_array(PassShapes(self.context, self.batched, self.pairs, self.logits, 0, 0))
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         """1 / seconds, so that errors are relative; scaled so that each kind of pass has the same weight."""
         _, kind, count = np.unique(self.kinds, return_inverse=True, return_counts=True)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -162,27 +158,6 @@ def test_a_stopped_recording_goes_on_where_it_was(
         assert np.array_equal(column, columns(tape)[name], equal_nan=True), name
 
 
-@pytest.mark.slow
-def test_a_killed_process_loses_the_batch_in_flight_at_most(models: Path, tmp_path: Path) -> None:
-    """SIGKILL, no clean-up: parts are replaced in one step, so whatever is there is whole."""
-    made.prompt_file(tmp_path / "many.jsonl", count=60)
-    out = tmp_path / "tape.parquet"
-    arguments = words(models, out, "--prompts", str(tmp_path / "many.jsonl"), "--limit", "60")
-    process = subprocess.Popen([sys.executable, "-m", "specsim", "profile", "acceptance", *arguments])
-    parts, patience = out.with_name("tape.parquet.parts"), time.monotonic() + 120
-    while len(list(parts.glob("*.npz"))) < 3 and process.poll() is None and time.monotonic() < patience:
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() == -9
-    there = len(list(parts.glob("*.npz")))
-    assert 3 <= there < 60
-    tape = command.tape(parsed(arguments))
-    assert tape.about["sequences"] == {"chat": 60, "code": 60}
-    whole = words(models, tmp_path / "whole.parquet", "--prompts", str(tmp_path / "many.jsonl"), "--limit", "60")
-    for name, column in columns(command.tape(parsed(whole))).items():
-        assert np.allclose(column, columns(tape)[name], equal_nan=True), name
-
-
 def test_a_complete_recording_is_not_made_again(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(models, tmp_path / "tape.parquet")
     monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: pytest.fail("recorded again"))
@@ -316,34 +291,11 @@ def test_parts_of_another_machine_or_version_are_not_continued(
     assert len(recorded(models, out)) > 0
 
 
-def test_half_written_files_of_a_killed_run_are_cleared_away(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = tmp_path / "tape.parquet.parts"
-    parts.mkdir()
-    for left in (tmp_path / ".specsim-elsewhere-7-01234567.tmp", parts / ".specsim-elsewhere-7-89abcdef.tmp"):
-        left.write_bytes(b"half")
-        os.utime(left, (0, 0))
-    monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        recorded(models, tmp_path / "tape.parquet")
-    assert [each.name for each in tmp_path.iterdir()] == ["tape.parquet.parts"]
-    assert [each.name for each in parts.iterdir()] == ["settings.json"]
-
-
 def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "tape.parquet"
     with only_one(out):
         assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
     assert len(recorded(models, out)) > 0
-
-
-def test_a_mistake_stands_alone_no_bars_before_it(models: Path, tmp_path: Path) -> None:
-    arguments = words(models, tmp_path / "tape.parquet", "--skip-layers", "7")
-    line = [sys.executable, "-m", "specsim", "profile", "acceptance", *arguments]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert re.fullmatch(r"specsim: [^\r\n]*\[7\] are not some of the layers 0 to 2[^\r\n]*\n", done.stderr), done.stderr
 
 
 def test_the_output_is_named_as_parquet(models: Path, tmp_path: Path) -> None:
@@ -357,15 +309,6 @@ def test_other_vocabularies_are_refused(draft: str, said: str, models: Path, tmp
     arguments = words(models, tmp_path / "tape.parquet", drafter="separate")
     arguments[arguments.index("--draft") + 1] = str(models / draft)
     assert said in refused(arguments)
-
-
-def test_no_cuda_and_no_network_are_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert "no CUDA GPU" in refused(words(models, tmp_path / "t.parquet", "--device", "cuda"))
-    monkeypatch.setattr("profiler.models.loading._hub_resolves", lambda: False)
-    said = refused(words(models, tmp_path / "t.parquet", "--target", "nobody/nothing"))
-    assert "tokenizer 'nobody/nothing' cannot be loaded" in said
-    assert "cannot be reached" in said
 
 
 def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
