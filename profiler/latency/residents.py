@@ -109,7 +109,11 @@ class Residents:
         model, part, whole = build(subject, gpus, setting)
         weights = weights_bytes(subject, model, whole)
         facts = self._file.facts
-        facts.setdefault("models", {})[role] = sizes(whole, weights, self._subjects, role, setting.dtype)
+        drafts_itself = subject.name.startswith(f"{self._subjects['target'].name}-skip")
+        told = sizes(whole, 0 if role == "draft" and drafts_itself else weights, setting.dtype)
+        if role == "target" and whole.max_model_len:
+            told["max_model_len"] = whole.max_model_len
+        facts.setdefault("models", {})[role] = told
         error = checked_error(
             setting.kernel, part.heads, part.kv_heads, part.head_dim, device=setting.device, dtype=setting.dtype
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +20,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if left_out and ALL_NEED_TORCH in collection_path.read_text(encoding="utf-8") else None
 
 
-@pytest.fixture(autouse=True)
-def one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
     """Models of a few thousand weights are slower on several threads."""
-    if request.node.get_closest_marker("torch") is None:
+    if "torch" not in sys.modules:
         yield
         return
     import torch

@@ -13,11 +13,11 @@ from profiler.latency.grids import CPU_QUICK  # noqa: E402
 from profiler.latency.measure import Bench, captured_size, modes_of  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.subjects import Setting, Subject, sizes, weights_bytes  # noqa: E402
+from profiler.latency.subjects import Setting, Subject, weights_bytes  # noqa: E402
 from profiler.latency.sweep import Sweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
-from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA  # noqa: E402
+from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.made import FACTS  # noqa: E402
@@ -282,9 +282,11 @@ def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
     assert {each.all_reduce_s for each in samples if each.role == "draft"} == {0.0}
 
 
-def test_a_draft_that_is_the_targets_own_layers_adds_no_weights():
-    skipping = {"target": Subject("smollm2-135m", True), "draft": Subject("smollm2-135m-skip3", True)}
-    assert sizes(skipping["draft"].shape, 7, skipping, "draft", torch.float32)["weights_bytes"] == 0
-    about = sizes(SMOLLM2_135M, 7, skipping, "target", torch.float32)
-    assert about["weights_bytes"] == 7
-    assert about["kv_bytes_per_token"] == 30 * 3 * 64 * 2 * 4
+def test_a_draft_that_is_the_targets_own_layers_adds_no_weights(tmp_path):
+    made = sweep(tmp_path / "s.parquet", CountingTimer())
+    skipping = {"target": TINY["target"], "draft": Subject("tiny-llama-skip1", True)}
+    assert Sweep(skipping, SETTING, made.timer, made.file, deadline=0.0).run() > 0
+    about = read_samples(tmp_path / "s.parquet")[0]["models"]
+    assert about["draft"]["weights_bytes"] == 0
+    assert about["target"]["weights_bytes"] == 4 * TINY_LLAMA.parameters
+    assert about["target"]["kv_bytes_per_token"] == 2 * 2 * 16 * 2 * 4
