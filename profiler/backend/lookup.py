@@ -32,7 +32,7 @@ class LookupDrafter:
         self._found: dict[int, tuple[Ints, float]] = {}
 
     def extend(self, pass_: Extension) -> tuple[Proposed, float]:
-        """Propose a token behind each leaf; see `profiler.backend.drafting.Drafter`."""
+        """Propose a token behind each leaf; see `profiler.backend.drafting.ModelDrafter`."""
         forest, leaves = pass_.forest, pass_.leaves
         requests = pass_.work.requests[forest.row[leaves]].tolist()
         roots = [request for request, leaf in zip(requests, leaves.tolist(), strict=True) if leaf < forest.rows]
@@ -65,7 +65,7 @@ class LookupDrafter:
             self.forget(request)
 
     def forget(self, request: int | None = None) -> None:
-        """Forget what was found; see `profiler.backend.drafting.Drafter`."""
+        """Forget what was found; see `profiler.backend.drafting.ModelDrafter`."""
         if request is None:
             self._found.clear()
         else:

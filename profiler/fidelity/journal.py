@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from profiler.backend.backend import FORESIGHT
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
 from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Backend, Belief
@@ -163,6 +164,3 @@ class Journal:
             return [Timed(NAN, each) for each in seconds]
         kept, self._clock.kept = self._clock.kept, []
         return [*kept, *[Timed(0.0, 0.0)] * (len(seconds) - len(kept))]
-
-
-FORESIGHT = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")

@@ -102,17 +102,15 @@ class _Plan:
 
 
 def _plan(arguments: argparse.Namespace) -> _Plan:
-    import torch
-
     from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
     from profiler.latency.subjects import Setting, check_shards, shared_facts
-    from profiler.models.loading import torch_device, torch_dtype
+    from profiler.models.loading import default_device, torch_dtype
     from profiler.passes.attention_check import working_kernel
     from profiler.passes.paths import working_passes
 
     subjects = _subjects(arguments)
-    device = torch_device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = default_device(arguments.device)
     dtype = torch_dtype(arguments.dtype or ("bfloat16" if device.type == "cuda" else "float32"))
     if arguments.tp < 1:
         raise SpecsimError(f"tp {arguments.tp}: expected at least 1 shard")

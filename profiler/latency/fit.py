@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -215,12 +215,37 @@ def cost(form: Linear | Roofline, samples: Samples) -> float:
     return float(np.sum((residual * samples.weights) ** 2))
 
 
-def errors_by_kind(form: Linear | Roofline, samples: Samples, added_s: float) -> dict[str, ErrorStats]:
-    """Return the relative errors by kind of pass, of whole passes that include `added_s` seconds of overhead."""
-    relative = np.abs(samples.predicted_by(form) - samples.seconds) / (samples.seconds + added_s)
+def errors_by_kind(kinds: NDArray[np.str_], relative: Floats) -> dict[str, ErrorStats]:
+    """Return the statistics of relative errors (n,) by kind of pass (n,)."""
     stats = {}
-    for kind in dict.fromkeys(samples.kinds.tolist()):
-        of_kind = relative[samples.kinds == kind]
+    for kind in dict.fromkeys(kinds.tolist()):
+        of_kind = relative[kinds == kind]
         median, p95 = np.quantile(of_kind, [0.5, 0.95])
         stats[str(kind)] = ErrorStats(float(median), float(p95), float(of_kind.max()))
     return stats
+
+
+def coefficients(fitted: Fitted) -> dict[str, Any]:
+    """Return a form's coefficients in the order in which their errors stand, as a profile's YAML has them."""
+    held = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in held.items()}
+    if isinstance(fitted.form, Roofline):
+        values["tile_tokens"] = fitted.form.tile_tokens
+    return values
+
+
+def fitted_keys(
+    fits: dict[str, Fitted], errors: dict[str, dict[str, ErrorStats]], samples: Samples
+) -> dict[str, dict[str, Any]]:
+    """Return what a profile says of the forms of one model: coefficients, their errors, and the range behind them."""
+    return {
+        "forms": {name: coefficients(fitted) for name, fitted in fits.items()},
+        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items()},
+        "held_out_error": {
+            name: {kind: asdict(error) for kind, error in by_kind.items()} for name, by_kind in errors.items()
+        },
+        "valid": {
+            "context_tokens": [int(samples.context.min()), int(samples.context.max())],
+            "batched_tokens": [int(samples.batched.min()), int(samples.batched.max())],
+        },
+    }

@@ -191,7 +191,7 @@ def test_parts_of_other_settings_are_not_continued(models: Path, tmp_path: Path)
         (["--skip-layers", "x"], "--skip-layers: 'x' is not made of whole numbers"),
         (["--skip-layers", ""], "--skip-layers goes with --drafter skip"),
         (["--drafter", "sepparate"], "did you mean 'separate'?"),
-        (["--drafter", "medusa"], "no draft head's architecture is implemented; valid: separate, skip, lookup"),
+        (["--drafter", "medusa"], "drafter 'medusa' is unknown; valid: lookup, separate, skip"),
         (["--draft", "x"], "--draft goes with --drafter separate"),
         (["--draft-sampling", "--width", "3"], "a sampled draft is a chain; expected --width 1"),
         (["--width", "0"], "--width: 0 is not between 1 and 64"),

@@ -227,32 +227,6 @@ def test_points_that_the_memory_does_not_hold_are_left_out_and_said(tmp_path, mo
     assert "note: lower grid: 304 tokens of tiny-llama's cache fit in the memory; 2 target p" in capsys.readouterr().err
 
 
-@pytest.fixture
-def one_at_a_time(monkeypatch):
-    """Memory for one model; return the roles in the order in which they were loaded."""
-    import profiler.latency.residents as residents
-
-    built, whole = [], residents.pool_pages
-
-    def shared(points, shapes, setting):
-        if len(points) > 1:
-            raise SpecsimError("tiny-llama: too little memory on cpu: its weights leave room for 0 pages")
-        built.extend(points)
-        return whole(points, shapes, setting)
-
-    monkeypatch.setattr("profiler.latency.residents.pool_pages", shared)
-    return built
-
-
-def test_models_that_do_not_fit_together_take_turns_by_blocks(tmp_path, one_at_a_time, capsys):
-    assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
-    assert "its weights leave room for 0 pages; the models take turns in memory\n" in capsys.readouterr().err
-    _, samples = read_samples(tmp_path / "s.parquet")
-    assert len(samples) == sum(len(GRID.passes(role)) for role in ("target", "draft"))
-    # Both once to be settled, then by blocks: each begins with the model that ended the one before.
-    assert one_at_a_time == ["target", "draft", "target", "draft", "target", "draft"]
-
-
 def test_where_graphs_are_captured_three_points_are_launched_too(tmp_path):
     timer = CountingTimer(captures=True)
     assert sweep(tmp_path / "s.parquet", timer).run() == 0
