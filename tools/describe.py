@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import rankdata
 
 from specsim.workload.trace import Floats, Ints, Trace
 
@@ -53,7 +54,7 @@ def describe(trace: Trace) -> Shape:
     gaps_s = np.diff(trace.arrival_s)
     work = per_bin(trace.arrival_s, 10, trace.prompt_tokens)
     decode = per_bin(trace.arrival_s, 10, trace.output_tokens)
-    prompt, output = ranks(trace.prompt_tokens), ranks(trace.output_tokens)
+    prompt, output = rankdata(trace.prompt_tokens), rankdata(trace.output_tokens)
     return Shape(
         requests=len(trace),
         interarrival_cv=float(gaps_s.std() / gaps_s.mean()),
@@ -83,12 +84,6 @@ def fano(arrival_s: Floats, width_s: float) -> float:
     """Return variance / mean of the counts per bin: 1 for Poisson arrivals, more for bursts."""
     counts = per_bin(arrival_s, width_s)
     return float(counts.var() / counts.mean())
-
-
-def ranks(values: Ints | Floats) -> Floats:
-    """Return the ranks of values; ties have their mean rank."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[inverse], np.float64)
 
 
 def _quantiles(values: Ints | Floats) -> tuple[float, ...]:

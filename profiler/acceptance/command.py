@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import platform
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,9 +209,6 @@ def hardware(device: str) -> str:
         import torch
 
         return str(torch.cuda.get_device_name(torch.device(device)))
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
+    from profiler.latency.hardware import cpu_name
+
+    return cpu_name()

@@ -18,29 +18,31 @@ class Found(NamedTuple):
     match: int
 
 
-def matches(before: Ints, text: Ints, last: int) -> Ints:
-    """Return how many tokens up to each index of `text` (n,) equal those up to `last`, the token after `text`, (n,).
+def match_lengths(text: Ints, most: int) -> Ints:
+    """Return how many tokens up to each index but the last equal those up to the last, at most `most`, (n - 1,)."""
+    before = text[:-1]
+    run, alike = np.zeros(len(before), dtype=np.int64), np.ones(len(before), dtype=np.bool_)
+    for back in range(min(most, len(before))):
+        alike[:back] = False
+        alike[back:] &= before[: len(before) - back] == text[-1 - back]
+        if not alike.any():
+            break
+        run += alike
+    return run
 
-    `before` (n - 1,) is the result for ``text[:-1]`` and ``text[-1]``; it is empty at the first token.
-    """
-    longer = np.concatenate(([0], before))[: len(text)] + 1
-    return np.where(text == last, longer, 0)
 
-
-def find(run: Ints, text: Ints, last: int, fewest: int, most: int) -> Found:
-    """Return what followed the longest match of `fewest` to `most` tokens; of several the earliest.
+def find(text: Ints, fewest: int, most: int) -> Found:
+    """Return what followed the longest match of the last `fewest` to `most` tokens of a text; of several the earliest.
 
     Parameters
     ----------
-    run : (n,) from `matches`. text : (n,) tokens before `last`.
+    text : (n,) token ids.
     """
-    if not len(run):
+    run = match_lengths(text, most)
+    if not len(run) or run.max() < fewest:
         return Found(NOTHING, 0)
-    capped = np.minimum(run, most)
-    at = int(capped.argmax())
-    if capped[at] < fewest:
-        return Found(NOTHING, 0)
-    return Found(int(text[at + 1]) if at + 1 < len(text) else last, int(capped[at]))
+    at = int(run.argmax())
+    return Found(int(text[at + 1]), int(run[at]))
 
 
 def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[Found], list[Found | None]]:
@@ -55,18 +57,9 @@ def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[Found]
     on, off : (n - first) each. ``off[t]`` is for position t after the proposal for t - 1 has replaced the target's
         token; None if that proposal was right, or there was none.
     """
-    run = shorter = np.zeros(0, dtype=np.int64)
-    on: list[Found] = []
-    off: list[Found | None] = []
-    for index in range(len(text)):
-        if index >= first:
-            before, last = text[: index - 1], int(text[index - 1])
-            wrong = on[-1].token if on else NOTHING
-            if wrong in (NOTHING, last):
-                off.append(None)
-            else:
-                off.append(find(matches(shorter, before, wrong), before, wrong, fewest, most))
-            on.append(find(run, before, last, fewest, most))
-        shorter = run
-        run = matches(run, text[:index], int(text[index]))
+    on = [find(text[:index], fewest, most) for index in range(first, len(text))]
+    off: list[Found | None] = [None] if on else []
+    for index, before in zip(range(first + 1, len(text)), on, strict=False):
+        wrong = before.token not in (NOTHING, text[index - 1])
+        off.append(find(np.append(text[: index - 1], before.token), fewest, most) if wrong else None)
     return on, off

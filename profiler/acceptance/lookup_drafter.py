@@ -39,7 +39,7 @@ class LookupDrafter:
 
     @torch.inference_mode()
     def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
-        """See `profiler.acceptance.recorded_drafter.RecordedDrafter`."""
+        """See `profiler.acceptance.model_drafter.ModelDrafter.rows`."""
         text: Ints = torch.cat((prompt, written.tokens)).cpu().numpy()
         on, off = lookups(text, len(prompt), self.fewest, self.most)
         token, match = np.array(on).T

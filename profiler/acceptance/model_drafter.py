@@ -38,7 +38,13 @@ class ModelDrafter:
 
     @torch.inference_mode()
     def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
-        """See `profiler.acceptance.recorded_drafter.RecordedDrafter`."""
+        """Return the rows of every output position, and of some positions behind a wrong token.
+
+        Parameters
+        ----------
+        prompt : (P,) token ids, at least one. written : what the target wrote behind them, at least one token.
+        key : the drafter's luck on this text.
+        """
         here = self.draft.device
         prompt, tokens = prompt.to(here), written.tokens.to(here)
         hidden, cache = self.draft.read(torch.cat((prompt, tokens[:-1]))[None])

@@ -12,7 +12,6 @@ from profiler.acceptance.model_drafter import ModelDrafter
 from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task
-from profiler.acceptance.recorded_drafter import RecordedDrafter
 from profiler.acceptance.settings import Settings
 from profiler.models.loading import load_model, load_tokenizer
 from specsim.errors import SpecsimError
@@ -25,7 +24,7 @@ class Pair(NamedTuple):
     """
 
     target: Network
-    drafter: RecordedDrafter
+    drafter: ModelDrafter | LookupDrafter
     tokenizer: PreTrainedTokenizerBase
     vocabulary: int
     stop: frozenset[int]

@@ -13,8 +13,9 @@ from tqdm import tqdm
 
 from profiler.acceptance.batches import Batches, Text
 from profiler.acceptance.generate import luck, write
+from profiler.acceptance.lookup_drafter import LookupDrafter
+from profiler.acceptance.model_drafter import ModelDrafter
 from profiler.acceptance.network import Network
-from profiler.acceptance.recorded_drafter import RecordedDrafter
 from profiler.acceptance.rows import TapeRows
 from specsim.errors import SpecsimError
 
@@ -41,7 +42,7 @@ class TapeWriter:
     """
 
     target: Network
-    drafter: RecordedDrafter
+    drafter: ModelDrafter | LookupDrafter
     tokens: int
     temperature: float
     vocabulary: int

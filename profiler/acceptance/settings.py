@@ -13,7 +13,6 @@ from specsim.errors import SpecsimError, nearest
 from specsim.kernels.growth import MOST_PROPOSALS
 
 DRAFTERS = ("separate", "skip", "lookup")
-HEADS = ("medusa", "eagle", "eagle2", "eagle3", "mtp", "hydra", "head", "heads")
 PROPOSALS = 8
 
 
@@ -47,9 +46,6 @@ class Settings:
     prompts: tuple[tuple[str, str], ...]
 
     def __post_init__(self) -> None:
-        if self.drafter in HEADS:
-            known = ", ".join(DRAFTERS)
-            raise SpecsimError(f"drafter {self.drafter!r}: no draft head's architecture is implemented; valid: {known}")
         if self.drafter not in DRAFTERS:
             raise SpecsimError(f"drafter {self.drafter!r} is unknown{nearest(self.drafter, DRAFTERS)}")
         if (self.drafter == "separate") != bool(self.draft):

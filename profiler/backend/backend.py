@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from profiler.backend.drafting import Drafter, ModelDrafter
+from typing import Any
+
+from profiler.backend.drafting import ModelDrafter
+from profiler.backend.lookup import LookupDrafter
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import MOVE, Stopwatch
 from profiler.backend.text import Text
 from profiler.backend.verifying import Verifier
 from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Foresight, View
-from specsim.core.request import Bools, Floats, Ids, Ints
-from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
+
+FORESIGHT = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")
 
 
 class TorchBackend:
@@ -26,7 +29,7 @@ class TorchBackend:
     def __init__(
         self,
         verifier: Verifier,
-        drafter: Drafter,
+        drafter: ModelDrafter | LookupDrafter,
         text: Text,
         future: Foresight,
         view: View,
@@ -85,26 +88,8 @@ class TorchBackend:
                 self.drafter.forget(request)
                 cache.drop(request)
 
-    def output_tokens(self, ids: Ids) -> Ints:
-        """See `specsim.core.protocols.Foresight`, here and below."""
-        return self._future.output_tokens(ids)
-
-    def right(self, forest: Forest) -> Bools:
-        """Return which nodes are the target's own, (nodes,)."""
-        return self._future.right(forest)
-
-    def right_ahead(self, ids: Ids, most: int) -> Ints:
-        """Return how many tokens of the likeliest chain would be right, (n,)."""
-        return self._future.right_ahead(ids, most)
-
-    def rounds_left(self, ids: Ids, most: int) -> Ints:
-        """Return how many verifications of chains of `most` are left, (n,)."""
-        return self._future.rounds_left(ids, most)
-
-    def agreement(self, ids: Ids) -> Floats:
-        """Return how often the drafter's likeliest token is right, (n,)."""
-        return self._future.agreement(ids)
-
-    def target_probability(self, forest: Forest) -> Floats:
-        """Return the target's probability of each node, (nodes,)."""
-        return self._future.target_probability(forest)
+    def __getattr__(self, name: str) -> Any:
+        """Return what a clairvoyant scheduler is told: the methods of `specsim.core.protocols.Foresight`."""
+        if name not in FORESIGHT:
+            raise AttributeError(name)
+        return getattr(self._future, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -49,27 +49,6 @@ class Extension(NamedTuple):
     shape: PassShape
 
 
-class Drafter(Protocol):
-    """What proposes tokens."""
-
-    @property
-    def rows(self) -> Rows | None:
-        """What requests hold of its cache; None if it has none."""
-        ...
-
-    def extend(self, pass_: Extension) -> tuple[Proposed, float]:
-        """Run one pass; return what it proposes behind its leaves, and its seconds."""
-        ...
-
-    def keep(self, work_requests: Ints, forest: Forest, right: Bools) -> None:
-        """Keep of the cached nodes what lies on the target's path, `right` (nodes,), and forget these rows' trees."""
-        ...
-
-    def forget(self, request: int | None = None) -> None:
-        """Forget the trees of a request, or of all."""
-        ...
-
-
 class _Tree:
     """The nodes of one request whose keys the draft's cache holds, in the order of their places."""
 
@@ -102,7 +81,7 @@ class ModelDrafter:
         self._trees: dict[int, _Tree] = {}
 
     def extend(self, pass_: Extension) -> tuple[Proposed, float]:
-        """Run one pass; see `Drafter`.
+        """Run one pass; return what it proposes behind its leaves, and its seconds.
 
         Raises
         ------
@@ -190,7 +169,7 @@ class ModelDrafter:
             self.rows.held[requests] = self._view.draft_cached[requests]
 
     def keep(self, work_requests: Ints, forest: Forest, right: Bools) -> None:
-        """Keep the cached nodes of the target's path; see `Drafter`."""
+        """Keep of the cached nodes those on the target's path, `right` (nodes,), and forget these rows' trees."""
         source, target = [], []
         path = forest.rows + np.flatnonzero(right[forest.rows :])
         kept: dict[int, int] = {}
@@ -218,7 +197,7 @@ class ModelDrafter:
         return tables.slots(np.arange(len(requests)), self.rows.held[requests] + behind)
 
     def forget(self, request: int | None = None) -> None:
-        """Forget trees, and free the pages that hold nothing else; see `Drafter`."""
+        """Forget the trees of a request, or of all, and free the pages that hold nothing else."""
         for each in list(self._trees) if request is None else [request]:
             self._trees.pop(each, None)
             if each in self.rows.resident:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from profiler.acceptance.lookup import match_lengths
 from profiler.backend.drafting import Extension, Proposed
 from profiler.backend.known import Known
 from profiler.backend.stopwatch import DRAFT, Stopwatch
@@ -31,7 +32,7 @@ class LookupDrafter:
         self._found: dict[int, tuple[Ints, float]] = {}
 
     def extend(self, pass_: Extension) -> tuple[Proposed, float]:
-        """Propose a token behind each leaf; see `profiler.backend.drafting.Drafter`."""
+        """Propose a token behind each leaf; see `profiler.backend.drafting.ModelDrafter`."""
         forest, leaves = pass_.forest, pass_.leaves
         requests = pass_.work.requests[forest.row[leaves]].tolist()
         roots = [request for request, leaf in zip(requests, leaves.tolist(), strict=True) if leaf < forest.rows]
@@ -64,21 +65,8 @@ class LookupDrafter:
             self.forget(request)
 
     def forget(self, request: int | None = None) -> None:
-        """Forget what was found; see `profiler.backend.drafting.Drafter`."""
+        """Forget what was found; see `profiler.backend.drafting.ModelDrafter`."""
         if request is None:
             self._found.clear()
         else:
             self._found.pop(request, None)
-
-
-def match_lengths(text: Ints, most: int) -> Ints:
-    """Return how many tokens up to each index but the last equal those up to the last, at most `most`, (n - 1,)."""
-    before = text[:-1]
-    run, alike = np.zeros(len(before), dtype=np.int64), np.ones(len(before), dtype=np.bool_)
-    for back in range(min(most, len(before))):
-        alike[:back] = False
-        alike[back:] &= before[: len(before) - back] == text[-1 - back]
-        if not alike.any():
-            break
-        run += alike
-    return run

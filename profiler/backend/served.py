@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profiler.backend.backend import TorchBackend
-from profiler.backend.drafting import Drafter, ModelDrafter
+from profiler.backend.drafting import ModelDrafter
 from profiler.backend.future import ModelFuture, Told, told
 from profiler.backend.known import Known, checked_prompts, random_tokens
 from profiler.backend.lookup import LookupDrafter
@@ -152,7 +152,7 @@ class _Serving:
         lengths = enumerate(self.simulation.requests.prompt_tokens.tolist())
         return [random_tokens(self.seed, request, count, self.models.vocabulary) for request, count in lengths]
 
-    def _drafter(self, known: Known, view: View, requests: int, clock: Stopwatch) -> Drafter:
+    def _drafter(self, known: Known, view: View, requests: int, clock: Stopwatch) -> ModelDrafter | LookupDrafter:
         draft = self.models.draft
         if isinstance(draft, LookupMatch):
             return LookupDrafter(known, clock, draft.fewest, draft.most, draft.by_length())

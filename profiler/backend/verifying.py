@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profiler.backend.drafting import Drafter
+from profiler.backend.drafting import ModelDrafter
 from profiler.backend.known import Known
 from profiler.backend.layout import Laid, Row, laid_out, passed
+from profiler.backend.lookup import LookupDrafter
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import TARGET, Stopwatch
 from profiler.passes.forward import PackedForward
@@ -53,7 +54,7 @@ class Verifier:
         rows: Rows,
         known: Known,
         view: View,
-        drafter: Drafter,
+        drafter: ModelDrafter | LookupDrafter,
         stopwatch: Stopwatch,
         vocabulary: int,
     ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from profiler.backend.comparison import kind_of
+from profiler.backend.backend import FORESIGHT
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
 from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Backend, Belief
@@ -42,6 +42,17 @@ class Entry:
     host_s: float
     requests: tuple[int, ...]
     emitted: tuple[int, ...]
+
+
+def kind_of(role: str, shape: PassShape) -> str:
+    """Return whose pass it is, and of which kind: docs/profiling.md lists the kinds."""
+    if shape.prefill_tokens:
+        kind = "prefill" if shape.prefill_tokens == shape.batched_tokens else "mixed"
+    elif role == TARGET:
+        kind = "verify" if shape.batched_tokens > shape.requests else "decode"
+    else:
+        kind = "step" if shape.batched_tokens == shape.logit_tokens else "catch-up"
+    return f"{role} {kind}"
 
 
 def predicted(role: str, shape: PassShape, truth: Belief, host_bytes_per_s: float) -> float:
@@ -153,6 +164,3 @@ class Journal:
             return [Timed(NAN, each) for each in seconds]
         kept, self._clock.kept = self._clock.kept, []
         return [*kept, *[Timed(0.0, 0.0)] * (len(seconds) - len(kept))]
-
-
-FORESIGHT = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")

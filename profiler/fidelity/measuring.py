@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -20,15 +19,14 @@ from profiler.backend.served import LookupMatch
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
 from profiler.latency.grids import Grid
-from profiler.latency.hardware import ceilings, hardware
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
-from profiler.latency.timers import Timing, timer_for
+from profiler.latency.subjects import ceiling_facts, shared_facts, sizes
+from profiler.latency.timers import timer_for
 from profiler.passes.attention_check import checked_error
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Work
 from profiler.passes.paths import ASSUMPTIONS
-from profiler.passes.versions import versions
 from specsim.pass_shape import PassShape
 
 ROLES = ("target", "draft")
@@ -37,7 +35,6 @@ WIDTH = 3
 LOOKUPS, LOOKUP_ROWS, LOOKUP_TOKENS, LOOKUP_WORDS = 15, 6, 64, 20
 LEAST_LOOKUP_S = 1e-6
 ROUNDS = 3
-NAN = float("nan")
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
 REPLAYED = ", but for decodes and levels of chains, which are replayed as CUDA graphs"
 
@@ -127,77 +124,25 @@ def _rows(work: Work, rng: np.random.Generator, vocabulary: int) -> Iterator[Row
         )
 
 
-def sample(role: str, point: Point, timing: Timing) -> Sample:
-    """Return the sample of a point timed so."""
-    work = point.work()
-    return Sample(
-        role=role,
-        kind=point.kind,
-        key=point.key,
-        shape=point.shape,
-        mode="eager",
-        status="ok",
-        requests=work.rows,
-        context_tokens=work.context_tokens,
-        batched_tokens=work.batched_tokens,
-        attention_pairs=work.attention_pairs,
-        logit_tokens=work.logit_tokens,
-        captured_tokens=work.batched_tokens,
-        median_s=timing.median_s,
-        mean_s=timing.mean_s,
-        least_s=timing.least_s,
-        spread_s=timing.spread_s,
-        runs=timing.runs,
-        host_s=NAN,
-        prepare_s=0.0,
-        sample_s=0.0,
-        all_reduce_s=0.0,
-        sm_clock_mhz=NAN,
-        memory_clock_mhz=NAN,
-        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
 def sample_facts(ready: Ready, grid: Grid) -> dict[str, Any]:
     """Return what all samples of a pair share: its models, the machine and its ceilings."""
     target = ready.models.target
     shapes = {"target": target.shape, "draft": _forward(ready, "draft").shape}
     if isinstance(ready.models.draft, LookupMatch):
         shapes["draft"] = replace(target.shape, name=f"{target.shape.name}, in the place of a draft model")
-    about, itemsize = hardware(target.device), target.dtype.itemsize
-    peak = ceilings(timer_for(target.device), device=target.device, dtype=target.dtype)
-    sizes = {
-        role: {
-            "name": shape.name,
-            "kv_bytes_per_token": shape.layers * shape.kv_heads * shape.head_dim * 2 * itemsize,
-            "weights_bytes": shape.parameters * itemsize if role == "target" or shape.name.find(" less ") < 0 else 0,
-        }
-        for role, shape in shapes.items()
-    }
+    itemsize, model_sizes = target.dtype.itemsize, {}
+    for role, shape in shapes.items():
+        weights = 0 if role == "draft" and " less " in shape.name else shape.parameters * itemsize
+        model_sizes[role] = sizes(shape, weights, target.dtype)
+    place: Any = {"device": target.device, "dtype": target.dtype}
     errors = {
-        role: checked_error(
-            ready.kernel, each.heads, each.kv_heads, each.head_dim, device=target.device, dtype=target.dtype
-        )
+        role: checked_error(ready.kernel, each.heads, each.kv_heads, each.head_dim, **place)
         for role, each in shapes.items()
     }
     return {
-        **{role: shape.name for role, shape in shapes.items()},
-        "tp": 1,
-        "link": None,
-        "device": target.device.type,
-        "dtype": str(target.dtype).removeprefix("torch."),
-        "attention": ready.kernel,
-        "passes": ready.passes,
-        "hardware": about.name,
-        "driver": about.driver,
-        "host": about.host,
-        "memory_bytes": about.memory_bytes,
-        **versions(),
-        "planned": {role: len(grid.passes(role)) for role in ROLES},
+        **shared_facts(shapes["target"].name, shapes["draft"].name, grid, ready.kernel, ready.passes, **place),
         "assumptions": [ASSUMPTIONS[ready.passes], COVERS + (REPLAYED if target.replays is not None else "")],
-        "models": sizes,
+        "models": model_sizes,
         "attention_error": errors,
-        "flops_per_s": peak.flops_per_s,
-        "bytes_per_s": peak.bytes_per_s,
-        "knee_tokens": peak.knee_tokens(itemsize),
+        **ceiling_facts(timer_for(target.device), **place),
     }

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from profiler.backend.served import LookupMatch
-from profiler.fidelity.measuring import ROLES, ROUNDS, runs, sample, sample_facts
+from profiler.fidelity.measuring import ROLES, ROUNDS, runs, sample_facts
 from profiler.fidelity.models import Ready
 from profiler.latency.grids import Grid
+from profiler.latency.measure import sample_of
 from profiler.latency.order import interleaved
 from profiler.latency.points import Point
 from profiler.latency.profile_file import HEADING, profile_mapping
@@ -76,7 +77,8 @@ class Rounds:
         samples = samples_file(file)
         samples.unlink(missing_ok=True)
         kept = SampleFile(samples, self._facts())
-        kept.samples += [sample(role, point, Timing.of(each)) for (role, point), each in seconds.items()]
+        timings = {key: Timing.of(each) for key, each in seconds.items()}
+        kept.samples += [sample_of(*key, "eager", "ok", each) for key, each in timings.items()]
         kept.write()
         mapping, _ = profile_mapping(self._ready.pair.name, [kept.path], "mean")
         # This profile holds the host's time: no engine adds any.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -29,13 +29,8 @@ from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 
-
-class Told(Protocol):
-    """Hears of what happens."""
-
-    def __call__(self, line: str, cells: int = 0) -> None:
-        """Take a line, empty for none, and how many cells have ended."""
-        ...
+Told = Callable[..., None]
+"""Hears of what happens: a line, empty for none, and how many cells have ended."""
 
 
 def run_study(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from profiler.backend.comparison import SERVICE, TIMES
 from profiler.backend.future import Told
 from profiler.backend.known import Known
 from profiler.backend.served import LookupMatch, served, texts_of
@@ -32,6 +31,9 @@ from specsim.metrics.summary import summarise
 from specsim.runs.prepare import prepare
 from specsim.simulation import Simulation, run
 
+TIMES = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2el_ms")
+SERVICE = ("slo_attainment", "slo_goodput_tokens_per_s", "mean_tokens_per_verification", "iterations", "preemptions")
+"""What a cell keeps of a whole run: keys of ``metrics.json``, and of its block ``specsim``."""
 AT_ONCE = 1e6
 """Requests per second at which all are there from the beginning."""
 REQUESTS = ("arrival_s", "ttft_s", "tpot_s", "e2el_s", "slo_ok", "slo_class", "output_tokens", "prompt_tokens")

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from profiler.latency.grids import Grid, shipped
 from specsim.errors import SpecsimError, nearest
 
-DRAFTERS = ("separate", "skip", "lookup")
-TEXTS = ("model", "tape")
+Drafter = Literal["separate", "skip", "lookup"]
+Text = Literal["model", "tape"]
 MEASURED, WALL = "measured", "wall"
-CLOCKS = (MEASURED, WALL)
 LOADS = (0.5, 1.0, 1.5)
-CACHE_TOKENS = 16384
+DTYPES = {"cpu": "float32", "cuda": "bfloat16"}
 Words = tuple[str, ...]
-
-
 SIMULATED, REAL, REVERSE = "simulated", "real", "reverse"
 
 
@@ -55,11 +53,11 @@ class Pair:
     """
 
     name: str
-    text: str
+    text: Text
     target: str = ""
     draft: str = ""
     random_weights: Words = ()
-    drafter: str = "separate"
+    drafter: Drafter = "separate"
     skip_layers: tuple[int, ...] = ()
     lookup_ngrams: tuple[int, int] = (1, 3)
     prompts: tuple[Path, ...] = ()
@@ -76,7 +74,7 @@ class Pair:
             raise SpecsimError(f"pair {self.name}: a draft model goes with the drafter separate, and only with it")
         if bool(self.skip_layers) != (self.drafter == "skip"):
             raise SpecsimError(f"pair {self.name}: skip_layers go with the drafter skip, and only with it")
-        if not 1 <= self.lookup_ngrams[0] <= self.lookup_ngrams[1]:
+        if len(self.lookup_ngrams) != 2 or not 1 <= self.lookup_ngrams[0] <= self.lookup_ngrams[1]:
             raise SpecsimError(f"pair {self.name}: lookup_ngrams {self.lookup_ngrams}: expected fewest and most tokens")
 
 
@@ -91,7 +89,8 @@ class Study:
     typed : words of every run that hold against all others.
     reverse_from : the least load at which the models also run on the simulated clock; None: at none.
     clock : of real runs: ``measured`` (moved on by the seconds of passes) or ``wall``.
-    device, dtype, threads : of the models; 0 threads are torch's choice. cache_tokens : tokens that both models cache.
+    device, dtype, threads : of the models; an empty type is the device's own, 0 threads are torch's choice.
+    cache_tokens : tokens that both models cache.
     graphs : whether passes whose shapes come again are captured as CUDA graphs and replayed.
     grid : sizes at which the profile is measured.
     """
@@ -105,17 +104,28 @@ class Study:
     typed: Words = ()
     repeats: int = 2
     reverse_from: float | None = 0.0
-    clock: str = MEASURED
-    device: str = "cpu"
-    dtype: str = "float32"
+    clock: Literal["measured", "wall"] = "measured"
+    device: Literal["cpu", "cuda"] = "cpu"
+    dtype: str = ""
     threads: int = 0
-    cache_tokens: int = CACHE_TOKENS
+    cache_tokens: int = 16384
     graphs: bool = False
     grid: Grid = field(default_factory=lambda: shipped("cpu", quick=False))
 
     def __post_init__(self) -> None:
+        if not self.loads or not all(0 < each < inf for each in self.loads) or len(set(self.loads)) < len(self.loads):
+            raise SpecsimError(f"loads: {list(self.loads)} is not a list of different numbers above 0")
+        for name in ("repeats", "cache_tokens"):
+            if getattr(self, name) < 1:
+                raise SpecsimError(f"{name} {getattr(self, name)}: expected 1 or more")
         if self.graphs and self.device != "cuda":
-            raise SpecsimError(f"{self.name}: graphs: CUDA captures them; expected device cuda, not {self.device}")
+            raise SpecsimError(f"graphs: CUDA captures them; expected device cuda, not {self.device}")
+        for pair in self.pairs:
+            for scheduler in pair.schedulers:
+                if scheduler not in self.schedulers:
+                    said = f"not one of the study's{nearest(scheduler, self.schedulers)}"
+                    raise SpecsimError(f"pairs.{pair.name}.schedulers.{scheduler}: {said}")
+        object.__setattr__(self, "dtype", self.dtype or DTYPES[self.device])
 
     def words(self, pair: Pair, scheduler: str) -> list[str]:
         """Return the settings of a run; of a key given twice the last one holds."""

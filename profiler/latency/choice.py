@@ -10,7 +10,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.latency.fit import EXTRA, FEW, OFFSETS, SOME, ErrorStats, Fitted, Samples, fit_from, fit_linear
+from profiler.latency.fit import (
+    EXTRA,
+    FEW,
+    OFFSETS,
+    SOME,
+    ErrorStats,
+    Fitted,
+    Samples,
+    errors_by_kind,
+    fit_from,
+    fit_linear,
+)
 from profiler.latency.samples import Sample
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
@@ -172,9 +183,4 @@ def _judged(samples: Samples, fold: NDArray[np.int64], fit: Fit) -> Judged:
         form = fit(samples.only(fold != held_out)).form
         predicted[fold == held_out] = samples.only(fold == held_out).predicted_by(form)
     relative = np.abs(predicted - samples.seconds) / samples.seconds
-    errors = {}
-    for kind in dict.fromkeys(samples.kinds.tolist()):
-        of_kind = relative[samples.kinds == kind]
-        median, p95 = np.quantile(of_kind, [0.5, 0.95])
-        errors[str(kind)] = ErrorStats(float(median), float(p95), float(of_kind.max()))
-    return Judged(fit(samples), predicted, errors)
+    return Judged(fit(samples), predicted, errors_by_kind(samples.kinds, relative))

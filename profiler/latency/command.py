@@ -14,7 +14,6 @@ from profiler.latency.grids import read_grid, shares, shipped
 from profiler.latency.profile_file import QUICK_GRID, check_apart_from, check_writable
 from profiler.latency.result import Places, write_profile
 from profiler.lock import only_one
-from profiler.passes.versions import versions
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link", metavar="NAME", help="model of the all-reduce with --tp: nvlink4 or nvlink3")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda where there is one")
     parser.add_argument("--dtype", help="default: bfloat16 on cuda, float32 on the CPU")
-    kernels = "fa3, flashinfer, flex, sdpa or split (default: auto)"
+    kernels = "fa3, flex, sdpa or split (default: auto)"
     parser.add_argument("--attention", default="auto", metavar="NAME", help=kernels)
     parser.add_argument("--passes", choices=("fused", "transformers"), help="default: fused on cuda if it can be")
     parser.add_argument("--grid", type=expanded, metavar="FILE", help="YAML of sizes; keys left out are the default's")
@@ -103,17 +102,15 @@ class _Plan:
 
 
 def _plan(arguments: argparse.Namespace) -> _Plan:
-    import torch
-
     from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
-    from profiler.latency.subjects import Setting, check_shards
-    from profiler.models.loading import torch_device, torch_dtype
+    from profiler.latency.subjects import Setting, check_shards, shared_facts
+    from profiler.models.loading import default_device, torch_dtype
     from profiler.passes.attention_check import working_kernel
     from profiler.passes.paths import working_passes
 
     subjects = _subjects(arguments)
-    device = torch_device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = default_device(arguments.device)
     dtype = torch_dtype(arguments.dtype or ("bfloat16" if device.type == "cuda" else "float32"))
     if arguments.tp < 1:
         raise SpecsimError(f"tp {arguments.tp}: expected at least 1 shard")
@@ -123,26 +120,14 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
     grid = shipped(device.type, arguments.quick)
     if arguments.grid is not None:
         grid = read_grid(arguments.grid, grid)
-    about = hardware(device)
     kernel = working_kernel(arguments.attention, device=device, dtype=dtype)
     passes = working_passes(arguments.passes, _configs(subjects), device)
-    setting = Setting(device, dtype, kernel, grid, arguments.tp, link, about.cache_bytes, passes)
-    facts = {
-        "target": subjects["target"].name,
-        "draft": subjects["draft"].name,
+    setting = Setting(device, dtype, kernel, grid, arguments.tp, link, hardware(device).cache_bytes, passes)
+    names = subjects["target"].name, subjects["draft"].name
+    facts = shared_facts(*names, grid, kernel, passes, device=device, dtype=dtype) | {
         "tp": arguments.tp,
         "link": link,
-        "device": device.type,
-        "dtype": str(dtype).removeprefix("torch."),
-        "attention": kernel,
-        "passes": passes,
-        "hardware": about.name,
-        "driver": about.driver,
-        "host": about.host,
-        "memory_bytes": about.memory_bytes,
-        **versions(),
         "grid": QUICK_GRID if arguments.quick else "",
-        "planned": {role: len(grid.passes(role)) for role in ("target", "draft")},
         "assumptions": _assumptions(subjects, arguments, device, passes),
     }
     return _Plan(subjects, setting, facts)
@@ -193,8 +178,8 @@ def _assumptions(
 
 def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None, most: int | None) -> int:
     """Measure the missing points; return how many there was no time for."""
-    from profiler.latency.hardware import ceilings
     from profiler.latency.samples import SampleFile
+    from profiler.latency.subjects import ceiling_facts
     from profiler.latency.sweep import ROLES, Sweep
     from profiler.latency.timers import timer_for
     from profiler.passes.memory import memory_for
@@ -207,11 +192,6 @@ def _left_over(plan: _Plan, places: Places, started: float, minutes: float | Non
         check_shapes(role, planned | shapes_of(file.samples, role), "shapes of pass in the grid and the samples")
     if "flops_per_s" not in file.facts:
         with memory_for("the large product and copy", setting.device):
-            found = ceilings(timer, device=setting.device, dtype=setting.dtype)
-        file.facts |= {
-            "flops_per_s": found.flops_per_s,
-            "bytes_per_s": found.bytes_per_s,
-            "knee_tokens": found.knee_tokens(setting.dtype.itemsize),
-        }
+            file.facts |= ceiling_facts(timer, device=setting.device, dtype=setting.dtype)
     deadline = float("inf") if minutes is None else started + 60 * minutes
     return Sweep(plan.subjects, setting, timer, file, deadline, most=most).run()

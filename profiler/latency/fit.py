@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ KNEES = (48, 96, 128, 192, 256, 384, 512)
 ROUNDS = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Samples:
     """Passes as columns: kind, the four token counts and the seconds to be fitted, each of one length."""
 
@@ -31,13 +32,13 @@ class Samples:
 
     def only(self, chosen: NDArray[np.bool_]) -> Samples:
         """Return the passes that `chosen` (n,) marks."""
-        return Samples(*(getattr(self, column)[chosen] for column in self.__slots__))
+        return Samples(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
     def predicted_by(self, form: Linear | Roofline) -> Floats:
         """Return the seconds that a form gives each pass."""
         return form.seconds_array(PassShapes(self.context, self.batched, self.pairs, self.logits, 0, 0))
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         """1 / seconds, so that errors are relative; scaled so that each kind of pass has the same weight."""
         _, kind, count = np.unique(self.kinds, return_inverse=True, return_counts=True)
@@ -214,12 +215,37 @@ def cost(form: Linear | Roofline, samples: Samples) -> float:
     return float(np.sum((residual * samples.weights) ** 2))
 
 
-def errors_by_kind(form: Linear | Roofline, samples: Samples, added_s: float) -> dict[str, ErrorStats]:
-    """Return the relative errors by kind of pass, of whole passes that include `added_s` seconds of overhead."""
-    relative = np.abs(samples.predicted_by(form) - samples.seconds) / (samples.seconds + added_s)
+def errors_by_kind(kinds: NDArray[np.str_], relative: Floats) -> dict[str, ErrorStats]:
+    """Return the statistics of relative errors (n,) by kind of pass (n,)."""
     stats = {}
-    for kind in dict.fromkeys(samples.kinds.tolist()):
-        of_kind = relative[samples.kinds == kind]
+    for kind in dict.fromkeys(kinds.tolist()):
+        of_kind = relative[kinds == kind]
         median, p95 = np.quantile(of_kind, [0.5, 0.95])
         stats[str(kind)] = ErrorStats(float(median), float(p95), float(of_kind.max()))
     return stats
+
+
+def coefficients(fitted: Fitted) -> dict[str, Any]:
+    """Return a form's coefficients in the order in which their errors stand, as a profile's YAML has them."""
+    held = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in held.items()}
+    if isinstance(fitted.form, Roofline):
+        values["tile_tokens"] = fitted.form.tile_tokens
+    return values
+
+
+def fitted_keys(
+    fits: dict[str, Fitted], errors: dict[str, dict[str, ErrorStats]], samples: Samples
+) -> dict[str, dict[str, Any]]:
+    """Return what a profile says of the forms of one model: coefficients, their errors, and the range behind them."""
+    return {
+        "forms": {name: coefficients(fitted) for name, fitted in fits.items()},
+        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items()},
+        "held_out_error": {
+            name: {kind: asdict(error) for kind, error in by_kind.items()} for name, by_kind in errors.items()
+        },
+        "valid": {
+            "context_tokens": [int(samples.context.min()), int(samples.context.max())],
+            "batched_tokens": [int(samples.batched.min()), int(samples.batched.max())],
+        },
+    }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from profiler.latency.points import Point
+from profiler.typed import typed
+from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import read_yaml
 
@@ -45,6 +46,13 @@ class Grid:
     seconds: float
     together: tuple[int, ...] = ()
     speculating: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, values in asdict(self).items():
+            least = 0 if name in ("behind", "contexts", "together", "speculating") else 1
+            listed = values if isinstance(values, tuple) else (values,)
+            if any(each < least if name != "seconds" else each <= 0 for each in listed) or (least and not listed):
+                raise SpecsimError(f"{name}: {values}; expected {'0 or more' if not least else 'numbers above 0'}")
 
     def passes(self, role: str) -> list[Point]:
         """Return the points of the ``target`` or the ``draft``, small ones first."""
@@ -165,25 +173,4 @@ def read_grid(path: Path, base: Grid) -> Grid:
     SpecsimError
         When the file cannot be read, or a key is unknown or wrong.
     """
-    return grid_of(CheckedMapping(str(path), "", read_yaml(path, "grid file")), base)
-
-
-def grid_of(node: CheckedMapping, base: Grid) -> Grid:
-    """Return the grid of checked keys; keys that they leave out are those of `base`.
-
-    Raises
-    ------
-    SpecsimError
-        When a key is unknown or wrong.
-    """
-    kinds = {each.name: str(each.type) for each in fields(Grid)}
-    node.only((), kinds)
-    return replace(base, **{name: _value(node, name, kinds[name]) for name in node.values})
-
-
-def _value(node: CheckedMapping, name: str, kind: str) -> Any:
-    if kind == "float":
-        return node.number(name, above=0)
-    if kind == "int":
-        return node.whole(name)
-    return node.wholes(name, 0 if name in ("behind", "contexts") else 1)
+    return typed(Grid, CheckedMapping(str(path), "", read_yaml(path, "grid file")), base)

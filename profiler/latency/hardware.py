@@ -35,18 +35,19 @@ class Hardware:
 def hardware(device: torch.device) -> Hardware:
     """Return the facts of a device."""
     system = f"{platform.system()} {platform.release()}"
-    host = f"{_cpu_name()}, {system}"
+    host = f"{cpu_name()}, {system}"
     if device.type == "cuda":
         about: Any = torch.cuda.get_device_properties(device)
         driver = smi("driver_version", device) or ["unknown"]
         return Hardware(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0], host)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     threads = torch.get_num_threads()
-    name = f"{_cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
+    name = f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
     return Hardware(name, memory, 0, system, host)
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return the model of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -143,34 +144,36 @@ class Bench:
         sample_s: float = NAN,
         clocks: tuple[float, float] = (NAN, NAN),
     ) -> Sample:
+        reduce_s = all_reduce_s(self.whole, self.link, self.gpus, size, self.forward.dtype.itemsize)
+        host = {"prepare_s": prepare_s, "sample_s": sample_s, "all_reduce_s": reduce_s}
+        told = dict(zip(("sm_clock_mhz", "memory_clock_mhz"), clocks, strict=True))
         shown = timing or Timing(NAN, NAN, NAN, NAN, 0)
-        sm_mhz, memory_mhz = clocks
-        return Sample(
-            role=self.role,
-            kind=point.kind,
-            key=point.key,
-            shape=point.shape,
-            mode=mode,
-            status=status,
-            requests=work.rows,
-            context_tokens=work.context_tokens,
-            batched_tokens=work.batched_tokens,
-            attention_pairs=work.attention_pairs,
-            logit_tokens=work.logit_tokens,
-            captured_tokens=size,
-            median_s=shown.median_s,
-            mean_s=shown.mean_s,
-            least_s=shown.least_s,
-            spread_s=shown.spread_s,
-            runs=shown.runs,
-            host_s=NAN if shown.host_s is None else shown.host_s,
-            prepare_s=prepare_s,
-            sample_s=sample_s,
-            all_reduce_s=all_reduce_s(self.whole, self.link, self.gpus, size, self.forward.dtype.itemsize),
-            sm_clock_mhz=sm_mhz,
-            memory_clock_mhz=memory_mhz,
-            measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+        return sample_of(self.role, point, mode, status, shown, captured_tokens=size, **host, **told)
+
+
+def sample_of(role: str, point: Point, mode: str, status: str, timing: Timing, **more: Any) -> Sample:
+    """Return the sample of a point timed so, now; `more` are its other columns, by default of a pass as it is."""
+    work = point.work()
+    columns: dict[str, Any] = {
+        "role": role,
+        "kind": point.kind,
+        "key": point.key,
+        "shape": point.shape,
+        "mode": mode,
+        "status": status,
+        "requests": work.rows,
+        "context_tokens": work.context_tokens,
+        "batched_tokens": work.batched_tokens,
+        "attention_pairs": work.attention_pairs,
+        "logit_tokens": work.logit_tokens,
+        "captured_tokens": work.batched_tokens,
+        **asdict(timing),
+        "host_s": NAN if timing.host_s is None else timing.host_s,
+        **dict.fromkeys(("prepare_s", "sample_s", "all_reduce_s"), 0.0),
+        **dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz"), NAN),
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return Sample(**(columns | more))
 
 
 def _reason(error: Exception) -> str:

@@ -8,8 +8,6 @@ from typing import TypeVar
 from profiler.latency.points import Point
 
 T = TypeVar("T")
-BLOCK = 10
-"""Points of both roles between which one model takes the place of the other where memory does not hold both."""
 
 
 def spread(ordered: Sequence[T]) -> list[T]:
@@ -31,13 +29,3 @@ def interleaved(by_role: Mapping[str, Sequence[Point]]) -> list[tuple[str, Point
             turns += [((place + 0.5) / len(of_kind), role, point) for place, point in enumerate(of_kind)]
     turns.sort(key=lambda turn: turn[0])
     return [(role, point) for _, role, point in turns]
-
-
-def in_blocks(order: Sequence[tuple[str, Point]]) -> list[tuple[str, Point]]:
-    """Return the order with the points of each block sorted by role; a block begins with the last one's last role."""
-    roles = sorted({role for role, _ in order}, reverse=True)
-    arranged: list[tuple[str, Point]] = []
-    for number, start in enumerate(range(0, len(order), BLOCK)):
-        turn = roles[:: -1 if number % 2 else 1]
-        arranged += [each for role in turn for each in order[start : start + BLOCK] if each[0] == role]
-    return arranged

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from profiler.latency.choice import Choice, Statistic, judge, usable
-from profiler.latency.fit import Fitted
+from profiler.latency.fit import fitted_keys
 from profiler.latency.sample_checks import check_apart, check_finished
 from profiler.latency.samples import Sample, check_same, machines, read_samples
 from specsim.errors import SpecsimError
@@ -127,35 +127,15 @@ def _model(facts: dict[str, Any], choice: Choice, samples: list[Sample], role: s
         **{name: about[name] for name in ("max_model_len",) if name in about},
         "overhead_s": 0.0 if on_gpu else overhead_s(usable(samples, role)),
     }
-    forms = choice.forms
-    mapping["forms"] = {name: _coefficients(judged.fitted) for name, judged in forms.items()}
-    mapping["standard_errors"] = {name: judged.fitted.standard_errors for name, judged in forms.items()}
-    mapping["held_out_error"] = {
-        name: {
-            kind: {"median": error.median, "p95": error.p95, "worst": error.worst}
-            for kind, error in judged.errors.items()
-        }
-        for name, judged in forms.items()
-    }
-    mapping["valid"] = {
-        "context_tokens": [int(choice.samples.context.min()), int(choice.samples.context.max())],
-        "batched_tokens": [int(choice.samples.batched.min()), int(choice.samples.batched.max())],
-    }
-    return mapping
+    fits = {name: judged.fitted for name, judged in choice.forms.items()}
+    errors = {name: judged.errors for name, judged in choice.forms.items()}
+    return mapping | fitted_keys(fits, errors, choice.samples)
 
 
 def overhead_s(samples: list[Sample]) -> float:
     """Return the median host seconds around a small pass: laying out inputs, choosing and fetching tokens."""
     around = [each for each in samples if each.batched_tokens <= ENGINE_TOKENS] or samples
     return float(np.median([each.prepare_s + each.sample_s for each in around]))
-
-
-def _coefficients(fitted: Fitted) -> dict[str, Any]:
-    held = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in held.items()}
-    if isinstance(fitted.form, Roofline):
-        values["tile_tokens"] = fitted.form.tile_tokens
-    return values
 
 
 def _knee(choice: Choice, facts: dict[str, Any]) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""The models of a sweep in memory: both together if they fit, else one at a time."""
+"""The models of a sweep in memory, with the points that fit beside them."""
 
 from __future__ import annotations
 
@@ -31,22 +31,20 @@ MEMORY_SHARE = {"cpu": 0.5, "cuda": 0.94}
 ACTIVATION_COPIES = 6
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model in memory, its own shape, and its shape over all `gpus`; its bench once its cache is dealt."""
+    """A model in memory, its own shape, and its shape over all `gpus`."""
 
     model: PreTrainedModel
     part: ModelShape
     whole: ModelShape
     gpus: int
-    bench: Bench | None = None
 
 
 class Residents:
-    """The models that `bench` hands out; `settle` decides whether they share the memory."""
+    """The models that `bench` hands out, both in memory at once; `settle` decides which points fit beside them."""
 
     def __init__(self, subjects: dict[str, Subject], setting: Setting, timer: Timer, file: SampleFile) -> None:
-        self.together = True
         self._subjects = subjects
         self._setting = setting
         self._timer = timer
@@ -54,54 +52,36 @@ class Residents:
         self._clocks = clocks_of(setting.device)
         self._points: dict[str, list[Point]] = {}
         self._loaded: dict[str, Loaded] = {}
+        self._benches: dict[str, Bench] = {}
 
     def settle(self, points: Mapping[str, Sequence[Point]]) -> dict[str, list[Point]]:
-        """Load the models of these points, together if they fit; return the points for which there is memory.
+        """Load the models of these points; return the points for which there is memory.
 
         Points that do not fit are left out, said in a line on standard error and in the file's facts.
 
         Raises
         ------
         SpecsimError
-            When a model fits not even alone.
+            When the models do not fit.
         """
         self._points = {role: list(every) for role, every in points.items()}
-        try:
-            self._load(list(points))
-        except SpecsimError as error:
-            if len(points) == 1 or "too little memory" not in str(error):
-                raise
-            self.together = False
-            self.release()
-            say(f"note: {error}; the models take turns in memory", error=True)
-            for role in points:
-                self._load([role])
+        self._loaded = {role: self._built(role) for role in points}
+        pages = self._pages()
+        self._benches = {role: self._bench(role, pages[role]) for role in points}
         return self._points
 
     def bench(self, role: str) -> Bench:
-        """Return the bench of a role; where memory holds one model, it takes the place of the other."""
-        if role not in self._loaded:
-            self._load([role])
-        bench = self._loaded[role].bench
-        assert bench is not None, "a loaded model has a bench"
-        return bench
+        """Return the bench of a role."""
+        return self._benches[role]
 
     def release(self) -> None:
         """Free the models' memory; errors of a failed device are ignored."""
         self._loaded.clear()
+        self._benches.clear()
         if self._setting.device.type == "cuda":
             torch._dynamo.reset()
         with suppress(RuntimeError):
             give_back(self._setting.device)
-
-    def _load(self, roles: list[str]) -> None:
-        if not self.together and self._loaded:
-            self.release()
-        for role in roles:
-            self._loaded[role] = self._built(role)
-        pages = self._pages(roles)
-        for role in roles:
-            self._loaded[role].bench = self._bench(role, pages[role])
 
     def _built(self, role: str) -> Loaded:
         setting, subject = self._setting, self._subjects[role]
@@ -109,21 +89,24 @@ class Residents:
         model, part, whole = build(subject, gpus, setting)
         weights = weights_bytes(subject, model, whole)
         facts = self._file.facts
-        facts.setdefault("models", {})[role] = sizes(whole, weights, self._subjects, role, setting.dtype)
+        drafts_itself = subject.name.startswith(f"{self._subjects['target'].name}-skip")
+        told = sizes(whole, 0 if role == "draft" and drafts_itself else weights, setting.dtype)
+        if role == "target" and whole.max_model_len:
+            told["max_model_len"] = whole.max_model_len
+        facts.setdefault("models", {})[role] = told
         error = checked_error(
             setting.kernel, part.heads, part.kv_heads, part.head_dim, device=setting.device, dtype=setting.dtype
         )
         facts.setdefault("attention_error", {})[role] = error
         return Loaded(model, part, whole, gpus)
 
-    def _pages(self, roles: list[str]) -> dict[str, int]:
+    def _pages(self) -> dict[str, int]:
         """Return the pages of each cache, and leave out the points that need more."""
-        shapes = {role: self._loaded[role].part for role in roles}
-        pages = pool_pages({role: self._points[role] for role in roles}, shapes, self._setting)
+        pages = pool_pages(self._points, {role: each.part for role, each in self._loaded.items()}, self._setting)
         held = page_tokens(self._setting.kernel, self._setting.device)
-        for role in roles:
-            kept = [point for point in self._points[role] if needed(point, held) <= pages[role]]
-            if left_out := len(self._points[role]) - len(kept):
+        for role, points in self._points.items():
+            kept = [point for point in points if needed(point, held) <= pages[role]]
+            if left_out := len(points) - len(kept):
                 self._lower(role, (pages[role] - 1) * held, left_out)
                 self._points[role] = kept
         return pages

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from profiler.latency.grids import Grid
+from profiler.latency.hardware import ceilings, hardware
+from profiler.latency.timers import Timer
 from profiler.models.random_weights import random_model, shape_of, shard
 from profiler.models.shapes import ModelShape, named_shape
+from profiler.passes.versions import versions
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
@@ -85,14 +88,39 @@ def weights_bytes(subject: Subject, model: PreTrainedModel, whole: ModelShape) -
     return int(whole.parameters * model.dtype.itemsize)
 
 
-def sizes(
-    shape: ModelShape, weights: int, subjects: dict[str, Subject], role: str, dtype: torch.dtype
-) -> dict[str, Any]:
-    """Return a model's sizes for the profile; a draft made of the target's layers adds no weights."""
-    shared = role == "draft" and subjects["draft"].name.startswith(f"{subjects['target'].name}-skip")
+def sizes(shape: ModelShape, weights: int, dtype: torch.dtype) -> dict[str, Any]:
+    """Return a model's sizes for the profile, given the bytes that its weights add."""
     return {
         "name": shape.name,
         "kv_bytes_per_token": shape.layers * shape.kv_heads * shape.head_dim * 2 * dtype.itemsize,
-        "weights_bytes": 0 if shared else weights,
-        **({"max_model_len": shape.max_model_len} if role == "target" and shape.max_model_len else {}),
+        "weights_bytes": weights,
     }
+
+
+def shared_facts(
+    target: str, draft: str, grid: Grid, kernel: str, passes: str, *, device: torch.device, dtype: torch.dtype
+) -> dict[str, Any]:
+    """Return what all samples of a pair on a device share: names, kernels, machine, versions, and points planned."""
+    about = hardware(device)
+    return {
+        "target": target,
+        "draft": draft,
+        "tp": 1,
+        "link": None,
+        "device": device.type,
+        "dtype": str(dtype).removeprefix("torch."),
+        "attention": kernel,
+        "passes": passes,
+        "hardware": about.name,
+        "driver": about.driver,
+        "host": about.host,
+        "memory_bytes": about.memory_bytes,
+        **versions(),
+        "planned": {role: len(grid.passes(role)) for role in ("target", "draft")},
+    }
+
+
+def ceiling_facts(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
+    """Return the measured ceilings of a device as facts."""
+    found = ceilings(timer, device=device, dtype=dtype)
+    return {**asdict(found), "knee_tokens": found.knee_tokens(dtype.itemsize)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from profiler.latency.grids import Grid
 from profiler.latency.measure import modes_of
-from profiler.latency.order import in_blocks, interleaved
+from profiler.latency.order import interleaved
 from profiler.latency.points import Point
 from profiler.latency.progress import Progress
 from profiler.latency.residents import Residents
@@ -63,20 +63,17 @@ class Sweep:
         residents = Residents(self.subjects, self.setting, self.timer, self.file)
         try:
             points = residents.settle({role: [left.point for left in lefts] for role, lefts in wanted.items()})
-            return self._measured(residents, self._order(wanted, points, together=residents.together))
+            return self._measured(residents, self._order(wanted, points))
         finally:
             self.file.write()
             residents.release()
 
-    def _order(
-        self, wanted: dict[str, list[Left]], points: dict[str, list[Point]], *, together: bool
-    ) -> list[tuple[str, Left]]:
+    def _order(self, wanted: dict[str, list[Left]], points: dict[str, list[Point]]) -> list[tuple[str, Left]]:
         """Return the points that fit the memory, in the order of the whole grid however many of them are left."""
         order = interleaved({role: self.setting.grid.passes(role) for role in ROLES})
         lefts = {(role, left.point): left for role, every in wanted.items() for left in every}
         kept = {(role, point) for role, every in points.items() for point in every}
-        mine = [each for each in order[: self.most] if each in kept]
-        return [(role, lefts[role, point]) for role, point in (mine if together else in_blocks(mine))]
+        return [(role, lefts[role, point]) for role, point in order[: self.most] if (role, point) in kept]
 
     def _measured(self, residents: Residents, order: list[tuple[str, Left]]) -> int:
         progress = Progress(len(order), f"{self.file.facts['target']} + {self.file.facts['draft']}", self.clock)

@@ -151,6 +151,13 @@ def torch_device(device: str) -> torch.device:
     return torch.device(device)
 
 
+def default_device(device: str | None) -> torch.device:
+    """Return the device of that name, or the GPU where there is one; SpecsimError as of `torch_device`."""
+    import torch
+
+    return torch_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
 def torch_dtype(dtype: str) -> torch.dtype:
     """Return the torch type of that name.
 

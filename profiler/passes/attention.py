@@ -6,7 +6,6 @@ with the pass's `Plan`, a keyword of the model's forward call.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +15,7 @@ from profiler.passes.pages import CacheShape, Tables
 from specsim.errors import SpecsimError, nearest
 
 PAGED = "specsim_paged"
-KERNELS = ("auto", "fa3", "fa3-unscheduled", "flashinfer", "flex", "sdpa", "split")
+KERNELS = ("auto", "fa3", "fa3-unscheduled", "flex", "sdpa", "split")
 SPLIT = ("fa3", "fa3-unscheduled", "split")
 SMALL_PAGE_TOKENS = 16
 CHANGES_THE_RESULT = ("sliding_window", "softcap", "s_aux", "sinks", "learnable_sink", "position_bias")
@@ -95,10 +94,6 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
         raise SpecsimError(f"attention {kernel!r} is unknown{nearest(kernel, KERNELS)}")
     if name in SPLIT:
         return _split(name, shape, heads, device=device, dtype=dtype)
-    if name == "flashinfer":
-        from profiler.passes.attention_flashinfer import FlashInfer
-
-        return FlashInfer(shape, heads, device=device, dtype=dtype)
     if name == "flex":
         from profiler.passes.attention_flex import Flex
 
@@ -130,7 +125,7 @@ def best_kernel(device: torch.device) -> str:
 
     if library() is not None and torch.cuda.get_device_capability(device)[0] == 9:
         return "fa3"
-    return "flashinfer" if find_spec("flashinfer") else "flex"
+    return "flex"
 
 
 def page_tokens(kernel: str, device: torch.device) -> int:

@@ -20,7 +20,6 @@ from specsim.errors import SpecsimError, first_line, say
 # or FlexAttention. From four heads on, one visible node too many or too few is at least 3%.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-3, torch.float16: 5e-3, torch.bfloat16: 1.5e-2}
 PAGES = 24
-CAUSAL_APART = (*SPLIT, "flashinfer")
 
 
 def kernel_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place: Any) -> float:
@@ -28,7 +27,7 @@ def kernel_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place:
 
     A kernel that passes without a tree take another way through is compared over such a pass too.
     """
-    works = [checked_work(), causal_work()] if kernel in CAUSAL_APART else [checked_work()]
+    works = [checked_work(), causal_work()] if kernel in SPLIT else [checked_work()]
     return max(work_error(kernel, work, heads, kv_heads, head_dim, **place) for work in works)
 
 

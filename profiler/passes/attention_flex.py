@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import pad
 
 from profiler.passes.attention_sdpa import grouped
-from profiler.passes.packing import EVERYWHERE, Ints, Packed, Work
+from profiler.passes.packing import EVERYWHERE, Ints, Packed, Work, power_of_two
 from profiler.passes.pages import CacheShape, Tables
 
 BLOCK_TOKENS = 128
@@ -122,7 +122,7 @@ def tiling(queries: int, share: int, *, pipelined: bool = False) -> tuple[int, d
     """
     if queries >= QUERY_BLOCK:
         return share, {}
-    whole = _power_of_two(share)
+    whole = power_of_two(share)
     tile = min(max(whole * queries, LEAST_TILE), QUERY_BLOCK)
     stages = {"num_stages": STAGES[tile]} if pipelined and tile in STAGES else {}
     return whole, {"BLOCK_M": tile, "num_warps": WARPS[tile], **stages}
@@ -231,10 +231,10 @@ def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tupl
     """Return the arrays of a `FlexGroup` except `owner` and `first`, and the packed query of each place (-1: none)."""
     counts = work.new_tokens[rows]
     tails = packed.tail_start[rows + 1] - packed.tail_start[rows]
-    place = np.arange(_power_of_two(int(counts.max())))
+    place = np.arange(power_of_two(int(counts.max())))
     real = place < counts[:, None]
     queries = packed.start[rows][:, None] + np.where(real, place, 0)
-    behind = np.arange(max(_power_of_two(int(tails.max())), FEWEST_BEHIND))
+    behind = np.arange(max(power_of_two(int(tails.max())), FEWEST_BEHIND))
     there = behind < tails[:, None]
     entry = packed.tail_start[rows][:, None] + np.where(there, behind, 0)
     point = np.where(real, packed.point[queries], -1)
@@ -265,7 +265,3 @@ def _blocks(rows: Ints, packed: Packed, tables: Tables, queries: Ints) -> dict[s
     held = np.maximum(tables.pages[rows, : int(count.max())], 0)
     table = np.broadcast_to(held[:, None], (len(rows), blocks, held.shape[1]))
     return {name: np.ascontiguousarray(each[:, None], np.int32) for name, each in (("count", count), ("blocks", table))}
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()

@@ -10,7 +10,7 @@ from profiler.models.shapes import ModelShape
 from profiler.passes.forward import Inputs, PackedForward
 from profiler.passes.fused_weights import Layer, rotary_table, take_over
 from profiler.passes.memory import give_back
-from profiler.passes.operations import Operations, operations_of
+from profiler.passes.operations import Plain, operations_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -31,7 +31,7 @@ class Fused(PackedForward):
         shape: ModelShape,
         pages: int,
         kernel: str = "auto",
-        operations: Operations | None = None,
+        operations: Plain | None = None,
     ) -> None:
         # The cache comes last, since joining a layer's weights needs memory.
         self._weights = take_over(model)

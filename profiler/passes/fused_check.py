@@ -6,7 +6,7 @@ import torch
 
 from profiler.models.shapes import ModelShape
 from profiler.passes.attention_check import TOLERANCE
-from profiler.passes.operations import Operations, Plain
+from profiler.passes.operations import Plain
 from specsim.errors import SpecsimError, first_line
 
 TOKENS = 5
@@ -14,7 +14,7 @@ SLOTS = 64
 EPSILON = 1e-5
 
 
-def operations_error(made: Operations, shape: ModelShape, *, device: torch.device, dtype: torch.dtype) -> float:
+def operations_error(made: Plain, shape: ModelShape, *, device: torch.device, dtype: torch.dtype) -> float:
     """Return the largest relative error of a token's result, at the sizes of a model: norms, rotary, writes, SwiGLU."""
     generator = torch.Generator(device=device).manual_seed(0)
 
@@ -28,7 +28,7 @@ def operations_error(made: Operations, shape: ModelShape, *, device: torch.devic
     rotary = angle.cos().to(dtype), angle.sin().to(dtype)
     positions, slots = (torch.randperm(SLOTS, generator=generator, device=device)[:TOKENS] for _ in range(2))
 
-    def results(with_: Operations, wide: bool) -> list[torch.Tensor]:
+    def results(with_: Plain, wide: bool) -> list[torch.Tensor]:
         def given(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.double() if wide else tensor.clone()
 
@@ -58,7 +58,7 @@ def _relative(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(error.nan_to_num(float("inf")).max())
 
 
-def check_operations(made: Operations, shape: ModelShape, *, device: torch.device, dtype: torch.dtype) -> None:
+def check_operations(made: Plain, shape: ModelShape, *, device: torch.device, dtype: torch.dtype) -> None:
     """Refuse operations that do not run on the device, or whose error exceeds the rounding of their type.
 
     Raises

@@ -3,82 +3,41 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Protocol
 
 import torch
 from torch.nn.functional import silu
 
-from profiler.passes.attention_split import Tail, plain_tail
+from profiler.passes.attention_split import Pools, Tail, plain_tail
 from specsim.errors import SpecsimError, nearest
 
 OPERATIONS = ("torch", "triton")
 
 
-class Operations(Protocol):
-    """The functions of both sets; T are the tokens of the pass, H is the model's width."""
-
-    name: str
-
-    def add_norm(
-        self, hidden: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, epsilon: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the RMS norm of `hidden` + `residual`, times `weight` (H,), and the sum; all are (T, H)."""
-        ...
-
-    def rotary_write(
-        self,
-        qkv: torch.Tensor,
-        positions: torch.Tensor,
-        slots: torch.Tensor,
-        rotary: tuple[torch.Tensor, torch.Tensor],
-        pools: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
-        """Return rotated queries (T, heads, head_dim); write rotated keys, and values, to their slots of the pools.
-
-        `qkv` is (T, (heads + 2 kv_heads) * head_dim), `rotary` cosine and sine (positions, head_dim / 2), `positions`
-        and `slots` (T,) int64, a pool (slots, kv_heads, head_dim).
-        """
-        ...
-
-    def silu_multiply(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """Return SiLU(gate) * up, (T, f), of `gate_up` (T, 2 f)."""
-        ...
-
-    def tail(
-        self,
-        query: torch.Tensor,
-        pools: tuple[torch.Tensor, torch.Tensor],
-        tail: Tail,
-        context: tuple[torch.Tensor, torch.Tensor],
-        scaling: float,
-    ) -> torch.Tensor:
-        """Attend to the tails and merge with the attention to the contexts; see `attention_split.plain_tail`."""
-        ...
-
-
 class Plain:
-    """The operations in plain torch, rounded where transformers' models round: the reference of the kernels."""
+    """The operations in plain torch, rounded where transformers' models round: the reference of the kernels.
+
+    T are the tokens of the pass, H is the model's width.
+    """
 
     name = "torch"
 
     def add_norm(
         self, hidden: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, epsilon: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `Operations`."""
+        """Return the RMS norm of `hidden` + `residual`, times `weight` (H,), and the sum; all are (T, H)."""
         kept = hidden if residual is None else hidden + residual
         wide = kept.float()
         scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)
         return weight * scaled.to(kept.dtype), kept
 
     def rotary_write(
-        self,
-        qkv: torch.Tensor,
-        positions: torch.Tensor,
-        slots: torch.Tensor,
-        rotary: tuple[torch.Tensor, torch.Tensor],
-        pools: tuple[torch.Tensor, torch.Tensor],
+        self, qkv: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, rotary: Pools, pools: Pools
     ) -> torch.Tensor:
-        """See `Operations`."""
+        """Return rotated queries (T, heads, head_dim); write rotated keys, and values, to their slots of the pools.
+
+        `qkv` is (T, (heads + 2 kv_heads) * head_dim), `rotary` cosine and sine (positions, head_dim / 2), `positions`
+        and `slots` (T,) int64, a pool (slots, kv_heads, head_dim).
+        """
         kv_heads, width = pools[0].shape[1:]
         split = qkv.view(len(qkv), -1, width)
         cosine, sine = (each.index_select(0, positions)[:, None] for each in rotary)
@@ -89,23 +48,16 @@ class Plain:
         return turned[:, :-kv_heads]
 
     def silu_multiply(self, gate_up: torch.Tensor) -> torch.Tensor:
-        """See `Operations`."""
+        """Return SiLU(gate) * up, (T, f), of `gate_up` (T, 2 f)."""
         gate, up = gate_up.chunk(2, dim=-1)
         return silu(gate) * up
 
-    def tail(
-        self,
-        query: torch.Tensor,
-        pools: tuple[torch.Tensor, torch.Tensor],
-        tail: Tail,
-        context: tuple[torch.Tensor, torch.Tensor],
-        scaling: float,
-    ) -> torch.Tensor:
-        """See `Operations`."""
+    def tail(self, query: torch.Tensor, pools: Pools, tail: Tail, context: Pools, scaling: float) -> torch.Tensor:
+        """Attend to the tails and merge with the attention to the contexts; see `attention_split.plain_tail`."""
         return plain_tail(query, pools, tail, context, scaling)
 
 
-def operations(name: str) -> Operations:
+def operations(name: str) -> Plain:
     """Return the operations of that name.
 
     Raises
@@ -124,7 +76,7 @@ def operations(name: str) -> Operations:
     return Kernels()
 
 
-def operations_of(device: torch.device) -> Operations:
+def operations_of(device: torch.device) -> Plain:
     """Return the operations that a device's fused passes are timed with: Triton's on CUDA, plain torch on the CPU.
 
     Raises

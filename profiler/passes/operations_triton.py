@@ -1,4 +1,4 @@
-"""The operations of a fused pass as Triton kernels; shapes as in `profiler.passes.operations.Operations`."""
+"""The operations of a fused pass as Triton kernels; shapes as in `profiler.passes.operations.Plain`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from profiler.passes import kernels
-from profiler.passes.attention_split import Tail
+from profiler.passes.attention_split import Pools, Tail
+from profiler.passes.operations import Plain
+from profiler.passes.packing import power_of_two
 
 COLUMNS = 1024
 TAIL_TILE = 64
@@ -15,7 +17,7 @@ TAIL_KEYS = 32
 LEAST_DOT = 16
 
 
-class Kernels:
+class Kernels(Plain):
     """Triton's kernels; with TRITON_INTERPRET=1, set before Triton is imported, they run on the CPU."""
 
     name = "triton"
@@ -38,12 +40,7 @@ class Kernels:
         return out, kept
 
     def rotary_write(
-        self,
-        qkv: torch.Tensor,
-        positions: torch.Tensor,
-        slots: torch.Tensor,
-        rotary: tuple[torch.Tensor, torch.Tensor],
-        pools: tuple[torch.Tensor, torch.Tensor],
+        self, qkv: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, rotary: Pools, pools: Pools
     ) -> torch.Tensor:
         """Rotate and write."""
         kv_heads, width = pools[0].shape[1:]
@@ -73,14 +70,7 @@ class Kernels:
         )
         return out
 
-    def tail(
-        self,
-        query: torch.Tensor,
-        pools: tuple[torch.Tensor, torch.Tensor],
-        tail: Tail,
-        context: tuple[torch.Tensor, torch.Tensor],
-        scaling: float,
-    ) -> torch.Tensor:
+    def tail(self, query: torch.Tensor, pools: Pools, tail: Tail, context: Pools, scaling: float) -> torch.Tensor:
         """Attend to the tails and merge in place."""
         (_, heads, width), kv_heads = query.shape, pools[0].shape[1]
         share = heads // kv_heads
@@ -108,8 +98,3 @@ class Kernels:
 def launch(kernel: Any, grid: tuple[int, ...], given: tuple[Any, ...], sizes: dict[str, int], warps: int) -> None:
     """Launch a kernel; only the types of `given`, `sizes` and `warps` decide what is compiled."""
     kernel[grid](*given, **sizes, num_warps=warps)
-
-
-def power_of_two(count: int) -> int:
-    """Return the least power of two that is not smaller."""
-    return 1 << max(count - 1, 0).bit_length()

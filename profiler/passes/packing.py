@@ -158,6 +158,11 @@ def is_causal(work: Work, packed: Packed) -> bool:
     return bool(chains.all() and (packed.key == work.key_tokens[packed.row] - after).all())
 
 
+def power_of_two(count: int) -> int:
+    """Return the least power of two that is not smaller."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
 def _starts(counts: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 

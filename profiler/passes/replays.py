@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from profiler.passes.graphs import capture
-from profiler.passes.packing import Ints, Work, is_causal, pack
+from profiler.passes.packing import Ints, Work, is_causal, pack, power_of_two
 from profiler.passes.pages import Tables
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Replays:
         if work.rows > ROWS[-1] or not _one_query_a_row(work):
             return None
         rows = ROWS[bisect_left(ROWS, work.rows)]
-        room = _power_of_two(-(-int(work.key_tokens.max()) // tables.page_tokens))
+        room = power_of_two(-(-int(work.key_tokens.max()) // tables.page_tokens))
         missing = rows - work.rows
         padded = Work.of(np.pad(work.key_tokens - 1, (0, missing)), np.ones(rows))
         pages = _with_padding(tables, missing, self._forward.cache.shape.pages - 1)
@@ -94,7 +94,3 @@ def _with_padding(tables: Tables, rows: int, page: int) -> Tables:
     more = np.full((rows, tables.pages.shape[1]), -1, dtype=np.int64)
     more[:, 0] = page
     return Tables(np.concatenate([tables.pages, more]), tables.page_tokens)
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()

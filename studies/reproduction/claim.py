@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast, get_args
 
-from specsim.errors import nearest
+from profiler.typed import typed
+from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, is_number
 
 Kind = Literal["ratio", "above", "share", "trend", "crossing", "value"]
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "ratio": ("of", "over", "at", "pick", "better", "shortfall", "paper"),
-    "above": ("of", "over", "at", "better"),
-    "share": ("of", "over", "at", "better", "paper"),
-    "trend": ("of", "over", "at", "better"),
-    "crossing": ("of", "over", "better", "paper"),
-    "value": ("of", "at", "pick", "paper"),
-}
-"""The kinds of claims and the keys that each may have."""
-PICKS = ("mean", "most", "least")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,84 +29,51 @@ class Claim:
     """
 
     says: str
-    why: str
     kind: Kind
     of: str
     over: tuple[str, ...]
     than: float
     at: tuple[str, ...]
-    pick: str
-    better: str
-    shortfall: bool
-    paper: float | None
+    why: str = ""
+    pick: Literal["mean", "most", "least"] = "mean"
+    better: Literal["more", "less"] = "more"
+    shortfall: bool = False
+    paper: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.paper is None) != (self.kind in ("above", "trend")):
+            raise SpecsimError("paper: expected a number, except of above and trend")
 
 
-def read_claims(
-    node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool, speedup: bool
-) -> tuple[Claim, ...]:
-    """Return the claims below a figure's key ``claims``, none if there is none.
+def read_claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, speedup: bool) -> Claim:
+    """Return the claim of a mapping ``{says, why, KIND: {of, over, at, ...}}`` about lines and points of these names.
 
     Parameters
     ----------
-    numeric : whether the axis has numbers. speedup : whether the figure's lines are speedups.
+    speedup : whether the figure's lines are speedups, which need nothing to be held over.
     """
-    if not node.given("claims"):
-        return ()
-    found = node.items("claims", "claims")
-    return tuple(_claim(each, lines, points, numeric=numeric, speedup=speedup) for each in found)
-
-
-def _claim(node: CheckedMapping, lines: Sequence[str], points: Sequence[str], *, numeric: bool, speedup: bool) -> Claim:
-    kinds = [name for name in node.values if name in KEYS]
+    kinds = [name for name in node.values if name in get_args(Kind)]
     if len(kinds) != 1:
-        node.refuse("", f"has {len(kinds)} of {', '.join(KEYS)}; expected one of them beside says")
+        node.refuse("", f"has {len(kinds)} of {', '.join(get_args(Kind))}; expected one of them beside says")
     node.only(("says", kinds[0]), ("why",))
-    kind = cast(Kind, kinds[0])
-    told = node.child(kind)
-    told.only([key for key in ("of", "paper") if key in KEYS[kind]], KEYS[kind])
-    if kind == "crossing" and not numeric:
-        node.refuse(kind, "the axis has names; expected numbers, along which lines can cross")
-    at = _names(told, "at", points, "point of the axis") if told.given("at") else tuple(points)
-    over, than = _over(told, lines)
-    if kind == "trend" and len(set(at)) < 2:
-        told.refuse("at", "is one point; expected two or more, the first and last of which are compared")
-    if kind not in ("value", "trend") and not speedup and not told.given("over"):
+    told = node.child(kinds[0])
+    if kinds[0] not in ("value", "trend") and "over" not in told.values and not speedup:
         told.refuse("over", "missing key; expected a line or a number, as only a speedup is held against 1")
-    if told.given("better") and told.given("shortfall"):
-        told.refuse("better", "stands beside shortfall, of which less is better; expected one of them")
-    return Claim(
-        says=node.text("says"),
-        why=node.text("why") if node.given("why") else "",
-        kind=kind,
-        of=told.choice("of", lines),
-        over=over,
-        than=than,
-        at=at,
-        pick=told.choice("pick", PICKS) if told.given("pick") else PICKS[0],
-        better=told.choice("better", ("more", "less")) if told.given("better") else "more",
-        shortfall=told.flag("shortfall") if told.given("shortfall") else False,
-        paper=told.number("paper", above=0) if "paper" in KEYS[kind] else None,
-    )
+    over, at = told.values.get("over", []), [named(each) for each in told.values.get("at", points)]
+    number = is_number(over)
+    held: dict[str, Any] = {**told.values, "at": at, "than": over if number else 1.0}
+    held["over"] = [] if number else over if isinstance(over, list) else [over]
+    said = {key: node.text(key) for key in ("says", "why") if key in node.values}
+    claim = typed(Claim, CheckedMapping(node.source, told.key, held), kind=cast(Kind, kinds[0]), **said)
+    known(told, "of", [claim.of, *claim.over], lines)
+    known(told, "at", claim.at, points)
+    return claim
 
 
-def _over(node: CheckedMapping, lines: Sequence[str]) -> tuple[tuple[str, ...], float]:
-    """Return the lines that a claim compares with, or none and a number."""
-    value = node.values.get("over")
-    if value is None or is_number(value):
-        return (), 1.0 if value is None else node.number("over", above=0)
-    return _names(node, "over", lines, "line"), 1.0
-
-
-def _names(node: CheckedMapping, key: str, known: Sequence[str], noun: str) -> tuple[str, ...]:
-    """Return a name, or a list of names, that are all known."""
-    value = node.values[key]
-    found = tuple(named(each) for each in (value if isinstance(value, list) else [value]))
-    if not found:
-        node.fail(key, f"a {noun} or a list of them")
-    for each in found:
-        if each not in known:
-            node.refuse(key, f"{each}: no such {noun}{nearest(each, known)}")
-    return found
+def known(node: CheckedMapping, key: str, names: Sequence[str], there: Sequence[str]) -> None:
+    """Refuse names of a key that are none of those there, with the nearest."""
+    for name in names:
+        CheckedMapping(node.source, node.key, {key: name}).choice(key, there)
 
 
 def named(value: object) -> str:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from profiler.typed import typed, value_of
 from specsim.config.points import check_typed
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_number
 from specsim.files.yaml_file import is_path, read_yaml
-from studies.reproduction.claim import named
+from studies.reproduction.claim import known, named
 from studies.reproduction.figure import Figure, read_figure
 
 FOLDER = Path(__file__).with_name("experiments")
-MOST_SEED = 2**31 - 1
 RESERVED = ("out", "seed")
 """Keys that an experiment's words cannot set: it has seeds of its own, and its runs their place."""
 REQUESTS = "requests"
 """The key that the short form sets; words may set it for the whole form."""
-WORDS = "a list of settings key=value"
+Words = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Point:
 
     name: str
     x: float
-    words: tuple[str, ...]
+    words: Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Range:
     choice: str
     systems: tuple[str, ...]
     points: tuple[str, ...]
-    variants: Mapping[str, tuple[str, ...]]
+    variants: Mapping[str, Words]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,16 @@ class Experiment:
 
     name: str
     file: Path
-    paper: str
-    source: str
-    choices: tuple[str, ...]
     axis: Axis
-    seeds: tuple[int, ...]
     quick: Quick
-    common: tuple[str, ...]
-    systems: Mapping[str, tuple[str, ...]]
+    systems: Mapping[str, Words]
     ranges: tuple[Range, ...]
     figures: tuple[Figure, ...]
+    paper: str
+    source: str
+    seeds: tuple[int, ...]
+    common: Words
+    choices: Words = ()
 
 
 def experiments(names: tuple[str, ...] = ()) -> tuple[Experiment, ...]:
@@ -121,107 +121,63 @@ def read_experiment(path: Path) -> Experiment:
         One line that names the file, the key and what was expected.
     """
     node = CheckedMapping(str(path), "", read_yaml(path, "experiment YAML"))
-    node.only(("paper", "source", "axis", "seeds", "quick", "common", "systems", "figures"), ("choices", "ranges"))
-    axis = _axis(node.child("axis"))
-    along = str(node.child("axis").values.get("key"))
-    systems = node.child("systems", "words of `specsim run` by system", 1)
-    words = {str(name): _words(systems, name, along) for name in systems.values}
-    seeds = node.wholes("seeds", 0, MOST_SEED)
-    if len(set(seeds)) < len(seeds):
-        node.fail("seeds", "a list in which each seed stands once")
+    axis, quick = _axis(node.child("axis")), node.child("quick")
+    systems: dict[str, Words] = value_of(Mapping[str, Words], node, "systems")
+    ranges = node.items("ranges", "what is varied") if "ranges" in node.values else ()
     figures = node.children("figures", "figures by name", "keys of a figure")
-    for name in figures:
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            node.refuse("figures", f"{name}: names a file; expected letters, digits, _, - and .")
-    names, numeric = axis.names, axis.numeric
-    return Experiment(
+    made = ("axis", "quick", "systems", "ranges", "figures")
+    rest = CheckedMapping(node.source, "", {key: value for key, value in node.values.items() if key not in made})
+    found = typed(
+        Experiment,
+        rest,
         name=path.stem,
         file=path,
-        paper=node.text("paper"),
-        source=node.text("source"),
-        choices=node.texts("choices", "a list of sentences") if node.given("choices") else (),
         axis=axis,
-        seeds=seeds,
-        quick=_quick(node.child("quick"), axis),
-        common=_words(node, "common", along),
-        systems=words,
-        ranges=_ranges(node, axis, tuple(words)),
-        figures=tuple(read_figure(name, each, names, tuple(words), numeric=numeric) for name, each in figures.items()),
+        quick=Quick(_points(quick, axis), quick.whole("requests")),
+        systems=systems,
+        ranges=tuple(_range(each, axis, tuple(systems)) for each in ranges),
+        figures=tuple(read_figure(name, each, axis.names, tuple(systems)) for name, each in figures.items()),
     )
+    _check_words(found, node)
+    return found
+
+
+def _check_words(found: Experiment, node: CheckedMapping) -> None:
+    """Refuse words that set the experiment's own keys or that of its axis, and a variant's name given twice."""
+    words = [*found.common, *(word for each in found.systems.values() for word in each)]
+    keys = {*RESERVED, node.child("axis").values.get("key")}
+    variants = [(name, each) for one in found.ranges for name, each in one.variants.items()]
+    for word in [*words, *(word for _, each in variants for word in each)]:
+        check_typed([key_of(word)], node.source)
+        if key_of(word) in keys:
+            node.refuse("", f"{word}: {key_of(word)} is the experiment's own or its axis's; expected another key")
+    if len({name for name, _ in variants}) < len(variants):
+        node.refuse("ranges", "two variants of one name; expected a name of its own for each")
 
 
 def _axis(node: CheckedMapping) -> Axis:
     if "points" in node.values:
-        node.only(("label", "points"))
-        points = node.child("points", "words of `specsim run` by point", 1)
-        numeric = all(map(is_number, points.values))
-        if numeric and list(points.values) != sorted(points.values):
-            node.refuse("points", "numbers stand in another order than theirs; expected rising ones")
-        places = points.values if numeric else range(len(points.values))
-        named_points = zip(points.values, places, strict=True)
-        return Axis(
-            node.text("label"),
-            tuple(Point(named(name), float(x), _words(points, name)) for name, x in named_points),
-            numeric,
-        )
-    node.only(("key", "label", "values"))
-    key = node.text("key")
-    if key in (*RESERVED, REQUESTS):
-        node.fail("key", f"a key of a run other than {', '.join(RESERVED)} and {REQUESTS}")
-    values = _rising(node, "values")
+        points: dict[Any, Words] = value_of(Mapping[str, Words], node, "points")
+        numeric = all(map(is_number, points))
+        places = points if numeric else range(len(points))
+        found = [Point(named(name), float(x), points[name]) for name, x in zip(points, places, strict=True)]
+        return Axis(node.text("label"), tuple(found), numeric)
+    key, values = node.text("key"), value_of(tuple[int | float, ...], node, "values")
     return Axis(node.text("label"), tuple(Point(named(x), float(x), (f"{key}={x}",)) for x in values), numeric=True)
 
 
-def _quick(node: CheckedMapping, axis: Axis) -> Quick:
-    node.only(("values", "requests"))
-    return Quick(_points(node, axis), node.whole("requests"))
-
-
-def _ranges(node: CheckedMapping, axis: Axis, systems: Sequence[str]) -> tuple[Range, ...]:
-    if not node.given("ranges"):
-        return ()
-    found: list[Range] = []
-    for each in node.items("ranges", "what is varied"):
-        each.only(("choice", "variants"), ("systems", "values"))
-        chosen = each.texts("systems", "a list of systems") if each.given("systems") else tuple(systems)
-        for name in chosen:
-            if name not in systems:
-                each.refuse("systems", f"{name}: no such system{nearest(name, systems)}")
-        points = _points(each, axis) if each.given("values") else axis.names
-        variants = each.child("variants", "words by variant", 1)
-        words = {str(name): _words(variants, name) for name in variants.values}
-        for name in words:
-            if not name.strip() or any(name in one.variants for one in found):
-                variants.refuse(name, "stands for another variant; expected a name of its own")
-        found.append(Range(each.text("choice"), chosen, points, words))
-    return tuple(found)
+def _range(node: CheckedMapping, axis: Axis, systems: Sequence[str]) -> Range:
+    node.only(("choice", "variants"), ("systems", "values"))
+    chosen = node.texts("systems") if "systems" in node.values else tuple(systems)
+    known(node, "systems", chosen, systems)
+    points = _points(node, axis) if "values" in node.values else axis.names
+    return Range(node.text("choice"), chosen, points, value_of(Mapping[str, Words], node, "variants"))
 
 
 def _points(node: CheckedMapping, axis: Axis) -> tuple[str, ...]:
-    value = node.values.get("values")
-    names = tuple(map(named, value)) if isinstance(value, list) else ()
-    if not names or len(set(names)) < len(names) or not set(names) <= set(axis.names):
-        node.fail("values", "a list of values of the axis")
+    names = tuple(map(named, node.values["values"]))
+    known(node, "values", names, axis.names)
     return names
-
-
-def _rising(node: CheckedMapping, name: str) -> tuple[float, ...]:
-    value = node.values.get(name)
-    if isinstance(value, list) and value and all(map(is_number, value)) and value == sorted(set(value)):
-        return tuple(value)
-    node.fail(name, "a list of finite numbers, each above the one before")
-
-
-def _words(node: CheckedMapping, name: str, axis: str = "") -> tuple[str, ...]:
-    """Return words that set neither the experiment's own keys nor that of its `axis`."""
-    words = node.texts(name, WORDS)
-    for word in words:
-        if key_of(word) == axis:
-            node.refuse(name, f"{word}: {axis} is the axis's own; expected another key")
-        check_typed([key_of(word)], node.source)
-        if key_of(word) in RESERVED:
-            node.refuse(name, f"{word}: {key_of(word)} is the experiment's own; expected another key")
-    return words
 
 
 def key_of(word: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from dataclasses import dataclass, field
+from typing import Literal
 
-from specsim.errors import nearest
-from specsim.files.checked_mapping import CheckedMapping, is_number
+from profiler.typed import typed, value_of
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.metrics.sweep_table import ALL
-from studies.reproduction.claim import Claim, read_claims
+from studies.reproduction.claim import Claim, known, read_claim
 
 GAPS = {"points": "points", "percent": "%"}
 """How ours is held against theirs, and the unit of that: a difference, or a difference in % of theirs."""
@@ -21,7 +21,7 @@ class Line:
 
     system: str
     metric: str
-    of: str
+    of: str = ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class Figure:
     """
 
     name: str
+    lines: Mapping[str, Line]
+    values: Mapping[str, tuple[int | float | None, ...]]
+    claims: tuple[Claim, ...]
     title: str
     claim: str
-    lines: Mapping[str, Line]
     scale: float
     unit: str
     label: str
     gap: Literal["points", "percent"]
-    speedup_over: str | None
-    values: Mapping[str, tuple[float | None, ...]]
-    claims: tuple[Claim, ...]
-    why: Mapping[str, str]
-    notes: tuple[str, ...]
+    speedup_over: str | None = None
+    why: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def systems(self) -> set[str]:
@@ -58,92 +58,37 @@ class Figure:
         return over | {line.system for line in self.lines.values()}
 
 
-def read_figure(
-    name: str, node: CheckedMapping, points: Sequence[str], systems: Sequence[str], *, numeric: bool
-) -> Figure:
-    """Return the figure that a YAML describes; `points` are the names of the axis, `numeric` whether they are numbers.
+def read_figure(name: str, node: CheckedMapping, points: Sequence[str], systems: Sequence[str]) -> Figure:
+    """Return the figure that a YAML describes; `points` are the names of the axis.
 
     Raises
     ------
     SpecsimError
         One line that names the file, the key and what was expected.
     """
-    needed = ("title", "claim", "scale", "unit", "label", "gap")
-    node.only(needed, ("metric", "of", "lines", "values", "claims", "why", "notes", "speedup_over"))
-    over = node.choice("speedup_over", systems) if node.given("speedup_over") else None
-    lines = _lines(node, systems, over)
-    claims = read_claims(node, list(lines), points, numeric=numeric, speedup=over is not None)
-    values = _values(node, lines, points, over)
-    if not values and not claims:
-        node.refuse("values", "missing key; expected values, claims or both")
-    gap = cast(Literal["points", "percent"], node.choice("gap", GAPS))
-    if gap == "percent" and 0 in (value for each in values.values() for value in each):
-        node.refuse("values", "a published value of 0 has no gap in percent; expected gap: points")
-    return Figure(
-        name=name,
-        lines=lines,
-        scale=node.number("scale", above=0),
-        gap=gap,
-        speedup_over=over,
-        values=values,
-        claims=claims,
-        why=_why(node, values),
-        notes=node.texts("notes", "a list of sentences") if node.given("notes") else (),
-        **{key: node.text(key) for key in ("title", "claim", "unit", "label")},
+    given = node.values
+    over = given.get("speedup_over")
+    values: dict[str, tuple[int | float | None, ...]] = (
+        value_of(Mapping[str, tuple[int | float | None, ...]], node, "values") if "values" in given else {}
     )
-
-
-def _lines(node: CheckedMapping, systems: Sequence[str], over: str | None) -> dict[str, Line]:
-    """Return the lines by name: those given, or a line for each system with published values, or for each system."""
-    if node.given("lines"):
-        if node.given("metric"):
-            node.refuse("metric", "stands beside lines; expected a metric of each line")
-        given = node.children("lines", "lines by name", "a system and a metric")
-        return {name: _line(each, systems) for name, each in given.items()}
-    metric, of = node.text("metric"), node.text("of") if node.given("of") else ALL
-    stated = node.child("values", "published values by system", 1) if node.given("values") else None
-    for name in stated.values if stated is not None else ():
-        if stated is not None and name not in systems:
-            stated.refuse(name, f"no such line{nearest(str(name), systems)}")
-    drawn = systems if stated is None or node.given("claims") else [each for each in systems if each in stated.values]
-    return {name: Line(name, metric, of) for name in drawn if name != over}
-
-
-def _line(node: CheckedMapping, systems: Sequence[str]) -> Line:
-    node.only(("system", "metric"), ("of",))
-    return Line(node.choice("system", systems), node.text("metric"), node.text("of") if node.given("of") else ALL)
-
-
-def _values(
-    node: CheckedMapping, lines: Mapping[str, Line], points: Sequence[str], over: str | None
-) -> dict[str, tuple[float | None, ...]]:
-    if not node.given("values"):
-        return {}
-    values = node.child("values", "published values by system", 1)
-    theirs = {}
-    for name in values.values:
-        if over is not None and name == over:
-            values.refuse(over, "has a speedup over itself of 1; expected the other systems")
-        if name not in lines:
-            values.refuse(name, f"no such line{nearest(str(name), lines)}")
-        theirs[str(name)] = _stated(values, name, len(points))
-    return theirs
-
-
-def _why(node: CheckedMapping, values: Mapping[str, object]) -> dict[str, str]:
-    if not node.given("why"):
-        return {}
-    told = node.child("why", "a sentence by line")
-    for name in told.values:
-        if name not in values:
-            told.refuse(name, f"no line with published values{nearest(str(name), values)}")
-    return {str(name): told.text(name) for name in told.values}
-
-
-def _stated(node: CheckedMapping, line: str, count: int) -> tuple[float | None, ...]:
-    """Return what was published at each point of the axis, None where the paper states nothing."""
-    value = node.values[line]
-    those = [each for each in value if each is not None] if isinstance(value, list) else []
-    if not those or len(value) != count or not all(is_number(each) and each >= 0 for each in those):
-        node.fail(line, f"a list of {count} numbers of at least 0, one for each point of the axis, or null")
-    return tuple(value)
+    if not values and "claims" not in given:
+        node.refuse("values", "missing key; expected values, claims or both")
+    if "lines" in given:
+        lines: dict[str, Line] = value_of(Mapping[str, Line], node, "lines")
+    else:
+        drawn = values if values and "claims" not in given else systems
+        metric, of = node.text("metric"), node.text("of") if "of" in given else ALL
+        lines = {each: Line(each, metric, of) for each in systems if each in drawn and each != over}
+    known(node, "system", [each.system for each in lines.values()], systems)
+    known(node, "values", list(values), list(lines) if "lines" in given else systems)
+    for line, each in values.items():
+        if len(each) != len(points):
+            node.refuse(f"values.{line}", f"{len(each)} values; expected {len(points)}, one for each point of the axis")
+    claims = node.items("claims", "claims") if "claims" in given else ()
+    told = tuple(read_claim(each, list(lines), points, speedup=over is not None) for each in claims)
+    rest = {key: value for key, value in given.items() if key not in ("metric", "of", "lines", "values", "claims")}
+    held = CheckedMapping(node.source, node.key, rest)
+    figure = typed(Figure, held, name=name, lines=lines, values=values, claims=told)
+    known(node, "why", list(figure.why), list(values))
+    known(node, "speedup_over", [figure.speedup_over] if figure.speedup_over else [], systems)
+    return figure

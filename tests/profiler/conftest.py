@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,3 +18,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Return True for such a file, and None, which leaves it to others, for all else."""
     left_out = "not torch" in config.option.markexpr and collection_path.suffix == ".py"
     return True if left_out and ALL_NEED_TORCH in collection_path.read_text(encoding="utf-8") else None
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Models of a few thousand weights are slower on several threads."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

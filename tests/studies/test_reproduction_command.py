@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -21,10 +17,13 @@ def rows(out: Path, name: str = "tiny_attainment") -> pd.DataFrame:
     return pd.read_parquet(out / f"{name}.parquet")
 
 
-def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(tmp_path: Path, started: list[object]) -> None:
+def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(
+    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "quick"
     assert main([str(tiny(tmp_path)), "--quick", "--out", str(out)]) == 0
     assert len(started) == 4  # Two systems, two rates, one seed.
+    assert "tiny: 1 of 1 experiments" in capsys.readouterr().out.splitlines()
     assert list(rows(out)["x"]) == [1, 4, 1, 4]
     for name in ("tiny_attainment", "tiny_latency"):
         assert (out / "figures" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
@@ -45,19 +44,7 @@ def test_the_experiments_are_listed_with_their_figures_and_nothing_runs(
     assert not started
 
 
-def test_a_line_names_the_experiment_that_begins_and_how_many_there_are(
-    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "more").mkdir()
-    other = tiny(tmp_path / "more").rename(tmp_path / "more" / "other.yaml")
-    assert main([str(tiny(tmp_path)), str(other), "--quick", "--out", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if line.endswith("experiments")] == [
-        "tiny: 1 of 2 experiments",
-        "other: 2 of 2 experiments",
-    ]
-
-
+@pytest.mark.usefixtures("unrendered")
 def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = tiny(tmp_path), tmp_path / "out"
     assert main([str(file), "--out", str(out)]) == 0
@@ -75,6 +62,7 @@ def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys
     assert (out / "tiny_attainment.parquet").read_bytes() == whole[:100]
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_what_was_run_before_an_interruption_is_not_run_again(
     tmp_path: Path, started: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +108,7 @@ def test_what_was_run_before_an_interruption_is_not_run_again(
             "systems.One by one: a setting has several values; expected one",
         ),
         ("key: rps", "key: rsp", "systems.Batches: rsp: unknown key; did you mean 'rps'?"),
-        ("trace=poisson", "rps=3", "common: rps=3: rps is the axis's own; expected another key"),
+        ("trace=poisson", "rps=3", "rps=3: rps is the experiment's own or its axis's; expected another key"),
         ("slo_attainment", "slo_attainmnt", "metric: slo_attainmnt: no column of a sweep's table; did you mean"),
         ("slo_attainment", "worst_class", "metric: worst_class: holds no numbers"),
     ],
@@ -150,6 +138,7 @@ def test_a_toy_supports_no_verdict(
     assert not started
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_rows_that_are_not_there_or_no_longer_stand_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,29 +150,6 @@ def test_rows_that_are_not_there_or_no_longer_stand_are_named(
     assert main([str(file), "--redraw", "--out", str(out)]) == 0
     assert "note: left out:" in capsys.readouterr().out
     assert "tiny_attainment" not in (out / "reproduction.md").read_text(encoding="utf-8")
-
-
-def finished(out: Path) -> int:
-    """Return how many runs stand in their place; one that is being written has a folder of its own."""
-    return sum(not any(part.startswith(".specsim-") for part in each.parts) for each in out.rglob("metrics.json"))
-
-
-@pytest.mark.slow
-def test_a_killed_command_goes_on_where_it_was(tmp_path: Path, started: list[object]) -> None:
-    file, whole, broken = tiny(tmp_path), tmp_path / "whole", tmp_path / "broken"
-    assert main([str(file), "--out", str(whole)]) == 0
-    command = [sys.executable, "-m", "studies.reproduction", str(file), "--out", str(broken)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not finished(broken):
-        time.sleep(0.001)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    kept = finished(broken)
-    started.clear()
-    assert main([str(file), "--out", str(broken)]) == 0
-    assert 0 < len(started) == 12 - kept
-    assert rows(broken).equals(rows(whole))
-    assert not list(broken.rglob(".specsim-*"))
 
 
 @pytest.mark.slow

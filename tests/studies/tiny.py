@@ -10,8 +10,8 @@ source: "its page 1"
 choices: ["The paper names no lengths: those of trace=poisson."]
 axis: {key: rps, label: "Request rate (requests/s)", values: [1, 2, 4]}
 seeds: [0, 1]
-quick: {values: [1, 4], requests: 10}
-common: [trace=poisson, requests=20, profile=llama8b_1b_h100]
+quick: {values: [1, 4], requests: 4}
+common: [trace=poisson, requests=6, profile=llama8b_1b_h100]
 systems:
   Batches: [scheduler=continuous]
   One by one: [scheduler=fcfs]

@@ -74,7 +74,8 @@ def test_roofline_fit_recovers_its_own_coefficients() -> None:
     assert isinstance(fitted.form, Roofline)
     for name in fitted.standard_errors:
         assert getattr(fitted.form, name) == pytest.approx(getattr(truth, name), rel=1e-6)
-    errors = errors_by_kind(fitted.form, samples_of(truth), 0.0)
+    samples = samples_of(truth)
+    errors = errors_by_kind(samples.kinds, abs(samples.predicted_by(fitted.form) / samples.seconds - 1))
     assert max(error.worst for error in errors.values()) < 1e-6
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-import torch
-
 from profiler.latency import command
 from profiler.latency.clocks import clocks_of
 from profiler.latency.timers import Effort, timer_for
@@ -15,7 +13,7 @@ from profiler.passes.attention_check import working_kernel
 from profiler.passes.memory import breaks_the_device, give_back
 from specsim.errors import first_line
 from tools.gpu_session import attention_checks, device_checks
-from tools.gpu_session.pairs import arguments_of
+from tools.gpu_session.pairs import first_arguments
 from tools.gpu_session.place import Place
 from tools.gpu_session.rows import Row
 from tools.gpu_session.state import State
@@ -50,11 +48,10 @@ def check(state: State, deadline: float) -> int:
 
 def place_of(state: State) -> Place:
     """Return where the checks run: the device, type and target of the first pair."""
-    from profiler.models.loading import torch_device, torch_dtype
+    from profiler.models.loading import default_device, torch_dtype
 
-    name, words = next(iter(state.pairs.items()))
-    asked = arguments_of(name, [*words, "--out", str(state.folder / f"{name}.yaml")])
-    device = torch_device(asked.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    asked = first_arguments(state)
+    device = default_device(asked.device)
     dtype = torch_dtype(asked.dtype or ("bfloat16" if device.type == "cuda" else "float32"))
     return Place(
         device=device,

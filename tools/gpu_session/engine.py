@@ -17,7 +17,7 @@ from typing import Any
 from profiler.latency import command
 from profiler.models.shapes import ModelShape, named_shape
 from specsim.errors import say
-from tools.gpu_session.pairs import arguments_of
+from tools.gpu_session.pairs import first_arguments
 from tools.gpu_session.rows import Row
 from tools.gpu_session.state import State
 
@@ -83,8 +83,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _shapes(state: State) -> dict[str, ModelShape]:
-    name, words = next(iter(state.pairs.items()))
-    given = arguments_of(name, [*words, "--out", str(state.folder / "x.yaml")]).random_weights
+    given = first_arguments(state).random_weights
     names = given if len(given) == 2 else ["llama-3.1-8b", "llama-3.2-1b"]
     return {role: named_shape(each) for role, each in zip(("target", "draft"), names, strict=True)}
 

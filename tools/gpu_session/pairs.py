@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from profiler.latency import command
 from specsim.commands.terminal import Parser
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import read_yaml
-
-if TYPE_CHECKING:
-    import torch
+from tools.gpu_session.state import State
 
 QUICK = "-quick"
 """Suffix of what a smoke test makes, which tells it from a profile."""
@@ -39,6 +37,12 @@ def arguments_of(name: str, words: list[str]) -> argparse.Namespace:
     parser = _PairParser(prog=name)
     command.add_arguments(parser)
     return parser.parse_args(words)
+
+
+def first_arguments(state: State) -> argparse.Namespace:
+    """Return the arguments of a session's first pair, which its checks and its engine are about."""
+    name, words = next(iter(state.pairs.items()))
+    return arguments_of(name, [*words, "--out", str(state.folder / f"{name}.yaml")])
 
 
 def path_of(pairs: str) -> Path:
@@ -89,18 +93,3 @@ def _words(pair: CheckedMapping) -> list[str]:
                 pair.refuse(key, f"{' '.join(given)!r} holds an option; expected values")
             words += [f"--{key.replace('_', '-')}", *given]
     return words
-
-
-def device_of(pairs: dict[str, list[str]], has_gpu: bool) -> torch.device:
-    """Return the device of the first pair: the one it names, else the GPU where there is one.
-
-    Raises
-    ------
-    SpecsimError
-        When there is no such device.
-    """
-    from profiler.models.loading import torch_device
-
-    words = next(iter(pairs.values()))
-    named = words[words.index("--device") + 1] if "--device" in words else None
-    return torch_device(named or ("cuda" if has_gpu else "cpu"))

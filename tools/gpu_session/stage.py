@@ -60,13 +60,12 @@ def _stages() -> dict[str, Callable[[State, float], int]]:
 
 def machine(state: State) -> dict[str, Any]:
     """Return the facts of this machine that a session records."""
-    import torch
-
     from profiler.latency.hardware import hardware
+    from profiler.models.loading import default_device
     from profiler.passes.versions import versions
-    from tools.gpu_session.pairs import device_of
+    from tools.gpu_session.pairs import first_arguments
 
-    about = hardware(device_of(state.pairs, torch.cuda.is_available()))
+    about = hardware(default_device(first_arguments(state).device))
     return {"hardware": about.name, "driver": about.driver, "host": about.host, **versions()}
 
 

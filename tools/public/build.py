@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from profiler.latency.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline
+from profiler.latency.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline, fitted_keys
 from profiler.models.shapes import ModelShape
-from specsim.latency.forms import Roofline
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 from tools.public import sources
@@ -76,22 +75,12 @@ def composed_model(data: Path, placement: Placement, overhead_s: float, capacity
     fitted_on = sampled(composer, passes(FITTED, capacity))
     held_out = sampled(composer, passes(HELD_OUT, capacity))
     fits: dict[str, Fitted] = {"roofline": fit_roofline(fitted_on), "linear": fit_linear(fitted_on)}
-    return {
-        **sizes(placement.shape, overhead_s, role),
-        "forms": {name: coefficients(fitted) for name, fitted in fits.items()},
-        "standard_errors": {name: fitted.standard_errors for name, fitted in fits.items()},
-        "held_out_error": {
-            name: {
-                kind: {"median": error.median, "p95": error.p95, "worst": error.worst}
-                for kind, error in errors_by_kind(fitted.form, held_out, overhead_s).items()
-            }
-            for name, fitted in fits.items()
-        },
-        "valid": {
-            "context_tokens": [int(fitted_on.context.min()), int(fitted_on.context.max())],
-            "batched_tokens": [int(fitted_on.batched.min()), int(fitted_on.batched.max())],
-        },
-    }
+    errors = {}
+    for name, fitted in fits.items():
+        seconds = held_out.seconds + overhead_s
+        relative = np.abs(held_out.predicted_by(fitted.form) - held_out.seconds) / seconds
+        errors[name] = errors_by_kind(held_out.kinds, relative)
+    return {**sizes(placement.shape, overhead_s, role), **fitted_keys(fits, errors, fitted_on)}
 
 
 def sizes(shape: ModelShape, overhead_s: float, role: str) -> dict[str, Any]:
@@ -118,14 +107,6 @@ def sampled(composer: Composer, work: list[ComposedPass]) -> Samples:
         np.array([float(each.logit_rows) for each in work]),
         np.array([composer.seconds(each) for each in work]),
     )
-
-
-def coefficients(fitted: Fitted) -> dict[str, float | int]:
-    """Return a form's coefficients in the order in which their errors stand."""
-    values: dict[str, float | int] = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
-    if isinstance(fitted.form, Roofline):
-        values["tile_tokens"] = fitted.form.tile_tokens
-    return values
 
 
 def engine_seconds(data: Path, model: str, gpus: int, steps: tuple[str, ...]) -> float:

@@ -64,15 +64,11 @@ def test_a_line_separator_inside_a_text_is_part_of_it(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (b"", "a.jsonl: empty file"),
-        (b"\n \n", "a.jsonl: empty file"),
         (b'{"category": "a", "prompt": "x"}\n{', "a.jsonl: line 2: is not JSON"),
-        (b"[1]\n", "a.jsonl: line 1: expected"),
         (b'{"prompt": "x"}\n', "a.jsonl: line 1: expected"),
         (b'{"category": "a", "prompt": ""}\n', "a.jsonl: line 1: category and prompt"),
-        (b'{"category": 3, "prompt": "x"}\n', "a.jsonl: line 1: category and prompt"),
         (b'{"question_id": 1, "category": "rag", "turns": []}\n', "a.jsonl: line 1: a known benchmark's keys"),
         (b"\xff\xfe", "a.jsonl: cannot be read"),
-        (b"[" * 100_000 + b"\n", "a.jsonl: line 1: is not JSON"),
         (b'{"category": "a", "prompt": "x \\ud800"}\n', "a.jsonl: line 1: prompt: expected Unicode"),
         (b'{"category": "\\ud800", "prompt": "x"}\n', "a.jsonl: line 1: category: .* printable"),
         (b'{"category": "a\\nb", "prompt": "x"}\n', "a.jsonl: line 1: category: .* printable"),
@@ -83,19 +79,3 @@ def test_a_bad_file_is_one_line(content: bytes, said: str, tmp_path: Path) -> No
     with pytest.raises(SpecsimError, match=said) as caught:
         read_prompts([tmp_path / "a.jsonl"])
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_or_broken_archive_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.gz").write_bytes(b"not gzip")
-    with pytest.raises(SpecsimError, match="line 1: is not JSON"):
-        read_prompts([tmp_path / "a.jsonl.gz"])
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"0" * (65 << 20)))
-    with pytest.raises(SpecsimError, match="gzip unpacks to more than 64 MiB"):
-        read_prompts([tmp_path / "a.jsonl.gz"])
-    whole = gzip.compress(b'{"category": "a", "prompt": "x"}\n' * 9)
-    for damaged in (whole[:12] + bytes(each ^ 0xFF for each in whole[12:16]) + whole[16:], whole[:-9]):
-        (tmp_path / "a.jsonl.gz").write_bytes(damaged)
-        with pytest.raises(SpecsimError, match=r"a.jsonl.gz: (broken|truncated) gzip after line"):
-            read_prompts([tmp_path / "a.jsonl.gz"])
-    with pytest.raises(SpecsimError, match="no such prompt file; did you mean"):
-        read_prompts([tmp_path / "a.json"])

@@ -76,4 +76,8 @@ def pair(simulation: Simulation, drafter: str) -> Models:
     served: Any = LookupMatch(1, 3)
     if draft is not None:
         served = Forward(draft, shape_of(draft, "draft"), pages[1])
-    return Models(Forward(target, SHAPE, pages[0]), served, VOCABULARY)
+    models = Models(Forward(target, SHAPE, pages[0]), served, VOCABULARY)
+    for each in (models.target, models.draft):
+        if isinstance(each, Forward):
+            each.cache.fill(seed=1)  # Memory that was never written may hold no numbers.
+    return models

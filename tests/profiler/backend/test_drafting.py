@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from profiler.acceptance.lookup import lookups  # noqa: E402
+from profiler.acceptance.lookup import lookups, match_lengths  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
-from profiler.backend.lookup import LookupDrafter, match_lengths  # noqa: E402
+from profiler.backend.lookup import LookupDrafter  # noqa: E402
 from specsim.core.passes import NOBODY, DraftPass, TargetPass  # noqa: E402
 from specsim.core.trees import Forest  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402

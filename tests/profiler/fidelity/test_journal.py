@@ -12,8 +12,9 @@ torch = pytest.importorskip("torch")
 from profiler.backend.served import served  # noqa: E402
 from profiler.backend.stopwatch import MOVE, DeviceStopwatch  # noqa: E402
 from profiler.fidelity.accounting import Step, accounted  # noqa: E402
-from profiler.fidelity.journal import Clock, Journal  # noqa: E402
+from profiler.fidelity.journal import Clock, Journal, kind_of  # noqa: E402
 from specsim.backend.simulated import SimulatedBackend  # noqa: E402
+from specsim.pass_shape import PassShape  # noqa: E402
 from specsim.simulation import run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
@@ -109,3 +110,19 @@ def test_writing_down_changes_nothing():
     simulation = scene_of("adaserve")
     record, _ = simulated(simulation)
     np.testing.assert_array_equal(record.progress.finish_s, run(simulation).progress.finish_s)
+
+
+@pytest.mark.parametrize(
+    ("role", "shape", "kind"),
+    [
+        ("target", PassShape.decode(50, 3), "target decode"),
+        ("target", PassShape.decode(50, 3).with_nodes(5, 90), "target verify"),
+        ("target", PassShape.prompt(40, 2), "target prefill"),
+        ("target", PassShape.prompt(40)._replace(batched_tokens=41, requests=2), "target mixed"),
+        ("draft", PassShape.decode(50, 3), "draft step"),
+        ("draft", PassShape.decode(50, 3)._replace(batched_tokens=5), "draft catch-up"),
+        ("draft", PassShape.prompt(40, 2), "draft prefill"),
+    ],
+)
+def test_kinds_of_pass(role, shape, kind):
+    assert kind_of(role, shape) == kind

@@ -97,7 +97,7 @@ def test_a_pair_from_options():
         ),
         (["scheduler=fcfs", *SHAPES, "--drafter", "lookup"], "pair pair: a draft model goes with the drafter separate"),
         (["scheduler=fcfs", "rps=3", *SHAPES], "rps: fidelity chooses it; expected --loads"),
-        (["scheduler=fcfs", *SHAPES, "--repeats", "0"], "--repeats 0: expected 1 or more"),
+        (["scheduler=fcfs", *SHAPES, "--repeats", "0"], "repeats 0: expected 1 or more"),
         (["tinny"], "fidelity tinny: no such study; did you mean 'tiny'"),
         (["tiny", "cpu"], "fidelity cpu: expected one study"),
         (["tiny", "--text", "tape"], "--text: the study tiny says it"),

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -196,89 +194,6 @@ def test_rows_are_grouped_by_like_queries_within_the_limit():
     assert [group.tolist() for group in groups] == [[0, 5], [2], [1, 3]]
 
 
-class FakeWrapper:
-    """FlashInfer's wrapper by its documentation: what `plan` was told decides what `run` attends to."""
-
-    def __init__(self, workspace, layout, **buffers):
-        assert layout == "NHD"
-        assert buffers["use_cuda_graph"]
-        self.masked = "custom_mask_buf" in buffers
-        assert self.masked == ("mask_indptr_buf" in buffers)
-
-    def plan(self, query_start, page_start, pages, last_page, heads, kv_heads, width, page, **options):
-        assert (heads, kv_heads, width) == (4, 2, WIDTH)
-        assert options["sm_scale"] == WIDTH**-0.5
-        assert query_start.dtype == page_start.dtype == pages.dtype == last_page.dtype == torch.int32
-        assert self.masked == (options["custom_mask"] is not None) == (not options["causal"])
-        self.told = query_start, page_start, pages, last_page, page, options["custom_mask"]
-
-    def run(self, query, cache):
-        query_start, page_start, pages, last_page, page, mask = self.told
-        out, at = [], 0
-        for row in range(len(query_start) - 1):
-            held = pages[page_start[row] : page_start[row + 1]].long()
-            count = (len(held) - 1) * page + int(last_page[row])
-            keys, values = (each[held].flatten(0, 1)[:count].repeat_interleave(2, 1) for each in cache)
-            mine = query[query_start[row] : query_start[row + 1]]
-            seen = torch.ones(len(mine), count, dtype=torch.bool).tril(count - len(mine))
-            if mask is not None:
-                seen = mask[at : at + len(mine) * count].view(len(mine), count)
-            at += len(mine) * count
-            scores = torch.einsum("qhd,khd->hqk", mine, keys) * WIDTH**-0.5
-            weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
-            out.append(torch.einsum("hqk,khd->qhd", weights, values))
-        assert mask is None or at == len(mask)
-        return torch.cat(out)
-
-
-@settings(max_examples=30, deadline=None)
-@given(works(), st.sampled_from([WIDTH**-0.5, 0.7]))
-def test_flashinfer_is_told_what_the_others_are(work, scaling):
-    with pytest.MonkeyPatch.context() as patch:
-        fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=FakeWrapper)
-        patch.setitem(sys.modules, "flashinfer", fake)
-        shape, tables, query, keys, values = pools(work, 2, 16)
-        packed, size = pack(work), len(query) + 2
-        made = planner("flashinfer", shape, 4, device=CPU, dtype=torch.float64)
-        plan = made.plan(work, packed, tables, size)
-        reference = Sdpa(2, device=CPU, dtype=torch.float64).plan(work, packed, tables, size)
-        padded = torch.cat([query, query[:1], query[:1]])
-        out, expected = plan(padded, keys, values, scaling), reference(padded, keys, values, scaling)
-        torch.testing.assert_close(out[: len(query)], expected[: len(query)], atol=1e-12, rtol=1e-12)
-
-
-def test_flashinfer_has_room_for_the_pages_of_later_rows(monkeypatch):
-    made = []
-    fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=lambda *a, **k: made.append(k) or FakeWrapper(*a, **k))
-    monkeypatch.setitem(sys.modules, "flashinfer", fake)
-    work = Work.of([5, 9], [1, 1])
-    shape, tables, *_ = pools(work, 2, 16)
-    flashinfer = planner("flashinfer", shape, 4, device=CPU, dtype=torch.float64)
-    for room in (None, 48):
-        flashinfer.plan(work, pack(work), tables, 2, room)
-    assert [len(each["paged_kv_indices_buf"]) for each in made] == [2, 6]
-
-
-@pytest.mark.parametrize(("nodes", "masked"), [([-1, 0], False), ([-1, -1], True)])
-def test_flashinfer_takes_a_custom_mask_for_trees_alone(monkeypatch, nodes, masked):
-    """With a mask, or room for one, it takes kernels for FlashAttention-2 whatever the GPU."""
-    made = []
-    fake = SimpleNamespace(
-        BatchPrefillWithPagedKVCacheWrapper=lambda *a, **k: made.append(FakeWrapper(*a, **k)) or made[-1]
-    )
-    monkeypatch.setitem(sys.modules, "flashinfer", fake)
-    work = Work.of([5, 9], [1, 1], [0, 0], nodes)
-    shape, tables, query, *_ = pools(work, 2, 16)
-    planner("flashinfer", shape, 4, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
-    assert made[0].masked == masked
-
-
-def test_flashinfer_where_it_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "flashinfer", None)
-    with pytest.raises(SpecsimError, match="attention 'flashinfer' is not installed; expected flex, or sdpa"):
-        planner("flashinfer", CacheShape(1, 2, 8, 4, 16), 4, device=CPU, dtype=torch.float32)
-
-
 def test_unknown_kernel():
     with pytest.raises(SpecsimError, match="attention 'flx' is unknown; did you mean 'flex'"):
         planner("flx", CacheShape(1, 2, 8, 4, 16), 4, device=CPU, dtype=torch.float32)
@@ -288,21 +203,3 @@ def test_pages_are_the_kernels_own_blocks_on_a_gpu_only():
     assert page_tokens("flex", torch.device("cuda")) == 128
     assert page_tokens("sdpa", torch.device("cuda")) == 16
     assert page_tokens("auto", CPU) == 16
-
-
-def test_flashinfer_asks_the_device_nothing_while_it_runs(monkeypatch):
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class NoQuestions(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            assert func is not torch.ops.aten._local_scalar_dense.default
-            return func(*args, **(kwargs or {}))
-
-    wrapper = SimpleNamespace(plan=lambda *a, **k: None, run=lambda query, cache: query)
-    fake = SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=lambda *a, **k: wrapper)
-    monkeypatch.setitem(sys.modules, "flashinfer", fake)
-    work = Work.of([5, 9], [1, 1])
-    shape, tables, query, keys, values = pools(work, 2, 16)
-    plan = planner("flashinfer", shape, 4, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, 2)
-    with NoQuestions():
-        plan(query, keys, values, WIDTH**-0.5)

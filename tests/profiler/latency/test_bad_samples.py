@@ -53,13 +53,8 @@ def fit_says(capsys, *paths):
     [
         ("median_s", float("nan"), "row 0: median_s: nan; expected a number above 0 where the status is ok"),
         ("median_s", 0.0, "row 0: median_s: 0.0; expected a number above 0"),
-        ("median_s", float("inf"), "row 0: median_s: inf; expected a number above 0"),
-        ("sample_s", float("nan"), "row 0: sample_s: nan; expected a number, 0 or more"),
-        ("all_reduce_s", -1.0, "row 0: all_reduce_s: -1.0; expected a number, 0 or more"),
-        ("host_s", -1.0, "row 0: host_s: -1.0; expected a number, 0 or more, or NaN"),
-        ("mean_s", 0.0, "row 0: mean_s: 0.0; expected a number above 0, or NaN in an older file"),
-        ("sm_clock_mhz", float("inf"), "row 0: sm_clock_mhz: inf; expected a number, 0 or more, or NaN"),
-        ("kind", "decoding", "row 0: kind: 'decoding'; expected one of decode, verify, prefill, mixed"),
+        ("all_reduce_s", -1.0, "row 0: all_reduce_s: -1.0; expected a number of 0 or more"),
+        ("sample_s", float("inf"), "row 0: sample_s: inf; expected a number of 0 or more"),
         ("kind", "catchup", "row 0: kind: 'catchup'; expected one of decode, verify, prefill, mixed"),
         ("role", "drafter", "row 0: role: 'drafter'; expected one of target, draft"),
         ("mode", "captured", "row 0: mode: 'captured'; expected one of graph, eager"),
@@ -69,10 +64,9 @@ def test_numbers_that_are_none(tmp_path, capsys, key, value, told):
     assert told in fit_says(capsys, written(tmp_path / "s.parquet", **{key: value}))
 
 
-@pytest.mark.parametrize("key", ["median_s", "role", "attention_pairs"])
-def test_nulls(tmp_path, capsys, key):
-    with_null(written(tmp_path / "s.parquet"), key)
-    assert f"row 0: {key}: null; expected a value" in fit_says(capsys, tmp_path / "s.parquet")
+def test_nulls(tmp_path, capsys):
+    with_null(written(tmp_path / "s.parquet"), "median_s")
+    assert "row 0: median_s: null; expected a value" in fit_says(capsys, tmp_path / "s.parquet")
 
 
 def test_a_skipped_point_needs_no_numbers(tmp_path):
@@ -87,15 +81,6 @@ def test_a_skipped_point_needs_no_numbers(tmp_path):
         ({"models": {"target": FACTS["models"]["target"]}}, "metadata: models.draft.name: missing"),
         ({"attention_error": {"target": 0.1}}, "metadata: attention_error.draft: missing"),
         ({"knee_tokens": None}, "metadata: knee_tokens: missing"),
-        ({"tp": "two"}, "metadata: tp: 'two'; expected what `specsim profile latency` writes"),
-        ({"flops_per_s": float("nan")}, "metadata: flops_per_s: nan; expected what"),
-        ({"flops_per_s": -3.12e14}, "metadata: flops_per_s: -312000000000000.0; expected what"),
-        ({"bytes_per_s": 10**400}, "metadata: bytes_per_s: 1000"),
-        ({"knee_tokens": 0}, "metadata: knee_tokens: 0; expected what"),
-        ({"tp": True}, "metadata: tp: True; expected what"),
-        ({"memory_bytes": -1}, "metadata: memory_bytes: -1; expected what"),
-        ({"attention_error": {"target": -0.1, "draft": 0.1}}, "metadata: attention_error.target: -0.1; expected what"),
-        ({"assumptions": [3]}, "metadata: assumptions: [3]; expected what"),
     ],
 )
 def test_facts_that_are_missing(tmp_path, capsys, changes, told):
@@ -127,12 +112,6 @@ def test_the_same_samples_twice(tmp_path, capsys):
     for again in (path, tmp_path / "copy.parquet"):
         told = fit_says(capsys, path, again)
         assert f"{again}: target {ONE.key} was in a file before; expected each samples file once" in told
-
-
-def test_a_second_measurement_of_the_same_points_is_not_the_same_samples(tmp_path, capsys):
-    written(tmp_path / "again.parquet", median_s=0.02)
-    told = fit_says(capsys, written(tmp_path / "s.parquet"), tmp_path / "again.parquet")
-    assert "target: 1 measured shapes of pass; expected 8 at least to fit" in told
 
 
 def test_metadata_is_written_as_it_is_read(tmp_path):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from profiler.latency.choice import judge, usable
@@ -10,8 +9,7 @@ from profiler.latency.grids import FULL, QUICK
 from profiler.latency.points import Point
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
-from specsim.latency.profile import profile_from_mapping
-from tests.made import many, one
+from tests.made import one
 from tests.profiler.latency.made import sample, samples_of
 
 DENSE = replace(
@@ -120,41 +118,6 @@ def test_logits_that_cost_on_top_are_found_where_they_do(logit_s):
     assert max(error.p95 for error in choice.roofline.errors.values()) < 0.02
 
 
-def test_a_pair_on_top_by_hand():
-    form = Roofline(0.01, 0.0, 0.0, 0.0, 1e-6, 1e-7, pair_s=1e-5)
-    assert form.seconds(one(100, 2, 202)) == pytest.approx(0.01 + 1e-4 + 2.02e-3)
-    assert form.seconds_array(many([100], [2], [202])).tolist() == pytest.approx([0.01 + 1e-4 + 2.02e-3])
-    assert form.scaled(3, 3).seconds(one(100, 2, 202)) == pytest.approx(3 * (0.01 + 1e-4 + 2.02e-3))
-
-
-def test_a_pass_of_one_token_by_hand():
-    form = Roofline(0.01, 0.001, 0.0, 0.0, 0.0, 0.0, single_s=0.004)
-    assert form.seconds(one(0, 1, 1)) == pytest.approx(0.007)
-    assert form.seconds(one(0, 2, 2)) == pytest.approx(0.012)
-    assert form.seconds_array(many([0, 0], [1, 2], [1, 2])).tolist() == pytest.approx([0.007, 0.012])
-    assert form.scaled(2, 2).seconds(one(0, 1, 1)) == pytest.approx(0.014)
-
-
-def test_passes_of_few_tokens_by_hand():
-    form = Roofline(0.01, 0.001, 0.0, 0.0, 0.0, 0.0, few_s=(-0.004, 0.003), few_logits_s=(0.0, 0.0, 0.5))
-    assert [form.seconds(one(0, n, n, 1)) for n in (1, 2, 3)] == pytest.approx([0.007, 0.015, 0.013])
-    assert form.seconds(one(0, 9, 9, 3)) == pytest.approx(0.519)
-    assert form.seconds_array(many([0] * 4, [1, 2, 3, 9], [1] * 4, [1, 1, 1, 3])).tolist() == pytest.approx(
-        [0.007, 0.015, 0.013, 0.519]
-    )
-    assert form.scaled(2, 3).seconds(one(0, 2, 2, 1)) == pytest.approx(0.03)
-    assert form.scaled(2, 3).seconds(one(0, 9, 9, 3)) == pytest.approx(2 * 0.519)
-
-
-def test_a_profile_whose_single_token_takes_no_time_is_refused():
-    forms = {"roofline": dict.fromkeys(("gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s"), 0.0)}
-    forms["roofline"] |= {"delta_s": 0.01, "single_s": 0.02}
-    model = {"name": "M", "kv_bytes_per_token": 1, "weights_bytes": 1, "overhead_s": 0.0, "forms": forms}
-    top = {"name": "p", "profile_version": 1, "description": "d", "hardware": "h", "gpus": 1, "memory_bytes": 100}
-    with pytest.raises(SpecsimError, match=r"p: target.forms.roofline.single_s: 0.02 is not less than a pass of one"):
-        profile_from_mapping({**top, "form": "roofline", "target": model, "draft": model}, "p")
-
-
 def test_a_held_out_shape_has_not_been_seen():
     """A shape a hundred times as fast as the law weighs a hundred times as much: only a fit without it is unmoved."""
     samples = samples_of(CURVED, grid=DENSE)
@@ -166,16 +129,6 @@ def test_a_held_out_shape_has_not_been_seen():
     assert judged.held_out_s[-1] == pytest.approx(lawful, rel=1e-3)
     moved = judged.fitted.form.seconds(one(samples[place].context_tokens, 64, samples[place].attention_pairs))
     assert moved < 0.5 * lawful
-
-
-@pytest.mark.slow
-def test_errors_are_relative_to_what_was_measured_and_by_kind():
-    choice = judge(samples_of(CURVED, noise=0.03), "target")
-    assert list(choice.roofline.errors) == list(dict.fromkeys(choice.samples.kinds.tolist()))
-    relative = np.abs(choice.roofline.held_out_s / choice.samples.seconds - 1)
-    decode = relative[choice.samples.kinds == "decode"]
-    assert choice.roofline.errors["decode"].median == pytest.approx(np.median(decode))
-    assert choice.roofline.errors["decode"].worst == pytest.approx(decode.max())
 
 
 def test_replays_stand_before_launches_and_failures_are_left_out():

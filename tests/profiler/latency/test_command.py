@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 import json
 import re
 import subprocess
@@ -12,7 +11,7 @@ import yaml
 
 pytest.importorskip("torch")
 
-from profiler.latency.grids import CPU, CPU_QUICK, FULL, QUICK, read_grid
+from profiler.latency.grids import CPU_QUICK, read_grid
 from profiler.latency.result import UNFIT
 from profiler.latency.samples import SampleFile, read_samples
 from specsim.cli import main
@@ -179,7 +178,6 @@ def test_weights_from_a_folder(tmp_path):
         ([*PAIR, "--grid", "none.yaml"], "none.yaml: no such grid file"),
         ([*PAIR, "--attention", "flx"], "attention 'flx' is unknown; did you mean 'flex'"),
         ([*PAIR, "--link", "nvlink5"], "link 'nvlink5' is unknown; did you mean 'nvlink"),
-        ([*PAIR, "--attention", "flashinfer"], "attention 'flashinfer' is not installed"),
         (["--target", "./nowhere", "--draft", "./nowhere"], "model './nowhere': no such folder"),
         (
             ["--target", "a/b", "--draft", "a/b", "--tp", "2", "--link", "nvlink3"],
@@ -226,14 +224,6 @@ def test_a_small_grid_counts_with_what_is_measured_already(swept, tmp_path, caps
     )
 
 
-def test_the_help_says_how_much_smaller_the_quick_grids_are(capsys):
-    counted = [sum(len(grid.passes(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
-    with pytest.raises(SystemExit):
-        main(["profile", "latency", "--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "a smoke test, not a profile to use: {} points of {} on a GPU, {} of {} on the CPU".format(*counted) in told
-
-
 def test_no_cuda(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     words = ["latency", *PAIR, "--device", "cuda", "--out", str(tmp_path / "m.yaml")]
@@ -249,46 +239,13 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
     assert "is a folder; expected the file of a profile" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("pair", [PAIR, ["--target", "a/b", "--draft", "a/b"]])
-def test_a_pair_that_cannot_be_sharded_is_refused_before_anything_is_measured(tmp_path, capsys, monkeypatch, pair):
-    monkeypatch.setattr("profiler.latency.hardware.ceilings", None)
-    assert profile_latency(*pair, "--tp", "8", "--link", "nvlink4", "--out", tmp_path / "m.yaml") == 2
-    assert "tp 8: " in capsys.readouterr().err
-
-
 def test_memory_that_runs_out_while_the_ceilings_are_measured_is_one_line(tmp_path, capsys, monkeypatch):
     def full(*_, **__):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
-    monkeypatch.setattr("profiler.latency.hardware.ceilings", full)
+    monkeypatch.setattr("profiler.latency.subjects.ceilings", full)
     assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
     assert capsys.readouterr().err == "specsim: the large product and copy: too little memory on cpu\n"
-
-
-def test_samples_of_another_pair(tmp_path, capsys):
-    from profiler.latency.points import Point
-    from profiler.latency.samples import SampleFile
-    from tests.profiler.latency.made import FACTS, sample
-
-    file = SampleFile(tmp_path / "m.samples.parquet", FACTS)
-    file.add(sample(Point("decode", 1, 128, 1)))
-    file.write()
-    assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
-    assert "holds samples of target 'big', not 'tiny-llama'" in capsys.readouterr().err
-
-
-def test_the_extra_is_found_missing_before_torch_is_imported(monkeypatch, tmp_path, capsys):
-    real = builtins.__import__
-
-    def without_torch(name, *rest):
-        if name.split(".")[0] == "torch":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr("profiler.models.loading.find_spec", lambda name: None)
-    monkeypatch.setattr(builtins, "__import__", without_torch)
-    assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
-    assert "specsim[profiler]" in capsys.readouterr().err
 
 
 def test_help_and_a_fit_need_no_torch():

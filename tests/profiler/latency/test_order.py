@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from profiler.latency.choice import judge
 from profiler.latency.grids import CPU, CPU_QUICK, FULL, QUICK
-from profiler.latency.order import BLOCK, in_blocks, interleaved, spread
+from profiler.latency.order import interleaved, spread
 from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS
 from specsim.latency.forms import Roofline
 from tests.profiler.latency.made import samples_of
@@ -27,11 +25,11 @@ def test_a_sequence_is_taken_from_its_ends_inwards():
 
 
 @pytest.mark.parametrize("grid", [FULL, QUICK, CPU, CPU_QUICK])
-def test_every_point_has_one_turn_in_either_order(grid):
+def test_every_point_has_one_turn(grid):
     order = order_of(grid)
     wanted = [(role, point) for role in ROLES for point in grid.passes(role)]
     assert len(order) == len(set(order)) == len(wanted)
-    assert set(order) == set(wanted) == set(in_blocks(order))
+    assert set(order) == set(wanted)
 
 
 def test_a_fifth_of_the_grid_has_every_kind_of_both_roles_small_and_large():
@@ -41,12 +39,6 @@ def test_a_fifth_of_the_grid_has_every_kind_of_both_roles_small_and_large():
         assert {point.kind for each, point in first if each == role} == set(kinds)
         assert min(tokens) == 1
         assert max(tokens) >= 2048
-
-
-def test_models_change_places_once_a_block():
-    order = in_blocks(order_of(FULL))
-    changes = sum(one[0] != two[0] for one, two in pairwise(order))
-    assert changes <= -(-len(order) // BLOCK)
 
 
 @pytest.mark.parametrize("share", [0.3, pytest.param(0.6, marks=pytest.mark.slow)])

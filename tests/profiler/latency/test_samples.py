@@ -43,12 +43,6 @@ def held(path, facts=FACTS):
     file.write()
 
 
-def test_ceilings_measured_before_are_kept(tmp_path):
-    held(tmp_path / "s.parquet")
-    again = SampleFile(tmp_path / "s.parquet", {**FACTS, "flops_per_s": 1.0})
-    assert again.facts["flops_per_s"] == FACTS["flops_per_s"]
-
-
 @pytest.mark.parametrize(
     ("key", "value"), [("target", "bigger"), ("hardware", "Other card"), ("torch", "3"), ("link", "nvlink3")]
 )

@@ -17,7 +17,6 @@ from profiler.passes.fused import Fused  # noqa: E402
 from profiler.passes.fused_check import check_operations, operations_error  # noqa: E402
 from profiler.passes.fused_weights import take_over  # noqa: E402
 from profiler.passes.operations import Plain, operations  # noqa: E402
-from profiler.passes.packing import Work  # noqa: E402
 from profiler.passes.pages import deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.test_forward import WhatMayBeCaptured  # noqa: E402
@@ -192,21 +191,6 @@ def test_launching_kernels_asks_the_device_nothing(monkeypatch):
         fused.run(ready)
     layer = ["add_norm_kernel", "rotary_write_kernel", "tail_kernel", "add_norm_kernel", "silu_multiply_kernel"]
     assert launched == [*layer, *layer, "add_norm_kernel"]
-
-
-def test_a_padding_token_writes_to_nobodys_page():
-    _, fused = both("llama 3")
-    fused.cache.fill(0)
-    work = Work.of([3], [1])
-    tables = deal(work, fused.cache.shape, np.random.default_rng(0))
-    kept = [pool.clone() for pool in fused.cache.keys]
-    fused.run(fused.inputs(work, tables, np.array([5]), size=4))
-    written = {
-        int(slot)
-        for pool, old in zip(fused.cache.keys, kept, strict=True)
-        for slot in np.flatnonzero((pool != old).any(dim=(1, 2)).numpy())
-    }
-    assert written == {int(tables.slots(np.array([0]), np.array([3]))[0]), fused.cache.shape.padding_slot}
 
 
 def other_models():

@@ -24,7 +24,7 @@ def split(shape, heads):
     return planner("split", shape, heads, device=CPU, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("share", range(1, 9))
+@pytest.mark.parametrize("share", [1, 4, 7])
 @pytest.mark.parametrize("name", PASSES)
 def test_context_and_tail_are_attention_to_all(name, share):
     work = PASSES[name]
