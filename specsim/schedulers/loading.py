@@ -20,6 +20,8 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
 
 
 SEATS = "max_num_seqs"
+LIMITS = SEATS, "max_num_batched_tokens"
+"""Keys that are the engine's where they are null."""
 AS_ENGINE = "engine"
 """What a `batching` says that follows the run's engine."""
 MOST_SEATS = 256
@@ -92,7 +94,7 @@ def scheduler_factory(
 
 def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any]:
     """Return a scheduler's keys with the engine's limits and, where it is asked for, the part that batches so."""
-    limits = {key: value for key, value in engine._asdict().items() if mapping.get(key, 0) is None}
+    limits = {key: getattr(engine, key) for key in LIMITS if mapping.get(key, 0) is None}
     budget = mapping.get(BUDGET)
     if SEATS in limits and type(budget) is int:
         limits[SEATS] = min(limits[SEATS], max(budget, 1))

@@ -195,8 +195,8 @@ VALUES = [
 ]
 
 SCHEDULERS = [
-    *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "-1", "1.5", "true", "abc", "null")),
-    *((f"scheduler.prefill_tokens={value}", "prefill_tokens") for value in ("0", "-1")),
+    *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "-1", "1.5", "true", "abc", "auto")),
+    *((f"scheduler.prefill_tokens={value}", "prefill_tokens") for value in ("0", "-1", "1.5", "x", "null")),
     *((f"scheduler.watermark={value}", "watermark") for value in ("2", "-1", "nan", "x")),
     ("scheduler=fcfs scheduler.max_num_seqs=0", "max_num_seqs"),
     ("scheduler=vllm_spec scheduler.num_speculative_tokens=-1", "num_speculative_tokens"),
