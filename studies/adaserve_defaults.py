@@ -2,10 +2,10 @@
 
 python -m studies.adaserve_defaults --out results/runs/defaults
 
-Prints the table of docs/schedulers.md. The grid changes one default at a time: the budget, the prompt chunk, the depth
-or the seats. The best of it is chosen on some seeds and compared with the default on others, paired. Loads are
-multiples of a profile's capacity: the requests a second that batches of 64 serve when all are there at once. An
-interrupted study continues where it stopped.
+Prints the table of docs/schedulers.md, a row a profile and trace: for each load the default's attainment in %, and how
+much the best of the grid gains. The grid changes one default at a time. Its best is chosen on some seeds and compared
+with the default on others, paired. Loads are multiples of a profile's capacity: the requests a second that batches of
+64 serve when all are there at once. An interrupted study continues where it stopped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,14 @@ CHOOSING, JUDGING = (0, 1), (2, 3, 4)
 REQUESTS = 400
 LEFT_OUT = ("file", "adaserve_artifact_llama70b", "adaserve_artifact_qwen32b", "smollm2_skip_cpu")
 """Profiles of AdaServe's scripts, which bring its constants, and one of a CPU."""
-HEAD = ("profile", "trace", "requests/s", "load", "default", "best of the grid", "its gain")
+HEAD = ("profile", "trace", *(f"{load:g}" for load in LOADS))
+SHORT = {
+    "verify_tokens": "B",
+    "prefill_tokens": "chunk",
+    "shape.depth_max": "depth at most",
+    "shape.depth_min": "depth at least",
+    "max_num_seqs": "seats",
+}
 AS_BEFORE = {"verify_tokens": 128, "prefill_tokens": 1024, "max_num_seqs": 64, "shape.depth_max": 8}
 """What a profile's capacity is measured with, so that no default moves the loads."""
 
@@ -53,12 +60,12 @@ def main() -> None:
     say(*table(HEAD, ()).splitlines())
     for trace in TRACES:
         for profile in (each for each in names("profile") if each not in LEFT_OUT):
-            for row in rows(profile, trace, arguments.out / profile / trace, arguments.jobs):
-                say(f"| {' | '.join(row)} |", flush=True)
+            cells = loads(profile, trace, arguments.out / profile / trace, arguments.jobs)
+            say(f"| {' | '.join((f'`{profile}`', trace, *cells))} |", flush=True)
 
 
-def rows(profile: str, trace: str, out: Path, jobs: int) -> Iterator[list[str]]:
-    """Yield the rows of one profile on one trace, a load each."""
+def loads(profile: str, trace: str, out: Path, jobs: int) -> Iterator[str]:
+    """Yield for each load what the default attains, and what the best of the grid gains, with half its 95% interval."""
     common: dict[str, Any] = {"trace": trace, "profile": profile, "requests": REQUESTS, "replicas": 1}
     common |= {"scheduler": "adaserve", "any_target": True}
     before: dict[str, Any] = {f"scheduler.{key}": value for key, value in AS_BEFORE.items()}
@@ -77,13 +84,12 @@ def rows(profile: str, trace: str, out: Path, jobs: int) -> Iterator[list[str]]:
     changes = [{key: value} for key, values in GRID.items() for value in values]
     chosen = np.array([attained(each, rates, CHOOSING).mean(axis=1) for each in changes])
     default = attained({}, rates, JUDGING)
-    for place, (load, rate) in enumerate(zip(LOADS, rates, strict=True)):
+    for place, rate in enumerate(rates):
         best = changes[int(np.argmax(chosen[:, place]))]
         gains = attained(best, [rate], JUDGING)[0] - default[place]
         half = t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains))
-        told = ", ".join(f"`{key}={value}`" for key, value in best.items())
-        gain = f"{gains.mean():+.1f} +- {half:.1f}"
-        yield [f"`{profile}`", trace, f"{rate:g}", f"{load:g}", f"{default[place].mean():.1f}", told, gain]
+        ((key, value),) = best.items()
+        yield f"{default[place].mean():.1f} {gains.mean():+.1f} ± {half:.1f} ({SHORT[key]} {value})"
 
 
 if __name__ == "__main__":
