@@ -48,6 +48,7 @@ class Linear:
     expands: bool = False
     cached: bool = True
     deepest: int = 1 << 20
+    bend_tokens: float | None = None
 
     def seconds(self, shape: PassShape) -> float:
         return self.alpha * shape.context_tokens + self.gamma * shape.batched_tokens + self.delta

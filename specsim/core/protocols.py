@@ -13,7 +13,13 @@ from specsim.pass_shape import PassShape, PassShapes
 
 
 class ModelBelief(Protocol):
-    """Seconds that one model's forward pass is believed to take."""
+    """Seconds that one model's forward pass is believed to take.
+
+    `bend_tokens` are the batched tokens from which on compute is the slower side; None if it never is.
+    """
+
+    @property
+    def bend_tokens(self) -> float | None: ...  # noqa: D102
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead of the step included."""

@@ -9,9 +9,10 @@ Deviations:
   selected, so it is part of l.
 - Algorithm 2 as printed overspends the budget by one and adds a conditional probability: see `selection.select`.
 - The paper does not say how prompts are read. Here chunks of at most `prefill_tokens` are part of the verification
-  (`prefill: mixed`), or passes of their own go first (`prefill: first`).
+  (`prefill: mixed`), or passes of their own go first (`prefill: first`). By default the chunk follows the profile and
+  the TTFT objectives (`prefill_tokens: auto`, `due_chunk.DueChunk`).
 - The paper takes B from the hardware by profiling. By default chains are profiled, batch by batch
-  (`verify_tokens: auto`, `tree_shape.profiled_budget`).
+  (`verify_tokens: auto`, `tree_shape.profiled_budget`), and bring the depth, in place of Eq. 8.
 - n > B cannot happen: of a constant B at most `max_num_seqs` <= B requests are admitted.
 - When memory is short, the candidate trees are made narrower, then shallower, until they fit both caches.
 """

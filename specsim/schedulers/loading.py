@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from specsim.core.protocols import Belief, Clairvoyant, Scheduler
 from specsim.errors import SpecsimError
 from specsim.registry.build import Scope, build
+from specsim.schedulers.parts.due_chunk import DueChunk
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
 OWN_PACKAGE = "specsim.schedulers"
@@ -18,12 +19,15 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
 """Keys of a scheduler's file that are no arguments of its class."""
 
 
+SEATS = "max_num_seqs"
+LIMITS = SEATS, "max_num_batched_tokens"
+"""Keys that are the engine's where they are null."""
 AS_ENGINE = "engine"
 """The `batching` that follows the run's engine."""
 MOST_SEATS = 256
 """Requests of the largest batch that is profiled, where a scheduler states none."""
-BUDGET, AUTO = "verify_tokens", "auto"
-"""The key of a verification budget, and what it says where it follows the profile and the batch."""
+BUDGET, CHUNK, AUTO = "verify_tokens", "prefill_tokens", "auto"
+"""The keys of a verification budget and of a prompt chunk, and what they say where they follow profile and batch."""
 BY_ORDER = {
     "prompts_first": "specsim.schedulers.continuous.PrefillFirst",
     "mixed": "specsim.schedulers.sarathi.TokenBudget",
@@ -62,8 +66,10 @@ def scheduler_factory(
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.
     Keys are handed down to the parts that take them (`build`).
-    ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `belief`; without one, four a request.
-    ``batching: engine`` stands for the part that batches as `engine` does; its limits hold where a key is null.
+    ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `belief`; without one, three a request.
+    ``prefill_tokens: auto`` is a `due_chunk.DueChunk` of the belief and the engine.
+    ``batching: engine`` stands for the part that batches as `engine` does. The engine's limits hold where a key is
+    null, its seats no further than a constant ``verify_tokens``.
 
     Raises
     ------
@@ -72,7 +78,8 @@ def scheduler_factory(
     """
     scope = Scope("scheduler", OWN_PACKAGE, frozenset({__name__}), plugins or {})
     given = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
-    arguments = _with_budget(_as_engine(given, engine or EngineBatching()), belief)
+    limits = engine or EngineBatching()
+    arguments = _with_profiled(_as_engine(given, limits), limits, belief)
 
     def make() -> Scheduler:
         scheduler: Scheduler = build(arguments, source, scope)
@@ -86,24 +93,29 @@ def scheduler_factory(
 
 
 def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any]:
-    """Return a scheduler's keys with the part that batches as the engine does, where `batching` says so."""
-    if mapping.get("batching") != AS_ENGINE:
-        return mapping
-    limits = {key: value for key, value in engine._asdict().items() if mapping.get(key, 0) is None}
-    return {**mapping, **limits, "batching": {"_target_": BY_ORDER[engine.order]}}
+    """Return a scheduler's keys with the engine's limits and, where it is asked for, the part that batches so."""
+    limits = {key: getattr(engine, key) for key in LIMITS if mapping.get(key, 0) is None}
+    budget = mapping.get(BUDGET)
+    if SEATS in limits and type(budget) is int:
+        limits[SEATS] = min(limits[SEATS], max(budget, 1))
+    as_engine = mapping.get("batching") == AS_ENGINE
+    return {**mapping, **limits, **({"batching": {"_target_": BY_ORDER[engine.order]}} if as_engine else {})}
 
 
-def _with_budget(mapping: Mapping[str, Any], belief: Belief | None) -> dict[str, Any]:
-    """Return a scheduler's keys with a budget that follows the batch in the place of each ``verify_tokens: auto``."""
+def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, belief: Belief | None) -> dict[str, Any]:
+    """Return a scheduler's keys with what follows profile and batch in the place of each ``auto`` of both keys."""
 
     @cache
     def budget() -> BatchBudget:
-        seats = mapping.get("max_num_seqs")
+        seats = mapping.get(SEATS)
         return BatchBudget() if belief is None else profiled_budget(belief, seats if type(seats) is int else MOST_SEATS)
 
     def place(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):
             return {name: place(name, each) for name, each in value.items()}
-        return budget() if key == BUDGET and value == AUTO else value
+        if value != AUTO or key not in (BUDGET, CHUNK):
+            return value
+        return budget() if key == BUDGET else chunk
 
+    chunk = DueChunk(None if belief is None else belief.target.bend_tokens, engine.max_num_batched_tokens)
     return {key: place(key, value) for key, value in mapping.items()}

@@ -17,6 +17,7 @@ from specsim.core.passes import NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.schedulers.parts.batching import Admission, Chunks, decoding, lag, prompt_chunks, seats
+from specsim.schedulers.parts.due_chunk import DueChunk
 from specsim.schedulers.parts.protocols import Batching, Rows, at_least, rows_of, share
 
 
@@ -58,26 +59,35 @@ class Chunked(Batching):
     Parameters
     ----------
     max_num_seqs : most requests that hold cache. watermark : share of the cache left free on admission.
-    prefill_tokens : prompt tokens of a pass.
+    prefill_tokens : prompt tokens of a pass, or what follows the batch and the prompts' objectives.
     prefill : "mixed" puts chunks beside the decodes, "first" lets them run alone first.
     """
 
     max_num_seqs: int
-    prefill_tokens: int
+    prefill_tokens: int | DueChunk
     prefill: Literal["mixed", "first"]
     watermark: float
     stationary = True
 
     def __post_init__(self) -> None:
-        at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
+        at_least(1, max_num_seqs=self.max_num_seqs)
+        if isinstance(self.prefill_tokens, int):
+            at_least(1, prefill_tokens=self.prefill_tokens)
         share(watermark=self.watermark)
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return decodes and prompt chunks."""
         decodes = decoding(view, view.running)
-        budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
+        budget = int(np.count_nonzero(decodes)) + self._chunk(view, decodes, drafting, draft_tokens)
         admission = Admission(self.max_num_seqs, self.watermark, drafting)
         return chunked(view, decodes, budget, admission, first=self.prefill == "first")
+
+    def _chunk(self, view: View, decodes: Bools, drafting: bool, draft_tokens: int) -> int:
+        if isinstance(self.prefill_tokens, int):
+            return self.prefill_tokens
+        if self.prefill == "first":
+            return self.prefill_tokens.max_num_batched_tokens
+        return self.prefill_tokens(view, decodes, self.max_num_seqs, draft_tokens if drafting else None)
 
 
 def chunked(view: View, decodes: Bools, budget: int, admission: Admission, *, first: bool = False) -> Rows:

@@ -151,8 +151,8 @@ VALUES = [
     ("out={a: 1}", "out"),
 ]
 SCHEDULERS = [
-    *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "1.5", "abc", "null")),
-    ("scheduler.prefill_tokens=-1", "prefill_tokens"),
+    *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "1.5", "abc", "auto")),
+    *((f"scheduler.prefill_tokens={value}", "prefill_tokens") for value in ("-1", "x", "null")),
     *((f"scheduler.watermark={value}", "watermark") for value in ("2", "nan")),
     ("scheduler=vllm_spec scheduler.num_speculative_tokens=-1", "num_speculative_tokens"),
     ("scheduler=sarathi scheduler.max_num_batched_tokens=0", "max_num_batched_tokens"),

@@ -150,8 +150,8 @@ def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
 def test_a_budget_of_auto_is_what_profiling_chains_finds(scheduler: str) -> None:
     made: Any = prepare(compose({**SMALL, "scheduler": scheduler})).simulation.scheduler()
-    assert [made.speculation.budget(requests) for requests in (0, 1, 8, 16, 64)] == [48, 48, 48, 96, 256]
-    assert [made.speculation.shape(requests).depth for requests in (2, 8, 16, 64)] == [8, 5, 5, 3]
+    assert [made.speculation.budget(requests) for requests in (0, 1, 8, 16, 64)] == [48, 48, 48, 80, 256]
+    assert [made.speculation.shape(requests).depth for requests in (2, 8, 16, 64)] == [5, 4, 4, 3]
 
 
 def test_a_budget_of_auto_follows_the_profile() -> None:
@@ -159,4 +159,20 @@ def test_a_budget_of_auto_follows_the_profile() -> None:
     for profile in ("vicuna7b_68m_a100", "llama8b_1b_h100", "llama70b_1b_4xh100"):
         made: Any = prepare(compose({**SMALL, "profile": profile, "any_target": "true"})).simulation.scheduler()
         found[profile] = made.speculation.budget(32)
-    assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 4 * 32
+    assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 3 * 32
+
+
+def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine() -> None:
+    def batching(**point: str) -> Any:
+        made: Any = prepare(compose({**SMALL, **{key.replace("__", "."): each for key, each in point.items()}}))
+        return made.simulation.scheduler().batching
+
+    found = batching()
+    assert int(found.prefill_tokens.bend_tokens) == 366, "the bend of 4 x H100"
+    assert (found.prefill_tokens.max_num_batched_tokens, found.max_num_seqs) == (8192, 1024), "vLLM's on a large GPU"
+    assert batching(profile__form="linear").prefill_tokens.bend_tokens is None
+    own = batching(engine__max_num_batched_tokens="512", engine__max_num_seqs="32")
+    assert (own.prefill_tokens.max_num_batched_tokens, own.max_num_seqs) == (512, 32)
+    assert batching(scheduler__verify_tokens="96").max_num_seqs == 96, "a constant B has a root for each"
+    stated = batching(scheduler__prefill_tokens="300", scheduler__max_num_seqs="48")
+    assert (stated.prefill_tokens, stated.max_num_seqs) == (300, 48)

@@ -16,7 +16,7 @@ from specsim.runs.prepare import prepare
 from specsim.schedulers.loading import scheduler_factory
 
 ARTIFACT = "adaserve_artifact_qwen32b"
-CONSTANTS = {"verify_tokens": 256, "max_num_seqs": 80}
+CONSTANTS = {"verify_tokens": 256, "prefill_tokens": 1024, "max_num_seqs": 80}
 SHAPE = {"depth_min": 3, "depth_max": 5, "width_max": 3, "draft_pass_tokens": 80}
 PROFILES = sorted(path.stem for path in (shipped("conf") / "profile").glob("*.yaml") if path.stem != "file")
 
@@ -100,7 +100,12 @@ def test_only_what_changes_something_is_said() -> None:
     assert compose(conv | {"engine": "profiled"})["followed"] == {}
     assert compose({"engine": "profiled"})["followed"] == {"trace=azure_code": ["replicas=4"]}
     assert compose(conv | {"profile": "adaserve_artifact_llama70b"})["followed"] == {
-        "profile=adaserve_artifact_llama70b": ["scheduler.verify_tokens=512", "scheduler.shape.depth_min=4"]
+        "profile=adaserve_artifact_llama70b": [
+            "scheduler.verify_tokens=512",
+            "scheduler.prefill_tokens=1024",
+            "scheduler.max_num_seqs=64",
+            "scheduler.shape.depth_min=4",
+        ]
     }
     followed = compose(conv | {"profile": ARTIFACT})["followed"]
     assert followed.keys() == {f"profile={ARTIFACT}"}

@@ -10,7 +10,7 @@ from specsim.workload.published import data_folders
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("trace", "settings"), [("azure_code", {"replicas": 1}), ("azure_conv", {"requests": 4000, "rps": 4.5})]
+    ("trace", "settings"), [("azure_code", {"replicas": 1}), ("azure_conv", {"requests": 4000, "rps": 6.0})]
 )
 def test_attainment(trace: str, settings: dict[str, float], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     if not data_folders():

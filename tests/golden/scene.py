@@ -11,7 +11,7 @@ import numpy as np
 from specsim.acceptance.curves import Acceptance, Curve, draw_tape
 from specsim.metrics.recorder import Record
 from specsim.metrics.requests import RunTotals
-from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.loading import AUTO, scheduler_factory
 from specsim.server.kv_cache import Memory
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import raw_of, resolved
@@ -20,6 +20,8 @@ from tests.made import hardware, requests, simulation, table_of_run
 COUNT = 16
 SCARCE = {"verify_tokens": 8, "max_num_seqs": 8}
 """A verification budget that binds: requests of this size never spend the shipped one."""
+CHUNK = {"prefill_tokens": 1024}
+"""The prompt chunk of runs whose own follows the profile."""
 SOON = {"window": 2, "spread": 0.9}
 """Acceptance rates that are steady before these outputs end."""
 
@@ -47,7 +49,7 @@ def played(name: str, **changes: Any) -> Record:
     """
     raw = raw_of(name)
     budget, queues = "verify_tokens" in raw, raw.get("batching", {})
-    raw |= (SCARCE if budget else {}) | changes
+    raw |= (SCARCE if budget else {}) | (CHUNK if raw.get("prefill_tokens") == AUTO else {}) | changes
     if "window" in queues.get("acceptance", {}):
         queues["acceptance"] |= SOON
     simulated = scene(5e-3 if budget or "seats" in queues else 2e-4, 2 if budget else 1)

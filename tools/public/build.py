@@ -145,6 +145,7 @@ def artifact_constants(settings: dict[str, Any]) -> dict[str, int]:
     """Return what the authors ran AdaServe with on this pair, by the keys of a scheduler's file."""
     return {
         "verify_tokens": settings["spec_batch_size"],
+        "prefill_tokens": settings["chunk_size"],
         "max_num_seqs": settings["max_requests_per_batch"],
         "shape.depth_min": settings["min_tree_depth"],
         "shape.depth_max": settings["max_tree_depth"],

@@ -11,8 +11,10 @@ from specsim.core.protocols import Belief
 from specsim.pass_shape import Ints, PassShapes
 from specsim.schedulers.parts.protocols import at_least, draft_length
 
-LEAST_DEPTH, MOST_DEPTH = 3, 8
+LEAST_DEPTH, MOST_DEPTH = 2, 8
 """Depths among which a profiled budget chooses."""
+NEAR = 0.98
+"""The share of the most tokens a second from which on a shallower chain is taken: near its top the curve is flat."""
 LEAST_TOKENS = 48
 """The least of a budget that follows the batch."""
 ACCEPTED, CONTEXT_TOKENS = 0.8, 1024
@@ -44,23 +46,27 @@ class BatchBudget:
 
     Parameters
     ----------
-    tokens : B of each request, root included, in a batch of 1, 2, ... requests; the last holds for larger ones.
+    tokens : B of each request, root included, in a batch of 1, 2, ... requests; the last holds for larger ones. They
+        are the depth of the profiled chain, and its root.
     """
 
     tokens: tuple[int, ...] = (1 + LEAST_DEPTH,)
 
     def __call__(self, requests: int) -> int:
         """Return B for a batch of `requests`, at least `LEAST_TOKENS`."""
-        place = min(max(requests, 1), len(self.tokens)) - 1
-        return max(self.tokens[place] * requests, LEAST_TOKENS)
+        return max((1 + self.depth(requests)) * requests, LEAST_TOKENS)
+
+    def depth(self, requests: int) -> int:
+        """Return the depth of the chains that were profiled for a batch of `requests`."""
+        return self.tokens[min(max(requests, 1), len(self.tokens)) - 1] - 1
 
 
 def profiled_budget(belief: Belief, most: int) -> BatchBudget:
     """Return the budget that profiling chains finds for batches of 1 to `most` requests (AdaServe, section 5.2).
 
     A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and
-    one verification. B gives each request the depth, from `LEAST_DEPTH` to `MOST_DEPTH`, that yields most tokens a
-    second, and its root.
+    one verification. B gives each request the least depth, from `LEAST_DEPTH` to `MOST_DEPTH`, that yields `NEAR` of
+    the most tokens a second, and its root.
     """
     n = np.arange(1, most + 1)
     context = n * CONTEXT_TOKENS
@@ -75,7 +81,7 @@ def profiled_budget(belief: Belief, most: int) -> BatchBudget:
         passes = 1 if belief.draft.one_pass else depth
         seconds = passes * draft_s + belief.target.seconds_array(shapes(n * depth))
         per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
-    deepest = LEAST_DEPTH + np.argmax(per_s, axis=0)
+    deepest = LEAST_DEPTH + np.argmax(np.array(per_s) >= NEAR * np.max(per_s, axis=0), axis=0)
     return BatchBudget(tuple((1 + deepest).tolist()))
 
 
@@ -118,6 +124,8 @@ class Budgeted:
 class LoadAdaptive(Budgeted):
     """AdaServe (EuroSys '26) Eq. 8 and 9: d = clip(D_max, D_min, B1 // (n + c1) - 1), w = clip(W_max, 1, B2 // n + c2).
 
+    A B1 that follows the batch brings the depth that was profiled, also where its least would allow a greater one.
+
     Parameters
     ----------
     depth_min : D_min.
@@ -137,7 +145,10 @@ class LoadAdaptive(Budgeted):
 
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""
-        depth = budget_of(self.verify_tokens, requests) // max(requests + self.depth_offset, 1) - 1
+        if isinstance(self.verify_tokens, int):
+            depth = self.verify_tokens // max(requests + self.depth_offset, 1) - 1
+        else:
+            depth = self.verify_tokens.depth(requests)
         width = self.draft_pass_tokens // max(requests, 1) + self.width_offset
         return TreeShape(
             min(max(depth, self.depth_min), self.depth_max),

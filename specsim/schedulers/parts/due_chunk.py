@@ -1,0 +1,98 @@
+"""How many prompt tokens join a pass: what it reads beside its weights, and what the TTFT objectives ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from specsim.core.protocols import View
+from specsim.core.request import Bools, Floats, Ids, Ints
+from specsim.pass_shape import PassShape, PassShapes
+from specsim.schedulers.parts.protocols import at_least
+from specsim.schedulers.parts.tree_shape import MOST_DEPTH
+
+TILE_TOKENS = 64
+"""Chunks beyond the bend are multiples of it; without a bend it stands for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueChunk:
+    """Prompt tokens of a pass, by a rule of this project.
+
+    Up to the bend of its roofline a pass waits for the weights, so prompts fill what decodes and trees leave of it.
+    They get more where one of them would else miss its TTFT objective: the least chunk with which all end in time if
+    passes of this size read them in their order. If none does, or a prompt is late or has no such objective, they get
+    all that the limit of a pass leaves.
+
+    Parameters
+    ----------
+    bend_tokens : batched tokens up to which memory is the slower side of the target's pass; None: it has no bend.
+    max_num_batched_tokens : most tokens of a pass, drafts included.
+    """
+
+    bend_tokens: float | None
+    max_num_batched_tokens: int
+
+    def __post_init__(self) -> None:
+        at_least(1, max_num_batched_tokens=self.max_num_batched_tokens)
+
+    def __call__(self, view: View, decodes: Bools, most_requests: int, draft_tokens: int | None = None) -> int:
+        """Return the prompt tokens of the next pass, at least 1.
+
+        Parameters
+        ----------
+        decodes : (n,) which of the running requests decode.
+        most_requests : seats; prompts that wait for one do not count.
+        draft_tokens : how many each decoding request verifies; None: nothing is drafted.
+        """
+        running = view.running
+        if decodes.all() and not view.waiting:
+            return 1
+        new = list(islice(view.waiting, max(most_requests - len(running), 0)))
+        prompts = np.concatenate((running[~decodes], np.array(new, dtype=np.int64)))
+        beside = int(np.count_nonzero(decodes)) * (1 + (draft_tokens or 0))
+        most = max(self.max_num_batched_tokens - beside, 1)
+        bend = TILE_TOKENS if self.bend_tokens is None else int(self.bend_tokens)
+        least = min(max(bend - beside, 1), most)
+        ahead = np.add.accumulate(view.pending(prompts))
+        if not len(prompts) or int(ahead[-1]) <= least:
+            return least
+        left_s = view.arrival_s[prompts] + view.ttft_slo_s[prompts] - view.now_s
+        if not (left_s > 0).all():
+            return most
+        chunks = np.append(least, np.arange(least // TILE_TOKENS + 1, most // TILE_TOKENS + 1) * TILE_TOKENS)
+        begun = int(np.add.reduce(view.target_cached[running[~decodes]]))
+        steps = left_s[:, None] // _step_s(view, running[decodes], draft_tokens, begun, chunks)
+        in_time = (steps * chunks >= ahead[:, None]).all(axis=0)
+        return int(chunks[np.argmax(in_time)]) if in_time.any() else most
+
+
+def _step_s(view: View, decoding: Ids, draft_tokens: int | None, begun: int, chunks: Ints) -> Floats:
+    """Return the believed seconds of steps with each of `chunks` (m,) behind `begun` tokens of their prompts, (m,).
+
+    A draft pass but the first is taken to run as many tokens as the verification of `decoding` (n,): the candidates
+    are more than what is verified.
+    """
+    plain = PassShape.of_decoding(view.target_cached[decoding])
+    if draft_tokens is None:
+        return view.belief.target.seconds_array(_with(chunks, begun, plain))
+    draft = view.belief.draft
+    verified = plain.with_nodes(len(decoding) * draft_tokens, draft_tokens * plain.context_tokens)
+    seconds = view.belief.target.seconds_array(_with(chunks, begun, verified))
+    if draft.cached:
+        seconds = seconds + draft.seconds_array(_with(chunks, begun, plain))
+    passes = min(draft_tokens, 1 if draft.one_pass else MOST_DEPTH) - draft.cached
+    return seconds + max(passes, 0) * draft.seconds(verified) if len(decoding) else seconds
+
+
+def _with(chunks: Ints, begun: int, shape: PassShape) -> PassShapes:
+    return PassShapes(
+        shape.context_tokens + begun,
+        shape.batched_tokens + chunks,
+        shape.attention_pairs + chunks * (begun + chunks / 2),
+        shape.logit_tokens + 1,
+        shape.requests + 1,
+        shape.repeated_tokens,
+    )

@@ -1,0 +1,96 @@
+"""AdaServe's defaults against a grid around them, over the composed profiles.
+
+python -m studies.adaserve_defaults --out results/runs/defaults
+
+Prints the table of docs/schedulers.md, a row a profile and trace: for each load the default's attainment in %, and how
+much the best of the grid gains. The grid changes one default at a time. Its best is chosen on some seeds and compared
+with the default on others, paired. Loads are multiples of a profile's capacity: the requests a second that batches of
+64 serve when all are there at once. An interrupted study continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t
+
+from profiler.text import table
+from specsim import simulate, sweep
+from specsim.config.compose import names
+from specsim.core.request import Floats
+from specsim.errors import say
+
+TRACES = ("azure_conv", "azure_code")
+LOADS = (0.7, 1.0, 1.2)
+GRID: dict[str, Sequence[int]] = {
+    "verify_tokens": (96, 192),
+    "prefill_tokens": (512, 2048),
+    "shape.depth_max": (2,),
+    "shape.depth_min": (4,),
+    "max_num_seqs": (64,),
+}
+CHOOSING, JUDGING = (0, 1), (2, 3, 4)
+"""Seeds that choose the best of the grid, and those that compare it with the default."""
+REQUESTS = 400
+LEFT_OUT = ("file", "adaserve_artifact_llama70b", "adaserve_artifact_qwen32b", "smollm2_skip_cpu")
+"""Profiles of AdaServe's scripts, which bring its constants, and one of a CPU."""
+HEAD = ("profile", "trace", *(f"{load:g}" for load in LOADS))
+SHORT = {
+    "verify_tokens": "B",
+    "prefill_tokens": "chunk",
+    "shape.depth_max": "depth at most",
+    "shape.depth_min": "depth at least",
+    "max_num_seqs": "seats",
+}
+AS_BEFORE = {"verify_tokens": 128, "prefill_tokens": 1024, "max_num_seqs": 64, "shape.depth_max": 8}
+"""What a profile's capacity is measured with, so that no default moves the loads."""
+
+
+def main() -> None:
+    """Run the study and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/runs/defaults"))
+    parser.add_argument("--jobs", type=int, default=1)
+    arguments = parser.parse_args()
+    say(*table(HEAD, ()).splitlines())
+    for trace in TRACES:
+        for profile in (each for each in names("profile") if each not in LEFT_OUT):
+            cells = loads(profile, trace, arguments.out / profile / trace, arguments.jobs)
+            say(f"| {' | '.join((f'`{profile}`', trace, *cells))} |", flush=True)
+
+
+def loads(profile: str, trace: str, out: Path, jobs: int) -> Iterator[str]:
+    """Yield for each load what the default attains, and what the best of the grid gains, with half its 95% interval."""
+    common: dict[str, Any] = {"trace": trace, "profile": profile, "requests": REQUESTS, "replicas": 1}
+    common |= {"scheduler": "adaserve", "any_target": True}
+    before: dict[str, Any] = {f"scheduler.{key}": value for key, value in AS_BEFORE.items()}
+    capacity = REQUESTS / float(simulate(rps=1000.0, **common, **before).requests["finish_s"].max())
+    rates = [round(load * capacity, 3) for load in LOADS]
+    how: dict[str, Any] = {"keep": "summary", "jobs": jobs, "progress": sys.stderr.isatty()}
+
+    def attained(change: Mapping[str, int], rates: Sequence[float], seeds: Sequence[int]) -> Floats:
+        """Return the attainment in %, (rates, seeds)."""
+        folder = out / ("_".join(f"{key}={value}" for key, value in change.items()) or "default")
+        settings: dict[str, Any] = {f"scheduler.{key}": value for key, value in change.items()}
+        runs = sweep({"rps": rates, "seed": seeds}, out=folder, **how, **common, **settings)
+        shares = [run.metrics["specsim"]["slo_attainment"] for run in runs]
+        return 100 * np.array(shares, dtype=np.float64).reshape(len(rates), len(seeds))
+
+    changes = [{key: value} for key, values in GRID.items() for value in values]
+    chosen = np.array([attained(each, rates, CHOOSING).mean(axis=1) for each in changes])
+    default = attained({}, rates, JUDGING)
+    for place, rate in enumerate(rates):
+        best = changes[int(np.argmax(chosen[:, place]))]
+        gains = attained(best, [rate], JUDGING)[0] - default[place]
+        half = t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains))
+        ((key, value),) = best.items()
+        yield f"{default[place].mean():.1f} {gains.mean():+.1f} ± {half:.1f} ({SHORT[key]} {value})"
+
+
+if __name__ == "__main__":
+    main()
