@@ -78,7 +78,8 @@ class Judged(NamedTuple):
     Attributes
     ----------
     share : that was attained. half_width : half of its 95% interval; 1 where nothing is known.
-    needed_requests : how many would do; None where that is not known.
+    needed_requests : how many would do; None where that is not known. held : how many there are; None where no end is
+        known.
     too_short : whether it has fewer. depends_on_length : whether it is overloaded or near saturation.
     nothing_ran : whether every request was rejected or cancelled before a pass: a longer run tells no more.
     """
@@ -89,6 +90,7 @@ class Judged(NamedTuple):
     too_short: bool
     depends_on_length: bool
     nothing_ran: bool = False
+    held: int | None = None
 
 
 def judged(metrics: Mapping[str, Any], of: str) -> Judged:
@@ -345,7 +347,10 @@ def _length(line: Line, found: Capacity) -> Iterator[str]:
     if short:
         counts = [f"{line.too_short(rate)} of {len(line.judged[rate])} runs at {rate:g} requests/s" for rate in short]
         needed = max(run.needed_requests or 0 for rate in short for run in line.judged[rate] if run.too_short)
+        held = min((run.held for rate in short for run in line.judged[rate] if run.held is not None), default=needed)
         cure = f"; {needed:,} requests would do" if needed else ""
+        if needed > held:
+            cure = f"; more than the {held:,} requests that there are would do: expected another trace"
         yield f"too short to judge: {', '.join(counts)}{cure}"
     if line.overloaded(found.keeps):
         yield f"overloaded or near saturation at {found.keeps:g} requests/s: a longer run would attain less"

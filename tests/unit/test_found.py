@@ -141,6 +141,14 @@ def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
     assert full in said
 
 
+@pytest.mark.parametrize(("held", "said"), [(200, "200 requests would do"), (199, None)])
+def test_a_note_never_asks_for_more_requests_than_there_are(held: int, said: str | None) -> None:
+    short = [run(short=True, needed=200)._replace(held=held), run()]
+    (note,) = (each for each in found(line(runs={2.0: short, 4.0: [run()]})).notes() if "too short" in each)
+    few = f"more than the {held} requests that there are would do: expected another trace"
+    assert note.endswith(f"1 of 2 runs at 2 requests/s; {said or few}")
+
+
 def test_a_missing_mean_over_seeds_has_a_reason() -> None:
     tested = {1.0: [0.8, 1.0, 1.0], 2.0: [0.8, 1.0, 0.95], 4.0: [0.1, 0.95, 0.7]}
     each = found(line(tested=tested))
