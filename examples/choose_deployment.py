@@ -14,7 +14,7 @@ from specsim import sweep
 
 GOAL = 0.95
 SERVERS = {"llama70b_1b_4xa100": 4, "llama70b_1b_4xh100": 4}  # GPUs of one server
-LOAD: dict[str, Any] = {"trace": "poisson", "rps": 12, "slo": "./mix.yaml", "requests": 1000, "jobs": 2}
+LOAD: dict[str, Any] = {"trace": "poisson", "rps": 12, "slo": "./mix.yaml", "requests": 700, "jobs": 2}
 SEEDS = [1, 0]  # that tunes, and that judges
 GRIDS: dict[str, dict[str, list[Any]]] = {
     "vllm": {"scheduler.max_num_batched_tokens": [512, 2048]},
