@@ -150,7 +150,7 @@ def sweep(
 
     Examples
     --------
-    >>> runs = sweep({"scheduler": ["fcfs", "continuous"], "rps": [2, 4]}, trace="poisson", requests=20)
+    >>> runs = sweep({"replicas": [1, 2], "rps": [2, 4]}, trace="poisson", requests=20)
     >>> [run.config["rps"] for run in runs]
     [2, 4, 2, 4]
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from specsim.metrics.found import Found
 
 FIND_HELP = """\
-Settings are those of `specsim run`; several values of one make a line each: scheduler=adaserve,continuous
+Settings are those of `specsim run`; several values of one make a line each: replicas=1,2,4
 Rates double until two in a row miss the target, then the search closes in. Every line meets the same requests.
 Without seed=, five seeds. Runs of a drawn trace are made longer until they can be judged, unless requests= says how
 many requests they have. A search that was stopped goes on where it was. Another search in the same folder has

@@ -125,7 +125,7 @@ def _marks(found: Found, line: Line) -> str:
     """Return the marks of the rates around an answer; of the upper one alone those that put its miss in doubt."""
     each = found.capacity(line)
     marks = {
-        SHORT: line.too_short(each.keeps) + line.too_short(each.misses),
+        SHORT: sum(line.unjudged(rate, found.asked.target) for rate in (each.keeps, each.misses)),
         OVERLOADED: line.overloaded(each.keeps),
         FAILED: line.failed(each.keeps) + line.failed(each.misses),
     }

@@ -79,7 +79,8 @@ class Judged(NamedTuple):
     Attributes
     ----------
     share : that was attained. half_width : half of its 95% interval; 1 where nothing is known.
-    needed_requests : how many would do; None where that is not known.
+    needed_requests : how many would do; None where that is not known. held : how many there are; None where no end is
+        known.
     too_short : whether it has fewer. depends_on_length : whether it is overloaded or near saturation.
     nothing_ran : whether every request was rejected or cancelled before a pass: a longer run tells no more.
     """
@@ -90,6 +91,7 @@ class Judged(NamedTuple):
     too_short: bool
     depends_on_length: bool
     nothing_ran: bool = False
+    held: int | None = None
 
 
 def judged(metrics: Mapping[str, Any], of: str) -> Judged:
@@ -162,15 +164,10 @@ def longer(asked: Asked, line: Line, rate: float) -> int | None:
     requests, runs, shares = line.requests.get(rate), line.judged[rate], line.tested[rate]
     if requests is None or requests >= asked.longest or len(runs) < len(shares):
         return None
-    short = [run for run in runs if run.too_short]
-    mean = float(np.mean(shares))
-    if mean >= asked.target:
-        doubtful = bool(short) or any(run.depends_on_length for run in runs)
-    else:
-        doubtful = bool(short) and mean + _half_width(runs) >= asked.target
-    if not doubtful:
+    flattered = float(np.mean(shares)) >= asked.target and any(run.depends_on_length for run in runs)
+    if not flattered and not line.unjudged(rate, asked.target):
         return None
-    needed = max((run.needed_requests or 0 for run in short), default=0)
+    needed = max((run.needed_requests or 0 for run in runs if run.too_short), default=0)
     return min(asked.longest, max(GROWTH * requests, needed))
 
 
@@ -220,6 +217,14 @@ class Line:
     def too_short(self, rate: float | None) -> int:
         """Return how many runs at a rate are too short to judge."""
         return 0 if rate is None else sum(run.too_short for run in self.judged[rate])
+
+    def unjudged(self, rate: float | None, target: float) -> int:
+        """Return the same where it leaves open whether the target is kept: 0 where the mean surely misses it."""
+        short = self.too_short(rate)
+        if not short or rate is None:
+            return 0
+        surely = float(np.mean(self.tested[rate])) + _half_width(self.judged[rate]) < target
+        return 0 if surely else short
 
     def failed(self, rate: float | None) -> int:
         """Return how many runs at a rate failed, and count as 0%."""
@@ -284,7 +289,7 @@ class Found:
         ``difference_half_width_rps`` are of their differences from the first row, seed by seed. ``keeps_requests`` is
         the length of the runs at ``keeps_rps``, if it was the search's to choose. ``keeps_too_short``,
         ``misses_too_short``, ``keeps_overloaded``, ``keeps_failed`` and ``misses_failed`` count the runs at that rate
-        which are so, of ``seeds`` runs.
+        which are so, of ``seeds`` runs; none is too short where their mean surely misses the target.
         """
         from pandas import DataFrame
 
@@ -296,7 +301,8 @@ class Found:
             answer |= {"half_width_rps": each.half_width, "difference_rps": more, "difference_half_width_rps": known}
             answer |= {"gpus": line.gpus, "seeds": len(each.by_seed)}
             answer |= {"keeps_requests": None if each.keeps is None else line.requests.get(each.keeps)}
-            answer |= {"keeps_too_short": line.too_short(each.keeps), "misses_too_short": line.too_short(each.misses)}
+            answer |= {"keeps_too_short": line.unjudged(each.keeps, self.asked.target)}
+            answer |= {"misses_too_short": line.unjudged(each.misses, self.asked.target)}
             answer |= {"keeps_overloaded": line.overloaded(each.keeps)}
             answer |= {"keeps_failed": line.failed(each.keeps), "misses_failed": line.failed(each.misses)}
             rows.append({**line.label, "target": self.asked.target, "of": self.of, **answer})
@@ -306,7 +312,12 @@ class Found:
         """Yield what the table does not show: of each line, then of the runs."""
         for line in self.lines:
             each = self.capacity(line)
-            for note in (*_edges(self.asked, line, each), *_length(line, each), *_failed(line), *_idle(line)):
+            for note in (
+                *_edges(self.asked, line, each),
+                *_length(self.asked, line, each),
+                *_failed(line),
+                *_idle(line),
+            ):
                 yield f"{line.name}: {note}"
         if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
             yield "no interval: one seed"
@@ -364,14 +375,17 @@ def _failed(line: Line) -> Iterator[str]:
         yield f"runs failed, and count as 0%: {', '.join(counts)}"
 
 
-def _length(line: Line, found: Capacity) -> Iterator[str]:
+def _length(asked: Asked, line: Line, found: Capacity) -> Iterator[str]:
     """Yield how long runs at the edge would have to be, if they are too short or overloaded."""
     edge = [rate for rate in (found.keeps, found.misses) if rate is not None]
-    short = [rate for rate in edge if line.too_short(rate)]
+    short = [rate for rate in edge if line.unjudged(rate, asked.target)]
     if short:
         counts = [f"{line.too_short(rate)} of {len(line.judged[rate])} runs at {rate:g} requests/s" for rate in short]
         needed = max(run.needed_requests or 0 for rate in short for run in line.judged[rate] if run.too_short)
+        held = min((run.held for rate in short for run in line.judged[rate] if run.held is not None), default=needed)
         cure = f"; {needed:,} requests would do" if needed else ""
+        if needed > held:
+            cure = f"; more than the {held:,} requests that there are would do: expected another trace"
         yield f"too short to judge: {', '.join(counts)}{cure}"
     if line.overloaded(found.keeps):
         yield f"overloaded or near saturation at {found.keeps:g} requests/s: a longer run would attain less"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from math import ceil, log10, sqrt
+from math import ceil, inf, log10, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -339,54 +339,51 @@ def _ample(lives: Lives, rate_per_s: float) -> int:
 
 
 class Recorded(NamedTuple):
-    """A trace that ends: how many requests it holds, and what gives more of them, if anything does."""
+    """A trace that ends: how many requests a run may take of it, and what can be judged where these are too few."""
 
     requests: int
-    cure: str
+    instead: str
+
+    @property
+    def too_few(self) -> str:
+        """What is said in place of a length that it does not have."""
+        return f"more than the {self.requests:,} requests that there are: {self.instead} can be judged"
 
 
 def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None = None) -> tuple[str, ...]:
-    """Return the notes of a run, each ``KIND: reason``; none if all is well. `counted` requests are in the metrics."""
-    return tuple(_with_end(note, block, recorded) for note in _notes(block, counted))
+    """Return the notes of a run, each ``KIND: reason``; none if all is well. `counted` requests are in the metrics.
 
-
-def _with_end(note: str, block: Mapping[str, Any], recorded: Recorded | None) -> str:
-    """Return the note; where it advises more requests than the trace holds, with that number."""
-    needed = block["needed_requests"]
-    if recorded is None or needed is None or needed <= recorded.requests or not note.startswith("too short"):
-        return note
-    return f"{note}, but the trace holds {recorded.requests:,}{recorded.cure and f': {recorded.cure}'}"
-
-
-def _notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
+    No note advises more requests than a `recorded` trace holds.
+    """
     if block.get("clients") is not None:
-        return _closed_notes(block, counted)
+        return _closed_notes(block, counted, recorded)
     if block["overloaded"]:
         return (f"OVERLOADED: {_excess(block)}",)
     crowded = [f"near saturation: {_crowd(block)}"] if block.get("saturated") else []
     if block["steady"] is None and not block["too_short"]:
         return ()  # All arrive at one time, and are done.
     if block["steady"] is None:
-        return (*crowded, f"too short: {_unjudged(block, counted)}")
+        return (*crowded, f"too short: {_unjudged(block, counted, recorded)}")
     notes = crowded
     if block["too_short"]:
-        half, goal = (100 * each for each in (block["attainment_half_width"], TARGET_HALF_WIDTH))
-        known = f"slo_attainment is known to +-{half:.1f} points (95%)"
-        notes.append(f"too short: {known}; +-{goal:g} take about {_needed(block)}")
+        notes.append(f"too short: {_known(block)} {_needed(block, recorded, 'about ')}")
     if not block["steady"]:
         rate = _rate(-block["backlog_trend_per_s"], *(-each for each in block["backlog_trend_interval_per_s"][::-1]))
         notes.append(f"not steady: the backlog falls by {rate}; warmup=SECONDS leaves the beginning out")
     return tuple(notes)
 
 
-def _closed_notes(block: Mapping[str, Any], counted: int) -> tuple[str, ...]:
+def _closed_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None) -> tuple[str, ...]:
     if not block["too_short"]:
         return ()
     if block["needed_requests"] is None:
         return (f"too short: slo_attainment cannot be judged by {counted} requests",)
+    return (f"too short: {_known(block)} {_needed(block, recorded, 'about ')}",)
+
+
+def _known(block: Mapping[str, Any]) -> str:
     half, goal = (100 * each for each in (block["attainment_half_width"], TARGET_HALF_WIDTH))
-    known = f"slo_attainment is known to +-{half:.1f} points (95%)"
-    return (f"too short: {known}; +-{goal:g} take about {block['needed_requests']:,} requests",)
+    return f"slo_attainment is known to +-{half:.1f} points (95%); +-{goal:g} take"
 
 
 def _excess(block: Mapping[str, Any]) -> str:
@@ -416,21 +413,25 @@ def _crowd(block: Mapping[str, Any]) -> str:
     )
 
 
-def _unjudged(block: Mapping[str, Any], counted: int) -> str:
+def _unjudged(block: Mapping[str, Any], counted: int, recorded: Recorded | None) -> str:
     if block["makespan_ratio"] is None:
         return "no request was let in: no load can be read from them"
     return (
         f"{counted} requests in {block['arrival_span_s']:.3g} s of arrivals; the longest alone takes "
         f"{block['longest_alone_s']:.3g} s and the last ends {block['drain_s']:.3g} s after the last arrival: "
-        f"load and attainment cannot be judged; expected {_needed(block)} or more"
+        f"load and attainment cannot be judged; expected {_needed(block, recorded, behind=' or more')}"
     )
 
 
-def _needed(block: Mapping[str, Any]) -> str:
-    """Return the needed length in two digits, requests rounded up."""
-    requests, seconds = block["needed_requests"], float(f"{block['needed_s']:.2g}")
+def _needed(block: Mapping[str, Any], recorded: Recorded | None, before: str = "", behind: str = "") -> str:
+    """Return the needed length in two digits, requests rounded up, or that a recorded trace has less."""
+    requests, seconds = block["needed_requests"], block["needed_s"]
+    most = inf if recorded is None else recorded.requests
+    if recorded is not None and requests > most:
+        return recorded.too_few
     digit = 10 ** max(0, int(log10(requests)) - 1)
-    return f"{ceil(requests / digit) * digit:,} requests ({seconds:,.12g} s)"
+    in_s = "" if seconds is None else f" ({float(f'{seconds:.2g}'):,.12g} s)"
+    return f"{before}{min(ceil(requests / digit) * digit, most):,} requests{in_s}{behind}"
 
 
 def _rate(per_s: float, low_per_s: float, high_per_s: float) -> str:

@@ -232,7 +232,7 @@ def execute(
     drafting = experiment.drafting_notes if totals.draft_passes else ()
     notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
     notes += _infinite(table, experiment.scheduler)
-    notes += load_notes(block["load"], block["arrived"], _recorded(experiment))
+    notes += load_notes(block["load"], block["arrived"], _recorded(experiment, config))
     if totals.draft_passes:
         notes += hardly_drafts(experiment.scheduler.name, table, totals.iterations, experiment.simulation)
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
@@ -286,17 +286,20 @@ def _infinite(table: RequestTable, scheduler: Choice) -> tuple[str, ...]:
     )
 
 
-def _recorded(experiment: Experiment) -> Recorded | None:
-    """Return how many requests a recording holds, and what draws more from it; None for an endless trace."""
+def _recorded(experiment: Experiment, config: Mapping[str, Any]) -> Recorded | None:
+    """Return how many requests a recording holds, and what can be judged instead; None for an endless trace."""
     from specsim.metrics.load import Recorded
 
     source = experiment.source
     if source.holds is None:
         return None
+    ways = ["a wider trace.window"] if config["trace"].get("window") else []
+    ways += ["another trace"] if config["concurrency"] else ["a lower rate", "another trace"]
     if "arrivals" in experiment.varies:
-        return Recorded(source.holds, "several seeds draw others from it")
-    resampled = "trace.resample=SECONDS with several seeds draws others from it"
-    return Recorded(source.holds, resampled if source.timed and source.origin != OBJECT else "")
+        ways.append("a mean over seeds")
+    elif source.timed and source.origin != OBJECT and not config["concurrency"]:
+        ways.append("a mean over seeds with trace.resample=SECONDS")
+    return Recorded(source.holds, " or ".join(", ".join(ways).rsplit(", ", 1)))
 
 
 def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
         block = run.metrics["specsim"]
         if of not in (ALL, WORST, *block["classes"]) and not of.startswith(NOTED):
             line.absent.setdefault(rate, config[SEED])
-        runs.append(judged(block, of))
+        runs.append(judged(block, of)._replace(held=run.provenance["trace"]["requests"]))
         shares.append(runs[-1].share)
     config = results[0][0]
     if line.endless:

@@ -70,4 +70,5 @@ def _trace_facts(source: TraceSource) -> dict[str, Any]:
         "file": source.file,
         "sha256": source.sha256,
         "licence": source.licence,
+        "requests": source.holds,
     }

@@ -22,7 +22,7 @@ from specsim.workload.entry import Entry
 from specsim.workload.published import AdaServeTrace, ArrivalWindow, ClassedArrivals, PublishedTrace, UserFile
 from specsim.workload.slo import SloMix, mix_from_mapping
 from specsim.workload.synthetic import DrawnTrace, poisson
-from specsim.workload.trace import Floats, Ints, Trace, TraceReader
+from specsim.workload.trace import Floats, HeldTrace, Ints, Trace, TraceReader
 
 DRAWN = ("arrivals", "lengths", "classes", "acceptance")
 MOST_BLOCKS = 100_000
@@ -42,6 +42,8 @@ KINDS: Kinds[TraceReader] = Kinds(
     LABELS,
     "docs/traces.md",
 )
+READ_WHOLE = (PublishedTrace, UserFile, HeldTrace)
+"""Readers that never stop early, so that what they return is all that there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class TraceRecipe:
         if not trace.source.timed:
             self._check_untimed(trace, rps, clients)
         trace = trace if self.window is None else trace.window(*self.window)
-        if "arrivals" not in self.reader.drawn and (requests is None or whole or len(trace) > requests):
+        whole = whole or requests is None or len(trace) > requests or isinstance(self.reader, READ_WHOLE)
+        if whole and "arrivals" not in self.reader.drawn:
             trace = replace(trace, source=replace(trace.source, holds=len(trace)))
         if self.block_s is not None:
             said = f"trace.resample={self.block_s:g}: the seed draws blocks of {self.block_s:g} s from the recording"

@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTS = {
-    "choose_deployment.py": ("llama70b_1b_4xa100 adaserve", "GPUs: llama70b_1b_4xh100 x 1", "note: too short: "),
+    "choose_deployment.py": (
+        "llama70b_1b_4xa100 adaserve",
+        "4 GPUs: llama70b_1b_4xh100 x 1, vllm_spec scheduler.max_num_batched_tokens=",
+    ),
     "compare_schedulers.py": (
         "adaserve scheduler.shape.depth_max=",
         "difference_half_width",

@@ -28,13 +28,25 @@ def test_the_make_targets_it_names_exist() -> None:
 
 
 @pytest.mark.slow
-def test_its_commands_run_in_their_order(tmp_path: Path) -> None:
+def test_its_commands_run_in_their_order_and_print_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECSIM_DATA", "")
     assert len(SPECSIM) >= 6
     for line in SPECSIM:
         done = subprocess.run(
             [sys.executable, "-m", *shlex.split(line)], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
+        told = done.stdout + done.stderr
+        assert "MISMATCHED" not in told
+        if line.startswith("specsim find "):
+            assert "too short to judge" not in told
+            rates = re.findall(r"[\d.]+ ± [\d.]+", done.stdout)
+            assert len(rates) == 3
+            assert all(rate in README for rate in rates)
+        else:
+            assert "too short" not in told
     assert (tmp_path / "first/figures/timeline.png").stat().st_size > 10_000
 
 

@@ -44,7 +44,8 @@ def found(*lines: Line, asked: Asked = ASKED) -> Found:
 
 def doubtful() -> Line:
     edge = [run(short=True, needed=200), run(short=True, needed=None), run(overloaded=True)]
-    return line("8", runs={2.0: edge, 4.0: [run(short=True), run(), run()]}, gpus=2)
+    open_ = run(short=True)._replace(half_width=0.8)
+    return line("8", runs={2.0: edge, 4.0: [open_, run(), run()]}, gpus=2)
 
 
 def row(of: Found, value: str) -> str:
@@ -140,6 +141,27 @@ def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
     assert f"num_speculative_tokens=8: too short to judge: {counts}; 200 requests would do" in said
     full = "num_speculative_tokens=8: overloaded or near saturation at 2 requests/s: a longer run would attain less"
     assert full in said
+
+
+def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is() -> None:
+    """0.667 + 0.017 lies below 0.9 and 0.667 + 0.29 does not: only there the search would make longer runs."""
+    short = [run(short=True)] * 3
+    sure, doubted = (
+        found(line(runs={4.0: [each._replace(half_width=half) for each in short]})) for half in (0.03, 0.5)
+    )
+    assert SHORT not in row(sure, "4")
+    assert sure.table["misses_too_short"].tolist() == [0]
+    assert not [note for note in sure.notes() if "too short" in note]
+    assert SHORT in row(doubted, "4")
+    assert doubted.table["misses_too_short"].tolist() == [3]
+
+
+@pytest.mark.parametrize(("held", "said"), [(200, "200 requests would do"), (199, None)])
+def test_a_note_never_asks_for_more_requests_than_there_are(held: int, said: str | None) -> None:
+    short = [run(short=True, needed=200)._replace(held=held), run()]
+    (note,) = (each for each in found(line(runs={2.0: short, 4.0: [run()]})).notes() if "too short" in each)
+    few = f"more than the {held} requests that there are would do: expected another trace"
+    assert note.endswith(f"1 of 2 runs at 2 requests/s; {said or few}")
 
 
 def test_a_missing_mean_over_seeds_has_a_reason() -> None:

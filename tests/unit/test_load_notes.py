@@ -162,27 +162,53 @@ def test_the_notes_say_what_is_wrong_and_how_long_is_long_enough(changes, said):
     assert load_notes(FINE | changes, 40) == said
 
 
-def test_a_note_never_advises_more_requests_than_the_trace_holds_without_saying_so():
-    short = FINE | {"too_short": True, "attainment_half_width": 0.06, "needed_requests": 12_700, "needed_s": 4_700.0}
-    (plain,) = load_notes(short, 8_819, Recorded(12_700, "a cure"))
-    assert plain.endswith("+-5 take about 13,000 requests (4,700 s)")
-    (said,) = load_notes(short, 8_819, Recorded(8_819, "a cure"))
-    assert said == f"{plain}, but the trace holds 8,819: a cure"
-    (said,) = load_notes(short, 8_819, Recorded(8_819, ""))
-    assert said == f"{plain}, but the trace holds 8,819"
+OTHERS = "a lower rate or another trace"
 
 
-@pytest.mark.parametrize("requests", [None, 100])
+@pytest.mark.parametrize("clients", [None, 8])
+def test_a_note_never_advises_more_requests_than_the_trace_holds(clients):
+    known = {"too_short": True, "attainment_half_width": 0.06, "clients": clients}
+    known |= {"needed_requests": 12_650, "needed_s": None if clients else 4_700.0}
+    (plain,) = load_notes(FINE | known, 8_819)
+    assert "+-5 take about 13,000 requests" in plain
+    (bounded,) = load_notes(FINE | known, 8_819, Recorded(12_700, OTHERS))
+    assert "+-5 take about 12,700 requests" in bounded
+    (said,) = load_notes(FINE | known, 8_819, Recorded(8_819, OTHERS))
+    assert said.endswith(f"+-5 take more than the 8,819 requests that there are: {OTHERS} can be judged")
+    unknown = FINE | {"too_short": True, "steady": None, "overloaded": None, "needed_requests": 1_000}
+    (said,) = load_notes(unknown, 150, Recorded(150, OTHERS))
+    assert said.endswith(f"; expected more than the 150 requests that there are: {OTHERS} can be judged")
+
+
+@pytest.mark.parametrize("requests", [None, 100, 150])
 def test_a_short_recording_is_told_apart_from_a_short_run(tmp_path, requests):
     rows = "".join(f"{second / 2},200,100\n" for second in range(150))
     (tmp_path / "mine.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{rows}")
-    (said,) = _short(simulate("continuous", tmp_path / "mine.csv", requests=requests, acceptance="bernoulli"))
-    assert said.endswith(", but the trace holds 150: trace.resample=SECONDS with several seeds draws others from it")
-    resampled = {"requests": requests, "trace__resample": 20.0, "acceptance": "bernoulli"}
-    (said,) = _short(simulate("continuous", tmp_path / "mine.csv", **resampled))
-    assert said.endswith(", but the trace holds 150: several seeds draw others from it")
-    (said,) = _short(simulate("continuous", "poisson", requests=40))
-    assert "the trace holds" not in said
+
+    def said(**settings):
+        each = {"requests": requests, "acceptance": "bernoulli", **settings}
+        return _short(simulate("continuous", tmp_path / "mine.csv", **each))
+
+    few = "; expected more than the 150 requests that there are: "
+    (note,) = said()
+    assert note.endswith(
+        f"{few}a lower rate, another trace or a mean over seeds with trace.resample=SECONDS can be judged"
+    )
+    (note,) = said(trace__resample=20.0)
+    assert note.endswith(f"{few}a lower rate, another trace or a mean over seeds can be judged")
+    (note,) = said(trace__window=[0, 60], requests=None)
+    assert "the 120 requests that there are: a wider trace.window, a lower rate, another trace or " in note
+    (note,) = _short(simulate("continuous", "poisson", requests=40))
+    assert "that there are" not in note
+
+
+def test_a_lower_rate_of_the_same_requests_can_be_judged():
+    """As the note says: they arrive over a longer time, in which the server catches up."""
+    trace = pd.DataFrame({"arrival_s": np.arange(400) / 8, "prompt_tokens": 200, "output_tokens": 100})
+    short, lower = (simulate("continuous", trace, rps=rps, acceptance="bernoulli") for rps in (8, 1))
+    (note,) = _short(short)
+    assert "a lower rate" in note
+    assert not _short(lower)
 
 
 def _short(run):

@@ -1,0 +1,52 @@
+"""What ships compares policies at their best: each tuned on one part of the traffic, all judged on another."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from specsim import load_sweep, sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHERS = {"anomalies.md", "fidelity.md", "performance.md", "reproduction.md", "schedulers.md"}
+"""Pages of a study, of fidelity, of speed, and of papers' settings and claims."""
+SHOWN = [ROOT / "README.md", ROOT / "Makefile", *ROOT.glob("examples/*.py"), *ROOT.glob("notebooks/*.ipynb")]
+SHOWN += [page for page in ROOT.glob("docs/*.md") if page.name not in OTHERS]
+SEVERAL = re.compile(r"(?<!fidelity )(?<!\+)\+?scheduler=[\w./]+,[\w./]+\b(?!=)|\bscheduler\"?: \[[^\]]*,")
+
+
+def text(page: Path) -> str:
+    written = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        written = "\n".join("".join(cell["source"]) for cell in json.loads(written)["cells"])
+    return re.sub(r"\\\n\s*", "", written)
+
+
+@pytest.mark.parametrize("page", SHOWN, ids=lambda each: each.name)
+def test_no_page_compares_schedulers_at_their_defaults(page: Path) -> None:
+    assert SEVERAL.findall(text(page)) == []
+    beside = [line for line in text(page).splitlines() if "specsim run" in line and "--against" in line]
+    assert [line for line in beside if "trace.window=" not in line or "scheduler." not in line] == []
+
+
+def test_what_compares_defaults_is_seen() -> None:
+    for line in ("-m +scheduler=adaserve,vllm_spec rps=3", "scheduler=vllm,./own.yaml", '{"scheduler": ["a", "b"]}'):
+        assert SEVERAL.search(line)
+    for line in ("scheduler=adaserve,rps=3,seed=0-4be0", "scheduler=glob(smart*)", "scheduler: [mine]"):
+        assert not SEVERAL.search(line)
+
+
+@pytest.mark.slow
+def test_the_page_on_sweeps_compares_two_policies_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    part = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("## Policies at their best")[2]
+    code = part.partition("```python\n")[2].partition("```")[0]
+    assert code.count('"requests": 1000') == 1
+    exec(code.replace('"requests": 1000', '"requests": 30'), {"sweep": sweep, "load_sweep": load_sweep})
+    judged = load_sweep("results/runs/judged")
+    means = judged.over_seeds(against="vllm_spec")
+    assert sorted(means["scheduler"]) == ["adaserve", "vllm_spec"]
+    assert {tuple(run.config["trace"]["window"]) for run in judged} == {(1200, 3500)}
