@@ -62,6 +62,10 @@ class ListenedTo(Speculation):
         """The most children that the part gives a node."""
         return self.part.widest
 
+    def draft_tokens(self, requests: int) -> int:
+        """Return the most draft tokens that each of `requests` verifies in a step of the part."""
+        return self.part.draft_tokens(requests)
+
     def foresee(self, foresight: Foresight) -> None:
         """Hand the foresight on to a part that takes it."""
         for part in (self.part, self.first):

@@ -20,8 +20,7 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
 
 
 SEATS = "max_num_seqs"
-LIMITS = SEATS, "max_num_batched_tokens"
-"""Keys that are the engine's where they are null."""
+"""The key of the seats: the engine's where it is null."""
 AS_ENGINE = "engine"
 """The `batching` that follows the run's engine."""
 MOST_SEATS = 256
@@ -68,8 +67,8 @@ def scheduler_factory(
     Keys are handed down to the parts that take them (`build`).
     ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `belief`; without one, three a request.
     ``prefill_tokens: auto`` is a `due_chunk.DueChunk` of the belief and the engine.
-    ``batching: engine`` stands for the part that batches as `engine` does. The engine's limits hold where a key is
-    null, its seats no further than a constant ``verify_tokens``.
+    ``batching: engine`` stands for the part that batches as `engine` does. Its limits hold where a key is null. The
+    engine's seats hold in every scheduler where ``max_num_seqs`` is null, no further than a constant ``verify_tokens``.
 
     Raises
     ------
@@ -94,11 +93,11 @@ def scheduler_factory(
 
 def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any]:
     """Return a scheduler's keys with the engine's limits and, where it is asked for, the part that batches so."""
-    limits = {key: getattr(engine, key) for key in LIMITS if mapping.get(key, 0) is None}
-    budget = mapping.get(BUDGET)
+    as_engine, budget = mapping.get("batching") == AS_ENGINE, mapping.get(BUDGET)
+    keys = (SEATS, "max_num_batched_tokens") if as_engine else (SEATS,)
+    limits = {key: getattr(engine, key) for key in keys if mapping.get(key, 0) is None}
     if SEATS in limits and type(budget) is int:
         limits[SEATS] = min(limits[SEATS], max(budget, 1))
-    as_engine = mapping.get("batching") == AS_ENGINE
     return {**mapping, **limits, **({"batching": {"_target_": BY_ORDER[engine.order]}} if as_engine else {})}
 
 
