@@ -46,6 +46,8 @@ def test_it_never_drafts_where_no_batch_size_does() -> None:
         ({"1:64": 3}, "is no list of"),
         ([[1, 64]], "is no list of"),
         ([[1, 64, 1, 4096, 3]], "is no list of"),
+        ([[1, 64, 1.5]], "is no list of"),
+        ([[1, 64, True]], "is no list of"),
         ([[64, 1, 3]], "is no list of"),
         ([[2, 64, 3]], "is not defined from batch size 1 on"),
         ([[1, 64, 3], [64, 128, 1]], "its ranges overlap"),

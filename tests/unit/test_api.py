@@ -53,6 +53,7 @@ def test_without_out_nothing_is_written(tmp_path):
     run = simulate("continuous", passes=True, **SMALL)
     sweep({"rps": [2, 4]}, scheduler="continuous", **SMALL)
     assert run.folder is None
+    assert repr(run).startswith("<Run: scheduler=continuous, trace=poisson, ")
     assert list(tmp_path.iterdir()) == []
 
 

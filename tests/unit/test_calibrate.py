@@ -359,3 +359,12 @@ def test_the_docs_show_what_the_command_prints(
     assert main(["calibrate", *f"{words}mine.yaml".replace("\\\n", " ").split()]) == 0
     assert shown.partition("$ ")[0] == capsys.readouterr().out
     assert simulate("continuous", "poisson", requests=5, engine="./mine.yaml").requests.finish_s.notna().all()
+
+
+def test_lengths_that_vary_and_failed_requests_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    file.write_text(json.dumps(result(served(TRUE)[0], failed=3, input_lens=[200, 300])))
+    notes = read_points([file], 1).notes
+    assert len(notes) == 2
+    assert "3 requests failed" in notes[0]
+    assert "lengths vary" in notes[1]

@@ -299,3 +299,13 @@ def test_what_cannot_be_shown_is_refused(runs):
         sweep(
             {"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4
         ).overview()
+
+
+def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
+    frame = table()
+    frame.insert(0, "acceptance", np.where(frame["scheduler"] == "fcfs", "own", "common"))
+    axes = axes_of(frame)
+    assert (axes.rest, axes.along) == ((), ("acceptance",))
+    assert "along with scheduler: acceptance" in words(curves(frame, axes))
+    frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
+    assert axes_of(frame).rest == ("slo_scale",)

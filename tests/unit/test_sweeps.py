@@ -209,6 +209,8 @@ def test_what_the_seed_drew_is_what_it_was_when_the_run_was_made(tmp_path, monke
 
 
 SILLY = {
+    "plotted into a number": (lambda runs: runs.plot(3), "folder=3: expected the path of a folder"),
+    "so many labels": (lambda runs: runs.labelled(1.5), "1.5"),
     "number for a measure": (lambda runs: runs.curves(0), "name of a column"),
     "no runs": (lambda _: Sweep(3), "expected a list of runs"),
     "no run": (lambda _: Sweep([3]), "is no run; expected runs"),

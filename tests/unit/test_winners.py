@@ -147,3 +147,13 @@ def test_labels_that_would_touch_are_moved_apart(values, moved):
     found = apart(values, 10)
     assert found == pytest.approx(moved)
     assert all(b - a >= 10 - 1e-9 for a, b in pairwise(found))
+
+
+def test_less_of_a_measure_in_seconds_wins():
+    seconds = table(CLEAR).rename(columns={"share": "mean_e2el_s"})
+    found = winners(seconds, "mean_e2el_s", ["rps"]).iloc[0]
+    assert (found["winner"], found["second"], found["decided"]) == ("c", "b", True)
+    assert found["lead"] == pytest.approx((0.4 + 0.3 + 0.36) / 3)
+    assert winners(seconds, "mean_e2el_s", ["rps"], better="more")["winner"].tolist() == ["a"]
+    with pytest.raises(SpecsimError, match="better='most': expected more, less or None"):
+        winners(seconds, "mean_e2el_s", ["rps"], better="most")
