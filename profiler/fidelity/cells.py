@@ -90,15 +90,10 @@ def read_outcome(file: Path) -> Outcome:
 def _table(entries: Sequence[Entry]) -> pa.Table:
     import pyarrow as pa
 
-    ids = pa.list_(pa.int32())
-    columns = {
-        "role": pa.array([each.role for each in entries], pa.string()),
-        "kind": pa.array([each.kind for each in entries], pa.string()),
-        **{name: pa.array([float(getattr(each.shape, name)) for each in entries], pa.float64()) for name in SHAPE},
-        "measured_s": pa.array([each.time.measured_s for each in entries], pa.float64()),
-        "predicted_s": pa.array([each.time.predicted_s for each in entries], pa.float64()),
-        "host_s": pa.array([each.host_s for each in entries], pa.float64()),
-        "ids": pa.array([each.requests for each in entries], ids),
-        "emitted": pa.array([each.emitted for each in entries], ids),
-    }
-    return pa.table(columns)
+    texts, numbers, ids = ("role", "kind"), (*SHAPE, "measured_s", "predicted_s", "host_s"), pa.list_(pa.int32())
+    columns = dict.fromkeys(texts, pa.string()) | dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(LISTS, ids)
+    rows = [
+        (each.role, each.kind, *map(float, each.shape), *each.time, each.host_s, each.requests, each.emitted)
+        for each in entries
+    ]
+    return pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], pa.schema(columns))

@@ -58,6 +58,7 @@ CLOCK = {
         "  count. The simulation has of these what its settings say."
     ),
 }
+YES = ("no", "yes")
 Row = Sequence[object]
 
 
@@ -127,10 +128,9 @@ def _errors(verdicts: list[Verdict]) -> Iterator[Row]:
 def _counts(verdicts: list[Verdict]) -> Iterator[Row]:
     yield ("pair", "load", *(f"{name}: kept, median" for name in METRICS.values()))
     for pair, load in dict.fromkeys((each.pair, each.load) for each in verdicts):
-        mine = [each for each in verdicts if (each.pair, each.load) == (pair, load)]
         cells: list[str] = []
         for metric in METRICS:
-            those = [each for each in mine if each.metric == metric]
+            those = [each for each in verdicts if (each.pair, each.load, each.metric) == (pair, load, metric)]
             median = float(np.median([abs(each.error) for each in those])) if those else np.nan
             cells.append(f"{sum(each.kept for each in those)} of {len(those)}, {100 * median:.1f}")
         yield (pair, f"{load:g}", *cells)
@@ -147,15 +147,11 @@ def _runs(verdicts: list[Verdict], runs: DataFrame) -> Iterator[Row]:
         worst, by_metric = some[0], {each.metric: each for each in some}
         errors = [_error(by_metric.get(metric), worst) for metric in METRICS]
         bounds = [_percent(each) for each in (worst.noise, worst.allowed)]
-        yield (pair, f"`{scheduler}`", f"{load:g}", *errors, *bounds, pace.get(worst[:3], "-"), _kept(worst.kept))
+        yield (pair, f"`{scheduler}`", f"{load:g}", *errors, *bounds, pace.get(worst[:3], "-"), YES[worst.kept])
 
 
-def _percent(share: float) -> str:
-    return "-" if np.isnan(share) else f"{100 * share:.1f}"
-
-
-def _kept(kept: bool) -> str:
-    return "yes" if kept else "no"
+def _percent(share: float, form: str = ".1f") -> str:
+    return "-" if np.isnan(share) else f"{100 * share:{form}}"
 
 
 def _error(verdict: Verdict | None, worst: Verdict) -> str:
@@ -169,12 +165,7 @@ def _shares(tables: Tables) -> Iterator[Row]:
     yield ("pair", "scheduler", "load", "gap", "seconds", "decisions", "text", "decisions, back")
     for each in shares(tables.cells):
         parts = (each.gap, each.seconds, each.decisions, each.text, each.decisions_back)
-        yield (
-            each.pair,
-            f"`{each.scheduler}`",
-            f"{each.load:g}",
-            *("-" if np.isnan(x) else f"{100 * x:+.1f}" for x in parts),
-        )
+        yield (each.pair, f"`{each.scheduler}`", f"{each.load:g}", *(_percent(part, "+.1f") for part in parts))
 
 
 def _latencies(tables: Tables) -> Iterator[Row]:
@@ -190,8 +181,7 @@ def _latencies(tables: Tables) -> Iterator[Row]:
 def _service(tables: Tables) -> Iterator[Row]:
     cells = _served_cells(tables)
     classes = sorted(name for name in map(str, cells.columns) if name.startswith(OF_CLASS))
-    told = dict(SERVED)
-    told.update({name: f"{name.removeprefix(OF_CLASS)}, attainment" for name in classes})
+    told = SERVED | {name: f"{name.removeprefix(OF_CLASS)}, attainment" for name in classes}
     yield ("pair", "scheduler", "load", *told.values())
     rows = []
     for (pair, scheduler, load), some in cells.groupby(KEYS, sort=False):
@@ -214,13 +204,13 @@ def _kinds(tables: Tables) -> Iterator[Row]:
     target = PASS_TARGETS[tables.about["device"]]
     for each in pass_errors(tables.passes, by_size=False):
         kept = each.median <= allowed(target, each.noise)
-        yield (each.pair, each.kind, each.passes, *_percents(each), _kept(kept))
+        yield (each.pair, each.kind, each.passes, *_percents(each), YES[kept])
 
 
 def _sizes(tables: Tables) -> Iterator[Row]:
     yield ("pair", "kind", "batched tokens", "passes", "median error", "90th percentile", "mean", "noise")
-    enough = (each for each in pass_errors(tables.passes, by_size=True) if each.passes >= FEWEST_PASSES)
-    for _, each in zip(range(MOST_SIZES), enough, strict=False):
+    enough = [each for each in pass_errors(tables.passes, by_size=True) if each.passes >= FEWEST_PASSES]
+    for each in enough[:MOST_SIZES]:
         yield (each.pair, each.kind, each.size, each.passes, *_percents(each))
 
 
@@ -237,19 +227,14 @@ def _sitting(tables: Tables) -> Iterator[Row]:
             continue
         mine = tables.cells[tables.cells.pair == name]
         counted = "differing" in mine and mine.differing.notna().any()
-        differ = f"{mine.differing.sum():.0f} of {_served(tables, name)}" if counted else "-"
+        asked = tables.requests[(tables.requests.pair == name) & (tables.requests.side != SIMULATED)]
+        differ = f"{mine.differing.sum():.0f} of {len(asked)}" if counted else "-"
         widest = f"{mine.widest_gap.max():.2g}" if counted else "-"
         held_out = _percent(max(facts["held_out"].values(), default=np.nan))
         paces = mine.pace.dropna()
         pace = f"{paces.min():.2f}, {paces.median():.2f}, {paces.max():.2f}" if len(paces) else "-"
         names = facts["target"], facts["drafter"], facts["text"]
         yield (name, *names, f"{facts['rate']:.3g}", pace, held_out, differ, widest)
-
-
-def _served(tables: Tables, pair: str) -> int:
-    """Return how many requests the real runs of a pair had, on either clock."""
-    mine = tables.requests[(tables.requests.pair == pair) & (tables.requests.side != SIMULATED)]
-    return len(mine)
 
 
 def _failed(tables: Tables) -> str:
