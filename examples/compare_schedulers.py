@@ -17,7 +17,7 @@ from specsim import load_sweep, sweep
 GRIDS: dict[str, dict[str, list[Any]]] = {
     "vllm": {"max_num_batched_tokens": [256, 512, 1024, 2048, 4096, 8192]},
     "vllm_spec": {"num_speculative_tokens": [2, 4, 6], "max_num_batched_tokens": [512, 1024]},
-    "adaserve": {"shape.depth_max": [2, 3, 8], "prefill_tokens": [512, 1024]},
+    "adaserve": {"shape.depth_max": [2, 8], "prefill_tokens": ["auto", 512, 1024]},
     "smartspec": {"num_speculative_tokens": [4, 8], "max_num_batched_tokens": [512, 1024, 2048]},
     "specserve": {"num_speculative_tokens": [4, 8], "max_num_batched_tokens": [512, 1024, 2048]},
 }

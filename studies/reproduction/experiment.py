@@ -145,7 +145,10 @@ def read_experiment(path: Path) -> Experiment:
 def _check_words(found: Experiment, node: CheckedMapping) -> None:
     """Refuse words that set the experiment's own keys or that of its axis, and a variant's name given twice."""
     words = [*found.common, *(word for each in found.systems.values() for word in each)]
-    keys = {*RESERVED, node.child("axis").values.get("key")}
+    axis = node.child("axis")
+    if "points" in axis.values:
+        words += [word for point in found.axis.points for word in point.words]
+    keys = {*RESERVED, axis.values.get("key")}
     variants = [(name, each) for one in found.ranges for name, each in one.variants.items()]
     for word in [*words, *(word for _, each in variants for word in each)]:
         check_typed([key_of(word)], node.source)
