@@ -173,7 +173,7 @@ MISTAKES = [
     (lambda: simulate("fcfs", slo=mix), "expected a name, a path or a SloMix"),
     (lambda: simulate("fcfs", slo=mix(share=0.5)), "my mix: classes: shares add up to 0.5, expected 1"),
     (lambda: simulate("fcfs", slo=mix(bound=None)), "my mix: chat: max_tokens: None"),
-    (lambda: simulate("fcfs", acceptance=0.7), "acceptance: 0.7; expected a name or a path"),
+    (lambda: simulate("fcfs", acceptance={}), "acceptance: {}; expected a name or a path"),
     (lambda: simulate("fcfs", "poisson", requests="8"), "requests: '8' is not a whole number"),
     (lambda: simulate("fcfs", "poisson", rps=object()), "rps: a object that cannot be written as text"),
     (lambda: sweep({"scheduler": [Stepless()]}), "has no step(view) method; expected a name, a path, a scheduler"),
