@@ -73,7 +73,7 @@ def along(text: Tape, request: int, positions: int) -> Any:
     """Return the likeliest confidence at each output position of a request."""
     ids = np.full(positions, request)
     keys = text.on_path(ids, np.arange(positions))
-    return text.confidence[text.rows(ids, keys, mix(keys), np.ones(positions, dtype=bool)), 0]
+    return text.confidence[text.rows(ids, keys, mix(keys), np.ones(positions, dtype=bool), np.zeros_like(ids)), 0]
 
 
 def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path: Path) -> 
     write(tmp_path)
     text = tape(tmp_path)
     ids, keys = np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64)
-    found = text.confidence[text.rows(ids, keys, mix(keys), np.zeros(500, dtype=bool)), 0]
+    found = text.confidence[text.rows(ids, keys, mix(keys), np.zeros(500, dtype=bool), np.zeros_like(ids)), 0]
     assert set(np.round(found, 6)) == {0.1, 0.2}
 
 
@@ -206,7 +206,7 @@ def test_a_text_may_begin_at_any_position(tmp_path: Path) -> None:
         ({"kind": "recorded", "path": "mine.parquet", "categories": {"a": "cod"}}, "did you mean 'code'?"),
         ({"kind": "recorded", "path": "min.parquet", "categories": {"a": "code"}}, "did you mean"),
         ({"kind": "recorded", "path": "broken.parquet", "categories": {"a": "code"}}, "cannot be read as Parquet"),
-        ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, recorded"),
+        ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, length, positions, recorded"),
     ],
 )
 def test_a_bad_yaml_is_one_line(tmp_path: Path, mapping: dict[str, Any], said: str) -> None:
