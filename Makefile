@@ -44,8 +44,8 @@ $(VENV)/peers: $(VENV)/core
 	} || rm -rf $@
 
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure conversation trace, and today's vLLM the same requests
-	$(BIN)/specsim run +scheduler=adaserve scheduler.prefill_tokens=512 scheduler.shape.depth_max=3 \
-	engine.max_num_batched_tokens=512 trace=azure_conv 'trace.window=[1200,3500]' rps=5 requests=3000 --against vllm,vllm_spec
+	$(BIN)/specsim run +scheduler=adaserve scheduler.shape.depth_max=2 engine.max_num_batched_tokens=512 \
+	trace=azure_conv 'trace.window=[1200,3500]' rps=5 requests=3000 --against vllm,vllm_spec
 
 notebook: $(VENV)/notebooks  ## Jupyter Lab on this checkout, opened in notebooks/
 	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks

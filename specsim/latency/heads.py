@@ -46,11 +46,14 @@ class Heads:
     pass_share: float
     weights_share: float
     cache_share: float
-    name: str = "heads"
 
     def of(self, profile: Profile) -> ModelLatency:
         """Return the target's passes, scaled by the shares."""
-        heads = _of_target(profile, self.name, self.pass_share, self.cache_share, self.weights_share)
+        return self.named("heads", profile)
+
+    def named(self, name: str, profile: Profile) -> ModelLatency:
+        """Return the same, under the name that an acceptance's pair gives."""
+        heads = _of_target(profile, name, self.pass_share, self.cache_share, self.weights_share)
         return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, deepest=self.depth)
 
 
@@ -127,7 +130,8 @@ class DecoderHead:
         share, cache = weights / profile.target.weights_bytes, self.layers / parts.layers
         if max(read / parts.read, share, cache) > 1:
             raise SpecsimError(f"{self.kind} of {self.layers} layers is larger than {profile.target.name}")
-        return Heads(self.one_pass, self.depth, read / parts.read, share, cache, f"{self.kind} head").of(profile)
+        heads = Heads(self.one_pass, self.depth, read / parts.read, share, cache)
+        return heads.named(f"{self.kind} head", profile)
 
 
 def _square(rows: float, columns: float) -> float:

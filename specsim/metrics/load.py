@@ -346,7 +346,7 @@ class Recorded(NamedTuple):
 
     @property
     def too_few(self) -> str:
-        """What is said in place of a length that it does not have."""
+        """Words in the place of a length that the trace does not have."""
         return f"more than the {self.requests:,} requests that there are: {self.instead} can be judged"
 
 

@@ -17,7 +17,7 @@ from specsim.core.trees import Forest
 from specsim.errors import SchedulerFault
 from specsim.metrics.requests import REQUEST_COLUMNS
 from specsim.schedulers.fcfs import Fcfs
-from specsim.server.planning import noted
+from specsim.server.observing import noted_by as noted
 from specsim.simulation import run
 from specsim.store.runs import read_run
 from tests.golden.scene import scene

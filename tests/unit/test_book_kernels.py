@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.books import NO_INTS, Books, Room, Taken, Tally, commit, deepen, reserve, reserve_draft
+from specsim.kernels.books import NO_INTS, POSITIONS, Books, Room, Taken, Tally, commit, deepen, reserve, reserve_draft
 from specsim.kernels.growth import DEPTH, PARENT, ROW
 from tests.reference import kernels as reference
 
@@ -133,7 +133,8 @@ def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int
     drawn = scene(seed, block_tokens, slack)
     luck, n, drafted, feeds = drawn.luck, len(drawn.ids), *(bool(each) for each in drawn.luck.integers(0, 2, 2))
     one, other = drawn.twice()
-    tallies = [Tally(*luck.integers(0, 9, (5, N)), *luck.random((2, N)))]
+    counts, at = luck.integers(0, 9, (5, N)), luck.integers(0, 9, (N, POSITIONS)).astype(np.int32)
+    tallies = [Tally(*counts[:2], at, *counts[2:], *luck.random((2, N)))]
     tallies.append(Tally(*(column.copy() for column in tallies[0])))
     tree = np.bincount(drawn.numbers[ROW, n:], minlength=n) if luck.random() < 0.7 else NO_INTS
     matched = luck.integers(0, tree + 1) if len(tree) else np.zeros(n, dtype=np.int64)

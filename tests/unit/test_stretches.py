@@ -83,6 +83,6 @@ def test_off_the_path_any_kind_may_follow() -> None:
     assert isinstance(layout, Stretches)
     keys = mix(np.arange(5000, dtype=np.uint64))
     request = np.zeros(5000, np.int64)
-    rows = tape.rows(request, keys, mix(keys), np.zeros(5000, np.bool_)) - layout.start[0]
+    rows = tape.rows(request, keys, mix(keys), np.zeros(5000, np.bool_), np.zeros_like(request)) - layout.start[0]
     assert np.bincount(rows // layout.pool_rows, minlength=STRETCHES).min() > 200
     assert set(np.unique(rows + layout.start[0])) <= set(tape.text_rows(np.zeros(1, np.int64)))

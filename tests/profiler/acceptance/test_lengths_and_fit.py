@@ -76,7 +76,7 @@ def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorde
     drawn = draw_tape(Acceptance({"x": curve}, 4, 16), ["x"], np.zeros(texts, int), np.arange(texts), seed)
     sequence, position = np.divmod(np.arange(texts * tokens), tokens)
     keys = drawn.on_path(sequence, position)
-    row = drawn.rows(sequence, keys, mix(keys), np.ones(len(keys), np.bool_))
+    row = drawn.rows(sequence, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(sequence))
     zero = np.zeros(len(row), int)
     return tape_of(zero, sequence, position, zero - 1, drawn.confidence[row], drawn.rank[row], ("chat",))
 
