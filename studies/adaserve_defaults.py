@@ -48,7 +48,7 @@ SHORT = {
     "max_num_seqs": "seats",
 }
 AS_BEFORE = {"verify_tokens": 128, "prefill_tokens": 1024, "max_num_seqs": 64, "shape.depth_max": 8}
-"""What a profile's capacity is measured with, so that no default moves the loads."""
+"""Settings with which a profile's capacity is measured, so that no default moves the loads."""
 
 
 def main() -> None:

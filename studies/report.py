@@ -1,4 +1,4 @@
-"""What the studies share: intervals over seeds, and the rows that they keep."""
+"""Shared by the studies: intervals over seeds, and the rows that they keep."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ASKED = {
     "functions that one request through `continuous` calls": (563, 300),
     "files that one request through `continuous` calls": (115, 45),
 }
-"""What was counted at 152b521, and what issue 2 of 7 asked for."""
+"""Counts at 152b521, and those that were asked for."""
 
 
 def main() -> None:

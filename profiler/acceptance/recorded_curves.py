@@ -1,4 +1,4 @@
-"""What a shipped recording says, as tables for figures: acceptance by confidence, and accepted tokens of chains."""
+"""A shipped recording as tables for figures: acceptance by confidence, and accepted tokens of chains."""
 
 from __future__ import annotations
 

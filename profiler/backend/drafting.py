@@ -21,18 +21,18 @@ from specsim.errors import SpecsimError
 from specsim.pass_shape import PassShape
 
 Code = tuple[int, int]
-"""What names a node through a step, whatever a scheduler prunes: its slot and its token."""
+"""Name of a node through a step, whatever a scheduler prunes: its slot and its token."""
 
 
 class Proposed(NamedTuple):
-    """What stands behind each leaf, (m, width): token ids, and their probabilities in descending order."""
+    """Proposals behind each leaf, (m, width): token ids, and their probabilities in descending order."""
 
     token: Ints
     probability: Floats
 
 
 class Extension(NamedTuple):
-    """One of the passes of a `DraftPass`.
+    """A forward pass of a `DraftPass`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What only the future knows where the text is the model's own: found out before a run, for clairvoyant schedulers."""
+"""The future of a text that is the model's own, found out before a run for clairvoyant schedulers."""
 
 from __future__ import annotations
 

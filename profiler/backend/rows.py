@@ -22,7 +22,7 @@ def pages_for(memory: Memory, token_bytes: int, page_tokens: int) -> int:
 
 
 class Rows:
-    """What requests hold in the cache of one model.
+    """Rows of requests in the cache of one model.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a run's text is: whose tokens are drafted, and which of them the target accepts."""
+"""The text of a run: whose tokens are drafted, and which of them the target accepts."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from specsim.pass_shape import PassShape
 
 
 class Judged(NamedTuple):
-    """What a verification decides.
+    """The decision of a verification.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ SHAPE = PassShape._fields
 
 
 class Outcome(NamedTuple):
-    """What a cell leaves: its passes, a number or text by name, and columns of its requests."""
+    """The outcome of a cell: its passes, a number or text by name, and columns of its requests."""
 
     passes: Sequence[Entry]
     numbers: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What a study's measurements depend on, so that those of another configuration are not taken for them."""
+"""Facts that a study's measurements depend on, so that those of another configuration are not taken for them."""
 
 from __future__ import annotations
 

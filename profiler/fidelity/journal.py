@@ -1,4 +1,4 @@
-"""What a replica's backend was asked, pass by pass: the decisions of a run, and the seconds of each."""
+"""Journal of a replica's backend, pass by pass: the decisions of a run, and the seconds of each."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ SERVED = {
     "slo_goodput_tokens_per_s": "goodput, tokens/s",
 }
 OF_CLASS = "attainment."
-"""What the columns of the classes' attainments begin with."""
+"""Beginning of the columns of the classes' attainments."""
 ROUNDS = """\
 The profile is measured by the path, and by the stopwatch, that serves. Its first round comes before the
   real runs, its others between them. Schedulers decide by the first round, and objectives rest on it, in real runs as

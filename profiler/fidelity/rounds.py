@@ -29,8 +29,8 @@ Turn = tuple[int, str, Point]
 class Rounds:
     """Times all points of a grid in each of some rounds, so that a disturbance of the machine meets few runs of any.
 
-    The first round makes a first profile, by which schedulers decide. What passes take is the profile of the later
-    ones, which lie between the runs that it predicts. What is timed is kept, share by share.
+    The first round makes a first profile, by which schedulers decide. The seconds of passes are those of the
+    later ones, which lie between the runs that they predict. Every timing is kept, share by share.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ from specsim.simulation import Simulation, run
 
 TIMES = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2el_ms")
 SERVICE = ("slo_attainment", "slo_goodput_tokens_per_s", "mean_tokens_per_verification", "iterations", "preemptions")
-"""What a cell keeps of a whole run: keys of ``metrics.json``, and of its block ``specsim``."""
+"""Figures of a whole run that a cell keeps: keys of ``metrics.json``, and of its block ``specsim``."""
 AT_ONCE = 1e6
 """Requests per second at which all are there from the beginning."""
 REQUESTS = ("arrival_s", "ttft_s", "tpot_s", "e2el_s", "slo_ok", "slo_class", "output_tokens", "prompt_tokens")
@@ -41,7 +41,7 @@ REQUESTS = ("arrival_s", "ttft_s", "tpot_s", "e2el_s", "slo_ok", "slo_class", "o
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What all cells of a pair share.
+    """The parts that all cells of a pair share.
 
     Attributes
     ----------

@@ -80,7 +80,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is run, and on what.
+    """The runs of a study, and their hardware.
 
     Attributes
     ----------

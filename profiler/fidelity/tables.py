@@ -34,7 +34,7 @@ NUMBERS = (
 
 
 class Tables(NamedTuple):
-    """What a study found.
+    """The findings of a study.
 
     Attributes
     ----------

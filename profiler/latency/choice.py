@@ -39,7 +39,7 @@ LEAST_GAIN = 0.1
 KNEES = (2, 8, 32, 96, 192, 384)
 Fit = Callable[[Samples], Fitted]
 Statistic = Literal["median", "mean"]
-"""What stands for the runs of a point."""
+"""The statistic of the runs of a point."""
 
 
 @dataclass(frozen=True, slots=True)

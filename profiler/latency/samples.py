@@ -36,7 +36,7 @@ IDENTITY = (
 )
 """Facts that all samples of a file share."""
 BEFORE_IT_WAS_KEPT = {"passes": "transformers"}
-"""What a fact was in files older than it."""
+"""Values of facts in files that are older than the fact."""
 MACHINE = ("driver", "host")
 """Facts in which samples of a file may differ: each value is recorded."""
 MEASURED = ("flops_per_s", "bytes_per_s", "knee_tokens", "models", "attention_error")

@@ -95,7 +95,7 @@ class SplitPlan:
         self._merge = merge
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend; shapes as in `profiler.passes.attention.Plan`. What padding queries get is not defined."""
+        """Attend; shapes as in `profiler.passes.attention.Plan`. The result of padding queries is not defined."""
         found = self._paged(query, (keys, values), self.span, scaling)
         return found[0] if self.tail is None else self._merge(query, (keys, values), self.tail, found, scaling)
 

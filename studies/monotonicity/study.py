@@ -1,4 +1,4 @@
-"""What the four sweeps of the study span, and their runs as a table: a row per level, scheduler, rate and seed."""
+"""Axes of the four sweeps of the study, and their runs as a table: a row per level, scheduler, rate and seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLD = (
     "output_throughput",
     "preemptions",
 )
-"""What explains a difference."""
+"""Columns that explain a difference."""
 COLUMNS = ("knob", "level", *KEYS, *BETTER, *TOLD)
 
 

@@ -1,4 +1,4 @@
-"""What a paper says of a figure in numbers or by an inequality: one dataclass, as an experiment YAML writes it."""
+"""Claims of a paper about a figure, in numbers or by an inequality: one dataclass, as an experiment YAML writes it."""
 
 from __future__ import annotations
 

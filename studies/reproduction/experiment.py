@@ -34,7 +34,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What runs along a figure's x axis: its label with the unit, and its points, from left to right.
+    """The x axis of a figure: its label with the unit, and its points, from left to right.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Quick:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a paper leaves out, varied: words of each variant beside those of the `systems`, at some `points`."""
+    """A choice that a paper leaves open: words of each variant beside those of the `systems`, at some `points`."""
 
     choice: str
     systems: tuple[str, ...]

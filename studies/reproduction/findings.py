@@ -1,4 +1,4 @@
-"""What our runs say of a paper's claims: a number with its interval over seeds, or where an inequality holds."""
+"""Our runs against a paper's claims: a number with its interval over seeds, or where an inequality holds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPRODUCED, DIRECTION, NOT, UNDECIDED = "reproduced", "direction only", "not rep
 
 
 class Finding(NamedTuple):
-    """What ours is of one claim.
+    """Our value of a claim.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a comparison comes to: gaps by line, the order of lines, and a verdict by one stated rule."""
+"""The verdict of a comparison: gaps by line, the order of lines, and a verdict by one stated rule."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FigureGap(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One of four: both the level and the order of the lines hold, one of them, or neither."""
+        """The verdict: both the level and the order of the lines hold, one of them, or neither."""
         near, ordered = self.mean_gap <= NEAR, self.pairs > 0 and self.kept == self.pairs
         if near:
             return "reproduced" if ordered or not self.pairs else "level only"

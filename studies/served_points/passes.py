@@ -27,7 +27,7 @@ SHOWN_BATCHES = (1, 8, 64)
 SHOWN_WHOLE_PASSES = (8, 32, 64, 128)
 SPLITWISE_ENGINE = "splitwise_2023"
 H100_OVERHEAD_S, H100_REQUEST_S = 13.1e-3, 2.5e-4
-"""What the engine's file states for the H100 beside its own numbers, which are the A100's."""
+"""Numbers that the engine's file states for the H100 beside its own numbers, which are the A100's."""
 SPLIT_HEAD = (
     "hardware",
     "prompt x batch",

@@ -20,7 +20,7 @@ def docstrings(file):
             yield node.lineno, re.sub(r"(?<!\n)\n[ ]*(?!\n)", " ", node.value.value)
 
 
-@pytest.mark.parametrize("folder", ["specsim"])
+@pytest.mark.parametrize("folder", ["specsim", "profiler", "studies", "tools"])
 def test_no_sentence_of_a_docstring_has_a_pronoun_for_a_subject(folder):
     found = [
         f"{file.relative_to(ROOT)}:{line}: {text[match.start() : match.start() + 60]!r}"

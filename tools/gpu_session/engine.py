@@ -24,7 +24,7 @@ from tools.gpu_session.state import State
 PARTS = ("alone", "drafting")
 """Engines that are started one after the other: the target alone, and with its draft model."""
 MARK = "row "
-"""What a line of the engine's process begins with that holds a row; all others are the engine's own words."""
+"""Beginning of a line of the engine's process that holds a row; all others are the engine's own words."""
 
 
 def engine(state: State, deadline: float) -> int:
