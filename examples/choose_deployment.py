@@ -19,7 +19,7 @@ SEEDS = [1, 0]  # that tunes, and that judges
 GRIDS: dict[str, dict[str, list[Any]]] = {
     "vllm": {"scheduler.max_num_batched_tokens": [512, 2048]},
     "vllm_spec": {"scheduler.max_num_batched_tokens": [512, 2048], "scheduler.num_speculative_tokens": [2, 4]},
-    "adaserve": {"scheduler.prefill_tokens": ["auto", 512], "scheduler.shape.depth_max": [2, 8]},
+    "adaserve": {"scheduler.shape.depth_max": [2, 3, 4, 8]},
 }
 MIX = """
 description: "An assistant in an editor, and summaries of documents"
