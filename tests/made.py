@@ -152,6 +152,11 @@ def tape(
     return Tape(confidence, rank, Pools(start, start, pool_rows, depths), stream_keys(seed, "text", np.arange(count)))
 
 
+def _tape_of(count: int, agreement: float, seed: int, silent: bool) -> Tape:
+    """Return a tape that has rates of their own at three draft positions where the seed is odd."""
+    return tape(count, agreement, seed, silent=silent, depths=3 if seed % 2 else 1)
+
+
 def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:
     """Return a pool of `factor` times what the largest of these requests may ever hold."""
     one = Memory(0, block_tokens, 3, draft_bytes)
@@ -272,13 +277,7 @@ def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
             0 if lookup else 1,
         ),
         truth=truth,
-        text=tape(
-            len(told),
-            draw(st.sampled_from((0.1, 0.5, 0.9))),
-            draw(st.integers(0, 3)),
-            silent=lookup,
-            depths=draw(st.sampled_from((1, 3))),
-        ),
+        text=_tape_of(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup),
         host_bytes_per_s=draw(st.sampled_from((float("inf"), 1e4))),
         belief=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),
         selection_token_s=draw(st.sampled_from((0.0, 1e-5))),

@@ -57,9 +57,9 @@ class DeviceStopwatch:
 class WallClock:
     """Moves a run's clock on with the wall's: a piece of work takes all seconds since the one before it ended.
 
-    What is `untimed` is left out: graphs that are captured, caches that are filled since a trace says that they are.
-    So the scheduler's and the engine's own time count, and a request that arrives later is waited for. A request that
-    arrives while the host decides is seen with the decision after.
+    Work that is `untimed` is left out: graphs that are captured, caches that are filled since a trace says so. The
+    scheduler's and the engine's own time counts, and a request that arrives later is waited for. A request that arrives
+    while the host decides is seen with the decision after.
 
     Parameters
     ----------

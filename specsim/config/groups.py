@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -107,8 +107,8 @@ def rates_typed(group: str, chosen: str) -> float | list[float] | None:
     if group != "acceptance" or not chosen.startswith((*"[.", *digits)):
         return None
     try:
-        value = json.loads(f"0{chosen}" if chosen.startswith(".") else chosen.replace("[.", "[0.").replace(",.", ",0."))
-    except ValueError:
+        value = ast.literal_eval(chosen)
+    except (ValueError, SyntaxError):
         return None
     listed = value if isinstance(value, list) else [value]
     return value if listed and all(is_number(each) for each in listed) else None

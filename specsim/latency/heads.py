@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.model import ModelLatency, Profile
 
 ELEMENT_BYTES = 2
@@ -82,10 +82,8 @@ class _Parts(NamedTuple):
         """
         target, shape = profile.target, profile.target.shape
         if shape is None or target.nonembedding_bytes is None:
-            raise SpecsimError(
-                f"the target of {profile.name} has no num_hidden_layers, hidden_size, vocab_size and "
-                f"nonembedding_bytes, which {kind} is composed from; expected kind: heads with shares of its own"
-            )
+            lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
+            _refuse(f"{kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
         vocabulary = ELEMENT_BYTES * shape.vocab_size * shape.hidden_size
         return cls(
             target.nonembedding_bytes / shape.num_hidden_layers,
@@ -129,9 +127,13 @@ class DecoderHead:
             weights = read = weights + _square(self.draft_vocab_size, parts.hidden)
         share, cache = weights / profile.target.weights_bytes, self.layers / parts.layers
         if max(read / parts.read, share, cache) > 1:
-            raise SpecsimError(f"{self.kind} of {self.layers} layers is larger than {profile.target.name}")
+            _refuse(f"{self.kind} of {self.layers} layers is larger than {profile.target.name}")
         heads = Heads(self.one_pass, self.depth, read / parts.read, share, cache)
         return heads.named(f"{self.kind} head", profile)
+
+
+def _refuse(said: str) -> NoReturn:
+    CheckedMapping("drafter", "", {}).refuse("", said)
 
 
 def _square(rows: float, columns: float) -> float:

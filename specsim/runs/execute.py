@@ -230,7 +230,9 @@ def execute(
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
     block = metrics["specsim"]
     drafting = experiment.drafting_notes if totals.draft_passes else ()
-    notes = experiment.notes + drafting + _out_of_range(totals) + _rejected(metrics)
+    seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
+    unnamed = (f"observed by objects: {seen}; config.yaml does not name them",) if seen else ()
+    notes = experiment.notes + unnamed + drafting + _out_of_range(totals) + _rejected(metrics)
     notes += _infinite(table, experiment.scheduler)
     notes += load_notes(block["load"], block["arrived"], _recorded(experiment, config))
     if totals.draft_passes:

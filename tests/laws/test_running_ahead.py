@@ -73,8 +73,8 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
     """Draw a simulation of a scheduler with all that may come between two of its steps."""
     simulated = draw(st.one_of(simulations(24), sharing()))
     if draw(st.booleans()):
-        luck = draw(st.sampled_from((0.3, 0.9))), draw(st.integers(0, 3))
-        text = tape(len(simulated.requests), *luck, depths=draw(st.sampled_from((1, 3))))
+        agreement, seed = draw(st.sampled_from((0.3, 0.9))), draw(st.integers(0, 3))
+        text = tape(len(simulated.requests), agreement, seed, depths=3 if seed % 2 else 1)
         simulated = replace(simulated, world=replace(simulated.world, tape=text))
     split = draw(SPLITS)
     routers = sorted(ROUTERS.keys() - {"dedicated"} if split is not None else ROUTERS)
@@ -128,4 +128,4 @@ def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(
         fewer += sum(map(len, few)) < sum(map(len, many))
 
     alike()
-    assert fewer >= 2, "too few of the examples ran anything at once"
+    assert fewer >= count // 5, "too few of the examples ran anything at once"

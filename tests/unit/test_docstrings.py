@@ -2,6 +2,7 @@
 
 import ast
 import re
+from inspect import cleandoc
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def docstrings(file):
     """Yield each docstring of a module, of what it defines, and behind its constants."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, re.sub(r"(?<!\n)\n[ ]*(?!\n)", " ", node.value.value)
+            yield node.lineno, re.sub(r"(?<!\n)\n[ ]*(?!\n)", " ", cleandoc(node.value.value))
 
 
 @pytest.mark.parametrize("folder", ["specsim", "profiler", "studies", "tools"])

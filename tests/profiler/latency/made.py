@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from profiler.latency.grids import FULL
-from profiler.latency.samples import Sample
+from profiler.latency.measure import sample_of
+from profiler.latency.timers import Timing
 from tests.made import one
 
 FACTS = {
@@ -35,32 +36,10 @@ COLUMNS = {"runs": 9, "least_s": 0.0, "spread_s": 0.0, "sm_clock_mhz": 1500.0, "
 
 
 def sample(point, role="target", mode="graph", seconds=0.01, status="ok", **changes):
-    """Return a sample of a point."""
-    work = point.work()
-    values = {
-        "role": role,
-        "kind": point.kind,
-        "key": point.key,
-        "shape": point.shape,
-        "mode": mode,
-        "status": status,
-        "requests": work.rows,
-        "context_tokens": work.context_tokens,
-        "batched_tokens": work.batched_tokens,
-        "attention_pairs": work.attention_pairs,
-        "logit_tokens": work.logit_tokens,
-        "captured_tokens": work.batched_tokens,
-        "median_s": seconds,
-        "mean_s": seconds,
-        "host_s": float("nan"),
-        "prepare_s": 0.0002,
-        "sample_s": 0.0001,
-        "all_reduce_s": 0.0,
-        "measured_at": "2026-01-02T03:04:05+00:00",
-        **COLUMNS,
-        **changes,
-    }
-    return Sample(**values)
+    """Return a sample of a point, measured at one time."""
+    timing = Timing(seconds, seconds, 0.0, 0.0, COLUMNS["runs"])
+    shares = {"prepare_s": 0.0002, "sample_s": 0.0001, "measured_at": "2026-01-02T03:04:05+00:00"}
+    return sample_of(role, point, mode, status, timing, **{**shares, **COLUMNS, **changes})
 
 
 def samples_of(form, role="target", noise=0.0, grid=FULL):
