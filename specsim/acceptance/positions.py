@@ -45,7 +45,8 @@ def _acceptance(
     curves, said = {}, []
     for name, body in bodies.items():
         way = _way(body, ways)
-        curves[name] = _curve(body, read(body, way))
+        single = not isinstance(body.values[way], list | tuple | Mapping)
+        curves[name] = _curve(body, read(body, way), single)
         said.append(f"{name}: {_said(body, way, curves[name])}")
     return Acceptance(curves, width, levels, evidence="fitted", note="; ".join(said))
 
@@ -60,13 +61,13 @@ def _way(node: CheckedMapping, ways: tuple[str, ...]) -> str:
     return given[0]
 
 
-def _curve(node: CheckedMapping, rates: tuple[float, ...]) -> Curve:
+def _curve(node: CheckedMapping, rates: tuple[float, ...], single: bool) -> Curve:
     return Curve(
         rates if len(rates) >= DEEP else rates + rates[-1:] * (DEEP - len(rates)),
         node.number("concentration", most=1e6) if node.given("concentration") else CONCENTRATION,
         node.number("spread", most=20) if node.given("spread") else SPREAD,
         node.number("tail", above=0, below=1) if node.given("tail") else TAIL,
-        chain=node.values.get("k", len(rates) if len(rates) > 1 else USUAL_K),
+        chain=node.values.get("k", USUAL_K if single else len(rates)),
     )
 
 

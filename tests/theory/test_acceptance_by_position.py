@@ -67,6 +67,13 @@ def test_a_length_comes_out(body: dict[str, Any]) -> None:
     assert abs(length_at(3, **body, spread=0) - 2.83) < 0.03
 
 
+@pytest.mark.parametrize(("value", "k"), [(0.7, 3), ([0.7], 1), ([0.7, 0.5], 2)])
+def test_rates_are_pooled_over_chains_as_long_as_the_list(value: Any, k: int) -> None:
+    made = acceptance(cumulative=value)
+    assert made.curve("x").chain == k
+    assert f"at k = {k}, " in str(made.note)
+
+
 @pytest.mark.parametrize("rates", [MEASURED, RISING])
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.5])
 def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...], spread: float) -> None:
