@@ -1,0 +1,136 @@
+"""The tables and the figure of docs/policies.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.text import table
+from specsim.figures.style import colours, legend_above, new_figure, style
+from studies.policies.running import AS_TUNED, STUDY
+from studies.report import half_width
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame, Series
+
+PAGE, FIGURE = Path("docs/policies.md"), Path("docs/policies.png")
+TEMPLATE = Path(__file__).with_name("page.md")
+MEASURE, NONE, AGAINST = "slo_attainment", "vllm", "vllm_spec"
+"""What is judged, and the policies without drafts and with a fixed number of them."""
+LEVEL_POINTS = 1.0
+"""Policies that the best is ahead of by no more, or by no more than half the interval, are level with it."""
+TRACES = {name: about for name, about in STUDY["places"].items() if "tuned" in about}
+CLOSED = next(name for name in STUDY["places"] if name not in TRACES)
+POLICIES, MIXES = STUDY["policies"], list(STUDY["mixes"])
+
+
+def page(rows: DataFrame) -> str:
+    """Return the page: the prose of `TEMPLATE` with its tables filled from rows of the study."""
+    tuned = rows[rows["change"] == AS_TUNED]
+    open_loop, closed = tuned[tuned["place"] != CLOSED], tuned[tuned["place"] == CLOSED]
+    clients = [str(load) for load in STUDY["places"][CLOSED]["loads"]]
+    points = [f"{place} {load}" for place, about in TRACES.items() for load in about["loads"]]
+    winners = "trace", "objectives", "load", "none", "fixed", "best", "gain over fixed", "level with it"
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        gains=table(("policy", "drafts", *points), _gains(open_loop)),
+        winners=table(winners, _winners(open_loop)),
+        changes=table(("policy", "trace", *STUDY["changes"]), _changes(rows)),
+        batches=table(("policy", *clients), _speed_ups(closed, clients)),
+        tuned=table(("policy", *(f"{trace}, {mix}" for trace in TRACES for mix in MIXES)), _chosen(open_loop)),
+        runs=f"{len(rows):,}",
+    )
+
+
+def _gains(rows: DataFrame) -> Iterable[Sequence[object]]:
+    """Yield a row a policy: what it attains beyond the fixed number, the mean of all mixes, at each trace and load."""
+    for policy, about in POLICIES.items():
+        cells = []
+        for place, load in ((place, load) for place, where in TRACES.items() for load in where["loads"]):
+            here = rows[(rows["place"] == place) & (rows["load"] == load)]
+            if policy == AGAINST:
+                mine = here[here["policy"] == policy]
+                cells.append(f"{100 * mine.groupby('mix')[MEASURE].mean().mean():.0f}%")
+            else:
+                by_seed = [_ahead(each, policy, AGAINST) for _, each in here.groupby("mix")]
+                cells.append(_gain(sum(by_seed[1:], by_seed[0]) / len(by_seed)))
+        yield f"`{policy}`", about["says"], *cells
+
+
+def _winners(rows: DataFrame) -> Iterable[Sequence[object]]:
+    """Yield a row a point: what none and the fixed number attain, and the best policy with those level with it."""
+    for (place, mix, load), here in rows.groupby(["place", "mix", "load"], sort=False):
+        means = 100 * here.groupby("policy")[MEASURE].mean()
+        best = str(means.idxmax())
+        level = [each for each in POLICIES if each not in (best, NONE) and _is_level(_ahead(here, best, each))]
+        gain = _gain(_ahead(here, best, AGAINST)) if best != AGAINST else "-"
+        named = ", ".join(f"`{each}`" for each in level) or "-"
+        yield place, mix, load, f"{means[NONE]:.1f}", f"{means[AGAINST]:.1f}", f"`{best}`", gain, named
+
+
+def _changes(rows: DataFrame) -> Iterable[Sequence[object]]:
+    """Yield a row a policy and trace: what each change of its knowledge brings, in points."""
+    for policy, (place, about) in ((policy, each) for policy in STUDY["changed"] for each in TRACES.items()):
+        here = rows[(rows["place"] == place) & (rows["mix"] == MIXES[0]) & (rows["load"] == about["tuned"])]
+        mine = here[here["policy"] == policy].assign(policy=lambda each: each["change"])
+        yield f"`{policy}`", place, *(_gain(_ahead(mine, change, AS_TUNED)) for change in STUDY["changes"])
+
+
+def _speed_ups(rows: DataFrame, clients: Sequence[str]) -> Iterable[Sequence[object]]:
+    """Yield a row a policy: output tokens a second over those without drafts, by clients."""
+    measure = STUDY["places"][CLOSED]["measure"]
+    for policy in (each for each in STUDY["places"][CLOSED]["policies"] if each != NONE):
+        cells = []
+        for load in clients:
+            by_seed = rows[rows["load"] == load].set_index(["policy", "seed"])[measure]
+            ratio = (by_seed[policy] / by_seed[NONE]).dropna()
+            cells.append(f"{ratio.mean():.2f} ± {half_width(ratio):.2f}")
+        yield f"`{policy}`", *cells
+
+
+def _chosen(rows: DataFrame) -> Iterable[Sequence[object]]:
+    """Yield a row a policy: the settings that its trials chose, by trace and mix."""
+    first = rows.groupby(["policy", "place", "mix"])["tuned"].first()
+    for policy in POLICIES:
+        chosen = [first[policy, place, mix].strip("{}").replace('"', "") for place in TRACES for mix in MIXES]
+        yield f"`{policy}`", *chosen
+
+
+def _ahead(rows: DataFrame, policy: Any, against: Any) -> Series[float]:
+    """Return by seed how many points a policy attains beyond another on the same requests."""
+    by_seed = rows.set_index(["policy", "seed"])[MEASURE]
+    return (100 * (by_seed[policy] - by_seed[against])).dropna()
+
+
+def _is_level(ahead: Series[float]) -> bool:
+    return bool(ahead.mean() <= max(half_width(ahead), LEVEL_POINTS))
+
+
+def _gain(by_seed: Series[float]) -> str:
+    by_seed = by_seed.dropna()
+    return f"{by_seed.mean():+.1f} ± {half_width(by_seed):.1f}"
+
+
+def figure(rows: DataFrame) -> Figure:
+    """Return attainment over load, a panel a trace and mix, a line a policy."""
+    tuned = rows[rows["change"] == AS_TUNED]
+    with style():
+        drawn = new_figure(4.6)
+        panels = drawn.subplots(len(TRACES), len(MIXES), sharey=True, squeeze=False)
+        colour = colours(POLICIES)
+        for across, (place, about) in zip(panels, TRACES.items(), strict=True):
+            for axes, mix in zip(across, MIXES, strict=True):
+                here = tuned[(tuned["place"] == place) & (tuned["mix"] == mix)]
+                for number, policy in enumerate(POLICIES):
+                    mine = 100 * here[here["policy"] == policy].groupby("rps")[MEASURE].mean()
+                    look = {"color": colour[policy], "linestyle": "--" if number >= len(set(colour.values())) else "-"}
+                    axes.plot(mine.index, mine, label=policy, marker="o", markersize=2.5, **look)
+                axes.set(
+                    title=f"{place}, {mix}", xticks=[each["rps"] for each in about["loads"].values()], ylim=(0, 100)
+                )
+            across[0].set_ylabel("SLO attainment, %")
+        for axes in panels[-1]:
+            axes.set_xlabel("requests/s")
+        legend_above(drawn, panels[0][0])
+    return drawn

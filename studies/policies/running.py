@@ -1,0 +1,136 @@
+"""The runs of the study: each cell tuned, then judged; rows of finished cells are kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from specsim import sweep
+from specsim.errors import SpecsimError, say
+from specsim.files.yaml_file import read_yaml
+from specsim.metrics.sweep_table import ALL, CLASS
+from studies.report import keep, kept
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+STUDY: Mapping[str, Any] = read_yaml(Path(__file__).with_name("study.yaml"))
+KEPT = Path("results/policies/measures.parquet")
+TRIALS = 8
+AS_TUNED = ""
+"""The change of a cell that has none."""
+MEASURES = (
+    "slo_attainment",
+    "output_throughput",
+    "worst_class_attainment",
+    "slo_goodput_tokens_per_s",
+    "mean_ttft_s",
+    "mean_tpot_s",
+    "mean_tokens_per_verification",
+    "mean_draft_tokens_per_verification",
+    "time_shares.idle",
+    "load.overloaded",
+    "load.mean_backlog",
+)
+
+
+class Cell(NamedTuple):
+    """One point of the study: a policy under a load and a mix, `change` being what its runs have changed, or none."""
+
+    place: str
+    mix: str
+    load: str
+    policy: str
+    change: str
+
+    @property
+    def where(self) -> Mapping[str, Any]:
+        """Return what the study says of its place."""
+        about: Mapping[str, Any] = STUDY["places"][self.place]
+        return about
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that its tuning and its judging share."""
+        trace = self.where.get("trace", self.place)
+        shared = {"trace": trace, "scheduler": self.policy, "requests": self.where["requests"], "keep": "summary"}
+        return {**STUDY["shared"], **shared, **STUDY["mixes"][self.mix]}
+
+    @property
+    def measure(self) -> str:
+        """Return the measure by which it is tuned."""
+        return str(self.where.get("measure", "slo_attainment"))
+
+
+def cells() -> Iterator[Cell]:
+    """Yield every cell, those of one place and mix together."""
+    for place, about in STUDY["places"].items():
+        names = about.get("mixes", STUDY["mixes"]), about.get("policies", STUDY["policies"]), about["loads"]
+        yield from (Cell(place, mix, str(load), policy, AS_TUNED) for mix, policy, load in product(*names))
+        if "tuned" in about:
+            changed = product(STUDY["changed"], STUDY["changes"])
+            mix = next(iter(STUDY["mixes"]))
+            yield from (Cell(place, mix, about["tuned"], policy, change) for policy, change in changed)
+
+
+def grid_of(policy: str) -> dict[str, list[Any]]:
+    """Return the values of a policy's settings, whose product are its trials.
+
+    Raises
+    ------
+    SpecsimError
+        When they are not as many as each policy has.
+    """
+    grid: Mapping[str, list[Any]] = STUDY["policies"][policy]["trials"]
+    if prod(map(len, grid.values())) != TRIALS:
+        raise SpecsimError(f"studies/policies/study.yaml: {policy} has no {TRIALS} trials")
+    return {f"scheduler.{key}": values for key, values in grid.items()}
+
+
+def run(out: Path, jobs: int) -> DataFrame:
+    """Run what the kept rows lack, keep each cell as it ends, and return all rows."""
+    from pandas import DataFrame, concat
+
+    rows = kept(KEPT) if KEPT.is_file() else DataFrame(columns=[*Cell._fields])
+    have = set(map(Cell._make, rows[[*Cell._fields]].itertuples(index=False, name=None)))
+    wanted = [cell for cell in cells() if cell not in have]
+    for place, cell in enumerate(wanted, 1):
+        say(f"{place} of {len(wanted)}: {' '.join(filter(None, cell))}")
+        rows = concat([rows, _judged(cell, out, jobs)], ignore_index=True)
+        keep(rows, KEPT, {})
+    return rows
+
+
+def _judged(cell: Cell, out: Path, jobs: int) -> DataFrame:
+    """Return a row a seed of a cell: its names, the tuned settings and what it measured."""
+    best = _tuned(cell, out, jobs)
+    change = STUDY["changes"][cell.change] if cell.change else {}
+    how: dict[str, Any] = {"jobs": jobs, "until": STUDY["until"], "progress": sys.stderr.isatty()}
+    settings = {**cell.settings, **STUDY["judged"], **best, **change}
+    axes = {key: [value] for key, value in _loads(cell)[cell.load].items()}
+    table = sweep(axes, out=out / "judged", **how, **settings).table
+    chosen = json.dumps({key.removeprefix("scheduler."): value for key, value in best.items()})
+    return table[table[CLASS] == ALL][["rps", "seed", *MEASURES]].assign(**cell._asdict(), tuned=chosen)
+
+
+def _loads(cell: Cell) -> dict[str, Mapping[str, Any]]:
+    return {str(load): settings for load, settings in cell.where["loads"].items()}
+
+
+def _tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
+    """Return the settings of the trial that does best on the earlier part of the trace, at the load of the tuning."""
+    grid, earlier = grid_of(cell.policy), dict(STUDY["tuned"])
+    seeds = earlier.pop("seed")
+    load = _loads(cell)[cell.where.get("tuned", cell.load)]
+    how: dict[str, Any] = {"jobs": jobs, "progress": sys.stderr.isatty()}
+    table = sweep({**grid, "seed": seeds}, out=out / "tuned", **how, **load, **cell.settings, **earlier).table
+    found = table[table[CLASS] == ALL][cell.measure].to_numpy(dtype=np.float64)
+    best = found.reshape(TRIALS, len(seeds)).mean(axis=1).argmax()
+    return dict(zip(grid, list(product(*grid.values()))[int(best)], strict=True))
