@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from specsim.acceptance.curves import bernoulli, curves
 from specsim.acceptance.positions import length, positions
 from specsim.acceptance.recorded import recording_of
+from specsim.acceptance.runs import runs
 from specsim.acceptance.tape import AcceptanceModel, Evidence
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.registry.build import Kinds
@@ -23,6 +24,7 @@ KINDS: Kinds[AcceptanceModel] = Kinds(
         "length": lambda node, _: length(node),
         "positions": lambda node, _: positions(node),
         "recorded": recording_of,
+        "runs": runs,
     },
     AcceptanceModel,
     frozenset({"description", "pair"}),

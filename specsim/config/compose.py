@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.config.fleet import KEY as FLEET
@@ -12,7 +13,7 @@ from specsim.config.groups import (
     FILE_OPTION,
     FORMS,
     choices,
-    holds_requests,
+    holds_data,
     names,
     names_for,
     rates_typed,
@@ -58,7 +59,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     tree |= {key: copied(tree[key]) for key in {each.partition(".")[0] for each in settings} if key in tree}
     put(tree, settings, chosen)
     resolved = {**_resolved(tree, words, chosen), "choices": chosen, "followed": followed}
-    if holds_requests("trace", chosen["trace"]) and "trace.path" not in of_groups:
+    if holds_data("trace", chosen["trace"]) and "trace.path" not in of_groups:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
         resolved["trace"]["path"] = chosen["trace"]
     out = _text(point, "out")
@@ -203,8 +204,6 @@ def _elsewhere(group: str, point: Point) -> bool:
 
 def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     chosen = str(point[group])
-    if holds_requests(group, chosen):
-        return {**node, "path": chosen}
     rates = rates_typed(group, chosen)
     if rates is not None:
         said = {"cumulative" if isinstance(rates, list) else "conditional": rates}
@@ -216,6 +215,9 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
             "levels": 16,
             "categories": {"default": body},
         }
+    if holds_data(group, chosen):
+        of_lengths = {"kind": "runs", "path": Path(chosen).name, **dict.fromkeys(("k", "field", "spread"))}
+        return of_lengths if group == "acceptance" else {**node, "path": chosen}
     if not is_path(chosen):
         from specsim.registry.build import defaults_of
 
