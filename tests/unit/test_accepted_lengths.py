@@ -46,9 +46,9 @@ SGLANG_LOG = (
     f"'spec_draft_token_num': 240, 'spec_accept_histogram': {HISTOGRAM}}}}}"
 )
 VLLM_LOG = (
-    "(APIServer pid=1) INFO 04-22 19:12:46 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.25, Accepted"
-    " throughput: 5 tokens/s, Drafted throughput: 12 tokens/s, Accepted: 100 tokens, Drafted: 240 tokens, Per-position "
-    "acceptance rate: 0.625, 0.375, 0.250, Avg Draft acceptance rate: 41.7%"
+    "(APIServer pid=1) INFO 04-22 19:12:46 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.25, "
+    "Accepted throughput: 5 tokens/s, Drafted throughput: 12 tokens/s, Accepted: 100 tokens, Drafted: 240 tokens, Per-"
+    "position acceptance rate: 0.625, 0.375, 0.250, Avg Draft acceptance rate: 41.7%"
 )
 VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".join(
     f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{place}"}} {count}.0'
