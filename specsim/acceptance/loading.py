@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.acceptance.curves import bernoulli, curves
+from specsim.acceptance.pinned import pinned
 from specsim.acceptance.positions import length, positions
 from specsim.acceptance.recorded import recording_of
 from specsim.acceptance.runs import runs
@@ -22,6 +23,7 @@ KINDS: Kinds[AcceptanceModel] = Kinds(
         "bernoulli": lambda node, _: bernoulli(node),
         "curves": lambda node, _: curves(node),
         "length": lambda node, _: length(node),
+        "pinned": lambda node, _: pinned(node),
         "positions": lambda node, _: positions(node),
         "recorded": recording_of,
         "runs": runs,

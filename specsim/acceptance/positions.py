@@ -81,13 +81,13 @@ def _of_positions(node: CheckedMapping, way: str) -> tuple[float, ...]:
     """Return conditional rates by draft position."""
     value = node.values[way]
     rates = node.numbers(way, 1) if isinstance(value, list | tuple) else (node.number(way),)
-    return _checked(node, way, rates if way == "conditional" else _conditional(rates))
+    return _checked(node, way, rates if way == "conditional" else conditional(rates))
 
 
 def _of_lengths(node: CheckedMapping, way: str) -> tuple[float, ...]:
     """Return conditional rates by draft position; of one length all are equal."""
     if way == "lengths":
-        return _checked(node, way, tuple(min(each, MOST) for each in _conditional(_steps(node))))
+        return _checked(node, way, tuple(min(each, MOST) for each in conditional(_steps(node))))
     k = node.whole("k", 1, MOST_POSITIONS)
     if way == "rate":
         wanted = 1 + k * node.number("rate", above=0, below=1)
@@ -133,7 +133,7 @@ def _shared(last: float, added: float, positions: int) -> list[float]:
     return [last * rate**place for place in range(1, positions + 1)]
 
 
-def _conditional(cumulative: tuple[float, ...] | list[float]) -> tuple[float, ...]:
+def conditional(cumulative: tuple[float, ...] | list[float]) -> tuple[float, ...]:
     """Return each rate over the one before it; NaN behind a rate of 0."""
     return tuple(each / before if before else float("nan") for before, each in pairwise((1.0, *cumulative)))
 
