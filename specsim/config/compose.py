@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from specsim.acceptance.reported import CONFIDENCE, KEYS
 from specsim.config.fleet import KEY as FLEET
 from specsim.config.fleet import profile_named, with_fleet
 from specsim.config.groups import (
@@ -131,6 +132,7 @@ def _composed(words: tuple[str, ...]) -> _Composed:
     plain = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict)
     tree = defaults() | {str(key): value for key, value in plain.items()}
+    tree["acceptance"] = _with_confidence(tree["acceptance"])
     open_ = frozenset(key for key, value in tree.items() if not is_closed(value))
     return _Composed(tree, {each: chosen[each] for each in GROUPS}, open_)
 
@@ -138,7 +140,17 @@ def _composed(words: tuple[str, ...]) -> _Composed:
 def _own_groups(tree: Mapping[str, Any], point: Point, held: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the groups of a point that Hydra cannot compose: objects of Python's, and choices outside conf/."""
     elsewhere = {group: _from_elsewhere(group, tree[group], point) for group in GROUPS if _elsewhere(group, point)}
+    if "acceptance" in elsewhere:
+        elsewhere["acceptance"] = _with_confidence(elsewhere["acceptance"])
     return {**elsewhere, **{group: dict(held[group]) for group in GROUPS if group in held}}
+
+
+def _with_confidence(acceptance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an acceptance whose reported confidences may be set, whatever its file says of them."""
+    held = acceptance.get(CONFIDENCE)
+    if held is not None and not isinstance(held, Mapping):
+        return dict(acceptance)
+    return {**acceptance, CONFIDENCE: {**dict.fromkeys(KEYS), **(held or {})}}
 
 
 def _resolved(tree: Mapping[str, Any], words: tuple[str, ...], chosen: Mapping[str, str]) -> dict[str, Any]:

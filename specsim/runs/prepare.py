@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
+from specsim.acceptance.reported import reported
 from specsim.acceptance.tape import AcceptanceModel, Tape
 from specsim.backend.simulated import World
 from specsim.cluster.routing import Router
@@ -152,7 +153,8 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     check_budget(chosen.scheduler)
     load = _load(settings, chosen, plugins, handed, served_on)
-    tape = _tape(model, load, settings.seed, str(chosen.acceptance))
+    told = reported(chosen.acceptance.values, str(chosen.acceptance))
+    tape = told.tape(_tape(model, load, settings.seed, str(chosen.acceptance)))
     _check_width(factory.example, tape, chosen)
     said = session_note(chosen.router, load.trace)
     notes = (*load.notes, said, *choice_notes(chosen, served_on, fit_notes), handed.note)
