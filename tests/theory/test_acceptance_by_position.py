@@ -17,7 +17,7 @@ from specsim.core.request import Ints
 from specsim.rng import mix
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
-from tests.made import requests, simulation
+from tests.made import memory, requests, simulation
 
 MEASURED = (0.85, 0.73, 0.68, 0.62, 0.58, 0.55)
 RISING = (0.65, 0.62, 0.71, 0.74)
@@ -35,11 +35,17 @@ def tape(count: int, **body: Any) -> Tape:
 
 
 def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 400) -> Ints:
-    """Return the accepted tokens of each verification of as many drafts, of those that had as many."""
+    """Return the accepted tokens of each verification of as many drafts, of those that had as many.
+
+    There are seats, memory and a budget for all: where drafts are left out, easy requests have more of them.
+    """
     told = requests([0.0] * count, [3] * count, [length] * count)
     text = draw_tape(made, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
-    factory = factory_of("vllm_spec", num_speculative_tokens=chain)
-    record = watched(simulation(told, [length] * count, factory, text=text)).heard[0]
+    factory = factory_of(
+        "vllm_spec", num_speculative_tokens=chain, max_num_seqs=count, max_num_batched_tokens=count * (chain + 1)
+    )
+    each = simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))
+    record = watched(each).heard[0]
     return np.concatenate(
         [
             step.answer.matched[step.work.forest.tree_tokens() == chain]
