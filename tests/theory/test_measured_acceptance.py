@@ -22,7 +22,7 @@ def rows() -> list[tuple[str, list[float], int, float | None]]:
     """Return pair and data set, cumulative rates, k and the stated length of each row whose rates are numbers."""
     found = []
     for path in [each for each in FILES if each.exists()][:1]:
-        for row in csv.DictReader(path.open(encoding="utf-8")):
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
             if not re.fullmatch(r"[\d.]+(;[\d.]+)*", row["acceptance_per_position"]):
                 continue
             rates = [float(each) for each in row["acceptance_per_position"].split(";")]
