@@ -31,7 +31,7 @@ KINDS: Kinds[AcceptanceModel] = Kinds(
     },
     AcceptanceModel,
     frozenset({"description", "pair"}),
-    "docs/acceptance.md",
+    "docs/your-acceptance.md",
 )
 
 
