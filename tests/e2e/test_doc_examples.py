@@ -66,7 +66,7 @@ def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, name):
 
 
 def keys_of(name):
-    return set(re.findall(r"`([\w.]+)`", page(name)))
+    return set(re.findall(r"`(\w+)`", page(name)))
 
 
 def test_every_key_that_is_read_stands_on_its_page():
