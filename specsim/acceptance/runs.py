@@ -67,7 +67,10 @@ def _fitted(
     content = path.read_bytes()
     requests, server = verifications(content.decode(errors="replace"), str(path), k, field)
     if not requests and not server:
-        raise SpecsimError(f"{path}: no accepted lengths; expected those of aiperf, vLLM, SGLang or docs/acceptance.md")
+        raise SpecsimError(
+            f"{path}: no accepted lengths; expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of "
+            "SpecDecode-Bench (docs/acceptance.md)"
+        )
     by_category: dict[str, list[Verified]] = {}
     for each in requests:
         if each.category:
