@@ -19,15 +19,16 @@ NESTED: tuple[tuple[str | int, ...], ...] = (
     ("metrics", "speculative_decoding"),
     ("choices", 0, "speculative_decoding"),
     ("meta_info",),
+    ("out", "meta_info"),
     ("choices", 0, "meta_info"),
 )
-"""Places of the counts in a line of aiperf, and in an answer of vLLM, TensorRT-LLM and SGLang."""
+"""Places of the counts in a line of aiperf, in an answer of vLLM, TensorRT-LLM and SGLang, and in SGLang's JSON log."""
 ACCEPTED = ("accepted", "per_step_accepted")
 HISTOGRAM = ("histogram", "acceptance_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram")
 DRAFTED = ("k", "per_step_drafted", "num_spec_tokens")
 PROPOSED = ("num_draft_tokens", "total_draft_tokens", "spec_num_proposed_drafts", "spec_draft_token_num")
 COUNTED = re.compile(rf"""['"]({"|".join((*HISTOGRAM, *PROPOSED))})['"]: (\[[\d, ]*\]|\d+)""")
-"""Counts in a line of SGLang's request log, which prints Python's own mappings."""
+"""Counts in a line of SGLang's request log as text, which prints Python's own mappings."""
 LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
 """Counts in a line of vLLM's log."""
 SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+]+)")

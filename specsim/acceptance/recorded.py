@@ -299,11 +299,14 @@ def _at_depth(deep: Ints, away: Bools, place: Ints) -> Ints | None:
     """
     if not deep.any():
         return None
+    _, which = np.unique(place, axis=0, return_inverse=True)
     texts = int(np.count_nonzero(~away & (deep == 0)))
+    at = np.zeros(int(which.max()) + 1, dtype=np.int64)
+    at[which[:texts]] = np.arange(texts)
     found = np.tile(np.arange(texts), (int(deep.max()) + 1, 1))
-    of = {each: row for row, each in enumerate(map(tuple, place[:texts].tolist()))}
-    for row in np.flatnonzero(deep).tolist():
-        found[deep[row] :, of[tuple(place[row].tolist())]] = row
+    for depth in range(1, len(found)):
+        rows = np.flatnonzero(deep == depth)
+        found[depth:, at[which[rows]]] = rows
     return found
 
 

@@ -18,6 +18,7 @@ from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import check_file
 
 MOST_BYTES = 1 << 30
+EXPECTED = "expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of SpecDecode-Bench"
 LEAST_REACHED = 20
 """Verifications that reach a draft position whose rate is told; of fewer, the position before says it."""
 LEAST_REQUESTS, WIDEST = 10, 0.5
@@ -67,10 +68,8 @@ def _fitted(
     content = path.read_bytes()
     requests, server = verifications(content.decode(errors="replace"), str(path), k, field)
     if not requests and not server:
-        raise SpecsimError(
-            f"{path}: no accepted lengths; expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of "
-            "SpecDecode-Bench (docs/acceptance.md)"
-        )
+        said = "those of a Parquet recording have a YAML of kind: recorded" if content[:4] == b"PAR1" else EXPECTED
+        raise SpecsimError(f"{path}: no accepted lengths; {said} (docs/acceptance.md)")
     by_category: dict[str, list[Verified]] = {}
     for each in requests:
         if each.category:

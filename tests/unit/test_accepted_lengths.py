@@ -75,6 +75,13 @@ VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".joi
         pytest.param(
             {"meta_info": {"spec_correct_drafts_histogram": HISTOGRAM, "spec_num_proposed_drafts": 240}}, id="SGLang"
         ),
+        pytest.param(
+            {
+                "event": "request.finished",
+                "out": {"meta_info": {"spec_accept_histogram": HISTOGRAM, "spec_draft_token_num": 240}},
+            },
+            id="SGLang's JSON log",
+        ),
         pytest.param(SGLANG_LOG, id="SGLang's log"),
         pytest.param(VLLM_LOG, id="vLLM's log"),
         pytest.param(VLLM_METRICS, id="vLLM's metrics"),

@@ -253,7 +253,7 @@ def test_a_text_may_begin_at_any_position(tmp_path: Path) -> None:
         ({"kind": "recorded", "path": "mine.parquet", "categories": {"a": "cod"}}, "did you mean 'code'?"),
         ({"kind": "recorded", "path": "min.parquet", "categories": {"a": "code"}}, "did you mean"),
         ({"kind": "recorded", "path": "broken.parquet", "categories": {"a": "code"}}, "cannot be read as Parquet"),
-        ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, length, positions, recorded"),
+        ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, length, pinned, positions, recorded"),
     ],
 )
 def test_a_bad_yaml_is_one_line(tmp_path: Path, mapping: dict[str, Any], said: str) -> None:
