@@ -207,9 +207,9 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     mix = handed.slo or mix_from_mapping(chosen.slo.values, str(chosen.slo))
     recipe = _recipe(chosen.trace, plugins, handed)
     trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
-    rivals = {"rps": settings.rps, "warmup": settings.warmup, "metrics.window": settings.metrics.window}
+    rivals = {"rps": settings.rps, "warmup": settings.warmup}
     clients_note = closed_loop(settings.concurrency, len(trace), rivals)
-    window, warmup_note = counted(settings.warmup, settings.metrics.window, trace.arrival_s)
+    window, warmup_note = counted(settings.warmup, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(chosen.trace.values)
     scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
     promised = promise(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
