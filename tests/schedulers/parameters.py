@@ -161,6 +161,23 @@ OWNERS: dict[str, dict[str, Change]] = {
         "num_speculative_tokens": Change(2),
         "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
     },
+    "AdaptiveSteps": {
+        "speculative_num_steps": Change(1),
+        "speculative_adaptive_config": Change({"1": {"candidate_steps": [1]}}),
+    },
+    "DraftLenSchedule": {
+        "num_speculative_tokens": Change(2),
+        "draft_len_schedule": Change({2: 4, 64: 3}),
+        "max_concurrency": Change(4, {"draft_len_schedule": None}),
+        "acceptance_rate_window_size": Change(2, {"acceptance_rate_threshold": 0.9}),
+        "acceptance_rate_threshold": Change(1.0, {"acceptance_rate_window_size": 2}),
+    },
+    "DivergenceLengths": {
+        "num_speculative_tokens": Change(1),
+        "min_speculative_tokens": Change(4),
+        "sl_cap": Change(False, {}, "long"),
+    },
+    "UcbLengths": {"arms": Change([0, 3]), "delta": Change(1e-9, {}, "long"), "exploration": Change(0.0)},
     "AdaptiveVerification": {"num_speculative_tokens": Change(2)},
     "SmartSpec": FEEDBACK,
     "Foreseeing": FEEDBACK,
