@@ -178,6 +178,12 @@ OWNERS: dict[str, dict[str, Change]] = {
         "sl_cap": Change(False, {}, "long"),
     },
     "UcbLengths": {"arms": Change([0, 3]), "delta": Change(1e-9, {}, "long"), "exploration": Change(0.0)},
+    "BinGreedyLengths": {
+        "num_speculative_tokens": Change(1),
+        "seed": Change(1),
+        "free_share": Change(0.9, {"persist_s": 0.0}, "tight"),
+        "persist_s": Change(0.0, {"free_share": 0.9}, "tight"),
+    },
     "AdaptiveVerification": {"num_speculative_tokens": Change(2)},
     "SmartSpec": FEEDBACK,
     "Foreseeing": FEEDBACK,
