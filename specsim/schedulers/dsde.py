@@ -4,9 +4,9 @@ Paper: DSDE (Yang et al., arXiv 2509.01083), Eq. 1, 3, 4, 8 and 9 to 11.
 Idea: a request speculates the less, the further the drafter was from the target in its last verification and the more
 the divergence varies of late, compared with a longer past. The mean length of the batch caps all, against stragglers.
 Deviations:
-- The divergence of a token is KL(target || drafter). Nobody sees distributions here, so the target's is taken as sure
+- The divergence of a token is KL(target || drafter). Distributions are not simulated, so the target's is taken as sure
   of its own token, as at temperature 0: -log c for a right token of confidence c, -log(1 - c) for a wrong one. For a
-  wrong one that is the least that it can be. Tokens behind a wrong one have none.
+  wrong one that is the least that the divergence can be. Tokens behind a wrong one have none.
 - The paper calibrates the longest length in a phase before the run. As in the authors' code, each request does so over
   its first 30 judged tokens, with a length that begins at the least and doubles when all was right.
 - The ratio is 20 where the longer past does not vary, and lengths and cap are rounded up, as in that code.

@@ -2,8 +2,8 @@
 
 Paper: Nightjar (Li et al., arXiv 2512.22420), Eq. 2 to 5 and its elastic memory; the bandit is ADA-BINGREEDY.
 Idea: for each batch size, time is cut into bins that keep one length 0, 1, ..., K. A bin explores with a probability
-that falls from bin to bin, or takes the least seconds a token. While the length is 0 and cache has been short for a
-while, the drafter's weights go to the host, and their bytes hold cache.
+that falls from bin to bin, or takes the least seconds a token. Where length 0 is the best and cache has been short for
+a while, the drafter's weights go to the host, and their bytes hold cache.
 Deviations:
 - Batch sizes are told apart by powers of two, and are those of the running requests, prompts included.
 - A block of H = 1, 2, 4, ... steps has bins of sqrt(H) steps, rounded up; bin b of a block explores with 1 / b, as the
@@ -155,20 +155,18 @@ class BinGreedyLengths(Speculation):
                 here.go_on()
             self._drafted = forest.draft_nodes > 0
             self._switch_s = 0.0 if self._drafted else catching_up_s(view)
-            self._place(view)
+            self._place(view, here)
         self._gone = view.drafter_away
 
-    def _place(self, view: View) -> None:
-        """Send the drafter away, or have it come back."""
+    def _place(self, view: View, here: Bins) -> None:
+        """Send the drafter away, or have it come back, after a step in these bins."""
         least = self.free_share * view.capacity_bytes
+        self._short_s = min(self._short_s, view.now_s) if view.free_bytes < least else inf
         if self.drafter_away:
             room = view.free_bytes - view.drafter_bytes >= least and not len(view.waiting)
             self.drafter_away = not (room and self.length(self.bins(len(view.running))))
-            self._short_s = inf
-            return
-        short = view.free_bytes < least and not self._drafted and view.drafter_bytes > 0
-        self._short_s = min(self._short_s, view.now_s) if short else inf
-        self.drafter_away = view.now_s - self._short_s >= self.persist_s
+        elif view.now_s - self._short_s >= self.persist_s and not self._drafted and view.drafter_bytes:
+            self.drafter_away = int(np.argmin(here.losses(0.0))) == 0
 
 
 def catching_up_s(view: View) -> float:

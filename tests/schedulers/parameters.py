@@ -181,8 +181,8 @@ OWNERS: dict[str, dict[str, Change]] = {
     "BinGreedyLengths": {
         "num_speculative_tokens": Change(1),
         "seed": Change(1),
-        "free_share": Change(0.9, {"persist_s": 0.0}, "tight"),
-        "persist_s": Change(0.0, {"free_share": 0.9}, "tight"),
+        "free_share": Change(0.0, {"persist_s": 0.0}, "tight"),
+        "persist_s": Change(0.0, {}, "tight"),
     },
     "AdaptiveVerification": {"num_speculative_tokens": Change(2)},
     "SmartSpec": FEEDBACK,
