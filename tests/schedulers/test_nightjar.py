@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from specsim.core.passes import DraftPass, Emitted, TargetPass
+from specsim.core.protocols import Step, View
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
+from specsim.server.rules import owned
+from specsim.simulation import run
 from tests.laws.every import judge, witnessed
 from tests.laws.subjects import raw_of, resolved
-from tests.made import Hardware, Linear, ledger_and_view, memory, requests
+from tests.made import Hardware, Linear, ledger_and_view, memory, requests, simulation
 from tests.schedulers.changes import scene, with_value
 from tests.schedulers.test_specserve import play, verified
 
@@ -90,7 +93,7 @@ def sent_away(used: int) -> Any:
     ledger, view = ledger_and_view(told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=400))
     ids, roots = np.array([0]), Forest.roots(1)
 
-    def run(chunk: int, away: bool) -> int:
+    def ran(chunk: int, away: bool) -> int:
         work = TargetPass(ids, np.array([chunk]), roots, drafter_away=away)
         shape = ledger.reserve(work)
         nothing = np.zeros(1, dtype=np.int64)
@@ -99,23 +102,23 @@ def sent_away(used: int) -> Any:
         ledger.end_step()
         return shape.moved_bytes
 
-    assert run(5, True) == 0
+    assert ran(5, True) == 0
     ledger.pool.used_bytes = used
-    return ledger, view, run
+    return ledger, view, ran
 
 
 def test_the_pool_gains_the_weights_and_gives_them_back_when_they_fit() -> None:
     """600 bytes while it is away. With 500 held it stays, though it is called; with 400 it comes, behind the pass."""
-    ledger, view, run = sent_away(used=500)
+    ledger, view, ran = sent_away(used=500)
     assert (view.capacity_bytes, view.free_bytes, view.drafter_away) == (600, 100, True)
-    assert run(1, False) == 0
+    assert ran(1, False) == 0
     assert view.drafter_away
     ledger.pool.used_bytes = 397
-    assert run(1, False) == 0
+    assert ran(1, False) == 0
     assert (view.capacity_bytes, view.free_bytes, view.drafter_away) == (400, 0, False)
     ledger.pool.used_bytes = 100
-    assert run(1, False) == 200, "the next pass waits for the transfer"
-    assert run(1, False) == 0
+    assert ran(1, False) == 200, "the next pass waits for the transfer"
+    assert ran(1, False) == 0
 
 
 def test_no_draft_pass_runs_while_it_is_away() -> None:
@@ -123,6 +126,33 @@ def test_no_draft_pass_runs_while_it_is_away() -> None:
     ids = np.array([0])
     with pytest.raises(IllegalPass, match="a draft pass while the drafter is on the host"):
         ledger.reserve(DraftPass(ids, view.draft_pending(ids), Forest.roots(1)))
+
+
+@dataclass
+class Sending:
+    """Decodes all, with a promise to go on so, and sends the drafter away; keeps what was seen of it."""
+
+    seen: list[bool]
+    stationary = True
+
+    def step(self, view: View) -> Step:
+        self.seen.append(view.drafter_away)
+        ids = np.array(view.waiting, dtype=np.int64) if len(view.waiting) else view.running
+        roots = Forest.roots(len(ids))
+        yield TargetPass(ids, view.pending(ids), roots, stationary_until_s=np.inf, drafter_away=True)
+
+
+def test_passes_at_once_wait_until_the_drafter_has_left() -> None:
+    """The prompt's pass sends it away; all decodes behind it are one step."""
+    seen: list[bool] = []
+    run(replace(simulation(requests([0.0], [5], [40]), [40], lambda: Sending(seen)), fast_forward=True))
+    assert seen == [False, True]
+
+
+def test_a_word_that_is_neither_is_refused() -> None:
+    ids, roots = np.array([0]), Forest.roots(1)
+    with pytest.raises(IllegalPass, match=r"TargetPass\.drafter_away is 1 \(int\); expected True or False"):
+        owned(TargetPass(ids, ids + 1, roots, drafter_away=1))  # type: ignore[arg-type]
 
 
 def away(record: Any) -> int:
