@@ -30,6 +30,13 @@ from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_le
 from specsim.schedulers.vllm_spec import FixedChains
 
 NAME = "speculative_adaptive_config"
+DEFAULT: dict[str, Any] = {
+    "1": {"candidate_steps": [1, 3, 5, 7]},
+    "8": {"candidate_steps": [0, 1, 3], "down_hysteresis": 0.0},
+    "32": {"candidate_steps": [0, 1], "down_hysteresis": 0.0},
+    "64": {"candidate_steps": [0], "down_hysteresis": 0.0},
+}
+"""SGLang's configuration where none is given."""
 
 
 @dataclass(slots=True)
@@ -98,11 +105,11 @@ class AdaptiveSteps(Speculation):
     ----------
     speculative_num_steps : the length of a chain at the beginning, where it is a candidate.
     speculative_adaptive_config : ``{"batch size": {"candidate_steps": [0, 1, 3], ...}}``, from that batch size on up to
-        the next, with any key of `Slot`; a key of `Slot` beside the batch sizes holds for all of them.
+        the next, with any key of `Slot`; a key of `Slot` beside the batch sizes holds for all of them. Null: `DEFAULT`.
     """
 
     speculative_num_steps: int
-    speculative_adaptive_config: dict[str, Any]
+    speculative_adaptive_config: dict[str, Any] | None
     _firsts: list[int] = field(init=False, repr=False)
     _slots: list[Slot] = field(init=False, repr=False)
     _slot: Slot = field(init=False, repr=False)
@@ -110,7 +117,8 @@ class AdaptiveSteps(Speculation):
 
     def __post_init__(self) -> None:
         draft_length(speculative_num_steps=self.speculative_num_steps)
-        slots = checked_slots(self.speculative_adaptive_config)
+        given = self.speculative_adaptive_config
+        slots = checked_slots(DEFAULT if given is None else given)
         self._firsts, self._slots = list(slots), list(slots.values())
         for each in self._slots:
             each.begin(self.speculative_num_steps)

@@ -34,14 +34,15 @@ class DraftLenSchedule(Speculation):
     Parameters
     ----------
     num_speculative_tokens : the most draft tokens of a chain (`max_draft_len`).
-    draft_len_schedule : ``{last batch size: draft tokens}``; null: `num_speculative_tokens` for every batch size.
+    draft_len_schedule : ``{last batch size: draft tokens}``, or a list of these pairs; null: `num_speculative_tokens`
+        for every batch size.
     max_concurrency : the largest batch that speculates, in the place of a table; null: no such limit.
     acceptance_rate_window_size : verifications with drafts whose rates are averaged; 0 or null: speculation never ends.
     acceptance_rate_threshold : the mean of accepted / drafted tokens below which speculation ends; null: never.
     """
 
     num_speculative_tokens: int
-    draft_len_schedule: dict[int, int] | None
+    draft_len_schedule: list[list[int]] | dict[int, int] | None
     max_concurrency: int | None
     acceptance_rate_window_size: int | None
     acceptance_rate_threshold: float | None
@@ -87,19 +88,26 @@ class DraftLenSchedule(Speculation):
         self.disabled = full and sum(self._rates) / len(self._rates) < self.acceptance_rate_threshold
 
 
-def checked_schedule(given: dict[int, int]) -> dict[int, int]:
-    """Return the table in order of its batch sizes.
+def checked_schedule(given: list[list[int]] | dict[int, int]) -> dict[int, int]:
+    """Return the table by last batch size, in order.
 
     Raises
     ------
     ValueError
         When it has no batch size, one below 1, a length below 0, or one above the first.
     """
-    rows = given.items() if isinstance(given, dict) else ()
-    if not rows or not all(str(last).isdecimal() and int(last) and type(k) is int and k >= 0 for last, k in rows):
+    rows = list(given.items()) if isinstance(given, dict) else given
+    if not isinstance(rows, list) or not rows or not all(map(_is_row, rows)):
         expected = "{last batch size: draft tokens} such as {4: 4, 8: 2, 32: 1}"
         raise ValueError(f"draft_len_schedule: {given!r} is no {expected}")
     table = {int(last): k for last, k in sorted(rows, key=lambda row: int(row[0]))}
     if max(table.values()) > next(iter(table.values())):
         raise ValueError(f"draft_len_schedule: {given!r} is longest for other batch sizes than the smallest")
     return table
+
+
+def _is_row(row: object) -> bool:
+    if not isinstance(row, list | tuple) or len(row) != 2:
+        return False
+    last, k = row
+    return str(last).isdecimal() and int(last) > 0 and type(k) is int and k >= 0

@@ -24,12 +24,8 @@ def nodes(mapping: dict[str, Any], *above: str) -> Iterator[tuple[tuple[str, ...
     """Yield the mapping and every part below that is an object of its own, with the keys that lead there."""
     yield above, mapping
     for key, value in mapping.items():
-        if is_part(value):
+        if isinstance(value, dict) and "_target_" in value:
             yield from nodes(value, *above, key)
-
-
-def is_part(value: Any) -> bool:
-    return isinstance(value, dict) and "_target_" in value
 
 
 def parameters() -> list[tuple[str, tuple[str, ...]]]:
@@ -39,7 +35,7 @@ def parameters() -> list[tuple[str, tuple[str, ...]]]:
         for name in NAMES
         for above, node in nodes(raw_of(name))
         for key, value in node.items()
-        if not key.startswith("_") and key not in EXTRA_KEYS and not is_part(value) and not repeats(value)
+        if not key.startswith("_") and key not in EXTRA_KEYS and not isinstance(value, dict) and not repeats(value)
     ]
 
 
@@ -151,7 +147,7 @@ def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name: str, pa
 
 
 FOLLOWING = dict.fromkeys(("verify_tokens", "prefill_tokens", "max_num_seqs"), 40)
-SWITCHES = {"draft_len_schedule": {8: 2}, "max_concurrency": 8, "acceptance_rate_window_size": 9}
+SWITCHES = {"draft_len_schedule": [[8, 2]], "acceptance_rate_window_size": 9}
 NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04, "acceptance_rate_threshold": 0.5, **SWITCHES, **FOLLOWING}
 """What a parameter whose YAML says null can be as well."""
 

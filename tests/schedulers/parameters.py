@@ -167,7 +167,7 @@ OWNERS: dict[str, dict[str, Change]] = {
     },
     "DraftLenSchedule": {
         "num_speculative_tokens": Change(2),
-        "draft_len_schedule": Change({2: 4, 64: 3}),
+        "draft_len_schedule": Change([[2, 4], [64, 3]]),
         "max_concurrency": Change(4, {"draft_len_schedule": None}),
         "acceptance_rate_window_size": Change(2, {"acceptance_rate_threshold": 0.9}),
         "acceptance_rate_threshold": Change(1.0, {"acceptance_rate_window_size": 2}),

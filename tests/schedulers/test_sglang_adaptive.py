@@ -96,6 +96,14 @@ def test_a_batch_size_has_the_slot_that_begins_at_or_below_it() -> None:
     assert part.slot(1).ema_alpha == part.slot(8).ema_alpha == 0.5
 
 
+def test_without_a_configuration_it_is_that_of_sglang() -> None:
+    """3 is a candidate below 32; of 0 and 1 the second is the middle one."""
+    part = AdaptiveSteps(3, None)
+    part.begin(0)
+    assert [part.draft_tokens(size) for size in (7, 8, 31, 32, 63, 64)] == [3, 3, 3, 1, 1, 0]
+    assert [part.slot(size).down_hysteresis for size in (7, 8)] == [-0.25, 0.0]
+
+
 def test_a_replica_drafts_as_far_as_it_was_right() -> None:
     """Both requests accept all 3, then 7 of 7; then nothing: (0 + 0) / 2 is at most 0.25."""
     eager = {"ema_alpha": 1.0, "warmup_batches": 0, "update_interval": 1}

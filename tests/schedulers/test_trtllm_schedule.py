@@ -22,6 +22,7 @@ def test_a_key_is_the_last_batch_size_of_its_length() -> None:
     part = schedule(table=DOCUMENTED)
     sizes = (1, 4, 5, 8, 9, 32, 33)
     assert [part.draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
+    assert [schedule(4, [[8, 2], [4, 4], [32, 1]]).draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
     assert [schedule(2, {"32": 1, "4": 4}).draft_tokens(size) for size in sizes] == [2, 2, 1, 1, 1, 1, 0]
 
 
@@ -59,7 +60,8 @@ def test_a_mean_at_the_threshold_and_a_window_that_is_not_full_end_nothing() -> 
     ("given", "said"),
     [
         ({"table": {}}, "is no {last batch size: draft tokens}"),
-        ({"table": [[4, 4]]}, "is no {last batch size: draft tokens}"),
+        ({"table": [[4, 4, 1]]}, "is no {last batch size: draft tokens}"),
+        ({"table": [4, 4]}, "is no {last batch size: draft tokens}"),
         ({"table": {0: 4}}, "is no {last batch size: draft tokens}"),
         ({"table": {4: -1}}, "is no {last batch size: draft tokens}"),
         ({"table": {4: 1.5}}, "is no {last batch size: draft tokens}"),
