@@ -4,6 +4,7 @@ Paper: DSDE (Yang et al., arXiv 2509.01083), Eq. 1, 3, 4, 8 and 9 to 11.
 Idea: a request speculates the less, the further the drafter was from the target in its last verification and the more
 the divergence varies of late, compared with a longer past. The mean length of the batch caps all, against stragglers.
 Deviations:
+- Equations and constants are taken from a summary of version 1 and from the authors' code, not from the paper's text.
 - The divergence of a token is KL(target || drafter). Distributions are not simulated, so the target's is taken as sure
   of its own token, as at temperature 0: -log c for a right token of confidence c, -log(1 - c) for a wrong one. For a
   wrong one that is the least that the divergence can be. Tokens behind a wrong one have none.

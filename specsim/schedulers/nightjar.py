@@ -5,9 +5,10 @@ Idea: for each batch size, time is cut into bins that keep one length 0, 1, ...,
 that falls from bin to bin, or takes the least seconds a token. Where length 0 is the best and cache has been short for
 a while, the drafter's weights go to the host, and their bytes hold cache.
 Deviations:
+- Equations, blocks and probabilities are taken from a summary of version 3, not from the paper's own text.
 - Batch sizes are told apart by powers of two, and are those of the running requests, prompts included.
-- A block of H = 1, 2, 4, ... steps has bins of sqrt(H) steps, rounded up; bin b of a block explores with 1 / b, as the
-  paper says. How long a bin is it does not say. A length that was never tried is found by exploring alone.
+- A block has H = 1, 2, 4, ... steps, and its bin b explores with 1 / b. That a bin has sqrt(H) steps, rounded up, and
+  that a block begins with b = 1, is ours. A length that was never tried is found by exploring alone.
 - Goodput is tokens a request and second, the mean of its steps. Going on after length 0 costs C_switch / length: the
   believed seconds in which the drafter reads what it lacks, beyond those of one token each, in place of a table.
 - The drafter leaves at once, since the host keeps a copy; the next pass waits while it comes back. In the paper both
