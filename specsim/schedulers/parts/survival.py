@@ -76,7 +76,8 @@ class OnlineLogistic:
     DAMPING, RIDGE, MOST_LOGIT = 50.0, 1e-3, 40.0
 
     def __init__(self, positions: int) -> None:
-        self.slope, self.intercept = 0.0, np.full(positions, 1.5)
+        self.slope = 0.0
+        self.intercept = np.full(positions, 1.5)
         self._steps = 0
         self._clear()
 
@@ -106,7 +107,7 @@ class OnlineLogistic:
         """Take the Newton step; the slope's has the intercepts eliminated (Schur complement)."""
         (curve, score), (mixed, weight, missed, count) = self._slopes, self._sums
         weight = weight + self.RIDGE
-        slope = (score - mixed @ (missed / weight)) / (curve + self.RIDGE - mixed @ (mixed / weight))
+        slope = float((score - mixed @ (missed / weight)) / (curve + self.RIDGE - mixed @ (mixed / weight)))
         slope *= count.sum() / (count.sum() + self.DAMPING)
         if self.slope + slope < 0:
             slope = 0.0
@@ -115,15 +116,17 @@ class OnlineLogistic:
         self._clear()
 
     def _clear(self) -> None:
-        self._slopes, self._sums = np.zeros(2), np.zeros((4, len(self.intercept)))
+        self._slopes = np.zeros(2)
+        self._sums = np.zeros((4, len(self.intercept)))
 
     def _logit(self, confidence: Floats) -> Floats:
         with np.errstate(divide="ignore"):
-            logit = np.log(confidence) - np.log1p(-confidence)
-        return np.clip(logit, -self.MOST_LOGIT, self.MOST_LOGIT)
+            logit: Floats = np.log(confidence) - np.log1p(-confidence)
+        return logit.clip(-self.MOST_LOGIT, self.MOST_LOGIT)
 
     def _fitted(self, logit: Floats, position: Ints) -> Floats:
-        return np.exp(-np.logaddexp(0.0, -self.slope * logit - self.intercept[position]))
+        fitted: Floats = np.exp(-np.logaddexp(0.0, -self.slope * logit - self.intercept[position]))
+        return fitted
 
 
 def estimator_of(survival: Survival, positions: int) -> Estimator:
