@@ -8,6 +8,7 @@ from typing import NamedTuple, NoReturn
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.forms import Block
 from specsim.latency.model import ModelLatency, Profile
+from specsim.pass_shape import PassShape
 
 ELEMENT_BYTES = 2
 """Of a weight of an embedding, of a head and of the cache: 16 bits."""
@@ -109,8 +110,8 @@ class DecoderHead:
         all depths; it has a block of `depth` tokens for each request.
     layers : decoder layers, each with a cache. depth : the most tokens ahead that it proposes.
     draft_vocab_size : tokens of a vocabulary of its own; None: the target's, shared.
-    markov_rank : of a Markov head, two matrices between the vocabulary and so many numbers, of which each token of the
-        block reads one; 0: there is none.
+    markov_rank : of a Markov head, two matrices between the vocabulary and so many numbers, one of which is read again
+        for each token of the block; 0: there is none.
     """
 
     kind: str
@@ -132,14 +133,16 @@ class DecoderHead:
         if self.draft_vocab_size is not None:
             weights = read = weights + _square(self.draft_vocab_size, parts.hidden)
         markov = _square(self.draft_vocab_size or parts.vocab_size, self.markov_rank)
-        weights, read = weights + 2 * markov, read + self.depth * markov
+        weights, read = weights + 2 * markov, read + markov
         share, cache = weights / profile.target.weights_bytes, self.layers / parts.layers
         if max(read / parts.read, share, cache) > 1:
             _refuse(f"{self.kind} of {self.layers} layers is larger than {profile.target.name}")
         heads = Heads(self.one_pass, self.depth, read / parts.read, share, cache).named(f"{self.kind} head", profile)
         if not self.one_pass:
             return heads
-        return replace(heads, forms={name: Block(form, self.depth) for name, form in heads.forms.items()})
+        again_s = (self.depth - 1) * markov / parts.read * profile.target.chosen.seconds(PassShape.decode(0))
+        forms = {name: Block(form, self.depth) for name, form in heads.forms.items()}
+        return replace(heads, forms=forms, overhead_s=heads.overhead_s + again_s)
 
 
 def _refuse(said: str) -> NoReturn:
