@@ -11,6 +11,8 @@ Deviations:
 - vLLM takes `confidence` for a DSpark checkpoint with a head, `statistics` for suffix decoding and `logistic` for all
   other drafters; here the parameter says. Its statistics are by source and length of the match too, here by position.
 - vLLM refuses engines without full CUDA graphs of varying length, LoRA and pipelines; here any engine runs.
+- vLLM sizes the budget while the GPU works and selects on the GPU: `selection_s=0 selection_token_s=0`. By default the
+  server's selection time is charged, as of every scheduler that selects.
 - When memory is short, all chains are shortened until they fit.
 """
 
