@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,19 @@ def test_every_acceptance_names_its_pair(name: str) -> None:
     assert mapping["pair"] == {"target": pair.target, "draft": pair.draft} if pair else None
     any_pair = name in ("bernoulli", "medusa") or name.startswith("pinned_")
     assert (pair.target == "any") == any_pair if pair else None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ACCEPTANCES)
+def test_every_acceptance_is_as_long_as_its_line_says(name: str) -> None:
+    """`specsim list acceptance` shows pair, data, length and k; the first length is the default category's."""
+    line = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")["description"]
+    found = re.search(r"length ([\d.]+).* at k = (\d+)", line)
+    assert found, line
+    length, k = float(found[1]), int(found[2])
+    point: dict[str, Any] = {"requests": 200, "slo": "one", "acceptance": name, "any_target": True}
+    drafted = simulate("vllm_spec", "poisson", **point, scheduler__num_speculative_tokens=k).requests
+    assert 1 + drafted["accepted_tokens"].sum() / drafted["verifications"].sum() == pytest.approx(length, rel=0.03)
 
 
 def test_another_pair_is_a_loud_note_where_something_is_drafted() -> None:

@@ -116,6 +116,8 @@ TREES = {
     "time_margin": Change(0.1, SCARCE | {"fill": False}),
 }
 LONGEST = {"num_speculative_tokens": Change(1, FOUR, "cheap")}
+SURVIVAL = {"survival": "confidence"}
+"""Settled from the start: small runs end before the logistic is."""
 AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
 """A decision in each step: small runs end before the shipped hold."""
 FEEDBACK = {"prefill_threshold": Change(1.0, {}, "hopeless")}
@@ -184,7 +186,12 @@ OWNERS: dict[str, dict[str, Change]] = {
         "free_share": Change(0.0, {"persist_s": 0.0}, "tight"),
         "persist_s": Change(0.0, {}, "tight"),
     },
-    "AdaptiveVerification": {"num_speculative_tokens": Change(2)},
+    "AdaptiveVerification": {
+        "num_speculative_tokens": Change(2),
+        "survival": Change("confidence"),
+        "fresh": Change(True, SURVIVAL),
+        "table_context": Change(None, SURVIVAL),
+    },
     "SmartSpec": FEEDBACK,
     "Foreseeing": FEEDBACK,
     "GoodputChains": LONGEST | AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
