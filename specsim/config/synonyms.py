@@ -29,6 +29,7 @@ GUESSED = {
     "jobs": "--jobs N beside -m",
     "executor": "--executor NAME beside -m",
     "metrics.window": "warmup=[a,b]",
+    "any_target": "any_fit=true",
 }
 """Keys that one may try, and what means it."""
 MODEL = "profile=NAME, a pair of models measured on its GPUs (`specsim list profiles`)"

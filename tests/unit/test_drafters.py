@@ -151,7 +151,7 @@ def test_a_scheduler_that_prices_passes_knows_that_one_is_enough() -> None:
 
 
 def test_suggestions_are_followed_and_said() -> None:
-    config = compose({"scheduler": "smartspec_lookup", "trace": "poisson", "requests": "3", "any_target": "true"})
+    config = compose({"scheduler": "smartspec_lookup", "trace": "poisson", "requests": "3", "any_fit": "true"})
     assert config["choices"]["drafter"] == "lookup"
     assert config["choices"]["acceptance"] == "smollm2_lookup_t07", "what is suggested may suggest in turn"
     assert any("drafter=lookup" in note and "acceptance=smollm2_lookup_t07" in note for note in prepare(config).notes)
