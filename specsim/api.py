@@ -68,7 +68,7 @@ def simulate(
     rps, requests, slo_scale, seed : as in docs/keys.md.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
     **settings : any other key of docs/keys.md; one below a group or a mapping is written with two underscores:
-        ``scheduler__verify_tokens=256``, ``metrics__window=[0, 60]``. Values are taken as they are.
+        ``scheduler__verify_tokens=256``, ``warmup=[0, 60]``. Values are taken as they are.
 
     Raises
     ------

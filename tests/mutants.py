@@ -189,8 +189,8 @@ FAULTS = (
     Fault("specsim/config/synonyms.py", '"hydra.searchpath": OWN_FILES,', "", (MISTAKES,)),
     Fault(
         "specsim/runs/hardware.py",
-        '            raise SpecsimError(\n                f"metrics.window: no',
-        '            print(\n                f"metrics.window: no',
+        'raise SpecsimError(f"warmup: no request',
+        'print(f"warmup: no request',
         (MISTAKES,),
     ),
 )

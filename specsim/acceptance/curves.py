@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -68,16 +68,17 @@ class Curve:
 class Acceptance:
     """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
 
-    The `evidence` of Bernoulli numbers is ``assumed``. `note` is a line for the user of a run.
+    The `evidence` of Bernoulli numbers is ``assumed``. `note` is a line for the user of a run, `sha256` the checksum of
+    the file that the curves were fitted to.
     """
 
-    sha256: ClassVar[str | None] = None
     curves: Mapping[str, Curve]
     width: int
     levels: int
     pool_rows: int = POOL_ROWS
     evidence: Evidence = "fitted"
     note: str | None = None
+    sha256: str | None = None
 
     def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
         """Return a tape drawn from the curves; see `draw_tape`."""

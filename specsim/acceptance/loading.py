@@ -8,8 +8,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.acceptance.curves import bernoulli, curves
+from specsim.acceptance.pinned import pinned
 from specsim.acceptance.positions import length, positions
 from specsim.acceptance.recorded import recording_of
+from specsim.acceptance.reported import CONFIDENCE
+from specsim.acceptance.runs import runs
 from specsim.acceptance.tape import AcceptanceModel, Evidence
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.registry.build import Kinds
@@ -21,12 +24,14 @@ KINDS: Kinds[AcceptanceModel] = Kinds(
         "bernoulli": lambda node, _: bernoulli(node),
         "curves": lambda node, _: curves(node),
         "length": lambda node, _: length(node),
+        "pinned": lambda node, _: pinned(node),
         "positions": lambda node, _: positions(node),
         "recorded": recording_of,
+        "runs": runs,
     },
     AcceptanceModel,
     frozenset({"description", "pair"}),
-    "docs/acceptance.md",
+    "docs/your-acceptance.md",
 )
 
 
@@ -84,9 +89,12 @@ def acceptance_from_mapping(
 ) -> AcceptanceModel:
     """Return the acceptance that the keys of a YAML in `folder` describe; `_target_` may name a class of `plugins`.
 
+    Reported confidences are left to `specsim.acceptance.reported`.
+
     Raises
     ------
     SpecsimError
         One line naming `source` and the key.
     """
-    return KINDS.made(CheckedMapping(source, "", mapping), folder, plugins or {})
+    own = {key: value for key, value in mapping.items() if key != CONFIDENCE or not isinstance(value, Mapping)}
+    return KINDS.made(CheckedMapping(source, "", own), folder, plugins or {})

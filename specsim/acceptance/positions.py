@@ -39,14 +39,13 @@ def _acceptance(
     node: CheckedMapping, ways: tuple[str, ...], read: Callable[[CheckedMapping, str], tuple[float, ...]]
 ) -> Acceptance:
     node.only(("kind", "categories"), ("description", "pair", "width", "levels"))
-    width = node.whole("width", 1, MOST_PROPOSALS) if node.given("width") else WIDTH
-    levels = node.whole("levels", 1, 256) if node.given("levels") else LEVELS
+    width, levels = shape_of(node)
     bodies = node.children("categories", "at least one category by name", " or ".join(ways))
     curves, said = {}, []
     for name, body in bodies.items():
         way = _way(body, ways)
-        single = not isinstance(body.values[way], list | tuple | Mapping)
-        curves[name] = _curve(body, read(body, way), single)
+        rates, single = read(body, way), not isinstance(body.values[way], list | tuple | Mapping)
+        curves[name] = curve_of(body, rates, body.values.get("k", USUAL_K if single else len(rates)), SPREAD)
         said.append(f"{name}: {_said(body, way, curves[name])}")
     return Acceptance(curves, width, levels, evidence="fitted", note="; ".join(said))
 
@@ -61,13 +60,20 @@ def _way(node: CheckedMapping, ways: tuple[str, ...]) -> str:
     return given[0]
 
 
-def _curve(node: CheckedMapping, rates: tuple[float, ...], single: bool) -> Curve:
+def shape_of(node: CheckedMapping) -> tuple[int, int]:
+    """Return proposals of a position and levels of a category, as a file's `width` and `levels` say, or as assumed."""
+    width = node.whole("width", 1, MOST_PROPOSALS) if node.given("width") else WIDTH
+    return width, node.whole("levels", 1, 256) if node.given("levels") else LEVELS
+
+
+def curve_of(node: CheckedMapping, rates: tuple[float, ...], chain: int, spread: float) -> Curve:
+    """Return the curve of conditional rates pooled over chains; `spread` holds where the node states none."""
     return Curve(
         rates if len(rates) >= DEEP else rates + rates[-1:] * (DEEP - len(rates)),
         node.number("concentration", most=1e6) if node.given("concentration") else CONCENTRATION,
-        node.number("spread", most=20) if node.given("spread") else SPREAD,
+        node.number("spread", most=20) if node.given("spread") else spread,
         node.number("tail", above=0, below=1) if node.given("tail") else TAIL,
-        chain=node.values.get("k", USUAL_K if single else len(rates)),
+        chain=chain,
     )
 
 
@@ -75,13 +81,13 @@ def _of_positions(node: CheckedMapping, way: str) -> tuple[float, ...]:
     """Return conditional rates by draft position."""
     value = node.values[way]
     rates = node.numbers(way, 1) if isinstance(value, list | tuple) else (node.number(way),)
-    return _checked(node, way, rates if way == "conditional" else _conditional(rates))
+    return _checked(node, way, rates if way == "conditional" else conditional(rates))
 
 
 def _of_lengths(node: CheckedMapping, way: str) -> tuple[float, ...]:
     """Return conditional rates by draft position; of one length all are equal."""
     if way == "lengths":
-        return _checked(node, way, tuple(min(each, MOST) for each in _conditional(_steps(node))))
+        return _checked(node, way, tuple(min(each, MOST) for each in conditional(_steps(node))))
     k = node.whole("k", 1, MOST_POSITIONS)
     if way == "rate":
         wanted = 1 + k * node.number("rate", above=0, below=1)
@@ -127,7 +133,7 @@ def _shared(last: float, added: float, positions: int) -> list[float]:
     return [last * rate**place for place in range(1, positions + 1)]
 
 
-def _conditional(cumulative: tuple[float, ...] | list[float]) -> tuple[float, ...]:
+def conditional(cumulative: tuple[float, ...] | list[float]) -> tuple[float, ...]:
     """Return each rate over the one before it; NaN behind a rate of 0."""
     return tuple(each / before if before else float("nan") for before, each in pairwise((1.0, *cumulative)))
 
@@ -145,12 +151,17 @@ def _checked(node: CheckedMapping, way: str, rates: tuple[float, ...]) -> tuple[
 
 def _said(node: CheckedMapping, way: str, curve: Curve) -> str:
     """Return what was stated and what follows: the length, rates by position, and the share of drafts accepted."""
+    assumed = "" if node.given("spread") else f"; spread between requests assumed: {curve.spread:g}"
+    stated = f"{way} {node.values[way]}".replace("'", "")
+    return f"{stated} means {worth(curve)}{assumed}"
+
+
+def worth(curve: Curve) -> str:
+    """Return the length, share of drafts accepted and rates by position of a curve's chain."""
     k = curve.chain
     right = list(accumulate(curve.rates[:k] + curve.rates[-1:] * max(k - len(curve.rates), 0), mul))
     mean, listed = 1 + sum(right), ", ".join(f"{each:.3g}" for each in right[:8])
-    assumed = "" if node.given("spread") else f"; spread between requests assumed: {curve.spread:g}"
-    stated = f"{way} {node.values[way]}".replace("'", "")
     return (
-        f"{stated} means {mean:.3g} tokens a verification at k = {k}, {100 * (mean - 1) / k:.3g}% of drafted tokens "
-        f"accepted, by position (cumulative) {listed}{assumed}"
+        f"{mean:.3g} tokens a verification at k = {k}, {100 * (mean - 1) / k:.3g}% of drafted tokens accepted, "
+        f"by position (cumulative) {listed}"
     )

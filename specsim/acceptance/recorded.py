@@ -12,11 +12,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from specsim.acceptance.curves import MOST_POSITIONS
 from specsim.acceptance.tape import Evidence, Tape
 from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, first_line, nearest, represented
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, check_rows
+from specsim.kernels.growth import pool_of
 from specsim.rng import STRIDE, Words, stream_keys
 
 ON_PATH = -1
@@ -25,6 +27,8 @@ PROBABLE = 1.001
 RISE = 1e-3
 """By which a later confidence may be larger in half precision."""
 WHOLE = ("sequence", "position", "path", "rank")
+DEPTH = "depth"
+"""The column of draft positions, which a recording may lack."""
 PROBABILITIES = ("confidence", "target_probability")
 
 
@@ -44,14 +48,16 @@ def check_columns(path: Path, columns: Mapping[str, Any]) -> None:
     _each(path, columns, "confidence", (np.diff(columns["confidence"]) <= RISE).all(axis=1), "the likeliest first")
     most = columns["confidence"].shape[1]
     _each(path, columns, "rank", (columns["rank"] >= 0) & (columns["rank"] <= most), f"0 to {most}")
-    _each(path, columns, "position", columns["position"] >= 0, "0 or more")
+    for name in ("position", DEPTH):
+        _each(path, columns, name, columns[name] >= 0, "0 or more")
+    _each(path, columns, DEPTH, columns[DEPTH] < MOST_POSITIONS, f"below {MOST_POSITIONS}")
     kinds = columns["path"]
     _each(path, columns, "path", (kinds == ON_PATH) | (kinds > 0), "-1, or 1, 2, ... behind a wrong turn")
     _check_texts(path, columns)
 
 
 def _check_types(path: Path, columns: Mapping[str, Any]) -> None:
-    for name in WHOLE:
+    for name in (*WHOLE, DEPTH):
         if columns[name].dtype.kind != "i":
             raise SpecsimError(f"{path}: {name}: expected whole numbers")
     if not all(isinstance(each, str) for each in columns["category"]):
@@ -71,11 +77,21 @@ def _each(path: Path, columns: Mapping[str, Any], name: str, right: Bools, expec
 
 
 def _check_texts(path: Path, columns: Mapping[str, Any]) -> None:
-    """Refuse a text whose positions on the target's path are not one after the other, in whatever order they stand."""
+    """Refuse a text whose positions on the target's path are not one after the other, in whatever order they stand.
+
+    Each has a row of draft position 0, and at most one of each other.
+    """
     _, code = np.unique(columns["category"], return_inverse=True)
-    sequence, position = columns["sequence"], columns["position"].astype(np.int64)
+    sequence, position, depth = columns["sequence"], columns["position"].astype(np.int64), columns[DEPTH]
     rows = np.flatnonzero(columns["path"] == ON_PATH)
-    rows = rows[np.lexsort((position[rows], sequence[rows], code[rows]))]
+    rows = rows[np.lexsort((depth[rows], position[rows], sequence[rows], code[rows]))]
+    place = np.stack((code, sequence, position), axis=1)[rows]
+    follows = (place[1:] == place[:-1]).all(axis=1) & (np.diff(depth[rows]) > 0)
+    right = np.ones(len(code), dtype=np.bool_)
+    right[rows[:1]] = depth[rows[:1]] == 0
+    right[rows[1:]] = follows | (depth[rows[1:]] == 0)
+    _each(path, columns, DEPTH, right, "0 at each position, and each other once")
+    rows = rows[depth[rows] == 0]
     before, row = rows[:-1], rows[1:]
     same = (code[before] == code[row]) & (sequence[before] == sequence[row])
     wrong = np.flatnonzero(same & (position[row] != position[before] + 1))
@@ -138,6 +154,7 @@ class Pages(NamedTuple):
     confidence, truth : (rows, K). rank : (rows,).
     on, off : by category, (first row, rows) on the target's path and in its off-path pool.
     sequences : by category, the first row of each recorded text.
+    at_depth : (depths, rows on the path) row of each at each draft position; None: the same at all.
     """
 
     confidence: Floats
@@ -146,6 +163,7 @@ class Pages(NamedTuple):
     on: Mapping[str, tuple[int, int]]
     off: Mapping[str, tuple[int, int]]
     sequences: Mapping[str, Ints]
+    at_depth: Ints | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +178,7 @@ class RecordedTexts:
     start, off_start : (N,) first row of its category on and off the target's path.
     opening : (N,) row at which the request's text begins, counted from `start`.
     length, off_length : (N,) number of rows of its category on and off the path.
+    at_depth : as of `Pages`.
     """
 
     keys: Words
@@ -168,18 +187,28 @@ class RecordedTexts:
     opening: Ints
     length: Ints
     off_length: Ints
+    at_depth: Ints | None = None
+
+    @property
+    def depths(self) -> int:
+        """Draft positions with rows of their own; deeper ones have those of the last."""
+        return 1 if self.at_depth is None else len(self.at_depth)
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,)."""
         position = ((keys - self.keys[requests]) * _UNSTRIDE).view(np.int64)
         along = np.where(on, position + self.opening[requests], 0) % self.length[requests]
         away = (hashed % self.off_length[requests].astype(np.uint64)).view(np.int64)
-        return np.where(on, self.start[requests] + along, self.off_start[requests] + away)
+        here = self.start[requests] + along
+        if self.at_depth is not None:
+            here = self.at_depth[pool_of(depth, self.depths), here]
+        return np.where(on, here, self.off_start[requests] + away)
 
     def text_rows(self, requests: Ints, depth: int = 0) -> Ints:
         """Return the rows of these requests' categories, each row once."""
         spans = np.unique(np.stack((self.start[requests], self.length[requests]), axis=1), axis=0)
-        return np.concatenate([np.arange(first, first + rows) for first, rows in spans.tolist()])
+        rows = np.concatenate([np.arange(first, first + rows) for first, rows in spans.tolist()])
+        return rows if self.at_depth is None else self.at_depth[min(depth, self.depths - 1), rows]
 
 
 def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path) -> Recording:
@@ -217,7 +246,7 @@ def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints
     on = np.array([pages.on[name] for name in names])[slo_class]
     off = np.array([pages.off[name] for name in names])[slo_class]
     keys = stream_keys(seed, "text", rows)
-    texts = RecordedTexts(keys, on[:, 0], off[:, 0], opening, on[:, 1], off[:, 1])
+    texts = RecordedTexts(keys, on[:, 0], off[:, 0], opening, on[:, 1], off[:, 1], pages.at_depth)
     return Tape(pages.confidence, pages.rank, texts, keys, pages.truth)
 
 
@@ -233,9 +262,11 @@ def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
     table, drafter = _read(path)
     path_column, category = table["path"], table["category"]
     codes, code = np.unique(category, return_inverse=True)
-    away = path_column != ON_PATH
-    order = np.lexsort((path_column, table["position"], table["sequence"], code, away))
-    code, away, sequence = code[order], away[order], table["sequence"][order]
+    away, depth = path_column != ON_PATH, table[DEPTH].astype(np.int64)
+    # Rows of deeper draft positions lie behind all others.
+    deep = np.where(away, 0, depth)
+    order = np.lexsort((path_column, table["position"], table["sequence"], code, away, deep))
+    code, away, sequence, deep = code[order], away[order], table["sequence"][order], deep[order]
     confidence, truth = table["confidence"][order], table["target_probability"][order]
     rank = table["rank"][order].astype(np.int64)
     used = max(int(np.count_nonzero(confidence.any(axis=0))), 1)
@@ -244,7 +275,7 @@ def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
         confidence = np.maximum(confidence, LEAST_CONFIDENCE)
     on, off, sequences = {}, {}, {}
     for index, name in enumerate(codes.tolist()):
-        mine = np.flatnonzero((code == index) & ~away)
+        mine = np.flatnonzero((code == index) & ~away & (deep == 0))
         if not len(mine):
             continue
         on[name] = int(mine[0]), len(mine)
@@ -253,7 +284,30 @@ def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
         sequences[name] = mine[np.flatnonzero(np.diff(sequence[mine], prepend=-1))]
     if not on:
         raise SpecsimError(f"{path}: holds no row of a target's own text (path {ON_PATH})")
-    return Pages(confidence, truth, rank, on, off, sequences)
+    at_depth = _at_depth(deep, away, np.stack((code, sequence, table["position"][order]), axis=1))
+    return Pages(confidence, truth, rank, on, off, sequences, at_depth)
+
+
+def _at_depth(deep: Ints, away: Bools, place: Ints) -> Ints | None:
+    """Return the row of each row on the target's path at each draft position, None where there is but one.
+
+    A position without a row of its own at a draft position has that of the one before.
+
+    Parameters
+    ----------
+    deep : (rows,) draft positions, in rising order. place : (rows, 3) category, text and position.
+    """
+    if not deep.any():
+        return None
+    _, which = np.unique(place, axis=0, return_inverse=True)
+    texts = int(np.count_nonzero(~away & (deep == 0)))
+    at = np.zeros(int(which.max()) + 1, dtype=np.int64)
+    at[which[:texts]] = np.arange(texts)
+    found = np.tile(np.arange(texts), (int(deep.max()) + 1, 1))
+    for depth in range(1, len(found)):
+        rows = np.flatnonzero(deep == depth)
+        found[depth:, at[which[rows]]] = rows
+    return found
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str]:
@@ -272,9 +326,10 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     if missing or not table.num_rows:
         raise SpecsimError(f"{path}: " + (f"column {missing[0]!r} is missing" if missing else "holds no rows"))
     try:
-        columns = {name: _array(table[name]) for name in COLUMNS}
+        columns = {name: _array(table[name]) for name in (*COLUMNS, DEPTH) if name in table.column_names}
     except (pa.ArrowException, ValueError, AttributeError) as error:
         raise SpecsimError(f"{path}: unexpected column types: {first_line(error)}") from None
+    columns.setdefault(DEPTH, np.zeros(len(columns["rank"]), dtype=np.int64))
     check_columns(path, columns)
     return columns, str(about.get("drafter", ""))
 

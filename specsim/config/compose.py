@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from specsim.acceptance.reported import CONFIDENCE, KEYS
 from specsim.config.fleet import KEY as FLEET
 from specsim.config.fleet import profile_named, with_fleet
 from specsim.config.groups import (
     FILE_OPTION,
     FORMS,
     choices,
-    holds_requests,
+    holds_data,
     names,
     names_for,
     rates_typed,
@@ -58,7 +60,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     tree |= {key: copied(tree[key]) for key in {each.partition(".")[0] for each in settings} if key in tree}
     put(tree, settings, chosen)
     resolved = {**_resolved(tree, words, chosen), "choices": chosen, "followed": followed}
-    if holds_requests("trace", chosen["trace"]) and "trace.path" not in of_groups:
+    if holds_data("trace", chosen["trace"]) and "trace.path" not in of_groups:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
         resolved["trace"]["path"] = chosen["trace"]
     out = _text(point, "out")
@@ -130,6 +132,7 @@ def _composed(words: tuple[str, ...]) -> _Composed:
     plain = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict)
     tree = defaults() | {str(key): value for key, value in plain.items()}
+    tree["acceptance"] = _with_confidence(tree["acceptance"])
     open_ = frozenset(key for key, value in tree.items() if not is_closed(value))
     return _Composed(tree, {each: chosen[each] for each in GROUPS}, open_)
 
@@ -137,7 +140,17 @@ def _composed(words: tuple[str, ...]) -> _Composed:
 def _own_groups(tree: Mapping[str, Any], point: Point, held: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the groups of a point that Hydra cannot compose: objects of Python's, and choices outside conf/."""
     elsewhere = {group: _from_elsewhere(group, tree[group], point) for group in GROUPS if _elsewhere(group, point)}
+    if "acceptance" in elsewhere:
+        elsewhere["acceptance"] = _with_confidence(elsewhere["acceptance"])
     return {**elsewhere, **{group: dict(held[group]) for group in GROUPS if group in held}}
+
+
+def _with_confidence(acceptance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an acceptance whose reported confidences may be set, whatever its file says of them."""
+    held = acceptance.get(CONFIDENCE)
+    if held is not None and not isinstance(held, Mapping):
+        return dict(acceptance)
+    return {**acceptance, CONFIDENCE: {**dict.fromkeys(KEYS), **(held or {})}}
 
 
 def _resolved(tree: Mapping[str, Any], words: tuple[str, ...], chosen: Mapping[str, str]) -> dict[str, Any]:
@@ -203,8 +216,6 @@ def _elsewhere(group: str, point: Point) -> bool:
 
 def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     chosen = str(point[group])
-    if holds_requests(group, chosen):
-        return {**node, "path": chosen}
     rates = rates_typed(group, chosen)
     if rates is not None:
         said = {"cumulative" if isinstance(rates, list) else "conditional": rates}
@@ -216,6 +227,9 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
             "levels": 16,
             "categories": {"default": body},
         }
+    if holds_data(group, chosen):
+        of_lengths = {"kind": "runs", "path": Path(chosen).name, **dict.fromkeys(("k", "field", "spread"))}
+        return of_lengths if group == "acceptance" else {**node, "path": chosen}
     if not is_path(chosen):
         from specsim.registry.build import defaults_of
 

@@ -76,12 +76,12 @@ def file_of(group: str, chosen: str) -> Path | None:
     if not is_path(chosen):
         return _shipped_file(group, chosen)
     path = expanded(chosen)
-    return path if path.is_file() and not holds_requests(group, chosen) else None
+    return path if path.is_file() and not holds_data(group, chosen) else None
 
 
-def holds_requests(group: str, chosen: str) -> bool:
-    """Return whether a choice is a trace's own file, by path, and not a YAML that describes one."""
-    return group == "trace" and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
+def holds_data(group: str, chosen: str) -> bool:
+    """Return whether a choice is a file of requests or of accepted lengths, by path, and no YAML that describes one."""
+    return group in ("trace", "acceptance") and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
 
 
 def choices_with(name: str) -> Iterator[tuple[str, str]]:

@@ -60,13 +60,15 @@ def _given(values: str) -> Kind:
     return Kind(lambda node, name: node.values[name], values)
 
 
-def _seconds_or_share(node: CheckedMapping, name: str) -> float | str:
+def _warmup(node: CheckedMapping, name: str) -> float | str | tuple[float, float]:
     value = node.values[name]
+    if isinstance(value, list | tuple):
+        return node.span(name, "[a, b], finite seconds a < b")
     if is_number(value) and value > 0:
         return float(value)
     share = PERCENT.fullmatch(value) if isinstance(value, str) else None
     if share is None or float(share[1]) == 0:
-        node.fail(name, "seconds above 0, or a share of the arrivals' span such as 10%")
+        node.fail(name, "seconds above 0, a share of the arrivals' span such as 10%, or [a, b]")
     return str(value)
 
 
@@ -82,8 +84,7 @@ def _part(of: type) -> Kind:
 
 
 FLAG = Kind(CheckedMapping.flag, "true, false")
-WARMUP = Kind(_seconds_or_share, "above 0, or a share such as 10%")
-WINDOW = Kind(lambda node, name: node.span(name, "[a, b], finite seconds a < b"), "[a, b], a < b")
+WARMUP = Kind(_warmup, "above 0, a share such as 10%, or [a, b]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +140,6 @@ class Shed:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """Requests that the metrics count."""
-
-    window: tuple[float, float] | None = _key(None, WINDOW, "arrivals that the metrics count; null: all", unit="s")
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """The keys of a run beside its groups'."""
 
@@ -155,11 +149,8 @@ class Settings:
     slo_scale: float = _key(1.0, _number(), "factor on the TPOT objective of the classes marked `scaled`")
     ttft_scale: float = _key(1.0, _number(), "factor on every TTFT objective")
     requests: int | None = _key(None, _whole(), "only the first so many requests; null: all")
-    warmup: float | str | None = _key(
-        None,
-        WARMUP,
-        "arrivals that are simulated and not counted; a share is of their span",
-        unit="s",
+    warmup: float | str | tuple[float, float] | None = _key(
+        None, WARMUP, "arrivals that are simulated and not counted; [a, b] counts those between", unit="s"
     )
     seed: int = _key(0, _whole(0, MOST_SEED), "random seed of classes, acceptance, synthetic and resampled traces")
     concurrency: int | None = _key(
@@ -172,9 +163,8 @@ class Settings:
     split: Split = field(default=Split(), metadata=_below(Split))
     timeout_s: float | None = _key(None, _number(1e-6, 1e9), "request timeout, from arrival; null: none", unit="s")
     shed: Shed = field(default=Shed(), metadata=_below(Shed))
-    any_target: bool = _key(False, FLAG, "allow an acceptance that was recorded on another target")
     any_fit: bool = _key(
-        False, FLAG, "allow a profile or engine that is not fit for use: over 10% median held-out error, 25% in TPOT"
+        False, FLAG, "allow profiles and engines that are not fit for use, and acceptances recorded on another target"
     )
     belief: Mapping[str, Any] | None = _key(
         None,
@@ -214,7 +204,6 @@ class Settings:
         _names("classes"),
         "classes of plugins= that see every pass (docs/observers.md), as module.Class; null: none",
     )
-    metrics: Metrics = field(default=Metrics(), metadata=_below(Metrics))
     out: str | None = _key(
         None,
         _given("a folder"),

@@ -28,6 +28,8 @@ GUESSED = {
     "scheduler.draft_tokens": "scheduler.num_speculative_tokens",
     "jobs": "--jobs N beside -m",
     "executor": "--executor NAME beside -m",
+    "metrics.window": "warmup=[a,b]",
+    "any_target": "any_fit=true",
 }
 """Keys that one may try, and what means it."""
 MODEL = "profile=NAME, a pair of models measured on its GPUs (`specsim list profiles`)"

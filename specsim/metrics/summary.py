@@ -320,7 +320,7 @@ def _select(rows: Rows, window: Window) -> Rows:
     inside = counts(window, arrival_s)
     if not inside.any():
         span = f"{arrival_s.min():g} s to {arrival_s.max():g} s" if len(arrival_s) else "nothing"
-        raise SpecsimError(f"metrics.window=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}")
+        raise SpecsimError(f"warmup=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}")
     return rows.where(inside)
 
 

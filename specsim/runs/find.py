@@ -207,7 +207,7 @@ def _check_somebody(of: str, lines: Mapping[Key, Line], wanted: Mapping[Test, Se
 
 def _endless(each: Configured) -> bool:
     """Return whether the search may choose how long runs are: their trace is drawn, and no setting says it."""
-    drawn = each.config["trace"].get("kind") == DRAWN and each.config["metrics"]["window"] is None
+    drawn = each.config["trace"].get("kind") == DRAWN and not isinstance(each.config["warmup"], list | tuple)
     return drawn and each.config[REQUESTS] is None and "trace.n" not in each.point
 
 

@@ -23,30 +23,24 @@ from specsim.server.state import Machine
 
 
 def counted(
-    warmup: float | str | None, window: Window | None, arrival_s: npt.NDArray[np.float64]
+    warmup: float | str | Window | None, arrival_s: npt.NDArray[np.float64]
 ) -> tuple[Window | None, str | None]:
     """Return the seconds of arrival [a, b] that the metrics count, None for all, and a note about a warm-up.
 
     Parameters
     ----------
-    warmup : seconds, or a share of the arrivals' span such as "10%". window : ``metrics.window``.
-    arrival_s : (N,), rising.
+    warmup : seconds, a share of the arrivals' span such as "10%", or [a, b]. arrival_s : (N,), rising.
 
     Raises
     ------
     SpecsimError
-        One line when both are given, or nothing is left to count.
+        One line when nothing is left to count, or nothing left out.
     """
-    if warmup is None:
-        if window is not None and not counts(window, arrival_s).any():
-            last = f"{arrival_s[-1]:g}"
-            raise SpecsimError(
-                f"metrics.window: no request arrives in {list(window)}; the last one arrives at {last} s"
-            )
-        return window, None
-    if window is not None:
-        raise SpecsimError(f"warmup: {written(warmup)} and metrics.window are both given; expected one of them")
     last_s = float(arrival_s[-1])
+    if warmup is None or isinstance(warmup, tuple):
+        if warmup is not None and not counts(warmup, arrival_s).any():
+            raise SpecsimError(f"warmup: no request arrives in {list(warmup)}; the last one arrives at {last_s:g} s")
+        return warmup, None
     warmup_s = float(warmup.removesuffix("%")) / 100 * last_s if isinstance(warmup, str) else warmup
     left_out = int((arrival_s < warmup_s).sum())
     if left_out == 0:
@@ -103,6 +97,7 @@ class Hardware(NamedTuple):
             block_tokens,
             self.truth.target.kv_bytes_per_token,
             self.truth.draft.kv_bytes_per_token,
+            self.truth.draft.weights_bytes,
         )
 
     def machine(self, block_tokens: int, host_bytes_per_s: float) -> Machine:

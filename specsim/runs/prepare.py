@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
+from specsim.acceptance.reported import reported
 from specsim.acceptance.tape import AcceptanceModel, Tape
 from specsim.backend.simulated import World
 from specsim.cluster.routing import Router
@@ -142,7 +143,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     served_on = fleet(chosen, settings.belief, settings.replica_profiles, plugins, handed.profile)
     truth, any_fit = served_on.first.truth, settings.any_fit
     model = acceptance_from_mapping(*_parts(chosen.acceptance), plugins)
-    pair_said = _pair_note(chosen, truth, model, any_target=settings.any_target)
+    pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
     fit_notes.append(calibration_note(chosen.engine, any_fit=any_fit))
     batches = EngineBatching(*served_on.first.engine.batches_on(truth))
@@ -152,7 +153,8 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     check_budget(chosen.scheduler)
     load = _load(settings, chosen, plugins, handed, served_on)
-    tape = _tape(model, load, settings.seed, str(chosen.acceptance))
+    told = reported(chosen.acceptance.values, str(chosen.acceptance))
+    tape = told.tape(_tape(model, load, settings.seed, str(chosen.acceptance)))
     _check_width(factory.example, tape, chosen)
     said = session_note(chosen.router, load.trace)
     notes = (*load.notes, said, *choice_notes(chosen, served_on, fit_notes), handed.note)
@@ -205,9 +207,9 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     mix = handed.slo or mix_from_mapping(chosen.slo.values, str(chosen.slo))
     recipe = _recipe(chosen.trace, plugins, handed)
     trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
-    rivals = {"rps": settings.rps, "warmup": settings.warmup, "metrics.window": settings.metrics.window}
+    rivals = {"rps": settings.rps, "warmup": settings.warmup}
     clients_note = closed_loop(settings.concurrency, len(trace), rivals)
-    window, warmup_note = counted(settings.warmup, settings.metrics.window, trace.arrival_s)
+    window, warmup_note = counted(settings.warmup, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(chosen.trace.values)
     scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
     promised = promise(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
@@ -313,7 +315,7 @@ def _prefixes(settings: Settings, trace: Trace) -> Prefixes | None:
     return prefixes(settings.block_tokens, settings.split, settings.shed, trace) if kept else None
 
 
-def _pair_note(chosen: Choices, truth: Profile, model: AcceptanceModel, *, any_target: bool) -> str | None:
+def _pair_note(chosen: Choices, truth: Profile, model: AcceptanceModel, *, any_fit: bool) -> str | None:
     of = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
-    refused = model.evidence == "recorded" and not any_target
+    refused = model.evidence == "recorded" and not any_fit
     return pair_note(of, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)

@@ -165,7 +165,7 @@ def test_a_default_of_the_file_that_no_class_needs_any_more_gives_way(made):
         (['rps="2"'], ["rps=2"]),
         (["requests=100.0"], ["requests=100"]),
         (["requests='1e2'"], ["requests=100"]),
-        (["metrics.window='[0, 5]'"], ["metrics.window=[0,5]"]),
+        (["warmup='[0, 5]'"], ["warmup=[0,5]"]),
         (["scheduler='fcfs'"], ["scheduler=fcfs"]),
         (['+scheduler="fcfs"'], ["scheduler=fcfs"]),
         (["++rps=2"], ["rps=2"]),

@@ -37,7 +37,7 @@ def test_defaults_are_typed_values():
 
 
 def test_a_value_is_read_as_its_declaration_says():
-    read = settings_in({"rps": 2, "split": {"prefill": 1}, "plugins": "mine", "warmup": "10%", "metrics": {}})
+    read = settings_in({"rps": 2, "split": {"prefill": 1}, "plugins": "mine", "warmup": "10%", "shed": {}})
     expected = replace(Settings(), rps=2.0, split=replace(Settings().split, prefill=1), plugins=("mine",), warmup="10%")
     assert read == expected
     assert isinstance(read.rps, float)
@@ -69,16 +69,16 @@ def test_the_keys_are_keywords_of_python(function):
 
 
 def test_a_shown_configuration_says_what_each_key_means():
-    shown = "metrics:\n  window: null\nrps: null\nslo:\n  rps: 1\nplugins:\n- window: 1".splitlines()
+    shown = "split:\n  prefill: null\nrps: null\nslo:\n  rps: 1\nplugins:\n- prefill: 1".splitlines()
     said = lines()
     assert list(commented(shown)) == [
-        "metrics:",
-        f"  window: null  # {said['metrics.window']}",
+        "split:",
+        f"  prefill: null  # {said['split.prefill']}",
         f"rps: null  # {said['rps']}",
         "slo:",
         "  rps: 1",
         f"plugins:  # {said['plugins']}",
-        "- window: 1",
+        "- prefill: 1",
     ]
 
 

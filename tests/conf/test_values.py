@@ -26,7 +26,7 @@ def swept(word):
         ("rps=range(1,2,0.25)", ["1.0", "1.25", "1.5", "1.75"]),
         ("rps=sort(3,1,2)", ["1", "2", "3"]),
         ("rps=tag(mine,choice(1,2))", ["1", "2"]),
-        ("metrics.window=[0,5],[5,9]", ["[0,5]", "[5,9]"]),
+        ("warmup=[0,5],[5,9]", ["[0,5]", "[5,9]"]),
         ("scheduler=fcfs, las", ["fcfs", "las"]),
         ("scheduler=choice(fcfs,continuous)", ["fcfs", "continuous"]),
         ("+scheduler=choice('fcfs', continuous)", ["fcfs", "continuous"]),

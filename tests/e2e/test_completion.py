@@ -15,7 +15,7 @@ CASES = [
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
     ("run rps=2 r", ["replica_profiles=", "replicas=", "requests=", "router="]),
-    ("run metrics.", ["metrics.window="]),
+    ("run shed.", ["shed.ttft=", "shed.waiting="]),
     ("run --cf", ["--cfg"]),
     ("calibrate mine.csv --engine trt", ["trtllm_1_0"]),
     ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from specsim.acceptance import loading
+from specsim.acceptance import loading, pinned
 from specsim.acceptance.curves import Curve
-from specsim.acceptance.recorded import COLUMNS
+from specsim.acceptance.recorded import COLUMNS, DEPTH
+from specsim.acceptance.reported import CONFIDENCE, KEYS
 from specsim.cli import main
 from specsim.latency import drafter
 from specsim.workload import slo
 from specsim.workload.formats import KNOWN
 
 DOCS = Path(__file__).parents[2] / "docs"
+FAST = ("traces", "slo")
 
 
 def page(name):
@@ -34,7 +36,8 @@ def consoles(text):
 
 
 @pytest.mark.parametrize(
-    "name", ["traces", "slo", *(pytest.param(each, marks=pytest.mark.slow) for each in ("acceptance", "drafters"))]
+    "name",
+    [*FAST, *(pytest.param(each, marks=pytest.mark.slow) for each in ("acceptance", "your-acceptance", "drafters"))],
 )
 def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
@@ -69,10 +72,13 @@ def keys_of(name):
 def test_every_key_that_is_read_stands_on_its_page():
     classes = (*slo.PROMISES, "share", "acceptance", "scaled")
     assert {*slo.MIX_KEYS, *classes, "classes"} <= keys_of("slo")
-    assert {"kind", "path", "categories", "width", "alpha", "levels"} <= keys_of("acceptance")
-    assert {*Curve.__slots__, *COLUMNS, *loading.KINDS.built_in} - {"chain"} <= keys_of("acceptance")
+    assert {"kind", "path", "categories", "width", "alpha", "levels", *pinned.KNOBS} <= keys_of("acceptance")
+    assert {f"acceptance.{CONFIDENCE}.{each}" for each in KEYS} <= set(re.findall(r"[\w.]+", page("acceptance")))
+    assert {*Curve.__slots__, *loading.KINDS.built_in} - {"chain"} <= keys_of("acceptance")
+    assert {*COLUMNS, DEPTH} <= keys_of("your-acceptance")
     drafters = (drafter.Separate, drafter.Lookup, drafter.LayersSkipped, drafter.Heads)
-    assert {key for kind in drafters for key in kind.__slots__} | set(drafter.KINDS.built_in) <= keys_of("drafters")
+    keys = {key for kind in drafters for key in kind.__slots__} - {"name"} | set(drafter.KINDS.built_in)
+    assert keys <= keys_of("drafters")
 
 
 def test_every_column_that_is_read_stands_on_its_page():

@@ -14,7 +14,7 @@ from specsim.cli import main
 from specsim.registry.plugins import ENTRY_POINTS
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"trace": "traces", "acceptance": "acceptance", "drafter": "drafters"}
+PAGES = {"trace": "traces", "acceptance": "your-acceptance", "drafter": "drafters"}
 MODULES = {"trace": "log_lines", "acceptance": "two_kinds", "drafter": "remote"}
 LOG = "# seconds prompt output\n12.0 812 64\n12.4 2310 180\n13.1 95 210\n"
 SMALL = {"scheduler": "vllm_spec", "profile": "llama8b_1b_h100"}

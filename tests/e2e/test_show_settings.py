@@ -45,7 +45,7 @@ def test_the_settings_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
         ("requests", 4),
         ("rps", None),
         ("choices.scheduler", "fcfs"),
-        ("metrics", {"window": None}),
+        ("shed", {"waiting": None, "ttft": False}),
     ],
 )
 def test_a_part_of_the_settings(shown, package, value):

@@ -13,10 +13,11 @@ from specsim.acceptance.curves import Acceptance, draw_tape, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import Tape
 from specsim.core.passes import TargetPass
+from specsim.core.request import Ints
 from specsim.rng import mix
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
-from tests.made import requests, simulation
+from tests.made import memory, requests, simulation
 
 MEASURED = (0.85, 0.73, 0.68, 0.62, 0.58, 0.55)
 RISING = (0.65, 0.62, 0.71, 0.74)
@@ -33,18 +34,30 @@ def tape(count: int, **body: Any) -> Tape:
     return draw_tape(acceptance(**body), ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
 
 
+def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 400) -> Ints:
+    """Return the accepted tokens of each verification of as many drafts, of those that had as many.
+
+    There are seats, memory and a budget for all: where drafts are left out, easy requests have more of them.
+    """
+    told = requests([0.0] * count, [3] * count, [length] * count)
+    text = draw_tape(made, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+    factory = factory_of(
+        "vllm_spec", num_speculative_tokens=chain, max_num_seqs=count, max_num_batched_tokens=count * (chain + 1)
+    )
+    each = simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))
+    record = watched(each).heard[0]
+    return np.concatenate(
+        [
+            step.answer.matched[step.work.forest.tree_tokens() == chain]
+            for step in record
+            if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes
+        ]
+    )
+
+
 def length_at(chain: int, **body: Any) -> float:
     """Return the mean tokens of a verification of as many drafts, of those that had as many."""
-    count, length = 240, 400
-    told = requests([0.0] * count, [3] * count, [length] * count)
-    made = factory_of("vllm_spec", num_speculative_tokens=chain)
-    record = watched(simulation(told, [length] * count, made, text=tape(count, **body))).heard[0]
-    matched = [
-        step.answer.matched[step.work.forest.tree_tokens() == chain]
-        for step in record
-        if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes
-    ]
-    return 1 + float(np.concatenate(matched).mean())
+    return 1 + float(accepted_of(acceptance(**body), chain).mean())
 
 
 def test_measured_conditional_rates_give_their_length() -> None:
@@ -86,7 +99,7 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
     assert (levels[:, 0].std() > 0.01) == (spread > 0)
 
 
-def test_more_spread_makes_the_worst_requests_worse() -> None:
+def test_more_spread_makes_the_worst_countworse() -> None:
     means = [
         1 + np.cumprod(level_rates(acceptance(k=3, length=2.83, spread=each).curve("x"), 16)[:, :3], axis=1).sum(1)
         for each in (0.0, 0.5, 1.0)

@@ -79,12 +79,10 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
 
 
 def test_two_underscores_reach_below_a_group():
-    run = simulate(
-        "adaserve", scheduler__verify_tokens=256, scheduler__shape__depth_max=5, metrics__window=[0, 2], **SMALL
-    )
+    run = simulate("adaserve", scheduler__verify_tokens=256, scheduler__shape__depth_max=5, warmup=[0, 2], **SMALL)
     assert run.config["scheduler"]["verify_tokens"] == 256
     assert run.config["scheduler"]["shape"]["depth_max"] == 5
-    assert run.config["metrics"]["window"] == [0, 2]
+    assert run.config["warmup"] == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_run_says_that_it_is_a_closed_loop() -> None:
         ({"concurrency": 41}, "between 1 and 40"),
         ({"concurrency": 4, "rps": 2.0}, r"rps: 2(\.0)? and concurrency=4"),
         ({"concurrency": 4, "warmup": "10%"}, "warmup: 10% and concurrency=4"),
-        ({"concurrency": 4, "metrics__window": [0, 5]}, "metrics.window"),
+        ({"concurrency": 4, "warmup": [0, 5]}, "warmup"),
     ],
 )
 def test_what_cannot_be_is_refused(more: dict[str, object], said: str) -> None:

@@ -30,7 +30,7 @@ def test_an_order_or_a_default_said_or_a_type_of_number_changes_nothing():
         {"passes": "true"},
         {"scheduler.num_speculative_tokens": "5"},
         {"scheduler": "fcfs"},
-        {"metrics.window": "[0,5]"},
+        {"warmup": "[0,5]"},
         {"belief": "llama8b_1b_h100"},
     ],
     ids=lambda words: next(iter(words)),

@@ -121,6 +121,53 @@ def test_a_model_is_never_silent_however_sure_it_is_of_one_token(tmp_path: Path)
     assert (text.confidence > 0).all()
 
 
+def by_depth(rank: dict[tuple[int, int], int]) -> list[dict[str, Any]]:
+    """Return one recorded text whose rows of (position, draft position) have these ranks."""
+    row = {"category": "code", "sequence": 0, "path": -1, "confidence": [0.6, 0.2, 0.1]}
+    row["target_probability"] = row["confidence"]
+    return [row | {"position": at, "depth": depth, "rank": each} for (at, depth), each in rank.items()]
+
+
+def of_depths(table: list[dict[str, Any]]) -> Any:
+    return pa.array([row["depth"] for row in table], pa.int8())
+
+
+def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path: Path) -> None:
+    """A row of depth 1 holds at 1 and deeper; a position without one has its row of depth 0."""
+    table = by_depth({(1, 0): 1, (0, 0): 0, (1, 1): 2, (2, 1): 3, (2, 0): 2})
+    write(tmp_path, table, depth=of_depths(table))
+    text = tape(tmp_path, count=1)
+    assert text.depths == 2
+    ids, at = np.zeros(3, dtype=np.int64), np.arange(3)
+    keys, on = text.on_path(ids, at), np.ones(3, dtype=bool)
+    found = [text.rank[text.rows(ids, keys, mix(keys), on, np.full(3, depth))].tolist() for depth in range(4)]
+    assert found == [[0, 1, 2], [0, 2, 3], [0, 2, 3], [0, 2, 3]]
+    assert [text.rank[text.text_rows(ids[:1], depth)].tolist() for depth in (0, 1, 7)] == [[0, 1, 2], *[[0, 2, 3]] * 2]
+
+
+def test_a_chain_accepts_by_the_row_of_each_depth(tmp_path: Path) -> None:
+    """Right at depth 0 and wrong at 1, at every position: of any draft one token is accepted, two are emitted."""
+    table = by_depth({(at, depth): K * depth for at in range(5) for depth in range(2)})
+    write(tmp_path, table, depth=of_depths(table))
+    given = {"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given))
+    for scheduler in ("vllm_spec", "adaserve"):
+        run = simulate(
+            scheduler, "poisson", requests=20, profile="llama8b_1b_h100", acceptance=str(tmp_path / "mine.yaml")
+        )
+        lengths = run.metrics["spec_decode_per_position_acceptance_rates"]
+        assert lengths[1:] == [0.0] * (len(lengths) - 1)
+
+
+@pytest.mark.parametrize("depths", [{(0, 1): 0}, {(0, 0): 0, (1, 0): 0, (1, 1): 0}])
+def test_draft_positions_without_a_first_or_twice_are_one_line(tmp_path: Path, depths: Any) -> None:
+    table = by_depth(depths)
+    table = table + table[-1:] if len(table) > 1 else table
+    write(tmp_path, table, depth=of_depths(table))
+    with pytest.raises(SpecsimError, match="depth: 1; expected 0 at each position, and each other once"):
+        tape(tmp_path)
+
+
 def test_a_run_reads_a_recording_beside_its_yaml(tmp_path: Path) -> None:
     write(tmp_path)
     given = {"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}
@@ -206,7 +253,7 @@ def test_a_text_may_begin_at_any_position(tmp_path: Path) -> None:
         ({"kind": "recorded", "path": "mine.parquet", "categories": {"a": "cod"}}, "did you mean 'code'?"),
         ({"kind": "recorded", "path": "min.parquet", "categories": {"a": "code"}}, "did you mean"),
         ({"kind": "recorded", "path": "broken.parquet", "categories": {"a": "code"}}, "cannot be read as Parquet"),
-        ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, length, positions, recorded"),
+        ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, length, pinned, positions, recorded"),
     ],
 )
 def test_a_bad_yaml_is_one_line(tmp_path: Path, mapping: dict[str, Any], said: str) -> None:
@@ -229,6 +276,6 @@ def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path: 
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(files[kind]))
     with pytest.raises(SpecsimError) as error:
-        simulate(trace="poisson", requests=5, profile="llama8b_1b_h100", acceptance=str(file), any_target=True)
+        simulate(trace="poisson", requests=5, profile="llama8b_1b_h100", acceptance=str(file), any_fit=True)
     said = f"categories: no category {category!r} and no default; did you mean"
     assert str(error.value).startswith(f"acceptance={file}: {said}")

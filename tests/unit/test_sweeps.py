@@ -90,14 +90,14 @@ def test_a_row_per_run_and_class_with_what_was_measured(stored):
 KEYS = {
     "slo_scale": {"slo_scale": [0.8, 1.2]},
     "scheduler.num_speculative_tokens": {"scheduler__num_speculative_tokens": [0, 2]},
-    "metrics.window": {"metrics__window": [[0, 5], [0, 9]]},
+    "warmup": {"warmup": [[0, 5], [0, 9]]},
     "block_tokens": {"block_tokens": [8, 16]},
     "belief": {"belief": [None, "llama70b_1b_4xh100"]},
     "trace": {"trace": ["poisson", "gamma"]},
 }
 
 
-SUBTLE = ("slo_scale", "metrics.window", "belief")
+SUBTLE = ("slo_scale", "warmup", "belief")
 
 
 @pytest.mark.parametrize("key", [key if key in SUBTLE else pytest.param(key, marks=pytest.mark.slow) for key in KEYS])

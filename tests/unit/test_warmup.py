@@ -1,4 +1,4 @@
-"""warmup=: simulated and not counted, as metrics.window=[a, inf) would."""
+"""warmup=: simulated and not counted, as warmup=[a, inf] would."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ GIVEN = {"scheduler": "continuous", "trace": "poisson", "rps": 4, "requests": 60
 
 @pytest.mark.parametrize(("warmup", "seconds"), [(5, 5.0), (2.5, 2.5), ("20%", 0.2 * 59 / 4), ("12.5%", 59 / 32)])
 def test_a_warmup_is_a_window_without_an_end(warmup, seconds):
-    warm, window = simulate(**GIVEN, warmup=warmup), simulate(**GIVEN, metrics__window=[seconds, 1e6])
+    warm, window = simulate(**GIVEN, warmup=warmup), simulate(**GIVEN, warmup=[seconds, 1e6])
     counted, same = dict(warm.metrics["specsim"]), dict(window.metrics["specsim"])
     assert counted.pop("window") == pytest.approx([seconds, 59 / 4])
     assert same.pop("window") == [seconds, 1e6]

@@ -1,0 +1,140 @@
+"""Acceptance from the accepted lengths of verifications, as engines and benchmarking tools log them by request."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from specsim.acceptance.curves import MOST_POSITIONS, Acceptance
+from specsim.acceptance.logs import Verified, verifications
+from specsim.acceptance.positions import LEAST, MOST, SPREAD, curve_of, shape_of, worth
+from specsim.core.request import Floats
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping, expanded
+from specsim.files.yaml_file import check_file
+
+MOST_BYTES = 1 << 30
+EXPECTED = "expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of SpecDecode-Bench"
+LEAST_REACHED = 20
+"""Verifications that reach a draft position whose rate is told; of fewer, the position before says it."""
+LEAST_REQUESTS, WIDEST = 10, 0.5
+"""Requests that a spread is fitted to, at least, and the widest 95% interval of one that is taken."""
+NORMAL_95 = 1.96
+DEVIATIONS = np.linspace(-5.0, 5.0, 201)
+"""Places at which the normal distribution between requests is integrated."""
+AT_ONCE = 4096
+"""Requests whose likelihoods are held at once."""
+STEP = 1e-3
+"""Of logits and the spread, over which the likelihood's curvature is taken."""
+
+
+class Fitted(NamedTuple):
+    """Conditional rates by draft position, pooled over drafts of `chain` tokens, the spread, and a line about both."""
+
+    rates: tuple[float, ...]
+    chain: int
+    spread: float | None
+    counts: str
+    how: str
+
+
+def runs(node: CheckedMapping, folder: Path) -> Acceptance:
+    """Return the acceptance of checked keys of ``kind: runs``: accepted lengths by request (docs/acceptance.md)."""
+    shape = ("concentration", "spread", "tail", "width", "levels")
+    node.only(("kind", "path"), ("description", "pair", "k", "field", *shape))
+    width, levels = shape_of(node)
+    path = folder / expanded(node.text("path", "the name of a file"), f"{node.source}: path: ")
+    facts = check_file(path, MOST_BYTES, "file", f"{node.source}: path: ")
+    k = node.whole("k", 1, MOST_POSITIONS) if node.given("k") else None
+    field = node.text("field", "the name of a field") if node.given("field") else None
+    checksum, fitted = _fitted(path, facts.st_mtime_ns, facts.st_size, k, field)
+    curves, said = {}, []
+    for name, each in fitted.items():
+        curves[name] = curve_of(node, each.rates, each.chain, SPREAD if each.spread is None else each.spread)
+        how = f"{'stated' if node.given('spread') else each.how}: {curves[name].spread:.3g}"
+        said.append(f"{name}: {each.counts}: {worth(curves[name])}; spread between requests {how}")
+    return Acceptance(curves, width, levels, note="; ".join(said), sha256=checksum)
+
+
+@lru_cache(maxsize=4)
+def _fitted(
+    path: Path, _changed_ns: int, _size: int, k: int | None, field: str | None
+) -> tuple[str, dict[str, Fitted]]:
+    """Return the checksum of a file, and what its verifications come to by category; `default` is all of them."""
+    content = path.read_bytes()
+    requests, server = verifications(content.decode(errors="replace"), str(path), k, field)
+    if not requests and not server:
+        said = "those of a Parquet recording have a YAML of kind: recorded" if content[:4] == b"PAR1" else EXPECTED
+        raise SpecsimError(f"{path}: no accepted lengths; {said} (docs/acceptance.md)")
+    by_category: dict[str, list[Verified]] = {}
+    for each in requests:
+        if each.category:
+            by_category.setdefault(each.category, []).append(each)
+    by_category.setdefault("default", requests or server)
+    return sha256(content).hexdigest(), {name: _fit(verified) for name, verified in by_category.items()}
+
+
+def _fit(verified: list[Verified]) -> Fitted:
+    """Return what the verifications of a category come to.
+
+    The rates are those of all verifications. The spread has the greatest likelihood of the requests' own counts, each
+    request's rates being logit-normal with one deviation at all positions, as in `curves.level_rates`.
+    """
+    k = max(each.k for each in verified)
+    right, reached = (
+        np.stack([np.pad(counts, (0, k - len(counts))) for counts in column])
+        for column in ([each.right for each in verified], [each.reached for each in verified])
+    )
+    steps = reached.sum(axis=0)
+    told = max(int((steps >= LEAST_REACHED).sum()), 1)
+    right, reached = right[:, :told], reached[:, :told]
+    rates = np.clip(right.sum(axis=0) / np.maximum(steps[:told], 1), LEAST, MOST)
+    spread, how = _spread(right, reached, rates)
+    short = sum(each.short for each in verified)
+    lost = f", {short:,} tokens fewer drafted than k each: deep rates may be low" if short else ""
+    counts = f"{len(verified):,} requests, {steps[0]:,.0f} verifications{lost}"
+    return Fitted(tuple(rates.tolist()), k, spread, counts, how)
+
+
+def _spread(right: Floats, reached: Floats, rates: Floats) -> tuple[float | None, str]:
+    """Return the spread of greatest likelihood, None where its interval is too wide, and how it was found."""
+    if len(right) < LEAST_REQUESTS:
+        return None, f"assumed, as the counts are of fewer than {LEAST_REQUESTS} requests"
+    from scipy.optimize import minimize
+
+    counts = right, reached - right
+    start = np.append(np.log(rates / (1 - rates)), SPREAD)
+    bounds = [(-10.0, 10.0)] * len(rates) + [(0.0, 10.0)]
+    best = minimize(_misfit, start, counts, method="L-BFGS-B", jac=True, bounds=bounds).x
+    steps = STEP * np.eye(len(best))
+    curvature = np.stack([_misfit(best + each, *counts)[1] - _misfit(best - each, *counts)[1] for each in steps])
+    variance = float(np.linalg.pinv(curvature / (2 * STEP), hermitian=True)[-1, -1])
+    low, high = (max(float(best[-1]) + side * NORMAL_95 * max(variance, 0.0) ** 0.5, 0.0) for side in (-1, 1))
+    if variance <= 0 or high - low > WIDEST:
+        return None, f"assumed, as these requests tell {low:.2g} to {high:.2g}"
+    return float(best[-1]), f"fitted, {low:.2g} to {high:.2g} with 95%"
+
+
+def _misfit(centres_and_spread: Floats, right: Floats, wrong: Floats) -> tuple[float, Floats]:
+    """Return minus the log likelihood of counts (requests, positions), and its slope.
+
+    A request's logit at a position is that position's centre plus the spread times one normal deviation.
+    """
+    from scipy.special import expit, log_expit, logsumexp
+
+    logits = centres_and_spread[:-1, None] + centres_and_spread[-1] * DEVIATIONS
+    rate, log_right, log_wrong = expit(logits), log_expit(logits), log_expit(-logits)
+    value, slope = 0.0, np.zeros(len(centres_and_spread))
+    for first in range(0, len(right), AT_ONCE):
+        yes, no = right[first : first + AT_ONCE], wrong[first : first + AT_ONCE]
+        likelihood = yes @ log_right + no @ log_wrong - DEVIATIONS**2 / 2
+        whole = logsumexp(likelihood, axis=1, keepdims=True)
+        odds = np.exp(likelihood - whole)
+        excess = yes.T @ odds - rate * ((yes + no).T @ odds)
+        value -= float(whole.sum())
+        slope -= np.append(excess.sum(axis=1), (excess @ DEVIATIONS).sum())
+    return value, slope

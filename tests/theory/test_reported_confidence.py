@@ -1,0 +1,92 @@
+"""Reported confidences: by draft position, and made surer or blunter than right, which changes nothing but them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+
+from specsim import SpecsimError, simulate
+from specsim.acceptance.curves import draw_tape
+from specsim.acceptance.reported import Reported
+from specsim.acceptance.tape import Tape
+from tests.theory.test_acceptance_by_position import acceptance
+
+FALLING = [0.85, 0.73, 0.68, 0.62, 0.58, 0.55]
+
+
+def tape(**body: Any) -> Tape:
+    return draw_tape(acceptance(**body), ["text"], np.zeros(8, dtype=np.int64), np.arange(8), 0)
+
+
+def test_confidences_fall_by_draft_position_with_the_rates() -> None:
+    text = tape(conditional=FALLING, spread=0)
+    sure = [float(text.confidence[text.text_rows(np.arange(8), depth), 0].mean()) for depth in range(6)]
+    assert sure == pytest.approx(FALLING, abs=0.002)
+    assert all(shallow > deep for shallow, deep in pairwise(sure))
+
+
+@pytest.mark.parametrize(("temperature", "bias"), [(2.0, 0.0), (0.5, 0.0), (1.0, 1.5), (3.0, -1.0)])
+def test_the_likeliest_token_is_reported_as_the_rule_says_and_a_row_stays_a_row(
+    temperature: float, bias: float
+) -> None:
+    text = tape(conditional=FALLING)
+    told = Reported(temperature, bias).tape(text)
+    assert told.confidence[:, 0] == pytest.approx(expit(logit(text.confidence[:, 0]) / temperature + bias))
+    assert (np.diff(told.confidence, axis=1) <= 0).all()
+    assert (told.confidence >= 0).all()
+    assert told.confidence.sum(axis=1).max() <= 1 + 1e-12
+    assert np.array_equal(told.rank, text.rank)
+    assert np.array_equal(told.truth, text.truth)
+
+
+def test_certain_and_silent_rows_stay_so() -> None:
+    text = tape(conditional=0.7)
+    rows = np.array([[1.0, 0.0], [0.0, 0.0], [0.5, 0.5]])
+    told = Reported(2.0, 1.0).tape(Tape(rows, np.zeros(3, dtype=np.int64), _Rows(), text.keys))
+    assert told.confidence.tolist() == [[1.0, 0.0], [0.0, 0.0], [expit(1.0), 1 - expit(1.0)]]
+    assert told.silent
+
+
+class _Rows:
+    def rows(self, *_: Any) -> Any: ...
+    def text_rows(self, *_: Any) -> Any: ...
+
+
+SMALL: dict[str, Any] = {"trace": "poisson", "requests": 40, "acceptance": "bernoulli"}
+
+
+def test_a_run_reports_how_far_confidences_are_from_right() -> None:
+    """Right 70% of the time, reported at logit 0.8473 / 0.5 + 0.5 = 2.1946: 0.8998, an error of 0.1998."""
+    told = simulate("vllm_spec", **SMALL, acceptance__confidence__temperature=0.5, acceptance__confidence__bias=0.5)
+    for numbers in told.metrics["specsim"]["acceptance"].values():
+        assert numbers["top1_agreement"] == pytest.approx(0.7, abs=1e-3)
+        assert numbers["mean_confidence"] == pytest.approx(0.8998, abs=1e-4)
+        assert numbers["calibration_error"] == pytest.approx(0.1998, abs=1e-3)
+
+
+def test_schedulers_that_ignore_confidences_serve_the_same_and_others_do_not() -> None:
+    """AdaServe sizes trees by confidence: of a drafter that is too unsure it verifies other tokens."""
+    for scheduler, same in (("vllm_spec", True), ("continuous", True), ("adaserve", False)):
+        own, told = (
+            simulate(scheduler, "poisson", requests=60, rps=20, acceptance__confidence__temperature=temperature)
+            for temperature in (1, 4)
+        )
+        assert own.requests.equals(told.requests) == same
+        assert own.requests["output_tokens"].equals(told.requests["output_tokens"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("temperature", 0, "confidence.temperature: 0 is not a finite number above 0 and at most 100"),
+        ("bias", "low", "confidence.bias"),
+        ("slope", 1, "has no such key"),
+    ],
+)
+def test_what_is_no_calibration_is_one_line(key: str, value: Any, said: str) -> None:
+    with pytest.raises(SpecsimError, match=said):
+        simulate("vllm_spec", **SMALL, **{f"acceptance__confidence__{key}": value})

@@ -1,0 +1,175 @@
+"""Accepted lengths of verifications as people have them: each form by hand, and known rates that come back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim import SpecsimError, simulate
+from specsim.acceptance.curves import Acceptance
+from specsim.acceptance.loading import acceptance_from_mapping
+
+K = 3
+ACCEPTED = [3, 0, 1, 3, 0, 0, 2, 1] * 10
+"""Of 80 verifications 50 accept a first token, 30 a second, 20 a third: 5 / 8, 3 / 5, 2 / 3 of those that got there."""
+RATES = (5 / 8, 3 / 5, 2 / 3)
+HISTOGRAM = [30, 20, 10, 20]
+COUNTS = {"acceptance_histogram": HISTOGRAM, "num_spec_tokens": K, "num_draft_tokens": 80 * K, "num_spec_steps": 80}
+
+
+def read(folder: Path, lines: list[Any], **keys: Any) -> Acceptance:
+    text = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines)
+    (folder / "log.jsonl").write_text(text)
+    made = acceptance_from_mapping({"kind": "runs", "path": "log.jsonl"} | keys, "acceptance", folder)
+    assert isinstance(made, Acceptance)
+    return made
+
+
+def drawn(centres: list[float], spread: float, requests: int, seed: int, tokens: int = 200) -> list[dict[str, Any]]:
+    """Return lines of our form: verifications of requests whose logits lie around the centres."""
+    luck, lines = np.random.default_rng(seed), []
+    for request in range(requests):
+        rates = 1 / (1 + np.exp(-(np.array(centres) + spread * luck.standard_normal())))
+        accepted: list[int] = []
+        while sum(accepted) + len(accepted) < tokens:
+            accepted.append(int(np.cumprod(luck.random(len(rates)) < rates).sum()))
+        lines.append({"request": request, "category": "chat", "k": len(rates), "accepted": accepted})
+    return lines
+
+
+SGLANG_LOG = (
+    "[2026-02-05 02:59:07] Finish: obj=GenerateReqInput(rid='a'), out={'meta_info': {'id': 'a', 'spec_verify_ct': 80, "
+    f"'spec_draft_token_num': 240, 'spec_accept_histogram': {HISTOGRAM}}}}}"
+)
+VLLM_LOG = (
+    "(APIServer pid=1) INFO 04-22 19:12:46 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.25, "
+    "Accepted throughput: 5 tokens/s, Drafted throughput: 12 tokens/s, Accepted: 100 tokens, Drafted: 240 tokens, Per-"
+    "position acceptance rate: 0.625, 0.375, 0.250, Avg Draft acceptance rate: 41.7%"
+)
+VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".join(
+    f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{place}"}} {count}.0'
+    for place, count in enumerate((50, 30, 20))
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param({"k": K, "accepted": ACCEPTED}, id="ours"),
+        pytest.param({"k": [K] * 80, "accepted": ACCEPTED}, id="ours, by step"),
+        pytest.param({"k": K, "histogram": HISTOGRAM}, id="ours, histogram"),
+        pytest.param({"metrics": {"speculative_decoding": COUNTS}}, id="vLLM"),
+        pytest.param(
+            {"spec_decode_acceptance": COUNTS | {"acceptance_histogram": {"0": 30, "1": 20, "2": 10, "3": 20}}},
+            id="aiperf",
+        ),
+        pytest.param(
+            {"spec_decode_acceptance": COUNTS | {"per_step_accepted": ACCEPTED, "per_step_drafted": [K] * 80}},
+            id="aiperf, by step",
+        ),
+        pytest.param({"choices": [{"speculative_decoding": COUNTS}]}, id="TensorRT-LLM"),
+        pytest.param(
+            {"meta_info": {"spec_correct_drafts_histogram": HISTOGRAM, "spec_num_proposed_drafts": 240}}, id="SGLang"
+        ),
+        pytest.param(
+            {
+                "event": "request.finished",
+                "out": {"meta_info": {"spec_accept_histogram": HISTOGRAM, "spec_draft_token_num": 240}},
+            },
+            id="SGLang's JSON log",
+        ),
+        pytest.param(SGLANG_LOG, id="SGLang's log"),
+        pytest.param(VLLM_LOG, id="vLLM's log"),
+        pytest.param(VLLM_METRICS, id="vLLM's metrics"),
+    ],
+)
+def test_each_form_tells_the_same_rates(tmp_path: Path, line: Any) -> None:
+    curve = read(tmp_path, [line]).curve("any")
+    assert curve.rates == pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9)
+    assert curve.chain == K
+
+
+def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_path: Path) -> None:
+    """From 0 one token is emitted, from 1 five of which k = 3 accepts three, then from 5, 7 and 8: 0, 3, 1, 0, 2."""
+    line = {"id": "134", "acc_eagle": {"acc_len": [1, 5, 4, 3, 2, 2, 1, 1, 3, 2, 1]}}
+    curve = read(tmp_path, [line] * 10, k=3, field="acc_eagle").curve("any")
+    assert curve.rates[:3] == pytest.approx((3 / 5, 2 / 3, 1 / 2))
+    with pytest.raises(SpecsimError, match=r"line 1: acc_eagle.acc_len: .* expected k"):
+        read(tmp_path, [line], field="acc_eagle")
+
+
+def test_a_shorter_draft_tells_nothing_of_what_it_did_not_propose(tmp_path: Path) -> None:
+    """Twenty drafts of one token, all right, and twenty of two, half of which get one: (20 + 10) / 40, then 0 / 10."""
+    line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [1, 0] * 10}
+    curve = read(tmp_path, [line] * 2).curve("any")
+    assert curve.rates[:2] == pytest.approx((30 / 40, 0.001))
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.8])
+def test_known_rates_and_spread_come_back(tmp_path: Path, spread: float) -> None:
+    """Rates within three standard errors of so many verifications, the spread within three of so many requests."""
+    centres, requests = [1.5, 1.0, 0.8], 200
+    lines = drawn(centres, spread, requests, seed=5)
+    made = read(tmp_path, lines)
+    curve = made.curve("chat")
+    assert abs(curve.spread - spread) < 3 * (spread / (2 * requests) ** 0.5 + 0.02)
+    assert f"200 requests, {sum(len(each['accepted']) for each in lines):,} verifications" in str(made.note)
+    if not spread:
+        assert curve.rates[:3] == pytest.approx(1 / (1 + np.exp(-np.array(centres))), abs=0.015)
+
+
+def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> None:
+    easy, hard = drawn([2.0], 0.3, 40, seed=1), drawn([-1.0], 0.3, 40, seed=2)
+    made = read(tmp_path, easy + [each | {"category": "code"} for each in hard])
+    assert made.curve("chat").rates[0] > made.curve("default").rates[0] > made.curve("code").rates[0]
+    assert made.curve("default").spread > made.curve("chat").spread
+
+
+@pytest.mark.parametrize(
+    ("requests", "tokens", "said"),
+    [(5, 200, "assumed, as the counts are of fewer than 10 requests: 0.5"), (12, 6, "assumed, as these requests tell")],
+)
+def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, requests: int, tokens: int, said: str) -> None:
+    made = read(tmp_path, drawn([1.0, 0.5], 0.5, requests, seed=3, tokens=tokens))
+    assert said in str(made.note)
+    assert made.curve("chat").spread == 0.5
+    assert read(tmp_path, drawn([1.0], 0.5, 5, seed=3), spread=0.1).curve("chat").spread == 0.1
+
+
+def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> None:
+    warm = {"metadata": {"benchmark_phase": "warmup"}, "spec_decode_acceptance": COUNTS}
+    cut = {"metadata": {"source_kind": "coding"}, "spec_decode_acceptance": COUNTS | {"num_draft_tokens": 235}}
+    made = read(tmp_path, [warm, cut])
+    assert "coding: 1 requests, 80 verifications, 5 tokens fewer drafted than k each" in str(made.note)
+    assert made.curves.keys() == {"coding", "default"}
+
+
+def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
+    lines = drawn([1.5, 1.0, 0.8], 0.5, 100, seed=4)
+    wanted = read(tmp_path, lines).curve("chat")
+    path = str(tmp_path / "log.jsonl")
+    run = simulate("vllm_spec", "poisson", requests=200, acceptance=path, scheduler__num_speculative_tokens=3)
+    rates = run.metrics["spec_decode_per_position_acceptance_rates"]
+    assert rates == pytest.approx(np.cumprod(wanted.rates[:3]), abs=0.03)
+    assert any("chat: 100 requests" in note for note in run.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"k": 2, "accepted": [3]}, "line 1: accepted: 3 tokens accepted of 2 drafted"),
+        ({"k": [2], "accepted": [1, 1]}, "line 1: accepted: 2 verifications, but 1 drafts"),
+        ({"accepted": [1]}, "line 1: accepted: without the tokens of a draft; expected k beside it"),
+        ({"k": 2, "accepted": [-1]}, r"line 1: accepted: \[-1\] is not a list of whole numbers between 0 and 64"),
+        ({"k": 2, "histogram": {"a": 1}}, "line 1: histogram: {'a': 1} is not verifications by accepted tokens"),
+        ("{oops", "is damaged JSON"),
+        ({"text": "hello"}, "no accepted lengths; expected those of aiperf, vLLM, SGLang"),
+    ],
+)
+def test_what_is_no_log_is_one_line(tmp_path: Path, line: Any, said: str) -> None:
+    with pytest.raises(SpecsimError, match=said):
+        read(tmp_path, [line])
