@@ -35,7 +35,7 @@ def page(rows: DataFrame) -> str:
     winners = "trace", "objectives", "load", "none", "fixed", "best", "gain over fixed", "level with it"
     return TEMPLATE.read_text(encoding="utf-8").format(
         gains=table(("policy", "drafts", *points), _gains(open_loop)),
-        winners=table(winners, _winners(open_loop)),
+        winners=table(winners, _winners(open_loop, list(POLICIES))),
         changes=table(("policy", "trace", *STUDY["changes"]), _changes(rows)),
         batches=table(("policy", *clients), _speed_ups(closed, clients)),
         tuned=table(("policy", *(f"{trace}, {mix}" for trace in TRACES for mix in MIXES)), _chosen(open_loop)),
@@ -58,12 +58,12 @@ def _gains(rows: DataFrame) -> Iterable[Sequence[object]]:
         yield f"`{policy}`", about["says"], *cells
 
 
-def _winners(rows: DataFrame) -> Iterable[Sequence[object]]:
+def _winners(rows: DataFrame, policies: Sequence[str]) -> Iterable[Sequence[object]]:
     """Yield a row a point: what none and the fixed number attain, and the best policy with those level with it."""
     for (place, mix, load), here in rows.groupby(["place", "mix", "load"], sort=False):
         means = 100 * here.groupby("policy")[MEASURE].mean()
         best = str(means.idxmax())
-        level = [each for each in POLICIES if each not in (best, NONE) and _is_level(_ahead(here, best, each))]
+        level = [each for each in policies if each not in (best, NONE) and _is_level(_ahead(here, best, each))]
         gain = _gain(_ahead(here, best, AGAINST)) if best != AGAINST else "-"
         named = ", ".join(f"`{each}`" for each in level) or "-"
         yield place, mix, load, f"{means[NONE]:.1f}", f"{means[AGAINST]:.1f}", f"`{best}`", gain, named
@@ -74,7 +74,9 @@ def _changes(rows: DataFrame) -> Iterable[Sequence[object]]:
     for policy, (place, about) in ((policy, each) for policy in STUDY["changed"] for each in TRACES.items()):
         here = rows[(rows["place"] == place) & (rows["mix"] == MIXES[0]) & (rows["load"] == about["tuned"])]
         mine = here[here["policy"] == policy].assign(policy=lambda each: each["change"])
-        yield f"`{policy}`", place, *(_gain(_ahead(mine, change, AS_TUNED)) for change in STUDY["changes"])
+        has = STUDY["changed"][policy]
+        cells = (_gain(_ahead(mine, change, AS_TUNED)) if change in has else "" for change in STUDY["changes"])
+        yield f"`{policy}`", place, *cells
 
 
 def _speed_ups(rows: DataFrame, clients: Sequence[str]) -> Iterable[Sequence[object]]:
@@ -99,8 +101,9 @@ def _chosen(rows: DataFrame) -> Iterable[Sequence[object]]:
 
 def _ahead(rows: DataFrame, policy: Any, against: Any) -> Series[float]:
     """Return by seed how many points a policy attains beyond another on the same requests."""
-    by_seed = rows.set_index(["policy", "seed"])[MEASURE]
-    return (100 * (by_seed[policy] - by_seed[against])).dropna()
+    by_seed = 100 * rows.set_index(["policy", "seed"])[MEASURE]
+    ahead: Series[float] = (by_seed[policy] - by_seed[against]).dropna()
+    return ahead
 
 
 def _is_level(ahead: Series[float]) -> bool:

@@ -75,9 +75,9 @@ def cells() -> Iterator[Cell]:
         names = about.get("mixes", STUDY["mixes"]), about.get("policies", STUDY["policies"]), about["loads"]
         yield from (Cell(place, mix, str(load), policy, AS_TUNED) for mix, policy, load in product(*names))
         if "tuned" in about:
-            changed = product(STUDY["changed"], STUDY["changes"])
             mix = next(iter(STUDY["mixes"]))
-            yield from (Cell(place, mix, about["tuned"], policy, change) for policy, change in changed)
+            for policy, changes in STUDY["changed"].items():
+                yield from (Cell(place, mix, about["tuned"], policy, change) for change in changes)
 
 
 def grid_of(policy: str) -> dict[str, list[Any]]:

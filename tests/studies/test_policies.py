@@ -1,0 +1,66 @@
+"""The study of policies: its trials, its rows, its page."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pandas import DataFrame
+
+from specsim.config.configured import from_axes
+from specsim.runs.plan import checked
+from studies.policies import page, running
+from studies.policies.running import STUDY, TRIALS, Cell, cells, grid_of
+from studies.report import kept
+
+
+@pytest.mark.parametrize("policy", STUDY["policies"])
+def test_every_policy_has_eight_trials_that_its_scheduler_takes(policy):
+    cell = Cell("azure_conv", "mostly urgent", "at", policy, "")
+    settings = {key: value for key, value in cell.settings.items() if key != "keep"}
+    assert len(checked(from_axes(grid_of(policy), {**settings, "requests": 5}))) == TRIALS
+
+
+def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path, monkeypatch, capsys):
+    small = {"requests": 40, "tuned": "at", "loads": {"at": {"rps": 30}}}
+    grid = {"num_speculative_tokens": [1, 2, 3, 4], "max_num_seqs": [8, 16]}
+    monkeypatch.setattr(running, "KEPT", tmp_path / "rows.parquet")
+    for key, value in {
+        "places": {"poisson": small},
+        "shared": {"profile": "llama8b_1b_h100"},
+        "mixes": {"urgent": {"slo": "adaserve"}},
+        "tuned": {"seed": [7]},
+        "judged": {},
+        "until": "50 points",
+        "policies": {"vllm_spec": {"says": "k", "trials": grid}},
+        "changed": {"vllm_spec": ["sure"]},
+        "changes": {"sure": {"acceptance.confidence.temperature": 0.5}},
+    }.items():
+        monkeypatch.setitem(STUDY, key, value)
+    rows = running.run(tmp_path / "runs", 1)
+    assert len(rows) == 10  # two cells of five seeds
+    assert list(rows["change"].unique()) == ["", "sure"]
+    # A fixed number of draft tokens asks for no confidence.
+    plain, sure = (rows[rows["change"] == change].set_index("seed")["slo_attainment"] for change in ("", "sure"))
+    np.testing.assert_array_equal(plain, sure)
+    assert "1 of 2: poisson urgent at vllm_spec" in capsys.readouterr().out
+    assert len(kept(running.KEPT)) == len(running.run(tmp_path / "runs", 1)) == 10
+    assert "of 2" not in capsys.readouterr().out
+
+
+def test_a_winner_is_named_with_what_it_gains_and_who_is_level():
+    attained = {"vllm": 0.5, "vllm_spec": 0.7, "adaserve": 0.9, "specserve": 0.895}
+    rows = DataFrame(
+        [
+            {"place": "azure_conv", "mix": "mostly urgent", "load": "at", "policy": policy, "seed": seed}
+            | {"slo_attainment": share + seed / 100}
+            for policy, share in attained.items()
+            for seed in range(5)
+        ]
+    )
+    ((*_, none, fixed, best, gain, level),) = page._winners(rows, list(attained))
+    assert (none, fixed, best, gain, level) == ("52.0", "72.0", "`adaserve`", "+20.0 ± 0.0", "`specserve`")
+
+
+def test_the_cells_are_each_once():
+    every = list(cells())
+    assert len(every) == len(set(every))
