@@ -8,7 +8,7 @@ step takes the (d, w, m) with the most tokens a second. The nodes are those of h
 Deviations, since no rule has been published:
 - Drafting keeps each level's w likeliest nodes a request. The m nodes a request are the likeliest of the whole batch.
 - The node at place j of level d, by cumulative confidence, has a running mean of its confidence, as a share of the
-  level above. What was right of each level, as a share of what its confidences promised, corrects the sums of levels.
+  level above. A correction of each level is the share of tokens that were right of those that confidences promised.
 - Both forget with a window of steps, towards first values that suppose `first_acceptance`. So after a long time without
   drafts one is tried again where it would pay at that acceptance.
 - The drafter's first pass is priced at one token a request: what a drafter lacks after steps without it, read once,

@@ -3,21 +3,21 @@
 Paper: SLOs-Serve (Chen et al., arXiv 2504.08784), its scheduler: multi-SLO dynamic programming, batch formation with
 SLO-adaptive speculation, soft admission.
 Idea: requests are of tiers, one a TPOT objective. In a batch of T seconds a request of tier l has to emit T / TPOT_l
-tokens, by a chain as long as it takes to expect so many. What is left of the tokens that T has time for reads prompts;
-T is where that is most a second. A programme over the prompts in the order of their deadlines finds the most requests
-whose prompts all end in time, beside decodes that all keep their objectives. The others are served with what is left.
+tokens, by a chain as long as it takes to expect so many. Prompts get the rest of the tokens that T has time for, and T
+is where that rest is most a second. A programme over the prompts in the order of their deadlines finds the most
+requests whose prompts all end in time, beside decodes that all keep their objectives. Other requests get leftovers.
 Deviations:
 - Out of scope: the routing of declined requests to other replicas and the stages of one request (tools, thinking).
 - The paper decides with output lengths known. Here an accepted request decodes without end. A request is decided on
-  once, at most `MOST_NEW` of them a step. One without any objective is never accepted.
-- Memory is no state of the programme: an accepted request that does not fit waits. All yield cache youngest first,
-  those not accepted before any accepted one. It is recomputed.
+  once, at most `MOST_NEW` of them a step. Requests without any objective are never accepted.
+- Memory is no state of the programme: an accepted request that does not fit waits. Requests that were not accepted
+  yield their cache first, then accepted ones, the youngest first. The cache is recomputed.
 - Context and batch of the moment hold for all of the future, and pass times are the belief's.
 - The paper has one acceptance rate a token, measured before; here one a draft position, from all verifications so far.
 - A tier that needs less than a token a batch skips batches (the paper's rule without speculation) and drafts nothing.
-  A decode is due if the batch after this one would end behind its next token's deadline. What is left of a batch
-  behind due decodes and accepted prompts goes to the other accepted decodes, then to those that were not accepted.
-- A step whose chains are all empty feeds the drafter nothing; what it then lacks is in no plan.
+  A decode is due if the batch after this one would end behind its next token's deadline. Due decodes are first in a
+  batch, then accepted prompts, then other accepted decodes, then requests that were not accepted.
+- A step whose chains are all empty feeds the drafter nothing; later steps feed that, and no plan prices it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Batches(NamedTuple):
     Attributes
     ----------
     seconds : (C,) of each batch.
-    depth, demand : (L, C) draft tokens of a request of each tier, and its tokens of the batch in the mean, root included.
+    depth, demand : (L, C) draft tokens of a request of each tier, and its mean tokens of the batch, root included.
     supply : (k + 1, C) tokens that the batch has time for behind 0, 1, ..., k draft passes.
     """
 
@@ -84,13 +84,14 @@ class Batches(NamedTuple):
         return rate
 
 
-def batches_of(view: View, tpot_s: Floats, emitted: Floats, decodes: Ids, most_tokens: int) -> Batches:
+def batches_of(view: View, tpot_s: Floats, emitted: Floats, decodes: Ids, most_tokens: int, margin: float) -> Batches:
     """Return the batches at whose length some tier needs a longer chain, and that of `most_tokens`.
 
     Parameters
     ----------
     tpot_s : (L,) objective of each tier, inf for none. decodes : (n,) decoding requests.
     emitted : (k + 1,) expected tokens of a verification of a chain of 0, 1, ..., k tokens.
+    margin : factor on the believed seconds.
     """
     n = len(decodes)
     context = int(view.target_cached[decodes].sum())
@@ -101,9 +102,9 @@ def batches_of(view: View, tpot_s: Floats, emitted: Floats, decodes: Ids, most_t
     # The first draft pass feeds what the target is fed, if the drafter has a cache.
     first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(PassShape.decode(context, max(n, 1)))
     later_s = 0.0 if draft.one_pass else draft.seconds(PassShape.decode(context, max(n, 1)))
-    step_s = [verify_s] + [verify_s + first_s + k * later_s for k in range(most)]
+    step_s = margin * np.array([verify_s, *(verify_s + first_s + k * later_s for k in range(most))])
     finite = tpot_s[np.isfinite(tpot_s)]
-    seconds = np.append(np.minimum(np.outer(finite, emitted).ravel(), step_s[-1][-1]), verify_s[-1])
+    seconds = np.append(np.minimum(np.outer(finite, emitted).ravel(), step_s[-1, -1]), step_s[0, -1])
     supply = np.array([np.interp(seconds, np.maximum.accumulate(s), sizes, left=0) for s in step_s])
     wanted = seconds / tpot_s[:, None] * (1 - 1e-9)
     depth = np.searchsorted(emitted, wanted)
@@ -170,6 +171,7 @@ class SlosServe:
     max_num_seqs : most requests of a batch. max_num_batched_tokens : most tokens of a pass, draft tokens included.
     watermark : share of the cache left free on admission. num_speculative_tokens : longest chain; 0 never drafts.
     first_acceptance : acceptance rate of a draft position before any of it was verified.
+    time_margin : factor on the believed seconds of a step; the paper has none.
     """
 
     max_num_seqs: int
@@ -177,6 +179,7 @@ class SlosServe:
     watermark: float
     num_speculative_tokens: int
     first_acceptance: float
+    time_margin: float
     _verified: Floats = field(init=False, repr=False)
     _decided: Bools = field(init=False, repr=False)
     _accepted: Bools = field(init=False, repr=False)
@@ -186,6 +189,7 @@ class SlosServe:
         share(watermark=self.watermark)
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
         probability(first_acceptance=self.first_acceptance)
+        at_least(0, time_margin=self.time_margin)
         self._verified = np.zeros((2, self.num_speculative_tokens))
 
     def begin(self, requests: int) -> None:
@@ -217,7 +221,9 @@ class SlosServe:
         rates = (self._verified[0] + self.first_acceptance) / (self._verified[1] + 1)
         emitted = 1 + np.append(0.0, np.cumsum(np.cumprod(rates)))
         decodes = decoding(view, ids)
-        batches = batches_of(view, tpot_s, emitted, ids[decodes & ~view.waits(ids)], self.max_num_batched_tokens)
+        batches = batches_of(
+            view, tpot_s, emitted, ids[decodes & ~view.waits(ids)], self.max_num_batched_tokens, self.time_margin
+        )
         kept = self._accepted[ids]
         tier = np.searchsorted(tpot_s, _or_inf(view.tpot_slo_s[ids]))
         counts = np.bincount(tier[kept & decodes], minlength=len(tpot_s))
