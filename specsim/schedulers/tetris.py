@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from specsim.core.passes import DEEPEST
 from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_rows
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
@@ -37,9 +38,8 @@ class Tetris(Speculation):
     capacity: int | None
 
     def __post_init__(self) -> None:
-        at_least(0, extra_draft_tokens=self.extra_draft_tokens, capacity=self.capacity or 0)
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
-        draft_length(extra_draft_tokens=self.num_speculative_tokens + self.extra_draft_tokens)
+        at_least(0, capacity=self.capacity or 0)
+        draft_length(num_speculative_tokens=self.num_speculative_tokens, extra_draft_tokens=self.extra_draft_tokens)
 
     @property
     def drafts(self) -> bool:
@@ -58,7 +58,7 @@ class Tetris(Speculation):
         """Yield a draft pass per token and return the likeliest tokens of all requests within the capacity."""
         n, longest = rows.decoding, self.num_speculative_tokens
         if n > 1:
-            longest += self.extra_draft_tokens
+            longest = min(longest + self.extra_draft_tokens, DEEPEST)
         forest = yield from grow_rows(view, rows, fitting_chain(view, rows, longest))
         # A token budget may have left out some of the running requests, and has room for the shares of the others.
         capacity = n * self.draft_tokens(max(n, len(view.running)))
