@@ -13,6 +13,7 @@ Deviations, since no rule has been published:
   drafts one is tried again where it would pay at that acceptance.
 - The drafter's first pass is priced at one token a request: what a drafter lacks after steps without it, read once,
   counts as no cost of the size.
+- Prompts are work of their own: the seconds that they add to a verification without drafts do not count.
 - A token budget keeps room for the nodes that the step before asked for, and no more are verified.
 - When memory is short, the candidate trees are made narrower, then shallower, until they fit.
 """
@@ -117,6 +118,9 @@ class CostSizedTrees(Speculation):
         nodes = np.arange(most + 1)
         seen = int(view.target_cached[rows.requests[:n]].sum()) + 2 * n
         verify_s = view.belief.target.seconds_array(PassShapes.with_nodes(plain, nodes * n, nodes * seen))
+        if n < len(rows.requests):
+            alone = PassShape.of_decoding(view.target_cached[rows.requests[:n]])
+            verify_s += view.belief.target.seconds(alone) - verify_s[0]
         rate = self.expected()[..., : most + 1] / (passes[..., None] + verify_s)
         best = int(np.argmax(rate))
         if rate.ravel()[best] <= 1 / verify_s[0]:

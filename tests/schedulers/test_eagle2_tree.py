@@ -35,7 +35,8 @@ def test_a_topk_of_one_is_a_chain_and_one_token_is_no_tree() -> None:
     work = hand.begin()
     while isinstance(work, DraftPass):
         work = hand.propose(0.5)
-    assert sizes(work) == [4, 4] and work.forest.depth.max() == 4
+    assert sizes(work) == [4, 4]
+    assert work.forest.depth.max() == 4
     assert not DynamicTrees(4, 2, 1).drafts
 
 

@@ -38,7 +38,7 @@ def test_a_batch_of_several_drafts_extra_tokens_for_one_capacity(
 def test_a_token_budget_has_room_for_equal_shares() -> None:
     assert [Tetris(3, 2, None).draft_tokens(n) for n in (1, 8)] == [3, 3]
     assert [Tetris(3, 2, 10).draft_tokens(n) for n in (1, 2, 3, 100)] == [5, 5, 4, 1]
-    assert not Tetris(3, 2, 0).drafts and not Tetris(0, 2, None).drafts
+    assert [each.drafts for each in (Tetris(3, 2, 0), Tetris(0, 2, None), Tetris(1, 0, 1))] == [False, False, True]
     with pytest.raises(ValueError, match="capacity=-1 is below 0"):
         Tetris(3, 1, -1)
 
