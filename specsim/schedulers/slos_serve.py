@@ -12,7 +12,8 @@ Deviations:
   once, at most `MOST_NEW` of them a step. Requests without any objective are never accepted.
 - Memory is no state of the programme: an accepted request that does not fit waits. Requests that were not accepted
   yield their cache first, then accepted ones, the youngest first. The cache is recomputed.
-- Context and batch of the moment hold for all of the future, and pass times are the belief's.
+- Pass times are the belief's times `time_margin`: without one many requests end just behind their objectives. The
+  mean context of the moment holds for all of the future, and counts as so many tokens of each decode.
 - The paper has one acceptance rate a token, measured before; here one a draft position, from all verifications so far.
 - A tier that needs less than a token a batch skips batches (the paper's rule without speculation) and drafts nothing.
   A decode is due if the batch after this one would end behind its next token's deadline. Due decodes are first in a
@@ -63,14 +64,17 @@ class Batches(NamedTuple):
     Attributes
     ----------
     seconds : (C,) of each batch.
-    depth, demand : (L, C) draft tokens of a request of each tier, and its mean tokens of the batch, root included.
+    depth, demand : (L, C) draft tokens of a request of each tier, and its mean tokens of the batch: its share of the
+        batches, times root, drafts and context.
     supply : (k + 1, C) tokens that the batch has time for behind 0, 1, ..., k draft passes.
+    cached_token : tokens whose seconds are those of reading a cached one.
     """
 
     seconds: Floats
     depth: Ints
     demand: Floats
     supply: Floats
+    cached_token: float
 
     def passes(self, counts: Ints) -> Ints:
         """Return the draft passes of each batch with `counts` (S, L) decodes of each tier, (S, C)."""
@@ -84,32 +88,35 @@ class Batches(NamedTuple):
         return rate
 
 
-def batches_of(view: View, tpot_s: Floats, emitted: Floats, decodes: Ids, most_tokens: int, margin: float) -> Batches:
+def batches_of(
+    view: View, tpot_s: Floats, emitted: Floats, decodes: int, context: float, most_tokens: int, margin: float
+) -> Batches:
     """Return the batches at whose length some tier needs a longer chain, and that of `most_tokens`.
 
     Parameters
     ----------
-    tpot_s : (L,) objective of each tier, inf for none. decodes : (n,) decoding requests.
+    tpot_s : (L,) objective of each tier, inf for none.
     emitted : (k + 1,) expected tokens of a verification of a chain of 0, 1, ..., k tokens.
+    decodes : requests that decode. context : cached tokens of each, in the mean.
     margin : factor on the believed seconds.
     """
-    n = len(decodes)
-    context = int(view.target_cached[decodes].sum())
+    n, most, target, draft = max(decodes, 1), len(emitted) - 1, view.belief.target, view.belief.draft
     sizes = np.unique(np.geomspace(1, most_tokens, SIZES).astype(np.int64))
-    shapes = PassShapes(context, sizes, sizes * (context / max(n, 1) + 1), np.minimum(sizes, n + 1), n, 0)
-    verify_s, draft = view.belief.target.seconds_array(shapes), view.belief.draft
-    most = len(emitted) - 1
+    shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0)
+    verify_s, decode = target.seconds_array(shapes), PassShape.decode(n * context, n)
     # The first draft pass feeds what the target is fed, if the drafter has a cache.
-    first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(PassShape.decode(context, max(n, 1)))
-    later_s = 0.0 if draft.one_pass else draft.seconds(PassShape.decode(context, max(n, 1)))
+    first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(decode)
+    later_s = 0.0 if draft.one_pass else draft.seconds(decode)
     step_s = margin * np.array([verify_s, *(verify_s + first_s + k * later_s for k in range(most))])
     finite = tpot_s[np.isfinite(tpot_s)]
     seconds = np.append(np.minimum(np.outer(finite, emitted).ravel(), step_s[-1, -1]), step_s[0, -1])
     supply = np.array([np.interp(seconds, np.maximum.accumulate(s), sizes, left=0) for s in step_s])
+    rising_s, reading_s = verify_s[-1] - verify_s[0], target.seconds(decode) - target.seconds(PassShape.decode(0, n))
+    cached_token = reading_s / (n * context) * (sizes[-1] - sizes[0]) / rising_s if rising_s * context > 0 else 0.0
     wanted = seconds / tpot_s[:, None] * (1 - 1e-9)
     depth = np.searchsorted(emitted, wanted)
-    demand = np.where(wanted <= 1, wanted, np.where(depth > most, TOO_MANY, 1 + depth))
-    return Batches(seconds, np.minimum(depth, most), demand, supply)
+    demand = np.minimum(wanted, 1) * (1 + np.where(wanted <= 1, 0, depth) + cached_token * context)
+    return Batches(seconds, np.minimum(depth, most), np.where(depth > most, TOO_MANY, demand), supply, cached_token)
 
 
 def accepted_prompts(batches: Batches, counts: Ints, due_s: Floats, tokens: Ints, tier: Ints, new: Bools) -> Bools:
@@ -154,10 +161,11 @@ def accepted_prompts(batches: Batches, counts: Ints, due_s: Floats, tokens: Ints
 
 
 class Plan(NamedTuple):
-    """The next batch: its seconds and tokens, and the objective and chain of each tier, (L,)."""
+    """The next batch: its seconds and tokens, a cached one's part of a token, each tier's objective and chain, (L,)."""
 
     seconds: float
-    tokens: int
+    tokens: float
+    cached_token: float
     tpot_s: Floats
     depth: Ints
 
@@ -171,7 +179,7 @@ class SlosServe:
     max_num_seqs : most requests of a batch. max_num_batched_tokens : most tokens of a pass, draft tokens included.
     watermark : share of the cache left free on admission. num_speculative_tokens : longest chain; 0 never drafts.
     first_acceptance : acceptance rate of a draft position before any of it was verified.
-    time_margin : factor on the believed seconds of a step; the paper has none.
+    time_margin : factor on the believed seconds of a step.
     """
 
     max_num_seqs: int
@@ -221,10 +229,10 @@ class SlosServe:
         rates = (self._verified[0] + self.first_acceptance) / (self._verified[1] + 1)
         emitted = 1 + np.append(0.0, np.cumsum(np.cumprod(rates)))
         decodes = decoding(view, ids)
-        batches = batches_of(
-            view, tpot_s, emitted, ids[decodes & ~view.waits(ids)], self.max_num_batched_tokens, self.time_margin
-        )
         kept = self._accepted[ids]
+        known = view.target_cached[ids] + view.pending(ids)
+        running, context = int(np.count_nonzero(kept & decodes)), float(known.mean())
+        batches = batches_of(view, tpot_s, emitted, running, context, self.max_num_batched_tokens, self.time_margin)
         tier = np.searchsorted(tpot_s, _or_inf(view.tpot_slo_s[ids]))
         counts = np.bincount(tier[kept & decodes], minlength=len(tpot_s))
         if len(new):
@@ -242,7 +250,8 @@ class SlosServe:
             counts = np.bincount(tier[self._accepted[ids] & decodes], minlength=len(tpot_s))
         best = int(np.argmax(batches.prompt_rate(counts[None])[0]))
         passes = int(batches.passes(counts[None])[0, best])
-        return Plan(batches.seconds[best], int(batches.supply[passes, best]), tpot_s, batches.depth[:, best])
+        tokens, depth = batches.supply[passes, best], batches.depth[:, best]
+        return Plan(batches.seconds[best], tokens, batches.cached_token, tpot_s, depth)
 
     def _depth(self, view: View, ids: Ids, plan: Plan) -> Ints:
         """Return the chain of each request, (n,), if it decodes; those that were not accepted have none."""
@@ -255,12 +264,13 @@ class SlosServe:
         order = ids[np.lexsort((ids, ~self._accepted[ids]))]
         head = order[: self.max_num_seqs]
         decodes, kept, pending = decoding(view, head), self._accepted[head], view.pending(head)
-        cost = np.where(decodes, 1 + self._depth(view, head, plan), pending)
+        reading = plan.cached_token * view.target_cached[head]
+        cost = np.where(decodes, 1 + self._depth(view, head, plan) + reading, pending)
         next_s = view.first_token_s[head] + view.emitted_tokens[head] * view.tpot_slo_s[head]
         due_s = _or_inf(np.where(decodes, next_s, view.arrival_s[head] + view.ttft_slo_s[head]))
         late = due_s < view.now_s + 2 * plan.seconds
         turn = np.select((kept & decodes & late, kept & ~decodes, kept, decodes), (0, 1, 2, 3), 4)
-        tokens = min(max(plan.tokens, int(cost[turn == 0].sum())), self.max_num_batched_tokens)
+        tokens = min(max(plan.tokens, cost[turn == 0].sum()), self.max_num_batched_tokens)
         in_turn = np.lexsort((head, due_s, turn))
         room = np.empty_like(cost)
         room[in_turn] = tokens - np.cumsum(cost[in_turn]) + cost[in_turn]

@@ -39,8 +39,8 @@ def test_batches_are_as_long_as_chains_allow() -> None:
     told = requests([0.0], [5], [40])
     _, view = ledger_and_view(told)
     view.belief = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
-    tiers, nobody = np.array([0.03, 0.06]), np.zeros(0, dtype=np.int64)
-    found = batches_of(view, tiers, np.array([1, 1.5, 1.75]), nobody, 128, 1.0)
+    tiers, emitted = np.array([0.03, 0.06]), np.array([1, 1.5, 1.75])
+    found = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
     assert found.seconds == pytest.approx([0.03, 0.045, 0.0525, 0.06, 0.09, 0.105, 0.138])
     assert found.depth[:, :4].tolist() == [[0, 1, 2, 2], [0, 0, 0, 0]]
     assert found.demand[:, :3] == pytest.approx(np.array([[1, 2, 3], [0.5, 0.75, 0.875]]))
@@ -51,14 +51,18 @@ def test_batches_are_as_long_as_chains_allow() -> None:
     rate = found.prompt_rate(np.array([[4, 2]]))[0, :4]
     assert rate[:3] == pytest.approx([500, 455.6, 357.1], rel=0.01)
     assert rate[3] < 0
-    slower = batches_of(view, tiers, np.array([1, 1.5, 1.75]), nobody, 128, 2.0)
-    assert slower.supply[0, 0] == pytest.approx(5, abs=0.1)
+    assert batches_of(view, tiers, emitted, 6, 100.0, 128, 2.0).supply[0, 0] == pytest.approx(5, abs=0.1)
+    # 10 us a cached token: its hundred take as long as one token more, of every batch that the decode is in.
+    view.belief = Hardware(Linear(1e-5, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
+    reading = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
+    assert reading.cached_token == pytest.approx(0.01)
+    assert reading.demand[:, :3] == pytest.approx(np.array([[2, 3, 4], [1, 1.5, 1.75]]))
 
 
 def plain(rate: float, cost: float = 0.0) -> Batches:
     """Return one batch of a second for two tiers: `rate` tokens; a decode of the first tier takes `cost` of them."""
     whole = np.zeros((2, 1), dtype=np.int64)
-    return Batches(np.ones(1), whole, np.array([[cost], [0.0]]), np.full((1, 1), rate))
+    return Batches(np.ones(1), whole, np.array([[cost], [0.0]]), np.full((1, 1), rate), 0.0)
 
 
 def accepted(batches: Batches, due_s: list[float], tokens: list[int], tier: list[int], new: list[bool]) -> list[bool]:
