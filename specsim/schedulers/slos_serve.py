@@ -31,31 +31,19 @@ import numpy as np
 
 from specsim.core.passes import Emitted, TargetPass
 from specsim.core.protocols import Step, View
-from specsim.core.request import Bools, Floats, Ids, Ints
+from specsim.core.request import Bools, Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.batching import decoding
 from specsim.schedulers.parts.growth import deepest_of, fitting_shape, grow
-from specsim.schedulers.parts.protocols import (
-    Rows,
-    at_least,
-    draft_length,
-    evicting,
-    probability,
-    rows_of,
-    share,
-)
+from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evicting, rows_of, share
 from specsim.schedulers.parts.queues import fitting_head, growth_bytes, last_to_yield, live
 from specsim.schedulers.parts.tree_shape import TreeShape
 
-MOST_NEW = 12
-"""Requests among which one programme chooses."""
-HORIZON_S = 1e4
-"""Seconds from now that stand for a deadline that never comes."""
-SIZES = 48
-"""Sizes of a pass that are priced; between them tokens are interpolated."""
-TOO_MANY = 1e9
-"""Tokens a batch of a request whose objective no chain meets."""
+MOST_NEW, SIZES = 12, 48
+"""Requests among which one programme chooses; sizes of a pass that are priced, with tokens interpolated between."""
+FIRST_ACCEPTANCE, NEVER_S, TOO_MANY = 0.7, 1e4, 1e9
+"""Supposed rate of a draft position at first; a deadline that never comes; tokens where no chain meets an objective."""
 
 
 class Batches(NamedTuple):
@@ -64,8 +52,7 @@ class Batches(NamedTuple):
     Attributes
     ----------
     seconds : (C,) of each batch.
-    depth, demand : (L, C) draft tokens of a request of each tier, and its mean tokens of the batch: its share of the
-        batches, times root, drafts and context.
+    depth, demand : (L, C) draft tokens of a decode of each tier; its tokens, context included, in a mean batch.
     supply : (k + 1, C) tokens that the batch has time for behind 0, 1, ..., k draft passes.
     cached_token : tokens whose seconds are those of reading a cached one.
     """
@@ -76,14 +63,10 @@ class Batches(NamedTuple):
     supply: Floats
     cached_token: float
 
-    def passes(self, counts: Ints) -> Ints:
-        """Return the draft passes of each batch with `counts` (S, L) decodes of each tier, (S, C)."""
-        most: Ints = ((counts > 0)[:, :, None] * self.depth).max(axis=1)
-        return most
-
     def prompt_rate(self, counts: Ints) -> Floats:
         """Return the prompt tokens a second beside `counts` (S, L) decodes, (S, C); negative where these do not fit."""
-        supply = self.supply[self.passes(counts), np.arange(len(self.seconds))]
+        passes = ((counts > 0)[:, :, None] * self.depth).max(axis=1)
+        supply = self.supply[passes, np.arange(len(self.seconds))]
         rate: Floats = (supply - counts @ self.demand) / self.seconds
         return rate
 
@@ -108,8 +91,8 @@ def batches_of(
     first_s = draft.seconds_array(shapes) if draft.cached else draft.seconds(decode)
     later_s = 0.0 if draft.one_pass else draft.seconds(decode)
     step_s = margin * np.array([verify_s, *(verify_s + first_s + k * later_s for k in range(most))])
-    finite = tpot_s[np.isfinite(tpot_s)]
-    seconds = np.append(np.minimum(np.outer(finite, emitted).ravel(), step_s[-1, -1]), step_s[0, -1])
+    asked_s = np.outer(tpot_s[np.isfinite(tpot_s)], emitted)
+    seconds = np.append(np.minimum(asked_s, step_s[-1, -1]), step_s[0, -1])
     supply = np.array([np.interp(seconds, np.maximum.accumulate(s), sizes, left=0) for s in step_s])
     rising_s, reading_s = verify_s[-1] - verify_s[0], target.seconds(decode) - target.seconds(PassShape.decode(0, n))
     cached_token = reading_s / (n * context) * (sizes[-1] - sizes[0]) / rising_s if rising_s * context > 0 else 0.0
@@ -160,16 +143,6 @@ def accepted_prompts(batches: Batches, counts: Ints, due_s: Floats, tokens: Ints
     return accepted
 
 
-class Plan(NamedTuple):
-    """The next batch: its seconds and tokens, a cached one's part of a token, each tier's objective and chain, (L,)."""
-
-    seconds: float
-    tokens: float
-    cached_token: float
-    tpot_s: Floats
-    depth: Ints
-
-
 @dataclass(slots=True)
 class SlosServe:
     """SLOs-Serve's scheduler on one server.
@@ -178,7 +151,6 @@ class SlosServe:
     ----------
     max_num_seqs : most requests of a batch. max_num_batched_tokens : most tokens of a pass, draft tokens included.
     watermark : share of the cache left free on admission. num_speculative_tokens : longest chain; 0 never drafts.
-    first_acceptance : acceptance rate of a draft position before any of it was verified.
     time_margin : factor on the believed seconds of a step.
     """
 
@@ -186,23 +158,23 @@ class SlosServe:
     max_num_batched_tokens: int
     watermark: float
     num_speculative_tokens: int
-    first_acceptance: float
     time_margin: float
     _verified: Floats = field(init=False, repr=False)
     _decided: Bools = field(init=False, repr=False)
     _accepted: Bools = field(init=False, repr=False)
+    _chain: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
         share(watermark=self.watermark)
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
-        probability(first_acceptance=self.first_acceptance)
         at_least(0, time_margin=self.time_margin)
         self._verified = np.zeros((2, self.num_speculative_tokens))
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
         self._decided, self._accepted = np.zeros((2, requests), dtype=np.bool_)
+        self._chain = np.zeros(requests, dtype=np.int64)
 
     def noted(self, requests: int) -> dict[str, Floats]:
         """Return whether each request was accepted, (requests,); see `Noting`."""
@@ -210,10 +182,9 @@ class SlosServe:
 
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
-        plan = self._plan(view)
-        rows = self._rows(view, plan)
+        rows = self._rows(view, *self._plan(view))
         forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
-        deepest = np.minimum(deepest_of(view, rows.requests, rows.decoding), self._depth(view, rows.requests, plan))
+        deepest = np.minimum(deepest_of(view, rows.requests, rows.decoding), self._chain[rows.requests])
         longest = fitting_shape(view, rows, TreeShape(int(deepest.max()), 1)).depth
         if longest:
             growing = grow(rows.requests, rows.fed, np.minimum(deepest, longest), (1,) * longest)
@@ -221,59 +192,51 @@ class SlosServe:
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
         self._note(forest, answer)
 
-    def _plan(self, view: View) -> Plan:
-        """Decide on new requests and return the batch with the most prompt tokens a second."""
+    def _plan(self, view: View) -> tuple[float, float, float]:
+        """Decide on new requests and chains; return seconds, tokens and `Batches.cached_token` of the best batch."""
         ids = live(view)
-        new = np.flatnonzero(~self._decided[ids])[:MOST_NEW]
-        tpot_s = np.unique(_or_inf(view.tpot_slo_s[ids]))
-        rates = (self._verified[0] + self.first_acceptance) / (self._verified[1] + 1)
+        new = ~self._decided[ids]
+        new &= np.cumsum(new) <= MOST_NEW
+        # `fmin` leaves out NaN: no objective is one that never ends.
+        objective_s, due_s = np.fmin(view.tpot_slo_s[ids], np.inf), view.arrival_s[ids] + view.ttft_slo_s[ids]
+        tpot_s, tier = np.unique(objective_s, return_inverse=True)
+        rates = (self._verified[0] + FIRST_ACCEPTANCE) / (self._verified[1] + 1)
         emitted = 1 + np.append(0.0, np.cumsum(np.cumprod(rates)))
-        decodes = decoding(view, ids)
-        kept = self._accepted[ids]
-        known = view.target_cached[ids] + view.pending(ids)
-        running, context = int(np.count_nonzero(kept & decodes)), float(known.mean())
-        batches = batches_of(view, tpot_s, emitted, running, context, self.max_num_batched_tokens, self.time_margin)
-        tier = np.searchsorted(tpot_s, _or_inf(view.tpot_slo_s[ids]))
+        decodes, kept = decoding(view, ids), self._accepted[ids]
         counts = np.bincount(tier[kept & decodes], minlength=len(tpot_s))
-        if len(new):
+        running, context = int(counts.sum()), float((view.target_cached[ids] + view.pending(ids)).mean())
+        batches = batches_of(view, tpot_s, emitted, running, context, self.max_num_batched_tokens, self.time_margin)
+        if new.any():
             self._decided[ids[new]] = True
-            fresh = np.zeros(len(ids), dtype=np.bool_)
-            fresh[new] = ~np.isnan(np.fmin(view.tpot_slo_s[ids[new]], view.ttft_slo_s[ids[new]]))
+            fresh = new & ~(np.isinf(objective_s) & np.isnan(due_s))
             those = np.flatnonzero(fresh | (kept & ~decodes))
-            due_s = _or_inf(view.arrival_s[ids] + view.ttft_slo_s[ids]) - view.now_s
             those = those[np.argsort(due_s[those], kind="stable")]
             # A request whose prompt was read elsewhere has only its decodes to be planned.
             tokens = np.where(decodes, 0, view.pending(ids))[those]
-            within_s = np.clip(due_s[those], 0, HORIZON_S)
+            within_s = np.clip(np.fmin(due_s[those] - view.now_s, NEVER_S), 0, None)
             taken = accepted_prompts(batches, counts, within_s, tokens, tier[those], fresh[those])
             self._accepted[ids[those[taken]]] = True
             counts = np.bincount(tier[self._accepted[ids] & decodes], minlength=len(tpot_s))
         best = int(np.argmax(batches.prompt_rate(counts[None])[0]))
-        passes = int(batches.passes(counts[None])[0, best])
-        tokens, depth = batches.supply[passes, best], batches.depth[:, best]
-        return Plan(batches.seconds[best], tokens, batches.cached_token, tpot_s, depth)
+        depth = batches.depth[:, best]
+        self._chain[ids] = depth[tier] * self._accepted[ids]
+        supply = batches.supply[(depth * (counts > 0)).max(), best]
+        return batches.seconds[best], supply, batches.cached_token
 
-    def _depth(self, view: View, ids: Ids, plan: Plan) -> Ints:
-        """Return the chain of each request, (n,), if it decodes; those that were not accepted have none."""
-        depth: Ints = plan.depth[np.searchsorted(plan.tpot_s, _or_inf(view.tpot_slo_s[ids]))] * self._accepted[ids]
-        return depth
-
-    def _rows(self, view: View, plan: Plan) -> Rows:
+    def _rows(self, view: View, seconds: float, tokens: float, cached_token: float) -> Rows:
         """Return the rows of the batch, at least one; the youngest that were not accepted yield their cache first."""
         ids = live(view)
         order = ids[np.lexsort((ids, ~self._accepted[ids]))]
         head = order[: self.max_num_seqs]
         decodes, kept, pending = decoding(view, head), self._accepted[head], view.pending(head)
-        reading = plan.cached_token * view.target_cached[head]
-        cost = np.where(decodes, 1 + self._depth(view, head, plan) + reading, pending)
+        cost = np.where(decodes, 1 + self._chain[head] + cached_token * view.target_cached[head], pending)
         next_s = view.first_token_s[head] + view.emitted_tokens[head] * view.tpot_slo_s[head]
-        due_s = _or_inf(np.where(decodes, next_s, view.arrival_s[head] + view.ttft_slo_s[head]))
-        late = due_s < view.now_s + 2 * plan.seconds
+        due_s = np.fmin(np.where(decodes, next_s, view.arrival_s[head] + view.ttft_slo_s[head]), np.inf)
+        late = due_s < view.now_s + 2 * seconds
         turn = np.select((kept & decodes & late, kept & ~decodes, kept, decodes), (0, 1, 2, 3), 4)
-        tokens = min(max(plan.tokens, cost[turn == 0].sum()), self.max_num_batched_tokens)
+        tokens = min(max(tokens, cost[turn == 0].sum()), self.max_num_batched_tokens)
         in_turn = np.lexsort((head, due_s, turn))
-        room = np.empty_like(cost)
-        room[in_turn] = tokens - np.cumsum(cost[in_turn]) + cost[in_turn]
+        room = tokens - np.cumsum(cost[in_turn])[np.argsort(in_turn)] + cost
         sizes = np.where(decodes, room >= cost, np.clip(room, 0, pending)).astype(np.int64)
         sizes[0] = max(sizes[0], 1)
         held = view.held_bytes(order)
@@ -289,7 +252,3 @@ class SlosServe:
         place = np.arange(self.num_speculative_tokens)
         self._verified[0] += (answer.matched[:, None] > place).sum(axis=0)
         self._verified[1] += (np.minimum(forest.tree_tokens(), answer.matched + 1)[:, None] > place).sum(axis=0)
-
-
-def _or_inf(values: Floats) -> Floats:
-    return np.where(np.isnan(values), np.inf, values)

@@ -209,7 +209,6 @@ OWNERS: dict[str, dict[str, Change]] = {
         "max_num_batched_tokens": Change(16),
         "watermark": Change(0.8, {}, "tight"),
         "num_speculative_tokens": Change(0, {}, "cheap"),
-        "first_acceptance": Change(0.01, {}, "cheap"),
         "time_margin": Change(2.0, {}, "cheap"),
     },
     "Tetris": {

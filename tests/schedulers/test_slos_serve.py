@@ -23,7 +23,6 @@ def slos_serve(**changed: Any) -> SlosServe:
         "max_num_batched_tokens": 512,
         "watermark": 0.0,
         "num_speculative_tokens": 2,
-        "first_acceptance": 0.5,
         "time_margin": 1.0,
     }
     return SlosServe(**(given | changed))
