@@ -37,6 +37,7 @@ MEASURES = (
     "mean_draft_tokens_per_verification",
     "time_shares.idle",
     "load.overloaded",
+    "load.too_short",
     "load.mean_backlog",
 )
 
@@ -112,25 +113,26 @@ def _judged(cell: Cell, out: Path, jobs: int) -> DataFrame:
     """Return a row a seed of a cell: its names, the tuned settings and what it measured."""
     best = _tuned(cell, out, jobs)
     change = STUDY["changes"][cell.change] if cell.change else {}
-    how: dict[str, Any] = {"jobs": jobs, "until": STUDY["until"], "progress": sys.stderr.isatty()}
-    settings = {**cell.settings, **STUDY["judged"], **best, **change}
-    axes = {key: [value] for key, value in _loads(cell)[cell.load].items()}
-    table = sweep(axes, out=out / "judged", **how, **settings).table
+    judged = _sweep(cell, {}, {**STUDY["judged"], **best, **change}, cell.load, out / "judged", jobs)
     chosen = json.dumps({key.removeprefix("scheduler."): value for key, value in best.items()})
-    return table[table[CLASS] == ALL][["rps", "seed", *MEASURES]].assign(**cell._asdict(), tuned=chosen)
-
-
-def _loads(cell: Cell) -> dict[str, Mapping[str, Any]]:
-    return {str(load): settings for load, settings in cell.where["loads"].items()}
+    return judged[["rps", "seed", *MEASURES]].assign(**cell._asdict(), tuned=chosen)
 
 
 def _tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
     """Return the settings of the trial that does best on the earlier part of the trace, at the load of the tuning."""
-    grid, earlier = grid_of(cell.policy), dict(STUDY["tuned"])
-    seeds = earlier.pop("seed")
-    load = _loads(cell)[cell.where.get("tuned", cell.load)]
-    how: dict[str, Any] = {"jobs": jobs, "progress": sys.stderr.isatty()}
-    table = sweep({**grid, "seed": seeds}, out=out / "tuned", **how, **load, **cell.settings, **earlier).table
-    found = table[table[CLASS] == ALL][cell.measure].to_numpy(dtype=np.float64)
-    best = found.reshape(TRIALS, len(seeds)).mean(axis=1).argmax()
+    grid = grid_of(cell.policy)
+    earlier = {**STUDY["tuned"], "requests": cell.where["trial_requests"]}
+    trials = _sweep(cell, grid, earlier, cell.where.get("tuned", cell.load), out / "tuned", jobs)
+    best = trials[cell.measure].to_numpy(dtype=np.float64).reshape(TRIALS, -1).mean(axis=1).argmax()
     return dict(zip(grid, list(product(*grid.values()))[int(best)], strict=True))
+
+
+def _sweep(
+    cell: Cell, grid: Mapping[str, list[Any]], part: Mapping[str, Any], load: str, out: Path, jobs: int
+) -> DataFrame:
+    """Return a row a run, seeds fastest, over a grid of settings, on a part of the trace under one of its loads."""
+    loads = {str(name): settings for name, settings in cell.where["loads"].items()}
+    settings = {**cell.settings, **loads[load], **part}
+    axes = {**grid, "seed": settings.pop("seed")}
+    table = sweep(axes, out=out, jobs=jobs, progress=sys.stderr.isatty(), **settings).table
+    return table[table[CLASS] == ALL]

@@ -21,7 +21,7 @@ def test_every_policy_has_eight_trials_that_its_scheduler_takes(policy):
 
 
 def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path, monkeypatch, capsys):
-    small = {"requests": 40, "tuned": "at", "loads": {"at": {"rps": 30}}}
+    small = {"requests": 40, "trial_requests": 20, "tuned": "at", "loads": {"at": {"rps": 30}}}
     grid = {"num_speculative_tokens": [1, 2, 3, 4], "max_num_seqs": [8, 16]}
     monkeypatch.setattr(running, "KEPT", tmp_path / "rows.parquet")
     for key, value in {
@@ -29,21 +29,20 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
         "shared": {"profile": "llama8b_1b_h100"},
         "mixes": {"urgent": {"slo": "adaserve"}},
         "tuned": {"seed": [7]},
-        "judged": {},
-        "until": "50 points",
+        "judged": {"seed": [0, 1, 2]},
         "policies": {"vllm_spec": {"says": "k", "trials": grid}},
         "changed": {"vllm_spec": ["sure"]},
         "changes": {"sure": {"acceptance.confidence.temperature": 0.5}},
     }.items():
         monkeypatch.setitem(STUDY, key, value)
     rows = running.run(tmp_path / "runs", 1)
-    assert len(rows) == 10  # two cells of five seeds
+    assert len(rows) == 6  # two cells of three seeds
     assert list(rows["change"].unique()) == ["", "sure"]
     # A fixed number of draft tokens asks for no confidence.
     plain, sure = (rows[rows["change"] == change].set_index("seed")["slo_attainment"] for change in ("", "sure"))
     np.testing.assert_array_equal(plain, sure)
     assert "1 of 2: poisson urgent at vllm_spec" in capsys.readouterr().out
-    assert len(kept(running.KEPT)) == len(running.run(tmp_path / "runs", 1)) == 10
+    assert len(kept(running.KEPT)) == len(running.run(tmp_path / "runs", 1)) == 6
     assert "of 2" not in capsys.readouterr().out
 
 
