@@ -2,7 +2,7 @@
 
 python -m studies.adaserve_defaults --out results/runs/defaults
 
-Prints the table of docs/schedulers.md, a row a profile and trace: for each load the default's attainment in %, and how
+Prints the table of docs/adaserve.md, a row a profile and trace: for each load the default's attainment in %, and how
 much the best of the grid gains. The grid changes one default at a time. Its best is chosen on some seeds and compared
 with the default on others, paired. Loads are multiples of a profile's capacity: the requests a second that batches of
 64 serve when all are there at once. An interrupted study continues where it stopped.
