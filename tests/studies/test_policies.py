@@ -29,20 +29,20 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
         "shared": {"profile": "llama8b_1b_h100"},
         "mixes": {"urgent": {"slo": "adaserve"}},
         "tuned": {"seed": [7]},
-        "judged": {"seed": [0, 1, 2]},
+        "judged": {"until": "50 points"},
         "policies": {"vllm_spec": {"says": "k", "trials": grid}},
         "changed": {"vllm_spec": ["sure"]},
         "changes": {"sure": {"acceptance.confidence.temperature": 0.5}},
     }.items():
         monkeypatch.setitem(STUDY, key, value)
     rows = running.run(tmp_path / "runs", 1)
-    assert len(rows) == 6  # two cells of three seeds
+    assert len(rows) == 10  # two cells of five seeds
     assert list(rows["change"].unique()) == ["", "sure"]
     # A fixed number of draft tokens asks for no confidence.
     plain, sure = (rows[rows["change"] == change].set_index("seed")["slo_attainment"] for change in ("", "sure"))
     np.testing.assert_array_equal(plain, sure)
     assert "1 of 2: poisson urgent at vllm_spec" in capsys.readouterr().out
-    assert len(kept(running.KEPT)) == len(running.run(tmp_path / "runs", 1)) == 6
+    assert len(kept(running.KEPT)) == len(running.run(tmp_path / "runs", 1)) == 10
     assert "of 2" not in capsys.readouterr().out
 
 
