@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame, Series
 
-PAGE, FIGURE = Path("docs/policies.md"), Path("docs/policies.png")
+PAGE, FIGURE = Path("docs/policies.md"), Path("docs/figures/policies.png")
 TEMPLATE = Path(__file__).with_name("page.md")
 MEASURE, NONE, AGAINST = "slo_attainment", "vllm", "vllm_spec"
 """What is judged, and the policies without drafts and with a fixed number of them."""
@@ -39,7 +39,7 @@ def page(rows: DataFrame) -> str:
         changes=table(("policy", "trace", *STUDY["changes"]), _changes(rows)),
         batches=table(("policy", *clients), _speed_ups(closed, clients)),
         tuned=table(("policy", *(f"{trace}, {mix}" for trace in TRACES for mix in MIXES)), _chosen(open_loop)),
-        runs=f"{len(rows):,}",
+        level=f"{LEVEL_POINTS:g}",
     )
 
 
