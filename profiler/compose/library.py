@@ -1,0 +1,333 @@
+"""aiconfigurator-core: what it ships, and the seconds that a model's operators take on a GPU with an engine's kernels.
+
+Only an engine's own tables are read. The library can fill gaps from other engines and versions ("low-fidelity fallback
+rows"). That is turned off: what was not measured is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from specsim.errors import SpecsimError, nearest, one_line
+
+if TYPE_CHECKING:
+    from profiler.compose.models import Model
+
+PACKAGE = "aiconfigurator-core"
+LICENCE = "Apache-2.0"
+ENGINES = ("vllm", "sglang", "trtllm")
+FAMILIES = ("LLAMA", "MOE", "DEEPSEEK", "KIMIK25")
+"""Of the library's families of models, those whose operators are told apart here."""
+PRECISIONS = {
+    "bf16": ("bfloat16", "bfloat16"),
+    "fp8": ("fp8", "fp8"),
+    "fp8_block": ("fp8_block", "fp8_block"),
+    "nvfp4": ("nvfp4", "nvfp4"),
+    "int4": ("int4_wo", "int4_wo"),
+}
+"""The library's modes of the products and of the experts' products."""
+HARDWARE = {
+    "a100_sxm": "NVIDIA A100-SXM4-80GB",
+    "a100_pcie": "NVIDIA A100 80GB PCIe",
+    "h100_sxm": "NVIDIA H100-SXM5-80GB",
+    "h100_pcie": "NVIDIA H100 PCIe",
+    "h200_sxm": "NVIDIA H200",
+    "b200_sxm": "NVIDIA B200",
+    "b300_sxm": "NVIDIA B300",
+    "gb200": "NVIDIA GB200",
+    "gb300": "NVIDIA GB300",
+    "l4": "NVIDIA L4",
+    "l40s": "NVIDIA L40S",
+    "a30": "NVIDIA A30",
+    "rtx_pro_6000_server": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+}
+MS = 1e-3
+ELEMENT_BYTES = 2
+LONG = 4096
+Value = TypeVar("Value")
+
+
+class Placement(NamedTuple):
+    """GPUs, an engine, and how a model lies on them; `precision` None and `cache` "auto" are the checkpoint's own."""
+
+    gpu: str
+    engine: str
+    tp: int
+    ep: int
+    precision: str | None
+    cache: str
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the library's own lines off the terminal: what they say is refused or stands in the profile."""
+    logger = logging.getLogger("aiconfigurator_core")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@cache
+def _sdk() -> Any:
+    """Return the library's package; `SpecsimError` where it is not installed."""
+    try:
+        import aiconfigurator_core as core
+        from aiconfigurator_core.sdk import common, config_builders, engine, models, perf_database, utils
+        from aiconfigurator_core.sdk.backends import factory
+    except ImportError as error:
+        raise SpecsimError(
+            f'specsim profile compose needs {PACKAGE} ({error}): pip install "specsim[compose]"'
+        ) from None
+    modules: dict[str, Any] = {"core": core, "common": common, "engine": engine, "models": models, "utils": utils}
+    modules |= {"databases": perf_database, "get_backend": factory.get_backend}
+    return type("Sdk", (), {**modules, "model_config": config_builders.build_model_config})
+
+
+def version() -> str:
+    """Return the library's version."""
+    return metadata.version(PACKAGE)
+
+
+def model_names() -> list[str]:
+    """Return the names of the models whose configurations the library ships."""
+    return sorted(_sdk().common.DefaultHFModels)
+
+
+def config_of(name: str) -> dict[str, Any]:
+    """Return the configuration of one of `model_names`."""
+    with _quiet():
+        return deepcopy(dict(_sdk().utils.get_model_config_from_model_path(name)["raw_config"]))
+
+
+@cache
+def gpu_names() -> tuple[str, ...]:
+    """Return the names of the GPUs that the library has kernels of."""
+    folder = Path(_sdk().core.__file__).parent / "systems"
+    return tuple(sorted(name for name in HARDWARE if (folder / f"{name}.yaml").is_file()))
+
+
+def check_placement(place: Placement) -> None:
+    """Refuse a GPU, an engine or a precision that the library does not have."""
+    for said, value, known in (
+        ("--gpu", place.gpu, gpu_names()),
+        ("--engine", place.engine, ENGINES),
+        ("--precision", place.precision or "bf16", tuple(PRECISIONS)),
+        ("--kv-cache-dtype", place.cache, ("auto", "bf16", "fp8")),
+    ):
+        if value not in known:
+            raise SpecsimError(f"{said} {value}: unknown{nearest(value, known)}; expected one of {', '.join(known)}")
+
+
+class Operators:
+    """A model's operators on a placement, each priced from the engine's measured kernels.
+
+    Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, `nccl_bytes` what collectives keep of it.
+    """
+
+    def __init__(self, model: Model, place: Placement) -> None:
+        self.model, self.place = model, place
+        sdk = _sdk()
+        with _quiet(), TemporaryDirectory() as folder:
+            (Path(folder) / "config.json").write_text(json.dumps(model.config), encoding="utf-8")
+            self._built = self._told(lambda: self._build(sdk, folder))
+            slot = self._told(lambda: sdk.databases.resolve_query_version(place.gpu, place.engine, "current"))
+            self.version = str(slot)
+            database = self._told(
+                lambda: sdk.databases.get_database(place.gpu, place.engine, self.version, shared_layer=False)
+            )
+            if database is None:
+                raise SpecsimError(f"--gpu {place.gpu}: the library has no kernels of {place.engine} on it")
+            self.memory_bytes = int(database.system_spec["gpu"]["mem_capacity"])
+            self.nccl_bytes = int(database.system_spec["misc"]["nccl_mem"].get(min(place.tp, 8), 0))
+            text = sdk.engine.build_engine_spec_json(
+                self._built,
+                model_path=model.name,
+                system=place.gpu,
+                backend=place.engine,
+                backend_version=self.version,
+                kv_block_size=None,
+                systems_path=None,
+                nextn=0,
+                database=database,
+            )
+            spec = self._completed(json.loads(text))
+            packed = sdk.core.engine_spec_bincode_from_json(json.dumps(spec))
+            self._engine = self._told(lambda: sdk.engine.EngineHandle(packed))
+        self._generation, self._context = spec["generation_ops"], spec["context_ops"]
+        self._logits = [i for i, each in enumerate(self._generation) if _name(each).endswith("logits_gemm")]
+        self._attention = self._told(self._attention_of_generation), self._told(self._attention_of_context)
+        self._rest = self._others(self._generation, 0), self._others(self._context, 1)
+
+    def _build(self, sdk: Any, folder: str) -> Any:
+        place = self.place
+        products, experts = PRECISIONS[place.precision] if place.precision else (None, None)
+        config = sdk.model_config(
+            place.tp,
+            1,
+            1,
+            place.tp // place.ep,
+            place.ep,
+            gemm_quant_mode=products,
+            moe_quant_mode=experts,
+            kvcache_quant_mode="fp8" if self.fp8_cache else "bfloat16",
+            fmha_quant_mode=None if self.fp8_cache else "bfloat16",
+        )
+        built = sdk.models.get_model(folder, config, place.engine)
+        if built.model_family not in FAMILIES:
+            raise SpecsimError(f"architecture {self.model.config['architectures'][0]} is not composed yet")
+        return built
+
+    @property
+    def fp8_cache(self) -> bool:
+        """Whether the cache holds 8 bits a value."""
+        stated = self.model.config.get("kv_cache_quant_algo") if self.place.cache == "auto" else self.place.cache
+        return stated == "fp8"
+
+    @property
+    def precision(self) -> str:
+        """The library's modes of products, experts' products and cache."""
+        modes = self._built.config
+        experts = f", experts {modes.moe_quant_mode.name}" if self.model.experts[0] else ""
+        return f"products {modes.gemm_quant_mode.name}{experts}, cache {modes.kvcache_quant_mode.name}"
+
+    @property
+    def layer_bytes(self) -> float:
+        """Bytes of all layers' weights, over all GPUs; what a head joins and widens is in them."""
+        model, tp = self.model, self.place.tp
+        held = (each for each in self._built.context_ops if not _is_vocabulary(each._name))
+        hidden = model.whole("hidden_size")
+        further = model.joined * hidden * hidden
+        if model.wide:
+            heads, kv_heads, width = model.heads
+            further += hidden * width * (heads + 2 * kv_heads)
+        return tp * sum(float(each.get_weights()) for each in held) + 2.0 * further
+
+    @property
+    def active_bytes(self) -> float:
+        """Bytes of the layers' weights that one token is multiplied with."""
+        count, sent = self.model.experts
+        if not count:
+            return self.layer_bytes
+        stored = float(self._built.config.moe_quant_mode.value.memory) * self.model.expert_weights
+        return self.layer_bytes - stored * (1 - sent / count)
+
+    def cache_bytes(self, tokens: int) -> float:
+        """Return the bytes of a request's cache of `tokens`, over all GPUs."""
+        return float(self._built.get_kvcache_bytes_per_sequence(tokens)) * self.place.tp
+
+    def activation_bytes(self, tokens: int) -> float:
+        """Return the bytes of the activations of a pass of `tokens`, on each GPU; the library's estimate."""
+        heads, _, width = self.model.heads
+        by_family = _sdk().get_backend(self.place.engine).ACTIVATION_COEFFICIENTS
+        by_tp = by_family.get(self._built.model_family, by_family["default"])
+        return 2.0 * tokens * heads * width * float(by_tp[min(self.place.tp, 8)])
+
+    def products(self, tokens: int, prompt: bool) -> float:
+        """Return the seconds of all but attention and logits, of `tokens`; `prompt`: by the operators of prompts."""
+        if prompt:
+            return self._sum(self._engine.evaluate_context_ops, self._rest[1], batch_size=1, s=tokens, x=tokens)
+        return self._sum(self._engine.evaluate_generation_ops, self._rest[0], batch_size=tokens, s=2, x=tokens)
+
+    def logits(self, rows: int) -> float:
+        """Return the seconds of the logits of `rows` tokens."""
+        return self._sum(self._engine.evaluate_generation_ops, self._logits, batch_size=rows, s=2, x=rows)
+
+    def decode(self, requests: int, context: int) -> float:
+        """Return the seconds of attention of one token a request behind `context` cached ones."""
+        those = self._attention[0]
+        return self._sum(self._engine.evaluate_generation_ops, those, batch_size=requests, s=context + 1, x=requests)
+
+    def chunk(self, queries: int, behind: int) -> float:
+        """Return the seconds of attention of a prompt's chunk of `queries` tokens behind `behind` cached ones."""
+        those = self._attention[1]
+        return self._sum(self._engine.evaluate_context_ops, those, batch_size=1, s=queries, prefix=behind, x=queries)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the operators, by the library's names."""
+        return sorted({kind for each in (*self._generation, *self._context) for kind in each})
+
+    def formulas(self) -> list[str]:
+        """Return the operators that the library prices by a formula, not from a measurement."""
+        rows = self._engine.evaluate_generation_ops(range(len(self._generation)), batch_size=8, s=LONG, x=8)
+        found = (name.removeprefix("generation_") for name, ms, _, source in rows if source != "silicon" and ms > 0)
+        return list(dict.fromkeys(found))
+
+    def _sum(self, ask: Callable[..., Any], those: Sequence[int], **sizes: int) -> float:
+        return self._told(lambda: float(sum(row[1] for row in ask(those, **sizes)))) * MS
+
+    def _told(self, ask: Callable[[], Value]) -> Value:
+        """Return what the library answers; its refusals become one line."""
+        try:
+            return ask()
+        except SpecsimError as error:
+            raise SpecsimError(f"{self.model.source}: {error}") from None
+        except Exception as error:
+            place, said = self.place, one_line(str(error)).split(" at /")[0][:300]
+            raise SpecsimError(
+                f"{self.model.source} in {place.precision or 'its own precision'} on {place.tp} x {place.gpu}: "
+                f"no kernels of {place.engine} ({said})"
+            ) from None
+
+    def _attention_of_generation(self) -> list[int]:
+        def ask(i: int, requests: int, context: int) -> float:
+            return float(self._engine.evaluate_generation_ops([i], batch_size=requests, s=context, x=8)[0][1])
+
+        return [i for i in range(len(self._generation)) if not ask(i, 1, 2) == ask(i, 1, LONG) == ask(i, 8, 2)]
+
+    def _attention_of_context(self) -> list[int]:
+        def ask(i: int, behind: int) -> float:
+            return float(self._engine.evaluate_context_ops([i], batch_size=1, s=64, prefix=behind, x=64)[0][1])
+
+        return [i for i in range(len(self._context)) if ask(i, 0) != ask(i, LONG)]
+
+    def _others(self, operators: Sequence[Any], phase: int) -> list[int]:
+        apart = {i for i, each in enumerate(operators) if _name(each).endswith("logits_gemm")}
+        return [i for i in range(len(operators)) if i not in apart and i not in self._attention[phase]]
+
+    def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return the operators with those that the library leaves out.
+
+        Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
+        own, as the library has them in prompts. Of a head: a 16-bit projection of the joined states, and its wider
+        first product.
+        """
+        model, hidden = self.model, self.model.whole("hidden_size")
+        decodes = spec["generation_ops"]
+        normed = any(each.get("use_qk_norm") for operator in spec["context_ops"] for each in operator.values())
+        for operator in [each["GenerationAttention"] for each in decodes if "GenerationAttention" in each]:
+            of_cache = 2 * ELEMENT_BYTES * operator["head_size"] * operator["n_kv"]
+            of_queries = 2 * ELEMENT_BYTES * operator["head_size"] * operator["n"]
+            moved = {"rope": of_queries + of_cache, "cache_write": 2 * of_cache}
+            for name, each in (moved | {"qk_norm": of_queries + of_cache} if normed else moved).items():
+                sizes = {"bytes_per_token": float(each), "scale_factor": operator["scale_factor"]}
+                one = {"name": f"generation_{name}", "scale_num_tokens": 1, "seq_split": 1, **sizes}
+                decodes.append({"Elementwise": one})
+        logits = next(each["Gemm"] for each in decodes if _name(each).endswith("logits_gemm"))
+        for phase in ("context", "generation") if model.joined else ():
+            for operator in spec[f"{phase}_ops"] if model.wide else ():
+                if _name(operator) == f"{phase}_qkv_gemm":
+                    operator["Gemm"]["k"] *= 2
+            joint = logits | {"name": f"{phase}_joint_gemm", "n": hidden, "k": model.joined * hidden}
+            spec[f"{phase}_ops"].append({"Gemm": joint})
+        return spec
+
+
+def _name(operator: dict[str, Any]) -> str:
+    return str(next(iter(operator.values()))["name"])
+
+
+def _is_vocabulary(name: str) -> bool:
+    return name.endswith(("_embedding", "_logits_gemm"))

@@ -1,0 +1,190 @@
+"""Models to compose: by a name whose configuration the library or specsim ships, or by a ``config.json``."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from profiler.compose.library import config_of, model_names
+from profiler.models.shapes import BY_NAME, ModelShape
+from specsim.errors import SpecsimError, nearest
+from specsim.latency.heads import DecoderHead
+
+FIELDS = ("architectures", "num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+FURTHER_FIELDS = ("max_position_embeddings",)
+ALIASES = {
+    "llama-3.3-70b": "llama-3.1-70b",
+    "llama-3-8b": "llama-3.1-8b",
+    "deepseek-v3-0324": "deepseek-v3",
+    "deepseek-v3.1": "deepseek-v3",
+    "deepseek-r1-0528": "deepseek-r1",
+    "qwen3-30b-a3b-2507": "qwen3-30b-a3b",
+    "qwen3-235b-a22b-2507": "qwen3-235b-a22b",
+}
+"""Models of the same sizes as another."""
+DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base", "-thinking")
+"""Parts of a name that say nothing about sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model by its Hugging Face configuration; `source` says where that comes from.
+
+    `joined` is the width of the vectors that a head's projection joins, in hidden sizes, and `wide` whether its
+    attention reads the token's embedding beside the state; `own_vocabulary`: that of a head. 0 and False of a model.
+    """
+
+    name: str
+    config: dict[str, Any]
+    source: str
+    joined: int = 0
+    wide: bool = False
+    own_vocabulary: bool = False
+
+    def whole(self, key: str, otherwise: int | None = None) -> int:
+        """Return a whole number of the configuration."""
+        value = self.config.get(key)
+        if value is None and otherwise is not None:
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            said = "has no" if value is None else f"{value!r} is no whole number of at least 1 in"
+            raise SpecsimError(f"{self.source}: {said} {key}; expected a Hugging Face config.json")
+        return value
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """Query heads, KV heads, and the width of each."""
+        heads = self.whole("num_attention_heads")
+        width = self.whole("head_dim", self.whole("hidden_size") // heads or 1)
+        return heads, self.whole("num_key_value_heads", heads), width
+
+    @property
+    def experts(self) -> tuple[int, int]:
+        """Experts of a layer, and those that a token is sent to; (0, 0) of a dense model."""
+        keys = ("num_local_experts", "n_routed_experts", "num_experts")
+        count = next((self.whole(key) for key in keys if self.config.get(key)), 0)
+        return (count, self.whole("num_experts_per_tok")) if count else (0, 0)
+
+    @property
+    def expert_weights(self) -> int:
+        """Weights of all routed experts, every layer taken to have them, as the library does."""
+        width = self.whole("moe_intermediate_size", self.whole("intermediate_size"))
+        return 3 * self.experts[0] * width * self.whole("hidden_size") * self.whole("num_hidden_layers")
+
+    @property
+    def latent(self) -> bool:
+        """Whether attention is multi-head latent attention: one cached vector for all heads."""
+        return bool(self.config.get("kv_lora_rank"))
+
+    @property
+    def vocabularies(self) -> int:
+        """Matrices of the vocabulary that it holds: embedding and head, and of a head on a target its own at most."""
+        if self.joined:
+            return int(self.own_vocabulary)
+        return 1 if self.config.get("tie_word_embeddings") else 2
+
+
+def model_of(given: str) -> Model:
+    """Return the model of that name, or of the configuration in that file or folder.
+
+    Raises
+    ------
+    SpecsimError
+        When there is none, or a field is missing.
+    """
+    path = Path(given).expanduser()
+    if path.suffix == ".json" or path.is_dir():
+        return _checked(_of_file(path / "config.json" if path.is_dir() else path))
+    key = _key(given)
+    key = ALIASES.get(key, key)
+    if key in BY_NAME:
+        return Model(BY_NAME[key].name, _config(BY_NAME[key]), f"{given}: specsim's configuration")
+    known = {_key(each): each for each in model_names()}
+    if key not in known:
+        offered = sorted({*known.values(), *(each.name for each in BY_NAME.values())})
+        raise SpecsimError(
+            f"{given}: no configuration of this model ships{nearest(given, offered)}; "
+            "expected another name, or the path of its config.json"
+        )
+    name = Path(given).name if key != _key(known[key]) else Path(known[key]).name
+    return _checked(Model(_short(name), config_of(known[key]), known[key]))
+
+
+def head_of(target: Model, head: DecoderHead) -> Model:
+    """Return a head of decoder layers on `target`: of the target's own kind in an MTP module, dense ones in others."""
+    config = deepcopy(target.config) | {"num_hidden_layers": head.layers, "first_k_dense_replace": 0}
+    if head.kind != "mtp":
+        heads, kv_heads, width = target.heads
+        config = _llama(head.layers, target.whole("hidden_size"), heads, kv_heads, width)
+        if target.latent:
+            config |= {"num_attention_heads": target.whole("hidden_size") // 128, "head_dim": 128}
+            config["num_key_value_heads"] = config["num_attention_heads"] // 4
+        config["intermediate_size"] = target.whole("intermediate_size")
+    config["max_position_embeddings"] = target.whole("max_position_embeddings")
+    config["vocab_size"] = head.draft_vocab_size or target.whole("vocab_size")
+    own = head.draft_vocab_size is not None
+    return replace(
+        target, name=f"{head.kind} head", config=config, joined=head.states, wide=head.wide, own_vocabulary=own
+    )
+
+
+def _key(name: str) -> str:
+    """Return a name without its owner and without what says nothing about sizes."""
+    key = Path(name).name.lower()
+    for part in DROPPED:
+        key = key.replace(part, "")
+    return key
+
+
+def _short(name: str) -> str:
+    """Return a model's name as profiles and acceptances have it."""
+    return name.removeprefix("Meta-").replace("-Instruct", "")
+
+
+def _of_file(path: Path) -> Model:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise SpecsimError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(config, dict):
+        raise SpecsimError(f"{path}: is no mapping; expected a Hugging Face config.json")
+    named = config.get("_name_or_path") or path.resolve().parent.name
+    return Model(_short(Path(str(named)).name), config, str(path))
+
+
+def _checked(model: Model) -> Model:
+    for key in (*FIELDS[1:], *FURTHER_FIELDS):
+        model.whole(key)
+    named = model.config.get("architectures")
+    if not isinstance(named, list) or not named or not isinstance(named[0], str):
+        _lacks(model, "architectures")
+    return model
+
+
+def _lacks(model: Model, key: str) -> NoReturn:
+    raise SpecsimError(f"{model.source}: has no {key}; expected a Hugging Face config.json")
+
+
+def _config(shape: ModelShape) -> dict[str, Any]:
+    """Return specsim's own sizes of a model as its configuration."""
+    config = _llama(shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim)
+    return config | {
+        "intermediate_size": shape.ffn,
+        "vocab_size": shape.vocab,
+        "tie_word_embeddings": shape.tied,
+        "max_position_embeddings": shape.max_model_len or 2048,
+    }
+
+
+def _llama(layers: int, hidden: int, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": width,
+    }
