@@ -59,7 +59,7 @@ def fit_table(operators: Operators, samples: Samples) -> Table:
     """Fit a `Table`: its rows are the products' seconds, kept from falling, and what passes cost beside them.
 
     It alternates, as the roofline's fit does, between choosing the slower side of each sample's attention and solving
-    for the coefficients, which are at least 0.
+    for the coefficients, which are at least 0. The cache is read no faster than the memory's peak allows.
     """
     from scipy.optimize import isotonic_regression
 
@@ -77,6 +77,7 @@ def fit_table(operators: Operators, samples: Samples) -> Table:
         if np.array_equal(now, pairs):
             break
         pairs = now
+    alpha_s = max(alpha_s, operators.cache_bytes / (operators.bytes_per_s * operators.place.tp))
     rows = np.column_stack([_ramps(sizes), rising]) @ values[:-4]
     return Table(ROWS, tuple(rows.tolist()), 0.0, alpha_s, beta_s, logit_s, request_s)
 

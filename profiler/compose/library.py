@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from importlib import metadata
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PACKAGE = "aiconfigurator-core"
 LICENCE = "Apache-2.0"
 ENGINES = ("vllm", "sglang", "trtllm")
-FAMILIES = ("LLAMA", "MOE", "DEEPSEEK", "KIMIK25")
+FAMILIES = ("LLAMA", "MOE", "DEEPSEEK")
 """Of the library's families of models, those whose operators are told apart here."""
 PRECISIONS = {
     "bf16": ("bfloat16", "bfloat16"),
@@ -37,22 +38,20 @@ PRECISIONS = {
 """The library's modes of the products and of the experts' products."""
 HARDWARE = {
     "a100_sxm": "NVIDIA A100-SXM4-80GB",
-    "a100_pcie": "NVIDIA A100 80GB PCIe",
     "h100_sxm": "NVIDIA H100-SXM5-80GB",
-    "h100_pcie": "NVIDIA H100 PCIe",
     "h200_sxm": "NVIDIA H200",
     "b200_sxm": "NVIDIA B200",
     "b300_sxm": "NVIDIA B300",
     "gb200": "NVIDIA GB200",
     "gb300": "NVIDIA GB300",
-    "l4": "NVIDIA L4",
     "l40s": "NVIDIA L40S",
-    "a30": "NVIDIA A30",
     "rtx_pro_6000_server": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
 }
+OWN = "its own precision"
 MS = 1e-3
 ELEMENT_BYTES = 2
 LONG = 4096
+"""Tokens of the request that stands for long ones."""
 Value = TypeVar("Value")
 
 
@@ -65,6 +64,15 @@ class Placement(NamedTuple):
     ep: int
     precision: str | None
     cache: str
+
+
+class NoKernels(SpecsimError):
+    """The library has no kernels for what is asked of it."""
+
+
+def described(place: Placement) -> str:
+    """Return a placement in words."""
+    return f"{place.tp} x {place.gpu} with {place.engine} in {place.precision or OWN}"
 
 
 @contextmanager
@@ -111,11 +119,19 @@ def config_of(name: str) -> dict[str, Any]:
         return deepcopy(dict(_sdk().utils.get_model_config_from_model_path(name)["raw_config"]))
 
 
-@cache
 def gpu_names() -> tuple[str, ...]:
     """Return the names of the GPUs that the library has kernels of."""
-    folder = Path(_sdk().core.__file__).parent / "systems"
-    return tuple(sorted(name for name in HARDWARE if (folder / f"{name}.yaml").is_file()))
+    slots = _sdk().databases.get_version_slots
+    return tuple(name for name in HARDWARE if slots(name, ENGINES[0]))
+
+
+def check_architecture(model: Model) -> None:
+    """Refuse a model whose operators the library does not have, or are not told apart here."""
+    families = _sdk().common.ARCHITECTURE_TO_MODEL_FAMILY
+    known = [each for each, family in families.items() if family in FAMILIES]
+    given = model.config["architectures"][0]
+    if given not in known:
+        raise SpecsimError(f"{model.source}: {given} is not composed yet; expected one of {', '.join(known)}")
 
 
 def check_placement(place: Placement) -> None:
@@ -133,7 +149,8 @@ def check_placement(place: Placement) -> None:
 class Operators:
     """A model's operators on a placement, each priced from the engine's measured kernels.
 
-    Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, `nccl_bytes` what collectives keep of it.
+    Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, `nccl_bytes` what collectives keep of it,
+    `bytes_per_s` its memory's peak.
     """
 
     def __init__(self, model: Model, place: Placement) -> None:
@@ -148,7 +165,8 @@ class Operators:
                 lambda: sdk.databases.get_database(place.gpu, place.engine, self.version, shared_layer=False)
             )
             if database is None:
-                raise SpecsimError(f"--gpu {place.gpu}: the library has no kernels of {place.engine} on it")
+                raise NoKernels(f"{model.name} on {described(place)}: no kernels")
+            self.bytes_per_s = float(database.system_spec["gpu"]["mem_bw"])
             self.memory_bytes = int(database.system_spec["gpu"]["mem_capacity"])
             self.nccl_bytes = int(database.system_spec["misc"]["nccl_mem"].get(min(place.tp, 8), 0))
             text = sdk.engine.build_engine_spec_json(
@@ -184,10 +202,7 @@ class Operators:
             kvcache_quant_mode="fp8" if self.fp8_cache else "bfloat16",
             fmha_quant_mode=None if self.fp8_cache else "bfloat16",
         )
-        built = sdk.models.get_model(folder, config, place.engine)
-        if built.model_family not in FAMILIES:
-            raise SpecsimError(f"architecture {self.model.config['architectures'][0]} is not composed yet")
-        return built
+        return sdk.models.get_model(folder, config, place.engine)
 
     @property
     def fp8_cache(self) -> bool:
@@ -223,9 +238,13 @@ class Operators:
         stored = float(self._built.config.moe_quant_mode.value.memory) * self.model.expert_weights
         return self.layer_bytes - stored * (1 - sent / count)
 
-    def cache_bytes(self, tokens: int) -> float:
-        """Return the bytes of a request's cache of `tokens`, over all GPUs."""
-        return float(self._built.get_kvcache_bytes_per_sequence(tokens)) * self.place.tp
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes that a token holds in the cache, over all GPUs, of a request of `LONG` tokens.
+
+        Layers with a sliding window hold less of a longer request.
+        """
+        return ceil(self.place.tp * float(self._built.get_kvcache_bytes_per_sequence(LONG)) / LONG)
 
     def activation_bytes(self, tokens: int) -> float:
         """Return the bytes of the activations of a pass of `tokens`, on each GPU; the library's estimate."""
@@ -272,14 +291,9 @@ class Operators:
         """Return what the library answers; its refusals become one line."""
         try:
             return ask()
-        except SpecsimError as error:
-            raise SpecsimError(f"{self.model.source}: {error}") from None
         except Exception as error:
-            place, said = self.place, one_line(str(error)).split(" at /")[0][:300]
-            raise SpecsimError(
-                f"{self.model.source} in {place.precision or 'its own precision'} on {place.tp} x {place.gpu}: "
-                f"no kernels of {place.engine} ({said})"
-            ) from None
+            said = one_line(str(error)).split(" at /")[0].split(", which")[0][:200]
+            raise NoKernels(f"{self.model.name} on {described(self.place)}: no kernels ({said})") from None
 
     def _attention_of_generation(self) -> list[int]:
         def ask(i: int, requests: int, context: int) -> float:

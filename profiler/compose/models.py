@@ -6,15 +6,17 @@ import json
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from profiler.compose.library import config_of, model_names
+from profiler.compose.library import check_architecture, config_of, model_names
 from profiler.models.shapes import BY_NAME, ModelShape
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.heads import DecoderHead
 
-FIELDS = ("architectures", "num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
-FURTHER_FIELDS = ("max_position_embeddings",)
+FIELDS = (
+    *("num_hidden_layers", "hidden_size", "num_attention_heads"),
+    *("vocab_size", "max_position_embeddings", "intermediate_size"),
+)
 ALIASES = {
     "llama-3.3-70b": "llama-3.1-70b",
     "llama-3-8b": "llama-3.1-8b",
@@ -101,7 +103,7 @@ def model_of(given: str) -> Model:
     key = _key(given)
     key = ALIASES.get(key, key)
     if key in BY_NAME:
-        return Model(BY_NAME[key].name, _config(BY_NAME[key]), f"{given}: specsim's configuration")
+        return Model(BY_NAME[key].name, _config(BY_NAME[key]), "specsim's own configuration")
     known = {_key(each): each for each in model_names()}
     if key not in known:
         offered = sorted({*known.values(), *(each.name for each in BY_NAME.values())})
@@ -147,8 +149,9 @@ def _short(name: str) -> str:
 def _of_file(path: Path) -> Model:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise SpecsimError(f"{path}: cannot be read: {error}") from None
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise SpecsimError(f"{path}: cannot be read: {said}") from None
     if not isinstance(config, dict):
         raise SpecsimError(f"{path}: is no mapping; expected a Hugging Face config.json")
     named = config.get("_name_or_path") or path.resolve().parent.name
@@ -156,16 +159,13 @@ def _of_file(path: Path) -> Model:
 
 
 def _checked(model: Model) -> Model:
-    for key in (*FIELDS[1:], *FURTHER_FIELDS):
-        model.whole(key)
     named = model.config.get("architectures")
     if not isinstance(named, list) or not named or not isinstance(named[0], str):
-        _lacks(model, "architectures")
+        raise SpecsimError(f"{model.source}: has no architectures; expected a Hugging Face config.json")
+    check_architecture(model)
+    for key in FIELDS:
+        model.whole(key)
     return model
-
-
-def _lacks(model: Model, key: str) -> NoReturn:
-    raise SpecsimError(f"{model.source}: has no {key}; expected a Hugging Face config.json")
 
 
 def _config(shape: ModelShape) -> dict[str, Any]:

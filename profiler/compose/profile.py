@@ -6,16 +6,22 @@ from typing import Any
 
 from profiler.compose.fit import fitted_forms
 from profiler.compose.library import (
+    ENGINES,
     HARDWARE,
     LICENCE,
+    LONG,
+    OWN,
     PACKAGE,
+    PRECISIONS,
+    NoKernels,
     Operators,
     Placement,
     check_placement,
+    gpu_names,
     version,
 )
 from profiler.compose.models import Model, head_of, model_of
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError
 from specsim.files.yaml_file import peek_yaml, read_yaml, shipped
 from specsim.latency.drafter import drafter_from_mapping
 from specsim.latency.heads import DECODER_HEADS, DecoderHead
@@ -26,8 +32,6 @@ ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "vllm_0_15", "trtllm": "trtllm_1_
 """The engine file that goes with the kernels of each engine: the newest that ships."""
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
-CACHE_TOKENS = 4096
-"""Length of the request whose cache bytes a token are stated; layers of a sliding window hold less of a longer one."""
 GIB = 2**30
 
 
@@ -65,12 +69,14 @@ def compose_profile(
     model = model_of(target)
     _check_split(model, place)
     second, head = _second(model, draft, drafter)
-    those = Operators(model, place), Operators(second, _placed(second, head, place))
+    try:
+        those = Operators(model, place), Operators(second, _placed(second, head, place))
+    except NoKernels as error:
+        raise SpecsimError(f"{error}; {_instead(model, place)}") from None
     weights = _weights_bytes(those[0]), _weights_bytes(those[1])
     usable = _usable_bytes(those[0], sum(weights))
     overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{ENGINE_FILES[engine]}.yaml")["overhead_s"])
-    cache = [-(-round(each.cache_bytes(CACHE_TOKENS)) // CACHE_TOKENS) for each in those]
-    most_context = usable // sum(cache)
+    most_context = usable // sum(each.cache_bytes for each in those)
     fits = [fitted_forms(each, overhead_s, most_context) for each in those]
     held_out = fits[0][1]
     layers = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
@@ -81,7 +87,7 @@ def compose_profile(
     sections = [
         {
             "name": each.model.name,
-            "kv_bytes_per_token": cache[i],
+            "kv_bytes_per_token": each.cache_bytes,
             "weights_bytes": weights[i],
             "nonembedding_bytes": round(each.active_bytes),
             **further[i],
@@ -109,6 +115,27 @@ def compose_profile(
     return mapping
 
 
+def _instead(model: Model, place: Placement) -> str:
+    """Return on which engines and in which precisions the GPU has kernels of the model, or which GPUs have them."""
+    offers = []
+    for engine in ENGINES:
+        places = {each or OWN: place._replace(engine=engine, precision=each) for each in (None, *PRECISIONS)}
+        found = [precision for precision, each in places.items() if _has_kernels(model, each)]
+        offers += [f"{engine} in {', '.join(found)}"] if found else []
+    if offers:
+        return f"{place.gpu} has those of {'; '.join(offers)}"
+    gpus = [gpu for gpu in gpu_names() if _has_kernels(model, place._replace(gpu=gpu))]
+    return f"{place.engine} has them on {', '.join(gpus)}" if gpus else "no other engine, precision or GPU has them"
+
+
+def _has_kernels(model: Model, place: Placement) -> bool:
+    try:
+        Operators(model, place)
+    except NoKernels:
+        return False
+    return True
+
+
 def _laid_out(tp: int, ep: int) -> str:
     return f"TP{tp}, EP{ep}" if ep > 1 else f"TP{tp}"
 
@@ -121,10 +148,7 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
         return model_of(draft), None
     kind = drafter or ("mtp" if model.config.get("num_nextn_predict_layers") else "eagle3")
     if kind not in DECODER_HEADS:
-        known = ", ".join(DECODER_HEADS)
-        raise SpecsimError(
-            f"--drafter {kind}: no passes of its own{nearest(kind, DECODER_HEADS)}; expected one of {known}"
-        )
+        raise SpecsimError(f"--drafter {kind}: is no head; expected one of {', '.join(DECODER_HEADS)}")
     file = shipped("conf") / "drafter" / f"{kind}.yaml"
     head = drafter_from_mapping(read_yaml(file), str(file))
     assert isinstance(head, DecoderHead)
@@ -221,7 +245,7 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
     if target.model.latent:
         lines.append("latent attention: each query of a verification reads the cache for itself")
     if target.model.config.get("sliding_window"):
-        lines.append(f"cache bytes a token: of a request of {CACHE_TOKENS:,} tokens, sliding windows counted")
+        lines.append(f"cache bytes a token: of a request of {LONG:,} tokens, sliding windows counted")
     if draft.model.joined and not draft.model.experts[0]:
         lines.append("the head's layers are dense, of the target's hidden_size and intermediate_size, in 16 bits")
     if engine == "sglang":
