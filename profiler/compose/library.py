@@ -31,11 +31,16 @@ FAMILIES = ("LLAMA", "MOE", "DEEPSEEK")
 PRECISIONS = {
     "bf16": ("bfloat16", "bfloat16"),
     "fp8": ("fp8", "fp8"),
+    "fp8_static": ("fp8_static", "fp8"),
     "fp8_block": ("fp8_block", "fp8_block"),
+    "mxfp4": ("bfloat16", "w4a16_mxfp4"),
+    "mxfp4_mxfp8": ("bfloat16", "w4a8_mxfp4_mxfp8"),
     "nvfp4": ("nvfp4", "nvfp4"),
     "int4": ("int4_wo", "int4_wo"),
 }
-"""The library's modes of the products and of the experts' products."""
+"""The library's modes of the products and of the experts' products; `fp8_static` is that of NVIDIA's own FP8 files."""
+OF_EXPERTS = ("mxfp4", "mxfp4_mxfp8")
+BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
 HARDWARE = {
     "a100_sxm": "NVIDIA A100-SXM4-80GB",
     "h100_sxm": "NVIDIA H100-SXM5-80GB",
@@ -50,6 +55,7 @@ HARDWARE = {
 OWN = "its own precision"
 MS = 1e-3
 ELEMENT_BYTES = 2
+HOST_BOUND_S, FAR = 25e-6, 5.0
 LONG = 4096
 """Tokens of the request that stands for long ones."""
 Value = TypeVar("Value")
@@ -190,7 +196,10 @@ class Operators:
 
     def _build(self, sdk: Any, folder: str) -> Any:
         place = self.place
-        products, experts = PRECISIONS[place.precision] if place.precision else (None, None)
+        precision = place.precision
+        if self.model.config.get("quant_algo") == "mxfp4" and place.engine == "trtllm" and place.gpu in BLACKWELL:
+            precision = precision or "mxfp4_mxfp8"  # TensorRT-LLM's choice there.
+        products, experts = PRECISIONS[precision] if precision else (None, None)
         config = sdk.model_config(
             place.tp,
             1,
@@ -284,6 +293,21 @@ class Operators:
         found = (name.removeprefix("generation_") for name, ms, _, source in rows if source != "silicon" and ms > 0)
         return list(dict.fromkeys(found))
 
+    def doubtful(self) -> list[str]:
+        """Return the products whose table cannot be of kernels in a captured graph: far from reading their weights.
+
+        One token takes more than `HOST_BOUND_S` and `FAR` times as long as reading them.
+        """
+        found, modes = [], _sdk().common.GEMMQuantMode
+        for i, gemm in ((i, each["Gemm"]) for i, each in enumerate(self._generation) if "Gemm" in each):
+            read = gemm["n"] * gemm["k"] * float(modes[gemm["quant_mode"]].value.memory) / self.bytes_per_s
+            seconds = self._sum(self._engine.evaluate_generation_ops, [i], batch_size=1, s=2, x=1)
+            seconds /= gemm["scale_factor"]
+            if seconds > max(HOST_BOUND_S, FAR * read):
+                name = gemm["name"].removeprefix("generation_")
+                found.append(f"{name} {1e6 * seconds:.0f} us ({1e6 * read:.0f})")
+        return found
+
     def _sum(self, ask: Callable[..., Any], those: Sequence[int], **sizes: int) -> float:
         return self._told(lambda: float(sum(row[1] for row in ask(those, **sizes)))) * MS
 
@@ -315,28 +339,36 @@ class Operators:
         """Return the operators with those that the library leaves out.
 
         Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
-        own, as the library has them in prompts. Of a head: a 16-bit projection of the joined states, and its wider
-        first product.
+        own. The library has these in prompts. There it takes 26 us for the norm, which is priced as in decodes instead.
+        Of a head: a 16-bit projection of the joined states, and its wider first product.
         """
         model, hidden = self.model, self.model.whole("hidden_size")
-        decodes = spec["generation_ops"]
         normed = any(each.get("use_qk_norm") for operator in spec["context_ops"] for each in operator.values())
-        for operator in [each["GenerationAttention"] for each in decodes if "GenerationAttention" in each]:
-            of_cache = 2 * ELEMENT_BYTES * operator["head_size"] * operator["n_kv"]
-            of_queries = 2 * ELEMENT_BYTES * operator["head_size"] * operator["n"]
-            moved = {"rope": of_queries + of_cache, "cache_write": 2 * of_cache}
-            for name, each in (moved | {"qk_norm": of_queries + of_cache} if normed else moved).items():
-                sizes = {"bytes_per_token": float(each), "scale_factor": operator["scale_factor"]}
-                one = {"name": f"generation_{name}", "scale_num_tokens": 1, "seq_split": 1, **sizes}
-                decodes.append({"Elementwise": one})
-        logits = next(each["Gemm"] for each in decodes if _name(each).endswith("logits_gemm"))
-        for phase in ("context", "generation") if model.joined else ():
-            for operator in spec[f"{phase}_ops"] if model.wide else ():
+        for phase, kind in (("generation", "GenerationAttention"), ("context", "ContextAttention")):
+            operators = spec[f"{phase}_ops"]
+            for attention in [each[kind] for each in operators if kind in each]:
+                row = 2 * ELEMENT_BYTES * attention["head_size"]
+                heads, cached = row * attention["n"], row * attention["n_kv"]
+                moved = {"rope": heads + cached, "cache_write": 2 * cached} if phase == "generation" else {}
+                for name, each in (moved | ({"qk_norm": heads + cached} if normed else {})).items():
+                    sizes = {"bytes_per_token": float(each), "scale_factor": attention["scale_factor"]}
+                    one = {"name": f"{phase}_{name}", "scale_num_tokens": 1, "seq_split": 1, **sizes}
+                    operators.append({"Elementwise": one})
+                if phase == "context":
+                    attention["use_qk_norm"] = False
+            for operator in operators if model.wide else ():
                 if _name(operator) == f"{phase}_qkv_gemm":
                     operator["Gemm"]["k"] *= 2
-            joint = logits | {"name": f"{phase}_joint_gemm", "n": hidden, "k": model.joined * hidden}
-            spec[f"{phase}_ops"].append({"Gemm": joint})
+            if model.joined:
+                joint = {"name": f"{phase}_joint_gemm", "n": hidden, "k": model.joined * hidden}
+                operators.append({"Gemm": _logits(spec) | joint})
         return spec
+
+
+def _logits(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the product of the logits."""
+    found: dict[str, Any] = next(each["Gemm"] for each in spec["generation_ops"] if _name(each).endswith("logits_gemm"))
+    return found
 
 
 def _name(operator: dict[str, Any]) -> str:

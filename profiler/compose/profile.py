@@ -10,6 +10,7 @@ from profiler.compose.library import (
     HARDWARE,
     LICENCE,
     LONG,
+    OF_EXPERTS,
     OWN,
     PACKAGE,
     PRECISIONS,
@@ -33,6 +34,7 @@ ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "vllm_0_15", "trtllm": "trtllm_1_
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
 GIB = 2**30
+DOUBTFUL = "doubtful products of one token (and the time to read their weights)"
 
 
 def compose_profile(
@@ -119,7 +121,8 @@ def _instead(model: Model, place: Placement) -> str:
     """Return on which engines and in which precisions the GPU has kernels of the model, or which GPUs have them."""
     offers = []
     for engine in ENGINES:
-        places = {each or OWN: place._replace(engine=engine, precision=each) for each in (None, *PRECISIONS)}
+        known = [each for each in PRECISIONS if model.experts[0] or each not in OF_EXPERTS]
+        places = {each or OWN: place._replace(engine=engine, precision=each) for each in (None, *known)}
         found = [precision for precision, each in places.items() if _has_kernels(model, each)]
         offers += [f"{engine} in {', '.join(found)}"] if found else []
     if offers:
@@ -181,6 +184,8 @@ def _check_split(model: Model, place: Placement) -> None:
             f"expected one of {', '.join(map(str, splits))}"
         )
     experts = model.experts[0]
+    if place.precision in OF_EXPERTS and not experts:
+        raise SpecsimError(f"--precision {place.precision}: is of experts alone, and {model.name} has none")
     if place.ep > 1 and (not experts or experts % place.ep or place.tp % place.ep):
         said = f"its {experts} experts and --tp {place.tp}" if experts else "a dense model"
         raise SpecsimError(f"--ep {place.ep}: does not divide {said} ({model.name})")
@@ -238,6 +243,11 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
         f"memory: 0.9 of it less weights, the library's activations of {ACTIVATION_TOKENS:,} tokens and NCCL's buffers",
         f"the draft runs on {draft.place.tp} of the target's GPUs",
     ]
+    doubtful = target.doubtful()
+    if doubtful:
+        lines.append(
+            f"{DOUBTFUL}: {', '.join(doubtful)}: such times are of a host that launches, not of a captured graph"
+        )
     if target.model.experts[0]:
         lines.append(
             "tokens fall on experts by the library's power law (1.2); nonembedding_bytes are of a token's experts"

@@ -177,6 +177,29 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
     assert main(["run", *run]) == 0
 
 
+def test_times_of_a_host_that_launches_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """vLLM's table of FP8 products in blocks takes 58 us for a token, and as long for 4,096."""
+    words = [
+        "--target",
+        "Qwen/Qwen3-235B-A22B-FP8",
+        "--gpu",
+        "h200_sxm",
+        "--tp",
+        "4",
+        "--out",
+        str(tmp_path / "a.yaml"),
+    ]
+    assert main(["profile", "compose", *words]) == 0
+    assert "doubtful products of one token (and the time to read their weights): qkv_gemm" in capsys.readouterr().out
+    assert main(["profile", "compose", *words, "--engine", "sglang"]) == 0
+    assert "doubtful" not in capsys.readouterr().out
+
+
+def test_tensorrt_llm_runs_mxfp4_experts_with_mxfp8_activations_on_blackwell() -> None:
+    found = operators("gpt-oss-120b", Placement("b200_sxm", "trtllm", 1, 1, None, "auto"))
+    assert found.precision == "products bfloat16, experts w4a8_mxfp4_mxfp8, cache bfloat16"
+
+
 def test_the_acceptance_of_the_pair_comes_along() -> None:
     assert compose_profile("Llama-3.1-8B", gpu="h100_sxm")["suggests"] == {
         "engine": "vllm_0_15",
@@ -191,12 +214,16 @@ def test_the_acceptance_of_the_pair_comes_along() -> None:
         ("--engine vlm", "--engine vlm: unknown; did you mean 'vllm'?"),
         ("--target Lama-3.1-8B", "Lama-3.1-8B: no configuration of this model ships; did you mean 'Llama-3.1-8B'?"),
         ("--tp 3", "--tp 3: does not divide the 32 heads and 8 KV heads of Llama-3.1-8B; expected one of 1, 2, 4, 8,"),
+        ("--precision mxfp4", "--precision mxfp4: is of experts alone, and Llama-3.1-8B has none"),
         ("--ep 2", "--ep 2: does not divide a dense model (Llama-3.1-8B)"),
         (
             "--target Llama-3.1-70B",
             "Llama-3.1-70B does not fit on 1 x h100_sxm: weights of 134.0 GiB and 1.4 GiB",
         ),
-        ("--precision nvfp4", "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_block; sglang in"),
+        (
+            "--precision nvfp4",
+            "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_static, fp8_block; sglang",
+        ),
         ("--target gpt-oss-20b --gpu a100_sxm", "vllm has them on h100_sxm, h200_sxm, b200_sxm"),
         (
             "--target Qwen3.5-27B",
