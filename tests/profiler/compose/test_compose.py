@@ -181,7 +181,7 @@ def test_times_of_a_host_that_launches_are_named(tmp_path: Path, capsys: pytest.
     """vLLM's table of FP8 products in blocks takes 58 us for a token, and as long for 4,096."""
     words = [
         "--target",
-        "Qwen/Qwen3-235B-A22B-FP8",
+        "Qwen3-235B-A22B-FP8",
         "--gpu",
         "h200_sxm",
         "--tp",
@@ -222,7 +222,7 @@ def test_the_acceptance_of_the_pair_comes_along() -> None:
         ),
         (
             "--precision nvfp4",
-            "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_static, fp8_block; sglang",
+            "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_static, fp8_block; sg",
         ),
         ("--target gpt-oss-20b --gpu a100_sxm", "vllm has them on h100_sxm, h200_sxm, b200_sxm"),
         (
