@@ -31,14 +31,15 @@ FAMILIES = ("LLAMA", "MOE", "DEEPSEEK")
 PRECISIONS = {
     "bf16": ("bfloat16", "bfloat16"),
     "fp8": ("fp8", "fp8"),
-    "fp8_static": ("fp8_static", "fp8"),
     "fp8_block": ("fp8_block", "fp8_block"),
     "mxfp4": ("bfloat16", "w4a16_mxfp4"),
     "mxfp4_mxfp8": ("bfloat16", "w4a8_mxfp4_mxfp8"),
     "nvfp4": ("nvfp4", "nvfp4"),
     "int4": ("int4_wo", "int4_wo"),
 }
-"""The library's modes of the products and of the experts' products; `fp8_static` is that of NVIDIA's own FP8 files."""
+"""The library's modes of the products and of the experts' products."""
+USUAL = {("trtllm", "fp8"): ("fp8_static", "fp8")}
+"""Where an engine runs a precision by another mode: TensorRT-LLM's FP8 files state the scales of activations."""
 OF_EXPERTS = ("mxfp4", "mxfp4_mxfp8")
 BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
 HARDWARE = {
@@ -199,7 +200,8 @@ class Operators:
         precision = place.precision
         if self.model.config.get("quant_algo") == "mxfp4" and place.engine == "trtllm" and place.gpu in BLACKWELL:
             precision = precision or "mxfp4_mxfp8"  # TensorRT-LLM's choice there.
-        products, experts = PRECISIONS[precision] if precision else (None, None)
+        modes: tuple[str | None, str | None] = PRECISIONS[precision] if precision else (None, None)
+        products, experts = USUAL.get((place.engine, precision or ""), modes)
         config = sdk.model_config(
             place.tp,
             1,

@@ -245,9 +245,7 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
     ]
     doubtful = target.doubtful()
     if doubtful:
-        lines.append(
-            f"{DOUBTFUL}: {', '.join(doubtful)}: such times are of a host that launches, not of a captured graph"
-        )
+        lines.append(f"{DOUBTFUL}: {', '.join(doubtful)}: a host's launches, it seems; compare another --engine")
     if target.model.experts[0]:
         lines.append(
             "tokens fall on experts by the library's power law (1.2); nonembedding_bytes are of a token's experts"

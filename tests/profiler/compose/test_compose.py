@@ -178,7 +178,7 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
 
 
 def test_times_of_a_host_that_launches_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """vLLM's table of FP8 products in blocks takes 58 us for a token, and as long for 4,096."""
+    """vLLM's table of FP8 products in blocks takes 58 us for a token, and 86 for 4,096."""
     words = [
         "--target",
         "Qwen3-235B-A22B-FP8",
@@ -193,6 +193,14 @@ def test_times_of_a_host_that_launches_are_named(tmp_path: Path, capsys: pytest.
     assert "doubtful products of one token (and the time to read their weights): qkv_gemm" in capsys.readouterr().out
     assert main(["profile", "compose", *words, "--engine", "sglang"]) == 0
     assert "doubtful" not in capsys.readouterr().out
+
+
+def test_tensorrt_llm_s_fp8_files_state_the_scales_of_activations() -> None:
+    trtllm, vllm = (
+        operators("Llama-3.1-8B", H100._replace(engine=each, precision="fp8")) for each in ("trtllm", "vllm")
+    )
+    assert trtllm.precision == "products fp8_static, cache bfloat16"
+    assert vllm.precision == "products fp8, cache bfloat16"
 
 
 def test_tensorrt_llm_runs_mxfp4_experts_with_mxfp8_activations_on_blackwell() -> None:
@@ -222,7 +230,7 @@ def test_the_acceptance_of_the_pair_comes_along() -> None:
         ),
         (
             "--precision nvfp4",
-            "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_static, fp8_block; sg",
+            "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_block; sg",
         ),
         ("--target gpt-oss-20b --gpu a100_sxm", "vllm has them on h100_sxm, h200_sxm, b200_sxm"),
         (
