@@ -251,7 +251,9 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
             "tokens fall on experts by the library's power law (1.2); nonembedding_bytes are of a token's experts"
         )
     if target.model.latent:
-        lines.append("latent attention: each query of a verification reads the cache for itself")
+        lines.append(
+            "latent attention: further queries of a verification pay their projections, measured at 128 cached tokens"
+        )
     if target.model.config.get("sliding_window"):
         lines.append(f"cache bytes a token: of a request of {LONG:,} tokens, sliding windows counted")
     if draft.model.joined and not draft.model.experts[0]:

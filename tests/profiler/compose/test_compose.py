@@ -102,6 +102,15 @@ def test_a_verification_reads_each_context_once(llama: Operators) -> None:
     assert seconds < composed(llama, ComposedPass("decode", (Alike(64, 4096, 1),)))
 
 
+def test_a_verification_by_latent_attention_reads_each_context_once_and_projects_every_query() -> None:
+    found = operators("DeepSeek-V3", Placement("h200_sxm", "sglang", 8, 8, None, "auto"))
+    own = composed(found, verified(16, 16384, 4)) - found.products(64, False) - found.logits(64)
+    projected = found.decode(64, 128) - found.decode(16, 128)
+    assert projected > 0
+    assert own == pytest.approx(found.decode(16, 16384) + projected, rel=0.2)
+    assert own < 0.6 * found.decode(64, 16384)
+
+
 def test_a_mixture_of_experts_pays_most_for_a_verification_at_middling_batches() -> None:
     """shared/data says of 4 tokens instead of 1: 1.75 at batch 16 and 1.12 at 64, and of a dense model 1.02 at 16."""
     moe, dense = operators("Qwen3-30B-A3B"), operators("Llama-3.1-8B")
