@@ -60,7 +60,7 @@ def simulate(
     Parameters
     ----------
     scheduler : a name as `specsim list` shows it, the path of a YAML, a scheduler, or what makes one when called.
-    trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/traces.md.
+    trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/trace-formats.md.
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
     acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
         An acceptance may be a rate, or cumulative rates by draft position (docs/acceptance.md).
@@ -137,7 +137,7 @@ def sweep(
     out : folder below which each run gets one of its own; runs that are already there are not run again. Without it
         all runs stay in memory, their tables included.
     jobs : points that run at once; the results are those of one at a time.
-    executor : what runs them: ``"local"``: processes here; ``"ray"``, ``"dask"``, ``"slurm"``: docs/sweeps.md.
+    executor : what runs them: ``"local"``: processes here; ``"ray"``, ``"dask"``, ``"slurm"``: docs/sweep-folders.md.
     keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, a row a run.
     until : ``"2 points"``: every point gets seeds, five at least and 100 at most, until half the 95% interval of its
         attainment is no wider; the sweep's notes say what was reached.

@@ -23,7 +23,7 @@ class PassShape(NamedTuple):
     logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
     requests : requests with a token in the pass.
     repeated_tokens : cached tokens that are read again where every tree node reads its request's context for itself.
-    moved_bytes : cache that goes to the host or comes back from there before the pass.
+    moved_bytes : cache that goes to the host or comes back from there before the pass, or weights that come back.
     """
 
     context_tokens: float

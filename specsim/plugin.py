@@ -1,7 +1,7 @@
 """The public names for a scheduler, trace, acceptance, drafter, router or observer of your own.
 
 Within one `API_VERSION` these names stay and mean the same. Each page shows its own at work: docs/your-scheduler.md,
-docs/traces.md, docs/your-acceptance.md, docs/drafters.md, docs/replicas.md, docs/observers.md. Everything else below
+docs/your-trace.md, docs/your-acceptance.md, docs/drafters.md, docs/replicas.md, docs/observers.md. Everything else below
 `specsim` may move at any time.
 """
 

@@ -2,7 +2,7 @@
 
 python -m studies.adaserve_defaults --out results/runs/defaults
 
-Prints the table of docs/schedulers.md, a row a profile and trace: for each load the default's attainment in %, and how
+Prints the table of docs/adaserve.md, a row a profile and trace: for each load the default's attainment in %, and how
 much the best of the grid gains. The grid changes one default at a time. Its best is chosen on some seeds and compared
 with the default on others, paired. Loads are multiples of a profile's capacity: the requests a second that batches of
 64 serve when all are there at once. An interrupted study continues where it stopped.
@@ -67,7 +67,7 @@ def main() -> None:
 def loads(profile: str, trace: str, out: Path, jobs: int) -> Iterator[str]:
     """Yield for each load what the default attains, and what the best of the grid gains, with half its 95% interval."""
     common: dict[str, Any] = {"trace": trace, "profile": profile, "requests": REQUESTS, "replicas": 1}
-    common |= {"scheduler": "adaserve", "any_target": True}
+    common |= {"scheduler": "adaserve", "any_fit": True}
     before: dict[str, Any] = {f"scheduler.{key}": value for key, value in AS_BEFORE.items()}
     capacity = REQUESTS / float(simulate(rps=1000.0, **common, **before).requests["finish_s"].max())
     rates = [round(load * capacity, 3) for load in LOADS]

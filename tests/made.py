@@ -159,7 +159,7 @@ def _tape_of(count: int, agreement: float, seed: int, silent: bool) -> Tape:
 
 def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:
     """Return a pool of `factor` times what the largest of these requests may ever hold."""
-    one = Memory(0, block_tokens, 3, draft_bytes)
+    one = Memory(0, block_tokens, 3, draft_bytes, drafter_bytes=200)
     largest = max(one.bytes_of(most, most) for most in (told.prompt_tokens + told.max_tokens).tolist())
     return replace(one, capacity_bytes=int(largest * factor))
 

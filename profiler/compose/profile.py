@@ -84,7 +84,7 @@ def compose_profile(
     layers = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
     further = (
         {"max_model_len": model.whole("max_position_embeddings"), **layers},
-        {} if head is None else {"one_pass": head.one_pass, "deepest": head.depth},
+        {} if head is None else {"block_tokens" if head.one_pass else "deepest": head.depth},
     )
     sections = [
         {
@@ -155,6 +155,8 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
     file = shipped("conf") / "drafter" / f"{kind}.yaml"
     head = drafter_from_mapping(read_yaml(file), str(file))
     assert isinstance(head, DecoderHead)
+    if head.markov_rank:
+        raise SpecsimError(f"--drafter {kind}: its Markov head is not composed yet")
     return head_of(model, head), head
 
 

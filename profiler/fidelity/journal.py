@@ -45,7 +45,7 @@ class Entry:
 
 
 def kind_of(role: str, shape: PassShape) -> str:
-    """Return whose pass it is, and of which kind: docs/profiling.md lists the kinds."""
+    """Return whose pass it is, and of which kind: docs/profiling-method.md lists the kinds."""
     if shape.prefill_tokens:
         kind = "prefill" if shape.prefill_tokens == shape.batched_tokens else "mixed"
     elif role == TARGET:

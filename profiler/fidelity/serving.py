@@ -78,7 +78,8 @@ class Scene:
         bytes_ = whole.memory.target_token_bytes + whole.memory.draft_token_bytes
         most = min(whole.memory.capacity_bytes, self.cache_tokens * bytes_)
         truth = others[0].truth if others else whole.truth
-        whole = replace(whole, truth=truth, memory=replace(whole.memory, capacity_bytes=most), step_limit_s=None)
+        memory = replace(whole.memory, capacity_bytes=most, drafter_bytes=0)  # Its pages are all there are.
+        whole = replace(whole, truth=truth, memory=memory, step_limit_s=None)
         if self.texts is None:
             return whole
         match = self.ready.models.draft

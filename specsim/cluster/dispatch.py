@@ -71,7 +71,7 @@ class Outstanding:
     @property
     def capacity_bytes(self) -> int:
         """Bytes of cache in all."""
-        return self._ledger.pool.memory.capacity_bytes
+        return self._ledger.pool.capacity_bytes
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
         """Return the tokens that requests due by then still need, by what is told of them.

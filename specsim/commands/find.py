@@ -19,7 +19,7 @@ Settings are those of `specsim run`; several values of one make a line each: rep
 Rates double until two in a row miss the target, then the search closes in. Every line meets the same requests.
 Without seed=, five seeds. Runs of a drawn trace are made longer until they can be judged, unless requests= says how
 many requests they have. A search that was stopped goes on where it was. Another search in the same folder has
-files of its own, find-2.csv and so on, and shares the runs. docs/sweeps.md has an example.
+files of its own, find-2.csv and so on, and shares the runs. docs/find.md has an example.
 """
 SEEDS = "seed=range(0,5)"
 OUT = Path("results/find")

@@ -90,7 +90,7 @@ A file has any of these sections; each value is a list, or a text as with -m:
   zip:    {profile: [A, B], replicas: [1, 2]}      values side by side
   random: {points: 20, seed: 0, draw: {rps: "interval(1,8)"}}
   seeds:  5                                        0 to 4, or a list
-specsim sweep status DIR tells how far the sweep with out=DIR is. docs/sweeps.md has the rest.
+specsim sweep status DIR tells how far the sweep with out=DIR is. docs/sweep-folders.md has the rest.
 """
 
 

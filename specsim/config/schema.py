@@ -163,9 +163,8 @@ class Settings:
     split: Split = field(default=Split(), metadata=_below(Split))
     timeout_s: float | None = _key(None, _number(1e-6, 1e9), "request timeout, from arrival; null: none", unit="s")
     shed: Shed = field(default=Shed(), metadata=_below(Shed))
-    any_target: bool = _key(False, FLAG, "allow an acceptance that was recorded on another target")
     any_fit: bool = _key(
-        False, FLAG, "allow a profile or engine that is not fit for use: over 10% median held-out error, 25% in TPOT"
+        False, FLAG, "allow profiles and engines that are not fit for use, and acceptances recorded on another target"
     )
     belief: Mapping[str, Any] | None = _key(
         None,

@@ -29,6 +29,7 @@ GUESSED = {
     "jobs": "--jobs N beside -m",
     "executor": "--executor NAME beside -m",
     "metrics.window": "warmup=[a,b]",
+    "any_target": "any_fit=true",
 }
 """Keys that one may try, and what means it."""
 MODEL = "profile=NAME, a pair of models measured on its GPUs (`specsim list profiles`)"
@@ -54,7 +55,7 @@ WORDS = {
     "slo.ttft_s=0.2 and slo.classes.chat.tpot_s=0.05, in seconds (docs/slo.md)": (
         "goodput slos ttft tpot ttft_ms tpot_ms itl"
     ),
-    "trace=./FILE, with a request a row (docs/traces.md)": (
+    "trace=./FILE, with a request a row (docs/trace-formats.md)": (
         "dataset dataset_name dataset_path data input_file custom_dataset_path trace_file workload"
     ),
     LENGTHS.format("prompt"): "input_len random_input_len isl synthetic_input_tokens_mean prompt_tokens input_tokens",

@@ -75,6 +75,9 @@ class TargetPass(NamedTuple):
         long as each row emits one token, no request arrives and more cache surely fits; a request that ends is left
         out, if this pass has all running requests and none waits. The engine may then run several; the answer is the
         last one's, or none where requests ended before: it closes this step where it yields, and asks for the next.
+    drafter_away : whether the drafter is to be on the host, from the end of this pass on: the bytes of its weights then
+        hold cache, and no draft pass may run. It comes back at the end of the first pass that says False behind which
+        so many bytes are free; the next pass waits for the transfer.
     """
 
     requests: Ids
@@ -83,6 +86,7 @@ class TargetPass(NamedTuple):
     evict: Ids = NOBODY
     transfer: bool = False
     stationary_until_s: float = -inf
+    drafter_away: bool = False
 
 
 Pass = DraftPass | TargetPass

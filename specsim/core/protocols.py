@@ -79,6 +79,7 @@ class View(Facts, Observed, ABC):
     Attributes
     ----------
     now_s : the event clock. belief : latency model. free_bytes : bytes of cache that nobody holds.
+    drafter_bytes : of the drafter's weights, part of `capacity_bytes` while `drafter_away`; see `TargetPass`.
     forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
         nor the scheduler's own work count.
     waiting : arrived requests without cache in the pool, in order of arrival, which is that of ids; some may have
@@ -105,6 +106,12 @@ class View(Facts, Observed, ABC):
     @property
     @abstractmethod
     def capacity_bytes(self) -> int: ...  # noqa: D102
+    @property
+    @abstractmethod
+    def drafter_bytes(self) -> int: ...  # noqa: D102
+    @property
+    @abstractmethod
+    def drafter_away(self) -> bool: ...  # noqa: D102
 
     @abstractmethod
     def waits(self, ids: Ids | slice) -> Bools:

@@ -67,14 +67,14 @@ def marks_said(told: Sequence[str], failed: int = 0) -> list[str]:
     said = [f"{NAMED[each]} {GLYPHS[each]}: a run is {SAID[each]}." for each in NAMED if each in told]
     if SHORT in told:
         count = told.count(SHORT)
-        said.append(f"{count} of {len(told)} runs {'is' if count == 1 else 'are'} too short (docs/metrics.md).")
+        said.append(f"{count} of {len(told)} runs {'is' if count == 1 else 'are'} too short (docs/load.md).")
     return said + [f"{each}." for each in failed_said(failed, failed + len(told))]
 
 
 def run_said(block: Mapping[str, Any]) -> list[str]:
     """Return the sentences of a caption about the block ``specsim`` of the one run that a figure shows."""
     verdict = verdict_of(block["load"])
-    load = [f"The run is {SAID[verdict]} (docs/metrics.md)."] if verdict in SAID else []
+    load = [f"The run is {SAID[verdict]} (docs/load.md)."] if verdict in SAID else []
     return [*sentences(stand_ins([block])), *load]
 
 

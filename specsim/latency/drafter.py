@@ -58,11 +58,13 @@ class Separate:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Prompt lookup: proposes what followed the last match of the text's end.
+    """Proposes what followed a match of the text's end: in the text (prompt lookup), or in earlier answers (suffix).
 
-    A batch takes `pass_s` seconds, and `request_s` more for each of its requests.
+    A batch takes `pass_s` seconds, and `request_s` more for each of its requests. Suffix decoding (arXiv 2411.04975)
+    chooses a length by its match; here each chain is as long as the scheduler asks, as in vLLM's Model Runner V2.
     """
 
+    name: str
     pass_s: float
     request_s: float = 0.0
 
@@ -70,7 +72,7 @@ class Lookup:
         """Return a drafter without weights or cache; one search proposes a whole chain."""
         constant = {"linear": Linear(0.0, 0.0, self.pass_s)}
         return ModelLatency(
-            "prompt lookup", constant, "linear", 0, 0, 0.0, request_s=self.request_s, one_pass=True, cached=False
+            self.name, constant, "linear", 0, 0, 0.0, request_s=self.request_s, one_pass=True, cached=False
         )
 
 
@@ -152,7 +154,8 @@ def _layers_skipped(node: CheckedMapping, folder: Path) -> Drafter:
 
 def _decoder_head(kind: str) -> Maker[Drafter]:
     """Return a function that makes a head of decoder layers of the target's own shape."""
-    return _checked(partial(DecoderHead, kind, *DECODER_HEADS[kind]), ("layers", "depth"), ("draft_vocab_size",))
+    needed = ("layers", "depth", "markov_rank") if kind == "dspark" else ("layers", "depth")
+    return _checked(partial(DecoderHead, kind, *DECODER_HEADS[kind]), needed, ("draft_vocab_size",))
 
 
 LABELS = ("description", "suggests")
@@ -160,7 +163,8 @@ KINDS: Kinds[Drafter] = Kinds(
     "drafter",
     {
         "separate": _checked(Separate, ("graphs", "launch_s")),
-        "lookup": _checked(Lookup, ("pass_s",), ("request_s",)),
+        "lookup": _checked(partial(Lookup, "prompt lookup"), ("pass_s",), ("request_s",)),
+        "suffix": _checked(partial(Lookup, "suffix decoding"), ("pass_s",), ("request_s",)),
         "layers_skipped": _layers_skipped,
         "heads": _checked(Heads, ("one_pass", "depth", "pass_share", "weights_share", "cache_share")),
         **{kind: _decoder_head(kind) for kind in DECODER_HEADS},
@@ -174,7 +178,7 @@ KINDS: Kinds[Drafter] = Kinds(
 def _value(node: CheckedMapping, key: str) -> Any:
     if key in ("graphs", "one_pass"):
         return node.flag(key)
-    if key in ("layers", "skipped", "depth", "draft_vocab_size"):
+    if key in ("layers", "skipped", "depth", "draft_vocab_size", "markov_rank"):
         return node.whole(key)
     # A pass of a drafter always takes time.
     above = 0 if key in ("pass_s", "pass_share") else -inf

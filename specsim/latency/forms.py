@@ -236,4 +236,41 @@ class Table:
         return np.asarray(seconds, dtype=np.float64)
 
 
-Form: TypeAlias = Linear | Roofline | Table
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Seconds of passes in which each request has a block of `tokens` in the place of one, as parallel drafters have.
+
+    The further tokens have logits and attend to their request's context; blocks know nothing of each other.
+    """
+
+    form: Form
+    tokens: int
+
+    @property
+    def bend_tokens(self) -> float | None:
+        """Requests from which on compute is slower than memory; None if it never is."""
+        bend = self.form.bend_tokens
+        return None if bend is None else bend / self.tokens
+
+    def scaled(self, factor: float, context: float) -> Block:
+        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
+        return Block(self.form.scaled(factor, context), self.tokens)
+
+    def seconds(self, shape: PassShape) -> float:
+        """Return the seconds of one pass."""
+        return self.form.seconds(self._with_blocks(shape))
+
+    def seconds_array(self, shapes: PassShapes) -> Seconds:
+        """Return the seconds of many passes."""
+        return self.form.seconds_array(self._with_blocks(shapes))
+
+    def _with_blocks(self, shape: Any) -> Any:
+        further = self.tokens - 1
+        return shape._replace(
+            batched_tokens=shape.batched_tokens + further * shape.requests,
+            attention_pairs=shape.attention_pairs + further * (shape.context_tokens + shape.requests),
+            logit_tokens=shape.logit_tokens + further * shape.requests,
+        )
+
+
+Form: TypeAlias = Linear | Roofline | Table | Block

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, NoReturn
 
 from specsim.files.checked_mapping import CheckedMapping
+from specsim.latency.forms import Block
 from specsim.latency.model import ModelLatency, Profile
+from specsim.pass_shape import PassShape
 
 ELEMENT_BYTES = 2
 """Of a weight of an embedding, of a head and of the cache: 16 bits."""
@@ -65,6 +67,7 @@ class _Parts(NamedTuple):
     """
 
     layer: float
+    vocab_size: int
     vocabulary: float
     read: float
     hidden: int
@@ -87,6 +90,7 @@ class _Parts(NamedTuple):
         vocabulary = ELEMENT_BYTES * shape.vocab_size * shape.hidden_size
         return cls(
             target.nonembedding_bytes / shape.num_hidden_layers,
+            shape.vocab_size,
             vocabulary,
             target.nonembedding_bytes + vocabulary,
             shape.hidden_size,
@@ -103,9 +107,11 @@ class DecoderHead:
     ----------
     kind : of drafter. states : vectors that a projection joins to its input. wide : whether the first attention reads
         the token's embedding beside that, so that its products are twice as wide. one_pass : whether one pass proposes
-        all depths; the further tokens of such a pass cost nothing here.
+        all depths; it has a block of `depth` tokens for each request.
     layers : decoder layers, each with a cache. depth : the most tokens ahead that it proposes.
     draft_vocab_size : tokens of a vocabulary of its own; None: the target's, shared.
+    markov_rank : of a Markov head, two matrices between the vocabulary and so many numbers, one of which is read again
+        for each token of the block; 0: there is none.
     """
 
     kind: str
@@ -115,6 +121,7 @@ class DecoderHead:
     layers: int
     depth: int
     draft_vocab_size: int | None = None
+    markov_rank: int = 0
 
     def of(self, profile: Profile) -> ModelLatency:
         """Return the target's passes, scaled by the bytes that a pass of the head reads."""
@@ -125,11 +132,17 @@ class DecoderHead:
         read = weights + parts.vocabulary
         if self.draft_vocab_size is not None:
             weights = read = weights + _square(self.draft_vocab_size, parts.hidden)
+        markov = _square(self.draft_vocab_size or parts.vocab_size, self.markov_rank)
+        weights, read = weights + 2 * markov, read + markov
         share, cache = weights / profile.target.weights_bytes, self.layers / parts.layers
         if max(read / parts.read, share, cache) > 1:
             _refuse(f"{self.kind} of {self.layers} layers is larger than {profile.target.name}")
-        heads = Heads(self.one_pass, self.depth, read / parts.read, share, cache)
-        return heads.named(f"{self.kind} head", profile)
+        heads = Heads(self.one_pass, self.depth, read / parts.read, share, cache).named(f"{self.kind} head", profile)
+        if not self.one_pass:
+            return heads
+        again_s = (self.depth - 1) * markov / parts.read * profile.target.chosen.seconds(PassShape.decode(0))
+        forms = {name: Block(form, self.depth) for name, form in heads.forms.items()}
+        return replace(heads, forms=forms, overhead_s=heads.overhead_s + again_s)
 
 
 def _refuse(said: str) -> NoReturn:
@@ -147,12 +160,14 @@ DECODER_HEADS: dict[str, tuple[int, bool, bool]] = {
     "mtp": (2, False, False),
     "p_eagle": (3, True, True),
     "dflash": (5, False, True),
+    "dspark": (5, False, True),
 }
 """By kind: states joined, whether attention is wide, whether one pass proposes all depths.
 
 EAGLE (arXiv 2401.15077) and multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2) join the target's state
 and the token's embedding; EAGLE-3 (arXiv 2503.01840) three of the target's states, as P-EAGLE (arXiv 2602.01469) does,
-which drafts in parallel; DFlash (arXiv 2602.06036) drafts a block from the states of five of the target's layers.
+which drafts in parallel; DFlash (arXiv 2602.06036) drafts a block from the states of five of the target's layers, and
+DSpark (arXiv 2607.05147) corrects DFlash's block token by token with a Markov head.
 """
 
 

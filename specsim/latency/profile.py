@@ -11,7 +11,7 @@ from typing import Any
 from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 from specsim.latency.fitness import misfit
-from specsim.latency.forms import Form, Linear, Roofline, Table
+from specsim.latency.forms import Block, Form, Linear, Roofline, Table
 from specsim.latency.model import MOST_DEPTH, PROFILE_VERSION, ModelLatency, ModelShape, Profile
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
@@ -31,7 +31,7 @@ TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumpt
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
 TARGET_OPTIONS = ("max_model_len", *ModelShape._fields)
-DRAFT_OPTIONS = ("one_pass", "deepest")
+DRAFT_OPTIONS = ("deepest", "block_tokens")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
@@ -115,6 +115,8 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
     held = node.child("forms")
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
+    block = node.whole("block_tokens") if node.given("block_tokens") else 0
+    forms = {name: Block(each, block) for name, each in forms.items()} if block else forms
     _check_standard_errors(node)
     errors = _held_out_errors(node)
     return ModelLatency(
@@ -130,8 +132,8 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
         nonembedding_bytes=_nonembedding_bytes(node),
         max_model_len=_max_model_len(node),
         shape=_shape(node),
-        one_pass=node.flag("one_pass") if node.given("one_pass") else False,
-        deepest=node.whole("deepest") if node.given("deepest") else MOST_DEPTH,
+        one_pass=block > 0,
+        deepest=block or (node.whole("deepest") if node.given("deepest") else MOST_DEPTH),
         **_ranges(node),
     )
 

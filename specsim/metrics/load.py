@@ -122,7 +122,7 @@ LEAST_TURNED_AWAY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The block `load` of the metrics; docs/metrics.md explains each field. None: cannot be told."""
+    """The block `load` of the metrics; docs/load.md explains each field. None: cannot be told."""
 
     clients: int | None = None
     makespan_ratio: float | None = None
@@ -148,7 +148,7 @@ class Load:
 
 
 def load(rows: Rows, totals: RunTotals, window: Window | None) -> dict[str, Any]:
-    """Return the block `load` (docs/metrics.md) of a run's requests, all of them.
+    """Return the block `load` (docs/load.md) of a run's requests, all of them.
 
     The `window` selects the requests whose attainment is judged. The backlog is of all requests; its trend begins at
     the window's start.

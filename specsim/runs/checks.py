@@ -230,7 +230,7 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
     if refused and not of.has_target(runs):
         raise SpecsimError(
             f"{acceptance}: recorded on {of.target}, but the target of {profile} is {runs.target}; expected a "
-            "recording on that target, or any_target=true"
+            "recording on that target, or any_fit=true"
         )
     if of.has_target(runs) and of.has_draft(runs):
         return None

@@ -97,6 +97,7 @@ class Hardware(NamedTuple):
             block_tokens,
             self.truth.target.kv_bytes_per_token,
             self.truth.draft.kv_bytes_per_token,
+            self.truth.draft.weights_bytes,
         )
 
     def machine(self, block_tokens: int, host_bytes_per_s: float) -> Machine:

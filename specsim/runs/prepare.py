@@ -143,7 +143,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     served_on = fleet(chosen, settings.belief, settings.replica_profiles, plugins, handed.profile)
     truth, any_fit = served_on.first.truth, settings.any_fit
     model = acceptance_from_mapping(*_parts(chosen.acceptance), plugins)
-    pair_said = _pair_note(chosen, truth, model, any_target=settings.any_target)
+    pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
     fit_notes.append(calibration_note(chosen.engine, any_fit=any_fit))
     batches = EngineBatching(*served_on.first.engine.batches_on(truth))
@@ -315,7 +315,7 @@ def _prefixes(settings: Settings, trace: Trace) -> Prefixes | None:
     return prefixes(settings.block_tokens, settings.split, settings.shed, trace) if kept else None
 
 
-def _pair_note(chosen: Choices, truth: Profile, model: AcceptanceModel, *, any_target: bool) -> str | None:
+def _pair_note(chosen: Choices, truth: Profile, model: AcceptanceModel, *, any_fit: bool) -> str | None:
     of = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
-    refused = model.evidence == "recorded" and not any_target
+    refused = model.evidence == "recorded" and not any_fit
     return pair_note(of, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)

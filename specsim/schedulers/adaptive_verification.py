@@ -1,39 +1,121 @@
-"""Verification of the likeliest draft tokens of all requests, as many as give the most accepted tokens per second.
+"""Verification of the likeliest draft tokens of all requests, as many as estimates one step old say pay.
 
-Paper: none; vLLM documents it (features/speculative_decoding/adaptive_verification, vllm-project/vllm PR 47808).
-Idea: a token survives with the product of its path's confidences. Tokens of all requests are in one ranking. The budget
-is the number of tokens at which (requests + sum of survival) / (seconds of drafting + verification) is highest.
+Paper: DSpark (arXiv 2607.05147), Algorithm 1, as vLLM ships it (enable_adaptive_verification; PR 47808 and 52228,
+documentation of 0.32, features/speculative_decoding/adaptive_verification).
+Idea: a token survives with the product of the estimates along its path. The budget of the batch is the number of tokens
+at which (requests that sample + sum of survival) / seconds is highest, by the estimates of each request's last draft
+and a table of seconds measured at the start at one context. The likeliest tokens of this step spend it.
 Deviations:
-- vLLM sizes the budget by the confidences of the step before, so as not to wait for the GPU, and spends it by those of
-  this step; here both are this step's. vLLM smooths or calibrates confidences; here they are the drafter's own.
-- vLLM prices a step by tables over captured graph sizes at one context length; here the belief prices the real one.
-- The budget is the global maximum, as by vLLM's argmax, not the first peak. They differ if the cost is a staircase.
+- The table holds the belief's seconds at each token count, the engine's host time included; vLLM's holds medians of
+  five GPU times at captured sizes, forced to rise. Shapes are vLLM's: t tokens are of min(t, max_num_seqs) requests.
+- vLLM takes `confidence` for a DSpark checkpoint with a head, `statistics` for suffix decoding and `logistic` for all
+  other drafters; here the parameter says. Its statistics are by source and length of the match too, here by position.
+- vLLM refuses engines without full CUDA graphs of varying length, LoRA and pipelines; here any engine runs.
+- vLLM sizes the budget while the GPU works and selects on the GPU: `selection_s=0 selection_token_s=0`. By default the
+  server's selection time is charged, as of every scheduler that selects.
 - When memory is short, all chains are shortened until they fit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from specsim.core.passes import Emitted
 from specsim.core.protocols import View
-from specsim.schedulers.parts.growth import grow_rows
-from specsim.schedulers.parts.protocols import Growing, Rows
-from specsim.schedulers.specserve import estimate_of, first_kept
+from specsim.core.request import Floats
+from specsim.core.trees import Forest
+from specsim.pass_shape import PassShape, PassShapes
+from specsim.schedulers.parts.growth import grow_rows, plain_shape
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
+from specsim.schedulers.parts.survival import Estimator, Survival, estimator_of
+from specsim.schedulers.specserve import first_kept
 from specsim.schedulers.threshold import fitting_chain
-from specsim.schedulers.vllm_spec import FixedChains
 
 
-@dataclass(frozen=True, slots=True)
-class AdaptiveVerification(FixedChains):
-    """A speculation part: chains of `num_speculative_tokens` for all requests; their best tokens are verified."""
+@dataclass(slots=True)
+class AdaptiveVerification(Speculation):
+    """A speculation part: chains of `num_speculative_tokens` for all requests; their best tokens are verified.
+
+    Parameters
+    ----------
+    num_speculative_tokens : draft tokens of each chain.
+    max_num_seqs : the most requests of a batch in the table.
+    survival : the estimator of acceptance; until it is settled whole chains are verified.
+    fresh : whether the budget is of this step's estimates; false is vLLM's: of each request's draft before, 1 before
+        the first.
+    table_context : tokens of context of each request in the table; null: the belief prices each step as it is.
+    """
+
+    num_speculative_tokens: int
+    max_num_seqs: int
+    survival: Survival
+    fresh: bool
+    table_context: int | None
+    _estimator: Estimator = field(init=False, repr=False)
+    _last: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        at_least(1, max_num_seqs=self.max_num_seqs)
+        at_least(0, table_context=self.table_context or 0)
+        self._estimator = estimator_of(self.survival, self.num_speculative_tokens)
+
+    def begin(self, requests: int) -> None:
+        """Make the state of so many requests."""
+        self._last = np.ones((requests, self.num_speculative_tokens))
+
+    @property
+    def drafts(self) -> bool:
+        """Whether it drafts: always, unless `num_speculative_tokens` is 0."""
+        return self.num_speculative_tokens > 0
+
+    def draft_tokens(self, requests: int) -> int:
+        """Return the length of the chains."""
+        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield a draft pass per token and return the likeliest tokens of all requests, within the best budget."""
-        estimate = estimate_of(view, rows)
+        """Yield a draft pass per token and return the likeliest tokens of all requests, within the budget."""
+        start_s = view.now_s
         forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens))
         if not forest.draft_nodes:
             return forest
-        ranked, throughput = estimate.by_kept(forest)
-        return forest.subset(first_kept(forest, ranked, int(np.argmax(throughput))))
+        row, position = forest.row[forest.rows :], forest.depth[forest.rows :] - 1
+        before = self._last[rows.requests]
+        now = before.copy()
+        now[row, position] = self._estimator.estimate(forest.probability[forest.rows :], position)
+        self._last[rows.requests] = now
+        if not self._estimator.settled:
+            return forest
+        believed, survival = (np.cumprod(each, axis=1)[row, position] for each in (now if self.fresh else before, now))
+        # A row that reads a part of its prompt samples nothing.
+        sampling = np.count_nonzero(view.pending(rows.requests) == rows.chunks)
+        tokens = sampling + np.concatenate(((0.0,), np.cumsum(np.sort(believed)[::-1])))
+        budget = int(np.argmax(tokens / self._seconds(view, rows, start_s, len(row))))
+        ranked = forest.rows + np.lexsort((position, -survival))
+        return forest.subset(first_kept(forest, ranked, budget))
+
+    def _seconds(self, view: View, rows: Rows, start_s: float, most: int) -> Floats:
+        """Return the seconds of a step that verifies 0, 1, ..., `most` draft tokens, (most + 1,)."""
+        drafts, belief, context = np.arange(most + 1), view.belief, self.table_context
+        if context is None:
+            plain, seen = plain_shape(view, rows), view.target_cached[rows.requests[: rows.decoding]] + 1
+            verify_s = belief.target.seconds_array(PassShapes.with_nodes(plain, drafts, drafts * seen.mean()))
+            return view.now_s - start_s + verify_s
+        tokens = int(rows.chunks.sum()) + drafts
+        requests = np.minimum(tokens, self.max_num_seqs)
+        plain_shapes = PassShapes.decode(requests * context, requests)
+        further = tokens - requests
+        verify_s = belief.target.seconds_array(PassShapes.with_nodes(plain_shapes, further, further * (context + 1)))
+        passes = 1 if belief.draft.one_pass else self.num_speculative_tokens
+        batch = len(rows.requests)
+        return verify_s + passes * belief.draft.seconds(PassShape.decode(batch * context, batch))
+
+    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+        """Have the estimator note each token that was verified behind accepted ones."""
+        row, depth = forest.row[forest.rows :], forest.depth[forest.rows :]
+        matched = answer.matched[row]
+        seen = depth <= matched + 1
+        confidence = forest.probability[forest.rows :][seen]
+        self._estimator.note(confidence, depth[seen] - 1, (depth <= matched)[seen])

@@ -29,10 +29,9 @@ import numpy as np
 from specsim.core.protocols import Foresight, View
 from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest
-from specsim.kernels.growth import likeliest
 from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, grow_trees
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least
-from specsim.schedulers.parts.selection import Cap, Order, select
+from specsim.schedulers.parts.selection import Cap, Order, likeliest_each, select
 from specsim.schedulers.parts.tree_shape import BatchBudget, ShapeRule, TreeShape, budget_of
 
 
@@ -152,15 +151,7 @@ class EqualTrees(CandidateTrees):
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return each request's likeliest nodes, (nodes,)."""
-        return _likeliest_each(forest, self.spare(rows.decoding))
-
-
-def _likeliest_each(forest: Forest, most: int) -> Bools:
-    by_row = forest.rows + np.argsort(forest.row[forest.rows :], kind="stable")
-    best = likeliest(forest.row[by_row], forest.path_probability[by_row, None], most)
-    chosen = np.arange(len(forest)) < forest.rows
-    chosen[by_row[best]] = True
-    return chosen
+        return likeliest_each(forest, self.spare(rows.decoding))
 
 
 @dataclass(frozen=True, slots=True)

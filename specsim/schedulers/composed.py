@@ -71,7 +71,8 @@ class Composed:
             else:
                 forest = yield from growing
         until_s = -inf if drafts else rows.stationary_until_s
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, until_s)
+        away = self.speculation.drafter_away
+        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, until_s, away)
         self.speculation.on_verified(view, rows, forest, answer)
         self.batching.on_verified(view, rows, forest, answer, view.forward_s - forward_s)
 

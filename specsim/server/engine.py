@@ -268,7 +268,8 @@ class Replica:
 
     def _at_once(self, work: Pass) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
         """Run at once what can be run so of the steps that begin with this pass; return what ran, None if nothing."""
-        if self._fast is None or self._lobby or self.onward is not None:
+        moves = self.ledger.pool.drafter_away != (isinstance(work, TargetPass) and work.drafter_away)
+        if self._fast is None or self._lobby or self.onward is not None or moves:
             return None
         ran = yield from self._fast.run(work, self._ends_alone(work))
         if ran is not None and self.answered is not None and (ended := int(np.count_nonzero(ran.finished))):

@@ -29,12 +29,16 @@ class OutOfMemory(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Size of a replica's key-value pool: bytes of capacity, tokens per block, bytes per token of each model."""
+    """Size of a replica's key-value pool: bytes of capacity, tokens per block, bytes per token of each model.
+
+    `drafter_bytes` are those of the drafter's weights, which hold cache while it is on the host.
+    """
 
     capacity_bytes: int
     block_tokens: int
     target_token_bytes: int
     draft_token_bytes: int
+    drafter_bytes: int = 0
 
     def bytes_of(self, target_cached: Tokens, draft_cached: Tokens) -> Tokens:
         """Return the bytes that so many cached tokens of each model occupy, whole blocks counted; or (n,) of each."""
@@ -50,6 +54,7 @@ class Memory:
 class KvPool:
     """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
 
+    `capacity_bytes` are those of the memory, and the drafter's weights' while `drafter_away`.
     `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
     `blocks` and `lent` (2, N) are columns of `specsim.kernels.books.Books`, by model: the blocks that each request
     holds of its own, and its tokens in blocks that are lent to it.
@@ -60,6 +65,7 @@ class KvPool:
         "_of_model",
         "_sharing",
         "blocks",
+        "capacity_bytes",
         "lent",
         "memory",
         "overdrawn",
@@ -68,6 +74,7 @@ class KvPool:
 
     def __init__(self, memory: Memory, blocks: Ints, lent: Ints) -> None:
         self.memory = memory
+        self.capacity_bytes = memory.capacity_bytes
         self.used_bytes = 0
         self.overdrawn = False
         self._block_bytes = (
@@ -81,15 +88,28 @@ class KvPool:
     @property
     def free_bytes(self) -> int:
         """Bytes that no request holds."""
-        return self.memory.capacity_bytes - self.used_bytes
+        return self.capacity_bytes - self.used_bytes
+
+    @property
+    def drafter_away(self) -> bool:
+        """Whether the drafter's weights are on the host, and their bytes part of the pool."""
+        return self.capacity_bytes > self.memory.capacity_bytes
+
+    def place_drafter(self, away: bool) -> int:
+        """Have the drafter's weights leave for the host, or come back if their bytes are free; return those that do."""
+        more = self.memory.drafter_bytes
+        if away == self.drafter_away or (not away and more > self.free_bytes):
+            return 0
+        self.capacity_bytes += more if away else -more
+        return 0 if away else more
 
     def room(self) -> str:
         """Return in words how much of the pool is free."""
-        return f"{_gib(self.free_bytes)} of {_gib(self.memory.capacity_bytes)} free"
+        return f"{_gib(self.free_bytes)} of {_gib(self.capacity_bytes)} free"
 
     def left(self) -> Room:
         """Return how many further blocks fit, of each model alone."""
-        free = max(self.memory.capacity_bytes - self.used_bytes, 0)
+        free = max(self.capacity_bytes - self.used_bytes, 0)
         target, draft = self._block_bytes
         most = free // target if target else ENDLESS
         return Room(self.memory.block_tokens, most, free // draft if draft else ENDLESS)

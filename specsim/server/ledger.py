@@ -55,6 +55,7 @@ class Ledger:
         self.rejected: dict[int, str] = {}
         self.cancelled_s: dict[int, float] = {}
         self.finished = 0
+        self._coming_bytes = 0
         self._drafts = Drafts()
         self._ids = self._trees = NOBODY
         self._reached_s = rows.reached_s
@@ -157,7 +158,9 @@ class Ledger:
         self._drafts.check(work.forest, ids)
         self._ids = ids
         try:
-            moved = 0
+            moved, self._coming_bytes = self._coming_bytes, 0
+            if isinstance(work, DraftPass) and self.pool.drafter_away:
+                raise IllegalPass("a draft pass while the drafter is on the host: TargetPass.drafter_away was True")
             if len(work.evict):
                 self.roster.evict(work.evict, ids)
                 self._drafts.close(work.evict)
@@ -241,6 +244,8 @@ class Ledger:
         self._drafts.verified(ids)
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
+        if work.drafter_away or self.pool.drafter_away:
+            self._coming_bytes = self.pool.place_drafter(work.drafter_away)
         return Gaps(left.later, left.gaps_s)
 
     def _check_answer(self, answer: Emitted, rows: int) -> None:

@@ -116,6 +116,8 @@ def owned(work: Pass) -> Pass:
     if isinstance(work, TargetPass):
         if work.stationary_until_s != -inf:
             _check_stationary(work)
+        if type(work.drafter_away) is not bool:
+            raise IllegalPass(f"TargetPass.drafter_away is {_kind(work.drafter_away)}; expected True or False")
         return TargetPass(requests.copy(), chunks.copy(), *work[2:])
     _check_growth(work)
     fed = chunks.copy() if len(chunks) else NOBODY

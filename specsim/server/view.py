@@ -77,7 +77,17 @@ class LedgerView(View):
     @property
     def capacity_bytes(self) -> int:
         """Bytes of cache in all."""
-        return self._ledger.pool.memory.capacity_bytes
+        return self._ledger.pool.capacity_bytes
+
+    @property
+    def drafter_bytes(self) -> int:
+        """Bytes of the drafter's weights, which hold cache while it is away."""
+        return self._ledger.pool.memory.drafter_bytes
+
+    @property
+    def drafter_away(self) -> bool:
+        """Whether the drafter is on the host."""
+        return self._ledger.pool.drafter_away
 
     def waits(self, ids: Ids | slice) -> Bools:
         """Return whether each request is among the waiting ones, (n,)."""

@@ -270,7 +270,7 @@ def _ordered(value: Any, *above: str) -> Any:
         return [_ordered(each, *above) for each in value]
     if not isinstance(value, Mapping):
         return value
-    keys = value if above == CLASSES else sorted(value)
+    keys = value if above == CLASSES else sorted(value, key=lambda key: (isinstance(key, str), key))
     return {key: _ordered(value[key], *above, key) for key in keys}
 
 

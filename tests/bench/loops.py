@@ -87,7 +87,7 @@ def every_scheduler() -> Iterator[Loop]:
 
     for name in names("scheduler"):
         # The recording that a scheduler suggests may be of another target: of no matter for its speed.
-        words = (*CONV[:2], "requests=500", "any_target=true")
+        words = (*CONV[:2], "requests=500", "any_fit=true")
         yield Loop(name, (f"scheduler={name}", *words))
 
 

@@ -1,4 +1,4 @@
-"""Print the figures behind the rows of docs/schedulers.md, Claims: ``SPECSIM_DATA= python -m tests.claims``."""
+"""Print the figures behind the rows of docs/claims.md: ``SPECSIM_DATA= python -m tests.claims``."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Rules, the same for every claim. Systems meet the same arrivals, lengths and text (common random numbers), and are
 compared seed by seed. "A beats B": the 95% interval of the paired difference over the seeds lies on A's side of 0.
 "At least" and "within": the mean over the seeds says so. A claim that fails is a strict xfail with its figures in
-docs/schedulers.md; nothing here is changed for it. `engine=profiled` is what there was before engines could be chosen,
+docs/claims.md; nothing here is changed for it. `engine=profiled` is what there was before engines could be chosen,
 `replicas=1` before a trace could suggest a number, `V0` before engines said how they batch.
 """
 

@@ -19,9 +19,9 @@ CASES = [
 ]
 ROUNDING = 1e-12
 """Of the mean of shares; one request is 3e-3."""
-LEVEL = "level to a third of a point: docs/schedulers.md, Claims, row 4b"
-URGENT = "urgent requests alone in small batches win by TPOT: docs/schedulers.md, Claims, row 4c"
-WAITS = "its first tokens are late at 4.8/s: docs/schedulers.md, Claims, row 4d"
+LEVEL = "level to a third of a point: docs/claims.md, row 4b"
+URGENT = "urgent requests alone in small batches win by TPOT: docs/claims.md, row 4c"
+WAITS = "its first tokens are late at 4.8/s: docs/claims.md, row 4d"
 FAILS = {
     ("tpot_attainment", "equal_greedy", 4.8): LEVEL,
     ("tpot_attainment", "global_greedy", 4.8): LEVEL,

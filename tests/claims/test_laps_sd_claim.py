@@ -15,7 +15,7 @@ CASES = [(baseline, requests) for baseline in ("lp_sjf", "las") for requests in 
 def marks(baseline: str) -> list[pytest.MarkDecorator]:
     if baseline != "lp_sjf":
         return []
-    return [pytest.mark.xfail(reason="does not reproduce: docs/schedulers.md, Claims, row 3a")]
+    return [pytest.mark.xfail(reason="does not reproduce: docs/claims.md, row 3a")]
 
 
 @pytest.mark.parametrize(("baseline", "requests"), [pytest.param(*case, marks=marks(case[0])) for case in CASES])

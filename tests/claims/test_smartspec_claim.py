@@ -43,7 +43,7 @@ def test_a_fixed_length_hurts_where_the_load_lasts() -> None:
     assert surely_positive(fixed(FIXED_TOKENS, LASTING) - fixed(0, LASTING))
 
 
-@pytest.mark.xfail(reason="tree attention reads a context once: docs/schedulers.md, Claims, row 1c")
+@pytest.mark.xfail(reason="tree attention reads a context once: docs/claims.md, row 1c")
 def test_a_fixed_length_hurts_under_tree_attention_too() -> None:
     settings = LASTING | {"engine": "profiled"}
     assert surely_positive(fixed(FIXED_TOKENS, settings) - fixed(0, settings))

@@ -16,7 +16,7 @@ SMALL = {
     "requests": "3",
     "acceptance": "bernoulli",
     "profile": "llama8b_1b_h100",
-    "any_target": "true",
+    "any_fit": "true",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,19 @@ def test_every_acceptance_names_its_pair(name: str) -> None:
     assert (pair.target == "any") == any_pair if pair else None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ACCEPTANCES)
+def test_every_acceptance_is_as_long_as_its_line_says(name: str) -> None:
+    """`specsim list acceptance` shows pair, data, length and k; the first length is the default category's."""
+    line = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")["description"]
+    found = re.search(r"length ([\d.]+).* at k = (\d+)", line)
+    assert found, line
+    length, k = float(found[1]), int(found[2])
+    point: dict[str, Any] = {"requests": 200, "slo": "one", "acceptance": name, "any_fit": True}
+    drafted = simulate("vllm_spec", "poisson", **point, scheduler__num_speculative_tokens=k).requests
+    assert 1 + drafted["accepted_tokens"].sum() / drafted["verifications"].sum() == pytest.approx(length, rel=0.03)
+
+
 def test_another_pair_is_a_loud_note_where_something_is_drafted() -> None:
     note = pair_note(profile="llama8b_1b_h100")
     assert note
@@ -72,10 +86,10 @@ def test_what_belongs_together_or_is_generic_says_nothing(point: dict[str, str])
 
 @pytest.mark.parametrize("point", [{"scheduler": "smartspec_lookup"}, {"acceptance": "smollm2_skip"}], ids=str)
 def test_a_recording_on_another_target_is_refused_unless_asked_for(point: dict[str, str]) -> None:
-    with pytest.raises(SpecsimError, match=r"recorded on SmolLM2-135M.*Llama-3\.1-70B; .*any_target=true$") as error:
+    with pytest.raises(SpecsimError, match=r"recorded on SmolLM2-135M.*Llama-3\.1-70B; .*any_fit=true$") as error:
         pair_note(**point)
     assert "\n" not in str(error.value)
-    note = pair_note(**point, any_target="true")
+    note = pair_note(**point, any_fit="true")
     assert note
     assert note.startswith("MISMATCHED PAIR")
 
@@ -158,7 +172,7 @@ def test_a_budget_of_auto_is_what_profiling_chains_finds(scheduler: str) -> None
 def test_a_budget_of_auto_follows_the_profile() -> None:
     found = {}
     for profile in ("vicuna7b_68m_a100", "llama8b_1b_h100", "llama70b_1b_4xh100"):
-        made: Any = prepare(compose({**SMALL, "profile": profile, "any_target": "true"})).simulation.scheduler()
+        made: Any = prepare(compose({**SMALL, "profile": profile, "any_fit": "true"})).simulation.scheduler()
         found[profile] = made.speculation.budget(32)
     assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 3 * 32
 

@@ -147,7 +147,8 @@ def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name: str, pa
 
 
 FOLLOWING = dict.fromkeys(("verify_tokens", "prefill_tokens", "max_num_seqs"), 40)
-NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04, **FOLLOWING}
+SWITCHES = {"draft_len_schedule": [[8, 2]], "acceptance_rate_window_size": 9, "table_context": 8192}
+NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04, "acceptance_rate_threshold": 0.5, **SWITCHES, **FOLLOWING}
 """What a parameter whose YAML says null can be as well."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from specsim import load_sweep, sweep
 
 ROOT = Path(__file__).resolve().parents[2]
-OTHERS = {"anomalies.md", "fidelity.md", "performance.md", "reproduction.md", "schedulers.md"}
+OTHERS = {"anomalies.md", "fidelity.md", "claims.md", "performance.md", "reproduction.md"}
 """Pages of a study, of fidelity, of speed, and of papers' settings and claims."""
 SHOWN = [ROOT / "README.md", ROOT / "Makefile", *ROOT.glob("examples/*.py"), *ROOT.glob("notebooks/*.ipynb")]
 SHOWN += [page for page in ROOT.glob("docs/*.md") if page.name not in OTHERS]

@@ -32,6 +32,7 @@ SAME = {
         "the second's drafter launches its passes one by one; the third selects by the target's probabilities, "
         "which are the drafter's own where the text is drawn"
     ),
+    frozenset({"trtllm_schedule", "vllm_spec"}): "at most four requests run at a time, for which the table says 4, too",
     frozenset({"sarathi", "vllm"}): "both mix prompts under a budget that this scene never fills",
     frozenset({"smartspec", "smartspec_lookup"}): "the second's drafter looks drafts up in the prompt",
 }

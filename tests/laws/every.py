@@ -141,18 +141,23 @@ def memory_is_kept(ran: Witnessed) -> None:
     """During every pass the pool holds exactly the blocks of what is cached and what the pass adds, never too many."""
     for recount in ran.recounts:
         assert recount.held == recount.wanted
-        assert all(0 <= each <= ran.simulation.memory.capacity_bytes for each in recount.wanted)
+        assert all(0 <= each <= most for each, most in zip(recount.wanted, recount.most, strict=True))
     for view in ran.seen.views:
         assert view.free_bytes == view.capacity_bytes
         assert not view.held_bytes(np.arange(len(ran.simulation.requests))).any()
 
 
 class Recount:
-    """Recounts a pool from the passes alone, beside the ledger's own books: `held` there, `wanted` here, per pass."""
+    """Recounts a pool from the passes alone, beside the ledger's own books: `held` there, `wanted` here, per pass.
+
+    `most` is what there is of it: the drafter's weights, too, from a pass that sends it away until it is back.
+    """
 
     def __init__(self, view: LedgerView) -> None:
         self.held: list[int] = []
         self.wanted: list[int] = []
+        self.most: list[int] = []
+        self._away = False
         self._view = view
         self._nodes = np.zeros(len(view.arrival_s), dtype=np.int64)
         self._emitted = view.emitted_tokens.copy()
@@ -175,7 +180,12 @@ class Recount:
         else:
             target[work.requests] += work.chunks + work.forest.tree_tokens()
         draft += self._nodes
-        self.held.append(memory.capacity_bytes - view.free_bytes)
+        self.held.append(view.capacity_bytes - view.free_bytes)
+        assert view.drafter_away <= self._away, "nobody sent the drafter away"
+        self._away &= view.drafter_away
+        self.most.append(memory.capacity_bytes + memory.drafter_bytes * self._away)
+        assert not (self._away and isinstance(work, DraftPass))
+        self._away |= isinstance(work, TargetPass) and work.drafter_away
         self.wanted.append(sum(memory.bytes_of(*pair) for pair in zip(target.tolist(), draft.tolist(), strict=True)))
 
 

@@ -26,6 +26,7 @@ SCENES: dict[str, dict[str, float]] = {
     "cheap": {"token_s": 5e-4},
     "sure": {"token_s": 5e-4, "agreement": 0.9},
     "hopeless": {"agreement": 0.02},
+    "long": {"longest": 300},
 }
 """Crowds by name. Tokens are so dear in most that no goodput is won by speculation, in others so cheap that it is."""
 
@@ -36,11 +37,11 @@ def scene(name: str) -> Simulation:
     return late() if name == "late" else crowd(**SCENES[name])
 
 
-def crowd(room: float = 5.0, agreement: float = 0.6, token_s: float = 6e-3) -> Simulation:
+def crowd(room: float = 5.0, agreement: float = 0.6, token_s: float = 6e-3, longest: float = 40) -> Simulation:
     """Return a crowd whose urgent class comes late; the cache holds `room` of the largest."""
     luck = np.random.default_rng(7)
     at = np.arange(COUNT)
-    outputs = luck.integers(2, 40, COUNT)
+    outputs = luck.integers(2, int(longest), COUNT)
     told = requests(
         np.sort(luck.uniform(0, 0.3, COUNT)).tolist(),
         luck.integers(4, 40, COUNT).tolist(),

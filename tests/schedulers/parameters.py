@@ -116,6 +116,8 @@ TREES = {
     "time_margin": Change(0.1, SCARCE | {"fill": False}),
 }
 LONGEST = {"num_speculative_tokens": Change(1, FOUR, "cheap")}
+SURVIVAL = {"survival": "confidence"}
+"""Settled from the start: small runs end before the logistic is."""
 AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
 """A decision in each step: small runs end before the shipped hold."""
 FEEDBACK = {"prefill_threshold": Change(1.0, {}, "hopeless")}
@@ -161,7 +163,59 @@ OWNERS: dict[str, dict[str, Change]] = {
         "num_speculative_tokens": Change(2),
         "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
     },
-    "AdaptiveVerification": {"num_speculative_tokens": Change(2)},
+    "AdaptiveSteps": {
+        "speculative_num_steps": Change(1),
+        "speculative_adaptive_config": Change({"1": {"candidate_steps": [1]}}),
+    },
+    "DraftLenSchedule": {
+        "num_speculative_tokens": Change(2),
+        "draft_len_schedule": Change([[2, 4], [64, 3]]),
+        "max_concurrency": Change(4, {"draft_len_schedule": None}),
+        "acceptance_rate_window_size": Change(2, {"acceptance_rate_threshold": 0.9}),
+        "acceptance_rate_threshold": Change(1.0, {"acceptance_rate_window_size": 2}),
+    },
+    "DivergenceLengths": {
+        "num_speculative_tokens": Change(1),
+        "min_speculative_tokens": Change(4),
+        "sl_cap": Change(False, {}, "long"),
+    },
+    "UcbLengths": {"arms": Change([0, 3]), "delta": Change(1e-9, {}, "long"), "exploration": Change(0.0)},
+    "BinGreedyLengths": {
+        "num_speculative_tokens": Change(1),
+        "seed": Change(1),
+        "free_share": Change(0.0, {"persist_s": 0.0}, "tight"),
+        "persist_s": Change(0.0, {}, "tight"),
+    },
+    "AdaptiveVerification": {
+        "num_speculative_tokens": Change(2),
+        "survival": Change("confidence"),
+        "fresh": Change(True, SURVIVAL),
+        "table_context": Change(None, SURVIVAL),
+    },
+    "DynamicTrees": {
+        "speculative_num_steps": Change(2),
+        "speculative_eagle_topk": Change(2),
+        "speculative_num_draft_tokens": Change(4),
+    },
+    "CostSizedTrees": {
+        "speculative_num_steps": Change(1, {}, "cheap"),
+        "speculative_eagle_topk": Change(1, {}, "cheap"),
+        "speculative_num_draft_tokens": Change(2, {}, "cheap"),
+        "first_acceptance": Change(0.01, {}, "cheap"),
+        "window": Change(1, {}, "cheap"),
+    },
+    "SlosServe": {
+        "max_num_seqs": Change(3),
+        "max_num_batched_tokens": Change(16),
+        "watermark": Change(0.8, {}, "tight"),
+        "num_speculative_tokens": Change(0, {}, "cheap"),
+        "time_margin": Change(2.0, {}, "cheap"),
+    },
+    "Tetris": {
+        "num_speculative_tokens": Change(1),
+        "extra_draft_tokens": Change(3),
+        "capacity": Change(4),
+    },
     "SmartSpec": FEEDBACK,
     "Foreseeing": FEEDBACK,
     "GoodputChains": LONGEST | AVERAGED | {"acceptance": Change("per_request", FOUR, "cheap")},
@@ -226,6 +280,7 @@ OF_ONE_YAML: dict[tuple[str, str], Change] = {
     ("laps_sd_told", "batching.estimate"): Change("total", {"max_num_seqs": 2}),
     ("smartspec_per_request", "acceptance"): Change("global", FOUR, "cheap"),
     ("specinfer", "max_num_batched_tokens"): Change(24),
+    ("cost_sized_trees", "max_num_batched_tokens"): Change(33),
     ("specserve_minus", "speculation.verifier"): Change(True, {}, "sure"),
     ("adaserve_slo_only", "fill"): Change(True, SCARCE),
     ("adaserve_true_probability", "speculation.sees"): Change("tokens", FOUR),

@@ -7,7 +7,7 @@ import pytest
 
 from specsim.api import Run, simulate
 from specsim.core.trees import Forest
-from specsim.schedulers.adaserve import _likeliest_each
+from specsim.schedulers.parts.selection import likeliest_each
 from specsim.schedulers.parts.tree_shape import BudgetShare
 from tests.layers import grow
 
@@ -38,7 +38,7 @@ def test_equal_shares_are_each_requests_likeliest() -> None:
     path = np.array([0.5, 0.6, 0.9, 0.2, 0.1, 0.8])
     parents = np.array([0, 1, 0, 1, 0, 1])
     forest = grow(forest, parents, np.arange(6), path, path, np.arange(6))
-    chosen = _likeliest_each(forest, 2)
+    chosen = likeliest_each(forest, 2)
     assert chosen.tolist() == [True, True, True, True, True, False, False, True]
 
 

@@ -40,7 +40,7 @@ SPECULATION = {
     ),
     "adaserve": part_of("laps_adaserve", "speculation"),
     "threshold": part("threshold.Threshold", threshold=0.4, num_speculative_tokens=4),
-    "survival": part("adaptive_verification.AdaptiveVerification", num_speculative_tokens=4),
+    "survival": part_of("adaptive_verification", "speculation") | {"survival": "confidence"},
 }
 
 

@@ -15,7 +15,9 @@ from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import drafter_from_mapping, equipped
+from specsim.latency.forms import Block, Linear
 from specsim.latency.profile import Profile, profile_from_mapping
+from specsim.pass_shape import PassShape, PassShapes
 from specsim.runs.prepare import prepare
 from tests.made import many, one
 
@@ -66,6 +68,36 @@ def test_a_lookup_costs_a_constant_and_keeps_nothing() -> None:
     lookup = draft(kind="lookup", pass_s=2e-4)
     assert lookup.seconds(one(*PASS)) == lookup.seconds(one(0, 1, 1.0)) == 2e-4
     assert (lookup.kv_bytes_per_token, lookup.weights_bytes, lookup.one_pass, lookup.cached) == (0, 0, True, False)
+
+
+def test_a_suffix_search_costs_each_request() -> None:
+    """10 us and 16 us a request: 64 take 1.034 ms, whatever their context."""
+    suffix = draft(**compose({"drafter": "suffix"})["drafter"])
+    assert suffix.seconds(PassShape.decode(64_000, 64)) == pytest.approx(1.034e-3)
+    assert (suffix.name, suffix.weights_bytes, suffix.cached) == ("suffix decoding", 0, False)
+
+
+def test_dspark_reads_its_layers_a_vocabulary_and_its_markov_head_once_a_token() -> None:
+    """Llama-3.1-8B: 32 layers of 436.2 MB, a vocabulary of 1,050.7 MB; states of 4,096, 128,256 tokens, 2 bytes each.
+
+    Weights are 5 layers (2,181 MB), five states joined (167.8 MB) and twice 128,256 x 256 (65.7 MB each): 2,480 MB. A
+    pass takes 2,181 + 167.8 + 1,050.7 + 65.7 = 3,465 MB of the target's 13,959 + 1,050.7: 0.23086 of its time. It reads
+    65.7 MB six times more: 0.02626 of the time of one token.
+    """
+    dspark, target = draft(**compose({"drafter": "dspark"})["drafter"]), shipped_profile().target
+    assert dspark.weights_bytes == pytest.approx(2480e6, rel=1e-3)
+    assert dspark.kv_bytes_per_token == 5 / 32 * target.kv_bytes_per_token
+    block = PassShape(0, 7, 7.0, 0, 7, 1)
+    of_block, of_one = (target.seconds(each) - target.overhead_s for each in (block, PassShape.decode(0)))
+    wanted = 0.23086 * of_block + 0.02626 * of_one + shipped_profile().draft.overhead_s
+    assert dspark.seconds(PassShape.decode(0)) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_a_block_has_so_many_tokens_of_each_request() -> None:
+    """1 us a token of context, 0.1 ms a token, 2 ms: four blocks of 7 behind 1,000 tokens are 1 + 2.8 + 2 ms."""
+    block = Block(Linear(1e-6, 1e-4, 2e-3), 7)
+    assert block.seconds(PassShape.decode(1000, 4)) == pytest.approx(5.8e-3)
+    assert block.seconds_array(PassShapes.decode(1000, np.array([1, 4]))) == pytest.approx([3.7e-3, 5.8e-3])
 
 
 def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
@@ -119,7 +151,7 @@ def test_a_scheduler_that_prices_passes_knows_that_one_is_enough() -> None:
 
 
 def test_suggestions_are_followed_and_said() -> None:
-    config = compose({"scheduler": "smartspec_lookup", "trace": "poisson", "requests": "3", "any_target": "true"})
+    config = compose({"scheduler": "smartspec_lookup", "trace": "poisson", "requests": "3", "any_fit": "true"})
     assert config["choices"]["drafter"] == "lookup"
     assert config["choices"]["acceptance"] == "smollm2_lookup_t07", "what is suggested may suggest in turn"
     assert any("drafter=lookup" in note and "acceptance=smollm2_lookup_t07" in note for note in prepare(config).notes)
@@ -174,13 +206,14 @@ HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weig
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
-        ({}, "kind: missing key; valid: dflash, eagle, eagle3, heads, layers_skipped, lookup, mtp, p_eagle, separate"),
+        ({}, "kind: missing key; valid: dflash, dspark, eagle, eagle3, heads, layers_skipped, lookup, mtp, "),
         ({"kind": "lookups"}, "did you mean 'lookup'?"),
         ({"kind": "lookup"}, "pass_s: missing key"),
         ({**LOOKUP, "request_s": -1}, "request_s: -1 is not"),
         ({**LOOKUP, "pass_s": 0}, "pass_s: 0 is not a finite number above 0"),
         ({**HEADS, "pass_share": 1.5}, "at most 1"),
         ({**HEADS, "one_pass": 1}, "true or false"),
+        ({"kind": "dspark", "layers": 5, "depth": 7}, "markov_rank: missing key"),
         ({"kind": "layers_skipped", "layers": 30, "skipped": 30}, "at least one has to be left"),
     ],
 )

@@ -239,7 +239,7 @@ def test_latencies_too_many_to_keep_say_how_far_off_their_percentiles_may_be(tab
 
 
 def test_empty_window_names_the_span_of_the_arrivals(table):
-    with pytest.raises(SpecsimError, match=r"metrics\.window=\[8,9\] selects no request.* 0 s to 4 s$"):
+    with pytest.raises(SpecsimError, match=r"warmup=\[8,9\] selects no request.* 0 s to 4 s$"):
         summarise(table, totals(), (8.0, 9.0))
 
 

@@ -276,6 +276,6 @@ def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path: 
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(files[kind]))
     with pytest.raises(SpecsimError) as error:
-        simulate(trace="poisson", requests=5, profile="llama8b_1b_h100", acceptance=str(file), any_target=True)
+        simulate(trace="poisson", requests=5, profile="llama8b_1b_h100", acceptance=str(file), any_fit=True)
     said = f"categories: no category {category!r} and no default; did you mean"
     assert str(error.value).startswith(f"acceptance={file}: {said}")

@@ -82,6 +82,10 @@ def test_what_is_written_is_read(run):
     assert {path.name for path in run.iterdir()} == FILES
 
 
+def test_keys_that_are_numbers_stand_before_words():
+    assert writer.config_text({"alpha": 0.2, 8: 0, 1: 3}) == "1: 3\n8: 0\nalpha: 0.2\n"
+
+
 def test_types_on_disk_are_those_of_the_schema(tmp_path):
     write_run(tmp_path / "run", **parts(passes=passes()))
     for name, types in (("requests.parquet", REQUEST_COLUMNS), ("passes.parquet", PASS_COLUMNS)):

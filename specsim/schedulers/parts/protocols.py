@@ -101,6 +101,11 @@ class Speculation(Protocol):
         """The most children that it ever gives a node; by default 1."""
         return 1
 
+    @property
+    def drafter_away(self) -> bool:
+        """Whether the drafter is to be on the host behind the next verification (`TargetPass`); by default never."""
+        return False
+
     def draft_tokens(self, requests: int) -> int:
         """Return the most draft tokens that each of `requests` verifies in a step; a token budget has room for them."""
         return int(self.drafts)

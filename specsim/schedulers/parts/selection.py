@@ -1,4 +1,4 @@
-"""AdaServe's two selections of candidate nodes for verification, as pure functions of arrays."""
+"""Selections of candidate nodes for verification, AdaServe's two among them, as pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from specsim.core.request import Bools, Floats, Ints
 from specsim.core.trees import Forest
 from specsim.kernels import compiled_loops
+from specsim.kernels.growth import likeliest
 
 Order = Callable[[Floats], Ints]
 """Returns row indices in the order of selection, (n,), from the tokens that each row needs, (n,)."""
@@ -57,6 +58,20 @@ def select(forest: Forest, need: Floats, order: Ints, most_nodes: int, budget: i
         drafted = slice(forest.rows, None)
         nodes = forest.row[drafted], forest.path_probability[drafted]
         chosen[drafted] = selected(*nodes, need, order, most_nodes, budget, fill)
+    return chosen
+
+
+def likeliest_of_all(forest: Forest, most: int) -> Bools:
+    """Return the roots and the `most` likeliest drafted nodes of all trees, ties to the earlier one, (nodes,)."""
+    return select(forest, np.zeros(forest.rows), np.arange(forest.rows), 0, forest.rows + most)
+
+
+def likeliest_each(forest: Forest, most: int) -> Bools:
+    """Return the roots and the `most` likeliest drafted nodes of each tree, ties to the earlier one, (nodes,)."""
+    by_row = forest.rows + np.argsort(forest.row[forest.rows :], kind="stable")
+    best = likeliest(forest.row[by_row], forest.path_probability[by_row, None], most)
+    chosen = np.arange(len(forest)) < forest.rows
+    chosen[by_row[best]] = True
     return chosen
 
 

@@ -14,7 +14,7 @@ Deviations:
   token a step at `first_acceptance`, a request's own at the global average. While k = 0 nothing is learnt, as there.
 - The paper calls the window insensitive and names none. It is, unless it is short: then an unlucky stretch ends all
   speculation for good, as acceptance is low. 20 steps lock at 0.4 and 0.5, 50 steps rarely, 100 steps only where
-  speculation hardly pays, as prompt lookup at 0.35 (docs/schedulers.md), so 100 it is.
+  speculation hardly pays, as prompt lookup at 0.35 (docs/claims.md), so 100 it is.
 - With `acceptance: per_request` lengths follow the survival ranking of `goodput.longest_by_survival`; the paper names
   this granularity and gives no method.
 - No request is given more tokens than its `max_tokens` leaves room for. Where not even the oldest request has a slot,

@@ -142,6 +142,15 @@ def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -
     assert np.max(np.abs(off)) <= max(each["worst"] for each in stated.values()) + 0.01
 
 
+def test_a_parallel_head_has_a_block_of_tokens_for_each_request() -> None:
+    mapping = compose_profile("Llama-3.1-8B", gpu="h100_sxm", drafter="p_eagle")
+    draft = profile_from_mapping(mapping, "composed").draft
+    assert (draft.one_pass, draft.deepest, mapping["draft"]["block_tokens"]) == (True, 7, 7)
+    found = Operators(head_of(model_of("Llama-3.1-8B"), DecoderHead("p_eagle", 3, True, True, 4, 7, 32000)), H100)
+    seconds = draft.chosen.seconds(PassShape.decode(8 * 512, 8))
+    assert seconds == pytest.approx(composed(found, verified(8, 512, 7)), rel=0.1)
+
+
 def test_experts_need_the_table() -> None:
     mapping = compose_profile("gpt-oss-20b", gpu="h100_sxm")
     assert mapping["form"] == "table"
@@ -247,6 +256,7 @@ def test_the_acceptance_of_the_pair_comes_along() -> None:
             "Qwen3_5ForConditionalGeneration is not composed yet; expected one of Llama",
         ),
         ("--drafter lookup", "--drafter lookup: is no head; expected one of eagle, eagle3, mtp"),
+        ("--drafter dspark", "--drafter dspark: its Markov head is not composed yet"),
         ("--drafter mtp --draft Llama-3.2-1B", "--draft and --drafter are both given; expected one of them"),
         ("--target none.json", "none.json: cannot be read: No such file or directory"),
     ],

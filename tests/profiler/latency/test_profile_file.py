@@ -134,7 +134,7 @@ def test_a_drafter_that_is_not_the_profiles_is_not_refused_for_it(tmp_path, meas
     out = tmp_path / "m.yaml"
     assert main(["profile", "fit", str(written(tmp_path / "s.parquet", samples)), "--out", str(out)]) == 4
     point = {"trace": "poisson", "requests": "3", "profile": str(out)}
-    lookup = {"drafter": "lookup", "scheduler": "smartspec_lookup", "any_target": "true"}
+    lookup = {"drafter": "lookup", "scheduler": "smartspec_lookup", "any_fit": "true"}
     assert prepare(compose({**point, **lookup})).profiles[0].draft.misfit is None
 
 

@@ -1,0 +1,104 @@
+"""Cost-sized trees by hand: the tokens to expect, the size that pays, and none where none does."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.core.passes import DraftPass
+from specsim.schedulers.cost_sized_trees import CostSizedTrees, TreeSize
+from specsim.schedulers.parts.protocols import Rows
+from tests.made import Hardware, Linear
+from tests.schedulers.test_specserve import DRAFT_S, play
+from tests.unit.hand import sizes
+
+
+def part(depth: int = 3, width: int = 2, tokens: int = 32, first: float = 0.6, window: int = 100) -> CostSizedTrees:
+    return CostSizedTrees(depth, width, tokens, first, window)
+
+
+def rows_of(hand: Any) -> Rows:
+    ids = hand.view.running
+    ones = np.ones_like(ids)
+    return Rows(ids, ones, len(ids), ones)
+
+
+def test_the_tokens_to_expect_of_a_tree_by_hand() -> None:
+    """Shares .6 and .24 at each level. Chains: 1 + .6 + .36 + .216.
+
+    Width 2: level 1 has .6 .24, in all .84; level 2 .84 times that: .504 .2016; level 3 .4234 .1693.
+    The likeliest first: .6 .504 .4234 .24 .2016 .1693.
+    """
+    tokens = part().expected()
+    assert tokens.shape == (3, 2, 7)
+    assert tokens[2, 0, :4] == pytest.approx([1, 1.6, 1.96, 2.176])
+    assert tokens[2, 1] == pytest.approx(1 + np.cumsum([0, 0.6, 0.504, 0.42336, 0.24, 0.2016, 0.169344]))
+    assert tokens[0, 1, :3] == pytest.approx([1, 1.6, 1.84])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("gamma", [1e-4, 2e-3, 5e-3, 2e-2])
+@pytest.mark.parametrize("first", [0.3, 0.9])
+def test_no_other_size_has_more_tokens_a_second(rows: int, gamma: float, first: float) -> None:
+    """Target: 40 ms and gamma a token; 10 ms a draft pass whatever its width. Against all sizes, one by one."""
+    made, target = part(first=first), Linear(0.0, gamma, 0.04)
+    hand = play(made, target, rows)
+    tokens, plain = made.expected(), rows / (0.04 + gamma * rows)
+    rate = {
+        TreeSize(d, w, m): rows * tokens[d - 1, w - 1, m] / (d * DRAFT_S + 0.04 + gamma * rows * (1 + m))
+        for d, w, m in product((1, 2, 3), (1, 2), range(7))
+    }
+    best = max(rate, key=lambda size: (round(rate[size], 9), -size.depth, -size.width, -size.nodes))
+    assert made.size(hand.view, rows_of(hand), 6) == (best if rate[best] > plain else TreeSize(0, 1, 0))
+
+
+def test_more_requests_take_smaller_trees_and_then_none() -> None:
+    """Target: 20 ms, from 16 tokens on 1 ms more a token: nodes are free in a small batch only."""
+
+    class Bent(Linear):
+        def seconds_array(self, shapes: Any) -> Any:
+            return 0.02 + 1e-3 * np.maximum(np.asarray(shapes.batched_tokens) - 16, 0)
+
+    made, found = part(first=0.7), []
+    for rows in (1, 4, 8, 16):
+        hand = play(part(), Linear(0.0, 0.0, 0.02), min(rows, 8))
+        hand.view.belief = Hardware(Bent(0.0, 0.0, 0.0), Linear(0.0, 0.0, 4e-3))
+        ids = np.resize(hand.view.running, rows)
+        ones = np.ones_like(ids)
+        found.append(made.size(hand.view, Rows(ids, ones, rows, ones), 6).nodes)
+    assert found[0] > found[2] > found[3] == 0
+    assert found == sorted(found, reverse=True)
+
+
+def test_it_goes_off_where_speculation_is_slower_and_drafts_where_it_pays() -> None:
+    """A token costs 50 ms more, so that 1.6 tokens in 110 ms are slower than 1 in 50 ms; and 0.1 ms more."""
+    for gamma, drafts in ((0.05, False), (1e-4, True)):
+        hand = play(part(), Linear(0.0, gamma, 0.04))
+        assert isinstance(hand.begin(), DraftPass) is drafts
+
+
+def test_what_is_found_changes_the_tokens_to_expect_and_is_forgotten() -> None:
+    """One row drafts levels 1 and 2 of confidence .9 and both are right.
+
+    Level 1: (.6 + .9) / (1 + 1) = .75; level 2: (.6 + .81) / (1 + .9). Right of level 1: (1 + 1) / (1 + .9).
+    """
+    made = part(depth=2, width=1, window=1000000)
+    hand = play(made, Linear(0.0, 1e-4, 0.04))
+    while isinstance(hand.work or hand.begin(), DraftPass):
+        hand.propose(0.9)
+    assert sizes(hand.work) == [2]
+    hand.emit([3], [2])
+    first, second, right = 1.5 / 2, 1.41 / 1.9, (2 / 1.9, 2 / 1.81)
+    assert made.expected()[1, 0] == pytest.approx(
+        [1, 1 + right[0] * first, 1 + right[0] * first + right[1] * first * second], rel=1e-5
+    )
+    forgetting = part(depth=2, width=1, window=1)
+    hand = play(forgetting, Linear(0.0, 1e-4, 0.04))
+    while isinstance(hand.work or hand.begin(), DraftPass):
+        hand.propose(0.9)
+    hand.emit([1], [0])
+    hand.begin()
+    assert forgetting.expected()[1, 0] == pytest.approx([1, 1.6, 1.96])

@@ -1,0 +1,56 @@
+"""EAGLE-2's dynamic trees by hand: which nodes are extended, and which are verified."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from specsim.core.passes import DraftPass
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.continuous import PrefillFirst
+from specsim.schedulers.eagle2_tree import DynamicTrees
+from tests.made import Linear, memory, requests
+from tests.schedulers.test_specserve import play
+from tests.unit.hand import Hand, sizes
+
+
+def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified() -> None:
+    """Confidences 0.5 and 0.4 behind each node, k = 2, three levels; of each level the two best grow.
+
+    Level 1: .5 .4, both grow. Level 2: .25 .2 .2 .16, of which .25 and the first .2 grow: both below .5.
+    Level 3: .125 .1 .1 .08. The best 5 of 10: .5 .4 .25 .2 .2; the second .2, below .4, never grew.
+    """
+    hand = play(DynamicTrees(3, 2, 6), Linear(0.0, 0.0, 0.01))
+    work, grew = hand.begin(), []
+    while isinstance(work, DraftPass):
+        grew.append(work.forest.path_probability[work.leaves].round(3).tolist())
+        work = hand.propose(0.5, 0.4)
+    assert grew == [[1], [0.5, 0.4], [0.25, 0.2]]
+    drafted = work.forest.path_probability[1:]
+    assert sorted(drafted.round(3).tolist()) == [0.2, 0.2, 0.25, 0.4, 0.5]
+    assert work.forest.depth.max() == 2
+
+
+def test_a_topk_of_one_is_a_chain_and_one_token_is_no_tree() -> None:
+    hand = play(DynamicTrees(4, 1, 5), Linear(0.0, 0.0, 0.01), rows=2)
+    work = hand.begin()
+    while isinstance(work, DraftPass):
+        work = hand.propose(0.5)
+    assert sizes(work) == [4, 4]
+    assert work.forest.depth.max() == 4
+    assert not DynamicTrees(4, 2, 1).drafts
+
+
+def test_where_memory_is_short_the_last_levels_go() -> None:
+    """k = 2: 2, 6, 10 candidates in 1, 2, 3 levels; the root takes one place, too."""
+    told = requests([0.0], [5], [40], [2])
+    pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=4 * 45)
+    for spare, asked in ((10, 3), (9, 2), (5, 1), (1, 0)):
+        hand = Hand(Composed(PrefillFirst(8, 64, 0.0), DynamicTrees(3, 2, 60)), told, pool)
+        hand.begin()
+        hand.propose()
+        hand.emit([1])
+        hand.ledger.pool.used_bytes = pool.capacity_bytes - 4 * (spare + 1)
+        work, passes = hand.begin(), 0
+        while isinstance(work, DraftPass):
+            work, passes = hand.propose(0.5, 0.4), passes + 1
+        assert passes == asked, spare

@@ -1,0 +1,171 @@
+"""Nightjar: its bins, what a length costs, and a drafter that leaves the pool its weights' bytes and comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.core.passes import DraftPass, Emitted, TargetPass
+from specsim.core.protocols import Step, View
+from specsim.core.trees import Forest
+from specsim.errors import IllegalPass
+from specsim.schedulers.loading import scheduler_factory
+from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
+from specsim.server.rules import owned
+from specsim.simulation import run
+from tests.laws.every import judge, witnessed
+from tests.laws.subjects import raw_of, resolved
+from tests.made import Hardware, Linear, ledger_and_view, memory, requests, simulation
+from tests.schedulers.changes import scene, with_value
+from tests.schedulers.test_specserve import play, verified
+
+
+def known(*goodput: float) -> Bins:
+    return Bins(np.array(goodput), np.array([each > 0 for each in goodput], dtype=np.int64))
+
+
+def test_blocks_double_and_are_cut_into_bins_of_their_root() -> None:
+    """Blocks of 1, 2, 4 and 8 steps: bins of 1; of 2; of 2 and 2; of 3, 3 and 3."""
+    bins, found = known(1.0), []
+    for _ in range(16):
+        found.append((bins.horizon, bins.number))
+        bins.go_on()
+    assert found == [(1, 1)] + [(2, 1)] * 2 + [(4, 1)] * 2 + [(4, 2)] * 2 + [(8, 1)] * 3 + [(8, 2)] * 3 + [(8, 3)] * 3
+
+
+def test_a_length_holds_for_its_bin() -> None:
+    bins = known(1.0)
+    bins.length, bins.left = 0, 2
+    bins.go_on()
+    assert bins.length == 0
+    bins.go_on()
+    assert bins.length is None
+
+
+def test_the_loss_is_seconds_a_token_and_a_switch_shared_by_the_length() -> None:
+    """Of 20, 25 and 40 tokens/s: 50, 40 and 25 ms; a switch of 60 ms costs a length of 1 60, of 2 30, of 3 20."""
+    assert known(20.0, 25.0, 40.0, 0.0).losses(0.0) == pytest.approx([0.05, 0.04, 0.025, np.inf])
+    assert known(20.0, 25.0, 40.0, 0.0).losses(0.06) == pytest.approx([0.05, 0.1, 0.055, np.inf])
+
+
+def test_goodput_is_the_mean_of_its_steps() -> None:
+    bins = known(0.0, 0.0)
+    for goodput in (10.0, 20.0, 60.0):
+        bins.learn(1, goodput)
+    assert bins.goodput.tolist() == [0.0, 30.0]
+    assert bins.steps.tolist() == [0, 3]
+
+
+def test_batch_sizes_between_two_powers_share_their_bins() -> None:
+    part = BinGreedyLengths(2, 0, 0.0, 0.0)
+    assert part.bins(4) is part.bins(7)
+    assert part.bins(7) is not part.bins(8)
+
+
+def test_after_a_first_bin_the_fastest_is_taken_as_often_as_not() -> None:
+    """The second bin of a block explores with 1/2, at random among 3 lengths: 2/3 of the bins take the best."""
+    part = BinGreedyLengths(2, 0, 0.0, 0.0)
+    found = []
+    for _ in range(3000):
+        bins = known(20.0, 40.0, 30.0)
+        bins.number = 2
+        found.append(part.length(bins))
+    assert np.bincount(found) / 3000 == pytest.approx([1 / 6, 2 / 3, 1 / 6], abs=0.03)
+
+
+def test_going_on_costs_what_the_drafter_has_to_read() -> None:
+    """1 ms a token beyond the one that any first draft pass reads: 8 are pending, of a prompt of 5 and 3 emitted."""
+    part = BinGreedyLengths(0, 0, 0.0, 0.0)
+    hand = play(part, Linear(0.0, 0.0, 1.0))
+    hand.view.belief = Hardware(Linear(0.0, 0.0, 1.0), Linear(0.0, 1e-3, 0.01))
+    for _ in range(2):
+        verified(hand, 0.9)
+        hand.emit([1])
+    assert catching_up_s(hand.view) == pytest.approx(0.007)
+
+
+def sent_away(used: int) -> Any:
+    """Return a ledger of one request with `used` bytes of 400, whose drafter of 200 has just left."""
+    told = requests([0.0], [5], [40])
+    ledger, view = ledger_and_view(told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=400))
+    ids, roots = np.array([0]), Forest.roots(1)
+
+    def ran(chunk: int, away: bool) -> int:
+        work = TargetPass(ids, np.array([chunk]), roots, drafter_away=away)
+        shape = ledger.reserve(work)
+        nothing = np.zeros(1, dtype=np.int64)
+        done = Emitted(np.array([chunk == view.pending(ids)[0]], dtype=np.int64), nothing, nothing, np.array([False]))
+        ledger.commit_verify(work, done, 0.0, 0.01)
+        ledger.end_step()
+        return shape.moved_bytes
+
+    assert ran(5, True) == 0
+    ledger.pool.used_bytes = used
+    return ledger, view, ran
+
+
+def test_the_pool_gains_the_weights_and_gives_them_back_when_they_fit() -> None:
+    """600 bytes while it is away. With 500 held it stays, though it is called; with 400 it comes, behind the pass."""
+    ledger, view, ran = sent_away(used=500)
+    assert (view.capacity_bytes, view.free_bytes, view.drafter_away) == (600, 100, True)
+    assert ran(1, False) == 0
+    assert view.drafter_away
+    ledger.pool.used_bytes = 397
+    assert ran(1, False) == 0
+    assert (view.capacity_bytes, view.free_bytes, view.drafter_away) == (400, 0, False)
+    ledger.pool.used_bytes = 100
+    assert ran(1, False) == 200, "the next pass waits for the transfer"
+    assert ran(1, False) == 0
+
+
+def test_no_draft_pass_runs_while_it_is_away() -> None:
+    ledger, view, _ = sent_away(used=15)
+    ids = np.array([0])
+    with pytest.raises(IllegalPass, match="a draft pass while the drafter is on the host"):
+        ledger.reserve(DraftPass(ids, view.draft_pending(ids), Forest.roots(1)))
+
+
+@dataclass
+class Sending:
+    """Decodes all, with a promise to go on so, and sends the drafter away; keeps what was seen of it."""
+
+    seen: list[bool]
+    stationary = True
+
+    def step(self, view: View) -> Step:
+        self.seen.append(view.drafter_away)
+        ids = np.array(view.waiting, dtype=np.int64) if len(view.waiting) else view.running
+        roots = Forest.roots(len(ids))
+        yield TargetPass(ids, view.pending(ids), roots, stationary_until_s=np.inf, drafter_away=True)
+
+
+def test_passes_at_once_wait_until_the_drafter_has_left() -> None:
+    """The prompt's pass sends it away; all decodes behind it are one step."""
+    seen: list[bool] = []
+    run(replace(simulation(requests([0.0], [5], [40]), [40], lambda: Sending(seen)), fast_forward=True))
+    assert seen == [False, True]
+
+
+def test_a_word_that_is_neither_is_refused() -> None:
+    ids, roots = np.array([0]), Forest.roots(1)
+    with pytest.raises(IllegalPass, match=r"TargetPass\.drafter_away is 1 \(int\); expected True or False"):
+        owned(TargetPass(ids, ids + 1, roots, drafter_away=1))  # type: ignore[arg-type]
+
+
+def away(record: Any) -> int:
+    return sum(isinstance(step.work, TargetPass) and step.work.drafter_away for heard in record.heard for step in heard)
+
+
+def test_a_tight_crowd_runs_without_the_drafter_and_every_law_holds() -> None:
+    """Cache is short for most of the crowd, and the drafter leaves at once."""
+    mapping = with_value(raw_of("nightjar"), "speculation.persist_s", 0.0)
+    crowd = replace(scene("tight"), scheduler=scheduler_factory(resolved(mapping), "made"), host_bytes_per_s=1e4)
+    seen = witnessed(crowd).seen
+    assert away(seen) > 20
+    drafts = [isinstance(step.work, DraftPass) for step in seen.heard[0]]
+    gone = [isinstance(step.work, TargetPass) and step.work.drafter_away for step in seen.heard[0]]
+    assert any(drafts[gone.index(True) :]), "it comes back"
+    judge("nightjar", crowd)

@@ -1,0 +1,146 @@
+"""SLOs-Serve by hand: batches as long as objectives allow, and the prompts that are accepted."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.core.passes import DraftPass, TargetPass
+from specsim.schedulers.slos_serve import Batches, SlosServe, accepted_prompts, batches_of
+from tests.made import Hardware, Linear, ledger_and_view, memory, requests
+from tests.unit.hand import Hand, sizes
+
+URGENT, CHAT, FREE = 0, 1, 2
+"""Objectives: 30 ms a token; 0.2 s a token and 1 s for the first; none."""
+
+
+def slos_serve(**changed: Any) -> SlosServe:
+    given = {
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 512,
+        "watermark": 0.0,
+        "num_speculative_tokens": 2,
+        "time_margin": 1.0,
+    }
+    return SlosServe(**(given | changed))
+
+
+def test_batches_are_as_long_as_chains_allow() -> None:
+    """Target: 10 ms and 1 ms a token; drafter: 5 ms a pass, 0 a token. Chains of 0, 1, 2 bring 1, 1.5, 1.75 tokens.
+
+    Tiers of 30 and 60 ms: T = 30 45 52.5, 60 90 105, and 138 ms, the longest pass of 128 tokens.
+    In 45 ms the first needs 1.5 tokens, a chain of 1, the other .75 and no chain. Behind one draft pass 30 ms are left:
+    30 tokens. In 52.5: chains of 2 and none; 2 passes leave 32.5. In 60 no chain of the first does.
+    """
+    told = requests([0.0], [5], [40])
+    _, view = ledger_and_view(told)
+    view.belief = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
+    tiers, emitted = np.array([0.03, 0.06]), np.array([1, 1.5, 1.75])
+    found = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
+    assert found.seconds == pytest.approx([0.03, 0.045, 0.0525, 0.06, 0.09, 0.105, 0.138])
+    assert found.depth[:, :4].tolist() == [[0, 1, 2, 2], [0, 0, 0, 0]]
+    assert found.demand[:, :3] == pytest.approx(np.array([[1, 2, 3], [0.5, 0.75, 0.875]]))
+    assert found.demand[0, 3] > 1e6
+    assert found.supply[0, :2] == pytest.approx([20, 35], abs=0.1)
+    assert found.supply[1:, 1:3] == pytest.approx(np.array([[30, 37.5], [25, 32.5]]), abs=0.1)
+    # 4 urgent and 2 chats: (20 - 4 - 1) / .03, (30 - 8 - 1.5) / .045, (32.5 - 12 - 1.75) / .0525.
+    rate = found.prompt_rate(np.array([[4, 2]]))[0, :4]
+    assert rate[:3] == pytest.approx([500, 455.6, 357.1], rel=0.01)
+    assert rate[3] < 0
+    assert batches_of(view, tiers, emitted, 6, 100.0, 128, 2.0).supply[0, 0] == pytest.approx(5, abs=0.1)
+    # 10 us a cached token: its hundred take as long as one token more, of every batch that the decode is in.
+    view.belief = Hardware(Linear(1e-5, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
+    reading = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
+    assert reading.cached_token == pytest.approx(0.01)
+    assert reading.demand[:, :3] == pytest.approx(np.array([[2, 3, 4], [1, 1.5, 1.75]]))
+
+
+def plain(rate: float, cost: float = 0.0) -> Batches:
+    """Return one batch of a second for two tiers: `rate` tokens; a decode of the first tier takes `cost` of them."""
+    whole = np.zeros((2, 1), dtype=np.int64)
+    return Batches(np.ones(1), whole, np.array([[cost], [0.0]]), np.full((1, 1), rate), 0.0)
+
+
+def accepted(batches: Batches, due_s: list[float], tokens: list[int], tier: list[int], new: list[bool]) -> list[bool]:
+    counts = np.zeros(2, dtype=np.int64)
+    found = accepted_prompts(batches, counts, np.array(due_s), np.array(tokens), np.array(tier), np.array(new))
+    kept: list[bool] = found.tolist()
+    return kept
+
+
+def test_as_many_prompts_as_possible_end_in_time() -> None:
+    """100 tokens/s. 150 by 1 s never ends. Of 90, 60 and 49 by 1, 1.2 and 1.4 s only two do: not the longest."""
+    assert accepted(plain(100), [1.0, 2.0], [150, 150], [0, 0], [True, True]) == [False, True]
+    assert accepted(plain(100), [1.0, 1.2, 1.4], [90, 60, 49], [0, 0, 0], [True] * 3) == [False, True, True]
+    # One that was accepted before is kept, and leaves room for 49 of the others by 1.4 s.
+    assert accepted(plain(100), [1.0, 1.2, 1.4], [90, 60, 49], [0, 0, 0], [False, True, True]) == [True, False, True]
+
+
+def test_decodes_take_from_what_is_left_for_prompts() -> None:
+    """A decode of the first tier takes 60 of 100 tokens/s, so a second one is too many; the other tier is free."""
+    assert accepted(plain(100, 60), [0.5, 1.5], [10, 10], [0, 0], [True, True]).count(True) == 1
+    assert accepted(plain(100, 60), [0.5, 1.5], [10, 10], [0, 1], [True, True]) == [True, True]
+    # Behind it 40 tokens are left in the second after 0.5 s, and 40 of the first half second: 80.
+    assert accepted(plain(100, 60), [0.5, 1.5], [10, 80], [0, 1], [True, True]) == [True, True]
+    assert accepted(plain(100, 60), [0.5, 1.5], [10, 81], [0, 1], [True, True]).count(True) == 1
+
+
+def test_no_other_choice_accepts_more() -> None:
+    """Against every choice, where decodes cost what they do to the end of the plan."""
+    luck = np.random.default_rng(5)
+    for _ in range(40):
+        due = np.sort(luck.uniform(0, 3, 5))
+        tokens, tier = luck.integers(10, 120, 5), luck.integers(0, 2, 5)
+
+        fitting = [choice for choice in product((False, True), repeat=5) if fits(choice, due, tokens, tier)]
+        found = accepted(plain(100, 30), due.tolist(), tokens.tolist(), tier.tolist(), [True] * 5)
+        assert tuple(found) in fitting
+        assert sum(found) == max(map(sum, fitting))
+
+
+def fits(choice: tuple[bool, ...], due: Any, tokens: Any, tier: Any) -> bool:
+    """Return whether the chosen prompts end in time at 100 tokens/s, less 30 for each decode of the first tier."""
+    left, now, rate = 0.0, 0.0, 100.0
+    for each, chosen in enumerate(choice):
+        left, now = left + rate * (due[each] - now), due[each]
+        left -= chosen * tokens[each]
+        rate -= 30.0 * (chosen and tier[each] == 0)
+        if left < 0 or rate < 0:
+            return False
+    return True
+
+
+def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what_is_left() -> None:
+    """Urgent: 30 ms a token. A batch of 24 ms and 1 ms a token, drafts of 2 ms: of T = 30, 45, 52.5 ms the last wins.
+
+    The request without an objective was never accepted: it decodes without drafts beside the other one.
+    """
+    told = requests([0.0, 0.0], [5, 5], [40, 40], [URGENT, FREE])
+    scheduler = slos_serve()
+    hand = Hand(scheduler, told, memory(told, 9.0, block_tokens=1))
+    hand.view.belief = Hardware(Linear(0.0, 1e-3, 0.024), Linear(0.0, 0.0, 0.002))
+    hand.begin()
+    hand.emit([1, 1])
+    assert scheduler.noted(2)["accepted"].tolist() == [1, 0]
+    work = hand.begin()
+    while isinstance(work, DraftPass):
+        work = hand.propose(0.9)
+    assert isinstance(work, TargetPass)
+    assert dict(zip(work.requests.tolist(), sizes(work), strict=True)) == {0: 2, 1: 0}
+
+
+def test_a_request_that_was_not_accepted_yields_its_cache() -> None:
+    """Both fit until they grow; then the earlier one, which has no objective, yields."""
+    told = requests([0.0, 0.0], [20, 20], [30, 30], [FREE, CHAT])
+    hand = Hand(slos_serve(num_speculative_tokens=0), told, memory(told, 1.0, block_tokens=1))
+    hand.view.belief = Hardware(Linear(0.0, 1e-5, 1e-3), Linear(0.0, 0.0, 1e-3))
+    work: Any = hand.begin()
+    while not len(work.evict):
+        assert sorted(work.requests.tolist()) == [0, 1]
+        hand.emit([1, 1])
+        work = hand.begin()
+    assert work.requests.tolist() == [1]
+    assert work.evict.tolist() == [0]

@@ -1,0 +1,57 @@
+"""TETRIS by hand: the capacity goes to the likeliest prefixes of the batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specsim.core.passes import DraftPass
+from specsim.schedulers.parts.selection import likeliest_of_all
+from specsim.schedulers.tetris import Tetris
+from tests.made import Linear
+from tests.schedulers.test_specserve import chains, play
+from tests.unit.hand import sizes
+
+
+def test_the_likeliest_prefixes_share_the_capacity() -> None:
+    """Paths: .9 .81 .729 | .6 .3 .15 | .9 .45 .405; the best 6 are .9 .9 .81 .729 .6 .45: 3, 1 and 2 tokens."""
+    forest = chains([[0.9, 0.9, 0.9], [0.6, 0.5, 0.5], [0.9, 0.5, 0.9]])
+    assert forest.subset(likeliest_of_all(forest, 6)).tree_tokens().tolist() == [3, 1, 2]
+    assert forest.subset(likeliest_of_all(forest, 99)).tree_tokens().tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("rows", "capacity", "passes", "verified"),
+    [(1, None, 2, 2), (2, None, 3, 4), (2, 3, 3, 3), (2, 9, 3, 6)],
+)
+def test_a_batch_of_several_drafts_extra_tokens_for_one_capacity(
+    rows: int, capacity: int | None, passes: int, verified: int
+) -> None:
+    """k = 2 and one extra token: one request drafts 2; two draft 3 each and verify 2 x 2, or what the capacity says."""
+    hand = play(Tetris(2, 1, capacity), Linear(0.0, 0.0, 0.01), rows=rows)
+    work, asked = hand.begin(), 0
+    while isinstance(work, DraftPass):
+        work, asked = hand.propose(0.8), asked + 1
+    assert (asked, sum(sizes(work))) == (passes, verified)
+
+
+def test_a_token_budget_has_room_for_equal_shares() -> None:
+    assert [Tetris(3, 2, None).draft_tokens(n) for n in (1, 8)] == [3, 3]
+    assert [Tetris(3, 2, 10).draft_tokens(n) for n in (1, 2, 3, 100)] == [5, 5, 4, 1]
+    assert [each.drafts for each in (Tetris(3, 2, 0), Tetris(0, 2, None), Tetris(1, 0, 1))] == [False, False, True]
+    with pytest.raises(ValueError, match="capacity=-1 is below 0"):
+        Tetris(3, 1, -1)
+
+
+def test_no_other_choice_of_prefixes_has_more_expected_tokens() -> None:
+    luck = np.random.default_rng(3)
+    for _ in range(20):
+        forest = chains([luck.uniform(0, 1, 3).tolist() for _ in range(3)])
+        paths = forest.path_probability[3:].reshape(3, 3)  # by depth, by row
+        best = max(
+            sum(paths[:k, row].sum() for row, k in enumerate(lengths))
+            for lengths in np.ndindex(4, 4, 4)
+            if sum(lengths) <= 5
+        )
+        kept = forest.subset(likeliest_of_all(forest, 5))
+        assert kept.path_probability[3:].sum() == pytest.approx(best)

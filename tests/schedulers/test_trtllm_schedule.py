@@ -1,0 +1,76 @@
+"""TensorRT-LLM's table of draft lengths, its concurrency limit, and the switch that ends speculation for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specsim.schedulers.trtllm_schedule import DraftLenSchedule
+from tests.made import Linear
+from tests.schedulers.test_specserve import play, verified
+
+DOCUMENTED = {4: 4, 8: 2, 32: 1}
+"""The example of TensorRT-LLM's documentation: batches of 1 to 4, 5 to 8 and 9 to 32."""
+
+
+def schedule(most: int = 4, table: Any = None, limit: int | None = None, window: int = 0, least: Any = None) -> Any:
+    return DraftLenSchedule(most, table, limit, window, least)
+
+
+def test_a_key_is_the_last_batch_size_of_its_length() -> None:
+    part = schedule(table=DOCUMENTED)
+    sizes = (1, 4, 5, 8, 9, 32, 33)
+    assert [part.draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
+    assert [schedule(4, [[8, 2], [4, 4], [32, 1]]).draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
+    assert [schedule(2, {"32": 1, "4": 4}).draft_tokens(size) for size in sizes] == [2, 2, 1, 1, 1, 1, 0]
+
+
+def test_a_limit_of_concurrency_is_a_table_of_one_row() -> None:
+    assert [schedule(limit=8).draft_tokens(size) for size in (1, 8, 9)] == [4, 4, 0]
+    assert schedule().draft_tokens(10**6) == 4
+
+
+def test_speculation_ends_for_good_where_the_mean_rate_is_too_low() -> None:
+    """Of 4 drafts 4, 1, 1 and 1 are right: means of two are 5/8, 2/8; the threshold is 0.3."""
+    part = schedule(window=2, least=0.3)
+    hand = play(part, Linear(0.0, 0.0, 1.0))
+    for right in (4, 1, 1):
+        assert part.drafts
+        assert verified(hand, 0.9) == [4]
+        hand.emit([right + 1], [right])
+    assert not part.drafts
+    for _ in range(3):
+        assert verified(hand, 0.9) == [0]
+        hand.emit([1])
+    assert not part.drafts
+
+
+def test_a_mean_at_the_threshold_and_a_window_that_is_not_full_end_nothing() -> None:
+    """1 of 4, then 0 of 4: 0.125 each in the mean."""
+    part = schedule(window=2, least=0.125)
+    hand = play(part, Linear(0.0, 0.0, 1.0))
+    for right in (1, 0):
+        verified(hand, 0.9)
+        hand.emit([right + 1], [right])
+    assert part.drafts
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"table": {}}, "is no {last batch size: draft tokens}"),
+        ({"table": [[4, 4, 1]]}, "is no {last batch size: draft tokens}"),
+        ({"table": [4, 4]}, "is no {last batch size: draft tokens}"),
+        ({"table": {0: 4}}, "is no {last batch size: draft tokens}"),
+        ({"table": {4: -1}}, "is no {last batch size: draft tokens}"),
+        ({"table": {4: 1.5}}, "is no {last batch size: draft tokens}"),
+        ({"table": {4: 1, 8: 2}}, "longest for other batch sizes than the smallest"),
+        ({"table": {4: 4}, "limit": 4}, "max_concurrency=4 beside draft_len_schedule"),
+        ({"limit": 0}, "max_concurrency=0 is below 1"),
+        ({"least": 1.5}, "acceptance_rate_threshold=1.5 is not in"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        schedule(**given)
