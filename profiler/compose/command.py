@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     mapping = compose_profile(**{key: value for key, value in given.items() if key != "out"}, name=out.stem)
     write(
         out,
-        yaml_text(mapping, "Written by `specsim profile compose`; docs/profiles.md says how. Seconds, bytes, tokens."),
+        yaml_text(mapping, "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."),
     )
     say(*_said(mapping, out))
     return 0 if unfit(profile_from_mapping(mapping, str(out))) is None else NOT_FIT
