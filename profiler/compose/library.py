@@ -57,6 +57,7 @@ OWN = "its own precision"
 MS = 1e-3
 ELEMENT_BYTES = 2
 HOST_BOUND_S, FAR = 25e-6, 5.0
+"""Seconds of a product of one token, and how often the time to read its weights fits in, from which it is doubtful."""
 LONG = 4096
 """Tokens of the request that stands for long ones."""
 Value = TypeVar("Value")
@@ -115,15 +116,17 @@ def version() -> str:
     return metadata.version(PACKAGE)
 
 
-def model_names() -> list[str]:
-    """Return the names of the models whose configurations the library ships."""
-    return sorted(_sdk().common.DefaultHFModels)
+def config_files() -> dict[str, Path]:
+    """Return the configurations that the library ships, by the names of their models."""
+    files = (Path(_sdk().core.__file__).parent / "model_configs").glob("*_config.json")
+    names = ((file.name.removesuffix("_config.json").replace("--", "/"), file) for file in sorted(files))
+    return {name: file for name, file in names if not name.endswith("_hf_quant")}
 
 
-def config_of(name: str) -> dict[str, Any]:
-    """Return the configuration of one of `model_names`."""
+def config_in(folder: str) -> dict[str, Any]:
+    """Return the configuration in a folder, with what the library infers of precisions."""
     with _quiet():
-        return deepcopy(dict(_sdk().utils.get_model_config_from_model_path(name)["raw_config"]))
+        return deepcopy(dict(_sdk().utils.get_model_config_from_model_path(folder)["raw_config"]))
 
 
 def gpu_names() -> tuple[str, ...]:
@@ -257,6 +260,12 @@ class Operators:
         """
         return ceil(self.place.tp * float(self._built.get_kvcache_bytes_per_sequence(LONG)) / LONG)
 
+    @property
+    def windowed(self) -> bool:
+        """Whether the library knows of layers with a sliding window."""
+        held = self._built.get_kvcache_bytes_per_sequence
+        return float(held(LONG)) < LONG * float(held(1))
+
     def activation_bytes(self, tokens: int) -> float:
         """Return the bytes of the activations of a pass of `tokens`, on each GPU; the library's estimate."""
         heads, _, width = self.model.heads
@@ -296,10 +305,7 @@ class Operators:
         return list(dict.fromkeys(found))
 
     def doubtful(self) -> list[str]:
-        """Return the products whose table cannot be of kernels in a captured graph: far from reading their weights.
-
-        One token takes more than `HOST_BOUND_S` and `FAR` times as long as reading them.
-        """
+        """Return the products whose table cannot be of kernels in a captured graph: far from reading their weights."""
         found, modes = [], _sdk().common.GEMMQuantMode
         for i, gemm in ((i, each["Gemm"]) for i, each in enumerate(self._generation) if "Gemm" in each):
             read = gemm["n"] * gemm["k"] * float(modes[gemm["quant_mode"]].value.memory) / self.bytes_per_s

@@ -6,9 +6,11 @@ import json
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from profiler.compose.library import check_architecture, config_of, model_names
+from profiler.compose.library import check_architecture, config_files, config_in
 from profiler.models.shapes import BY_NAME, ModelShape
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.heads import DecoderHead
@@ -99,20 +101,23 @@ def model_of(given: str) -> Model:
     """
     path = Path(given).expanduser()
     if path.suffix == ".json" or path.is_dir():
-        return _checked(_of_file(path / "config.json" if path.is_dir() else path))
-    key = _key(given)
-    key = ALIASES.get(key, key)
+        file = path / "config.json" if path.is_dir() else path
+        return _read(file, file.with_name("hf_quant_config.json"), str(file))
+    key = ALIASES.get(_key(given), _key(given))
+    alias = _short(Path(given).name) if key != _key(given) else None
     if key in BY_NAME:
-        return Model(BY_NAME[key].name, _config(BY_NAME[key]), "specsim's own configuration")
-    known = {_key(each): each for each in model_names()}
+        return Model(alias or BY_NAME[key].name, _config(BY_NAME[key]), "specsim's own configuration")
+    files = config_files()
+    known = {_key(name): name for name in files}
     if key not in known:
-        offered = sorted({*known.values(), *(each.name for each in BY_NAME.values())})
+        near = nearest(given, sorted({*files, *(each.name for each in BY_NAME.values())}))
+        hint = near if "did you mean" in near else ""
         raise SpecsimError(
-            f"{given}: no configuration of this model ships{nearest(given, offered)}; "
-            "expected another name, or the path of its config.json"
+            f"{given}: no configuration of this model ships{hint}; expected another, or the path of its config.json"
         )
-    name = Path(given).name if key != _key(known[key]) else Path(known[key]).name
-    return _checked(Model(_short(name), config_of(known[key]), known[key]))
+    name, file = known[key], files[known[key]]
+    quantised = file.with_name(file.name.replace("_config.json", "_hf_quant_config.json"))
+    return replace(_read(file, quantised, name), name=alias or _short(Path(name).name))
 
 
 def head_of(target: Model, head: DecoderHead) -> Model:
@@ -146,16 +151,22 @@ def _short(name: str) -> str:
     return name.removeprefix("Meta-").replace("-Instruct", "")
 
 
-def _of_file(path: Path) -> Model:
+def _read(file: Path, quantised: Path, source: str) -> Model:
+    """Return the model of a file, and of the file beside it that says how its weights are quantised."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else error
-        raise SpecsimError(f"{path}: cannot be read: {said}") from None
+        raise SpecsimError(f"{source}: cannot be read: {said}") from None
     if not isinstance(config, dict):
-        raise SpecsimError(f"{path}: is no mapping; expected a Hugging Face config.json")
-    named = config.get("_name_or_path") or path.resolve().parent.name
-    return Model(_short(Path(str(named)).name), config, str(path))
+        raise SpecsimError(f"{source}: is no mapping; expected a Hugging Face config.json")
+    named = config.get("_name_or_path") or file.resolve().parent.name
+    model = _checked(Model(_short(Path(str(named)).name), config, source))
+    with TemporaryDirectory() as folder:
+        copyfile(file, Path(folder) / "config.json")
+        if quantised.is_file():
+            copyfile(quantised, Path(folder) / "hf_quant_config.json")
+        return replace(model, config=config_in(folder))
 
 
 def _checked(model: Model) -> Model:

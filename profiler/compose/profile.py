@@ -256,8 +256,10 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
         lines.append(
             "latent attention: further queries of a verification pay their projections, measured at 128 cached tokens"
         )
-    if target.model.config.get("sliding_window"):
+    if target.windowed:
         lines.append(f"cache bytes a token: of a request of {LONG:,} tokens, sliding windows counted")
+    elif target.model.config.get("sliding_window") and target.model.config.get("use_sliding_window", True):
+        lines.append("sliding windows are left out: the library takes every layer of this model to read all")
     if draft.model.joined and not draft.model.experts[0]:
         lines.append("the head's layers are dense, of the target's hidden_size and intermediate_size, in 16 bits")
     if engine == "sglang":

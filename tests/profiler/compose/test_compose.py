@@ -70,6 +70,13 @@ def test_a_token_is_multiplied_with_its_own_experts_alone() -> None:
     assert found.layer_bytes - found.active_bytes == 2 * 48 * 120 * 3 * 2048 * 768
 
 
+def test_sliding_windows_hold_what_a_request_of_4096_tokens_fills() -> None:
+    """gpt-oss-20b: 24 layers of 8 x 64 keys and values, 12 of them of 128 tokens at most."""
+    found = operators("gpt-oss-20b")
+    assert found.windowed
+    assert found.cache_bytes == 2 * 2 * 8 * 64 * 12 * (4096 + 128) / 4096
+
+
 def test_eight_bits_halve_weights_and_cache() -> None:
     whole, half = operators("Llama-3.1-8B"), operators("Llama-3.1-8B", H100._replace(precision="fp8", cache="fp8"))
     assert half.layer_bytes == whole.layer_bytes / 2
@@ -175,6 +182,31 @@ def test_a_configuration_by_path_is_the_shipped_one(tmp_path: Path) -> None:
     own, shipped = (compose_profile(each, gpu="h100_sxm") for each in (str(file), "meta-llama/Llama-3.1-8B-Instruct"))
     assert own["target"]["forms"] == shipped["target"]["forms"]
     assert (own["target"]["name"], own["target"]["max_model_len"]) == ("Llama-3.1-8B", 8192)
+
+
+def test_another_name_of_the_same_sizes_is_kept() -> None:
+    found = model_of("meta-llama/Llama-3.3-70B-Instruct")
+    assert (found.name, found.config) == ("Llama-3.3-70B", model_of("Llama-3.1-70B").config)
+
+
+def test_no_model_is_looked_for_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mixtral's file is in the library, its name not among those that the library reads without a network."""
+
+    def download(*_: Any) -> None:
+        raise AssertionError("asked a network")
+
+    monkeypatch.setattr(library._sdk().utils, "_download_hf_json", download)
+    assert model_of("mistralai/Mixtral-8x7B-v0.1").experts == (8, 2)
+    with pytest.raises(SpecsimError, match="no configuration of this model ships"):
+        model_of("mistralai/Mixtral-9x9B")
+
+
+def test_a_configuration_by_path_says_its_precision(tmp_path: Path) -> None:
+    quantised = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    (tmp_path / "config.json").write_text(json.dumps(OWN))
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(quantised))
+    assert operators(str(tmp_path)).precision == "products fp8_static, cache fp8"
+    assert operators(str(tmp_path), H100._replace(cache="bf16")).precision == "products fp8_static, cache bfloat16"
 
 
 def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
