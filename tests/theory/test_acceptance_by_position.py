@@ -99,7 +99,7 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
     assert (levels[:, 0].std() > 0.01) == (spread > 0)
 
 
-def test_more_spread_makes_the_worst_countworse() -> None:
+def test_more_spread_makes_the_worst_requests_worse() -> None:
     means = [
         1 + np.cumprod(level_rates(acceptance(k=3, length=2.83, spread=each).curve("x"), 16)[:, :3], axis=1).sum(1)
         for each in (0.0, 0.5, 1.0)
