@@ -66,7 +66,7 @@ def _fitted(
 ) -> tuple[str, dict[str, Fitted]]:
     """Return the checksum of a file, and what its verifications come to by category; `default` is all of them."""
     content = path.read_bytes()
-    requests, server = verifications(content.decode(errors="replace"), str(path), k, field)
+    requests, server = verifications(content.decode("utf-8-sig", "replace"), str(path), k, field)
     if not requests and not server:
         said = "those of a Parquet recording have a YAML of kind: recorded" if content[:4] == b"PAR1" else EXPECTED
         raise SpecsimError(f"{path}: no accepted lengths; {said} (docs/acceptance.md)")
@@ -75,11 +75,13 @@ def _fitted(
         if each.category:
             by_category.setdefault(each.category, []).append(each)
     by_category.setdefault("default", requests or server)
-    return sha256(content).hexdigest(), {name: _fit(verified) for name, verified in by_category.items()}
+    return sha256(content).hexdigest(), {
+        name: _fit(verified, server=not requests) for name, verified in by_category.items()
+    }
 
 
-def _fit(verified: list[Verified]) -> Fitted:
-    """Return what the verifications of a category come to.
+def _fit(verified: list[Verified], *, server: bool) -> Fitted:
+    """Return what the verifications of a category, or of intervals of a server, come to.
 
     The rates are those of all verifications. The spread has the greatest likelihood of the requests' own counts, each
     request's rates being logit-normal with one deviation at all positions, as in `curves.level_rates`.
@@ -93,10 +95,10 @@ def _fit(verified: list[Verified]) -> Fitted:
     told = max(int((steps >= LEAST_REACHED).sum()), 1)
     right, reached = right[:, :told], reached[:, :told]
     rates = np.clip(right.sum(axis=0) / np.maximum(steps[:told], 1), LEAST, MOST)
-    spread, how = _spread(right, reached, rates)
+    spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(right, reached, rates)
     short = sum(each.short for each in verified)
     lost = f", {short:,} tokens fewer drafted than k each: deep rates may be low" if short else ""
-    counts = f"{len(verified):,} requests, {steps[0]:,.0f} verifications{lost}"
+    counts = f"{'a server' if server else f'{len(verified):,} requests'}, {steps[0]:,.0f} verifications{lost}"
     return Fitted(tuple(rates.tolist()), k, spread, counts, how)
 
 

@@ -93,6 +93,23 @@ def test_each_form_tells_the_same_rates(tmp_path: Path, line: Any) -> None:
     assert curve.chain == K
 
 
+def test_a_servers_intervals_and_engines_are_pooled(tmp_path: Path) -> None:
+    """A first interval of k = 1, 80 of 100 right, says nothing of the second position; then k = 2: 80 and 40 of 100.
+
+    Of two engines one has 90 of 100 right, the other 10 of 300: 1 / 4, whatever the first scrape told.
+    """
+    interval = "Drafted: {} tokens, Per-position acceptance rate: {}"
+    made = read(tmp_path, [interval.format(100, "0.8"), interval.format(200, "0.8, 0.4")])
+    assert made.curve("any").rates[:2] == pytest.approx((0.8, 0.5))
+    assert "a server, 200 verifications" in str(made.note)
+    lines = VLLM_METRICS.splitlines()[:2] + [
+        f'vllm:spec_decode_num_{name}_total{{engine="{engine}"{label}}} {count}'
+        for engine, counts in ((0, (100, 90)), (1, (300, 10)))
+        for name, label, count in zip(("drafts", "accepted_tokens_per_pos"), ("", ',position="0"'), counts, strict=True)
+    ]
+    assert read(tmp_path, lines).curve("any").rates[0] == pytest.approx(0.25)
+
+
 def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_path: Path) -> None:
     """From 0 one token is emitted, from 1 five of which k = 3 accepts three, then from 5, 7 and 8: 0, 3, 1, 0, 2."""
     line = {"id": "134", "acc_eagle": {"acc_len": [1, 5, 4, 3, 2, 2, 1, 1, 3, 2, 1]}}
@@ -166,7 +183,22 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
         ({"accepted": [1]}, "line 1: accepted: without the tokens of a draft; expected k beside it"),
         ({"k": 2, "accepted": [-1]}, r"line 1: accepted: \[-1\] is not a list of whole numbers between 0 and 64"),
         ({"k": 2, "histogram": {"a": 1}}, "line 1: histogram: {'a': 1} is not verifications by accepted tokens"),
-        ("{oops", "is damaged JSON"),
+        ({"k": 2, "histogram": {"²": 1}}, "line 1: histogram: {'²': 1} is not verifications by accepted tokens"),
+        (
+            {"k": 2, "histogram": {"9" * 20: 1}},
+            "line 1: histogram: .* is not verifications by accepted tokens, 0 to 64",
+        ),
+        ({"histogram": [1], "num_draft_tokens": 10**9}, "line 1: num_draft_tokens: 10{9} tokens drafted by 1 verific"),
+        ("{oops", "line 1: is damaged"),
+        ("{" + '"a":{' * 100_000, "line 1: is damaged"),
+        ('[{"a":' + "[" * 100_000, "is damaged JSON"),
+        ("out={'spec_accept_histogram': [1,,2]}", "line 1: is damaged"),
+        (VLLM_LOG.replace("0.625", "0.6.25"), "line 1: is damaged"),
+        (VLLM_LOG.replace("0.250", "0.850"), "line 1: more tokens accepted at a draft position than at the one before"),
+        (VLLM_LOG.replace("0.250", ", ".join(["0.250"] * 63)), "line 1: 65 draft positions; expected at most 64"),
+        (VLLM_METRICS.replace("80.0", "8e"), "line 1: is damaged"),
+        (VLLM_METRICS.replace("80.0", "8e999"), "more tokens accepted at a draft position"),
+        (VLLM_METRICS.replace('"1"', '"7"'), "a draft position before the last has no counter"),
         ({"text": "hello"}, "no accepted lengths; expected those of aiperf, vLLM, SGLang"),
     ],
 )
