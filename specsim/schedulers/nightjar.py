@@ -105,7 +105,9 @@ class BinGreedyLengths(Speculation):
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
-        at_least(0, seed=self.seed, persist_s=self.persist_s)
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed={self.seed!r} is not in [0, 2^63)")
+        at_least(0, persist_s=self.persist_s)
         probability(free_share=self.free_share)
         self._here = self.bins(0)
 

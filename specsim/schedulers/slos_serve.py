@@ -168,7 +168,8 @@ class SlosServe:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
         share(watermark=self.watermark)
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
-        at_least(0, time_margin=self.time_margin)
+        if self.time_margin <= 0:
+            raise ValueError(f"time_margin={self.time_margin!r} is not above 0")
         self._verified = np.zeros((2, self.num_speculative_tokens))
 
     def begin(self, requests: int) -> None:

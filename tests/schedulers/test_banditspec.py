@@ -21,6 +21,8 @@ def test_the_radius_is_that_of_equation_6() -> None:
         [2 * sqrt(5 / 16 * (1 + 2 * log(500 * sqrt(5)))), 2 * sqrt(2 * (1 + 2 * log(500 * sqrt(2))))]
     )
     assert part.radius()[0] == pytest.approx(4.34, abs=0.01)
+    part.delta = 1e-320
+    assert np.isfinite(part.radius()).all()
 
 
 @pytest.mark.parametrize(

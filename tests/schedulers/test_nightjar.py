@@ -51,6 +51,11 @@ def test_the_loss_is_seconds_a_token_and_a_switch_shared_by_the_length() -> None
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.06) == pytest.approx([0.05, 0.1, 0.055, np.inf])
 
 
+def test_a_seed_too_long_for_a_stream_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"seed=9223372036854775808 is not in \[0, 2\^63\)"):
+        BinGreedyLengths(5, 1 << 63, 0.1, 1.0)
+
+
 def test_goodput_is_the_mean_of_its_steps() -> None:
     bins = known(0.0, 0.0)
     for goodput in (10.0, 20.0, 60.0):

@@ -28,6 +28,11 @@ def slos_serve(**changed: Any) -> SlosServe:
     return SlosServe(**(given | changed))
 
 
+def test_a_margin_of_no_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="time_margin=0.0 is not above 0"):
+        slos_serve(time_margin=0.0)
+
+
 def test_batches_are_as_long_as_chains_allow() -> None:
     """Target: 10 ms and 1 ms a token; drafter: 5 ms a pass, 0 a token. Chains of 0, 1, 2 bring 1, 1.5, 1.75 tokens.
 

@@ -63,6 +63,7 @@ def test_a_mean_at_the_threshold_and_a_window_that_is_not_full_end_nothing() -> 
         ({"table": [[4, 4, 1]]}, "is no {last batch size: draft tokens}"),
         ({"table": [4, 4]}, "is no {last batch size: draft tokens}"),
         ({"table": {0: 4}}, "is no {last batch size: draft tokens}"),
+        ({"table": [[4, 4], [4, 2]]}, "has a batch size twice"),
         ({"table": {4: -1}}, "is no {last batch size: draft tokens}"),
         ({"table": {4: 1.5}}, "is no {last batch size: draft tokens}"),
         ({"table": {4: 1, 8: 2}}, "longest for other batch sizes than the smallest"),
