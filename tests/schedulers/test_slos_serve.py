@@ -29,7 +29,7 @@ def slos_serve(**changed: Any) -> SlosServe:
 
 
 def test_a_margin_of_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="time_margin=0.0 is not above 0"):
+    with pytest.raises(ValueError, match=r"time_margin=0\.0 is not above 0"):
         slos_serve(time_margin=0.0)
 
 
