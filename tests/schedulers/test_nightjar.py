@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
+from specsim.schedulers.parts.protocols import Rows
 from specsim.server.rules import owned
 from specsim.simulation import run
 from tests.laws.every import judge, witnessed
@@ -90,6 +92,25 @@ def test_going_on_costs_what_the_drafter_has_to_read() -> None:
         verified(hand, 0.9)
         hand.emit([1])
     assert catching_up_s(hand.view) == pytest.approx(0.007)
+
+
+def test_bins_go_on_without_the_drafter_which_then_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two decode where no drafts are best, and memory is free again: a later bin explores the other length."""
+    monkeypatch.setattr("specsim.schedulers.nightjar.catching_up_s", lambda view: 0.0)
+    part = BinGreedyLengths(1, 0, 0.1, 0.0)
+    part.begin(2)
+    part.drafter_away = part._gone = True
+    bins, ids, none = part.bins(2), np.arange(2), np.zeros(2, dtype=np.int64)
+    bins.goodput[:], bins.steps[:], bins.length = (20.0, 10.0), 1, 0
+    view: Any = SimpleNamespace(capacity_bytes=600, free_bytes=500, drafter_bytes=200, drafter_away=True)
+    view.waiting, view.running, view.now_s, view.forward_s = none[:0], ids, 1.0, 0.0
+    for step in range(1, 99):
+        view.forward_s = 0.1 * step
+        part.on_verified(view, Rows(ids, ids, 2, none), Forest.roots(2), Emitted(none + 1, none, none, none > 0))
+        if not part.drafter_away:
+            break
+    assert not part.drafter_away
+    assert bins.steps.tolist() == [1 + step, 1], "steps without it tell of length 0 alone"
 
 
 def sent_away(used: int) -> Any:
