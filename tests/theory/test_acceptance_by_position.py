@@ -206,6 +206,8 @@ def test_what_is_no_rate_is_one_line(typed: Any, said: str) -> None:
         ({"k": 3, "length": 4.5}, "length: 4.5 is not a finite number above 1 and below 4"),
         ({"length": 2.0}, "k: missing key"),
         ({"lengths": [0.5]}, r"lengths: \[0.5\] is not lengths at k = 1, 2, ..."),
+        ({"lengths": [1.7, 5.9]}, r"lengths: \[1.7, 5.9\] is not lengths at k = 1, 2, ..., each above 1 and below k"),
+        ({"lengths": {3: 1.9, 7: 8}}, "lengths: {3: 1.9, 7: 8} is not lengths at k = 1, 2, ..., each above 1"),
         ({"lengths": {"a": 2}}, "lengths: {'a': 2} is not lengths by k, 1 to 64"),
         ({"length": 2.0, "rate": 0.5, "k": 3}, "one of length, lengths, rate"),
         ({"conditional": [0.5], "cumulative": [0.5]}, "one of conditional, cumulative"),
