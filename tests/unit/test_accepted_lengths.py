@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from specsim import SpecsimError, simulate
 from specsim.acceptance.curves import Acceptance
@@ -137,6 +138,17 @@ def test_known_rates_and_spread_come_back(tmp_path: Path, spread: float) -> None
     assert f"200 requests, {sum(len(each['accepted']) for each in lines):,} verifications" in str(made.note)
     if not spread:
         assert curve.rates[:3] == pytest.approx(1 / (1 + np.exp(-np.array(centres))), abs=0.015)
+
+
+@pytest.mark.parametrize("verifications", [100, 20_000])
+def test_a_wide_spread_comes_back_from_short_and_long_requests(tmp_path: Path, verifications: int) -> None:
+    """Logits of 40 requests at the normal quantiles, 1.5 apart: a deviation of 1.48; counts as they are expected."""
+    rates = 1 / (1 + np.exp(-(np.array([[1.2], [0.8]]) + 1.5 * ndtri((np.arange(40) + 0.5) / 40))))
+    reached = np.array([np.ones(40), rates[0], rates[0] * rates[1], np.zeros(40)])
+    bars = np.round(-np.diff(reached, axis=0) * verifications).astype(int).T.tolist()
+    made = read(tmp_path, [{"k": 2, "histogram": each} for each in bars])
+    assert made.curve("any").spread == pytest.approx(1.48, rel=0.05)
+    assert "fitted" in str(made.note)
 
 
 def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> None:
