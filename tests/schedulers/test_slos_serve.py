@@ -146,6 +146,18 @@ def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what
     assert dict(zip(work.requests.tolist(), sizes(work), strict=True)) == {0: 2, 1: 0}
 
 
+def test_a_request_is_decided_on_once_and_twelve_a_step() -> None:
+    told = requests([0.0] * 14, [5] * 14, [40] * 14, [CHAT] * 14)
+    scheduler = slos_serve()
+    hand = Hand(scheduler, told, memory(told, 9.0, block_tokens=1))
+    for decided in (12, 14, 14):
+        work: Any = hand.begin()
+        assert scheduler._decided.sum() == decided
+        while isinstance(work, DraftPass):
+            work = hand.propose(0.9)
+        hand.emit([1] * len(work.requests))
+
+
 def test_a_request_that_was_not_accepted_yields_its_cache() -> None:
     """Both fit until they grow; then the earlier one, which has no objective, yields."""
     told = requests([0.0, 0.0], [20, 20], [30, 30], [FREE, CHAT])
