@@ -121,10 +121,16 @@ def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_
 
 
 def test_a_shorter_draft_tells_nothing_of_what_it_did_not_propose(tmp_path: Path) -> None:
-    """Twenty drafts of one token, all right, and twenty of two, half of which get one: (20 + 10) / 40, then 0 / 10."""
-    line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [1, 0] * 10}
+    """Twenty drafts of one token, all right, and twenty of two, of which 5 get one and 5 two: 30 / 40, then 5 / 10."""
+    line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [2, 1, 0, 0] * 5}
     curve = read(tmp_path, [line] * 2).curve("any")
-    assert curve.rates[:2] == pytest.approx((30 / 40, 0.001))
+    assert curve.rates[:2] == pytest.approx((30 / 40, 5 / 10))
+
+
+def test_a_position_that_few_verifications_reach_has_the_rate_before(tmp_path: Path) -> None:
+    """Of 100 verifications 40 reach the second position and 15 the third: 0.4, 0.375, and not 7 / 15."""
+    curve = read(tmp_path, [{"k": 3, "histogram": [60, 25, 8, 7]}]).curve("any")
+    assert curve.rates[:3] == pytest.approx((0.4, 0.375, 0.375))
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.8])
@@ -169,8 +175,15 @@ def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, requests: int
     assert read(tmp_path, drawn([1.0], 0.5, 5, seed=3), spread=0.1).curve("chat").spread == 0.1
 
 
+def test_a_line_of_a_million_verifications_is_no_request(tmp_path: Path) -> None:
+    made = read(tmp_path, [{"k": 1, "histogram": [600_000 + each, 400_000]} for each in range(12)])
+    assert "assumed, as a request of over 100,000 verifications is several: 0.5" in str(
+        made.note
+    )
+
+
 def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> None:
-    warm = {"metadata": {"benchmark_phase": "warmup"}, "spec_decode_acceptance": COUNTS}
+    warm = {"metadata": {"benchmark_phase": "warmup", "source_kind": "coding"}, "spec_decode_acceptance": COUNTS}
     cut = {"metadata": {"source_kind": "coding"}, "spec_decode_acceptance": COUNTS | {"num_draft_tokens": 235}}
     made = read(tmp_path, [warm, cut])
     assert "coding: 1 requests, 80 verifications, 5 tokens fewer drafted than k each" in str(made.note)

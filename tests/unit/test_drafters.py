@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,9 @@ def test_a_block_has_so_many_tokens_of_each_request() -> None:
     block = Block(Linear(1e-6, 1e-4, 2e-3), 7)
     assert block.seconds(PassShape.decode(1000, 4)) == pytest.approx(5.8e-3)
     assert block.seconds_array(PassShapes.decode(1000, np.array([1, 4]))) == pytest.approx([3.7e-3, 5.8e-3])
+    seen: Any = SimpleNamespace(seconds=lambda shape: shape)
+    shape: Any = Block(seen, 7).seconds(PassShape.decode(1000, 4))
+    assert (shape.logit_tokens, shape.attention_pairs) == (28, 7 * 1004)
 
 
 def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
