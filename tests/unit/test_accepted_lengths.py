@@ -177,9 +177,7 @@ def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, requests: int
 
 def test_a_line_of_a_million_verifications_is_no_request(tmp_path: Path) -> None:
     made = read(tmp_path, [{"k": 1, "histogram": [600_000 + each, 400_000]} for each in range(12)])
-    assert "assumed, as a request of over 100,000 verifications is several: 0.5" in str(
-        made.note
-    )
+    assert "assumed, as a request of over 100,000 verifications is several: 0.5" in str(made.note)
 
 
 def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> None:
