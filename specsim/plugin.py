@@ -1,8 +1,8 @@
 """The public names for a scheduler, trace, acceptance, drafter, router or observer of your own.
 
 Within one `API_VERSION` these names stay and mean the same. Each page shows its own at work: docs/your-scheduler.md,
-docs/your-trace.md, docs/your-acceptance.md, docs/drafters.md, docs/replicas.md, docs/observers.md. Everything else below
-`specsim` may move at any time.
+docs/your-trace.md, docs/your-acceptance.md, docs/drafters.md, docs/replicas.md, docs/observers.md. Everything else
+below `specsim` may move at any time.
 """
 
 from __future__ import annotations

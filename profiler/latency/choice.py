@@ -165,6 +165,7 @@ def as_columns(samples: list[Sample], statistic: Statistic = "median") -> Sample
         np.array([float(each.captured_tokens) for each in samples]),
         np.array([float(each.attention_pairs) for each in samples]),
         np.array([float(each.logit_tokens) for each in samples]),
+        np.array([float(each.requests) for each in samples]),
         np.array([(each.median_s if statistic == "median" else each.mean_s) + each.all_reduce_s for each in samples]),
     )
 

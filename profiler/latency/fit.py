@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from specsim.latency.forms import Linear, Roofline
+from specsim.latency.forms import Form, Linear, Roofline
 from specsim.pass_shape import PassShapes
 
 Floats = NDArray[np.float64]
@@ -21,22 +21,23 @@ ROUNDS = 60
 
 @dataclass(frozen=True)
 class Samples:
-    """Passes as columns: kind, the four token counts and the seconds to be fitted, each of one length."""
+    """Passes as columns: kind, four token counts, requests, and the seconds to be fitted, each of one length."""
 
     kinds: NDArray[np.str_]
     context: Floats
     batched: Floats
     pairs: Floats
     logits: Floats
+    requests: Floats
     seconds: Floats
 
     def only(self, chosen: NDArray[np.bool_]) -> Samples:
         """Return the passes that `chosen` (n,) marks."""
         return Samples(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
-    def predicted_by(self, form: Linear | Roofline) -> Floats:
+    def predicted_by(self, form: Form) -> Floats:
         """Return the seconds that a form gives each pass."""
-        return form.seconds_array(PassShapes(self.context, self.batched, self.pairs, self.logits, 0, 0))
+        return form.seconds_array(PassShapes(self.context, self.batched, self.pairs, self.logits, self.requests, 0))
 
     @cached_property
     def weights(self) -> Floats:

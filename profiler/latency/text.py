@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from textwrap import wrap
 from typing import Any
 
 INLINE_WIDTH = 170
@@ -26,6 +27,8 @@ def block(key: str, value: object, depth: int) -> list[str]:
         return [line]
     if isinstance(value, Mapping):
         return [f"{pad}{key}:"] + [each for k, v in value.items() for each in block(k, v, depth + 1)]
+    if isinstance(value, list) and is_flat(value):
+        return wrap(line, INLINE_WIDTH, subsequent_indent=f"{pad}  ", break_long_words=False)
     if isinstance(value, list):
         return [f"{pad}{key}:"] + [each for item in value for each in entry(item, depth + 1)]
     return [line]

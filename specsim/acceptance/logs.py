@@ -31,7 +31,7 @@ COUNTED = re.compile(rf"""['"]({"|".join((*HISTOGRAM, *PROPOSED))})['"]: (\[[\d,
 """Counts in a line of SGLang's request log as text, which prints Python's own mappings."""
 LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
 """Counts in a line of vLLM's log."""
-SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+]+)")
+SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+-]+)")
 POSITION = re.compile(r'position="(\d+)"')
 """Counters of vLLM's /metrics."""
 
@@ -55,68 +55,82 @@ class Verified(NamedTuple):
 
 
 def verifications(text: str, source: str, k: int | None, field: str | None) -> tuple[list[Verified], list[Verified]]:
-    """Return the verifications of each request, and those of a server whose lines name none."""
-    requests, counters = [], _Counters({}, {})
-    for number, item in _items(text, source):
-        if isinstance(item, str):
-            counted = {name: json.loads(value) for name, value in COUNTED.findall(item)}
-            if not counted:
-                counters.read(item)
-                continue
-            item = counted
-        found = _verified(item, CheckedMapping(f"{source}: line {number}", "", {}), k, field)
-        requests += [found] if found is not None and found.reached[0] else []
-    return requests, counters.verified()
-
-
-def _items(text: str, source: str) -> Iterable[tuple[int, Any]]:
-    """Yield the number of each line and the JSON mapping that it is, or the line itself; of a JSON list each place."""
-    try:
-        if re.match(r"\s*\[\s*\{", text):
-            yield from enumerate(json.loads(text), 1)
-            return
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                yield number, json.loads(line) if line.lstrip().startswith("{") else line
-    except ValueError as error:
-        raise SpecsimError(f"{source}: is damaged JSON: {error}") from None
-
-
-class _Counters(NamedTuple):
-    """A server's counts: of the log's intervals, and of the last scrape, by draft position; -1: drafts."""
-
-    logged: dict[int, float]
-    scraped: dict[int, float]
-
-    def read(self, line: str) -> None:
-        """Take up a line of vLLM's log or of its metrics."""
-        for drafted, listed in LOGGED.findall(line):
-            rates = [float(each) for each in listed.split(", ")]
-            drafts = int(drafted) / len(rates)
-            for place, rate in enumerate([1.0, *rates], -1):
-                self.logged[place] = self.logged.get(place, 0.0) + rate * drafts
-        for name, labels, value in SCRAPED.findall(line):
-            position = POSITION.search(labels)
-            if name == "drafts" or position:
-                self.scraped[int(position[1]) if position else -1] = float(value)
-
-    def verified(self) -> list[Verified]:
-        """Return the verifications of the server, none where no line tells of any."""
-        for counts in (self.logged, self.scraped):
-            if counts.get(-1) and len(counts) > 1:
-                held = np.array([counts[place] for place in sorted(counts)])
-                return [Verified("", len(held) - 1, held[1:], held[:-1])]
-        return []
-
-
-def _verified(item: Any, node: CheckedMapping, k: int | None, field: str | None) -> Verified | None:
-    """Return the verifications that a line tells of, None for aiperf's warm-up and for a line without any.
+    """Return the verifications of each request, and those of a server whose lines name none.
 
     Raises
     ------
     SpecsimError
         One line naming the file, the line and the field.
     """
+    requests: list[Verified] = []
+    intervals: list[Verified] = []
+    scraped: dict[tuple[str, str], float] = {}
+    for number, item in _items(text, source):
+        node = CheckedMapping(f"{source}: line {number}", "", {})
+        try:
+            if isinstance(item, str):
+                item = _counts(item)
+            if isinstance(item, str):
+                intervals += [_logged(node, *each) for each in LOGGED.findall(item) if int(each[0])]
+                scraped |= {each[:2]: float(each[2]) for each in SCRAPED.findall(item)}
+                continue
+            found = _verified(item, node, k, field)
+        except (ValueError, RecursionError) as error:
+            node.refuse("", f"is damaged: {error}")
+        requests += [found] if found is not None and found.reached[0] else []
+    return requests, intervals or _scraped(CheckedMapping(source, "", {}), scraped)
+
+
+def _items(text: str, source: str) -> Iterable[tuple[int, Any]]:
+    """Yield the number of each line and the line, or of a JSON list each place and what stands there."""
+    if not re.match(r"\s*\[\s*\{", text):
+        yield from ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+        return
+    try:
+        yield from enumerate(json.loads(text), 1)
+    except (ValueError, RecursionError) as error:
+        raise SpecsimError(f"{source}: is damaged JSON: {error}") from None
+
+
+def _counts(line: str) -> Any:
+    """Return what a line of JSON or of SGLang's log as text tells, or the line where it is neither."""
+    if line.lstrip().startswith("{"):
+        return json.loads(line)
+    return {name: json.loads(value) for name, value in COUNTED.findall(line)} or line
+
+
+def _logged(node: CheckedMapping, drafted: str, rates: str) -> Verified:
+    """Return the verifications of an interval of vLLM's log."""
+    right = np.array([1.0, *map(float, rates.split(", "))])
+    return _of_server(node, right * int(drafted) / (len(right) - 1))
+
+
+def _scraped(node: CheckedMapping, counters: Mapping[tuple[str, str], float]) -> list[Verified]:
+    """Return the verifications that the last scrape of a server's /metrics tells of, all its engines together."""
+    held: dict[int, float] = {}
+    for (name, labels), value in counters.items():
+        position = POSITION.search(labels)
+        if name == "drafts" or position:
+            place = int(position[1]) if position else -1
+            held[place] = held.get(place, 0.0) + value
+    if not held.get(-1) or len(held) == 1:
+        return []
+    if sorted(held) != list(range(-1, len(held) - 1)):
+        node.refuse("", "a draft position before the last has no counter of accepted tokens")
+    return [_of_server(node, np.array([held[place] for place in sorted(held)]))]
+
+
+def _of_server(node: CheckedMapping, held: Floats) -> Verified:
+    """Return the verifications of a server from drafts and tokens that were right by draft position, (k + 1,)."""
+    if len(held) > MOST_POSITIONS + 1:
+        node.refuse("", f"{len(held) - 1} draft positions; expected at most {MOST_POSITIONS}")
+    if not np.isfinite(held).all() or (np.diff(held) > 0).any():
+        node.refuse("", "more tokens accepted at a draft position than at the one before")
+    return Verified("", len(held) - 1, held[1:], held[:-1])
+
+
+def _verified(item: Any, node: CheckedMapping, k: int | None, field: str | None) -> Verified | None:
+    """Return the verifications that a line tells of, None for aiperf's warm-up and for a line without any."""
     if not isinstance(item, Mapping):
         node.refuse("", "expected a mapping")
     about = item.get("metadata")
@@ -140,7 +154,10 @@ def _verified(item: Any, node: CheckedMapping, k: int | None, field: str | None)
     if proposed is None or not total:
         return _counted(node, histogram, category, accepted, steps, drafted)
     held = node.whole(proposed, 0)
-    found = _counted(node, histogram, category, accepted, steps, int(-(-held // total)) if drafted is None else drafted)
+    drafted = int(-(-held // total)) if drafted is None else drafted
+    if isinstance(drafted, int) and drafted > MOST_POSITIONS:
+        node.refuse(proposed, f"{held} tokens drafted by {total} verifications; expected at most {MOST_POSITIONS} each")
+    found = _counted(node, histogram, category, accepted, steps, drafted)
     return found._replace(short=max(int(found.k * total - held), 0))
 
 
@@ -164,8 +181,8 @@ def _bars(node: CheckedMapping, name: str) -> tuple[Ints, Ints]:
     if not isinstance(value, Mapping):
         steps = _wholes(node, name, MOST)
         return np.arange(len(steps)), steps
-    if not all(str(each).isdigit() for each in value):
-        node.fail(name, "verifications by accepted tokens")
+    if not all(str(each).isdecimal() and int(each) <= MOST_POSITIONS for each in value):
+        node.fail(name, f"verifications by accepted tokens, 0 to {MOST_POSITIONS}")
     bars = CheckedMapping(node.source, node.path(name), value)
     steps = np.array([bars.whole(each, 0) for each in value], dtype=np.int64)
     return np.array([int(each) for each in value], dtype=np.int64), steps

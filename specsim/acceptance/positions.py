@@ -112,9 +112,11 @@ def _steps(node: CheckedMapping) -> list[float]:
         stated = CheckedMapping(node.source, node.path("lengths"), {str(each): value[each] for each in value})
         if not value or not all(each.isdigit() and 0 < int(each) <= MOST_POSITIONS for each in stated.values):
             node.fail("lengths", f"lengths by k, 1 to {MOST_POSITIONS}")
-        lengths = {int(each): stated.number(each, above=1) for each in stated.values}
+        lengths = {int(each): stated.number(each) for each in stated.values}
     else:
         lengths = dict(enumerate(node.numbers("lengths", 1), 1))
+    if not all(1 < mean < k + 1 for k, mean in lengths.items()):
+        node.fail("lengths", "lengths at k = 1, 2, ..., each above 1 and below k + 1")
     found: list[float] = []
     last, before = 1.0, 1.0
     for k, mean in sorted(lengths.items()):

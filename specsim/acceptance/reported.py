@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from specsim.acceptance.curves import LEAST_CONFIDENCE
 from specsim.files.checked_mapping import CheckedMapping
 
 if TYPE_CHECKING:
@@ -32,14 +33,15 @@ class Reported:
     def tape(self, tape: Tape) -> Tape:
         """Return a tape with these confidences, right where it was; later ranks share what the first one leaves.
 
-        A row stays in descending order, and its sum at most 1. A row that proposes nothing stays so.
+        A row stays in descending order, and its sum at most 1. A row that proposes nothing stays so, and no other does.
         """
         if self == Reported():
             return tape
         from scipy.special import expit, logit
 
         first = tape.confidence[:, :1]
-        told = np.where(first > 0, expit(logit(first) / self.temperature + self.bias), 0.0)
+        sure = expit(logit(first) / self.temperature + self.bias)
+        told = np.where(first > 0, np.maximum(sure, LEAST_CONFIDENCE), 0.0)
         left = np.divide(1 - told, 1 - first, out=np.zeros_like(first), where=first < 1)
         behind = np.minimum.accumulate(np.concatenate((told, tape.confidence[:, 1:] * left), axis=1), axis=1)
         return replace(tape, confidence=behind, target_probability=tape.truth)

@@ -22,12 +22,14 @@ EXPECTED = "expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with fiel
 LEAST_REACHED = 20
 """Verifications that reach a draft position whose rate is told; of fewer, the position before says it."""
 LEAST_REQUESTS, WIDEST = 10, 0.5
-"""Requests that a spread is fitted to, at least, and the widest 95% interval of one that is taken."""
+"""Requests that a spread is fitted to, at least, and the widest 95% interval around the assumed one that is taken."""
 NORMAL_95 = 1.96
-DEVIATIONS = np.linspace(-5.0, 5.0, 201)
-"""Places at which the normal distribution between requests is integrated."""
-AT_ONCE = 4096
-"""Requests whose likelihoods are held at once."""
+FARTHEST, WIDEST_STEP, MOST_STEPS = 5.0, 0.05, 8000
+"""Deviations over which the normal distribution between requests is integrated, and in which steps at most."""
+MOST_VERIFICATIONS = 100_000
+"""Of a request, so that the steps are small enough."""
+AT_ONCE = 1 << 20
+"""Likelihoods that are held at once."""
 STEP = 1e-3
 """Of logits and the spread, over which the likelihood's curvature is taken."""
 
@@ -66,7 +68,7 @@ def _fitted(
 ) -> tuple[str, dict[str, Fitted]]:
     """Return the checksum of a file, and what its verifications come to by category; `default` is all of them."""
     content = path.read_bytes()
-    requests, server = verifications(content.decode(errors="replace"), str(path), k, field)
+    requests, server = verifications(content.decode("utf-8-sig", "replace"), str(path), k, field)
     if not requests and not server:
         said = "those of a Parquet recording have a YAML of kind: recorded" if content[:4] == b"PAR1" else EXPECTED
         raise SpecsimError(f"{path}: no accepted lengths; {said} (docs/acceptance.md)")
@@ -75,11 +77,13 @@ def _fitted(
         if each.category:
             by_category.setdefault(each.category, []).append(each)
     by_category.setdefault("default", requests or server)
-    return sha256(content).hexdigest(), {name: _fit(verified) for name, verified in by_category.items()}
+    return sha256(content).hexdigest(), {
+        name: _fit(verified, server=not requests) for name, verified in by_category.items()
+    }
 
 
-def _fit(verified: list[Verified]) -> Fitted:
-    """Return what the verifications of a category come to.
+def _fit(verified: list[Verified], *, server: bool) -> Fitted:
+    """Return what the verifications of a category, or of intervals of a server, come to.
 
     The rates are those of all verifications. The spread has the greatest likelihood of the requests' own counts, each
     request's rates being logit-normal with one deviation at all positions, as in `curves.level_rates`.
@@ -93,17 +97,19 @@ def _fit(verified: list[Verified]) -> Fitted:
     told = max(int((steps >= LEAST_REACHED).sum()), 1)
     right, reached = right[:, :told], reached[:, :told]
     rates = np.clip(right.sum(axis=0) / np.maximum(steps[:told], 1), LEAST, MOST)
-    spread, how = _spread(right, reached, rates)
+    spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(right, reached, rates)
     short = sum(each.short for each in verified)
     lost = f", {short:,} tokens fewer drafted than k each: deep rates may be low" if short else ""
-    counts = f"{len(verified):,} requests, {steps[0]:,.0f} verifications{lost}"
+    counts = f"{'a server' if server else f'{len(verified):,} requests'}, {steps[0]:,.0f} verifications{lost}"
     return Fitted(tuple(rates.tolist()), k, spread, counts, how)
 
 
 def _spread(right: Floats, reached: Floats, rates: Floats) -> tuple[float | None, str]:
-    """Return the spread of greatest likelihood, None where its interval is too wide, and how it was found."""
+    """Return the spread of greatest likelihood, None where the counts cannot tell it, and how it was found."""
     if len(right) < LEAST_REQUESTS:
         return None, f"assumed, as the counts are of fewer than {LEAST_REQUESTS} requests"
+    if reached.max() > MOST_VERIFICATIONS:
+        return None, f"assumed, as a request of over {MOST_VERIFICATIONS:,} verifications is several"
     from scipy.optimize import minimize
 
     counts = right, reached - right
@@ -114,7 +120,7 @@ def _spread(right: Floats, reached: Floats, rates: Floats) -> tuple[float | None
     curvature = np.stack([_misfit(best + each, *counts)[1] - _misfit(best - each, *counts)[1] for each in steps])
     variance = float(np.linalg.pinv(curvature / (2 * STEP), hermitian=True)[-1, -1])
     low, high = (max(float(best[-1]) + side * NORMAL_95 * max(variance, 0.0) ** 0.5, 0.0) for side in (-1, 1))
-    if variance <= 0 or high - low > WIDEST:
+    if variance <= 0 or (high - low > WIDEST and low <= SPREAD <= high):
         return None, f"assumed, as these requests tell {low:.2g} to {high:.2g}"
     return float(best[-1]), f"fitted, {low:.2g} to {high:.2g} with 95%"
 
@@ -126,15 +132,20 @@ def _misfit(centres_and_spread: Floats, right: Floats, wrong: Floats) -> tuple[f
     """
     from scipy.special import expit, log_expit, logsumexp
 
-    logits = centres_and_spread[:-1, None] + centres_and_spread[-1] * DEVIATIONS
+    spread, most = centres_and_spread[-1], (right + wrong).sum(axis=1).max()
+    # A step at most as wide as the likelihood of any request: n counts tell a logit with a variance of 4 / n at least.
+    steps = min(2 * FARTHEST / min(WIDEST_STEP, (1 + spread**2 * most / 4) ** -0.5), MOST_STEPS)
+    deviations = np.linspace(-FARTHEST, FARTHEST, 1 + round(steps))
+    logits = centres_and_spread[:-1, None] + spread * deviations
     rate, log_right, log_wrong = expit(logits), log_expit(logits), log_expit(-logits)
     value, slope = 0.0, np.zeros(len(centres_and_spread))
-    for first in range(0, len(right), AT_ONCE):
-        yes, no = right[first : first + AT_ONCE], wrong[first : first + AT_ONCE]
-        likelihood = yes @ log_right + no @ log_wrong - DEVIATIONS**2 / 2
+    rows = AT_ONCE // len(deviations)
+    for first in range(0, len(right), rows):
+        yes, no = right[first : first + rows], wrong[first : first + rows]
+        likelihood = yes @ log_right + no @ log_wrong - deviations**2 / 2
         whole = logsumexp(likelihood, axis=1, keepdims=True)
         odds = np.exp(likelihood - whole)
         excess = yes.T @ odds - rate * ((yes + no).T @ odds)
-        value -= float(whole.sum())
-        slope -= np.append(excess.sum(axis=1), (excess @ DEVIATIONS).sum())
+        value -= float((whole - np.log(len(deviations))).sum())
+        slope -= np.append(excess.sum(axis=1), (excess @ deviations).sum())
     return value, slope

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -166,49 +167,73 @@ def _offset(offsets: tuple[float, ...], tokens: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Seconds interpolated in a table of batched tokens: linear between rows and beyond the last, above a floor.
+    """Seconds interpolated in a table of batched tokens, above a floor, and attention and logits beside them.
 
-    ``batched_tokens`` rises strictly and has as many entries as ``seconds_at``, at least two. Context, attention
-    pairs and logits are ignored, as in AdaServe's artifact, for which this form is made.
+    T = max(floor, table(batched)) + max(alpha * context, beta * pairs) + logit * logits + request * requests
+
+    The table is linear between rows and beyond the last. ``batched_tokens`` rises strictly and has as many entries as
+    ``seconds_at``, at least two. AdaServe's artifact gives no more than the table and its floor.
     """
 
     batched_tokens: tuple[float, ...]
     seconds_at: tuple[float, ...]
     floor_s: float
+    alpha_s: float = 0.0
+    beta_s: float = 0.0
+    logit_s: float = 0.0
+    request_s: float = 0.0
 
     @property
     def bend_tokens(self) -> float | None:
-        """Batched tokens at which the table leaves its floor; None if it never does."""
+        """Batched tokens at which the table leaves its floor; None if it never does.
+
+        Of a table above its floor: where the line through its last row, and that of a quarter as many tokens, falls to
+        its first row; None if that is before it.
+        """
         rows = list(zip(self.batched_tokens, self.seconds_at, strict=True))
         for (low, before), (high, after) in pairwise(rows):
             if after > self.floor_s >= before:
                 return low + (self.floor_s - before) * (high - low) / (after - before)
-        return None
+        (low, before), (high, after) = rows[min(bisect_left(self.batched_tokens, high / 4), len(rows) - 2)], rows[-1]
+        if self.seconds_at[0] <= self.floor_s or after <= before:
+            return None
+        bend = high - (after - self.seconds_at[0]) * (high - low) / (after - before)
+        return bend if bend > self.batched_tokens[0] else None
 
     def scaled(self, factor: float, context: float) -> Table:
-        """Return the form of passes that take `factor` times as long; a table knows no context."""
-        return Table(self.batched_tokens, tuple(each * factor for each in self.seconds_at), self.floor_s * factor)
+        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
+        return Table(
+            self.batched_tokens,
+            tuple(each * factor for each in self.seconds_at),
+            self.floor_s * factor,
+            self.alpha_s * context,
+            self.beta_s * context,
+            self.logit_s * factor,
+            self.request_s * context,
+        )
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
-        tokens, times, batched_tokens = self.batched_tokens, self.seconds_at, shape.batched_tokens
-        row = 1
-        last = len(tokens) - 1
-        while row < last and tokens[row] < batched_tokens:
-            row += 1
+        context_tokens, batched_tokens, attention_pairs, _, logit_tokens, requests, *_ = shape
+        tokens, times = self.batched_tokens, self.seconds_at
+        row = bisect_left(tokens, batched_tokens, 1, len(tokens) - 1)
         low, before = tokens[row - 1], times[row - 1]
         slope = (times[row] - before) / (tokens[row] - low)
         value = before + slope * (batched_tokens - low)
-        return value if value > self.floor_s else self.floor_s
+        read, products = self.alpha_s * context_tokens, self.beta_s * attention_pairs
+        seconds = (value if value > self.floor_s else self.floor_s) + (read if read > products else products)
+        return seconds + self.logit_s * logit_tokens + self.request_s * requests
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
-        _, batched, _ = np.broadcast_arrays(*shapes[:3])
+        context, batched, pairs, logits, requests = np.broadcast_arrays(*shapes[:5])
         tokens, times = np.asarray(self.batched_tokens), np.asarray(self.seconds_at)
         row = np.clip(np.searchsorted(tokens, batched, side="left"), 1, len(tokens) - 1)
         slope = (times[row] - times[row - 1]) / (tokens[row] - tokens[row - 1])
         value = times[row - 1] + slope * (batched - tokens[row - 1])
-        return np.asarray(np.maximum(value, self.floor_s), dtype=np.float64)
+        attention = np.maximum(self.alpha_s * context, self.beta_s * pairs)
+        seconds = np.maximum(value, self.floor_s) + attention + self.logit_s * logits + self.request_s * requests
+        return np.asarray(seconds, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

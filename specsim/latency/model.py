@@ -15,6 +15,7 @@ from specsim.pass_shape import Ints, PassShape, PassShapes
 PROFILE_VERSION = 1
 MEMORY_SHARE = 0.9
 BASELINE_CONTEXT_TOKENS = 512
+MOST_DEPTH = 1 << 20
 
 
 class ModelShape(NamedTuple):
@@ -59,7 +60,7 @@ class ModelLatency:
     least_s: float = 0.0
     one_pass: bool = False
     cached: bool = True
-    deepest: int = 1 << 20
+    deepest: int = MOST_DEPTH
     request_s: float = 0.0
     sequence_s: float | None = None
     speculation_s: float = 0.0

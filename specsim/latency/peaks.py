@@ -89,4 +89,6 @@ def _costs(form: Form) -> dict[str, tuple[str, float]]:
         token_s = max(form.compute_s, form.gamma_s)
         return {"cache": ("alpha_s", context_s), "weights": ("delta_s", one), "products": ("compute_s", token_s)}
     (low, high), (before, after) = form.batched_tokens[-2:], form.seconds_at[-2:]
-    return {"weights": ("floor_s", one), "products": ("seconds_at", (after - before) / (high - low))}
+    costs = {"weights": ("floor_s", one), "products": ("seconds_at", (after - before) / (high - low))}
+    context_s = max(form.alpha_s, form.beta_s)
+    return {"cache": ("alpha_s", context_s), **costs} if context_s else costs

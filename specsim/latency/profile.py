@@ -11,8 +11,8 @@ from typing import Any
 from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 from specsim.latency.fitness import misfit
-from specsim.latency.forms import Form, Linear, Roofline, Table
-from specsim.latency.model import PROFILE_VERSION, ModelLatency, ModelShape, Profile
+from specsim.latency.forms import Block, Form, Linear, Roofline, Table
+from specsim.latency.model import MOST_DEPTH, PROFILE_VERSION, ModelLatency, ModelShape, Profile
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 
@@ -31,11 +31,13 @@ TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumpt
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
 TARGET_OPTIONS = ("max_model_len", *ModelShape._fields)
+DRAFT_OPTIONS = ("deepest", "block_tokens")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
 FEW_TOKENS = ("few_s", "few_logits_s")
 TABLE_KEYS = ("batched_tokens", "seconds_at", "floor_s")
+TABLE_OPTIONS = ("alpha_s", "beta_s", "logit_s", "request_s")
 COEFFICIENTS = {"linear": LINEAR_KEYS, "roofline": (*ROOFLINE_KEYS, *ROOFLINE_OPTIONS, *FEW_TOKENS), "table": ()}
 CHECKED_MODELS = ("target", "draft")
 KNEES = ("fitted", "compute_over_bandwidth")
@@ -68,7 +70,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
         top.fail("profile_version", f"{PROFILE_VERSION}, the version that this specsim reads")
     top.only(TOP_KEYS, TOP_OPTIONS)
     target, draft = top.child("target"), top.child("draft")
-    wanted = _form_name(top, (_forms(target, TARGET_OPTIONS), _forms(draft)))
+    wanted = _form_name(top, (_forms(target, TARGET_OPTIONS), _forms(draft, DRAFT_OPTIONS)))
     if "checks" in top.values:
         _check_checks(top.child("checks"), CHECK_LEVELS)
     profile = Profile(
@@ -102,7 +104,7 @@ def _form_name(top: CheckedMapping, held: tuple[CheckedMapping, CheckedMapping])
     return wanted
 
 
-def _forms(node: CheckedMapping, further: tuple[str, ...] = ()) -> CheckedMapping:
+def _forms(node: CheckedMapping, further: tuple[str, ...]) -> CheckedMapping:
     node.only(MODEL_KEYS, (*MODEL_OPTIONS, *further))
     held = node.child("forms", "at least one form", 1)
     held.only((), _FORMS)
@@ -113,6 +115,8 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
     held = node.child("forms")
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
+    block = node.whole("block_tokens") if node.given("block_tokens") else 0
+    forms = {name: Block(each, block) for name, each in forms.items()} if block else forms
     _check_standard_errors(node)
     errors = _held_out_errors(node)
     return ModelLatency(
@@ -128,6 +132,8 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
         nonembedding_bytes=_nonembedding_bytes(node),
         max_model_len=_max_model_len(node),
         shape=_shape(node),
+        one_pass=block > 0,
+        deepest=block or (node.whole("deepest") if node.given("deepest") else MOST_DEPTH),
         **_ranges(node),
     )
 
@@ -245,7 +251,7 @@ def _roofline(node: CheckedMapping) -> Roofline:
 
 
 def _table(node: CheckedMapping) -> Table:
-    node.only(TABLE_KEYS)
+    node.only(TABLE_KEYS, TABLE_OPTIONS)
     tokens, seconds = node.numbers("batched_tokens", 2), node.numbers("seconds_at", 2)
     if any(after <= before for before, after in pairwise(tokens)):
         node.fail("batched_tokens", "strictly rising")
@@ -253,7 +259,8 @@ def _table(node: CheckedMapping) -> Table:
         node.fail("seconds_at", f"{len(tokens)} numbers, one for each of batched_tokens")
     if any(after < before for before, after in pairwise(seconds)):
         node.fail("seconds_at", "rising: a larger pass takes no less time")
-    return Table(tokens, seconds, node.number("floor_s"))
+    further = {name: node.number(name) for name in TABLE_OPTIONS if name in node.values}
+    return Table(tokens, seconds, node.number("floor_s"), **further)
 
 
 _FORMS: dict[str, Callable[[CheckedMapping], Form]] = {"roofline": _roofline, "linear": _linear, "table": _table}

@@ -79,7 +79,7 @@ class UcbLengths(Speculation):
     def radius(self) -> Floats:
         """Return the confidence radius of each arm, (arms,) (Eq. 6)."""
         n, steps = self.pulls, self.pulls.sum()
-        log = np.log(len(n) * float(steps) ** 2 * np.sqrt(1 + n) / self.delta)
+        log = np.log(len(n) * float(steps) ** 2 * np.sqrt(1 + n)) - np.log(self.delta)
         radius: Floats = max(self.arms) / 2 * np.sqrt((1 + n) / n**2 * (1 + 2 * log))
         return radius
 

@@ -10,6 +10,7 @@ Deviations:
   wrong one that is the least that the divergence can be. Tokens behind a wrong one have none.
 - The paper calibrates the longest length in a phase before the run. As in the authors' code, each request does so over
   its first 30 judged tokens, with a length that begins at the least and doubles when all was right.
+- Requests that are still being calibrated have no part in the mean length and keep theirs above the cap.
 - The ratio is 20 where the longer past does not vary, and lengths and cap are rounded up, as in that code.
 - The least length is the paper's 2. Chains have at most `num_speculative_tokens`; the paper's static ones have 2 to 10.
 - When memory is short, all chains are shortened until they fit.
@@ -50,7 +51,7 @@ class DivergenceLengths(Speculation):
     ----------
     num_speculative_tokens : most draft tokens of a chain.
     min_speculative_tokens : least draft tokens of a chain (SL_min).
-    sl_cap : whether the mean length of the batch caps all.
+    sl_cap : whether the mean length of a batch's calibrated requests caps them.
     """
 
     num_speculative_tokens: int

@@ -13,7 +13,7 @@ Deviations:
   believed seconds in which the drafter reads what it lacks, beyond those of one token each, in place of a table.
 - The drafter leaves at once, since the host keeps a copy; the next pass waits while it comes back. In the paper both
   overlap with computation. It comes back when nobody waits, `free_share` of the pool is free without its bytes and the
-  bandit drafts. The bandit does not price that.
+  bandit drafts, whose bins go on while it is away. The bandit does not price that.
 - The weights' bytes are taken as spread over the GPUs of the target. The drafter's cache of running requests stays.
 - `free_share` is the paper's best, a tenth; `persist_s`, K and the seed are ours.
 """
@@ -105,7 +105,9 @@ class BinGreedyLengths(Speculation):
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
-        at_least(0, seed=self.seed, persist_s=self.persist_s)
+        if not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed={self.seed!r} is not in [0, 2^63)")
+        at_least(0, persist_s=self.persist_s)
         probability(free_share=self.free_share)
         self._here = self.bins(0)
 
@@ -148,12 +150,11 @@ class BinGreedyLengths(Speculation):
         seconds, self._began_s = view.forward_s - self._began_s, view.forward_s
         n = rows.decoding
         if n:
-            here = self.bins(n) if self._gone else self._here
+            here = self.bins(len(rows.requests)) if self._gone else self._here
             length = 0 if self._gone else self.length(here)
             if bool(length) == bool(forest.draft_nodes):
                 here.learn(length, float(answer.tokens[:n].sum()) / n / seconds)
-            if not self._gone:
-                here.go_on()
+            here.go_on()
             self._drafted = forest.draft_nodes > 0
             self._switch_s = 0.0 if self._drafted else catching_up_s(view)
             self._place(view, here)

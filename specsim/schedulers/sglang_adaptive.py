@@ -12,21 +12,21 @@ Deviations:
 - At 0 steps the drafter reads nothing. The first draft pass afterwards reads what the drafter's cache lacks.
 - A step without memory for the chains decodes without drafts and teaches nothing. Of a step that drafts, the requests
   without a chain (one token before their end) do not count.
-- The strategy by measured costs (PR 28045, open) is left out.
+- The strategy `throughput_aware`, by measured costs (PR 28045), is left out; `ema` is the default.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.trees import Forest
 from specsim.errors import nearest
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
+from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
 from specsim.schedulers.vllm_spec import FixedChains
 
 NAME = "speculative_adaptive_config"
@@ -165,8 +165,13 @@ def checked_slots(given: dict[str, Any]) -> dict[int, Slot]:
     """
     if not isinstance(given, dict) or not any(str(key).isdecimal() for key in given):
         raise ValueError(f'{NAME}: {given!r} is no {{"batch size": {{"candidate_steps": [0, 1, 3]}}}}')
-    shared = {key: value for key, value in given.items() if not str(key).isdecimal()}
-    return {int(key): _slot(key, shared, given[key]) for key in sorted(set(given) - set(shared), key=int)}
+    sizes = [key for key in given if str(key).isdecimal()]
+    if len(set(map(int, sizes))) < len(sizes):
+        raise ValueError(f"{NAME}: a batch size is there twice: {', '.join(map(str, sizes))}")
+    if given.get("strategy", "ema") != "ema":
+        raise ValueError(f"{NAME}: strategy: {given['strategy']!r} is not simulated; expected ema")
+    shared = {key: value for key, value in given.items() if key not in sizes and key != "strategy"}
+    return {int(key): _slot(key, shared, given[key]) for key in sorted(sizes, key=int)}
 
 
 def _slot(key: str, shared: dict[str, Any], own: Any) -> Slot:
@@ -175,12 +180,16 @@ def _slot(key: str, shared: dict[str, Any], own: Any) -> Slot:
     for name, value in entry.items():
         if name not in keys:
             raise ValueError(f"{NAME}: unknown key {name!r}{nearest(name, keys)}")
-        if name != "candidate_steps" and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ValueError(f"{NAME}: {name}: {value!r} is no number")
+        if name in ("warmup_batches", "update_interval") and type(value) is not int:
+            raise ValueError(f"{NAME}: {name}: {value!r} is no whole number")
+        if name != "candidate_steps" and (type(value) not in (int, float) or not isfinite(value)):
+            raise ValueError(f"{NAME}: {name}: {value!r} is no finite number")
     steps = entry.get("candidate_steps")
     if not isinstance(steps, list) or not steps or not all(type(each) is int and each >= 0 for each in steps):
         raise ValueError(f"{NAME}: {key}: candidate_steps: {steps!r} is no list of whole numbers of at least 0")
     draft_length(candidate_steps=max(steps))
     slot = Slot(**entry | {"candidate_steps": sorted(set(steps))})
     at_least(1, update_interval=slot.update_interval)
+    at_least(0, warmup_batches=slot.warmup_batches)
+    probability(ema_alpha=slot.ema_alpha)
     return slot

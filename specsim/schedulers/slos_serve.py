@@ -10,6 +10,7 @@ Deviations:
 - Out of scope: the routing of declined requests to other replicas and the stages of one request (tools, thinking).
 - The paper decides with output lengths known. Here an accepted request decodes without end. A request is decided on
   once, at most `MOST_NEW` of them a step. Requests without any objective are never accepted.
+- At most `MOST_TIERS` objectives at once are tiers. Each of the others counts as the next stricter one.
 - Memory is no state of the programme: an accepted request that does not fit waits. Requests that were not accepted
   yield their cache first, then accepted ones, the youngest first. The cache is recomputed.
 - Pass times are the belief's times `time_margin`: without one many requests end just behind their objectives. The
@@ -40,8 +41,8 @@ from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evi
 from specsim.schedulers.parts.queues import fitting_head, growth_bytes, last_to_yield, live
 from specsim.schedulers.parts.tree_shape import TreeShape
 
-MOST_NEW, SIZES = 12, 48
-"""Requests among which one programme chooses; sizes of a pass that are priced, with tokens interpolated between."""
+MOST_NEW, MOST_TIERS, SIZES = 12, 6, 48
+"""Requests and tiers among which one programme chooses; sizes of a pass that are priced, and interpolated between."""
 FIRST_ACCEPTANCE, NEVER_S, TOO_MANY = 0.7, 1e4, 1e9
 """Supposed rate of a draft position at first; a deadline that never comes; tokens where no chain meets an objective."""
 
@@ -69,6 +70,13 @@ class Batches(NamedTuple):
         supply = self.supply[passes, np.arange(len(self.seconds))]
         rate: Floats = (supply - counts @ self.demand) / self.seconds
         return rate
+
+
+def tiers_of(objective_s: Floats) -> tuple[Floats, Ints]:
+    """Return the TPOT objective of each tier, ascending, (L,), and the tier of each request, (n,)."""
+    tpot_s, tier = np.unique(objective_s, return_inverse=True)
+    tiers = np.linspace(0, len(tpot_s) - 1, min(len(tpot_s), MOST_TIERS)).astype(np.int64)
+    return tpot_s[tiers], np.searchsorted(tiers, tier, side="right") - 1
 
 
 def batches_of(
@@ -168,7 +176,8 @@ class SlosServe:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
         share(watermark=self.watermark)
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
-        at_least(0, time_margin=self.time_margin)
+        if self.time_margin <= 0:
+            raise ValueError(f"time_margin={self.time_margin!r} is not above 0")
         self._verified = np.zeros((2, self.num_speculative_tokens))
 
     def begin(self, requests: int) -> None:
@@ -199,7 +208,7 @@ class SlosServe:
         new &= np.cumsum(new) <= MOST_NEW
         # `fmin` leaves out NaN: no objective is one that never ends.
         objective_s, due_s = np.fmin(view.tpot_slo_s[ids], np.inf), view.arrival_s[ids] + view.ttft_slo_s[ids]
-        tpot_s, tier = np.unique(objective_s, return_inverse=True)
+        tpot_s, tier = tiers_of(objective_s)
         rates = (self._verified[0] + FIRST_ACCEPTANCE) / (self._verified[1] + 1)
         emitted = 1 + np.append(0.0, np.cumsum(np.cumprod(rates)))
         decodes, kept = decoding(view, ids), self._accepted[ids]

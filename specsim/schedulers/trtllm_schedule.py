@@ -94,13 +94,15 @@ def checked_schedule(given: list[list[int]] | dict[int, int]) -> dict[int, int]:
     Raises
     ------
     ValueError
-        When it has no batch size, one below 1, a length below 0, or one above the first.
+        When it has no batch size, one below 1 or twice, a length below 0, or one above the first.
     """
     rows = list(given.items()) if isinstance(given, dict) else given
     if not isinstance(rows, list) or not rows or not all(map(_is_row, rows)):
         expected = "{last batch size: draft tokens} such as {4: 4, 8: 2, 32: 1}"
         raise ValueError(f"draft_len_schedule: {given!r} is no {expected}")
     table = {int(last): k for last, k in sorted(rows, key=lambda row: int(row[0]))}
+    if len(table) < len(rows):
+        raise ValueError(f"draft_len_schedule: {given!r} has a batch size twice")
     if max(table.values()) > next(iter(table.values())):
         raise ValueError(f"draft_len_schedule: {given!r} is longest for other batch sizes than the smallest")
     return table

@@ -243,7 +243,7 @@ def _lacking(table: Table, form: Format, missing: list[str]) -> str:
     roles = ", ".join(f"{name}: YOURS" for name in missing if name in ROLES)
     if table.in_memory or not roles:
         return f"no column {lacks}"
-    return f"no column {lacks}; if yours has another name: 'trace.columns={{{roles}}}' (docs/trace-formats.md: known names)"
+    return f"no column {lacks}; if yours has another name: 'trace.columns={{{roles}}}' (docs/trace-formats.md)"
 
 
 def _unit_in(name: str) -> Unit | None:

@@ -273,7 +273,7 @@ def trace_of(
     columns : a DataFrame, or sequences of one length by name: those of any file that docs/trace-formats.md names, as
         ``arrival_s``, ``prompt_tokens`` and ``output_tokens``; a missing value (None, NaN) is an empty cell.
     name : of the trace, in messages and in the provenance, which also holds the checksum of the columns.
-    time_unit : of arrivals that are numbers: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``; None: as docs/trace-formats.md says.
+    time_unit : of arrivals that are numbers: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``; None: docs/trace-formats.md.
     tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
 
     Raises

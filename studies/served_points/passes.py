@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from profiler.compose.passes import Alike, ComposedPass
 from profiler.models.shapes import CODELLAMA_34B
 from profiler.text import table
 from specsim.calibration.fit import Errors
@@ -17,7 +18,7 @@ from specsim.latency.profile import load_profile
 from studies.served_points.sets import engine_named
 from tools.public import sources
 from tools.public.checks import LARGEST_PASS_TOKENS, prompt_s, splitwise_cells, token_s
-from tools.public.compose import A100, Alike, ComposedPass, Composer, Placement
+from tools.public.compose import A100, Composer, Placement
 from tools.public.operators import Attention
 from tools.public.recipes import RECIPES
 

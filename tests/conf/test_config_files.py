@@ -35,7 +35,7 @@ def test_every_file_composes_and_prepares_a_run(group, name):
     point = {**SMALL, group: name}
     if (group, name) == ("slo", "trace"):
         point["trace"] = "adaserve_fig8"
-    if group == "acceptance" and name.startswith("smollm2_lookup"):
+    if group == "acceptance" and name.startswith(("smollm2_lookup", "suffix")):
         point["scheduler"] = "smartspec_lookup"  # A lookup makes one proposal a position, the default wants trees.
     if group == "router":
         point["replicas"] = "3"

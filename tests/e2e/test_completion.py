@@ -33,7 +33,7 @@ CASES = [
     ("run --against vllm_", ["vllm_dynamic", "vllm_spec"]),
     ("list sc", ["schedulers"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
-    ("profile ", ["acceptance", "fit", "latency"]),
+    ("profile ", ["acceptance", "compose", "fit", "latency"]),
     ("fidelity ti", ["timeout_s=", "tiny"]),
     ("calibrate mine", ["mine.csv", "mines/"]),
     ("plot mines", ["mines/"]),

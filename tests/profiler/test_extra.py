@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from profiler.compose import library
 from profiler.models import loading as models
 from specsim.cli import main
 
@@ -35,6 +36,17 @@ def test_torch_that_cannot_be_imported(tmp_path: Path, name: str) -> None:
     assert done.returncode == 2, done.stderr
     assert "needs torch, which is here but cannot be imported (libtorch.so: no such file): pip install" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_compose_without_its_library(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiconfigurator_core", None)
+    library._sdk.cache_clear()
+    words = ["--target", "Llama-3.1-8B", "--gpu", "h100_sxm", "--out", str(tmp_path / "mine.yaml")]
+    assert main(["profile", "compose", *words]) == 2
+    told = capsys.readouterr().err
+    assert told.endswith('pip install "specsim[compose]"\n')
+    assert told.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.torch

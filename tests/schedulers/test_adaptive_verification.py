@@ -14,7 +14,7 @@ from specsim.core.passes import Emitted
 from specsim.schedulers.adaptive_verification import AdaptiveVerification
 from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.parts.survival import OnlineLogistic, PositionRates
-from tests.made import Linear
+from tests.made import Hardware, Linear
 from tests.schedulers.test_specserve import DRAFT_S, chains, play
 from tests.unit.hand import Hand
 
@@ -74,6 +74,14 @@ def test_the_table_knows_one_context_and_the_number_of_tokens() -> None:
     assert kept(play(part(fresh=True, max_num_seqs=2), model, rows=2), HALF) == [2, 2]
     assert kept(play(part(fresh=True, table_context=None), model, rows=2), HALF) == [1, 1]
     assert kept(play(part(fresh=True, max_num_seqs=9), model, rows=2), HALF) == [0, 0]
+
+
+def test_a_drafter_of_one_pass_is_priced_once() -> None:
+    """Two rows at 0.45: behind three passes 33.3, 35, 36.3, 34.5: two tokens; behind one 2/40 = 50 and 2.45/50 = 49."""
+    hand = play(part(fresh=True), EVEN, rows=2)
+    assert kept(hand, [[0.45] * 3] * 2) == [1, 1]
+    hand.view.belief = Hardware(EVEN, Linear(0.0, 0.0, DRAFT_S, one_pass=True))
+    assert kept(hand, [[0.45] * 3] * 2) == [0, 0]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -150,6 +158,15 @@ def test_a_logistic_step_by_hand() -> None:
     assert logistic.intercept == pytest.approx([0.0806, 1.5], abs=1e-4)
     assert logistic.estimate(np.array([0.3]), first) == pytest.approx([0.5201], abs=1e-4)
     assert not logistic.settled
+
+
+def test_a_slope_below_nothing_is_not_taken() -> None:
+    """The surer, the wronger."""
+    logistic = OnlineLogistic(1)
+    for step in range(100):
+        logistic.note(np.array([0.9, 0.1]), np.array([0, 0]), np.array([step % 4 == 0, True]))
+    assert logistic.slope == 0.0
+    assert logistic.intercept[0] < 1.5
 
 
 def test_the_logistic_learns_what_a_drafter_exaggerates_at_each_position() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from math import log, sqrt
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from specsim.core.passes import Emitted
+from specsim.core.trees import Forest
 from specsim.schedulers.banditspec import UcbLengths
+from specsim.schedulers.parts.protocols import Rows
 from tests.made import Linear
 from tests.schedulers.test_specserve import play, verified
 
@@ -21,6 +25,8 @@ def test_the_radius_is_that_of_equation_6() -> None:
         [2 * sqrt(5 / 16 * (1 + 2 * log(500 * sqrt(5)))), 2 * sqrt(2 * (1 + 2 * log(500 * sqrt(2))))]
     )
     assert part.radius()[0] == pytest.approx(4.34, abs=0.01)
+    part.delta = 1e-320
+    assert np.isfinite(part.radius()).all()
 
 
 @pytest.mark.parametrize(
@@ -62,6 +68,15 @@ def test_no_step_is_worth_more_than_an_arm_can_bring() -> None:
     verified(hand, 0.9)
     hand.emit([1])
     assert part.means.tolist() == [3.0, 0.0]
+
+
+def test_a_step_without_memory_for_its_chains_teaches_nothing() -> None:
+    part, view = UcbLengths([0, 2], 0.1, 0.0), SimpleNamespace(forward_s=1.0)
+    one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    rows, answer = Rows(none, one, 1, none), Emitted(one, none, none, none > 0)
+    for _ in range(3):
+        part.on_verified(view, rows, Forest.roots(1), answer)  # type: ignore[arg-type]
+    assert part.pulls.tolist() == [1, 0], "the second would have drafted"
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,16 @@ def test_the_ratio_of_variances_weighs_the_latest_most() -> None:
 
 
 def test_a_length_falls_with_the_divergence_of_the_last_step() -> None:
-    """Eq. 8 with a ratio of 20 (nothing varies): (exp(2 x 0.01) - 1) x 20 = 0.404, so 0.596 x (8 - 2) + 2 = 5.6: 6."""
+    """Eq. 8 with a ratio of 20 (nothing varies): (exp(2 x 0.01) - 1) x 20 = 0.404, so 0.596 x (8 - 2) + 2 = 5.6: 6.
+
+    At 0.0249 it is 1.02, at its first order 2 x 0.0249 x 20 = 0.996, which would leave a length of 3.
+    """
     part = begun()
     part._longest[:] = 8
     part._judged[:] = LONG
     part._divergence[:] = 0.01
     assert (1 - 20 * (exp(0.02) - 1)) * 6 + 2 == pytest.approx(5.576, abs=1e-3)
-    assert part._steadied(np.arange(3), np.array([0.01, 0.0, 0.5])).tolist() == [6, 8, 2]
+    assert part._steadied(np.arange(4), np.array([0.01, 0.0, 0.5, 0.0249])).tolist() == [6, 8, 2, 2]
 
 
 def test_the_mean_length_caps_the_calibrated_alone() -> None:

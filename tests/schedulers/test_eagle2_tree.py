@@ -14,19 +14,19 @@ from tests.unit.hand import Hand, sizes
 
 
 def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified() -> None:
-    """Confidences 0.5 and 0.4 behind each node, k = 2, three levels; of each level the two best grow.
+    """Confidences 0.6 and 0.3, then 0.5 and 0.4 behind each node, k = 2, three levels; of each level the two best grow.
 
-    Level 1: .5 .4, both grow. Level 2: .25 .2 .2 .16, of which .25 and the first .2 grow: both below .5.
-    Level 3: .125 .1 .1 .08. The best 5 of 10: .5 .4 .25 .2 .2; the second .2, below .4, never grew.
+    Level 1: .6 .3, both grow. Level 2: .3 .24 .15 .12, of which .3 and .24 grow, though .15 has a confidence of 0.5.
+    Level 3: .15 .12 .12 .096. The best 5 of 10: .6 .3 .3 .24 .15, the first .15, which never grew.
     """
     hand = play(DynamicTrees(3, 2, 6), Linear(0.0, 0.0, 0.01))
     work, grew = hand.begin(), []
     while isinstance(work, DraftPass):
         grew.append(work.forest.path_probability[work.leaves].round(3).tolist())
-        work = hand.propose(0.5, 0.4)
-    assert grew == [[1], [0.5, 0.4], [0.25, 0.2]]
+        work = hand.propose(*((0.5, 0.4) if len(grew) > 1 else (0.6, 0.3)))
+    assert grew == [[1], [0.6, 0.3], [0.3, 0.24]]
     drafted = work.forest.path_probability[1:]
-    assert sorted(drafted.round(3).tolist()) == [0.2, 0.2, 0.25, 0.4, 0.5]
+    assert sorted(drafted.round(3).tolist()) == [0.15, 0.24, 0.3, 0.3, 0.6]
     assert work.forest.depth.max() == 2
 
 

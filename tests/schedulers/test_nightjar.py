@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
+from specsim.schedulers.parts.protocols import Rows
 from specsim.server.rules import owned
 from specsim.simulation import run
 from tests.laws.every import judge, witnessed
@@ -51,6 +53,11 @@ def test_the_loss_is_seconds_a_token_and_a_switch_shared_by_the_length() -> None
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.06) == pytest.approx([0.05, 0.1, 0.055, np.inf])
 
 
+def test_a_seed_too_long_for_a_stream_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"seed=9223372036854775808 is not in \[0, 2\^63\)"):
+        BinGreedyLengths(5, 1 << 63, 0.1, 1.0)
+
+
 def test_goodput_is_the_mean_of_its_steps() -> None:
     bins = known(0.0, 0.0)
     for goodput in (10.0, 20.0, 60.0):
@@ -85,6 +92,28 @@ def test_going_on_costs_what_the_drafter_has_to_read() -> None:
         verified(hand, 0.9)
         hand.emit([1])
     assert catching_up_s(hand.view) == pytest.approx(0.007)
+
+
+@pytest.mark.parametrize(("free", "back"), [(500, True), (260, True), (250, False)])
+def test_bins_go_on_without_the_drafter_which_then_comes_back(
+    monkeypatch: pytest.MonkeyPatch, free: int, back: bool
+) -> None:
+    """Two decode where no drafts are best: a later bin explores the other length, where a tenth stays free of 600."""
+    monkeypatch.setattr("specsim.schedulers.nightjar.catching_up_s", lambda view: 0.0)
+    part = BinGreedyLengths(1, 0, 0.1, 0.0)
+    part.begin(2)
+    part.drafter_away = part._gone = True
+    bins, ids, none = part.bins(2), np.arange(2), np.zeros(2, dtype=np.int64)
+    bins.goodput[:], bins.steps[:], bins.length = (20.0, 10.0), 1, 0
+    view: Any = SimpleNamespace(capacity_bytes=600, free_bytes=free, drafter_bytes=200, drafter_away=True)
+    view.waiting, view.running, view.now_s, view.forward_s = none[:0], ids, 1.0, 0.0
+    for step in range(1, 99):
+        view.forward_s = 0.1 * step
+        part.on_verified(view, Rows(ids, ids, 2, none), Forest.roots(2), Emitted(none + 1, none, none, none > 0))
+        if not part.drafter_away:
+            break
+    assert part.drafter_away != back
+    assert bins.steps.tolist() == [1 + step, 1], "steps without it tell of length 0 alone"
 
 
 def sent_away(used: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.schedulers.slos_serve import Batches, SlosServe, accepted_prompts, batches_of
+from specsim.schedulers.slos_serve import Batches, SlosServe, accepted_prompts, batches_of, tiers_of
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
 from tests.unit.hand import Hand, sizes
 
@@ -26,6 +26,20 @@ def slos_serve(**changed: Any) -> SlosServe:
         "time_margin": 1.0,
     }
     return SlosServe(**(given | changed))
+
+
+def test_a_margin_of_no_time_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"time_margin=0\.0 is not above 0"):
+        slos_serve(time_margin=0.0)
+
+
+def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one() -> None:
+    """Of 11 and none at all: the first, third, fifth, seventh and ninth of them; none stays none."""
+    assert [each.tolist() for each in tiers_of(np.array([0.2, 0.1, 0.2]))] == [[0.1, 0.2], [1, 0, 1]]
+    objective_s = np.append(np.arange(1, 12) / 100, np.inf)
+    tpot_s, tier = tiers_of(objective_s)
+    assert tpot_s.tolist() == [0.01, 0.03, 0.05, 0.07, 0.09, np.inf]
+    assert tier.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5]
 
 
 def test_batches_are_as_long_as_chains_allow() -> None:
@@ -130,6 +144,18 @@ def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what
         work = hand.propose(0.9)
     assert isinstance(work, TargetPass)
     assert dict(zip(work.requests.tolist(), sizes(work), strict=True)) == {0: 2, 1: 0}
+
+
+def test_a_request_is_decided_on_once_and_twelve_a_step() -> None:
+    told = requests([0.0] * 14, [5] * 14, [40] * 14, [CHAT] * 14)
+    scheduler = slos_serve()
+    hand = Hand(scheduler, told, memory(told, 9.0, block_tokens=1))
+    for decided in (12, 14, 14):
+        work: Any = hand.begin()
+        assert scheduler._decided.sum() == decided
+        while isinstance(work, DraftPass):
+            work = hand.propose(0.9)
+        hand.emit([1] * len(work.requests))
 
 
 def test_a_request_that_was_not_accepted_yields_its_cache() -> None:

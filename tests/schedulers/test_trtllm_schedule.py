@@ -47,13 +47,13 @@ def test_speculation_ends_for_good_where_the_mean_rate_is_too_low() -> None:
 
 
 def test_a_mean_at_the_threshold_and_a_window_that_is_not_full_end_nothing() -> None:
-    """1 of 4, then 0 of 4: 0.125 each in the mean."""
+    """0 of 4, below the threshold, then 1 of 4: 0.125 each in the mean."""
     part = schedule(window=2, least=0.125)
     hand = play(part, Linear(0.0, 0.0, 1.0))
-    for right in (1, 0):
+    for right in (0, 1):
         verified(hand, 0.9)
         hand.emit([right + 1], [right])
-    assert part.drafts
+        assert part.drafts
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,7 @@ def test_a_mean_at_the_threshold_and_a_window_that_is_not_full_end_nothing() -> 
         ({"table": [[4, 4, 1]]}, "is no {last batch size: draft tokens}"),
         ({"table": [4, 4]}, "is no {last batch size: draft tokens}"),
         ({"table": {0: 4}}, "is no {last batch size: draft tokens}"),
+        ({"table": [[4, 4], [4, 2]]}, "has a batch size twice"),
         ({"table": {4: -1}}, "is no {last batch size: draft tokens}"),
         ({"table": {4: 1.5}}, "is no {last batch size: draft tokens}"),
         ({"table": {4: 1, 8: 2}}, "longest for other batch sizes than the smallest"),

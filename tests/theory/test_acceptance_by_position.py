@@ -80,6 +80,16 @@ def test_a_length_comes_out(body: dict[str, Any]) -> None:
     assert abs(length_at(3, **body, spread=0) - 2.83) < 0.03
 
 
+@pytest.mark.parametrize(
+    ("lengths", "rates"),
+    [({2: 2.19, 4: 2.5575}, (0.7, 0.7, 0.5, 0.5)), ([1.5, 1.7, 2.1], (0.5, 0.6, 0.999))],
+    ids=["equal between two k", "evened out"],
+)
+def test_lengths_by_k_are_steps_of_cumulative_rates(lengths: Any, rates: tuple[float, ...]) -> None:
+    """1 + .7 + .49 = 2.19, and .49 (.5 + .25) more. Steps of .5, .2 and .4 are .5, .3 and .3, as they may not rise."""
+    assert acceptance(lengths=lengths).curve("x").rates[: len(rates)] == pytest.approx(rates, abs=1e-6)
+
+
 @pytest.mark.parametrize(("value", "k"), [(0.7, 3), ([0.7], 1), ([0.7, 0.5], 2)])
 def test_rates_are_pooled_over_chains_as_long_as_the_list(value: Any, k: int) -> None:
     made = acceptance(cumulative=value)
@@ -99,7 +109,7 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
     assert (levels[:, 0].std() > 0.01) == (spread > 0)
 
 
-def test_more_spread_makes_the_worst_countworse() -> None:
+def test_more_spread_makes_the_worst_requests_worse() -> None:
     means = [
         1 + np.cumprod(level_rates(acceptance(k=3, length=2.83, spread=each).curve("x"), 16)[:, :3], axis=1).sum(1)
         for each in (0.0, 0.5, 1.0)
@@ -206,6 +216,8 @@ def test_what_is_no_rate_is_one_line(typed: Any, said: str) -> None:
         ({"k": 3, "length": 4.5}, "length: 4.5 is not a finite number above 1 and below 4"),
         ({"length": 2.0}, "k: missing key"),
         ({"lengths": [0.5]}, r"lengths: \[0.5\] is not lengths at k = 1, 2, ..."),
+        ({"lengths": [1.7, 5.9]}, r"lengths: \[1.7, 5.9\] is not lengths at k = 1, 2, ..., each above 1 and below k"),
+        ({"lengths": {3: 1.9, 7: 8}}, "lengths: {3: 1.9, 7: 8} is not lengths at k = 1, 2, ..., each above 1"),
         ({"lengths": {"a": 2}}, "lengths: {'a': 2} is not lengths by k, 1 to 64"),
         ({"length": 2.0, "rate": 0.5, "k": 3}, "one of length, lengths, rate"),
         ({"conditional": [0.5], "cumulative": [0.5]}, "one of conditional, cumulative"),

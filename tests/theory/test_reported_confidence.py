@@ -49,6 +49,9 @@ def test_certain_and_silent_rows_stay_so() -> None:
     told = Reported(2.0, 1.0).tape(Tape(rows, np.zeros(3, dtype=np.int64), _Rows(), text.keys))
     assert told.confidence.tolist() == [[1.0, 0.0], [0.0, 0.0], [expit(1.0), 1 - expit(1.0)]]
     assert told.silent
+    sharp = Reported(0.001, -100.0).tape(tape(conditional=0.4))
+    assert (sharp.confidence[:, 0] > 0).all(), "a row of zeros proposes nothing"
+    assert not sharp.silent
 
 
 class _Rows:

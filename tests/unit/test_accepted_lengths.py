@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from specsim import SpecsimError, simulate
 from specsim.acceptance.curves import Acceptance
@@ -93,6 +94,23 @@ def test_each_form_tells_the_same_rates(tmp_path: Path, line: Any) -> None:
     assert curve.chain == K
 
 
+def test_a_servers_intervals_and_engines_are_pooled(tmp_path: Path) -> None:
+    """A first interval of k = 1, 80 of 100 right, says nothing of the second position; then k = 2: 80 and 40 of 100.
+
+    Of two engines one has 90 of 100 right, the other 10 of 300: 1 / 4, whatever the first scrape told.
+    """
+    interval = "Drafted: {} tokens, Per-position acceptance rate: {}"
+    made = read(tmp_path, [interval.format(100, "0.8"), interval.format(200, "0.8, 0.4")])
+    assert made.curve("any").rates[:2] == pytest.approx((0.8, 0.5))
+    assert "a server, 200 verifications" in str(made.note)
+    lines = VLLM_METRICS.splitlines()[:2] + [
+        f'vllm:spec_decode_num_{name}_total{{engine="{engine}"{label}}} {count}'
+        for engine, counts in ((0, (100, 90)), (1, (300, 10)))
+        for name, label, count in zip(("drafts", "accepted_tokens_per_pos"), ("", ',position="0"'), counts, strict=True)
+    ]
+    assert read(tmp_path, lines).curve("any").rates[0] == pytest.approx(0.25)
+
+
 def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_path: Path) -> None:
     """From 0 one token is emitted, from 1 five of which k = 3 accepts three, then from 5, 7 and 8: 0, 3, 1, 0, 2."""
     line = {"id": "134", "acc_eagle": {"acc_len": [1, 5, 4, 3, 2, 2, 1, 1, 3, 2, 1]}}
@@ -103,10 +121,16 @@ def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_
 
 
 def test_a_shorter_draft_tells_nothing_of_what_it_did_not_propose(tmp_path: Path) -> None:
-    """Twenty drafts of one token, all right, and twenty of two, half of which get one: (20 + 10) / 40, then 0 / 10."""
-    line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [1, 0] * 10}
+    """Twenty drafts of one token, all right, and twenty of two, of which 5 get one and 5 two: 30 / 40, then 5 / 10."""
+    line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [2, 1, 0, 0] * 5}
     curve = read(tmp_path, [line] * 2).curve("any")
-    assert curve.rates[:2] == pytest.approx((30 / 40, 0.001))
+    assert curve.rates[:2] == pytest.approx((30 / 40, 5 / 10))
+
+
+def test_a_position_that_few_verifications_reach_has_the_rate_before(tmp_path: Path) -> None:
+    """Of 100 verifications 40 reach the second position and 15 the third: 0.4, 0.375, and not 7 / 15."""
+    curve = read(tmp_path, [{"k": 3, "histogram": [60, 25, 8, 7]}]).curve("any")
+    assert curve.rates[:3] == pytest.approx((0.4, 0.375, 0.375))
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.8])
@@ -120,6 +144,17 @@ def test_known_rates_and_spread_come_back(tmp_path: Path, spread: float) -> None
     assert f"200 requests, {sum(len(each['accepted']) for each in lines):,} verifications" in str(made.note)
     if not spread:
         assert curve.rates[:3] == pytest.approx(1 / (1 + np.exp(-np.array(centres))), abs=0.015)
+
+
+@pytest.mark.parametrize("verifications", [100, 20_000])
+def test_a_wide_spread_comes_back_from_short_and_long_requests(tmp_path: Path, verifications: int) -> None:
+    """Logits of 40 requests at the normal quantiles, 1.5 apart: a deviation of 1.48; counts as they are expected."""
+    rates = 1 / (1 + np.exp(-(np.array([[1.2], [0.8]]) + 1.5 * ndtri((np.arange(40) + 0.5) / 40))))
+    reached = np.array([np.ones(40), rates[0], rates[0] * rates[1], np.zeros(40)])
+    bars = np.round(-np.diff(reached, axis=0) * verifications).astype(int).T.tolist()
+    made = read(tmp_path, [{"k": 2, "histogram": each} for each in bars])
+    assert made.curve("any").spread == pytest.approx(1.48, rel=0.05)
+    assert "fitted" in str(made.note)
 
 
 def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> None:
@@ -140,8 +175,13 @@ def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, requests: int
     assert read(tmp_path, drawn([1.0], 0.5, 5, seed=3), spread=0.1).curve("chat").spread == 0.1
 
 
+def test_a_line_of_a_million_verifications_is_no_request(tmp_path: Path) -> None:
+    made = read(tmp_path, [{"k": 1, "histogram": [600_000 + each, 400_000]} for each in range(12)])
+    assert "assumed, as a request of over 100,000 verifications is several: 0.5" in str(made.note)
+
+
 def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> None:
-    warm = {"metadata": {"benchmark_phase": "warmup"}, "spec_decode_acceptance": COUNTS}
+    warm = {"metadata": {"benchmark_phase": "warmup", "source_kind": "coding"}, "spec_decode_acceptance": COUNTS}
     cut = {"metadata": {"source_kind": "coding"}, "spec_decode_acceptance": COUNTS | {"num_draft_tokens": 235}}
     made = read(tmp_path, [warm, cut])
     assert "coding: 1 requests, 80 verifications, 5 tokens fewer drafted than k each" in str(made.note)
@@ -166,7 +206,22 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
         ({"accepted": [1]}, "line 1: accepted: without the tokens of a draft; expected k beside it"),
         ({"k": 2, "accepted": [-1]}, r"line 1: accepted: \[-1\] is not a list of whole numbers between 0 and 64"),
         ({"k": 2, "histogram": {"a": 1}}, "line 1: histogram: {'a': 1} is not verifications by accepted tokens"),
-        ("{oops", "is damaged JSON"),
+        ({"k": 2, "histogram": {"²": 1}}, "line 1: histogram: {'²': 1} is not verifications by accepted tokens"),
+        (
+            {"k": 2, "histogram": {"9" * 20: 1}},
+            "line 1: histogram: .* is not verifications by accepted tokens, 0 to 64",
+        ),
+        ({"histogram": [1], "num_draft_tokens": 10**9}, "line 1: num_draft_tokens: 10{9} tokens drafted by 1 verific"),
+        ("{oops", "line 1: is damaged"),
+        ("{" + '"a":{' * 100_000, "line 1: is damaged"),
+        ('[{"a":' + "[" * 100_000, "is damaged JSON"),
+        ("out={'spec_accept_histogram': [1,,2]}", "line 1: is damaged"),
+        (VLLM_LOG.replace("0.625", "0.6.25"), "line 1: is damaged"),
+        (VLLM_LOG.replace("0.250", "0.850"), "line 1: more tokens accepted at a draft position than at the one before"),
+        (VLLM_LOG.replace("0.250", ", ".join(["0.250"] * 63)), "line 1: 65 draft positions; expected at most 64"),
+        (VLLM_METRICS.replace("80.0", "8e"), "line 1: is damaged"),
+        (VLLM_METRICS.replace("80.0", "8e999"), "more tokens accepted at a draft position"),
+        (VLLM_METRICS.replace('"1"', '"7"'), "a draft position before the last has no counter"),
         ({"text": "hello"}, "no accepted lengths; expected those of aiperf, vLLM, SGLang"),
     ],
 )

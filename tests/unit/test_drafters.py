@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -93,11 +94,21 @@ def test_dspark_reads_its_layers_a_vocabulary_and_its_markov_head_once_a_token()
     assert dspark.seconds(PassShape.decode(0)) == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.parametrize("drafter", ["lookup", "suffix"])
+def test_what_copies_one_match_proposes_no_tree(drafter: str) -> None:
+    suggested = {**SMALL, "acceptance": compose({"drafter": drafter})["drafter"]["suggests"]["acceptance"]}
+    with pytest.raises(SpecsimError, match="trees of width 4 are wider than the 1 proposals"):
+        simulate("eagle2_tree", **suggested, drafter=drafter, any_fit=True)
+
+
 def test_a_block_has_so_many_tokens_of_each_request() -> None:
     """1 us a token of context, 0.1 ms a token, 2 ms: four blocks of 7 behind 1,000 tokens are 1 + 2.8 + 2 ms."""
     block = Block(Linear(1e-6, 1e-4, 2e-3), 7)
     assert block.seconds(PassShape.decode(1000, 4)) == pytest.approx(5.8e-3)
     assert block.seconds_array(PassShapes.decode(1000, np.array([1, 4]))) == pytest.approx([3.7e-3, 5.8e-3])
+    seen: Any = SimpleNamespace(seconds=lambda shape: shape)
+    shape: Any = Block(seen, 7).seconds(PassShape.decode(1000, 4))
+    assert (shape.logit_tokens, shape.attention_pairs) == (28, 7 * 1004)
 
 
 def test_skipped_layers_save_their_share_of_time_and_cache() -> None:

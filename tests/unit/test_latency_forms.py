@@ -6,12 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.latency.forms import Form, Linear, Roofline, Table
+from specsim.pass_shape import PassShape
 from tests.made import many, one
 
 LINEAR = Linear(alpha_s=5e-8, gamma_s=2e-4, delta_s=0.03)
 SMOOTH = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9)
 STEPPED = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, tile_tokens=64)
 TABLE = Table((0.0, 128.0, 256.0, 1024.0), (0.0, 0.055, 0.085, 0.205), 0.03)
+COMPOSED = Table((1, 64, 256, 1024), (0.006, 0.007, 0.01, 0.025), 0.0, 5e-8, 4e-9, 1e-6, 2e-6)
 READING = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, logit_s=1e-4)
 FORMS: dict[str, Form] = {
     "linear": LINEAR,
@@ -19,6 +21,7 @@ FORMS: dict[str, Form] = {
     "staircase": STEPPED,
     "logits": READING,
     "table": TABLE,
+    "composed": COMPOSED,
 }
 FEW = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, few_s=(-0.01, 0.01, 0.02), few_logits_s=(-0.01, 0.004))
 
@@ -121,3 +124,19 @@ def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, secon
 def test_table_bends_where_it_leaves_its_floor() -> None:
     assert TABLE.bend_tokens == pytest.approx(128 * 30 / 55)
     assert Table((1.0, 2.0), (0.01, 0.01), 0.02).bend_tokens is None
+
+
+def test_table_above_its_floor_bends_where_its_last_quarter_s_line_falls_to_its_first_row() -> None:
+    """From 256 to 1,024 tokens 15 ms are added, and 4 ms lie between the first row and that of 256: 256 - 4 x 51.2."""
+    assert COMPOSED.bend_tokens == pytest.approx(256 - 4 * 768 / 15)
+    assert Table((1, 2, 8), (0.001, 0.009, 0.010), 0.0).bend_tokens is None, "experts cost most at first"
+
+
+def test_table_counts_attention_logits_and_requests() -> None:
+    """64 tokens: 7 ms; 16 contexts of 2,000 are 1.6 ms to read and 0.512 to multiply; 64 logits, 16 requests."""
+    shape = PassShape(32_000, 64, 4 * 32_000, 0, 64, 16)
+    assert COMPOSED.seconds(shape) == pytest.approx(7e-3 + 1.6e-3 + 64e-6 + 32e-6)
+    more = COMPOSED.seconds(shape._replace(attention_pairs=16 * 32_000)) - COMPOSED.seconds(shape)
+    assert more == pytest.approx(16 * 32_000 * 4e-9 - 1.6e-3)
+    halved = COMPOSED.scaled(2, 0.5)
+    assert halved.seconds(shape) == pytest.approx(14e-3 + 0.8e-3 + 128e-6 + 16e-6)

@@ -6,14 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from profiler.compose.passes import Alike, ComposedPass, passes
 from profiler.latency.fit import Samples, errors_by_kind, fit_roofline
 from profiler.models import shapes
 from specsim.files.yaml_file import shipped
 from specsim.latency.forms import Form, Roofline
 from tests.made import many
 from tools.public.build import sizes
-from tools.public.compose import A100, Alike, ComposedPass, Composer, Placement
-from tools.public.grid import FITTED, HELD_OUT, passes
+from tools.public.compose import A100, Composer, Placement
+from tools.public.grid import FITTED, HELD_OUT, MAX_BATCHED_TOKENS
 
 
 def data_folder() -> Path | None:
@@ -60,12 +61,12 @@ def test_the_context_of_a_target_is_written_and_no_draft_models() -> None:
 
 
 def samples_of(form: Form) -> Samples:
-    work = passes(FITTED, 2**18)
+    work = passes(FITTED, 2**18, MAX_BATCHED_TOKENS)
     context = np.array([float(each.context_tokens) for each in work])
     batched = np.array([float(each.batched_tokens) for each in work])
     pairs = np.array([each.attention_pairs for each in work])
     kinds = np.array([each.kind for each in work])
-    return Samples(kinds, context, batched, pairs, batched, form.seconds_array(many(context, batched, pairs)))
+    return Samples(kinds, context, batched, pairs, batched, batched, form.seconds_array(many(context, batched, pairs)))
 
 
 def test_roofline_fit_recovers_its_own_coefficients() -> None:
@@ -80,8 +81,8 @@ def test_roofline_fit_recovers_its_own_coefficients() -> None:
 
 
 def test_held_out_passes_share_no_size_with_the_fitted() -> None:
-    fitted = {(work.kind, work.groups) for work in passes(FITTED, 2**18)}
-    held_out = passes(HELD_OUT, 2**18)
+    fitted = {(work.kind, work.groups) for work in passes(FITTED, 2**18, MAX_BATCHED_TOKENS)}
+    held_out = passes(HELD_OUT, 2**18, MAX_BATCHED_TOKENS)
     assert {work.kind for work in held_out} == {"decode", "verify", "prefill", "mixed"}
     assert not any((work.kind, work.groups) in fitted for work in held_out)
     assert not set(FITTED.requests) & set(HELD_OUT.requests)

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from profiler.latency.fit import Fitted, Samples, errors_by_kind, fit_linear, fit_roofline, fitted_keys
+from profiler.compose.passes import Alike, ComposedPass, passes, sampled
+from profiler.latency.fit import Fitted, errors_by_kind, fit_linear, fit_roofline, fitted_keys
 from profiler.models.shapes import ModelShape
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 from tools.public import sources
 from tools.public.checks import splitwise_check
-from tools.public.compose import Alike, ComposedPass, Composer, Placement
-from tools.public.grid import FITTED, HELD_OUT, passes
+from tools.public.compose import Composer, Placement
+from tools.public.grid import FITTED, HELD_OUT, MAX_BATCHED_TOKENS, MAX_CONTEXT_TOKENS
 from tools.public.operators import MOST_GQA_HEADS
 from tools.public.recipes import ASSUMPTIONS, DRAFT_ENGINE, Artifact, Recipe
 
@@ -72,8 +73,8 @@ def suggested(acceptance: str | None, gpu: str, constants: dict[str, int], engin
 def composed_model(data: Path, placement: Placement, overhead_s: float, capacity: int, role: str) -> dict[str, Any]:
     """Return the keys of one model: sizes, fitted forms, their errors and the range behind them."""
     composer = Composer(data, placement)
-    fitted_on = sampled(composer, passes(FITTED, capacity))
-    held_out = sampled(composer, passes(HELD_OUT, capacity))
+    fitted_on = sampled(composer.seconds, passes(FITTED, min(capacity, MAX_CONTEXT_TOKENS), MAX_BATCHED_TOKENS))
+    held_out = sampled(composer.seconds, passes(HELD_OUT, min(capacity, MAX_CONTEXT_TOKENS), MAX_BATCHED_TOKENS))
     fits: dict[str, Fitted] = {"roofline": fit_roofline(fitted_on), "linear": fit_linear(fitted_on)}
     errors = {}
     for name, fitted in fits.items():
@@ -95,18 +96,6 @@ def sizes(shape: ModelShape, overhead_s: float, role: str) -> dict[str, Any]:
         **of_target,
         "overhead_s": overhead_s,
     }
-
-
-def sampled(composer: Composer, work: list[ComposedPass]) -> Samples:
-    """Compose every pass."""
-    return Samples(
-        np.array([each.kind for each in work]),
-        np.array([float(each.context_tokens) for each in work]),
-        np.array([float(each.batched_tokens) for each in work]),
-        np.array([each.attention_pairs for each in work]),
-        np.array([float(each.logit_rows) for each in work]),
-        np.array([composer.seconds(each) for each in work]),
-    )
 
 
 def engine_seconds(data: Path, model: str, gpus: int, steps: tuple[str, ...]) -> float:

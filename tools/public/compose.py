@@ -6,52 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from profiler.compose.passes import Alike, ComposedPass
 from profiler.models.shapes import VICUNA_7B, ModelShape
 from tools.public import sources
 from tools.public.operators import AllReduce, Attention, Gemm, Layer
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """`requests` alike: each with `context` cached tokens and `queries` new ones, a tree or a chunk."""
-
-    requests: int
-    context: int
-    queries: int
-    tree: bool = False
-
-    @property
-    def pairs(self) -> float:
-        """Keys attended to, over all queries; a tree's nodes are counted as a chain's, its upper bound."""
-        return self.requests * (self.queries * self.context + self.queries * (self.queries + 1) / 2)
-
-
-@dataclass(frozen=True, slots=True)
-class ComposedPass:
-    """One forward pass: its kind, for error figures, and its requests."""
-
-    kind: str
-    groups: tuple[Alike, ...]
-
-    @property
-    def context_tokens(self) -> int:
-        """Cached tokens, once per request."""
-        return sum(group.requests * group.context for group in self.groups)
-
-    @property
-    def batched_tokens(self) -> int:
-        """All query tokens."""
-        return sum(group.requests * group.queries for group in self.groups)
-
-    @property
-    def attention_pairs(self) -> float:
-        """Keys attended to, over all query tokens."""
-        return sum(group.pairs for group in self.groups)
-
-    @property
-    def logit_rows(self) -> int:
-        """Positions whose logits are needed: every tree node, and one for each other request."""
-        return sum(group.requests * (group.queries if group.tree else 1) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)

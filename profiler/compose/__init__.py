@@ -1,0 +1,1 @@
+"""Profiles composed from measured kernels."""

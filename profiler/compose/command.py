@@ -1,0 +1,67 @@
+"""``specsim profile compose``: a profile of any model on any GPU, from measured kernels; no GPU needed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from profiler.compose.profile import DOUBTFUL, compose_profile
+from profiler.latency.text import yaml_text
+from profiler.text import write
+from specsim.errors import say
+from specsim.files.checked_mapping import expanded
+from specsim.latency.fitness import unfit
+from specsim.latency.profile import profile_from_mapping
+
+NOT_FIT = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.add_argument("--target", required=True, metavar="M", help="name of a model, or the path of its config.json")
+    parser.add_argument("--draft", metavar="M", help="likewise; default: a head, see --drafter")
+    parser.add_argument("--drafter", metavar="KIND", help="eagle, eagle3, mtp, ...: a head on the target that drafts")
+    parser.add_argument("--gpu", required=True, help="h100_sxm, h200_sxm, b200_sxm, l40s, ...")
+    parser.add_argument("--tp", type=int, default=1, metavar="N", help="tensor parallelism: GPUs (default: 1)")
+    parser.add_argument(
+        "--ep", type=int, default=1, metavar="N", help="expert parallelism, of the same GPUs (default: 1)"
+    )
+    parser.add_argument(
+        "--precision", metavar="P", help="bf16, fp8, fp8_block, nvfp4, int4 (default: the checkpoint's)"
+    )
+    parser.add_argument("--kv-cache-dtype", default="auto", metavar="T", help="auto, bf16 or fp8 (default: auto)")
+    parser.add_argument("--engine", default="vllm", help="whose kernels: vllm, sglang or trtllm (default: vllm)")
+    parser.add_argument("--out", type=expanded, required=True, metavar="FILE", help="the profile, a YAML file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compose, write, and say what came out; return 0, or 4 if the forms are not fit for use."""
+    given = vars(arguments)
+    out = Path(given["out"])
+    mapping = compose_profile(**{key: value for key, value in given.items() if key != "out"}, name=out.stem)
+    write(
+        out,
+        yaml_text(mapping, "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."),
+    )
+    say(*_said(mapping, out))
+    return 0 if unfit(profile_from_mapping(mapping, str(out))) is None else NOT_FIT
+
+
+def _said(mapping: dict[str, Any], out: Path) -> list[str]:
+    profile = profile_from_mapping(mapping, str(out))
+    errors = ", ".join(
+        f"{kind} {100 * each['median']:.1f} / {100 * each['worst']:.1f}%"
+        for kind, each in profile.target.fit_error.items()
+    )
+    kernels = mapping["provenance"][0]
+    lines = [
+        f"{out}: {mapping['description']}, {kernels['precision']}",
+        f"  kernels: {kernels['origin']}, {kernels['versions']}; {mapping['assumptions'][1]}",
+        f"  baseline {1e3 * profile.baseline_s:.1f} ms, cache for {profile.usable_kv_tokens:,} tokens, "
+        f"context {profile.target.max_model_len:,}",
+        f"  held-out error of form={profile.target.form}, median / worst: {errors}",
+    ]
+    lines += [f"  {each}" for each in mapping["assumptions"] if each.startswith(DOUBTFUL)]
+    problem = unfit(profile)
+    return lines if problem is None else [*lines, f"  {problem}"]

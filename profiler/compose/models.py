@@ -1,0 +1,201 @@
+"""Models to compose: by a name whose configuration the library or specsim ships, or by a ``config.json``."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from profiler.compose.library import check_architecture, config_files, config_in
+from profiler.models.shapes import BY_NAME, ModelShape
+from specsim.errors import SpecsimError, nearest
+from specsim.latency.heads import DecoderHead
+
+FIELDS = (
+    *("num_hidden_layers", "hidden_size", "num_attention_heads"),
+    *("vocab_size", "max_position_embeddings", "intermediate_size"),
+)
+ALIASES = {
+    "llama-3.3-70b": "llama-3.1-70b",
+    "llama-3-8b": "llama-3.1-8b",
+    "deepseek-v3-0324": "deepseek-v3",
+    "deepseek-v3.1": "deepseek-v3",
+    "deepseek-r1-0528": "deepseek-r1",
+    "qwen3-30b-a3b-2507": "qwen3-30b-a3b",
+    "qwen3-235b-a22b-2507": "qwen3-235b-a22b",
+}
+"""Models of the same sizes as another."""
+DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base", "-thinking")
+"""Parts of a name that say nothing about sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model by its Hugging Face configuration; `source` says where that comes from.
+
+    `joined` is the width of the vectors that a head's projection joins, in hidden sizes, and `wide` whether its
+    attention reads the token's embedding beside the state; `own_vocabulary`: that of a head. 0 and False of a model.
+    """
+
+    name: str
+    config: dict[str, Any]
+    source: str
+    joined: int = 0
+    wide: bool = False
+    own_vocabulary: bool = False
+
+    def whole(self, key: str, otherwise: int | None = None) -> int:
+        """Return a whole number of the configuration."""
+        value = self.config.get(key)
+        if value is None and otherwise is not None:
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            said = "has no" if value is None else f"{value!r} is no whole number of at least 1 in"
+            raise SpecsimError(f"{self.source}: {said} {key}; expected a Hugging Face config.json")
+        return value
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """Query heads, KV heads, and the width of each."""
+        heads = self.whole("num_attention_heads")
+        width = self.whole("head_dim", self.whole("hidden_size") // heads or 1)
+        return heads, self.whole("num_key_value_heads", heads), width
+
+    @property
+    def experts(self) -> tuple[int, int]:
+        """Experts of a layer, and those that a token is sent to; (0, 0) of a dense model."""
+        keys = ("num_local_experts", "n_routed_experts", "num_experts")
+        count = next((self.whole(key) for key in keys if self.config.get(key)), 0)
+        return (count, self.whole("num_experts_per_tok")) if count else (0, 0)
+
+    @property
+    def expert_weights(self) -> int:
+        """Weights of all routed experts, every layer taken to have them, as the library does."""
+        width = self.whole("moe_intermediate_size", self.whole("intermediate_size"))
+        return 3 * self.experts[0] * width * self.whole("hidden_size") * self.whole("num_hidden_layers")
+
+    @property
+    def latent(self) -> bool:
+        """Whether attention is multi-head latent attention: one cached vector for all heads."""
+        return bool(self.config.get("kv_lora_rank"))
+
+    @property
+    def vocabularies(self) -> int:
+        """Matrices of the vocabulary that it holds: embedding and head, and of a head on a target its own at most."""
+        if self.joined:
+            return int(self.own_vocabulary)
+        return 1 if self.config.get("tie_word_embeddings") else 2
+
+
+def model_of(given: str) -> Model:
+    """Return the model of that name, or of the configuration in that file or folder.
+
+    Raises
+    ------
+    SpecsimError
+        When there is none, or a field is missing.
+    """
+    path = Path(given).expanduser()
+    if path.suffix == ".json" or path.is_dir():
+        file = path / "config.json" if path.is_dir() else path
+        return _read(file, file.with_name("hf_quant_config.json"), str(file))
+    key = ALIASES.get(_key(given), _key(given))
+    alias = _short(Path(given).name) if key != _key(given) else None
+    if key in BY_NAME:
+        return Model(alias or BY_NAME[key].name, _config(BY_NAME[key]), "specsim's own configuration")
+    files = config_files()
+    known = {_key(name): name for name in files}
+    if key not in known:
+        near = nearest(given, sorted({*files, *(each.name for each in BY_NAME.values())}))
+        hint = near if "did you mean" in near else ""
+        raise SpecsimError(
+            f"{given}: no configuration of this model ships{hint}; expected another, or the path of its config.json"
+        )
+    name, file = known[key], files[known[key]]
+    quantised = file.with_name(file.name.replace("_config.json", "_hf_quant_config.json"))
+    return replace(_read(file, quantised, name), name=alias or _short(Path(name).name))
+
+
+def head_of(target: Model, head: DecoderHead) -> Model:
+    """Return a head of decoder layers on `target`: of the target's own kind in an MTP module, dense ones in others."""
+    config = deepcopy(target.config) | {"num_hidden_layers": head.layers, "first_k_dense_replace": 0}
+    if head.kind != "mtp":
+        heads, kv_heads, width = target.heads
+        config = _llama(head.layers, target.whole("hidden_size"), heads, kv_heads, width)
+        if target.latent:
+            config |= {"num_attention_heads": target.whole("hidden_size") // 128, "head_dim": 128}
+            config["num_key_value_heads"] = config["num_attention_heads"] // 4
+        config["intermediate_size"] = target.whole("intermediate_size")
+    config["max_position_embeddings"] = target.whole("max_position_embeddings")
+    config["vocab_size"] = head.draft_vocab_size or target.whole("vocab_size")
+    own = head.draft_vocab_size is not None
+    return replace(
+        target, name=f"{head.kind} head", config=config, joined=head.states, wide=head.wide, own_vocabulary=own
+    )
+
+
+def _key(name: str) -> str:
+    """Return a name without its owner and without what says nothing about sizes."""
+    key = Path(name).name.lower()
+    for part in DROPPED:
+        key = key.replace(part, "")
+    return key
+
+
+def _short(name: str) -> str:
+    """Return a model's name as profiles and acceptances have it."""
+    return name.removeprefix("Meta-").replace("-Instruct", "")
+
+
+def _read(file: Path, quantised: Path, source: str) -> Model:
+    """Return the model of a file, and of the file beside it that says how its weights are quantised."""
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise SpecsimError(f"{source}: cannot be read: {said}") from None
+    if not isinstance(config, dict):
+        raise SpecsimError(f"{source}: is no mapping; expected a Hugging Face config.json")
+    named = config.get("_name_or_path") or file.resolve().parent.name
+    model = _checked(Model(_short(Path(str(named)).name), config, source))
+    with TemporaryDirectory() as folder:
+        copyfile(file, Path(folder) / "config.json")
+        if quantised.is_file():
+            copyfile(quantised, Path(folder) / "hf_quant_config.json")
+        return replace(model, config=config_in(folder))
+
+
+def _checked(model: Model) -> Model:
+    named = model.config.get("architectures")
+    if not isinstance(named, list) or not named or not isinstance(named[0], str):
+        raise SpecsimError(f"{model.source}: has no architectures; expected a Hugging Face config.json")
+    check_architecture(model)
+    for key in FIELDS:
+        model.whole(key)
+    return model
+
+
+def _config(shape: ModelShape) -> dict[str, Any]:
+    """Return specsim's own sizes of a model as its configuration."""
+    config = _llama(shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim)
+    return config | {
+        "intermediate_size": shape.ffn,
+        "vocab_size": shape.vocab,
+        "tie_word_embeddings": shape.tied,
+        "max_position_embeddings": shape.max_model_len or 2048,
+    }
+
+
+def _llama(layers: int, hidden: int, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": width,
+    }

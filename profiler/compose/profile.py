@@ -1,0 +1,267 @@
+"""A profile composed of the library's kernels: `compose_profile`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from profiler.compose.fit import fitted_forms
+from profiler.compose.library import (
+    ENGINES,
+    HARDWARE,
+    LICENCE,
+    LONG,
+    OF_EXPERTS,
+    OWN,
+    PACKAGE,
+    PRECISIONS,
+    NoKernels,
+    Operators,
+    Placement,
+    check_placement,
+    gpu_names,
+    version,
+)
+from profiler.compose.models import Model, head_of, model_of
+from specsim.errors import SpecsimError
+from specsim.files.yaml_file import peek_yaml, read_yaml, shipped
+from specsim.latency.drafter import drafter_from_mapping
+from specsim.latency.heads import DECODER_HEADS, DecoderHead
+from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
+from specsim.latency.profile import profile_from_mapping
+
+ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "vllm_0_15", "trtllm": "trtllm_1_0"}
+"""The engine file that goes with the kernels of each engine: the newest that ships."""
+ACTIVATION_TOKENS = 8192
+"""Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
+GIB = 2**30
+DOUBTFUL = "doubtful products of one token (and the time to read their weights)"
+
+
+def compose_profile(
+    target: str,
+    *,
+    gpu: str,
+    tp: int = 1,
+    ep: int = 1,
+    draft: str | None = None,
+    drafter: str | None = None,
+    precision: str | None = None,
+    kv_cache_dtype: str = "auto",
+    engine: str = "vllm",
+    name: str | None = None,
+) -> dict[str, Any]:
+    """Return the keys of a profile, in the order of its file, composed of an engine's measured kernels; no GPU needed.
+
+    Parameters
+    ----------
+    target, draft : names of models, or paths of their ``config.json``.
+    drafter : kind of a head on the target instead of a draft model, as in ``drafter=``; without either an MTP module
+        where the target's configuration has one, else an EAGLE-3 head.
+    gpu, tp, ep : the library's name of the GPU, and the tensor and expert parallelism.
+    precision : of the weights, the configuration's own where None. kv_cache_dtype : "auto", "bf16" or "fp8".
+    engine : whose kernels: "vllm", "sglang" or "trtllm".
+
+    Raises
+    ------
+    SpecsimError
+        One line: something unknown, a model that does not fit, kernels that nobody measured.
+    """
+    place = Placement(gpu, engine, tp, ep, precision, kv_cache_dtype)
+    check_placement(place)
+    model = model_of(target)
+    _check_split(model, place)
+    second, head = _second(model, draft, drafter)
+    try:
+        those = Operators(model, place), Operators(second, _placed(second, head, place))
+    except NoKernels as error:
+        raise SpecsimError(f"{error}; {_instead(model, place)}") from None
+    weights = _weights_bytes(those[0]), _weights_bytes(those[1])
+    usable = _usable_bytes(those[0], sum(weights))
+    overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{ENGINE_FILES[engine]}.yaml")["overhead_s"])
+    most_context = usable // sum(each.cache_bytes for each in those)
+    fits = [fitted_forms(each, overhead_s, most_context) for each in those]
+    held_out = fits[0][1]
+    layers = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
+    further = (
+        {"max_model_len": model.whole("max_position_embeddings"), **layers},
+        {} if head is None else {"block_tokens" if head.one_pass else "deepest": head.depth},
+    )
+    sections = [
+        {
+            "name": each.model.name,
+            "kv_bytes_per_token": each.cache_bytes,
+            "weights_bytes": weights[i],
+            "nonembedding_bytes": round(each.active_bytes),
+            **further[i],
+            "overhead_s": overhead_s,
+            **fits[i][0],
+        }
+        for i, each in enumerate(those)
+    ]
+    mapping = {
+        "name": name or f"{model.name} {second.name} {tp} x {gpu}".lower().replace(" ", "_"),
+        "profile_version": PROFILE_VERSION,
+        "description": f"{model.name} ({_laid_out(tp, ep)}) + {second.name} on {tp} x {HARDWARE[gpu]}",
+        "suggests": _suggested(model, second, ENGINE_FILES[engine]),
+        "hardware": HARDWARE[gpu],
+        "gpus": tp,
+        "memory_bytes": tp * those[0].memory_bytes,
+        "usable_kv_bytes": usable,
+        "form": min(held_out, key=lambda form: held_out[form]),
+        "target": sections[0],
+        "draft": sections[1],
+        "provenance": [_provenance(each) for each in those],
+        "assumptions": _assumptions(those, engine),
+    }
+    profile_from_mapping(mapping, str(mapping["name"]))
+    return mapping
+
+
+def _instead(model: Model, place: Placement) -> str:
+    """Return on which engines and in which precisions the GPU has kernels of the model, or which GPUs have them."""
+    offers = []
+    for engine in ENGINES:
+        known = [each for each in PRECISIONS if model.experts[0] or each not in OF_EXPERTS]
+        places = {each or OWN: place._replace(engine=engine, precision=each) for each in (None, *known)}
+        found = [precision for precision, each in places.items() if _has_kernels(model, each)]
+        offers += [f"{engine} in {', '.join(found)}"] if found else []
+    if offers:
+        return f"{place.gpu} has those of {'; '.join(offers)}"
+    gpus = [gpu for gpu in gpu_names() if _has_kernels(model, place._replace(gpu=gpu))]
+    return f"{place.engine} has them on {', '.join(gpus)}" if gpus else "no other engine, precision or GPU has them"
+
+
+def _has_kernels(model: Model, place: Placement) -> bool:
+    try:
+        Operators(model, place)
+    except NoKernels:
+        return False
+    return True
+
+
+def _laid_out(tp: int, ep: int) -> str:
+    return f"TP{tp}, EP{ep}" if ep > 1 else f"TP{tp}"
+
+
+def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model, DecoderHead | None]:
+    """Return the model that drafts, and the kind of head that it is."""
+    if draft is not None:
+        if drafter is not None:
+            raise SpecsimError("--draft and --drafter are both given; expected one of them")
+        return model_of(draft), None
+    kind = drafter or ("mtp" if model.config.get("num_nextn_predict_layers") else "eagle3")
+    if kind not in DECODER_HEADS:
+        raise SpecsimError(f"--drafter {kind}: is no head; expected one of {', '.join(DECODER_HEADS)}")
+    file = shipped("conf") / "drafter" / f"{kind}.yaml"
+    head = drafter_from_mapping(read_yaml(file), str(file))
+    assert isinstance(head, DecoderHead)
+    if head.markov_rank:
+        raise SpecsimError(f"--drafter {kind}: its Markov head is not composed yet")
+    return head_of(model, head), head
+
+
+def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placement:
+    """Return where the draft runs: as its target where its heads can be split so, else on one GPU.
+
+    An MTP module has its target's precision, others their own.
+    """
+    heads, kv_heads, _ = second.heads
+    splits = heads % place.tp == 0 and max(kv_heads, place.tp) % min(kv_heads, place.tp) == 0
+    return place._replace(
+        tp=place.tp if splits else 1,
+        ep=place.ep if second.experts[0] else 1,
+        precision=place.precision if head is not None and head.kind == "mtp" else None,
+    )
+
+
+def _check_split(model: Model, place: Placement) -> None:
+    """Refuse a parallelism that does not divide the model."""
+    if min(place.tp, place.ep) < 1:
+        raise SpecsimError(f"--tp {place.tp} --ep {place.ep}: expected whole numbers of at least 1")
+    heads, kv_heads, _ = model.heads
+    if heads % place.tp or (not model.latent and max(kv_heads, place.tp) % min(kv_heads, place.tp)):
+        splits = [n for n in (1, 2, 4, 8, 16, 32) if heads % n == 0 and max(kv_heads, n) % min(kv_heads, n) == 0]
+        raise SpecsimError(
+            f"--tp {place.tp}: does not divide the {heads} heads and {kv_heads} KV heads of {model.name}; "
+            f"expected one of {', '.join(map(str, splits))}"
+        )
+    experts = model.experts[0]
+    if place.precision in OF_EXPERTS and not experts:
+        raise SpecsimError(f"--precision {place.precision}: is of experts alone, and {model.name} has none")
+    if place.ep > 1 and (not experts or experts % place.ep or place.tp % place.ep):
+        said = f"its {experts} experts and --tp {place.tp}" if experts else "a dense model"
+        raise SpecsimError(f"--ep {place.ep}: does not divide {said} ({model.name})")
+
+
+def _weights_bytes(operators: Operators) -> int:
+    """Return the bytes of all weights; a head shares the target's embedding, and its vocabulary where it has no own."""
+    model = operators.model
+    rows = model.vocabularies * model.whole("vocab_size")
+    return round(operators.layer_bytes + 2 * rows * model.whole("hidden_size"))
+
+
+def _usable_bytes(target: Operators, weights: int) -> int:
+    """Return the bytes left for caches, over all GPUs; refuse a model that leaves none."""
+    place, each = target.place, target.memory_bytes
+    kept = target.activation_bytes(ACTIVATION_TOKENS) + target.nccl_bytes
+    usable = place.tp * (int(MEMORY_SHARE * each) - round(kept)) - weights
+    if usable <= 0:
+        raise SpecsimError(
+            f"{target.model.name} does not fit on {place.tp} x {place.gpu}: weights of {weights / GIB:.1f} GiB and "
+            f"{place.tp * kept / GIB:.1f} GiB beside them are {-usable / GIB:.1f} GiB more than 0.9 of the memory"
+        )
+    return usable
+
+
+def _suggested(model: Model, second: Model, engine: str) -> dict[str, str]:
+    """Return what goes with the profile: an engine, and the shipped acceptance of this pair where there is one."""
+    pair = {"target": model.name, "draft": second.name}
+    files = sorted((shipped("conf") / "acceptance").glob("*.yaml"))
+    found = [path.stem for path in files if peek_yaml(path).get("pair") == pair]
+    return {"engine": engine, **({"acceptance": found[0]} if len(found) == 1 else {})}
+
+
+def _provenance(operators: Operators) -> dict[str, str]:
+    place = operators.place
+    return {
+        "model": f"{operators.model.name}: {operators.model.source}",
+        "origin": f"PyPI {PACKAGE} {version()} (NVIDIA)",
+        "licence": LICENCE,
+        "versions": f"{place.engine} {operators.version} on {place.gpu}",
+        "tables": ", ".join(operators.kinds),
+        "precision": operators.precision,
+    }
+
+
+def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
+    target, draft = those
+    lines = [
+        "GPU time is the sum of measured kernels: CUDA graphs, no gaps between kernels, overlaps as the library says",
+        f"priced by the library's formulas, not measured: {', '.join(target.formulas())}",
+        "kernels of this engine and version alone; the library's low-fidelity fallback rows are turned off",
+        "between measured sizes and beyond them the library interpolates",
+        "tree attention, not measured: max(reading the cache once, all pairs at a 4,096-token prompt's rate)",
+        f"overhead_s: of engine={ENGINE_FILES[engine]}, which replaces it",
+        f"memory: 0.9 of it less weights, the library's activations of {ACTIVATION_TOKENS:,} tokens and NCCL's buffers",
+        f"the draft runs on {draft.place.tp} of the target's GPUs",
+    ]
+    doubtful = target.doubtful()
+    if doubtful:
+        lines.append(f"{DOUBTFUL}: {', '.join(doubtful)}: a host's launches, it seems; compare another --engine")
+    if target.model.experts[0]:
+        lines.append(
+            "tokens fall on experts by the library's power law (1.2); nonembedding_bytes are of a token's experts"
+        )
+    if target.model.latent:
+        lines.append(
+            "latent attention: further queries of a verification pay their projections, measured at 128 cached tokens"
+        )
+    if target.windowed:
+        lines.append(f"cache bytes a token: of a request of {LONG:,} tokens, sliding windows counted")
+    elif target.model.config.get("sliding_window") and target.model.config.get("use_sliding_window", True):
+        lines.append("sliding windows are left out: the library takes every layer of this model to read all")
+    if draft.model.joined and not draft.model.experts[0]:
+        lines.append("the head's layers are dense, of the target's hidden_size and intermediate_size, in 16 bits")
+    if engine == "sglang":
+        lines.append("no engine file of SGLang ships: host time and batching are vLLM's")
+    return lines

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from profiler.compose import library
+from profiler.compose.fit import HELD_OUT, composed
+from profiler.compose.library import Operators, Placement
+from profiler.compose.models import head_of, model_of
+from profiler.compose.passes import Alike, ComposedPass, passes
+from profiler.compose.profile import compose_profile
+from specsim.cli import main
+from specsim.errors import SpecsimError
+from specsim.latency.heads import DecoderHead
+from specsim.latency.profile import load_profile, profile_from_mapping
+from specsim.pass_shape import PassShape
+
+pytest.importorskip("aiconfigurator_core")
+
+H100 = Placement("h100_sxm", "vllm", 1, 1, None, "auto")
+OWN: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+
+
+def operators(name: str, place: Placement = H100) -> Operators:
+    return Operators(model_of(name), place)
+
+
+def verified(requests: int, context: int, queries: int) -> ComposedPass:
+    return ComposedPass("verify", (Alike(requests, context, queries, tree=True),))
+
+
+@pytest.fixture(scope="module")
+def llama() -> Operators:
+    return operators("Llama-3.1-8B")
+
+
+def test_sizes_of_a_dense_model(llama: Operators) -> None:
+    """A layer of Llama-3.1-8B: 4096 x 6144 + 4096 x 4096 + 3 x 4096 x 14336 weights; a cached token 2 x 8 x 128."""
+    assert llama.layer_bytes == llama.active_bytes == 2 * 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
+    assert llama.cache_bytes == 32 * 2 * 8 * 128 * 2
+    profile = profile_from_mapping(compose_profile("Llama-3.1-8B", gpu="h100_sxm"), "composed")
+    assert profile.target.weights_bytes == llama.layer_bytes + 2 * 2 * 128256 * 4096
+    assert profile.target.max_model_len == 131072
+    # EAGLE-3: a layer, its first product twice as wide, three states joined, 32,000 tokens of its own.
+    layer = 4096 * 6144 * 2 + 4096 * 4096 + 3 * 4096 * 14336
+    assert profile.draft.weights_bytes == 2 * (layer + 3 * 4096 * 4096 + 32000 * 4096)
+    assert (profile.draft.one_pass, profile.draft.deepest) == (False, 8)
+    # 0.9 of 80 GiB, less both models' weights and the library's 11 values a token and width of activations.
+    kept = 2 * 8192 * 4096 * 11
+    weights = profile.target.weights_bytes + profile.draft.weights_bytes
+    assert profile.usable_kv_bytes == int(0.9 * 80 * 2**30) - kept - weights
+
+
+def test_a_token_is_multiplied_with_its_own_experts_alone() -> None:
+    """Qwen3-30B-A3B: 48 layers of 128 experts of 3 x 2048 x 768 weights, 8 of them a token."""
+    found = operators("Qwen3-30B-A3B")
+    assert found.layer_bytes - found.active_bytes == 2 * 48 * 120 * 3 * 2048 * 768
+
+
+def test_sliding_windows_hold_what_a_request_of_4096_tokens_fills() -> None:
+    """gpt-oss-20b: 24 layers of 8 x 64 keys and values, 12 of them of 128 tokens at most."""
+    found = operators("gpt-oss-20b")
+    assert found.windowed
+    assert found.cache_bytes == 2 * 2 * 8 * 64 * 12 * (4096 + 128) / 4096
+
+
+def test_eight_bits_halve_weights_and_cache() -> None:
+    whole, half = operators("Llama-3.1-8B"), operators("Llama-3.1-8B", H100._replace(precision="fp8", cache="fp8"))
+    assert half.layer_bytes == whole.layer_bytes / 2
+    assert half.cache_bytes == whole.cache_bytes / 2
+    assert half.products(1, False) < 0.7 * whole.products(1, False)
+
+
+def test_shards_keep_the_whole_model_s_sizes() -> None:
+    one, four = (operators("Llama-3.1-70B", Placement("h200_sxm", "vllm", n, 1, "fp8", "auto")) for n in (1, 4))
+    assert four.layer_bytes == one.layer_bytes
+    assert four.cache_bytes == one.cache_bytes
+
+
+def test_a_decode_is_the_library_s_own(llama: Operators) -> None:
+    seconds = composed(llama, ComposedPass("decode", (Alike(8, 512, 1),)))
+    assert seconds == pytest.approx(1e-3 * llama._engine.predict_decode_latency(8, 512), rel=1e-9)
+
+
+def test_kernels_that_the_library_leaves_out_of_decodes(llama: Operators) -> None:
+    """Rotation moves 2 x 2 x (40 x 128) bytes a token, its write 2 x 2 x (2 x 8 x 128); each kernel 3 us more."""
+    rows = llama._engine.evaluate_generation_ops(range(len(llama._generation)), batch_size=8, s=513, x=8)
+    added = [ms for name, ms, *_ in rows if name in ("generation_rope", "generation_cache_write")]
+    moved = 32 * 8 * (4 * 40 * 128 + 4 * 2 * 8 * 128) / (0.8 * 3.35e12)
+    assert sum(added) == pytest.approx(1e3 * (moved + 2 * 32 * 3e-6), rel=1e-6)
+
+
+def test_a_verification_reads_each_context_once(llama: Operators) -> None:
+    seconds = composed(llama, verified(16, 4096, 4))
+    assert seconds == pytest.approx(llama.products(64, False) + llama.logits(64) + llama.decode(16, 4096), rel=1e-9)
+    assert seconds < composed(llama, ComposedPass("decode", (Alike(64, 4096, 1),)))
+
+
+def test_a_verification_by_latent_attention_reads_each_context_once_and_projects_every_query() -> None:
+    found = operators("DeepSeek-V3", Placement("h200_sxm", "sglang", 8, 8, None, "auto"))
+    own = composed(found, verified(16, 16384, 4)) - found.products(64, False) - found.logits(64)
+    projected = found.decode(64, 128) - found.decode(16, 128)
+    assert projected > 0
+    assert own == pytest.approx(found.decode(16, 16384) + projected, rel=0.2)
+    assert own < 0.6 * found.decode(64, 16384)
+
+
+def test_a_mixture_of_experts_pays_most_for_a_verification_at_middling_batches() -> None:
+    """shared/data says of 4 tokens instead of 1: 1.75 at batch 16 and 1.12 at 64, and of a dense model 1.02 at 16."""
+    moe, dense = operators("Qwen3-30B-A3B"), operators("Llama-3.1-8B")
+
+    def dearer(of: Operators, requests: int) -> float:
+        return composed(of, verified(requests, 1024, 4)) / composed(
+            of, ComposedPass("decode", (Alike(requests, 1024, 1),))
+        )
+
+    assert dearer(moe, 16) > 1.5 > 1.3 > dearer(moe, 64)
+    assert dearer(dense, 16) < 1.1
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B", "gpt-oss-20b"])
+def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -> None:
+    mapping = compose_profile(name, gpu="h100_sxm")
+    profile, found = profile_from_mapping(mapping, name), operators(name)
+    work = [each for each in passes(HELD_OUT, 100_000, 2048) if each.kind != "mixed"][::5]
+    off = [
+        profile.target.chosen.seconds(
+            PassShape(each.context_tokens, each.batched_tokens, each.attention_pairs, 0, each.logit_rows, each.requests)
+        )
+        / composed(found, each)
+        - 1
+        for each in work
+    ]
+    stated = mapping["target"]["held_out_error"][mapping["form"]]
+    assert np.median(np.abs(off)) < 0.05
+    assert np.max(np.abs(off)) <= max(each["worst"] for each in stated.values()) + 0.01
+
+
+def test_a_parallel_head_has_a_block_of_tokens_for_each_request() -> None:
+    mapping = compose_profile("Llama-3.1-8B", gpu="h100_sxm", drafter="p_eagle")
+    draft = profile_from_mapping(mapping, "composed").draft
+    assert (draft.one_pass, draft.deepest, mapping["draft"]["block_tokens"]) == (True, 7, 7)
+    found = Operators(head_of(model_of("Llama-3.1-8B"), DecoderHead("p_eagle", 3, True, True, 4, 7, 32000)), H100)
+    seconds = draft.chosen.seconds(PassShape.decode(8 * 512, 8))
+    assert seconds == pytest.approx(composed(found, verified(8, 512, 7)), rel=0.1)
+
+
+def test_experts_need_the_table() -> None:
+    mapping = compose_profile("gpt-oss-20b", gpu="h100_sxm")
+    assert mapping["form"] == "table"
+    errors = mapping["target"]["held_out_error"]
+    assert errors["table"]["verify"]["median"] < 0.05 < 0.2 < errors["roofline"]["verify"]["median"]
+    rows = mapping["target"]["forms"]["table"]["seconds_at"]
+    assert np.all(np.diff(rows) >= 0)
+
+
+def test_heads_by_their_own_shape() -> None:
+    target = model_of("Qwen3-30B-A3B")
+    mtp = head_of(target, DecoderHead("mtp", 2, False, False, 1, 8))
+    eagle = head_of(target, DecoderHead("eagle3", 3, True, False, 1, 8, 32000))
+    assert (mtp.experts, eagle.experts) == ((128, 8), (0, 0))
+    assert (mtp.whole("vocab_size"), eagle.whole("vocab_size")) == (151936, 32000)
+
+
+def test_a_configuration_by_path_is_the_shipped_one(tmp_path: Path) -> None:
+    file = tmp_path / "Llama-3.1-8B" / "config.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(OWN))
+    own, shipped = (compose_profile(each, gpu="h100_sxm") for each in (str(file), "meta-llama/Llama-3.1-8B-Instruct"))
+    assert own["target"]["forms"] == shipped["target"]["forms"]
+    assert (own["target"]["name"], own["target"]["max_model_len"]) == ("Llama-3.1-8B", 8192)
+
+
+def test_another_name_of_the_same_sizes_is_kept() -> None:
+    found = model_of("meta-llama/Llama-3.3-70B-Instruct")
+    assert (found.name, found.config) == ("Llama-3.3-70B", model_of("Llama-3.1-70B").config)
+
+
+def test_no_model_is_looked_for_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mixtral's file is in the library, its name not among those that the library reads without a network."""
+
+    def download(*_: Any) -> None:
+        raise AssertionError("asked a network")
+
+    monkeypatch.setattr(library._sdk().utils, "_download_hf_json", download)
+    assert model_of("mistralai/Mixtral-8x7B-v0.1").experts == (8, 2)
+    with pytest.raises(SpecsimError, match="no configuration of this model ships"):
+        model_of("mistralai/Mixtral-9x9B")
+
+
+def test_a_configuration_by_path_says_its_precision(tmp_path: Path) -> None:
+    quantised = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    (tmp_path / "config.json").write_text(json.dumps(OWN))
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(quantised))
+    assert operators(str(tmp_path)).precision == "products fp8_static, cache fp8"
+    assert operators(str(tmp_path), H100._replace(cache="bf16")).precision == "products fp8_static, cache bfloat16"
+
+
+def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "mine.yaml"
+    words = ["--target", "gpt-oss-20b", "--gpu", "h100_sxm", "--out", str(out)]
+    assert main(["profile", "compose", *words]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "vllm 0.24.0 on h100_sxm" in said.out
+    assert "held-out error of form=table" in said.out
+    profile = load_profile(out)
+    assert (profile.name, profile.draft.name) == ("mine", "eagle3 head")
+    assert profile.provenance[0]["licence"] == "Apache-2.0"
+    again = tmp_path / "again" / "mine.yaml"
+    assert main(["profile", "compose", *words[:-1], str(again)]) == 0
+    assert again.read_text() == out.read_text()
+    run = [f"profile={out}", "trace=azure_code", "requests=20", "rps=4", f"out={tmp_path / 'runs'}"]
+    assert main(["run", *run]) == 0
+
+
+def test_times_of_a_host_that_launches_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """vLLM's table of FP8 products in blocks takes 58 us for a token, and 86 for 4,096."""
+    words = [
+        "--target",
+        "Qwen3-235B-A22B-FP8",
+        "--gpu",
+        "h200_sxm",
+        "--tp",
+        "4",
+        "--out",
+        str(tmp_path / "a.yaml"),
+    ]
+    assert main(["profile", "compose", *words]) == 0
+    assert "doubtful products of one token (and the time to read their weights): qkv_gemm" in capsys.readouterr().out
+    assert main(["profile", "compose", *words, "--engine", "sglang"]) == 0
+    assert "doubtful" not in capsys.readouterr().out
+
+
+def test_tensorrt_llm_s_fp8_files_state_the_scales_of_activations() -> None:
+    trtllm, vllm = (
+        operators("Llama-3.1-8B", H100._replace(engine=each, precision="fp8")) for each in ("trtllm", "vllm")
+    )
+    assert trtllm.precision == "products fp8_static, cache bfloat16"
+    assert vllm.precision == "products fp8, cache bfloat16"
+
+
+def test_tensorrt_llm_runs_mxfp4_experts_with_mxfp8_activations_on_blackwell() -> None:
+    found = operators("gpt-oss-120b", Placement("b200_sxm", "trtllm", 1, 1, None, "auto"))
+    assert found.precision == "products bfloat16, experts w4a8_mxfp4_mxfp8, cache bfloat16"
+
+
+def test_the_acceptance_of_the_pair_comes_along() -> None:
+    assert compose_profile("Llama-3.1-8B", gpu="h100_sxm")["suggests"] == {
+        "engine": "vllm_0_15",
+        "acceptance": "llama8b_eagle3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--gpu h100", "--gpu h100: unknown; did you mean 'h100_sxm'?"),
+        ("--engine vlm", "--engine vlm: unknown; did you mean 'vllm'?"),
+        ("--target Lama-3.1-8B", "Lama-3.1-8B: no configuration of this model ships; did you mean 'Llama-3.1-8B'?"),
+        ("--tp 3", "--tp 3: does not divide the 32 heads and 8 KV heads of Llama-3.1-8B; expected one of 1, 2, 4, 8,"),
+        ("--precision mxfp4", "--precision mxfp4: is of experts alone, and Llama-3.1-8B has none"),
+        ("--ep 2", "--ep 2: does not divide a dense model (Llama-3.1-8B)"),
+        (
+            "--target Llama-3.1-70B",
+            "Llama-3.1-70B does not fit on 1 x h100_sxm: weights of 134.0 GiB and 1.4 GiB",
+        ),
+        (
+            "--precision nvfp4",
+            "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_block; sg",
+        ),
+        ("--target gpt-oss-20b --gpu a100_sxm", "vllm has them on h100_sxm, h200_sxm, b200_sxm"),
+        (
+            "--target Qwen3.5-27B",
+            "Qwen3_5ForConditionalGeneration is not composed yet; expected one of Llama",
+        ),
+        ("--drafter lookup", "--drafter lookup: is no head; expected one of eagle, eagle3, mtp"),
+        ("--drafter dspark", "--drafter dspark: its Markov head is not composed yet"),
+        ("--drafter mtp --draft Llama-3.2-1B", "--draft and --drafter are both given; expected one of them"),
+        ("--target none.json", "none.json: cannot be read: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_composed_is_one_line(
+    words: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "mine.yaml"
+    given = ["--target", "Llama-3.1-8B", "--gpu", "h100_sxm", "--out", str(out), *words.split()]
+    assert main(["profile", "compose", *given]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+    assert not out.parent.exists()
+
+
+@pytest.mark.parametrize("lacking", ["architectures", "hidden_size", "num_hidden_layers", "max_position_embeddings"])
+def test_a_field_that_is_missing_is_named(lacking: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({key: value for key, value in OWN.items() if key != lacking}))
+    with pytest.raises(SpecsimError, match=f"config.json: has no {lacking}; expected a Hugging Face config.json"):
+        compose_profile(str(file), gpu="h100_sxm")
+
+
+def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    databases = library._sdk().databases
+    get = databases.get_database
+
+    def noted(*words: Any, **options: Any) -> Any:
+        asked.append(options)
+        return get(*words, **options)
+
+    monkeypatch.setattr(databases, "get_database", noted)
+    operators("Llama-3.2-1B")
+    assert asked == [{"shared_layer": False}]
