@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PAGE, FIGURE = Path("docs/policies.md"), Path("docs/figures/policies.png")
 TEMPLATE = Path(__file__).with_name("page.md")
 MEASURE, NONE, AGAINST = "slo_attainment", "vllm", "vllm_spec"
-"""What is judged, and the policies without drafts and with a fixed number of them."""
+"""The measure that judges, and the policies without drafts and with a fixed number of them."""
 LEVEL_POINTS = 1.0
 """Policies that the best is ahead of by no more, or by no more than half the interval, are level with it."""
 TRACES = {name: about for name, about in STUDY["places"].items() if "tuned" in about}
