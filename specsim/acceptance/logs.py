@@ -84,7 +84,7 @@ def verifications(text: str, source: str, k: int | None, field: str | None) -> t
 def _items(text: str, source: str) -> Iterable[tuple[int, Any]]:
     """Yield the number of each line and the line, or of a JSON list each place and what stands there."""
     if not re.match(r"\s*\[\s*\{", text):
-        yield from ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+        yield from ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
         return
     try:
         yield from enumerate(json.loads(text), 1)

@@ -73,7 +73,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
 
 def _check_path(key: str, chosen: str) -> None:
     """Refuse a URL, the home folder of an unknown user, and a missing file whose name is that of a choice."""
-    if not is_path(chosen):
+    if not is_path(chosen) or rates_typed(key, chosen) is not None:
         return
     if "://" in chosen:
         raise SpecsimError(f"{key}={chosen}: expected a name or a file; nothing is fetched by address")

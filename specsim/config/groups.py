@@ -68,7 +68,9 @@ def chosen_in(group: str, point: Point) -> str:
 
 
 def file_of(group: str, chosen: str) -> Path | None:
-    """Return the YAML file of a group's choice, None where there is none: what is installed, requests by path."""
+    """Return the YAML file of a group's choice, None where there is none: installed, requests by path, typed rates."""
+    if rates_typed(group, chosen) is not None:
+        return None
     if not is_path(chosen) and len(chosen.encode()) > MOST_NAME_BYTES:
         raise SpecsimError(
             f"{group}={chosen[:40]}...: a name of {len(chosen):,} characters; expected one that is listed"

@@ -183,6 +183,8 @@ def test_a_tree_accepts_by_the_rank_at_each_depth() -> None:
 
 def test_typed_rates_work_from_the_command_line_and_python() -> None:
     small = {"trace": "poisson", "requests": 60, "scheduler__num_speculative_tokens": 3}
+    long = [0.9123456789012345 ** (place + 1) for place in range(16)]
+    assert simulate("vllm_spec", acceptance=long, **small).metrics["completed"], "more bytes than a file's name has"
     one = simulate("vllm_spec", acceptance=[0.76, 0.56, 0.43], **small)
     same = simulate("vllm_spec", acceptance="[.76,.56,.43]", **small)
     assert one.requests.equals(same.requests)
