@@ -15,14 +15,13 @@ HEADING = "Written by `python -m tools.compose_profiles`; docs/composing.md says
 
 
 class Shipped(NamedTuple):
-    """What is composed: `acceptance` is of the nearest pair where that of its own is not public."""
+    """Settings of a composed profile; `acceptance` is of the nearest pair where that of its own is not public."""
 
     settings: dict[str, Any]
     acceptance: str | None = None
     doubt: str | None = None
 
 
-SERVED = "served points of engines (docs/composing.md)"
 GPT_OSS = Shipped(
     {"target": "gpt-oss-120b", "gpu": "b200_sxm", "precision": "mxfp4_mxfp8", "engine": "sglang"}, "gpt_oss_20b_eagle3"
 )
@@ -35,15 +34,13 @@ SHIPPED = {
     "gpt_oss_120b_eagle3_b200": GPT_OSS,
     "llama70b_eagle3_4xh100": Shipped({"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 4}),
     "llama70b_eagle3_4xh200": Shipped({"target": "Llama-3.3-70B", "gpu": "h200_sxm", "tp": 4}),
-    "llama70b_fp8_eagle3_2xh100": Shipped(
-        {"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 2, "precision": "fp8"},
-    ),
+    "llama70b_fp8_eagle3_2xh100": Shipped({"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 2, "precision": "fp8"}),
     "llama8b_eagle3_h100": Shipped({"target": "Llama-3.1-8B", "gpu": "h100_sxm"}),
     "llama8b_eagle3_l40s": Shipped({"target": "Llama-3.1-8B", "gpu": "l40s"}),
     "qwen3_235b_eagle3_4xh200": Shipped(
         {"target": "Qwen3-235B-A22B-FP8", "gpu": "h200_sxm", "tp": 4, "engine": "trtllm"},
         "qwen3_235b_2507_eagle3",
-        f"doubtful: decodes are shorter than those of {SERVED}",
+        "doubtful: decodes are shorter than those of whole engines on H200s (docs/composing.md)",
     ),
     "qwen3_235b_eagle3_8xh100": Shipped(
         {"target": "Qwen3-235B-A22B-FP8", "gpu": "h100_sxm", "tp": 8, "ep": 8, "engine": "trtllm"},
@@ -63,7 +60,9 @@ def texts() -> Iterator[tuple[str, str]]:
         mapping = compose_profile(**each.settings, name=name)
         if each.acceptance is not None:
             mapping["suggests"]["acceptance"] = each.acceptance
-            mapping["assumptions"].append("no acceptance of this pair is public: the one suggested is of a pair near it")
+            mapping["assumptions"].append(
+                "no acceptance of this pair is public: that of a pair near it is suggested"
+            )
         if each.doubt is not None:
             mapping["assumptions"].append(each.doubt)
         yield name, yaml_text(mapping, HEADING)
