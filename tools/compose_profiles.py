@@ -60,9 +60,7 @@ def texts() -> Iterator[tuple[str, str]]:
         mapping = compose_profile(**each.settings, name=name)
         if each.acceptance is not None:
             mapping["suggests"]["acceptance"] = each.acceptance
-            mapping["assumptions"].append(
-                "no acceptance of this pair is public: that of a pair near it is suggested"
-            )
+            mapping["assumptions"].append("no acceptance of this pair is public: that of a pair near it is suggested")
         if each.doubt is not None:
             mapping["assumptions"].append(each.doubt)
         yield name, yaml_text(mapping, HEADING)
