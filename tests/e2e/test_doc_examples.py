@@ -72,9 +72,10 @@ def keys_of(name):
 def test_every_key_that_is_read_stands_on_its_page():
     classes = (*slo.PROMISES, "share", "acceptance", "scaled")
     assert {*slo.MIX_KEYS, *classes, "classes"} <= keys_of("slo")
-    assert {"kind", "path", "categories", "width", "alpha", "levels", *pinned.KNOBS} <= keys_of("acceptance")
+    of_acceptance = keys_of("acceptance") | keys_of("your-acceptance")
+    assert {"kind", "path", "categories", "width", "alpha", "levels", *pinned.KNOBS} <= of_acceptance
     assert {f"acceptance.{CONFIDENCE}.{each}" for each in KEYS} <= set(re.findall(r"[\w.]+", page("acceptance")))
-    assert {*Curve.__slots__, *loading.KINDS.built_in} - {"chain"} <= keys_of("acceptance")
+    assert {*Curve.__slots__, *loading.KINDS.built_in} - {"chain"} <= of_acceptance
     assert {*COLUMNS, DEPTH} <= keys_of("your-acceptance")
     drafters = (drafter.Separate, drafter.Lookup, drafter.LayersSkipped, drafter.Heads)
     keys = {key for kind in drafters for key in kind.__slots__} - {"name"} | set(drafter.KINDS.built_in)
