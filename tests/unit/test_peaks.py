@@ -54,7 +54,8 @@ def test_reading_that_does_not_hide_behind_products_is_added() -> None:
 
 
 def test_unknown_hardware_is_not_judged() -> None:
-    assert peak_notes(profile_of(Linear(0.0, 0.0, 1e-9), "AMD EPYC"), "x") == ()
+    for hardware in ("AMD EPYC", "NVIDIA GB200"):
+        assert peak_notes(profile_of(Linear(0.0, 0.0, 1e-9), hardware), "x") == ()
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,8 @@ def test_unknown_hardware_is_not_judged() -> None:
         ("NVIDIA A100-SXM4-80GB", 2.039),
         ("NVIDIA H100 PCIe", 2.0),
         ("2 x nvidia h200", 4.8),
+        ("NVIDIA B200", 8.0),
+        ("NVIDIA L40S", 0.864),
     ],
 )
 def test_hardware_is_known_by_cudas_name(hardware: str, terabytes: float) -> None:
