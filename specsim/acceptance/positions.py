@@ -155,7 +155,7 @@ def _said(node: CheckedMapping, way: str, curve: Curve) -> str:
     """Return what was stated and what follows: the length, rates by position, and the share of drafts accepted."""
     assumed = "" if node.given("spread") else f"; spread between requests assumed: {curve.spread:g}"
     stated = f"{way} {node.values[way]}".replace("'", "")
-    return f"{stated} means {worth(curve)}{assumed}"
+    return f"{stated} means {worth(curve)}; deeper drafts have the last conditional rate{assumed}"
 
 
 def worth(curve: Curve) -> str:

@@ -42,7 +42,8 @@ LABELS = {
     ATTAINMENT: "SLO attainment (%)",
     GOODPUT: "SLO goodput (tokens/s)",
 }
-UNITS = {"_per_s": "1/s", "_s": "s", "_tokens": "tokens", "_bytes": "bytes", "_requests": "requests"}
+UNITS = {"_per_s": "1/s", "_s": "s"}
+"""Units by the end of a name; a name that ends with tokens, bytes or requests says its own."""
 
 
 class Panel(NamedTuple):
@@ -120,7 +121,8 @@ def named(key: str, *, difference: bool = False) -> str:
     label = LABELS.get(key)
     if label is None:
         unit = next((unit for ending, unit in UNITS.items() if key.endswith(ending)), "%" if is_share(key) else "")
-        label = f"{key} ({unit})" if unit else key
+        name = key.removeprefix("scheduler.")
+        label = f"{name} ({unit})" if unit else name
     return label.replace("(%)", "(points)") if difference else label
 
 

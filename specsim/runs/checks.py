@@ -273,8 +273,8 @@ def batching_notes(engine: Choice, scheduler: Choice) -> tuple[str, ...]:
         return (f"{engine} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",)
     if order is None or served_by in (None, order):
         return ()
-    said = f"{scheduler} {_ORDERS[served_by]}, {engine} {_ORDERS[order]}: no server ran the two together"
-    return (said,)
+    its = "is of an engine that " if scheduler.values.get("batching") == "engine" else ""
+    return (f"{scheduler} {its}{_ORDERS[served_by]}, {engine} {_ORDERS[order]}: no server ran the two together",)
 
 
 _ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}

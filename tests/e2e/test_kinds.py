@@ -14,7 +14,7 @@ from specsim.cli import main
 from specsim.registry.plugins import ENTRY_POINTS
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"trace": "traces", "acceptance": "your-acceptance", "drafter": "drafters"}
+PAGES = {"trace": "your-trace", "acceptance": "your-acceptance", "drafter": "drafters"}
 MODULES = {"trace": "log_lines", "acceptance": "two_kinds", "drafter": "remote"}
 LOG = "# seconds prompt output\n12.0 812 64\n12.4 2310 180\n13.1 95 210\n"
 SMALL = {"scheduler": "vllm_spec", "profile": "llama8b_1b_h100"}
@@ -22,7 +22,8 @@ SMALL = {"scheduler": "vllm_spec", "profile": "llama8b_1b_h100"}
 
 def block(group, kind, holding):
     """Return the block of a group's own section that holds a text."""
-    section = (DOCS / f"{PAGES[group]}.md").read_text(encoding="utf-8").partition("## A kind of your own")[2]
+    page = (DOCS / f"{PAGES[group]}.md").read_text(encoding="utf-8")
+    section = re.split(r"^#+ A kind of .*your own$", page, maxsplit=1, flags=re.MULTILINE)[1]
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     return next(text for name, text in blocks if name == kind and holding in text)
 

@@ -221,6 +221,7 @@ def test_an_engine_without_batching_mixes_and_is_noted() -> None:
         ("vllm", "vllm_0_6", False),
         ("adaserve", "vllm_0_6", True),
         ("adaserve", "vllm_0_12", False),
+        ("sglang_adaptive", "vllm_0_15", True),
     ],
 )
 def test_a_scheduler_on_an_engine_that_never_ran_it_is_noted(scheduler: str, engine: str, noted: bool) -> None:
