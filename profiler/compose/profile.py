@@ -101,7 +101,7 @@ def compose_profile(
     mapping = {
         "name": name or f"{model.name} {second.name} {tp} x {gpu}".lower().replace(" ", "_"),
         "profile_version": PROFILE_VERSION,
-        "description": f"{model.name} ({_laid_out(tp, ep)}) + {second.name} on {tp} x {HARDWARE[gpu]}",
+        "description": f"{model.name}{_laid_out(tp, ep, precision)} + {second.name} on {tp} x {HARDWARE[gpu]}",
         "suggests": _suggested(model, second, ENGINE_FILES[engine]),
         "hardware": HARDWARE[gpu],
         "gpus": tp,
@@ -139,8 +139,8 @@ def _has_kernels(model: Model, place: Placement) -> bool:
     return True
 
 
-def _laid_out(tp: int, ep: int) -> str:
-    return f"TP{tp}, EP{ep}" if ep > 1 else f"TP{tp}"
+def _laid_out(tp: int, ep: int, precision: str | None) -> str:
+    return (f" in {precision}" if precision else "") + (f" (TP{tp}, EP{ep})" if ep > 1 else f" (TP{tp})")
 
 
 def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model, DecoderHead | None]:

@@ -26,8 +26,10 @@ PEAKS = {
     "H100 80GB HBM3": Peak(3.35e12, 989e12),
     "H100 PCIe": Peak(2.0e12, 756e12),
     "H200": Peak(4.8e12, 989e12),
+    "NVIDIA B200": Peak(8.0e12, 2250e12),
+    "L40S": Peak(0.864e12, 362e12),
 }
-"""By a part of ``hardware``, CUDA's name of the device: NVIDIA's data sheets of the A100, the H100 and the H200."""
+"""By a part of ``hardware``, CUDA's name of the device: NVIDIA's data sheets of A100, H100, H200, HGX B200 and L40S."""
 LEAST_NONEMBEDDING_SHARE = 0.5
 """Of the weights, where a profile does not state it: only toys have fewer."""
 TERA = 1e12

@@ -1,5 +1,7 @@
 """The shipped files of conf/: each composes, builds what it says, and lists every parameter, no more and no fewer."""
 
+import re
+
 import pytest
 
 from specsim.cli import main
@@ -7,6 +9,7 @@ from specsim.config.compose import compose
 from specsim.config.groups import choices
 from specsim.config.schema import GROUPS
 from specsim.files.yaml_file import shipped
+from specsim.metrics.tables import WIDTH
 from specsim.runs.prepare import prepare
 
 NAMES = {group: sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml")) for group in GROUPS}
@@ -54,7 +57,6 @@ def test_a_group_offers_its_files_but_not_the_stand_in_for_a_path(group):
     [
         ("schedulers", "scheduler"),
         ("traces", "trace"),
-        ("profiles", "profile"),
         ("slo",) * 2,
         ("acceptance",) * 2,
         ("drafters", "drafter"),
@@ -70,9 +72,21 @@ def test_list_prints_a_line_for_each_name(capsys, kind, group):
         assert line.endswith(said)
 
 
+def test_list_of_profiles_has_a_table_for_each_gpu(capsys):
+    assert main(["list", "profiles"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    heads = [line for line in lines if line.endswith("GPUs  error")]
+    assert any(line.startswith("NVIDIA B200  ") for line in heads)
+    rows = [re.split("  +", line) for line in lines[:-1] if line not in heads]
+    assert sorted(name for name, *_ in rows) == list(choices("profile"))
+    assert ["llama8b_1b_h100", "Llama-3.1-8B + Llama-3.2-1B", "vLLM 0.24.0", "1", "4.1%"] in rows
+    assert rows[1] == ["adaserve_artifact_llama70b", "Llama-3.1-70B + Llama-3.2-1B", "the artifact's scripts", "8", "-"]
+
+
 def test_list_without_a_kind_prints_all_eight(capsys):
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = [line for line in lines if not line.startswith(" ")]
     assert " ".join(heads) == "schedulers: traces: profiles: slo: acceptance: drafters: engines: routers:"
-    assert sum(line.startswith("  ") for line in lines) == len(CASES)
+    assert {line.split()[0] for line in lines if line.startswith("  ")} >= {name for _, name in CASES}

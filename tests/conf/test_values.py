@@ -46,7 +46,7 @@ def test_glob_picks_among_the_names_of_a_group_as_in_hydra():
     rest = swept("scheduler=glob(*,exclude=[fcfs,las])")
     assert rest == [name for name in names("scheduler") if name not in ("fcfs", "las")]
     assert swept("trace=glob([azure*,poisson])") == ["azure_code", "azure_conv", "poisson"]
-    assert swept("profile=glob(llama8b*,exclude=*a100)") == ["llama8b_1b_h100", "llama8b_1b_h200"]
+    assert swept("profile=glob(llama8b_1b*,exclude=*a100)") == ["llama8b_1b_h100", "llama8b_1b_h200"]
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,12 @@ def test_every_shipped_profile_states_the_context_of_its_target(name):
         "Qwen2.5-32B": 32_768,
         "Qwen2.5-Coder-1.5B": 32_768,
         "Qwen3-32B": 40_960,
+        "Qwen3-8B": 40_960,
+        "Qwen3-30B-A3B": 40_960,
+        "Qwen3-235B-A22B-FP8": 40_960,
+        "Llama-3.3-70B": 131_072,
+        "gpt-oss-120b": 131_072,
+        "DeepSeek-V3": 163_840,
         "Vicuna-7B": 4_096,
         "SmolLM2-135M": 8_192,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def test_reading_that_does_not_hide_behind_products_is_added() -> None:
 
 
 def test_unknown_hardware_is_not_judged() -> None:
-    assert peak_notes(profile_of(Linear(0.0, 0.0, 1e-9), "AMD EPYC"), "x") == ()
+    for hardware in ("AMD EPYC", "NVIDIA GB200"):
+        assert peak_notes(profile_of(Linear(0.0, 0.0, 1e-9), hardware), "x") == ()
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,8 @@ def test_unknown_hardware_is_not_judged() -> None:
         ("NVIDIA A100-SXM4-80GB", 2.039),
         ("NVIDIA H100 PCIe", 2.0),
         ("2 x nvidia h200", 4.8),
+        ("NVIDIA B200", 8.0),
+        ("NVIDIA L40S", 0.864),
     ],
 )
 def test_hardware_is_known_by_cudas_name(hardware: str, terabytes: float) -> None:
@@ -72,13 +76,14 @@ def test_hardware_is_known_by_cudas_name(hardware: str, terabytes: float) -> Non
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_profiles_stay_below_the_peaks(name: str) -> None:
-    """The draft of a shipped profile runs on one GPU alone."""
+    """The draft of a shipped profile runs on one GPU alone, unless its assumptions name more."""
     profile = load_profile(name)
     peak = peak_of(profile.hardware)
     if peak is None:
         assert "NVIDIA" not in profile.hardware
         return
-    for model, gpus in ((profile.target, profile.gpus), (profile.draft, 1)):
+    said = re.search(r"the draft runs on (\d+) of", " ".join(profile.assumptions))
+    for model, gpus in ((profile.target, profile.gpus), (profile.draft, int(said[1]) if said else 1)):
         rates = list(implied(model, peak, gpus))
         assert len(rates) >= 2
         assert [each for each in rates if each.rate > each.peak] == []

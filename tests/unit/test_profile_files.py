@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from specsim.files.yaml_file import shipped
+from specsim.latency.fitness import unfit
 from specsim.latency.profile import Profile, load_profile
 from tests.made import one
+from tools.compose_profiles import SHIPPED, texts
 
 NAMES = {
     "adaserve_artifact_llama70b",
@@ -54,6 +56,28 @@ def test_held_out_errors_stand_for_every_kind_of_pass(path: Path) -> None:
         for error in model.fit_error.values():
             assert error["median"] <= error["p95"] <= error["worst"] < 0.25
             assert error["median"] < 0.1
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
+    """A head takes some tenths of a millisecond; a table's worst pass may lie behind a step of the kernels."""
+    profile = load(name)
+    assert profile.name == name
+    assert len((shipped("conf") / "profile" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()) <= 135
+    assert 1e-4 < profile.draft.seconds(one(512, 1, 513)) < profile.baseline_s < 0.03
+    assert profile.usable_kv_tokens > 50_000
+    assert unfit(profile) is None
+    for model in (profile.target, profile.draft):
+        assert list(model.fit_error) == ["decode", "verify", "prefill", "mixed"]
+        assert all(error["median"] <= error["p95"] < 0.25 for error in model.fit_error.values())
+    assert all(entry["licence"] and entry["versions"] for entry in profile.provenance)
+
+
+@pytest.mark.slow
+def test_committed_profiles_are_what_the_library_s_kernels_give() -> None:
+    pytest.importorskip("aiconfigurator_core")
+    for name, text in texts():
+        assert text == (shipped("conf") / "profile" / f"{name}.yaml").read_text(encoding="utf-8"), name
 
 
 @pytest.mark.parametrize(("name", "baseline_s", "at_512_s"), [("llama70b", 0.030, 0.125), ("qwen32b", 0.028, 0.104)])

@@ -1,0 +1,84 @@
+"""Write the shipped profiles that are composed from a library's kernels: ``python -m tools.compose_profiles``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from profiler.compose.profile import compose_profile
+from profiler.latency.text import yaml_text
+from profiler.text import write
+from specsim.commands.terminal import Parser, run
+
+HEADING = "Written by `python -m tools.compose_profiles`; docs/composing.md says how. Seconds, bytes, tokens."
+
+
+class Shipped(NamedTuple):
+    """Settings of a composed profile; `acceptance` is of the nearest pair where that of its own is not public."""
+
+    settings: dict[str, Any]
+    acceptance: str | None = None
+    doubt: str | None = None
+
+
+GPT_OSS = Shipped(
+    {"target": "gpt-oss-120b", "gpu": "b200_sxm", "precision": "mxfp4_mxfp8", "engine": "sglang"}, "gpt_oss_20b_eagle3"
+)
+DEEPSEEK = {"target": "DeepSeek-V3", "tp": 8, "engine": "sglang"}
+SHIPPED = {
+    "deepseek_v3_mtp_8xb200": Shipped(DEEPSEEK | {"gpu": "b200_sxm"}),
+    "deepseek_v3_mtp_8xh200": Shipped(DEEPSEEK | {"gpu": "h200_sxm"}),
+    "gpt_oss_120b_eagle3_2xb200": GPT_OSS._replace(settings=GPT_OSS.settings | {"tp": 2}),
+    "gpt_oss_120b_eagle3_2xh100": Shipped({"target": "gpt-oss-120b", "gpu": "h100_sxm", "tp": 2}, "gpt_oss_20b_eagle3"),
+    "gpt_oss_120b_eagle3_b200": GPT_OSS,
+    "llama70b_eagle3_4xh100": Shipped({"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 4}),
+    "llama70b_eagle3_4xh200": Shipped({"target": "Llama-3.3-70B", "gpu": "h200_sxm", "tp": 4}),
+    "llama70b_fp8_eagle3_2xh100": Shipped({"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 2, "precision": "fp8"}),
+    "llama8b_eagle3_h100": Shipped({"target": "Llama-3.1-8B", "gpu": "h100_sxm"}),
+    "llama8b_eagle3_l40s": Shipped({"target": "Llama-3.1-8B", "gpu": "l40s"}),
+    "qwen3_235b_eagle3_4xh200": Shipped(
+        {"target": "Qwen3-235B-A22B-FP8", "gpu": "h200_sxm", "tp": 4, "engine": "trtllm"},
+        "qwen3_235b_2507_eagle3",
+        "doubtful: decodes are shorter than those of whole engines on H200s (docs/composing.md)",
+    ),
+    "qwen3_235b_eagle3_8xh100": Shipped(
+        {"target": "Qwen3-235B-A22B-FP8", "gpu": "h100_sxm", "tp": 8, "ep": 8, "engine": "trtllm"},
+        "qwen3_235b_2507_eagle3",
+    ),
+    "qwen3_30b_a3b_eagle3_h100": Shipped({"target": "Qwen3-30B-A3B", "gpu": "h100_sxm"}),
+    "qwen3_30b_a3b_eagle3_h200": Shipped({"target": "Qwen3-30B-A3B", "gpu": "h200_sxm"}),
+    "qwen3_32b_eagle3_2xh200": Shipped({"target": "Qwen3-32B", "gpu": "h200_sxm", "tp": 2}),
+    "qwen3_8b_06b_h100": Shipped({"target": "Qwen3-8B", "draft": "Qwen3-0.6B", "gpu": "h100_sxm"}, "qwen32b_05b"),
+    "qwen3_8b_eagle3_h100": Shipped({"target": "Qwen3-8B", "gpu": "h100_sxm"}),
+}
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield name and YAML text of every composed profile that ships."""
+    for name, each in SHIPPED.items():
+        mapping = compose_profile(**each.settings, name=name)
+        if each.acceptance is not None:
+            mapping["suggests"]["acceptance"] = each.acceptance
+            mapping["assumptions"].append("no acceptance of this pair is public: that of a pair near it is suggested")
+        if each.doubt is not None:
+            mapping["assumptions"].append(each.doubt)
+        yield name, yaml_text(mapping, HEADING)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the files."""
+    parser = Parser(prog="python -m tools.compose_profiles", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("conf/profile"), help="folder of the profiles")
+    out = parser.parse_args(argv).out
+    return run(lambda: _command(out))
+
+
+def _command(out: Path) -> int:
+    for name, text in texts():
+        write(out / f"{name}.yaml", text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
