@@ -23,8 +23,8 @@ RATES_PER_S = [3, 4, 5, 6]
 SHARED: dict[str, Any] = {
     "trace": "azure_conv",  # the twin that ships, unless $SPECSIM_DATA has the trace
     "trace.resample": 60,  # each seed draws minutes of the trace anew, so that seeds are independent
-    "slo": "adaserve",
-    **{"keep": "summary", "jobs": 2},
+    "keep": "summary",
+    "jobs": 2,
 }
 OUT = "compare_schedulers"  # a second call runs only what is new
 
