@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from profiler.compose.fit import fitted_forms
@@ -102,7 +103,7 @@ def compose_profile(
         "name": name or f"{model.name} {second.name} {tp} x {gpu}".lower().replace(" ", "_"),
         "profile_version": PROFILE_VERSION,
         "description": f"{model.name}{_laid_out(tp, ep, precision)} + {second.name} on {tp} x {HARDWARE[gpu]}",
-        "suggests": _suggested(model, second, ENGINE_FILES[engine]),
+        "suggests": _suggested(model, second, head, ENGINE_FILES[engine]),
         "hardware": HARDWARE[gpu],
         "gpus": tp,
         "memory_bytes": tp * those[0].memory_bytes,
@@ -152,8 +153,7 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
     kind = drafter or ("mtp" if model.config.get("num_nextn_predict_layers") else "eagle3")
     if kind not in DECODER_HEADS:
         raise SpecsimError(f"--drafter {kind}: is no head; expected one of {', '.join(DECODER_HEADS)}")
-    file = shipped("conf") / "drafter" / f"{kind}.yaml"
-    head = drafter_from_mapping(read_yaml(file), str(file))
+    head = drafter_from_mapping(_drafter(kind), f"drafter={kind}")
     assert isinstance(head, DecoderHead)
     if head.markov_rank:
         raise SpecsimError(f"--drafter {kind}: its Markov head is not composed yet")
@@ -213,12 +213,18 @@ def _usable_bytes(target: Operators, weights: int) -> int:
     return usable
 
 
-def _suggested(model: Model, second: Model, engine: str) -> dict[str, str]:
-    """Return what goes with the profile: an engine, and the shipped acceptance of this pair where there is one."""
+def _suggested(model: Model, second: Model, head: DecoderHead | None, engine: str) -> dict[str, str]:
+    """Return what goes with the profile: an engine, and the shipped acceptance of this pair or of the head's kind."""
     pair = {"target": model.name, "draft": second.name}
     files = sorted((shipped("conf") / "acceptance").glob("*.yaml"))
     found = [path.stem for path in files if peek_yaml(path).get("pair") == pair]
-    return {"engine": engine, **({"acceptance": found[0]} if len(found) == 1 else {})}
+    if len(found) == 1:
+        return {"engine": engine, "acceptance": found[0]}
+    return {"engine": engine} if head is None else {"engine": engine, **_drafter(head.kind)["suggests"]}
+
+
+def _drafter(kind: str) -> Mapping[str, Any]:
+    return read_yaml(shipped("conf") / "drafter" / f"{kind}.yaml")
 
 
 def _provenance(operators: Operators) -> dict[str, str]:

@@ -258,11 +258,17 @@ def test_tensorrt_llm_runs_mxfp4_experts_with_mxfp8_activations_on_blackwell() -
     assert found.precision == "products bfloat16, experts w4a8_mxfp4_mxfp8, cache bfloat16"
 
 
-def test_the_acceptance_of_the_pair_comes_along() -> None:
-    assert compose_profile("Llama-3.1-8B", gpu="h100_sxm")["suggests"] == {
-        "engine": "vllm_0_15",
-        "acceptance": "llama8b_eagle3",
-    }
+@pytest.mark.parametrize(
+    ("settings", "brought"),
+    [
+        ({"target": "Qwen3-8B"}, "qwen3_8b_eagle3"),
+        ({"target": "Qwen2.5-1.5B"}, "llama8b_eagle3"),  # none of the pair is public
+        ({"target": "Qwen2.5-1.5B", "drafter": "p_eagle"}, "gpt_oss_20b_p_eagle"),
+    ],
+)
+def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: dict[str, str], brought: str) -> None:
+    suggested = compose_profile(**settings, gpu="h100_sxm")["suggests"]
+    assert suggested == {"engine": "vllm_0_15", "acceptance": brought}
 
 
 @pytest.mark.parametrize(
