@@ -216,12 +216,13 @@ class Curve(NamedTuple):
 
     Attributes
     ----------
-    tested : by rate in requests/s, the attained share of each seed. keeps : the highest rate that keeps the target.
+    tested : by rate in requests/s, the attained share of each seed.
+    answer : the highest rate that keeps the target, as the table has it; None: no tested rate keeps it.
     failed, overloaded, too_short : rates at which a run is so; overloaded or near saturation.
     """
 
     tested: Tested
-    keeps: float | None
+    answer: float | None
     failed: Collection[float] = ()
     overloaded: Collection[float] = ()
     too_short: Collection[float] = ()
@@ -282,10 +283,10 @@ def _draw(axes: Axes, curve: Curve, look: Mapping[str, Any], target: float) -> N
         points = [(rate, at) for rate, at in zip(rates, middle, strict=True) if doubt(curve, rate) == kind]
         if points:
             axes.plot(*zip(*points, strict=True), **{**look, **fill_of, "linestyle": "", "zorder": ABOVE})
-    if curve.keeps is not None:
+    if curve.answer is not None:
         # The answer stands at its own rate, whatever stands beside it.
         dotted = {"color": look["color"], "linestyle": ":", "linewidth": 0.9}
-        axes.plot([curve.keeps] * 2, [0, 100 * target], **dotted)
+        axes.plot([curve.answer] * 2, [0, 100 * target], **dotted)
 
 
 def doubt(curve: Curve, rate: float) -> str:
@@ -314,7 +315,7 @@ def _caption(curves: Collection[Curve], covered: Sequence[str]) -> list[str]:
     several = any(len(shares) > 1 for curve in curves for shares in curve.tested.values())
     parts = ["Means over seeds with 95% intervals." if several else "One seed: no interval."]
     parts += [f"{each}." for each in covered]
-    parts += ["Dotted: the highest tested rate that keeps the target."]
+    parts += ["Dotted: the highest rate that keeps the target."]
     if len(curves) > 1:
         parts += ["Markers of one rate stand side by side; dotted lines stand at their rate."]
     kinds = {doubt(curve, rate) for curve in curves for rate in curve.tested}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from math import ceil, isnan, nan, sqrt
+from math import ceil, isfinite, isnan, nan, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -332,7 +332,8 @@ class Found:
         for line in self.lines:
             doubts = (line.failed, line.overloaded, line.too_short)
             at = (frozenset(filter(doubtful, line.tested)) for doubtful in doubts)
-            lines[line.values] = Curve(line.tested, self.capacity(line).keeps, *at)
+            found = self.capacity(line)
+            lines[line.values] = Curve(line.tested, found.mean if isfinite(found.mean) else found.keeps, *at)
         said = (*self.stand_ins, *(self.sweep.seeds_said() if self.sweep else ()))
         failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
         if failed:
