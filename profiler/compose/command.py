@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ep", type=int, default=1, metavar="N", help="expert parallelism, of the same GPUs (default: 1)"
     )
     parser.add_argument(
-        "--precision", metavar="P", help="bf16, fp8, fp8_block, nvfp4, int4 (default: the checkpoint's)"
+        "--precision",
+        metavar="P",
+        help="bf16, fp8, fp8_block, nvfp4, int4; of experts mxfp4, mxfp4_mxfp8 (default: the checkpoint's)",
     )
     parser.add_argument("--kv-cache-dtype", default="auto", metavar="T", help="auto, bf16 or fp8 (default: auto)")
     parser.add_argument("--engine", default="vllm", help="whose kernels: vllm, sglang or trtllm (default: vllm)")
