@@ -215,7 +215,7 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
     assert main(["profile", "compose", *words]) == 0
     said = capsys.readouterr()
     assert said.err == ""
-    assert "vllm 0.24.0 on h100_sxm" in said.out
+    assert "vLLM 0.24.0 on h100_sxm" in said.out
     assert "held-out error of form=table" in said.out
     profile = load_profile(out)
     assert (profile.name, profile.draft.name) == ("mine", "eagle3 head")
