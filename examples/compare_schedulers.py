@@ -31,19 +31,19 @@ OUT = "compare_schedulers"  # a second call runs only what is new
 
 def main(requests: int, until: str = "4 points") -> None:
     """Tune every scheduler at 6 requests/s, then run it at every rate on the same requests and the same text."""
-    later = {**SHARED, "trace.window": [1200, 3500], "requests": requests, "out": f"{OUT}/judged"}
-    best: dict[str, dict[str, Any]] = {}
+    best, later = {}, {**SHARED, "trace.window": [1200, 3500], "requests": requests, "out": f"{OUT}/judged"}
     for scheduler, grid in GRIDS.items():
         best[scheduler] = tuned(scheduler, {f"scheduler.{key}": values for key, values in grid.items()}, requests // 2)
         print(scheduler, *(f"{key}={value}" for key, value in best[scheduler].items()))
         sweep({"rps": RATES_PER_S}, scheduler=scheduler, until=until, **later, **best[scheduler])
-    seeds = load_sweep(f"{OUT}/judged").table.groupby("rps")["seed"].max()  # those of the scheduler with the most
+    seeds = load_sweep(later["out"]).table.groupby("rps")["seed"].max()  # those of the scheduler with the most
     for scheduler, rate in product(GRIDS, RATES_PER_S):
         sweep({"seed": range(seeds[rate] + 1)}, scheduler=scheduler, rps=rate, **later, **best[scheduler])
-    runs = load_sweep(f"{OUT}/judged")
-    found = runs.over_seeds(against="vllm_spec").sort_values(["rps", "slo_attainment"])  # a row a point
+    runs = load_sweep(later["out"])
+    found = runs.over_seeds(against="vllm_spec").sort_values(["rps", "slo_attainment"]).round(3)  # a row a point
     print("share of requests that met every objective, and its paired difference from vllm_spec\n")
-    print(found.filter(regex="scheduler|rps|seeds|slo_attainment|difference|load").round(3).to_string(index=False))
+    shown = found.filter(regex="scheduler|rps|seeds|slo_attainment|difference|load")
+    print(shown.to_string(index=False, na_rep="-"))
     runs.overview(x="rps").savefig("compare_schedulers.png", dpi=120)
 
 

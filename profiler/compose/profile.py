@@ -32,7 +32,7 @@ from specsim.latency.profile import profile_from_mapping
 
 ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "vllm_0_15", "trtllm": "trtllm_1_0"}
 """The engine file that goes with the kernels of each engine: the newest that ships."""
-ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
+ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
 GIB = 2**30
