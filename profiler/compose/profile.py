@@ -66,39 +66,24 @@ def compose_profile(
     Raises
     ------
     SpecsimError
-        One line: something unknown, a model that does not fit, kernels that nobody measured.
+        One line: something unknown, a model that does not fit, kernels without measurements.
     """
-    place = Placement(gpu, engine, tp, ep, precision, kv_cache_dtype)
+    place, model = Placement(gpu, engine, tp, ep, precision, kv_cache_dtype), model_of(target)
     check_placement(place)
-    model = model_of(target)
     _check_split(model, place)
     second, head = _second(model, draft, drafter)
     try:
         those = Operators(model, place), Operators(second, _placed(second, head, place))
     except NoKernels as error:
         raise SpecsimError(f"{error}; {_instead(model, place)}") from None
-    weights = _weights_bytes(those[0]), _weights_bytes(those[1])
-    usable = _usable_bytes(those[0], sum(weights))
+    usable = _usable_bytes(those[0], sum(map(_weights_bytes, those)))
     overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{ENGINE_FILES[engine]}.yaml")["overhead_s"])
     most_context = usable // sum(each.cache_bytes for each in those)
     fits = [fitted_forms(each, overhead_s, most_context) for each in those]
     held_out = fits[0][1]
-    layers = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
-    further = (
-        {"max_model_len": model.whole("max_position_embeddings"), **layers},
-        {} if head is None else {"block_tokens" if head.one_pass else "deepest": head.depth},
-    )
     sections = [
-        {
-            "name": each.model.name,
-            "kv_bytes_per_token": each.cache_bytes,
-            "weights_bytes": weights[i],
-            "nonembedding_bytes": round(each.active_bytes),
-            **further[i],
-            "overhead_s": overhead_s,
-            **fits[i][0],
-        }
-        for i, each in enumerate(those)
+        _section(each, {**more, "overhead_s": overhead_s, **forms})
+        for each, more, (forms, _) in zip(those, _shapes(model, head), fits, strict=True)
     ]
     mapping = {
         "name": name or f"{model.name} {second.name} {tp} x {gpu}".lower().replace(" ", "_"),
@@ -117,6 +102,24 @@ def compose_profile(
     }
     profile_from_mapping(mapping, str(mapping["name"]))
     return mapping
+
+
+def _shapes(model: Model, head: DecoderHead | None) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the keys of the target's shape, and how far a head drafts."""
+    target = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
+    draft = {} if head is None else {"block_tokens" if head.one_pass else "deepest": head.depth}
+    return {"max_model_len": model.whole("max_position_embeddings"), **target}, draft
+
+
+def _section(operators: Operators, further: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a model's section; `further` stand behind its sizes."""
+    return {
+        "name": operators.model.name,
+        "kv_bytes_per_token": operators.cache_bytes,
+        "weights_bytes": _weights_bytes(operators),
+        "nonembedding_bytes": round(operators.active_bytes),
+        **further,
+    }
 
 
 def _instead(model: Model, place: Placement) -> str:

@@ -172,7 +172,7 @@ class BinGreedyLengths(Speculation):
 
 
 def catching_up_s(view: View) -> float:
-    """Return the believed seconds in which the drafter reads what it lacks of who decodes, beyond one token each."""
+    """Return the believed seconds in which the drafter reads what decodes lack in it, beyond one token each."""
     requests = view.running[decoding(view, view.running)]
     lacking = lag(view, requests)
     if not lacking.any():

@@ -1,4 +1,4 @@
-"""Adaptive verification: the budget, how old what sizes it is, what its table knows, who gets it."""
+"""Adaptive verification: the budget, the age of its estimates, the context of its table, the tokens that get it."""
 
 from __future__ import annotations
 
