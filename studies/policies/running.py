@@ -130,12 +130,9 @@ def _tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
 def _sweep(
     cell: Cell, grid: Mapping[str, list[Any]], part: Mapping[str, Any], load: str, out: Path, jobs: int
 ) -> DataFrame:
-    """Return a row a run, seeds fastest, over a grid of settings, on a part of the trace under one of its loads.
-
-    A part without seeds says until when it gets them.
-    """
+    """Return a row a run, seeds fastest, over a grid of settings, on a part of the trace under one of its loads."""
     loads = {str(name): settings for name, settings in cell.where["loads"].items()}
     settings = {**cell.settings, **loads[load], **part}
-    axes = {**grid, "seed": settings.pop("seed")} if "seed" in settings else {"scheduler": [settings.pop("scheduler")]}
+    axes = {**grid, "seed": settings.pop("seed")}
     table = sweep(axes, out=out, jobs=jobs, progress=sys.stderr.isatty(), **settings).table
     return table[table[CLASS] == ALL]

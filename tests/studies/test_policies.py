@@ -29,7 +29,7 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
         "shared": {"profile": "llama8b_1b_h100"},
         "mixes": {"urgent": {"slo": "adaserve"}},
         "tuned": {"seed": [7]},
-        "judged": {"until": "50 points"},
+        "judged": {"seed": [0, 1, 2, 3, 4]},
         "policies": {"vllm_spec": {"says": "k", "trials": grid}},
         "changed": {"vllm_spec": ["sure"]},
         "changes": {"sure": {"acceptance.confidence.temperature": 0.5}},
