@@ -262,6 +262,8 @@ def _parallel(
 ) -> Iterator[tuple[int, Found]]:
     from joblib import Parallel, delayed
 
+    # A process that has grown (compiled kernels, a long trace) is replaced by joblib, and its work goes on.
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
     asked = Asked(platform.node(), os.getpid(), str(Path.cwd()), os.environ.get(DATA_VARIABLE))
     # One that gets no work, since the one that asked was killed first, must know whom to end with, too.
     processes = Parallel(

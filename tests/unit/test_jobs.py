@@ -234,3 +234,24 @@ def test_a_run_that_came_meanwhile_is_no_failure(tmp_path: Path) -> None:
     run_all([planned], tmp_path)
     assert _lost(tmp_path, planned, "").run == planned.folder
     assert (planned.folder / "metrics.json").is_file()
+
+
+GROWING = """
+import os, time
+from specsim.runs.processes import in_processes
+
+def work(size):
+    time.sleep(1.1)  # joblib looks at a process's memory once a second
+    time.kept = bytearray(b"1") * size
+    return os.getpid()
+
+if __name__ == "__main__":
+    print(len({pid for _, pid in in_processes(work, [1, 1, *4 * [400_000_000]], 2, None)}))
+"""
+
+
+def test_a_process_that_has_grown_is_replaced_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "growing.py").write_text(GROWING)
+    told = subprocess.run([sys.executable, tmp_path / "growing.py"], capture_output=True, text=True, check=True)
+    assert told.stderr == ""
+    assert int(told.stdout) > 2
