@@ -135,6 +135,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
     plot.set_defaults(command=_plot)
+    events = commands.add_parser("trace-events", help="a run for ui.perfetto.dev, as JSON")
+    events.add_argument("run", type=_typed_path, metavar="RUN", help="folder of a run with passes=true")
+    events.add_argument("--out", type=_typed_path, help="file to write (trace_events.json in the folder)")
+    events.set_defaults(command=_trace_events)
     _add_calibrate(commands)
     add_find(commands, jobs, _typed_path)
     trace = commands.add_parser("trace", help="fetch a public trace")
@@ -228,6 +232,14 @@ def _plot(arguments: argparse.Namespace) -> int:
     if len(runs) > 1 and arguments.out is None:
         say("note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere")
     say(*files)
+    return 0
+
+
+def _trace_events(arguments: argparse.Namespace) -> int:
+    from specsim.api import load_run
+    from specsim.figures.trace_events import write_trace_events
+
+    say(write_trace_events(load_run(arguments.run), arguments.out or arguments.run / "trace_events.json"))
     return 0
 
 

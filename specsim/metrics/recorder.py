@@ -230,6 +230,7 @@ class Recorder:
                 draft_tokens=nodes,
                 depth=int(depth[: rows + nodes].max()),
                 emitted_tokens=0,
+                accepted_tokens=0,
                 queued=self._queued(replica, start_s + each),
             )
             start_s += each
@@ -254,6 +255,7 @@ class Recorder:
                 draft_tokens=work.forest.draft_nodes,
                 depth=int(work.forest.depth.max()),
                 emitted_tokens=int(answer.tokens.sum()),
+                accepted_tokens=int(answer.accepted.sum()),
                 queued=self._queued(replica, start_s + (thinking_s + seconds)),
             )
 
@@ -372,4 +374,5 @@ def _columns_of(speculated: Speculated) -> dict[str, Any]:
         "draft_tokens": len(gaps.requests) * levels,
         "depth": levels,
         "emitted_tokens": by_pass(0, rounds.tokens.sum(axis=1), len(rounds), depth),
+        "accepted_tokens": by_pass(0, np.minimum(rounds.matched, rounds.tokens).sum(axis=1), len(rounds), depth),
     }

@@ -105,6 +105,7 @@ PASS_COLUMNS: dict[str, str] = {
     "draft_tokens": "int64",
     "depth": "int32",
     "emitted_tokens": "int64",
+    "accepted_tokens": "int64",
     "queued": "int32",
 }
 

@@ -1,5 +1,6 @@
 """Words of vLLM, SGLang, aiperf and GuideLLM lead to the key that means the same, and no hint is refused when typed."""
 
+import json
 import re
 
 import pytest
@@ -55,9 +56,12 @@ def typed(expected):
 
 
 @pytest.mark.parametrize("expected", [each for each in WORDS if typed(each)])
-def test_what_is_expected_is_accepted(expected):
-    words = typed(expected)
-    trace = [] if any(each.startswith("trace=") for each in words) else ["trace=mooncake_conversation"]
+def test_what_is_expected_is_accepted(expected, tmp_path):
+    """Where no trace is named, a file with blocks of prompts, which caching needs."""
+    words, file = typed(expected), tmp_path / "blocks.jsonl"
+    rows = [{"timestamp": 500 * row, "input_length": 700, "output_length": 5, "hash_ids": [0, row]} for row in range(99)]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    trace = [] if any(each.startswith("trace=") for each in words) else [f"trace={file}"]
     checked(from_words([*words, *trace], sweep=False))
 
 

@@ -43,4 +43,5 @@ class Pass:
     draft_tokens: int
     depth: int
     emitted_tokens: int = 0
+    accepted_tokens: int = 0
     queued: int = 0

@@ -74,10 +74,11 @@ class Server:
         for row in rows:
             self._admit(row.request)
             row.request.begin_decoding(start_s)
-            before = row.request.output_tokens
+            before, accepted = row.request.output_tokens, row.request.accepted_tokens
             gap_s = row.request.commit(row, self.now_s)
             self.gaps_s += [] if gap_s is None else [gap_s]
             self.passes[-1].emitted_tokens += row.request.output_tokens - before
+            self.passes[-1].accepted_tokens += row.request.accepted_tokens - accepted
             if row.request.output_tokens == row.request.output:
                 self.running.remove(row.request)
         self.passes[-1].queued = len(self.unseen) + len(self.waiting)
