@@ -22,6 +22,8 @@ KEYS = (
     "pipeline_steps",
     "frontend_s",
 )
+SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s")
+"""Keys of an engine that speculates; an older file of somebody's own lacks them."""
 BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs")
 """Keys that say how the engine batches; without `batching` it mixes."""
 LABELS = ("description", "source", "misfit")
@@ -64,6 +66,11 @@ class Engine:
     sequence_s : further host seconds for each sequence beyond the first that `expands` makes of a request; None: as
         many as for a request.
     speculation_s : further host seconds of a verification of drafted tokens, however many.
+    draft_launch_s : least seconds of a pass of the drafter, which pays no other host time: it runs within a step. None:
+        each pays the host time of a pass, as if it was a step.
+    layer_launch_s : least seconds for each layer of the target in a pass that no captured graph holds.
+    undrafted_s, undrafted_request_s : further host seconds of a pass without drafts, and of each request in it, where
+        speculation is configured.
     graph_tokens : sizes, rising, that the batched tokens of a pass are padded to; a larger pass is not padded.
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
@@ -75,6 +82,10 @@ class Engine:
     request_s: float = 0.0
     sequence_s: float | None = None
     speculation_s: float = 0.0
+    draft_launch_s: float | None = None
+    layer_launch_s: float = 0.0
+    undrafted_s: float = 0.0
+    undrafted_request_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
     pipeline_steps: int = 0
@@ -89,8 +100,20 @@ class Engine:
 
     def running(self, profile: Profile) -> Profile:
         """Return a profile whose passes this engine runs."""
-        target = replace(self._running(profile.target), speculation_s=self.speculation_s)
-        return replace(profile, target=target, draft=self._running(profile.draft))
+        layers = profile.target.shape.num_hidden_layers if profile.target.shape else 0
+        eager_s = layers * self.layer_launch_s
+        target = replace(self._running(profile.target), speculation_s=self.speculation_s, eager_s=eager_s)
+        draft = self._running(profile.draft)
+        if self.draft_launch_s is not None:
+            least_s = max(draft.least_s, self.draft_launch_s)
+            draft = replace(draft, overhead_s=0.0, request_s=0.0, sequence_s=None, least_s=least_s)
+        return replace(profile, target=target, draft=draft)
+
+    def speculating(self, profile: Profile) -> Profile:
+        """Return a profile that this engine runs, where its server is configured to speculate; the baseline stays."""
+        undrafted = {"undrafted_s": self.undrafted_s, "undrafted_request_s": self.undrafted_request_s}
+        target = replace(profile.target, **undrafted)
+        return replace(profile, target=target, stated_baseline_s=profile.baseline_s)
 
     def _running(self, model: ModelLatency) -> ModelLatency:
         overhead_s = model.overhead_s if self.overhead_s is None else self.overhead_s
@@ -113,12 +136,14 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         One line naming `source` and the key.
     """
     node = CheckedMapping(source, "", mapping)
-    node.only(KEYS, (*LABELS, *BATCHING))
+    node.only(KEYS, (*LABELS, *BATCHING, *SPECULATION))
     return Engine(
         overhead_s=node.number("overhead_s") if node.given("overhead_s") else None,
         request_s=node.number("request_s"),
         sequence_s=node.number("sequence_s") if node.given("sequence_s") else None,
         speculation_s=node.number("speculation_s"),
+        draft_launch_s=node.number("draft_launch_s") if node.given("draft_launch_s") else None,
+        **{key: node.number(key) for key in SPECULATION[1:] if key in node.values},
         graph_tokens=_graph_tokens(node),
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
         pipeline_steps=node.whole("pipeline_steps", 0, MOST_STEPS),
