@@ -24,7 +24,7 @@ KEYS = (
 )
 SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s")
 """Keys of an engine that speculates; an older file of somebody's own lacks them."""
-BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs")
+BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs", "lookahead")
 """Keys that say how the engine batches; without `batching` it mixes."""
 LABELS = ("description", "source", "misfit")
 """Beside the keys; `misfit` says why a calibration is not fit for use."""
@@ -45,11 +45,13 @@ class Batches(NamedTuple):
     order : "prompts_first" reads whole prompts in passes of their own, "mixed" reads chunks of them beside the decodes.
     max_num_seqs : most requests that hold cache.
     max_num_batched_tokens : most tokens of a mixed pass, draft tokens included; most prompt tokens of a prompt pass.
+    lookahead : whether a mixed batch keeps cache for drafts: see `specsim.schedulers.sarathi.TokenBudget`.
     """
 
     order: str = "mixed"
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
+    lookahead: bool = False
 
 
 V1 = Batches()
@@ -157,12 +159,19 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
     """Return how an engine batches on a GPU of this size; a limit is a number, or a mapping of one for each size."""
     order = node.choice("batching", ORDERS) if node.given("batching") else V1.order
     limits: dict[str, int] = {}
-    for name in filter(node.given, BATCHING[1:]):
+    for name in filter(node.given, BATCHING[1:3]):
         by_size = node.child(name) if isinstance(node.values[name], Mapping) else None
         if by_size is not None:
             by_size.only(GPU_SIZES)
         limits[name] = node.whole(name) if by_size is None else by_size.whole(gpu)
-    return Batches(order, **limits)
+    return Batches(order, **limits, lookahead=_lookahead(node, order))
+
+
+def _lookahead(node: CheckedMapping, order: str) -> bool:
+    lookahead = node.given("lookahead") and node.flag("lookahead")
+    if lookahead and order != "mixed":
+        node.fail("lookahead", "false where prompts are read first")
+    return lookahead
 
 
 def _graph_tokens(node: CheckedMapping) -> tuple[int, ...]:

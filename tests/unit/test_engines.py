@@ -202,6 +202,8 @@ def test_sizes_are_those_named_then_multiples() -> None:
         ({"layer_launch_s": None}, "layer_launch_s"),
         ({"overhed_s": 1.0}, "overhead_s"),
         ({"batching": "chunked"}, "batching: 'chunked' is unknown; valid: mixed, prompts_first"),
+        ({"lookahead": "yes"}, "lookahead"),
+        ({"lookahead": True, "batching": "prompts_first"}, "lookahead: True"),
         ({"max_num_seqs": 0}, "max_num_seqs: 0 is not a whole number between 1 and"),
         ({"max_num_seqs": {"large_gpu": 8}}, "max_num_seqs.other: missing key"),
     ],
@@ -240,7 +242,7 @@ def test_every_engine_file_says_how_it_batches(name: str) -> None:
 )
 def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile: str, limits: tuple[int, int]) -> None:
     engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "engine=vllm_0_12")
-    assert engine.batches_on(load_profile(profile)) == ("mixed", *limits)
+    assert engine.batches_on(load_profile(profile)) == ("mixed", *limits, True)
 
 
 def served(scheduler: str, **settings: Any) -> Run:
