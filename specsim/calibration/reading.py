@@ -26,9 +26,6 @@ BUDGET_TOKENS = 8192
 """Batched tokens of a pass at most: what `vllm serve` (max_num_batched_tokens) defaults to on GPUs of 80 GB."""
 
 
-SIZES = ("weights_bytes", "kv_bytes_per_token")
-
-
 class Point(NamedTuple):
     """A load and the mean seconds to the first token and per output token after it."""
 
@@ -45,6 +42,10 @@ class Point(NamedTuple):
     def in_flight(self) -> float:
         """Requests in the server at a time, on average: the clients, or by Little's law."""
         return self.load.rate * self.e2e_s if self.load.rate else self.load.concurrency
+
+
+def _sizes(model: ModelLatency) -> tuple[int, int]:
+    return model.weights_bytes, model.kv_bytes_per_token
 
 
 class Held(NamedTuple):
@@ -90,8 +91,8 @@ class Server:
         """Return the tokens that fit beside the weights: a server without speculation has no drafter."""
         profile = self.running(engine)
         models = (profile.target, profile.draft) if load.drafts else (profile.target,)
-        weights, each = (sum(getattr(model, name) for model in models) for name in SIZES)
-        return (MEMORY_SHARE * self.profile.memory_bytes - weights) / each
+        weights_bytes, token_bytes = (sum(each) for each in zip(*map(_sizes, models), strict=True))
+        return (MEMORY_SHARE * self.profile.memory_bytes - weights_bytes) / token_bytes
 
     def fits(self, load: Load, engine: Engine) -> bool:
         """Return whether all caches fit at any time: beyond, engines queue and preempt by rules of their own."""

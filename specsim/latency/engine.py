@@ -113,8 +113,8 @@ class Engine:
 
     def speculating(self, profile: Profile) -> Profile:
         """Return a profile that this engine runs, where its server is configured to speculate; the baseline stays."""
-        undrafted = {"undrafted_s": self.undrafted_s, "undrafted_request_s": self.undrafted_request_s}
-        target = replace(profile.target, **undrafted)
+        more_s, request_s = self.undrafted_s, self.undrafted_request_s
+        target = replace(profile.target, undrafted_s=more_s, undrafted_request_s=request_s)
         return replace(profile, target=target, stated_baseline_s=profile.baseline_s)
 
     def _running(self, model: ModelLatency) -> ModelLatency:

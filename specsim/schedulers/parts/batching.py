@@ -136,8 +136,8 @@ def seats(view: View, ids: Ids, target_growth: Ints, draft_growth: Ints | int = 
     `target_growth` and `draft_growth` (n,) are the tokens that each adds to the caches. Also return the bytes then left
     free.
     """
-    held = view.target_cached[ids] + target_growth, view.draft_cached[ids] + draft_growth
-    growth = view.growth_bytes(ids, *held)
+    target, draft = view.target_cached[ids] + target_growth, view.draft_cached[ids] + draft_growth
+    growth = view.growth_bytes(ids, target, draft)
     keep = np.ones(len(ids), dtype=np.bool_)
     left = float(view.free_bytes - growth.sum())
     if left >= 0:
