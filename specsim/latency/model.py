@@ -76,15 +76,12 @@ class ModelLatency:
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
     _sizes: Ints = field(init=False, repr=False, compare=False)
+    _captured: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", self.forms[self.form])
+        object.__setattr__(self, "_captured", self.graph_tokens[-1] if self.graph_tokens else 0)
         object.__setattr__(self, "_sizes", np.array(self.graph_tokens, dtype=np.int64))
-
-    @property
-    def captured_tokens(self) -> int:
-        """The largest size captured in a CUDA graph; 0: none is."""
-        return self.graph_tokens[-1] if self.graph_tokens else 0
 
     @property
     def bend_tokens(self) -> float | None:
@@ -95,7 +92,7 @@ class ModelLatency:
         """Return the seconds of one pass, overhead included."""
         run = self._run(shape) if self.graph_tokens or self.expands else shape
         seconds = self.chosen.seconds(run)
-        if seconds < self.eager_s and shape.batched_tokens > self.captured_tokens:
+        if seconds < self.eager_s and shape.batched_tokens > self._captured:
             seconds = self.eager_s
         seconds += self.overhead_s + self._host_s(shape)
         if shape.logit_tokens > shape.requests:
@@ -108,9 +105,9 @@ class ModelLatency:
         """Return the seconds of many passes."""
         run = self._runs(shapes) if self.graph_tokens or self.expands else shapes
         seconds = self.chosen.seconds_array(run)
-        if self.eager_s:
-            eager_s = self.eager_s * (np.asarray(shapes.batched_tokens) > self.captured_tokens)
-            seconds = np.maximum(seconds, eager_s)
+        beyond = shapes.batched_tokens > self._captured if self.eager_s else False
+        if beyond is not False and np.any(beyond):
+            seconds = np.maximum(seconds, self.eager_s * np.asarray(beyond))
         seconds = seconds + self.overhead_s
         if self.request_s or self.sequence_s:
             seconds = seconds + np.asarray(self._host_s(shapes))
