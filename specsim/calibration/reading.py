@@ -44,10 +44,6 @@ class Point(NamedTuple):
         return self.load.rate * self.e2e_s if self.load.rate else self.load.concurrency
 
 
-def _sizes(model: ModelLatency) -> tuple[int, int]:
-    return model.weights_bytes, model.kv_bytes_per_token
-
-
 class Held(NamedTuple):
     """A point, and the same as it was simulated."""
 
@@ -91,8 +87,8 @@ class Server:
         """Return the tokens that fit beside the weights: a server without speculation has no drafter."""
         profile = self.running(engine)
         models = (profile.target, profile.draft) if load.drafts else (profile.target,)
-        weights_bytes, token_bytes = (sum(each) for each in zip(*map(_sizes, models), strict=True))
-        return (MEMORY_SHARE * self.profile.memory_bytes - weights_bytes) / token_bytes
+        left_bytes = MEMORY_SHARE * self.profile.memory_bytes - sum(each.weights_bytes for each in models)
+        return left_bytes / sum(each.kv_bytes_per_token for each in models)
 
     def fits(self, load: Load, engine: Engine) -> bool:
         """Return whether all caches fit at any time: beyond, engines queue and preempt by rules of their own."""
