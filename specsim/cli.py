@@ -45,6 +45,7 @@ Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.cha
 CALIBRATE_HELP = """\
 POINTS: CSV, JSON or Parquet with the columns isl, osl, concurrency or rate, ttft_ms and tpot_ms, a row a point; or
 results of `vllm bench serve --save-result`, with --max-concurrency N (closed loops) or --request-rate R (open loops).
+Points with speculation have num_speculative_tokens, too, and acceptance_length, acceptance_rate or acceptance_rates.
 At least 15 points. Exit code 4: the engine file is written, but not fit for use. docs/engines.md has an example.
 """
 
@@ -168,6 +169,7 @@ def _add_calibrate(commands: Any) -> None:
     )
     calibrate.add_argument("--profile", required=True, help="of the GPUs and the model that were measured")
     calibrate.add_argument("--engine", help="what to begin with: its other keys are kept (what the profile brings)")
+    calibrate.add_argument("--drafter", help="of points with speculation (the profile's draft model)")
     calibrate.add_argument("--all", action="store_true", help="fit pipeline_steps and frontend_s to TTFT, too")
     calibrate.add_argument("--token-budget", type=int, default=8192, help="batched tokens of a pass at most (8192)")
     calibrate.add_argument("--out", type=_typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")

@@ -17,11 +17,14 @@ MOST_MEDIAN = 0.25
 
 def rounded(engine: Engine) -> dict[str, float | int]:
     """Return the keys that a fit sets, as the file holds them."""
+    drafter = {} if engine.draft_launch_s is None else {"draft_launch_s": engine.draft_launch_s}
+    drafter["speculation_s"] = engine.speculation_s
     return {
         "overhead_s": float(f"{engine.overhead_s or 0.0:.{DIGITS}g}"),
         "request_s": float(f"{engine.request_s:.{DIGITS}g}"),
         "pipeline_steps": engine.pipeline_steps,
         "frontend_s": engine.frontend_s,
+        **{key: float(f"{seconds:.{DIGITS}g}") for key, seconds in drafter.items()},
     }
 
 
@@ -51,15 +54,25 @@ def counted(points: Sequence[Point]) -> str:
     return f"{' and '.join(f'{number} {kind}' for number, kind in kinds if number)} loops"
 
 
-def source(fit: Fit, began: str, files: Sequence[Path], sha256: str, points: Sequence[Point], all_points: Group) -> str:
+def source(
+    fit: Fit,
+    began: str,
+    drafter: str,
+    files: Sequence[Path],
+    sha256: str,
+    points: Sequence[Point],
+    all_points: Group,
+) -> str:
     """Return where the numbers are from, in a line without dates; the fit `began` with the engine of this name."""
     more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
     errors = ", ".join(
         f"{name} {100 * each.median:.1f} / {100 * each.p90:.1f} / {100 * each.mean:+.1f}"
         for name, each in (("TPOT", all_points.tpot), ("E2E", all_points.e2e), ("TTFT", all_points.ttft))
     )
+    speculating = sum(each.load.drafts > 0 for each in points)
+    drafted = f", {speculating} of them with drafts of {drafter}" if speculating else ""
     return (
-        f"specsim calibrate: {counted(points)} of {files[0].name}{more} (sha256 {sha256}), "
+        f"specsim calibrate: {counted(points)} of {files[0].name}{more} (sha256 {sha256}){drafted}, "
         f"profile {fit.server.profile.name}, from engine {began}, passes of at most {fit.server.budget_tokens} tokens; "
         f"held-out error in %, median / p90 / mean: {errors}"
     )

@@ -59,9 +59,19 @@ def by_context(held: Sequence[Held]) -> Iterator[tuple[str, list[Held]]]:
     return _grouped(held, "context", CONTEXTS, lambda each: sum(each.measured.load[:2]))
 
 
+def by_drafts(held: Sequence[Held]) -> Iterator[tuple[str, list[Held]]]:
+    """Yield the points of each draft length, none first, under a name; nothing where no point speculates."""
+    drafts = sorted({each.measured.load.drafts for each in held})
+    for count in drafts if any(drafts) else ():
+        yield (
+            f"{count} draft tokens" if count else "no drafts",
+            [each for each in held if each.measured.load.drafts == count],
+        )
+
+
 def groups(held: Sequence[Held]) -> list[Group]:
-    """Return all points, then those of some clients, then those of some contexts."""
-    parts = [*by_concurrency(held), *by_context(held)]
+    """Return all points, then those of some clients, of some contexts, and of each draft length."""
+    parts = [*by_concurrency(held), *by_context(held), *by_drafts(held)]
     return [Group.of("all", held), *(Group.of(*each) for each in parts)]
 
 
@@ -87,6 +97,8 @@ STEPS_S = (1e-4, 5e-6)
 """By which the two host seconds are moved to see how open loops change, whose passes hold more the longer they take."""
 SETTLED = 1e-3
 MOST_SLOPES = 8
+MOST_LAUNCH_S, LAUNCH_STEP_S = 2e-2, 1e-6
+"""Of the drafter's launch: the most that is tried, and how finely."""
 """Where a fit of open loops ends: a relative change this small, or so many slopes."""
 
 
@@ -99,13 +111,43 @@ class Fit:
     whole: bool = False
 
     def engine(self, points: Sequence[Point]) -> Engine:
-        """Return the engine that comes closest to the points, in least squares of relative errors."""
-        engine = self._host(points, self.base)
-        for _ in range(TURNS if self.whole else 0):
-            before, engine = engine, self._host(points, self._way_in(points, engine))
+        """Return the engine that comes closest to the points, in least squares of relative errors.
+
+        Its host time is told by the points without speculation; without any it stays the base's.
+        """
+        plain = [point for point in points if not point.load.drafts]
+        engine = self._host(plain, self.base) if plain else self.base
+        for _ in range(TURNS if self.whole and plain else 0):
+            before, engine = engine, self._host(plain, self._way_in(plain, engine))
             if (before.pipeline_steps, before.frontend_s) == (engine.pipeline_steps, engine.frontend_s):
                 break
-        return engine
+        return self._drafter([point for point in points if point.load.drafts], engine)
+
+    def _drafter(self, points: Sequence[Point], engine: Engine) -> Engine:
+        """Return the engine with the drafter's launch and, where chains differ in length, the speculation's time."""
+        from scipy.optimize import minimize_scalar, nnls
+
+        if not points:
+            return engine
+        measured = np.array([point.tpot_s for point in points])
+        differ = len({point.load.drafts for point in points}) > 1
+
+        def launched(launch_s: float) -> Engine:
+            tried = replace(engine, draft_launch_s=float(launch_s))
+            if not differ:
+                return tried
+            tried = replace(tried, speculation_s=0.0)
+            rest = np.array([each.simulated.tpot_s for each in self.server.simulated(points, tried)])
+            steps = np.array([self.server.costs(point.load, tried)[1].passes for point in points])
+            (speculation_s,), _ = nnls((steps / measured)[:, None], 1 - rest / measured)
+            return replace(tried, speculation_s=float(speculation_s))
+
+        def loss(launch_s: float) -> float:
+            return sum(each.tpot_error**2 for each in self.server.simulated(points, launched(launch_s)))
+
+        found = minimize_scalar(loss, bounds=(0, MOST_LAUNCH_S), method="bounded", options={"xatol": LAUNCH_STEP_S})
+        # A launch that hides behind the drafter's kernels changes nothing.
+        return launched(min(0.0, float(found.x), key=loss))
 
     def _way_in(self, points: Sequence[Point], engine: Engine) -> Engine:
         """Return the engine with the steps and the frontend that come closest to TTFT; of several, what adds least."""
@@ -174,14 +216,20 @@ def _with_host(engine: Engine, host_s: Floats) -> Engine:
     return replace(engine, overhead_s=overhead_s, request_s=request_s)
 
 
+def _likeness(point: Point) -> tuple[float, ...]:
+    """Return lengths and draft tokens of a point, then all else."""
+    load = point.load
+    return (load.isl, load.osl, load.drafts, *load, point.ttft_s, point.tpot_s)
+
+
 def halved(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
-    """Return two halves that cover lengths and concurrencies alike: of the points of each length every second one.
+    """Return two halves that cover lengths and concurrencies alike: every second point of each length and of drafts.
 
     The smaller half begins, or by turns: with an even number of concurrencies none falls into one half at every length.
     """
     halves: tuple[list[Point], list[Point]] = ([], [])
     begins = 1
-    for _, alike in groupby(sorted(points), key=lambda each: each.load[:2]):
+    for _, alike in groupby(sorted(points, key=_likeness), key=lambda each: _likeness(each)[:3]):
         behind = len(halves[0]) - len(halves[1])
         begins = int(behind > 0) if behind else 1 - begins
         for place, point in enumerate(alike, begins):

@@ -7,14 +7,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import inf
+from math import inf, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.calibration.replay import Cost, Door, Load, Loop, served
 from specsim.errors import SpecsimError, nearest
+from specsim.latency.drafter import Drafter, equipped
 from specsim.latency.engine import Engine
-from specsim.latency.model import MEMORY_SHARE, Profile
+from specsim.latency.model import MEMORY_SHARE, ModelLatency, Profile
 from specsim.workload.columns import not_a_number, number, tokens
 from specsim.workload.readers import Cells, Damage, Rows, Table, content, lines, open_table, utf8
 
@@ -67,43 +68,56 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where points were measured: a profile whose target serves alone, and the batched tokens of a pass at most.
+    """Where points were measured: a profile, the batched tokens of a pass at most, and what drafts where a point does.
 
-    `on_load` is called before a load is simulated, to show progress.
+    Without a `drafter` it is the profile's draft model. `on_load` is called before each simulation, to show progress.
     """
 
     profile: Profile
     budget_tokens: int = BUDGET_TOKENS
     on_load: Callable[[], object] = int
+    drafter: Drafter | None = None
 
-    @property
-    def cache_tokens(self) -> float:
-        """Tokens that fit beside the target's weights alone: a server without speculation has no draft model."""
-        target = self.profile.target
-        return (MEMORY_SHARE * self.profile.memory_bytes - target.weights_bytes) / target.kv_bytes_per_token
+    def running(self, engine: Engine) -> Profile:
+        """Return the profile as an engine runs it, with the drafter."""
+        profile = engine.running(self.profile)
+        return profile if self.drafter is None else equipped(profile, self.drafter)
+
+    def cache_tokens(self, load: Load, engine: Engine) -> float:
+        """Return the tokens that fit beside the weights: a server without speculation has no drafter."""
+        profile = self.running(engine)
+        models = (profile.target, profile.draft) if load.drafts else (profile.target,)
+        left_bytes = MEMORY_SHARE * self.profile.memory_bytes - sum(each.weights_bytes for each in models)
+        return left_bytes / sum(each.kv_bytes_per_token for each in models)
 
     def fits(self, load: Load, engine: Engine) -> bool:
         """Return whether all caches fit at any time: beyond, engines queue and preempt by rules of their own."""
         if load.rate:
-            return float(self._loop(load, engine).shapes.context_tokens.max()) + load.isl <= self.cache_tokens
-        return load.concurrency * (load.isl + load.osl) <= self.cache_tokens
+            most = float(self._loop(load, engine).shapes.context_tokens.max()) + load.isl
+        else:
+            most = load.concurrency * (load.isl + load.osl)
+        return most <= self.cache_tokens(load, engine)
 
     def simulated(self, points: Sequence[Point], engine: Engine) -> list[Held]:
         """Return the points beside their simulation on an engine."""
-        target = engine.running(self.profile).target
-        again = [Point(each.load, *self._loop(each.load, engine).latencies(target)) for each in points]
+        models = self._models(engine)
+        again = [Point(each.load, *self._loop(each.load, engine).latencies(*models)) for each in points]
         return [Held(*both) for both in zip(points, again, strict=True)]
 
     def costs(self, load: Load, engine: Engine) -> tuple[Cost, Cost]:
         """Return TTFT and TPOT as the host's seconds change them, in the passes that an engine runs."""
         bare = replace(engine, overhead_s=0.0, request_s=0.0)
-        return self._loop(load, engine).costs(bare.running(self.profile).target)
+        return self._loop(load, engine).costs(*self._models(bare))
+
+    def _models(self, engine: Engine) -> tuple[ModelLatency, ModelLatency]:
+        profile = self.running(engine)
+        return profile.target, profile.draft
 
     def _loop(self, load: Load, engine: Engine) -> Loop:
         self.on_load()
         if not engine.frontend_s and not load.rate:
             return _loop(load, self.budget_tokens, engine.pipeline_steps)
-        door = Door(engine.pipeline_steps, engine.frontend_s, engine.running(self.profile).target)
+        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine))
         return served(load, self.budget_tokens, door)
 
 
@@ -116,10 +130,15 @@ def _loop(load: Load, budget_tokens: int, pipeline_steps: int) -> Loop:
 BENCH, RATE = "max_concurrency", "request_rate"
 NO_PAUSE = (inf, "inf")
 TOTALS = {"isl": "total_input_tokens", "osl": "total_output_tokens"}
-COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms")
+SPECULATION = "spec_decode_acceptance_rate"
+OF_RESULTS = {
+    "num_speculative_tokens": "spec_decode_per_position_acceptance_rates",
+    "acceptance_length": "spec_decode_acceptance_length",
+}
+"""Columns of speculation, and the key of a result of vLLM's client that tells each: the first by how many it lists."""
+COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *OF_RESULTS)
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 LENGTHS = ("input_lens", "output_lens")
-SPECULATION = "spec_decode_acceptance_rate"
 
 
 def results_in(raw: bytes, file: Path) -> Table | None:
@@ -161,8 +180,8 @@ def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, objec
         rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
     elif wrong := _wrong_load(result):
         rows.damage.add(place, wrong)
-    elif SPECULATION in result:
-        rows.damage.add(place, f"{SPECULATION}: the server speculates; expected one that does not")
+    elif SPECULATION in result and (lacking := [key for key in OF_RESULTS.values() if key not in result]):
+        rows.damage.add(place, f"{SPECULATION}, but no {lacking[0]}: what a step drafts and brings is not known")
     if result.get("failed"):
         rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
     if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
@@ -171,6 +190,9 @@ def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, objec
     for name, total in TOTALS.items():
         held = number(result.get(total))
         cells[name] = result.get(total) if held is None or not done else round(held / done)
+    positions, length = (result.get(key) for key in OF_RESULTS.values())
+    drafts = len(positions) if isinstance(positions, list) else None
+    cells |= {"num_speculative_tokens": drafts, "acceptance_length": length}
     rate = result.get(RATE)
     return {**cells, "concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
 
@@ -195,10 +217,14 @@ TIMES = {
     "tpot": {"tpot_ms": 1e-3, "tpot_s": 1.0, "mean_tpot_ms": 1e-3},
 }
 REQUESTS, SHARE = ("requests", "num_prompts"), "shortest_share"
+DRAFTS = ("num_speculative_tokens", "k")
+ACCEPTANCES = ("acceptance_length", "acceptance_rate", "acceptance_rates")
+"""How a point says what a step brings: tokens, accepted of drafted tokens, or the shares of drafts by position."""
 GPUS = ("gpus", "tp_size", "tensor_parallel_size")
 RATES = ("rate", "request_rate", "rps", "qps")
 KNOWN = frozenset((*COUNTS["isl"], *COUNTS["osl"], *CLIENTS, *RATES, *TIMES["ttft"], *TIMES["tpot"]))
 MOST_S = MOST_RATE = 1e5
+MOST_DRAFTS = 64
 
 
 class Measured(NamedTuple):
@@ -246,18 +272,19 @@ def _points(table: Table, gpus: int) -> tuple[Rows, list[Point]]:
     if senders == (None, None):
         _column(table, "concurrency", ())
     times = {key: _time(table, key, units) for key, units in TIMES.items()}
-    optional = [name for name in (*REQUESTS, SHARE, *GPUS) if name in table.names]
+    further = (*REQUESTS, SHARE, *GPUS, *DRAFTS, *ACCEPTANCES)
+    optional = [name for name in further if name in table.names]
     cells, rows = table.read([*names.values(), *filter(None, senders), *times.values(), *optional])
     isl, osl = (tokens(cells[name], name, rows, LEAST[key]).tolist() for key, name in names.items())
     ttft, tpot = (_seconds(cells, name, TIMES[key][name], rows) for key, name in times.items())
     clients, rates = _senders(cells, *senders, rows)
     requests = _requests(cells, clients, rows)
-    shares = _shares(cells, rows)
+    shares, (drafts, lengths) = _shares(cells, rows), _speculation(cells, rows)
     _check_gpus(cells, gpus, rows)
     rows.damage.check()
     if not isl:
         raise SpecsimError(f"{table.file}: no row; expected one for each point")
-    loads = [Load(*each) for each in zip(isl, osl, clients, requests, shares, rates, strict=True)]
+    loads = [Load(*each) for each in zip(isl, osl, clients, requests, shares, rates, drafts, lengths, strict=True)]
     return rows, [Point(*each) for each in zip(loads, ttft, tpot, strict=True)]
 
 
@@ -344,6 +371,44 @@ def _shares(cells: Cells, rows: Rows) -> list[float]:
             rows.damage.add(row, f"{SHARE} {not_a_number(cell, 'a number above 0 and at most 1')}")
         shares.append(value or 1.0)
     return shares
+
+
+def _speculation(cells: Cells, rows: Rows) -> tuple[list[int], list[float]]:
+    """Return the draft tokens of each row's steps, 0 without speculation, and the tokens that a step brings."""
+    nothing: list[object] = [None] * len(rows.numbers)
+    drafts, lengths = [], []
+    told = [cells.get(name, nothing) for name in ACCEPTANCES]
+    for row, cell, *acceptance in zip(
+        rows.numbers, next((cells[name] for name in DRAFTS if name in cells), nothing), *told, strict=True
+    ):
+        given = {name: each for name, each in zip(ACCEPTANCES, acceptance, strict=True) if not _empty(each)}
+        count = 0 if _empty(cell) else number(cell)
+        if count is None or not 0 <= count <= MOST_DRAFTS or not float(count).is_integer():
+            rows.damage.add(row, f"{DRAFTS[0]} {not_a_number(cell, f'a whole number up to {MOST_DRAFTS}')}")
+            count = 0
+        length = 1.0
+        if count and len(given) != 1:
+            said = " and ".join(given) or "no acceptance"
+            rows.damage.add(row, f"{count:g} draft tokens with {said}; expected one of {', '.join(ACCEPTANCES)}")
+        elif count:
+            length = _length(int(count), *next(iter(given.items())))
+            if not 1 <= length <= count + 1:
+                name, typed = next(iter(given.items()))
+                rows.damage.add(row, f"{name} {typed}: {count:g} draft tokens bring 1 to {count + 1:g} tokens a step")
+        drafts.append(int(count))
+        lengths.append(length)
+    return drafts, lengths
+
+
+def _length(drafts: int, name: str, cell: object) -> float:
+    """Return the tokens that a step brings, NaN where a cell does not say."""
+    shares = [number(each) for each in (str(cell).strip("[]").replace(";", " ").replace(",", " ").split())]
+    if None in shares or not shares or (name != "acceptance_rates" and len(shares) > 1):
+        return nan
+    told = [each for each in shares if each is not None]
+    if name == "acceptance_length":
+        return told[0]
+    return 1 + drafts * told[0] if name == "acceptance_rate" else 1 + sum(told)
 
 
 def _check_gpus(cells: Cells, gpus: int, rows: Rows) -> None:

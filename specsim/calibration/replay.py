@@ -25,6 +25,7 @@ class Load(NamedTuple):
     A closed loop has clients that each wait for their answer. An open loop has `concurrency` 0 and `rate` requests a
     second in a Poisson process. With a `shortest_share` below 1, each length is drawn evenly between this share of it
     and itself, as the option ``--random-range-ratio`` of InferenceMAX's client draws it.
+    With speculation each step drafts chains of `drafts` tokens, and brings `acceptance_length` tokens of a request.
     """
 
     isl: int
@@ -33,6 +34,8 @@ class Load(NamedTuple):
     requests: int
     shortest_share: float = 1.0
     rate: float = 0.0
+    drafts: int = 0
+    acceptance_length: float = 1.0
 
     def lengths(self) -> tuple[Ints, Ints]:
         """Return the prompt and the output tokens of each request."""
@@ -57,12 +60,13 @@ class Load(NamedTuple):
 class Door(NamedTuple):
     """Delays between a client and a decision of the engine (`specsim.latency.engine.Engine`).
 
-    `model` says what a pass takes; it is needed in an open loop, and where `frontend_s` is not 0.
+    `model` and `draft` say what passes take; they are needed in an open loop, and where `frontend_s` is not 0.
     """
 
     pipeline_steps: int = 0
     frontend_s: float = 0.0
     model: ModelLatency | None = None
+    draft: ModelLatency | None = None
 
 
 class Cost(NamedTuple):
@@ -77,40 +81,67 @@ class Cost(NamedTuple):
         return self.rest_s + self.passes * overhead_s + self.rows * request_s
 
 
+class Steps(NamedTuple):
+    """The passes of some steps: of the target; of the drafter, the first, which reads prompts, too, and any later one.
+
+    Chains of `drafts` tokens are verified. A request attends to its own chain as `PassShape` says.
+    """
+
+    target: PassShapes
+    first: PassShapes
+    later: PassShapes
+    drafts: int
+
+    def seconds(self, model: ModelLatency, draft: ModelLatency | None) -> Floats:
+        """Return the seconds of each step."""
+        seconds = model.seconds_array(self.target)
+        if not self.drafts or draft is None:
+            return seconds
+        first = self.first if draft.cached else self.later
+        further = 0 if draft.one_pass else self.drafts - 1
+        return seconds + first.seconds(draft) + further * self.later.seconds(draft)
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The passes of a load, and of each request the pass before which it was sent, of its first and last token.
+    """The steps of a load, and of each request the step before which it was sent, of its first and last token.
 
-    `idle_s` is what the engine waits before each pass because nobody has come. `late_s` is how long after the start of
-    pass `sent` a request was sent: nothing in a closed loop.
+    `idle_s` is what the engine waits before each step because nobody has come. `late_s` is how long after the start of
+    step `sent` a request was sent: nothing in a closed loop. `decoded` are the tokens of each behind its first.
     """
 
     load: Load
-    shapes: PassShapes
+    steps: Steps
     idle_s: Floats
     sent: Ints
     late_s: Floats
     first: Ints
     last: Ints
+    decoded: Ints
 
-    def costs(self, model: ModelLatency) -> tuple[Cost, Cost]:
-        """Return the mean TTFT and TPOT, where `model` says what passes take without the host's time."""
-        alone = model.seconds_array(self.shapes) + self.idle_s
+    @property
+    def shapes(self) -> PassShapes:
+        """The passes of the target."""
+        return self.steps.target
+
+    def costs(self, model: ModelLatency, draft: ModelLatency | None = None) -> tuple[Cost, Cost]:
+        """Return the mean TTFT and TPOT, where the models say what passes take without the host's time of a step."""
+        alone = self.steps.seconds(model, draft) + self.idle_s
         columns = np.array([alone, np.ones_like(alone), self.shapes.requests])
         ends = np.concatenate([np.zeros((3, 1)), np.cumsum(columns, axis=1)], axis=1)
         ttft = ends[:, self.first + 1] - ends[:, self.sent]
-        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / (self.last - self.first)
+        tpot = (ends[:, self.last + 1] - ends[:, self.first + 1]) / self.decoded
         ttft[0] -= self.late_s
         return Cost(*ttft.mean(axis=1).tolist()), Cost(*tpot.mean(axis=1).tolist())
 
-    def latencies(self, model: ModelLatency) -> tuple[float, float]:
+    def latencies(self, model: ModelLatency, draft: ModelLatency | None = None) -> tuple[float, float]:
         """Return the mean seconds to the first token and per output token after it."""
-        ttft, tpot = self.costs(model)
+        ttft, tpot = self.costs(model, draft)
         return ttft.rest_s, tpot.rest_s
 
 
 class _Run(NamedTuple):
-    """`passes` alike but for their context, which grows by `decodes` from one to the next."""
+    """`passes` of the target alike but for the context `cached` of `decodes`, which grows; without drafts."""
 
     passes: int
     context: float
@@ -118,25 +149,30 @@ class _Run(NamedTuple):
     pairs: float
     rows: float
     decodes: int
+    cached: float
 
-    def times(self, start_s: float, model: ModelLatency | None) -> Sequence[float]:
-        """Return when the first pass starts and each ends; by a clock of passes where their seconds change nothing."""
-        if model is None:
+    def times(self, start_s: float, door: Door, load: Load) -> Sequence[float]:
+        """Return when the first step starts and each ends; by a clock of steps where their seconds change nothing."""
+        if door.model is None:
             return [start_s + place for place in range(self.passes + 1)]
-        if self.passes == 1:
+        if self.passes == 1 and not load.drafts:
             shape = PassShape(self.context, self.batched, self.pairs, 0, self.rows, int(self.rows))
-            return [start_s, start_s + model.seconds(shape)]
-        ends: list[float] = np.cumsum([start_s, *model.seconds_array(_shapes([self]))]).tolist()
+            return [start_s, start_s + door.model.seconds(shape)]
+        ends: list[float] = np.cumsum([start_s, *_steps([self], load).seconds(door.model, door.draft)]).tolist()
         return ends
 
 
-def _shapes(runs: Sequence[_Run]) -> PassShapes:
-    """Return every pass of the runs, in order."""
+def _steps(runs: Sequence[_Run], load: Load) -> Steps:
+    """Return every step of the runs, in order."""
     columns = np.array(runs)
-    passes, context, batched, pairs, rows, decodes = np.repeat(columns, columns[:, 0].astype(np.int64), axis=0).T
+    repeated = np.repeat(columns, columns[:, 0].astype(np.int64), axis=0).T
+    passes, context, batched, pairs, rows, decodes, cached = repeated
     begun = np.repeat(np.cumsum(columns[:, 0]) - columns[:, 0], columns[:, 0].astype(np.int64))
-    grown = decodes * (np.arange(len(passes)) - begun)
-    return PassShapes(context + grown, batched, pairs + grown, rows, rows, 0)
+    grown = decodes * (np.arange(len(passes)) - begun) * load.acceptance_length
+    plain, decoding = PassShapes(context + grown, batched, pairs + grown, rows, rows, 0), cached + grown
+    nodes, seen = load.drafts * decodes, load.drafts * (decoding + 2 * decodes)
+    verified = PassShapes.with_nodes(plain, nodes, seen) if load.drafts else plain
+    return Steps(verified, plain, PassShapes.decode(decoding, decodes), load.drafts)
 
 
 @dataclass(slots=True)
@@ -148,7 +184,7 @@ class _Server:
     door: Door
     starts: deque[float]
     isl: list[int]
-    osl: list[int]
+    steps: list[int]
     first: Ints
     last: Ints
     coming: deque[tuple[float, int]] = field(default_factory=deque)
@@ -158,7 +194,7 @@ class _Server:
     idle: list[tuple[int, float]] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     fed: int = 0
-    cached: int = 0
+    cached: float = 0
     now: int = 0
     now_s: float = 0.0
 
@@ -179,7 +215,7 @@ class _Server:
         while self.coming and self.coming[0][0] <= decided_s:
             self.waiting.append(self.coming.popleft()[1])
         run = self._mixed() if self.waiting else self._decodes(self.ending[0][0] - self.now + 1)
-        times = run.times(self.now_s, self.door.model)
+        times = run.times(self.now_s, self.door, self.load)
         if self.coming and run.passes > 1:
             run = run._replace(passes=max(bisect_left(times, self.coming[0][0], hi=run.passes), 1))
         self._pass(run, times[: run.passes + 1])
@@ -193,14 +229,14 @@ class _Server:
             self.now_s = self.coming[0][0]
 
     def _decodes(self, passes: int) -> _Run:
-        """Return passes of one token for everybody."""
+        """Return steps in which everybody decodes."""
         rows = len(self.ending)
-        return _Run(passes, self.cached, rows, self.cached + rows, rows, rows)
+        return _Run(passes, self.cached, rows, self.cached + rows, rows, rows, self.cached)
 
     def _mixed(self) -> _Run:
         """Return one pass of all decodes and of prompts up to the budget."""
-        _, context, batched, pairs, rows, decodes = self._decodes(1)
-        left = self.budget_tokens - decodes
+        _, context, batched, pairs, rows, decodes, decoding = self._decodes(1)
+        left = self.budget_tokens - decodes * (1 + self.load.drafts)
         while self.waiting and left > 0:
             request = self.waiting[0]
             isl = self.isl[request]
@@ -209,10 +245,10 @@ class _Server:
             pairs += chunk * self.fed + chunk * (chunk + 1) / 2
             batched, left, self.fed, rows = batched + chunk, left - chunk, self.fed + chunk, rows + 1
             if self.fed == isl:
-                heappush(self.ending, (self.now + self.osl[request] - 1, self.waiting.popleft()))
+                heappush(self.ending, (self.now + self.steps[request], self.waiting.popleft()))
                 self.first[request], self.fed = self.now, 0
                 self.cached += isl
-        return _Run(1, context, batched, pairs, rows, decodes)
+        return _Run(1, context, batched, pairs, rows, decodes, decoding)
 
     def _pass(self, run: _Run, times: Sequence[float]) -> None:
         """Let the time of a run go by; whose answer ends with it sends the next request."""
@@ -220,12 +256,12 @@ class _Server:
         self.starts.extend(starts)
         self.runs.append(run)
         self.now += run.passes
-        self.cached += run.decodes * run.passes
+        self.cached += run.decodes * run.passes * self.load.acceptance_length
         ended = 0
         while self.ending and self.ending[0][0] == self.now - 1:
             _, request = heappop(self.ending)
             self.last[request] = self.now - 1
-            self.cached -= self.isl[request] + self.osl[request] - 1
+            self.cached -= self.isl[request] + self.steps[request] * self.load.acceptance_length
             ended += 1
         if not self.load.rate:
             self.send(ended)
@@ -241,7 +277,8 @@ def served(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
     assert door.model is not None or not (door.frontend_s or load.rate), "arrivals in seconds need those of passes"
     (isl, osl), nowhere = load.lengths(), np.zeros(load.requests, np.int64)
     starts: deque[float] = deque(maxlen=door.pipeline_steps)
-    server = _Server(load, budget_tokens, door, starts, isl.tolist(), osl.tolist(), first=nowhere, last=nowhere.copy())
+    steps = np.ceil((osl - 1) / load.acceptance_length).astype(np.int64).tolist()
+    server = _Server(load, budget_tokens, door, starts, isl.tolist(), steps, first=nowhere, last=nowhere.copy())
     late_s = load.arrival_s() if load.rate else np.zeros(load.requests)
     if load.rate:
         server.sent += nowhere.tolist()
@@ -252,4 +289,5 @@ def served(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
     idle_s = np.zeros(server.now)
     for place, seconds in server.idle:
         idle_s[place] = seconds
-    return Loop(load, _shapes(server.runs), idle_s, np.array(server.sent), late_s, server.first, server.last)
+    told = idle_s, np.array(server.sent), late_s, server.first, server.last
+    return Loop(load, _steps(server.runs, load), *told, osl - 1)

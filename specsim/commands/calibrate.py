@@ -64,17 +64,21 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
         engine, held = fit.engine(points), fit.held_out(points)
     table = groups(held)
     began = config["choices"]["engine"]
-    told = source(fit, Path(began).name, arguments.points, measured.sha256, points, table[0])
+    names = Path(began).name, Path(config["choices"]["drafter"]).name
+    told = source(fit, *names, arguments.points, measured.sha256, points, table[0])
     description = f"Calibrated on {counted(points)} of {arguments.points[0].name}"
     keys = engine_keys(config["engine"], engine, description, told, wrong := misfit(table[0]))
     _draw(held, figure)
     with in_one_step(out) as partial:
         partial.write_text(yaml_text(keys, sort_keys=False), encoding="utf-8")
     peaks = peak_notes(fit.server.profile, f"profile={arguments.profile}")
-    notes = _notes(engine, fit.host_share(points, engine), table[0], len(measured.points), wrong)
+    plain = [each for each in points if not each.load.drafts]
+    host_share = fit.host_share(plain, engine) if plain else 0.0
+    notes = _notes(engine, host_share, table[0], len(measured.points), wrong)
     for note in [*measured.notes, *peaks, *notes]:
         say(f"note: {note}")
-    changed = ("overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ()))
+    changed = ["overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ())]
+    changed += ["draft_launch_s", "speculation_s"] if len(plain) < len(points) else []
     say(f"engine={began} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
     say(*_lines([HEAD, *(_row(each) for each in table)]))
     say(out, figure)
@@ -101,19 +105,23 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     from specsim.calibration.fit import Fit
     from specsim.calibration.reading import Server
     from specsim.config.configured import from_words
+    from specsim.latency.drafter import drafter_from_mapping
     from specsim.latency.engine import engine_from_mapping
     from specsim.latency.fitness import unfit
     from specsim.latency.profile import profile_from_mapping
 
     if arguments.token_budget < 1:
         raise SpecsimError(f"--token-budget {arguments.token_budget}: expected a whole number of at least 1")
-    words = [f"profile={arguments.profile}", *([f"engine={arguments.engine}"] if arguments.engine else [])]
+    beside = {"engine": arguments.engine, "drafter": arguments.drafter}
+    words = [f"profile={arguments.profile}", *(f"{key}={value}" for key, value in beside.items() if value)]
     ((_, config),) = from_words(words, sweep=False)
     profile, base = profile_from_mapping(config["profile"], words[0]), config["engine"]
     if said := unfit(profile):
         raise SpecsimError(f"{words[0]}: {said}; expected another profile")
     engine = engine_from_mapping(base, f"engine={config['choices']['engine']}")
-    return Fit(Server(profile, arguments.token_budget), engine, whole=arguments.all), config
+    drafter = drafter_from_mapping(config["drafter"], f"drafter={config['choices']['drafter']}")
+    server = Server(profile, arguments.token_budget, drafter=drafter)
+    return Fit(server, engine, whole=arguments.all), config
 
 
 def _check(points: Sequence[Point], given: int) -> None:
@@ -123,7 +131,7 @@ def _check(points: Sequence[Point], given: int) -> None:
         raise SpecsimError(
             f"{len(points)} points{left_out}; expected at least {LEAST_POINTS}, half of which are held out"
         )
-    sent = {each.load.sent for each in points}
+    sent = {each.load.sent for each in points if not each.load.drafts}
     if len(sent) == 1:
         raise SpecsimError(
             f"every point has {sent.pop()}; expected at least 2, else overhead_s and request_s cannot be told apart"

@@ -199,6 +199,14 @@ class Wide(Protocol):
 
 
 @runtime_checkable
+class Drafting(Protocol):
+    """A scheduler that says whether it ever drafts; one that does not never pays for speculation that is off."""
+
+    @property
+    def drafts(self) -> bool: ...  # noqa: D102
+
+
+@runtime_checkable
 class Clairvoyant(Protocol):
     """A scheduler, or a part of one, that is told the future; its YAML says ``clairvoyant: true``."""
 

@@ -53,7 +53,8 @@ class Separate:
         if self.graphs:
             return profile.draft
         measured = profile.draft.launch_s
-        return replace(profile.draft, least_s=self.launch_s if measured is None else measured)
+        launch_s = self.launch_s if measured is None else measured
+        return replace(profile.draft, least_s=max(launch_s, profile.draft.least_s))
 
 
 @dataclass(frozen=True, slots=True)

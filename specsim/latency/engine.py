@@ -22,7 +22,9 @@ KEYS = (
     "pipeline_steps",
     "frontend_s",
 )
-BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs")
+SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s")
+"""Keys of an engine that speculates; an older file of somebody's own lacks them."""
+BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs", "lookahead")
 """Keys that say how the engine batches; without `batching` it mixes."""
 LABELS = ("description", "source", "misfit")
 """Beside the keys; `misfit` says why a calibration is not fit for use."""
@@ -43,11 +45,13 @@ class Batches(NamedTuple):
     order : "prompts_first" reads whole prompts in passes of their own, "mixed" reads chunks of them beside the decodes.
     max_num_seqs : most requests that hold cache.
     max_num_batched_tokens : most tokens of a mixed pass, draft tokens included; most prompt tokens of a prompt pass.
+    lookahead : whether a mixed batch keeps cache for drafts: see `specsim.schedulers.sarathi.TokenBudget`.
     """
 
     order: str = "mixed"
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
+    lookahead: bool = False
 
 
 V1 = Batches()
@@ -64,6 +68,11 @@ class Engine:
     sequence_s : further host seconds for each sequence beyond the first that `expands` makes of a request; None: as
         many as for a request.
     speculation_s : further host seconds of a verification of drafted tokens, however many.
+    draft_launch_s : least seconds of a pass of the drafter, which pays no other host time: it runs within a step. None:
+        each pays the host time of a pass, as if it was a step.
+    layer_launch_s : least seconds for each layer of the target in a pass that no captured graph holds.
+    undrafted_s, undrafted_request_s : further host seconds of a pass without drafts, and of each request in it, where
+        speculation is configured.
     graph_tokens : sizes, rising, that the batched tokens of a pass are padded to; a larger pass is not padded.
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
@@ -75,6 +84,10 @@ class Engine:
     request_s: float = 0.0
     sequence_s: float | None = None
     speculation_s: float = 0.0
+    draft_launch_s: float | None = None
+    layer_launch_s: float = 0.0
+    undrafted_s: float = 0.0
+    undrafted_request_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
     pipeline_steps: int = 0
@@ -89,8 +102,20 @@ class Engine:
 
     def running(self, profile: Profile) -> Profile:
         """Return a profile whose passes this engine runs."""
-        target = replace(self._running(profile.target), speculation_s=self.speculation_s)
-        return replace(profile, target=target, draft=self._running(profile.draft))
+        layers = profile.target.shape.num_hidden_layers if profile.target.shape else 0
+        eager_s = layers * self.layer_launch_s
+        target = replace(self._running(profile.target), speculation_s=self.speculation_s, eager_s=eager_s)
+        draft = self._running(profile.draft)
+        if self.draft_launch_s is not None:
+            least_s = max(draft.least_s, self.draft_launch_s)
+            draft = replace(draft, overhead_s=0.0, request_s=0.0, sequence_s=None, least_s=least_s)
+        return replace(profile, target=target, draft=draft)
+
+    def speculating(self, profile: Profile) -> Profile:
+        """Return a profile that this engine runs, where its server is configured to speculate; the baseline stays."""
+        more_s, request_s = self.undrafted_s, self.undrafted_request_s
+        target = replace(profile.target, undrafted_s=more_s, undrafted_request_s=request_s)
+        return replace(profile, target=target, stated_baseline_s=profile.baseline_s)
 
     def _running(self, model: ModelLatency) -> ModelLatency:
         overhead_s = model.overhead_s if self.overhead_s is None else self.overhead_s
@@ -113,12 +138,14 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         One line naming `source` and the key.
     """
     node = CheckedMapping(source, "", mapping)
-    node.only(KEYS, (*LABELS, *BATCHING))
+    node.only(KEYS, (*LABELS, *BATCHING, *SPECULATION))
     return Engine(
         overhead_s=node.number("overhead_s") if node.given("overhead_s") else None,
         request_s=node.number("request_s"),
         sequence_s=node.number("sequence_s") if node.given("sequence_s") else None,
         speculation_s=node.number("speculation_s"),
+        draft_launch_s=node.number("draft_launch_s") if node.given("draft_launch_s") else None,
+        **{key: node.number(key) for key in SPECULATION[1:] if key in node.values},
         graph_tokens=_graph_tokens(node),
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
         pipeline_steps=node.whole("pipeline_steps", 0, MOST_STEPS),
@@ -132,12 +159,19 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
     """Return how an engine batches on a GPU of this size; a limit is a number, or a mapping of one for each size."""
     order = node.choice("batching", ORDERS) if node.given("batching") else V1.order
     limits: dict[str, int] = {}
-    for name in filter(node.given, BATCHING[1:]):
+    for name in filter(node.given, BATCHING[1:3]):
         by_size = node.child(name) if isinstance(node.values[name], Mapping) else None
         if by_size is not None:
             by_size.only(GPU_SIZES)
         limits[name] = node.whole(name) if by_size is None else by_size.whole(gpu)
-    return Batches(order, **limits)
+    return Batches(order, **limits, lookahead=_lookahead(node, order))
+
+
+def _lookahead(node: CheckedMapping, order: str) -> bool:
+    lookahead = node.given("lookahead") and node.flag("lookahead")
+    if lookahead and order != "mixed":
+        node.fail("lookahead", "false where prompts are read first")
+    return lookahead
 
 
 def _graph_tokens(node: CheckedMapping) -> tuple[int, ...]:

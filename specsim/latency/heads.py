@@ -181,6 +181,7 @@ def _of_target(profile: Profile, name: str, time: float, cache: float, weights: 
         weights_bytes=round(weights * target.weights_bytes),
         overhead_s=profile.draft.overhead_s,
         request_s=profile.draft.request_s,
+        least_s=profile.draft.least_s,
         graph_tokens=profile.draft.graph_tokens,
         context_range=target.context_range,
         batched_range=target.batched_range,

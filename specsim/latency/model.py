@@ -44,7 +44,8 @@ class ModelLatency:
     - ``max_model_len`` is the most tokens of a prompt and its output; None: no limit is stated.
     - ``shape`` is what heads are composed from; None: not stated.
     - ``request_s``, ``sequence_s``, ``speculation_s``, ``graph_tokens`` and ``expands`` are the engine's
-      (`specsim.latency.engine.Engine`).
+      (`specsim.latency.engine.Engine`). So are ``eager_s``, the least time of a pass beyond the captured sizes, and
+      ``undrafted_s`` and ``undrafted_request_s``, which are 0 unless the run's scheduler speculates.
     """
 
     name: str
@@ -66,15 +67,20 @@ class ModelLatency:
     speculation_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
     expands: bool = False
+    eager_s: float = 0.0
+    undrafted_s: float = 0.0
+    undrafted_request_s: float = 0.0
     nonembedding_bytes: int | None = None
     max_model_len: int | None = None
     shape: ModelShape | None = None
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
     _sizes: Ints = field(init=False, repr=False, compare=False)
+    _captured: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", self.forms[self.form])
+        object.__setattr__(self, "_captured", self.graph_tokens[-1] if self.graph_tokens else 0)
         object.__setattr__(self, "_sizes", np.array(self.graph_tokens, dtype=np.int64))
 
     @property
@@ -85,19 +91,30 @@ class ModelLatency:
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead included."""
         run = self._run(shape) if self.graph_tokens or self.expands else shape
-        seconds = self.chosen.seconds(run) + self.overhead_s + self._host_s(shape)
-        if self.speculation_s and shape.logit_tokens > shape.requests:
+        seconds = self.chosen.seconds(run)
+        if seconds < self.eager_s and shape.batched_tokens > self._captured:
+            seconds = self.eager_s
+        seconds += self.overhead_s + self._host_s(shape)
+        if shape.logit_tokens > shape.requests:
             seconds += self.speculation_s
+        elif shape.prefill_tokens < shape.batched_tokens:
+            seconds += self.undrafted_s + self.undrafted_request_s * shape.requests
         return seconds if seconds > self.least_s or not self.least_s else self.least_s
 
     def seconds_array(self, shapes: PassShapes) -> Seconds:
         """Return the seconds of many passes."""
         run = self._runs(shapes) if self.graph_tokens or self.expands else shapes
-        seconds = self.chosen.seconds_array(run) + self.overhead_s
+        seconds = self.chosen.seconds_array(run)
+        beyond = shapes.batched_tokens > self._captured if self.eager_s else False
+        if beyond is not False and np.any(beyond):
+            seconds = np.maximum(seconds, self.eager_s * np.asarray(beyond))
+        seconds = seconds + self.overhead_s
         if self.request_s or self.sequence_s:
             seconds = seconds + np.asarray(self._host_s(shapes))
-        if self.speculation_s:
-            seconds = seconds + self.speculation_s * (np.asarray(shapes.logit_tokens) > np.asarray(shapes.requests))
+        if self.speculation_s or self.undrafted_s or self.undrafted_request_s:
+            drafted = np.asarray(shapes.logit_tokens) > np.asarray(shapes.requests)
+            undrafted_s = self.undrafted_s + self.undrafted_request_s * np.asarray(shapes.requests)
+            seconds = seconds + np.where(drafted, self.speculation_s, undrafted_s)
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
     def _host_s(self, shape: PassShape | PassShapes) -> Any:

@@ -90,6 +90,10 @@ class Hardware(NamedTuple):
     truth: Profile
     belief: Profile
 
+    def speculating(self) -> Hardware:
+        """Return the same where the server is configured to speculate."""
+        return Hardware(self.engine, *map(self.engine.speculating, self[1:]))
+
     def memory(self, block_tokens: int) -> Memory:
         """Return the memory of a replica, in blocks of so many tokens."""
         return Memory(
@@ -133,6 +137,11 @@ class Fleet(NamedTuple):
     def each(self) -> Iterator[tuple[str, Hardware]]:
         """Yield what there is, once, and how messages name it; the first replica's first."""
         yield from self.by_name.values()
+
+    def speculating(self) -> Fleet:
+        """Return the same where the servers are configured to speculate."""
+        by_name = {name: (named, each.speculating()) for name, (named, each) in self.by_name.items()}
+        return Fleet(self.first.speculating(), self.names, by_name)
 
     @property
     def replicas(self) -> tuple[Hardware, ...]:

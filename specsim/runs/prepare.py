@@ -18,7 +18,7 @@ from specsim.backend.simulated import World
 from specsim.cluster.routing import Router
 from specsim.config.groups import Choice, Choices, choices_in
 from specsim.config.schema import Settings, settings_in
-from specsim.core.protocols import Observer, Scheduler, Wide
+from specsim.core.protocols import Drafting, Observer, Scheduler, Wide
 from specsim.core.request import Bools, Ints, Prefixes
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
@@ -160,7 +160,9 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     notes = (*load.notes, said, *choice_notes(chosen, served_on, fit_notes), handed.note)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
-    simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), served_on, factory, routed)
+    speculates = isinstance(factory.example, Drafting) and factory.example.drafts
+    running_on = served_on.speculating() if speculates else served_on
+    simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), running_on, factory, routed)
     return Experiment(
         scheduler=chosen.scheduler,
         router=chosen.router.name if max(pooled) > 1 else None,

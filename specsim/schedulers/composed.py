@@ -36,6 +36,11 @@ class Composed:
                 raise ValueError(f"max_num_batched_tokens={budget} is below {most}, one request with its drafts")
 
     @property
+    def drafts(self) -> bool:
+        """Whether it ever drafts."""
+        return self.speculation.drafts
+
+    @property
     def widest(self) -> int:
         """The most children that a draft pass may give a node."""
         return self.speculation.widest

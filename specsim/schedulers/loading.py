@@ -39,6 +39,7 @@ class EngineBatching(NamedTuple):
     order: str = "mixed"
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
+    lookahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     limits = {key: getattr(engine, key) for key in keys if mapping.get(key, 0) is None}
     if SEATS in limits and type(budget) is int:
         limits[SEATS] = min(limits[SEATS], max(budget, 1))
-    return {**mapping, **limits, **({"batching": {"_target_": BY_ORDER[engine.order]}} if as_engine else {})}
+    part = {"_target_": BY_ORDER[engine.order]} | ({"lookahead": True} if engine.lookahead else {})
+    return {**mapping, **limits, **({"batching": part} if as_engine else {})}
 
 
 def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, belief: Belief | None) -> dict[str, Any]:

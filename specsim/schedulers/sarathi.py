@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.core.passes import NOBODY
+from specsim.core.passes import MOST_AT_ONCE, NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.schedulers.parts.batching import Admission, Chunks, decoding, lag, prompt_chunks, seats
@@ -31,11 +31,14 @@ class TokenBudget(Batching):
     ----------
     max_num_seqs : most requests that hold cache. watermark : share of the cache left free on admission.
     max_num_batched_tokens : most tokens of a pass, draft tokens included.
+    lookahead : whether each decode keeps cache for what it verifies and for as many drafts behind that; the youngest
+        yield where it lacks. vLLM asks `allocate_slots` for the scheduled tokens and `num_lookahead_tokens`.
     """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     watermark: float
+    lookahead: bool = False
     stationary = True
 
     def __post_init__(self) -> None:
@@ -48,7 +51,8 @@ class TokenBudget(Batching):
         count, budget = int(np.count_nonzero(decodes)), self.max_num_batched_tokens
         runnable = budget // (1 + draft_tokens)
         budget = budget - count * draft_tokens if count <= runnable else runnable
-        admission = Admission(self.max_num_seqs, self.watermark, drafting, draft_tokens)
+        lookahead = draft_tokens if self.lookahead else 0
+        admission = Admission(self.max_num_seqs, self.watermark, drafting, draft_tokens, lookahead)
         return chunked(view, decodes, budget, admission)
 
 
@@ -94,8 +98,9 @@ def chunked(view: View, decodes: Bools, budget: int, admission: Admission, *, fi
     """Return the rows of a pass of `budget` tokens beside drafts; with `first`, prompts run alone if there are any."""
     (requests, tokens), evicted = mixed(view, decodes, budget, admission)
     if len(requests) == len(decodes) and decodes.all():
-        fed = lag(view, requests)
-        return Rows(requests, tokens, len(requests), fed, evicted, stationary_until_s=inf)
+        fed, most = lag(view, requests), len(requests) * (1 + admission.lookahead) * (MOST_AT_ONCE + 2)
+        roomy = not admission.lookahead or view.surely_fits(len(requests), most, most)
+        return Rows(requests, tokens, len(requests), fed, evicted, stationary_until_s=inf if roomy else -inf)
     return rows_of(view, requests, tokens, evicted, first=first)
 
 
@@ -104,12 +109,14 @@ def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tupl
 
     Running requests that decode, `decodes` (n,), go first, then begun prompts, then new ones.
     """
-    resident = view.running
+    resident, ahead = view.running, 2 * admission.lookahead
     sizes = chunk_sizes(view.pending(resident), decodes, budget)
-    if not view.waiting and decodes.all() and view.surely_fits(len(resident), len(resident), 0):
+    more = len(resident) * (1 + ahead)
+    if not view.waiting and decodes.all() and view.surely_fits(len(resident), more, more if ahead else 0):
         run = sizes > 0
         return Chunks(resident[run], sizes[run]), NOBODY
-    keep, free_bytes = seats(view, resident, sizes)
+    kept = sizes + ahead * decodes
+    keep, free_bytes = seats(view, resident, kept, kept if ahead else 0)
     run = keep & (sizes > 0)
     running = Chunks(resident[run], sizes[run])
     if view.waiting and keep.all():

@@ -180,6 +180,11 @@ class SlosServe:
             raise ValueError(f"time_margin={self.time_margin!r} is not above 0")
         self._verified = np.zeros((2, self.num_speculative_tokens))
 
+    @property
+    def drafts(self) -> bool:
+        """Whether it ever drafts."""
+        return self.num_speculative_tokens > 0
+
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
         self._decided, self._accepted = np.zeros((2, requests), dtype=np.bool_)

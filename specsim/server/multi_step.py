@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import simpy
 
-from specsim.core.passes import Decodes, DraftPass, Pass, Rounds, TargetPass
+from specsim.core.passes import MOST_AT_ONCE, Decodes, DraftPass, Pass, Rounds, TargetPass
 from specsim.core.protocols import Repeating
 from specsim.core.request import Floats
 from specsim.server.admission import Lobby
@@ -20,8 +20,6 @@ from specsim.server.view import LedgerView
 
 LEAST = 2
 """Fewer passes at once take longer than one by one."""
-MOST = 128
-"""More at once would save little more, and are mostly asked for in vain."""
 Waiting = Generator[simpy.Event, Any, None]
 
 
@@ -87,7 +85,7 @@ class FastForward:
         too few, none runs, and the answer is None.
         """
         ledger, horizon = self._ledger, self._horizon()
-        most = min(ledger.ahead.passes(work), MOST)
+        most = min(ledger.ahead.passes(work), MOST_AT_ONCE)
         if most < LEAST:
             return None
         decodes = self._backend.decodes(work, most, beyond_ends)
@@ -108,7 +106,7 @@ class FastForward:
         further, within_s = horizon.unseen_steps, horizon.event_s - self._env.now
         if further < LEAST and horizon.event_s <= self._another_s:
             return None
-        most = min(ahead.rounds(work), MOST)
+        most = min(ahead.rounds(work), MOST_AT_ONCE)
         rounds = self._backend.rounds(work, LEAST, most, within_s, further) if most >= LEAST else None
         if rounds is None:
             return None

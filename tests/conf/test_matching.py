@@ -173,8 +173,8 @@ def test_a_budget_of_auto_follows_the_profile() -> None:
     found = {}
     for profile in ("vicuna7b_68m_a100", "llama8b_1b_h100", "llama70b_1b_4xh100"):
         made: Any = prepare(compose({**SMALL, "profile": profile, "any_fit": "true"})).simulation.scheduler()
-        found[profile] = made.speculation.budget(32)
-    assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 3 * 32
+        found[profile] = made.speculation.budget(16)
+    assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 4 * 16
 
 
 def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine() -> None:

@@ -59,6 +59,71 @@ def test_the_host_time_of_the_server_is_found() -> None:
     assert all(abs(each.tpot_error) < 1e-9 for each in fit.held_out(served(TRUE)))
 
 
+SPECULATING = [
+    Load(isl, osl, clients, 4 * clients, drafts=drafts, acceptance_length=1 + drafts / 4)
+    for isl, osl in ((256, 30), (900, 61))
+    for clients in (1, 4, 16)
+    for drafts in (0, 2, 5)
+]
+
+
+def test_the_launch_of_the_drafter_is_found_beside_the_host_time() -> None:
+    """Chains of two lengths tell the launch from what a verification of drafts costs."""
+    true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
+    server = Server(load_profile(PROFILE))
+    points = [each.simulated for each in server.simulated([Point(load, 1.0, 1.0) for load in SPECULATING], true)]
+    found = Fit(server, Engine()).engine(points)
+    assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
+    assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
+    held = Fit(server, Engine()).held_out(points)
+    assert max(abs(each.tpot_error) for each in held) < 2e-3
+    one = [each for each in points if each.load.drafts != 2]
+    assert Fit(server, replace(Engine(), speculation_s=1e-3)).engine(one).draft_launch_s == pytest.approx(
+        4e-3, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "length"),
+    [
+        ({"acceptance_length": 2.5}, 2.5),
+        ({"acceptance_rate": 0.5}, 2.5),
+        ({"acceptance_rates": "0.8;0.5;0.2"}, 2.5),
+    ],
+)
+def test_a_point_says_what_its_drafts_bring(cells: dict[str, Any], length: float, tmp_path: Path) -> None:
+    file = tmp_path / "points.csv"
+    frame(served(TRUE)[:1]).assign(num_speculative_tokens=3, **cells).to_csv(file, index=False)
+    (point,) = read_points([file], 1).points
+    assert (point.load.drafts, point.load.acceptance_length) == pytest.approx((3, length))
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ({"k": 3}, "line 2: 3 draft tokens with no acceptance"),
+        (
+            {"k": 3, "acceptance_length": 4.5},
+            "line 2: acceptance_length 4.5: 3 draft tokens bring 1 to 4 tokens a step",
+        ),
+        ({"k": 3, "acceptance_rate": "high"}, "line 2: acceptance_rate high: 3 draft tokens"),
+        ({"k": 2.5, "acceptance_length": 2}, "line 2: num_speculative_tokens .2.5. is not a whole number"),
+    ],
+)
+def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Path) -> None:
+    file = tmp_path / "points.csv"
+    frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
+    with pytest.raises(SpecsimError, match=said):
+        read_points([file], 1)
+
+
+def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
+    server = Server(load_profile(PROFILE))
+    captured = replace(TRUE, draft_launch_s=1e-5)
+    points = [each.simulated for each in server.simulated([Point(load, 1.0, 1.0) for load in SPECULATING], captured)]
+    assert Fit(server, Engine()).engine(points).draft_launch_s == 0
+
+
 RATES = [Load(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0)]
 
 
@@ -266,7 +331,7 @@ def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, caps
         ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
         ({"completed": 0}, "result 1: completed 0"),
         ({"mean_tpot_ms": ...}, "result 1: no mean_tpot_ms"),
-        ({"spec_decode_acceptance_rate": 61.2}, "result 1: spec_decode_acceptance_rate: the server speculates"),
+        ({"spec_decode_acceptance_rate": 61.2}, "spec_decode_acceptance_rate, but no spec_decode_per_position"),
     ],
 )
 def test_bad_results_are_one_line(

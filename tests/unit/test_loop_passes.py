@@ -84,6 +84,30 @@ def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
     assert priced == pytest.approx([ttft_s, tpot_s], rel=1e-12)
 
 
+@pytest.mark.parametrize(("alpha", "length"), [(0, 1.0), (0.5, 1.875)])
+def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha: float, length: float) -> None:
+    """The run's chains are accepted by luck and end with their request; the loop's steps bring the mean."""
+    load = Load(300, 120, 8, 24, drafts=3, acceptance_length=length)
+    trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": [300] * 24, "output_tokens": 120})
+    engine = Engine(overhead_s=1e-3, request_s=5e-5, draft_launch_s=4e-3)
+    told = {f"engine__{key}": getattr(engine, key) for key in ("overhead_s", "request_s", "draft_launch_s")}
+    run = simulate(
+        "vllm_spec",
+        trace,
+        profile="llama8b_1b_h100",
+        engine="profiled",
+        concurrency=8,
+        acceptance="bernoulli",
+        acceptance__alpha=alpha,
+        scheduler__num_speculative_tokens=3,
+        **told,
+    )
+    running = engine.running(load_profile("llama8b_1b_h100"))
+    ttft_s, tpot_s = served(load, 8192).latencies(running.target, running.draft)
+    assert tpot_s == pytest.approx(run.metrics["mean_tpot_ms"] / 1e3, rel=0.02)
+    assert alpha or ttft_s == pytest.approx(run.metrics["mean_ttft_ms"] / 1e3, rel=0.02), "luck parts the clients"
+
+
 def test_arrivals_at_a_rate_end_when_they_should() -> None:
     arrival_s = Load(100, 10, 0, 500, rate=4.0).arrival_s()
     assert arrival_s[-1] == pytest.approx(125.0)

@@ -35,12 +35,14 @@ class Admission(NamedTuple):
     watermark : share of the pool left free while any request runs (vLLM's 1%).
     drafting : whether the drafter will cache the prompt too.
     draft_tokens : what a request with nothing to read may verify at once, beside its own token.
+    lookahead : draft tokens that cache is kept for, behind what a request is to verify.
     """
 
     most_requests: int
     watermark: float = 0.01
     drafting: bool = False
     draft_tokens: int = 0
+    lookahead: int = 0
 
     def candidates(self, view: View, free_bytes: float) -> Iterator[tuple[int, int]]:
         """Yield (request, pending tokens) first come first served while seats and `free_bytes` of cache last."""
@@ -51,13 +53,20 @@ class Admission(NamedTuple):
         while some := list(islice(line, TOGETHER)):
             ids = np.array(some)
             need = view.pending(ids)
-            known = view.target_cached[ids] + need
-            growth = view.growth_bytes(ids, known + 1, known + 1 if self.drafting else brought(view, ids))
+            held = view.target_cached[ids] + need + self._ahead(view, ids)
+            growth = view.growth_bytes(ids, held, held if self.drafting else brought(view, ids))
             for request, tokens, more in zip(some, need.tolist(), growth.tolist(), strict=True):
                 free_bytes -= more
                 if free_bytes < 0:
                     return
                 yield request, tokens
+
+    def _ahead(self, view: View, ids: Ids) -> Ints | int:
+        """Return the slots behind their text that waiting requests need, (n,); no more than tokens that may follow."""
+        if not self.lookahead:
+            return 1
+        ahead: Ints = np.minimum(1 + self.lookahead, view.max_tokens[ids] - view.emitted_tokens[ids])
+        return ahead
 
 
 def decoding(view: View, ids: Ids) -> Bools:
@@ -121,12 +130,14 @@ def _chunks(chosen: list[tuple[int, int]]) -> Chunks:
     return Chunks(pairs[:, 0], pairs[:, 1])
 
 
-def seats(view: View, ids: Ids, target_growth: Ints) -> tuple[Bools, float]:
+def seats(view: View, ids: Ids, target_growth: Ints, draft_growth: Ints | int = 0) -> tuple[Bools, float]:
     """Return which running requests `ids` keep their cache, (n,), when the youngest yield until the others can grow.
 
-    `target_growth` (n,) are the tokens that each adds to the target's cache. Also return the bytes then left free.
+    `target_growth` and `draft_growth` (n,) are the tokens that each adds to the caches. Also return the bytes then left
+    free.
     """
-    growth = view.growth_bytes(ids, view.target_cached[ids] + target_growth, view.draft_cached[ids])
+    target, draft = view.target_cached[ids] + target_growth, view.draft_cached[ids] + draft_growth
+    growth = view.growth_bytes(ids, target, draft)
     keep = np.ones(len(ids), dtype=np.bool_)
     left = float(view.free_bytes - growth.sum())
     if left >= 0:

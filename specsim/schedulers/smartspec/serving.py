@@ -128,6 +128,11 @@ class SmartSpec:
             raise ValueError(f"batching: {part} does not go with {named}; expected PrefillFirst")
 
     @property
+    def drafts(self) -> bool:
+        """Whether it ever drafts."""
+        return self.proposal.deepest > 0
+
+    @property
     def widest(self) -> int:
         """The most children of one node that a draft pass is ever asked for."""
         return self.proposal.widest
