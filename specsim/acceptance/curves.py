@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,14 @@ class Acceptance:
     evidence: Evidence = "fitted"
     note: str | None = None
     sha256: str | None = None
+
+    def scaled(self, factor: float) -> Acceptance:
+        """Return it with each draft position's rate, given that the drafts before are right, times a factor up to 1."""
+        by_category = {
+            name: replace(curve, agreement=tuple(min(1.0, factor * rate) for rate in curve.rates))
+            for name, curve in self.curves.items()
+        }
+        return replace(self, curves=by_category)
 
     def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
         """Return a tape drawn from the curves; see `draw_tape`."""
