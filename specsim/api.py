@@ -245,7 +245,7 @@ def find(
 def tune(
     schedulers: str | Path | Sequence[str | Path],
     *,
-    values: Mapping[str, Sequence[Any]] | None = None,
+    values: Mapping[str, Any] | None = None,
     of: str = "worst",
     target: float = 0.95,
     trials: int = 16,
@@ -262,7 +262,8 @@ def tune(
     Parameters
     ----------
     schedulers : names or paths; what is tried of each stands in its file under ``tune``.
-    values : lists of values by key below the schedulers, in the place of what their files say.
+    values : lists of values by key below the schedulers, in the place of what their files say; a mapping that a key
+        takes has a list for each of its own keys.
     of : ``"worst"``: attainment of the worst class; ``"all"``; a class; or a number of a run, ``"output_throughput"``.
     target : share of requests that is to be kept, in (0, 1]. trials : of each scheduler. seeds : those that judge.
     export : ``"vllm"``, ``"sglang"`` or ``"trtllm"``: the settings of such a server, too.
@@ -279,7 +280,7 @@ def tune(
     check_executor(executor, check_jobs(jobs))
     names = [str(each) for each in (schedulers if is_several(schedulers) else [schedulers])]
     given = named({}, settings)
-    tried = {key.replace("__", "."): list(each) for key, each in (values or {}).items()}
+    tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
     goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export))
     root = None if out is None else expanded(str(out), "out=")
     how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}

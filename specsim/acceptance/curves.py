@@ -29,6 +29,8 @@ ROUNDS = 30
 """In which the verifications of the levels and their rates come to fit each other."""
 LEAST_CONFIDENCE = 1e-12
 """Confidence of a drafter that is never right; with a confidence of 0 it would propose nothing."""
+MOST_RATE = 0.999
+"""The most to which a rate is scaled."""
 GOLDEN = 0.6180339887498949
 
 
@@ -81,9 +83,9 @@ class Acceptance:
     sha256: str | None = None
 
     def scaled(self, factor: float) -> Acceptance:
-        """Return it with each draft position's rate, given that the drafts before are right, times a factor up to 1."""
+        """Return it with each draft position's rate, given that the drafts before are right, times a factor."""
         by_category = {
-            name: replace(curve, agreement=tuple(min(1.0, factor * rate) for rate in curve.rates))
+            name: replace(curve, agreement=tuple(min(MOST_RATE, factor * rate) for rate in curve.rates))
             for name, curve in self.curves.items()
         }
         return replace(self, curves=by_category)

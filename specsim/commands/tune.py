@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from specsim.metrics.tuned import Tuned
 
 HELP = """\
-Settings are those of `specsim run`. What is tried of a scheduler stands in its file under tune:; several values of a key,
-scheduler.num_speculative_tokens=1,2,3, are tried in its place, and one value is kept.
-The first half of a recording tunes and the second judges; of a drawn trace other seeds judge. seed= are those that judge
-(0 to 4). A search that was stopped goes on where it was. DIR holds tuned settings that any command takes:
+Settings are those of `specsim run`. What is tried of a scheduler stands in its file under tune:; several values of a
+key, scheduler.num_speculative_tokens=1,2,3, are tried in its place, and one value is kept.
+The first half of a recording tunes and the second judges; of a drawn trace other seeds judge. seed= are those that
+judge (0 to 4). A search that was stopped goes on where it was. DIR holds tuned settings that any command takes:
 scheduler=DIR/NAME.yaml. docs/tune.md has an example.
 """
+Values = Mapping[str, Sequence[str]]
 OUT = Path("results/tune")
 SEEDS = "range(0,5)"
 
@@ -74,9 +75,7 @@ def _say(line: str) -> None:
     say(line, error=True, flush=True)
 
 
-def _read(
-    words: Sequence[str], schedulers: str | None
-) -> tuple[dict[str, str], dict[str, dict[str, list[str]]], list[int]]:
+def _read(words: Sequence[str], schedulers: str | None) -> tuple[dict[str, str], Mapping[str, Values], list[int]]:
     """Return the settings that all runs share, by scheduler the values to try of its keys, and the seeds that judge."""
     from specsim.config.groups import chosen_by_default
     from specsim.config.points import axes_typed

@@ -32,7 +32,7 @@ class Score(NamedTuple):
 
 
 def score(metrics: Mapping[str, Any], of: str) -> Score:
-    """Return the score of a run: ``worst``, ``all``, a class or ``noted.NAME`` as of `judged`, or a number of its metrics.
+    """Return the score of a run: ``worst``, ``all``, a class or ``noted.NAME`` as of `judged`, or a number of a run.
 
     Raises
     ------
@@ -232,6 +232,4 @@ class Tuned:
     def drafts_cost(self) -> Iterator[str]:
         """Yield the conditions under which the best, which drafts, attains no more than plain decoding."""
         if self.plain:
-            yield from (
-                said for said, of in self.judgements.items() if self.plain in of and self.lead(self.plain, said)[0] <= 0
-            )
+            yield from (said for said in self.judgements if self.lead(self.plain, said)[0] <= 0)

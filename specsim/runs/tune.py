@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,31 +10,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.config.configured import Configured, with_settings
-from specsim.config.identity import identity, settings_of
 from specsim.config.points import Point
 from specsim.config.space import Choice, space_of
 from specsim.config.values import python_value
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, one_line
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.found import Found
 from specsim.metrics.tuned import AS_GIVEN, PLAIN, Candidate, Export, Judgement, Score, Tuned, is_share, score
+from specsim.runs.conditions import conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.exports import Inexpressible, exported
 from specsim.runs.find import search
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
-from specsim.runs.prepare import prepare, recipe
+from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
 from specsim.runs.trials import MOST_SEEDS, Search, halved
 from specsim.store.scan import AnyRun
 from specsim.store.summaries import Failure
 
-REQUESTS = "1000"
-"""Of a run of a recording, where no setting says it."""
-BLOCK_S, BLOCKS = 60.0, 10
-"""Seconds of the blocks that a seed draws from a part of a recording, and the least blocks that a part has."""
-OFF = 0.2
-"""By how much acceptance, load and objectives are taken to be off."""
 WITHIN = 0.05
 """How close the two rates of an answer lie."""
 LOWEST, HIGHEST = 1 / 4, 16.0
@@ -44,7 +37,6 @@ LONGEST = 4000
 FURTHER = 3
 """Servers that are tried beyond the fewest that the highest rate of one would need."""
 SCHEDULER = "scheduler"
-OBJECTIVES = ("tpot_s", "tpot_ratio", "ttft_s")
 Say = Callable[[str], None]
 Result = AnyRun | Failure
 
@@ -60,14 +52,6 @@ class Goal(NamedTuple):
     trials: int
     seeds: Sequence[int]
     export: str | None = None
-
-
-class Parts(NamedTuple):
-    """The part of the traffic that tunes and the part that judges: further settings of each, and lines about them."""
-
-    tuning: Point
-    judging: Point
-    notes: tuple[str, ...]
 
 
 def tune(
@@ -103,7 +87,7 @@ def tune(
     searches = [Search(space_of(name, given), goal.trials) for name, given in {**schedulers, **plain}.items()]
     first = runs.configured(searches[0].space.scheduler, {}, {})
     parts = split(first, objects)
-    rate = _rate(first.config, objects)
+    rate = rate_of(first.config, objects)
     tuning_seeds = range(max(goal.seeds) + 1, max(goal.seeds) + 1 + MOST_SEEDS)
 
     def tried(asked: Sequence[tuple[int, Choice]], seeds: Sequence[int]) -> list[list[Score]]:
@@ -123,8 +107,9 @@ def tune(
     judgements = {AS_GIVEN: {place: given[old] for place, old in enumerate(order)}}
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
     shown, searched = sorted({0, min(1, len(order) - 1), plain_at}), sorted({0, plain_at})
-    error = _held_out_error(first.config["profile"])
-    for said, changed in _conditions(first.config, rate, error):
+    profile = prepare(first.config, objects.of(first.config["choices"])).profiles[0]
+    error = held_out_error(profile)
+    for said, changed in conditions(first.config, rate, error):
         say(f"judging: {said}")
         judgements[said] = judge(shown, changed)
     shares = is_share(goal.of, judgements[AS_GIVEN][0].classes)
@@ -133,8 +118,7 @@ def tune(
     trials = {each.space.scheduler: len(each.scores) for each in searches}
     export, said = _exported(judge, judgements[AS_GIVEN], first)
     notes = [*parts.notes, *said, *_fewer(searches, goal.trials), *together(runs.notes)]
-    gpus = int(first.config["profile"]["gpus"])
-    told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, gpus, replicas)
+    told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
     return Tuned(*told, export, notes)
 
 
@@ -169,6 +153,7 @@ class _Runs:
         made = run_all(planned, self.root, beside=self.keys, **self.how)
         self.keys += [each.key for each in planned]
         self.notes += made.whole_notes
+        self.notes += [f"a run failed, and counts as 0: {one_line(each.error)}" for each in made.failures[:1]]
         ended = in_order(points, made)
         return [ended[place : place + len(seeds)] for place in range(0, len(ended), len(seeds))]
 
@@ -213,99 +198,6 @@ class _Judge:
             name: np.array([block[name]["slo_attainment"] for block in blocks if name in block]) for name in names
         }
         return Judgement(scores[:, 0], scores[:, 1], classes)
-
-
-def split(first: Configured, objects: Objects) -> Parts:
-    """Return the part of the traffic that tunes and the one that judges.
-
-    The seeds draw a synthetic trace anew. Of a recording the first half of the window tunes and the second judges; each
-    seed draws blocks of it, unless the settings say how.
-    """
-    config = first.config
-    handed = objects.of(config["choices"])
-    source = recipe(config, handed)
-    if "arrivals" in source.reader.drawn:
-        return Parts({}, {}, ("other seeds of the trace tune than judge",))
-    shared: dict[str, Any] = {} if config["requests"] is not None else {"requests": REQUESTS}
-    trace = replace(source, block_s=None).trace(0, clients=True)
-    if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
-        return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
-    start, stop = source.window or (0.0, float(ceil(trace.arrival_s[-1])))
-    middle = (start + stop) / 2
-    block_s = source.block_s or min(BLOCK_S, (middle - start) / BLOCKS)
-
-    def part(*window: float) -> Point:
-        below = {"window": list(window), "resample": block_s}
-        if handed.trace is not None:
-            (name,) = objects.taken("trace", [handed.trace.trace], below)
-            return {**shared, "trace": name}
-        return {**shared, **{f"trace.{key}": python_value(key, value) for key, value in below.items()}}
-
-    said = (
-        f"seconds {start:g} to {middle:g} of the trace tune, {middle:g} to {stop:g} judge; each seed draws blocks anew"
-    )
-    return Parts(part(start, middle), part(middle, stop), (said,))
-
-
-def _rate(config: Mapping[str, Any], objects: Objects) -> float | None:
-    """Return the rate of arrivals, requests/s; None where clients wait for their answers."""
-    if config["concurrency"] is not None:
-        return None
-    if config["rps"] is not None:
-        return float(config["rps"])
-    arrival_s = prepare(config, objects.of(config["choices"])).simulation.requests.arrival_s
-    return float(f"{(len(arrival_s) - 1) / max(float(arrival_s[-1] - arrival_s[0]), 1e-9):.3g}")
-
-
-def _conditions(config: Mapping[str, Any], rate: float | None, error: float | None) -> Iterator[tuple[str, Point]]:
-    """Yield what may be otherwise than it was given, and the settings that say so.
-
-    Passes that take (1 + e) times as long under a load meet their objectives as often as today's passes do under a load
-    (1 + e) times as high with objectives of 1 / (1 + e): time itself has another unit.
-    """
-    if error:
-        for sign, word in ((1, "slower"), (-1, "faster")):
-            slower = 1 + sign * error
-            yield (
-                f"passes {100 * error:.2g}% {word}",
-                {**_load(config, rate, slower), **_objectives(config, 1 / slower)},
-            )
-    for factor in (1 - OFF, 1 + OFF):
-        said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else 'higher'}"
-        scale = factor * (config["acceptance_scale"] or 1)
-        if config["acceptance"].get("kind") != "recorded":
-            yield f"acceptance {said}", {"acceptance_scale": f"{scale:g}"}
-        if load := _load(config, rate, factor):
-            yield f"{'load' if rate is None else 'rate'} {said}", load
-        if objectives := _objectives(config, factor):
-            yield f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives
-
-
-def _load(config: Mapping[str, Any], rate: float | None, factor: float) -> Point:
-    if rate is not None:
-        return {"rps": f"{rate * factor:.6g}"}
-    clients = config["concurrency"]
-    changed = round(clients * factor)
-    return {} if changed in (0, clients) else {"concurrency": str(changed)}
-
-
-def _objectives(config: Mapping[str, Any], factor: float) -> Point:
-    """Return the objectives of a mix times a factor; none where an object or the trace states them."""
-    mix = config["slo"]
-    holders = {"slo": mix, **{f"slo.classes.{name}": each for name, each in (mix.get("classes") or {}).items()}}
-    return {
-        f"{holder}.{name}": python_value(name, each[name] * factor)
-        for holder, each in holders.items()
-        for name in OBJECTIVES
-        if each.get(name) is not None
-    }
-
-
-def _held_out_error(profile: Mapping[str, Any]) -> float | None:
-    """Return the largest median of the held-out relative errors of a kind of pass, of the target or the drafter."""
-    stated = [(profile.get(role) or {}).get("held_out_error") or {} for role in ("target", "draft")]
-    kinds = [kind for each in stated for kind in (each.get(profile.get("form")) or {}).values()]
-    return max((kind["median"] for kind in kinds if "median" in kind), default=None)
 
 
 def _highest(judge: _Judge, places: Sequence[int], rate: float) -> Found:
@@ -363,12 +255,6 @@ def _fewer(searches: Sequence[Search], trials: int) -> Iterator[str]:
     few = [f"{each.space.scheduler} {len(each.scores)}" for each in searches if len(each.scores) < trials]
     if few:
         yield f"all choices were tried where they are fewer than {trials} trials: {', '.join(few)}"
-
-
-def identity_of(point: Point, schedulers: Mapping[str, Any], goal: Goal, objects: Objects = NO_OBJECTS) -> str:
-    """Return what two searches for the same share."""
-    settings = settings_of(with_settings(point, {SCHEDULER: next(iter(schedulers))}, objects.described).config)
-    return identity({**settings, "goal": str(goal), "schedulers": str(dict(schedulers))})
 
 
 def check_trials(trials: int) -> int:
