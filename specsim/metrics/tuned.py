@@ -14,12 +14,13 @@ from specsim.errors import SpecsimError
 from specsim.metrics.capacity import mean_interval
 from specsim.metrics.found import ALL, WORST, Found, judged
 from specsim.metrics.requests import NOTED
+from specsim.metrics.tuned_text import AS_GIVEN, answer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-AS_GIVEN = "as given"
-"""The conditions that the settings describe."""
+PASSES = "passes"
+"""The first word of conditions under which passes take longer, or less long."""
 PLAIN = "vllm"
 """The scheduler that never drafts."""
 
@@ -210,6 +211,11 @@ class Tuned:
             rows.append(row)
         return DataFrame(rows)
 
+    def band(self) -> tuple[float, float] | None:
+        """Return the least and the most that the best measures where passes take more or less, by `error`."""
+        means = [self.measured(0, said)[0] for said in self.judgements if said.startswith(PASSES)]
+        return (min(means), max(means)) if means else None
+
     def no_drafts_from(self) -> float | None:
         """Return the lowest rate, of those at which both were tested, from which on plain decoding attains as much.
 
@@ -224,6 +230,10 @@ class Tuned:
                 break
             since = rate
         return since
+
+    def __str__(self) -> str:
+        """Return the answer as `specsim tune` prints it."""
+        return "\n".join(answer(self))
 
     def __repr__(self) -> str:
         mean, half = self.measured(0)

@@ -16,7 +16,8 @@ from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.found import Found
-from specsim.metrics.tuned import AS_GIVEN, PLAIN, Candidate, Export, Judgement, Score, Tuned, is_share, score
+from specsim.metrics.tuned import PLAIN, Candidate, Export, Judgement, Score, Tuned, is_share, score
+from specsim.metrics.tuned_text import AS_GIVEN
 from specsim.runs.conditions import conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.exports import Inexpressible, exported

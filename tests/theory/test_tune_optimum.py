@@ -38,7 +38,7 @@ def shared(clients: int, alpha: float, token_s: float, pass_s: float) -> dict[st
 
 
 def tokens_per_s(k: int, clients: int, alpha: float, token_s: float, pass_s: float) -> float:
-    """Return tokens of a verification over its seconds: Leviathan et al., ICML 2023, equation 1, with a batch's cost."""
+    """Return tokens of a verification over its seconds: Leviathan et al., ICML 2023, equation 1."""
     seconds = pass_s + clients * (k + 1) * token_s + k * DRAFT_S
     return float(clients * sum(alpha**i for i in range(k + 1)) / seconds)
 
