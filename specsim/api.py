@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.configured import Configured, from_axes, from_values
-from specsim.config.points import is_several, point_of, with_keys
+from specsim.config.points import point_of, with_keys
 from specsim.core.protocols import Observer, Scheduler
 from specsim.errors import SpecsimError, one_line
 from specsim.files.checked_mapping import expanded
@@ -264,7 +264,7 @@ def tune(
     schedulers : names or paths; what is tried of each stands in its file under ``tune``.
     values : lists of values by key below the schedulers, in the place of what their files say; a mapping that a key
         takes has a list for each of its own keys.
-    of : ``"worst"``: attainment of the worst class; ``"all"``; a class; or a number of a run, ``"output_throughput"``.
+    of : ``"worst"``: attainment of the worst class; ``"all"``; a class; or ``"output_throughput"``.
     target : share of requests that is to be kept, in (0, 1]. trials : of each scheduler. seeds : those that judge.
     export : ``"vllm"``, ``"sglang"`` or ``"trtllm"``: the settings of such a server, too.
     out : folder of the runs, the tables and the tuned settings; None: nothing is written.
@@ -278,7 +278,7 @@ def tune(
     if not 0 < target <= 1:
         raise SpecsimError(f"tune: target={target!r}: expected a share in (0, 1]")
     check_executor(executor, check_jobs(jobs))
-    names = [str(each) for each in (schedulers if is_several(schedulers) else [schedulers])]
+    names = [str(each) for each in ([schedulers] if isinstance(schedulers, str | Path) else schedulers)]
     given = named({}, settings)
     tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
     goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export))

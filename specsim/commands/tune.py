@@ -34,7 +34,7 @@ def add_tune(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Pa
     tune.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     tune.add_argument("--schedulers", metavar="A,B", help="to tune and compare, as scheduler=A,B")
     tune.add_argument("--target", default="95%", metavar="SHARE", help="of requests that meet their objectives (95%%)")
-    tune.add_argument("--of", metavar="WHOM", help="worst class, all, a class or a number of a run (worst)")
+    tune.add_argument("--of", metavar="WHOM", help="worst class, all, a class or output_throughput (worst)")
     tune.add_argument("--trials", type=int, default=16, metavar="N", help="of each scheduler (16)")
     tune.add_argument("--export", metavar="ENGINE", help="write the settings of a server: vllm, sglang or trtllm")
     tune.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.core.request import Floats
-from specsim.errors import SpecsimError
 from specsim.metrics.capacity import mean_interval
 from specsim.metrics.found import ALL, WORST, Found, judged
-from specsim.metrics.requests import NOTED
 from specsim.metrics.tuned_text import AS_GIVEN, answer
 
 if TYPE_CHECKING:
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
 
 PASSES = "passes"
 """The first word of conditions under which passes take longer, or less long."""
+THROUGHPUT = "output_throughput"
+"""The measure that is no share of the requests: tokens/s."""
 PLAIN = "vllm"
 """The scheduler that never drafts."""
 
@@ -33,27 +33,10 @@ class Score(NamedTuple):
 
 
 def score(metrics: Mapping[str, Any], of: str) -> Score:
-    """Return the score of a run: ``worst``, ``all``, a class or ``noted.NAME`` as of `judged`, or a number of a run.
-
-    Raises
-    ------
-    SpecsimError
-        When the run has no such class and no such number.
-    """
-    block = metrics["specsim"]
+    """Return the score of a run: `THROUGHPUT`, or an attainment as of `judged`."""
     quickness = -float(metrics["mean_tpot_ms"] or 0.0)
-    if is_share(of, block["classes"]):
-        return Score(judged(block, of).share, quickness)
-    value = metrics.get(of, block.get(of))
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        known = [WORST, ALL, *block["classes"], f"{NOTED}NAME", "output_throughput"]
-        raise SpecsimError(f"of={of}: no class of the requests and no number of a run; expected {', '.join(known)}")
-    return Score(float(value), quickness)
-
-
-def is_share(of: str, classes: Mapping[str, Any]) -> bool:
-    """Return whether a measure is a share of requests."""
-    return of in (WORST, ALL, *classes) or of.startswith(NOTED)
+    measure = float(metrics[of]) if of == THROUGHPUT else judged(metrics["specsim"], of).share
+    return Score(measure, quickness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +127,7 @@ class Tuned:
     @property
     def is_share(self) -> bool:
         """Whether the measure is a share of the requests."""
-        return is_share(self.of, self.judgements[AS_GIVEN][0].classes)
+        return self.of != THROUGHPUT
 
     @property
     def whose(self) -> str:

@@ -16,12 +16,12 @@ from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.found import Found
-from specsim.metrics.tuned import PLAIN, Candidate, Export, Judgement, Score, Tuned, is_share, score
+from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.metrics.tuned_text import AS_GIVEN
 from specsim.runs.conditions import conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.exports import Inexpressible, exported
-from specsim.runs.find import search
+from specsim.runs.find import check_whose, search
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
@@ -84,9 +84,11 @@ def tune(
         One line for any mistake in what was given.
     """
     runs = _Runs(point, objects, root, jobs, executor, progress, say)
-    plain = {} if PLAIN in schedulers else {PLAIN: {}}
-    searches = [Search(space_of(name, given), goal.trials) for name, given in {**schedulers, **plain}.items()]
-    first = runs.configured(searches[0].space.scheduler, {}, {})
+    alone = len(schedulers) == 1
+    searches = [Search(space_of(*each), goal.trials) for each in ({PLAIN: {}} | dict(schedulers)).items()]
+    first = runs.configured(next(iter(schedulers)), {}, {})
+    if goal.of != THROUGHPUT:
+        check_whose(goal.of, first.config)
     parts = split(first, objects)
     rate = rate_of(first.config, objects)
     tuning_seeds = range(max(goal.seeds) + 1, max(goal.seeds) + 1 + MOST_SEEDS)
@@ -99,7 +101,7 @@ def tune(
         return [[_score(run, goal.of) for run in those] for those in ended]
 
     halved(searches, tuning_seeds, tried, say)
-    candidates = [each for search_ in searches for each in _finalists(search_, len(searches) - len(plain), runs)]
+    candidates = [each for search_ in searches for each in _finalists(search_, runs, alone)]
     judge = _Judge(runs, goal, parts.judging, candidates)
     say(f"judging: {len(candidates)} configurations with {len(goal.seeds)} seeds")
     given = judge(range(len(candidates)), {})
@@ -113,12 +115,11 @@ def tune(
     for said, changed in conditions(first.config, rate, error):
         say(f"judging: {said}")
         judgements[said] = judge(shown, changed)
-    shares = is_share(goal.of, judgements[AS_GIVEN][0].classes)
-    found = _highest(judge, searched, rate) if rate is not None and shares else None
+    found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate)
     replicas = None if found is None or rate is None else _replicas(judge, judgements[AS_GIVEN][0], found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}
-    export, said = _exported(judge, judgements[AS_GIVEN], first)
-    notes = [*parts.notes, *said, *_fewer(searches, goal.trials), *together(runs.notes)]
+    export, lines = _exported(judge, judgements[AS_GIVEN], first)
+    notes = [*parts.notes, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
     return Tuned(*told, export, notes)
 
@@ -169,9 +170,9 @@ def _score(run: Result, of: str) -> Score:
     return Score(0.0, -np.inf) if isinstance(run, Failure) else score(run.metrics, of)
 
 
-def _finalists(of: Search, rivals: int, runs: _Runs) -> Iterator[Candidate]:
-    """Yield the best choice of a search, and the second where no other scheduler was asked for."""
-    several = 2 if rivals == 1 and of.space.scheduler != PLAIN else 1
+def _finalists(of: Search, runs: _Runs, alone: bool) -> Iterator[Candidate]:
+    """Yield the best choice of a search, and the second where a scheduler stands `alone`."""
+    several = 2 if alone and of.space.scheduler != PLAIN else 1
     for choice in of.ranked()[:several]:
         settings = of.space.settings(choice)
         made = runs.configured(of.space.scheduler, settings, {})

@@ -64,7 +64,7 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     }
     values = {"num_speculative_tokens": [1, 3], "max_num_batched_tokens": [512]}
     tuned = specsim.tune("vllm_spec", values=values, trials=2, seeds=[0], progress=False, **settings)
-    assert "seconds 0 to 300 of the trace tune, 300 to 600 judge; each seed draws blocks of 30 s" in tuned.notes
+    assert "seconds 0 to 300 of the trace tune, 300 to 600 judge; each seed draws blocks anew" in tuned.notes
     trace = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
     of_frame = specsim.tune(
         "vllm_spec", values=values, trials=2, seeds=[0], progress=False, trace=trace, profile="llama8b_1b_h100"
@@ -83,15 +83,16 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
         (["out=x"], "out: tune chooses it; expected --out DIR"),
         (["--target", "95"], "--target 95: expected a share above 0 up to 1"),
         (
-            ["--of", "batch", "requests=5"],
-            "of=batch: no class of the requests and no number of a run; expected worst, all",
+            ["--of", "batch"],
+            "of=batch: no class of the requests; expected worst, all, coding",
         ),
-        (["scheduler.threshold=1,2"], "scheduler=vllm_spec has no such key"),
+        (["scheduler.threshold=1,2"], "vllm_spec has no such key"),
     ],
 )
 def test_a_mistake_is_one_line(words, said, tmp_path, capsys):
     given = [*([] if "scheduler=fcfs" in words else ["scheduler=vllm_spec"]), "trace=poisson", *words]
     assert main(["tune", *given, "--out", str(tmp_path / "none")]) == 2
+    assert not (tmp_path / "none").exists()
     (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("specsim: ")]
     assert said in line
 
