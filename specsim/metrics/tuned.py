@@ -26,7 +26,7 @@ PLAIN = "vllm"
 
 
 class Score(NamedTuple):
-    """What a run is chosen by: the greater the measure the better, of equal ones the shorter the time per token."""
+    """The rank of a run: the greater the measure the better, of equal ones the shorter the time per token."""
 
     measure: float
     quickness: float
@@ -87,7 +87,7 @@ class Export(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What a candidate's runs measured under some conditions, a value a seed, (seeds,), and each class attained."""
+    """The measures of a candidate under some conditions, a value a seed, (seeds,), and each class's attainment."""
 
     measure: Floats
     quickness: Floats

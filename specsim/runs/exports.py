@@ -33,13 +33,13 @@ DRAFTERS = {
     "medusa": ("medusa", None, None),
     "suffix": ("suffix", None, None),
 }
-"""What the engines call each drafter, in the order of `ENGINES`; None: not with settings of a chain."""
+"""The engines' names of each drafter, in the order of `ENGINES`; None: not with settings of a chain."""
 WITHOUT_MODEL = ("mtp", "lookup", "suffix")
 ENGINES = ("vllm", "sglang", "trtllm")
 
 
 class Policy(NamedTuple):
-    """What a scheduler does, in the engines' terms: draft tokens by batch size, until they are right too seldom.
+    """A scheduler in the engines' terms: draft tokens by batch size, until they are right too seldom.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ Result = AnyRun | Failure
 
 
 class Goal(NamedTuple):
-    """What is tuned for: the most of a measure `of` a run, and the share of the requests that is to be kept.
+    """The aim: the most of a measure `of` a run, and the share of the requests that is to be kept.
 
     `trials` of each scheduler; `seeds` judge; `export` is the engine whose settings are wanted.
     """
