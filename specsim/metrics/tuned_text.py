@@ -33,7 +33,7 @@ def _sentences(tuned: Tuned) -> Iterator[str]:
     if band and tuned.error:
         low, high = (_of(tuned, each, nan) for each in band)
         error = f"{100 * tuned.error:.2g}% more or less, the held-out error of the profile"
-        yield f"{low} to {high} if its passes take {error}."
+        yield f"{low} to {high}{'%' if tuned.is_share else ''} if its passes take {error}."
     for place in dict.fromkeys((1, tuned.plain)):
         if 0 < place < len(tuned.candidates):
             lead, name = _of(tuned, *tuned.lead(place), sign="+"), tuned.candidates[place].name

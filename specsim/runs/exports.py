@@ -34,6 +34,7 @@ DRAFTERS = {
     "suffix": ("suffix", None, None),
 }
 """The engines' names of each drafter, in the order of `ENGINES`; None: not with settings of a chain."""
+HEAD = "head"
 WITHOUT_MODEL = ("mtp", "lookup", "suffix")
 ENGINES = ("vllm", "sglang", "trtllm")
 
@@ -71,10 +72,16 @@ def check_engine(engine: str | None) -> str | None:
     return engine
 
 
+def kind_of(drafter: str, draft: str) -> str:
+    """Return the kind of a drafter, the choice of a run: a profile whose `draft` is a "KIND head" was composed of it."""
+    kind, _, rest = draft.partition(" ")
+    return kind if drafter == "separate" and rest == HEAD and kind in DRAFTERS else drafter
+
+
 def exported(candidate: Candidate, drafter: str, engine: str) -> Export:
     """Return a candidate in the settings of an engine, with the scheduler of specsim that reads these.
 
-    `drafter` is the choice of the run.
+    `drafter` is its kind, as of `kind_of`.
 
     Raises
     ------

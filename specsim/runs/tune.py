@@ -20,7 +20,7 @@ from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgemen
 from specsim.metrics.tuned_text import AS_GIVEN
 from specsim.runs.conditions import conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
-from specsim.runs.exports import Inexpressible, exported
+from specsim.runs.exports import Inexpressible, exported, kind_of
 from specsim.runs.find import check_whose, search
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
@@ -118,7 +118,9 @@ def tune(
     found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate)
     replicas = None if found is None or rate is None else _replicas(judge, judgements[AS_GIVEN][0], found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}
-    export, lines = _exported(judge, judgements[AS_GIVEN], first)
+    export, lines = _exported(judge, judgements[AS_GIVEN], first, profile.draft.name)
+    if goal.of != THROUGHPUT and judgements[AS_GIVEN][0].measure.min() == 1:
+        lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
     notes = [*parts.notes, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
     return Tuned(*told, export, notes)
@@ -233,14 +235,17 @@ def _replicas(judge: _Judge, given: Judgement, found: Found, rate: float, first:
     return None
 
 
-def _exported(judge: _Judge, asof: Mapping[int, Judgement], first: Configured) -> tuple[Export | None, list[str]]:
+def _exported(
+    judge: _Judge, asof: Mapping[int, Judgement], first: Configured, draft: str
+) -> tuple[Export | None, list[str]]:
     """Return the best candidate that the engine can express, run back, and lines about it and those before it."""
     engine, said = judge.goal.export, list[str]()
     if engine is None:
         return None, said
+    drafter = kind_of(first.config["choices"]["drafter"], draft)
     for place, each in enumerate(judge.candidates):
         try:
-            found = exported(each, first.config["choices"]["drafter"], engine)
+            found = exported(each, drafter, engine)
         except Inexpressible as why:
             said.append(f"export {engine}: not {each.scheduler}: {why}")
             continue

@@ -11,7 +11,7 @@ import yaml
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.metrics.tuned import Candidate, Export
-from specsim.runs.exports import Inexpressible, exported
+from specsim.runs.exports import Inexpressible, exported, kind_of
 
 TABLE = "speculation.num_speculative_tokens_per_batch_size"
 
@@ -85,6 +85,12 @@ def test_trtllm_has_last_batch_sizes_and_its_longest_first() -> None:
     ours = export("trtllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
     assert yaml.safe_load(ours.files["trtllm.yaml"])["speculative_config"]["draft_len_schedule"] == {8: 3, 2048: 1}
     assert ours.settings["speculation.draft_len_schedule"] == [[8, 3], [2048, 1]]
+
+
+def test_a_composed_profile_names_the_head_that_drafts() -> None:
+    assert kind_of("separate", "eagle3 head") == "eagle3"
+    assert kind_of("separate", "Llama-3.2-1B") == "separate"
+    assert kind_of("lookup", "eagle3 head") == "lookup"
 
 
 @pytest.mark.parametrize(
