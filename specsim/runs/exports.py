@@ -73,7 +73,7 @@ def check_engine(engine: str | None) -> str | None:
 
 
 def kind_of(drafter: str, draft: str) -> str:
-    """Return the kind of a drafter, the choice of a run: a profile whose `draft` is a "KIND head" was composed of it."""
+    """Return the kind of a drafter: a composed profile, whose `draft` is a "KIND head", is priced as `separate`."""
     kind, _, rest = draft.partition(" ")
     return kind if drafter == "separate" and rest == HEAD and kind in DRAFTERS else drafter
 
