@@ -14,8 +14,8 @@ from specsim.latency.model import Profile
 from specsim.runs.handed import Objects
 from specsim.runs.prepare import prepare, recipe
 
-REQUESTS = "1000"
-"""Of a run of a recording, where no setting says it."""
+REQUESTS = 1000
+"""Of a run of a recording at most, where no setting says it."""
 BLOCK_S, BLOCKS = 60.0, 10
 """Seconds of the blocks that a seed draws from a part of a recording, and the least blocks that a part has."""
 OFF = 0.2
@@ -42,12 +42,15 @@ def split(first: Configured, objects: Objects) -> Parts:
     source = recipe(config, handed)
     if "arrivals" in source.reader.drawn:
         return Parts({}, {}, ("other seeds of the trace tune than judge",))
-    shared: dict[str, Any] = {} if config["requests"] is not None else {"requests": REQUESTS}
+    shared: dict[str, Any] = {} if config["requests"] is not None else {"requests": str(REQUESTS)}
     trace = replace(source, block_s=None).trace(0, clients=True)
     if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
         return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
     start, stop = source.window or (0.0, float(ceil(trace.arrival_s[-1])))
     middle = (start + stop) / 2
+    if shared:
+        early = int((trace.arrival_s < (stop - start) / 2).sum())
+        shared["requests"] = str(min(REQUESTS, max(min(early, len(trace) - early), 1)))
     block_s = source.block_s or min(BLOCK_S, (middle - start) / BLOCKS)
 
     def part(*window: float) -> Point:

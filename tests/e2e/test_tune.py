@@ -13,7 +13,7 @@ import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
 
-WORDS = ["tune", "scheduler=vllm_spec", "trace=poisson", "profile=llama8b_1b_h100", "rps=30", "requests=80", "seed=0,1"]
+WORDS = ["tune", "scheduler=vllm_spec", "trace=poisson", "profile=llama8b_1b_h100", "rps=30", "requests=30", "seed=0,1"]
 
 
 @pytest.fixture(scope="module")
