@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import ceil
+from math import floor
 from typing import Any, NamedTuple
 
 from specsim.config.configured import Configured
@@ -46,7 +46,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     trace = replace(source, block_s=None).trace(0, clients=True)
     if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
         return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
-    start, stop = source.window or (0.0, float(ceil(trace.arrival_s[-1])))
+    start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
     if shared:
         early = int((trace.arrival_s < (stop - start) / 2).sum())

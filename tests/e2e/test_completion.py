@@ -10,7 +10,23 @@ from specsim.cli import main
 from specsim.commands.completion import SHELLS
 
 CASES = [
-    ("", "calibrate completion fidelity find list plot profile run sweep trace trace-events tune".split()),
+    (
+        "",
+        [
+            "calibrate",
+            "completion",
+            "fidelity",
+            "find",
+            "list",
+            "plot",
+            "profile",
+            "run",
+            "sweep",
+            "trace",
+            "trace-events",
+            "tune",
+        ],
+    ),
     ("run sch", ["scheduler="]),
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),

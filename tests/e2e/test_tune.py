@@ -69,7 +69,7 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     of_frame = specsim.tune(
         "vllm_spec", values=values, trials=2, seeds=[0], progress=False, trace=trace, profile="llama8b_1b_h100"
     )
-    assert of_frame.notes[0].startswith("seconds 0 to 19.5 of the trace tune, 19.5 to 39 judge")
+    assert of_frame.notes[0].startswith("seconds 0 to 20 of the trace tune, 20 to 40 judge")
     assert of_frame.rate == pytest.approx(1.0)
 
 
