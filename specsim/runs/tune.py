@@ -85,7 +85,8 @@ def tune(
     """
     runs = _Runs(point, objects, root, jobs, executor, progress, say)
     alone = len(schedulers) == 1
-    searches = [Search(space_of(*each), goal.trials) for each in ({PLAIN: {}} | dict(schedulers)).items()]
+    wanted: dict[str, Mapping[str, Any]] = {PLAIN: {}, **schedulers}
+    searches = [Search(space_of(name, given), goal.trials) for name, given in wanted.items()]
     first = runs.configured(next(iter(schedulers)), {}, {})
     if goal.of != THROUGHPUT:
         check_whose(goal.of, first.config)
