@@ -76,8 +76,8 @@ def _of(tuned: Tuned, mean: float, half_width: float, *, sign: str = "", unit: b
     if not isfinite(mean):
         return ""
     if not tuned.is_share:
-        shown = f"{mean:{sign}.4g}"
-        half, said = f"{half_width:.2g}", f" {tuned.of}"
+        shown = f"{mean:{sign},.1f}"
+        half, said = f"{half_width:,.1f}", f" {tuned.of}"
     else:
         shown, half = f"{100 * mean:{sign}.1f}", f"{100 * half_width:.1f}"
         said = f"% of {tuned.whose} meet their objectives"

@@ -11,6 +11,7 @@ from specsim.config.configured import Configured
 from specsim.config.points import Point
 from specsim.config.values import python_value
 from specsim.latency.model import Profile
+from specsim.metrics.tuned import PASSES
 from specsim.runs.handed import Objects
 from specsim.runs.prepare import prepare, recipe
 
@@ -76,28 +77,29 @@ def rate_of(config: Mapping[str, Any], objects: Objects) -> float | None:
     return float(f"{(len(arrival_s) - 1) / max(float(arrival_s[-1] - arrival_s[0]), 1e-9):.3g}")
 
 
-def conditions(config: Mapping[str, Any], rate: float | None, error: float | None) -> Iterator[tuple[str, Point]]:
-    """Yield what may be otherwise than it was given, and the settings that say so.
+def conditions(
+    config: Mapping[str, Any], rate: float | None, error: float | None
+) -> Iterator[tuple[str, Point, float]]:
+    """Yield what may be otherwise than it was given, the settings that say so, and their unit of time.
 
     Passes that take (1 + e) times as long under a load meet their objectives as often as today's passes do under a load
-    (1 + e) times as high with objectives of 1 / (1 + e): time itself has another unit.
+    (1 + e) times as high with objectives of 1 / (1 + e): time itself has another unit. Clients that wait stay as many.
     """
     if error:
         for sign, word in ((1, "slower"), (-1, "faster")):
             slower = 1 + sign * error
-            yield (
-                f"passes {100 * error:.2g}% {word}",
-                {**_load(config, rate, slower), **_objectives(config, 1 / slower)},
-            )
+            load = {} if rate is None else _load(config, rate, slower)
+            changed = {**load, **_objectives(config, 1 / slower)}
+            yield f"{PASSES} {100 * error:.2g}% {word}", changed, slower
     for factor in (1 - OFF, 1 + OFF):
         said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else 'higher'}"
         scale = factor * (config["acceptance_scale"] or 1)
         if config["acceptance"].get("kind") != "recorded":
-            yield f"acceptance {said}", {"acceptance_scale": f"{scale:g}"}
+            yield f"acceptance {said}", {"acceptance_scale": f"{scale:g}"}, 1.0
         if load := _load(config, rate, factor):
-            yield f"{'load' if rate is None else 'rate'} {said}", load
+            yield f"{'load' if rate is None else 'rate'} {said}", load, 1.0
         if objectives := _objectives(config, factor):
-            yield f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives
+            yield f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives, 1.0
 
 
 def _load(config: Mapping[str, Any], rate: float | None, factor: float) -> Point:

@@ -113,9 +113,10 @@ def tune(
     shown, searched = sorted({0, min(1, len(order) - 1), plain_at}), sorted({0, plain_at})
     profile = prepare(first.config, objects.of(first.config["choices"])).profiles[0]
     error = held_out_error(profile)
-    for said, changed in conditions(first.config, rate, error):
+    for said, changed, unit_s in conditions(first.config, rate, error):
         say(f"judging: {said}")
-        judgements[said] = judge(shown, changed)
+        found_there, per = judge(shown, changed), unit_s if goal.of == THROUGHPUT else 1.0
+        judgements[said] = {place: each._replace(measure=each.measure / per) for place, each in found_there.items()}
     found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate)
     replicas = None if found is None or rate is None else _replicas(judge, judgements[AS_GIVEN][0], found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}

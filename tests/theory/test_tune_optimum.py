@@ -60,6 +60,10 @@ def test_a_fixed_number(name: str) -> None:
     mean, half_width = tuned.measured(0)
     assert tuned.trials["vllm_spec"] == 7
     assert tokens_per_s(best, *of) - tokens_per_s(found, *of) <= half_width
+    band = tuned.band()
+    assert band is not None
+    assert tuned.error is not None
+    assert band == pytest.approx((mean / (1 + tuned.error), mean / (1 - tuned.error)))
     assert mean == pytest.approx(tokens_per_s(found, *of), rel=0.1), "beside prompts and the last tokens of answers"
 
 
