@@ -5,11 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specsim.api import Found, Run, Sweep, find, iterations, load_run, load_sweep, simulate, sweep
+    from specsim.api import Found, Run, Sweep, Tuned, find, iterations, load_run, load_sweep, simulate, sweep, tune
     from specsim.errors import SpecsimError
 
 __version__: str
-__all__ = ["Found", "Run", "SpecsimError", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
+__all__ = [
+    "Found",
+    "Run",
+    "SpecsimError",
+    "Sweep",
+    "Tuned",
+    "find",
+    "iterations",
+    "load_run",
+    "load_sweep",
+    "simulate",
+    "sweep",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,20 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.configured import Configured, from_axes, from_values
-from specsim.config.points import with_keys
+from specsim.config.points import point_of, with_keys
 from specsim.core.protocols import Observer, Scheduler
 from specsim.errors import SpecsimError, one_line
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.metrics.capacity import LONGEST, Asked
 from specsim.metrics.found import Found
+from specsim.metrics.tuned import Tuned
 from specsim.runs.execute import Run, execute
 from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.exports import check_engine
 from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import named
 from specsim.runs.iterations import iterations
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import check_jobs, composed
+from specsim.runs.tune import Goal, check_trials
+from specsim.runs.tune import tune as tune_settings
+from specsim.runs.tuned_files import write_tuned
 from specsim.runs.until import check_until, run_points
 from specsim.store.runs import StoredRun, holds_remains, read_run
 from specsim.store.sweeps import Sweep, load_sweep
@@ -32,7 +37,19 @@ from specsim.workload.trace import Trace
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Found", "Run", "Sweep", "find", "iterations", "load_run", "load_sweep", "simulate", "sweep"]
+__all__ = [
+    "Found",
+    "Run",
+    "Sweep",
+    "Tuned",
+    "find",
+    "iterations",
+    "load_run",
+    "load_sweep",
+    "simulate",
+    "sweep",
+    "tune",
+]
 
 
 @with_keys
@@ -222,6 +239,55 @@ def find(
 
     root = None if out is None else expanded(str(out), "out=")
     return search(asked, of, at, root, given.objects, jobs=jobs, executor=executor, progress=progress)
+
+
+@with_keys
+def tune(
+    schedulers: str | Path | Sequence[str | Path],
+    *,
+    values: Mapping[str, Any] | None = None,
+    of: str = "worst",
+    target: float = 0.95,
+    trials: int = 16,
+    seeds: Sequence[int] = range(5),
+    export: str | None = None,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    executor: str = "local",
+    progress: bool = True,
+    **settings: Any,
+) -> Tuned:
+    """Search the settings of schedulers on one part of the traffic, and judge the best on another.
+
+    Parameters
+    ----------
+    schedulers : names or paths; what is tried of each stands in its file under ``tune``.
+    values : lists of values by key below the schedulers, in the place of what their files say; a mapping that a key
+        takes has a list for each of its own keys.
+    of : ``"worst"``: attainment of the worst class; ``"all"``; a class; or ``"output_throughput"``.
+    target : share of requests that is to be kept, in (0, 1]. trials : of each scheduler. seeds : those that judge.
+    export : ``"vllm"``, ``"sglang"`` or ``"trtllm"``: the settings of such a server, too.
+    out : folder of the runs, the tables and the tuned settings; None: nothing is written.
+    jobs, executor, progress, **settings : as of `sweep`.
+
+    Raises
+    ------
+    SpecsimError
+        One line for any mistake in what was given.
+    """
+    if not 0 < target <= 1:
+        raise SpecsimError(f"tune: target={target!r}: expected a share in (0, 1]")
+    check_executor(executor, check_jobs(jobs))
+    names = [str(each) for each in ([schedulers] if isinstance(schedulers, str | Path) else schedulers)]
+    given = named({}, settings)
+    tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
+    goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export))
+    root = None if out is None else expanded(str(out), "out=")
+    how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
+    tuned = tune_settings(point_of(given.settings), dict.fromkeys(names, tried), goal, root, given.objects, **how)
+    if root is not None:
+        write_tuned(tuned, root)
+    return tuned
 
 
 def _asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:

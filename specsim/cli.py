@@ -13,6 +13,7 @@ from specsim.commands.find import add_find
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep, add_sweep_options, jobs
 from specsim.commands.terminal import Parser, guarded, run
+from specsim.commands.tune import add_tune
 from specsim.config import schema
 from specsim.errors import SpecsimError, nearest, say
 
@@ -142,6 +143,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     events.set_defaults(command=_trace_events)
     _add_calibrate(commands)
     add_find(commands, jobs, _typed_path)
+    add_tune(commands, jobs, _typed_path)
     trace = commands.add_parser("trace", help="fetch a public trace")
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ ROUNDS = 30
 """In which the verifications of the levels and their rates come to fit each other."""
 LEAST_CONFIDENCE = 1e-12
 """Confidence of a drafter that is never right; with a confidence of 0 it would propose nothing."""
+MOST_RATE = 0.999
+"""The most to which a rate is scaled."""
 GOLDEN = 0.6180339887498949
 
 
@@ -79,6 +81,14 @@ class Acceptance:
     evidence: Evidence = "fitted"
     note: str | None = None
     sha256: str | None = None
+
+    def scaled(self, factor: float) -> Acceptance:
+        """Return it with each draft position's rate, given that the drafts before are right, times a factor."""
+        by_category = {
+            name: replace(curve, agreement=tuple(min(MOST_RATE, factor * rate) for rate in curve.rates))
+            for name, curve in self.curves.items()
+        }
+        return replace(self, curves=by_category)
 
     def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
         """Return a tape drawn from the curves; see `draw_tape`."""

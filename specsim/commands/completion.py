@@ -56,6 +56,7 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
     answers: Mapping[str, Callable[[], Iterable[str]]] = {
         "": lambda: () if any(word[:1] != "-" for word in before) else _below(parser),
         "run": lambda: _settings(before, typed),
+        "tune": lambda: _settings(before, typed),
         "fidelity": lambda: _files(typed) if is_path(typed) else [*_studies(), *_settings(before, typed)],
         "list": lambda: kinds,
         "trace": lambda: _below(parser),
@@ -71,7 +72,9 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
         found = (each.rstrip("=") for each in _keys(typed, _given(before)))
     elif path == "calibrate" and before[-1] in ("--profile", "--engine") and not is_path(typed):
         found = names(before[-1].removeprefix("--"))
-    elif path == "run" and before[-1] == "--against":
+    elif path == "tune" and before[-1] == "--export":
+        found = import_module("specsim.runs.exports").ENGINES
+    elif (path, before[-1:]) in (("run", ["--against"]), ("tune", ["--schedulers"])):
         found = names("scheduler")
     elif typed.startswith("-"):
         found = (option for action in parser._actions for option in action.option_strings)

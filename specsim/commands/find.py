@@ -54,7 +54,7 @@ def find_command(arguments: argparse.Namespace) -> int:
     from specsim.metrics.found import FIRST, name_in
     from specsim.runs.find import search
 
-    asked = Asked(_share("--target", arguments.target), *_rates(arguments.rates), _share("--within", arguments.within))
+    asked = Asked(share("--target", arguments.target), *_rates(arguments.rates), share("--within", arguments.within))
     if arguments.longest is not None:
         asked = asked._replace(longest=_longest(arguments.longest))
     words, root = _words(arguments.settings), arguments.out
@@ -96,8 +96,8 @@ def _say(line: str) -> None:
     say(line, error=True, flush=True)
 
 
-def _share(flag: str, word: str) -> float:
-    """Return a share that is written as one, or in %."""
+def share(flag: str, word: str) -> float:
+    """Return a share that is written as one, or in %; SpecsimError where it is none."""
     number, percent = word.removesuffix("%"), word.endswith("%")
     try:
         share = float(number) / (100 if percent else 1)

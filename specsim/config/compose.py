@@ -22,6 +22,7 @@ from specsim.config.groups import (
 )
 from specsim.config.points import Point, check_typed, put
 from specsim.config.schema import GROUPS, TEXTS, defaults
+from specsim.config.space import SPACE
 from specsim.config.suggestions import SERVERS, with_suggestions
 from specsim.config.synonyms import for_trace
 from specsim.errors import SpecsimError, nearest
@@ -133,6 +134,7 @@ def _composed(words: tuple[str, ...]) -> _Composed:
     assert isinstance(plain, dict)
     tree = defaults() | {str(key): value for key, value in plain.items()}
     tree["acceptance"] = _with_confidence(tree["acceptance"])
+    tree["scheduler"].pop(SPACE, None)
     open_ = frozenset(key for key, value in tree.items() if not is_closed(value))
     return _Composed(tree, {each: chosen[each] for each in GROUPS}, open_)
 
@@ -238,4 +240,4 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     if "defaults" in given:
         raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
     check_typed(given, f"{group}={chosen}")
-    return given
+    return {key: value for key, value in given.items() if (group, key) != ("scheduler", SPACE)}

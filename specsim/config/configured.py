@@ -77,9 +77,9 @@ def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> l
     return _configured(points_of(file, words), counted=counted)
 
 
-def with_seed(each: Configured, seed: int, described: Described = NONE_HANDED) -> Configured:
-    """Return a point with another seed, and so with whatever refers to the seed."""
-    (found,) = _configured([{**each.point, "seed": str(seed)}], described)
+def with_settings(point: Point, settings: Point, described: Described = NONE_HANDED) -> Configured:
+    """Return a point with other settings in the place of its own, and with whatever refers to them."""
+    (found,) = _configured([{**point, **settings}], described)
     return found
 
 

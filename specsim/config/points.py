@@ -33,13 +33,18 @@ def points(words: Sequence[str], *, sweep: bool) -> list[dict[str, str]]:
         For a word that is no ``key=value``, an unknown key, a key given twice, and several values when `sweep` is
         False.
     """
+    return product(axes_typed(words, sweep=sweep))
+
+
+def axes_typed(words: Sequence[str], *, sweep: bool) -> dict[str, list[str]]:
+    """Return the values of each key in words; the errors are those of `points`."""
     axes: dict[str, list[str]] = {}
     for word in words:
         key, value = _setting(word)
         if key in axes:
             raise SpecsimError(f"{key}: given twice; expected one value, or -m {key}=a,b for a sweep")
         axes[key] = _values(key, value, sweep)
-    return product(axes)
+    return axes
 
 
 def check_typed(keys: Iterable[str], where: str) -> None:

@@ -148,6 +148,9 @@ class Settings:
     )
     slo_scale: float = _key(1.0, _number(), "factor on the TPOT objective of the classes marked `scaled`")
     ttft_scale: float = _key(1.0, _number(), "factor on every TTFT objective")
+    acceptance_scale: float | None = _key(
+        None, _number(0, 10), "factor on the rate at which each draft token is accepted, up to 0.999; null: none"
+    )
     requests: int | None = _key(None, _whole(), "only the first so many requests; null: all")
     warmup: float | str | tuple[float, float] | None = _key(
         None, WARMUP, "arrivals that are simulated and not counted; [a, b] counts those between", unit="s"

@@ -138,7 +138,7 @@ def _add_lines(lines: dict[Key, Line], keyed: Sequence[tuple[Key, Configured]], 
         told = {name: value for name, value in label.items() if name not in (RATE, SEED)}
         told = told or {"scheduler": str(each.config["choices"]["scheduler"])}
         lines.setdefault(key, Line(told, _gpus(each.config), _endless(each)))
-        _check_whose(of, each.config)
+        check_whose(of, each.config)
 
 
 def _next_tests(asked: Asked, lines: Mapping[Key, Line]) -> dict[Test, Sequence[Key]]:
@@ -211,7 +211,8 @@ def _endless(each: Configured) -> bool:
     return drawn and each.config[REQUESTS] is None and "trace.n" not in each.point
 
 
-def _check_whose(of: str, config: Mapping[str, Any]) -> None:
+def check_whose(of: str, config: Mapping[str, Any]) -> None:
+    """Refuse an attainment that is no class's of the mix, as far as it says its classes; SpecsimError as one line."""
     known = [WORST, ALL, *config["slo"].get("classes", ())]
     if of not in known and not of.startswith(NOTED) and "classes" in config["slo"]:
         raise SpecsimError(f"of={of}: no class of the requests; expected {', '.join(known)} or {NOTED}NAME")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
 from specsim.acceptance.reported import reported
 from specsim.acceptance.tape import AcceptanceModel, Tape
@@ -142,7 +143,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     plugins = load_plugins(settings.plugins)
     served_on = fleet(chosen, settings.belief, settings.replica_profiles, plugins, handed.profile)
     truth, any_fit = served_on.first.truth, settings.any_fit
-    model = acceptance_from_mapping(*_parts(chosen.acceptance), plugins)
+    model = _acceptance(chosen.acceptance, settings.acceptance_scale, plugins)
     pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
     fit_notes.append(calibration_note(chosen.engine, any_fit=any_fit))
@@ -177,6 +178,15 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         notes=tuple(note for note in notes if note),
         drafting_notes=tuple(note for note in (_rates_note(chosen, model), pair_said) if note),
     )
+
+
+def _acceptance(choice: Choice, scale: float | None, plugins: Plugins) -> AcceptanceModel:
+    model = acceptance_from_mapping(*_parts(choice), plugins)
+    if scale is None:
+        return model
+    if not isinstance(model, Acceptance):
+        raise SpecsimError(f"acceptance_scale={scale:g}: {choice} holds texts; expected an acceptance of rates")
+    return model.scaled(scale)
 
 
 def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, Any]]:
@@ -234,6 +244,12 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
             f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
         ),
     )
+
+
+def recipe(config: Mapping[str, Any], handed: Handed = NOTHING) -> TraceRecipe:
+    """Return what reads the trace of a composed configuration; the arguments are those of `prepare`."""
+    settings, chosen = settings_in(config), choices_in(config)
+    return _recipe(chosen.trace, load_plugins(settings.plugins), handed)
 
 
 def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.config.configured import NONE_HANDED, Configured, Described, with_seed
+from specsim.config.configured import NONE_HANDED, Configured, Described, with_settings
 from specsim.errors import SpecsimError, represented
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.runs.executors import LOCAL
@@ -148,7 +148,7 @@ class _Seeds:
             for key in (each for each in paired if not self._failed(each)):
                 like = next(iter(self._points[key].values()))
                 lacking = [seed for seed in seeds if seed not in self._points[key]]
-                found += [with_seed(Configured(like.point, like.config), seed, described) for seed in lacking]
+                found += [with_settings(like.point, {"seed": str(seed)}, described) for seed in lacking]
         return found
 
     def reached(self) -> str:

@@ -15,7 +15,7 @@ from specsim.schedulers.parts.due_chunk import DueChunk
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
 OWN_PACKAGE = "specsim.schedulers"
-EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by"}
+EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by", "tune"}
 """Keys of a scheduler's file that are no arguments of its class."""
 
 

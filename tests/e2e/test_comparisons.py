@@ -2,18 +2,21 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from specsim import load_sweep, sweep
+from specsim import load_sweep
+from specsim.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHERS = {"anomalies.md", "fidelity.md", "claims.md", "performance.md", "reproduction.md"}
 """Pages of a study, of fidelity, of speed, and of papers' settings and claims."""
 SHOWN = [ROOT / "README.md", ROOT / "Makefile", *ROOT.glob("examples/*.py"), *ROOT.glob("notebooks/*.ipynb")]
 SHOWN += [page for page in ROOT.glob("docs/*.md") if page.name not in OTHERS]
-SEVERAL = re.compile(r"(?<!fidelity )(?<!\+)\+?scheduler=[\w./]+,[\w./]+\b(?!=)|\bscheduler\"?: \[[^\]]*,")
+TUNED = r"(?<!fidelity )(?<!tune )(?<!\+)\+?scheduler=(?!results/tune/)"
+SEVERAL = re.compile(TUNED + r"[\w./]+,[\w./]+\b(?!=)|\bscheduler\"?: \[[^\]]*,")
 
 
 def text(page: Path) -> str:
@@ -43,10 +46,9 @@ def test_the_page_on_sweeps_compares_two_policies_as_it_says(tmp_path: Path, mon
     monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     part = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("## Policies at their best")[2]
-    code = part.partition("```python\n")[2].partition("```")[0]
-    assert code.count('"requests": 1000') == 1
-    exec(code.replace('"requests": 1000', '"requests": 30'), {"sweep": sweep, "load_sweep": load_sweep})
-    judged = load_sweep("results/runs/judged")
-    means = judged.over_seeds(against="vllm_spec")
-    assert sorted(means["scheduler"]) == ["adaserve", "vllm_spec"]
-    assert {tuple(run.config["trace"]["window"]) for run in judged} == {(1200, 3500)}
+    tuning, comparing = (shlex.split(line)[1:] for line in part.splitlines()[:12] if line.startswith("    specsim "))
+    assert main([*tuning, "--trials", "2", "requests=30", "seed=0"]) == 0
+    assert main([*comparing, "requests=30", "out=compared"]) == 0
+    compared = load_sweep("compared")
+    assert {Path(run.config["choices"]["scheduler"]).stem for run in compared} == {"vllm_spec", "adaserve"}
+    assert {tuple(run.config["trace"]["window"]) for run in compared} == {(1750, 3500)}

@@ -10,7 +10,23 @@ from specsim.cli import main
 from specsim.commands.completion import SHELLS
 
 CASES = [
-    ("", ["calibrate", "completion", "fidelity", "find", "list", "plot", "profile", "run", "sweep", "trace"]),
+    (
+        "",
+        [
+            "calibrate",
+            "completion",
+            "fidelity",
+            "find",
+            "list",
+            "plot",
+            "profile",
+            "run",
+            "sweep",
+            "trace",
+            "trace-events",
+            "tune",
+        ],
+    ),
     ("run sch", ["scheduler="]),
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
@@ -31,6 +47,9 @@ CASES = [
     ("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]),
     ("run -m --executor d", ["dask"]),
     ("run --against vllm_", ["vllm_dynamic", "vllm_spec"]),
+    ("tune --schedulers vllm_", ["vllm_dynamic", "vllm_spec"]),
+    ("tune --export v", ["vllm"]),
+    ("tune sch", ["scheduler="]),
     ("list sc", ["schedulers"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
     ("profile ", ["acceptance", "compose", "fit", "latency"]),

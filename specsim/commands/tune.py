@@ -1,0 +1,89 @@
+"""`specsim tune`: each scheduler's best settings, and what they attain."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specsim.commands.find import share
+from specsim.commands.sweep import executor
+from specsim.errors import SpecsimError, say
+
+HELP = """\
+Settings are those of `specsim run`. What is tried of a scheduler stands in its file under tune:; several values of a
+key, scheduler.num_speculative_tokens=1,2,3, are tried in its place, and one value is kept.
+The first half of a recording tunes and the second judges; of a drawn trace other seeds judge. seed= are those that
+judge (0 to 4). A search that was stopped goes on where it was. DIR holds tuned settings that any command takes:
+scheduler=DIR/NAME.yaml. docs/tune.md has an example.
+"""
+Values = Mapping[str, Sequence[str]]
+OUT = Path("results/tune")
+SEEDS = "range(0,5)"
+
+
+def add_tune(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Path]) -> None:
+    """Add the command to those of `specsim`; `jobs` and `path` read such words."""
+    tune: argparse.ArgumentParser = commands.add_parser(
+        "tune",
+        help="a scheduler's best settings for a traffic",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    tune.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    tune.add_argument("--schedulers", metavar="A,B", help="to tune and compare, as scheduler=A,B")
+    tune.add_argument("--target", default="95%", metavar="SHARE", help="of requests that meet their objectives (95%%)")
+    tune.add_argument("--of", metavar="WHOM", help="worst class, all, a class or output_throughput (worst)")
+    tune.add_argument("--trials", type=int, default=16, metavar="N", help="of each scheduler (16)")
+    tune.add_argument("--export", metavar="ENGINE", help="write the settings of a server: vllm, sglang or trtllm")
+    tune.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
+    tune.add_argument("--executor", type=executor, default="local", metavar="NAME", help="local, ray, dask or slurm")
+    tune.add_argument("--out", type=path, default=OUT, metavar="DIR", help="of runs, tables, settings (results/tune)")
+    tune.set_defaults(command=tune_command)
+
+
+def tune_command(arguments: argparse.Namespace) -> int:
+    """Search, print the answer and write it into the folder."""
+    from specsim.runs.exports import check_engine
+    from specsim.runs.tune import Goal, check_trials, tune
+    from specsim.runs.tuned_files import write_tuned
+
+    point, schedulers, seeds = _read(arguments.settings, arguments.schedulers)
+    of = arguments.of or ("output_throughput" if "concurrency" in point else "worst")
+    target, engine = share("--target", arguments.target), check_engine(arguments.export)
+    goal = Goal(of, target, check_trials(arguments.trials), seeds, engine)
+    root, jobs, on = arguments.out, arguments.jobs, arguments.executor
+    try:
+        tuned = tune(point, schedulers, goal, root, jobs=jobs, executor=on, say=_say, progress=True)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
+    say(*str(tuned).splitlines())
+    if tuned.export is not None:
+        say("", *tuned.export.text.splitlines(), "")
+    for note in tuned.notes:
+        say(f"note: {note}")
+    say(*write_tuned(tuned, root))
+    return 0
+
+
+def _say(line: str) -> None:
+    say(line, error=True, flush=True)
+
+
+def _read(words: Sequence[str], schedulers: str | None) -> tuple[dict[str, str], Mapping[str, Values], list[int]]:
+    """Return the settings that all runs share, by scheduler the values to try of its keys, and the seeds that judge."""
+    from specsim.config.groups import chosen_by_default
+    from specsim.config.points import axes_typed
+
+    listed = [] if schedulers is None else [f"scheduler={schedulers}"]
+    given = axes_typed([*words, *listed], sweep=True)
+    if "out" in given:
+        raise SpecsimError("out: tune chooses it; expected --out DIR")
+    names = given.pop("scheduler", [chosen_by_default()["scheduler"]])
+    seeds = [int(each) for each in given.pop("seed", None) or axes_typed([f"seed={SEEDS}"], sweep=True)["seed"]]
+    tried = {key.partition(".")[2]: given.pop(key) for key in list(given) if key.startswith("scheduler.")}
+    for key, values in given.items():
+        if len(values) > 1:
+            raise SpecsimError(f"{key}={','.join(values)}: expected one value, or several of scheduler.KEY")
+    return {key: value for key, (value,) in given.items()}, dict.fromkeys(names, tried), seeds

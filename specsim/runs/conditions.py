@@ -1,0 +1,128 @@
+"""The traffic of a tuning: the part that tunes, the part that judges, and what may be otherwise than it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import floor
+from typing import Any, NamedTuple
+
+from specsim.config.configured import Configured
+from specsim.config.points import Point
+from specsim.config.values import python_value
+from specsim.latency.model import Profile
+from specsim.metrics.tuned import PASSES
+from specsim.runs.handed import Objects
+from specsim.runs.prepare import prepare, recipe
+
+REQUESTS = 1000
+"""Of a run of a recording at most, where no setting says it."""
+BLOCK_S, BLOCKS = 60.0, 10
+"""Seconds of the blocks that a seed draws from a part of a recording, and the least blocks that a part has."""
+OFF = 0.2
+"""By how much acceptance, load and objectives are taken to be off."""
+OBJECTIVES = ("tpot_s", "tpot_ratio", "ttft_s")
+
+
+class Parts(NamedTuple):
+    """The part of the traffic that tunes and the part that judges: further settings of each, and lines about them."""
+
+    tuning: Point
+    judging: Point
+    notes: tuple[str, ...]
+
+
+def split(first: Configured, objects: Objects) -> Parts:
+    """Return the part of the traffic that tunes and the one that judges.
+
+    The seeds draw a synthetic trace anew. Of a recording the first half of the window tunes and the second judges; each
+    seed draws blocks of it, unless the settings say how.
+    """
+    config = first.config
+    handed = objects.of(config["choices"])
+    source = recipe(config, handed)
+    if "arrivals" in source.reader.drawn:
+        return Parts({}, {}, ("other seeds of the trace tune than judge",))
+    shared: dict[str, Any] = {} if config["requests"] is not None else {"requests": str(REQUESTS)}
+    trace = replace(source, block_s=None).trace(0, clients=True)
+    if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
+        return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
+    start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
+    middle = (start + stop) / 2
+    if shared:
+        early = int((trace.arrival_s < (stop - start) / 2).sum())
+        shared["requests"] = str(min(REQUESTS, max(min(early, len(trace) - early), 1)))
+    block_s = source.block_s or min(BLOCK_S, (middle - start) / BLOCKS)
+
+    def part(*window: float) -> Point:
+        below = {"window": list(window), "resample": block_s}
+        if handed.trace is not None:
+            (name,) = objects.taken("trace", [handed.trace.trace], below)
+            return {**shared, "trace": name}
+        return {**shared, **{f"trace.{key}": python_value(key, value) for key, value in below.items()}}
+
+    said = (
+        f"seconds {start:g} to {middle:g} of the trace tune, {middle:g} to {stop:g} judge; each seed draws blocks anew"
+    )
+    return Parts(part(start, middle), part(middle, stop), (said,))
+
+
+def rate_of(config: Mapping[str, Any], objects: Objects) -> float | None:
+    """Return the rate of arrivals, requests/s; None where clients wait for their answers."""
+    if config["concurrency"] is not None:
+        return None
+    if config["rps"] is not None:
+        return float(config["rps"])
+    arrival_s = prepare(config, objects.of(config["choices"])).simulation.requests.arrival_s
+    return float(f"{(len(arrival_s) - 1) / max(float(arrival_s[-1] - arrival_s[0]), 1e-9):.3g}")
+
+
+def conditions(
+    config: Mapping[str, Any], rate: float | None, error: float | None
+) -> Iterator[tuple[str, Point, float]]:
+    """Yield what may be otherwise than it was given, the settings that say so, and their unit of time.
+
+    Passes that take (1 + e) times as long under a load meet their objectives as often as today's passes do under a load
+    (1 + e) times as high with objectives of 1 / (1 + e): time itself has another unit. Clients that wait stay as many.
+    """
+    if error:
+        for sign, word in ((1, "slower"), (-1, "faster")):
+            slower = 1 + sign * error
+            load = {} if rate is None else _load(config, rate, slower)
+            changed = {**load, **_objectives(config, 1 / slower)}
+            yield f"{PASSES} {100 * error:.2g}% {word}", changed, slower
+    for factor in (1 - OFF, 1 + OFF):
+        said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else 'higher'}"
+        scale = factor * (config["acceptance_scale"] or 1)
+        if config["acceptance"].get("kind") != "recorded":
+            yield f"acceptance {said}", {"acceptance_scale": f"{scale:g}"}, 1.0
+        if load := _load(config, rate, factor):
+            yield f"{'load' if rate is None else 'rate'} {said}", load, 1.0
+        if objectives := _objectives(config, factor):
+            yield f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives, 1.0
+
+
+def _load(config: Mapping[str, Any], rate: float | None, factor: float) -> Point:
+    if rate is not None:
+        return {"rps": f"{rate * factor:.6g}"}
+    clients = config["concurrency"]
+    changed = round(clients * factor)
+    return {} if changed in (0, clients) else {"concurrency": str(changed)}
+
+
+def _objectives(config: Mapping[str, Any], factor: float) -> Point:
+    """Return the objectives of a mix times a factor; none where an object or the trace states them."""
+    mix = config["slo"]
+    holders = {"slo": mix, **{f"slo.classes.{name}": each for name, each in (mix.get("classes") or {}).items()}}
+    return {
+        f"{holder}.{name}": python_value(name, each[name] * factor)
+        for holder, each in holders.items()
+        for name in OBJECTIVES
+        if each.get(name) is not None
+    }
+
+
+def held_out_error(profile: Profile) -> float | None:
+    """Return the largest median of the held-out relative errors of a kind of pass, of the target or the drafter."""
+    kinds = [kind for model in (profile.target, profile.draft) for kind in model.fit_error.values()]
+    return max((kind["median"] for kind in kinds if "median" in kind), default=None)

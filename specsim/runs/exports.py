@@ -1,0 +1,238 @@
+"""A tuned policy in the settings of a serving engine, and back.
+
+Sources: vLLM's docs/features/speculative_decoding/dynamic_speculative_decoding.md; SGLang's
+docs/advanced_features/adaptive_speculative_decoding.md; TensorRT-LLM's llmapi `DecodingBaseConfig` (PR 10860).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from specsim.errors import SpecsimError, nearest
+from specsim.metrics.tuned import Candidate, Export
+from specsim.schedulers.sglang_adaptive import DEFAULT, checked_slots
+from specsim.schedulers.trtllm_schedule import checked_schedule
+from specsim.schedulers.vllm_dynamic import checked_ranges
+
+Ranges = list[list[int]]
+"""[first, last, k] from batch size 1 on without a gap; the last one holds beyond its end, too."""
+MODEL, DRAFT = "TARGET_MODEL", "DRAFT_MODEL"
+SEQS, TOKENS = "max_num_seqs", "max_num_batched_tokens"
+MOST_SEQS = 2048
+"""The end of the last range where the policy states no limit: no engine's default is larger."""
+PARTS = "specsim.schedulers."
+DRAFTERS = {
+    "separate": ("draft_model", "STANDALONE", "Draft_Target"),
+    "eagle": ("eagle", "EAGLE", None),
+    "eagle3": ("eagle3", "EAGLE3", "Eagle3"),
+    "mtp": ("mtp", "NEXTN", "MTP"),
+    "dflash": ("dflash", None, "DFlash"),
+    "lookup": ("ngram", None, "NGram"),
+    "medusa": ("medusa", None, None),
+    "suffix": ("suffix", None, None),
+}
+"""The engines' names of each drafter, in the order of `ENGINES`; None: not with settings of a chain."""
+HEAD = "head"
+WITHOUT_MODEL = ("mtp", "lookup", "suffix")
+ENGINES = ("vllm", "sglang", "trtllm")
+
+
+class Policy(NamedTuple):
+    """A scheduler in the engines' terms: draft tokens by batch size, until they are right too seldom.
+
+    Attributes
+    ----------
+    ranges : draft tokens by batch size. adaptive : SGLang's candidate steps, in the place of the ranges.
+    steps : the candidate at the beginning. ends : the window and the acceptance rate below which speculation ends.
+    limits : those of a batch that it states.
+    """
+
+    ranges: Ranges
+    adaptive: Mapping[str, Any] | None
+    steps: int
+    ends: tuple[int, float] | None
+    limits: Mapping[str, int]
+
+    @property
+    def most(self) -> int:
+        """The most draft tokens of a request."""
+        return max(k for _, _, k in self.ranges)
+
+
+class Inexpressible(Exception):
+    """An engine has no settings for a policy; the message says why."""
+
+
+def check_engine(engine: str | None) -> str | None:
+    """Return the name of an engine; SpecsimError where it is none."""
+    if engine is not None and engine not in ENGINES:
+        raise SpecsimError(f"export {engine}: expected {', '.join(ENGINES)}{nearest(engine, ENGINES)}")
+    return engine
+
+
+def kind_of(drafter: str, draft: str) -> str:
+    """Return the kind of a drafter: a composed profile, whose `draft` is a "KIND head", is priced as `separate`."""
+    kind, _, rest = draft.partition(" ")
+    return kind if drafter == "separate" and rest == HEAD and kind in DRAFTERS else drafter
+
+
+def exported(candidate: Candidate, drafter: str, engine: str) -> Export:
+    """Return a candidate in the settings of an engine, with the scheduler of specsim that reads these.
+
+    `drafter` is its kind, as of `kind_of`.
+
+    Raises
+    ------
+    Inexpressible
+        When the engine has no settings for it.
+    """
+    policy = policy_of(candidate.keys)
+    method = DRAFTERS.get(drafter, (None,) * len(ENGINES))[ENGINES.index(engine)]
+    if method is None and (policy.most or policy.adaptive):
+        raise Inexpressible(f"{engine} has no settings for drafter={drafter}")
+    write: Callable[[Policy, str, bool], Export] = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}[engine]
+    return write(policy, str(method), drafter not in WITHOUT_MODEL)
+
+
+def policy_of(keys: Mapping[str, Any]) -> Policy:
+    """Return what the keys of a scheduler say; `Inexpressible` where it is no policy of an engine."""
+    part = keys.get("speculation") or {}
+    target = str(part.get("_target_", "")).removeprefix(PARTS)
+    if keys.get("_target_") != f"{PARTS}composed.Composed" or keys.get("batching") != "engine":
+        raise Inexpressible("it batches as no engine does")
+    seqs = keys.get(SEQS) or MOST_SEQS
+    most = keys.get("num_speculative_tokens", 0)
+    ranges, adaptive, steps, ends = [[1, seqs, 0]], None, 0, None
+    if target == "vllm_spec.FixedChains":
+        ranges = [[1, seqs, most]]
+    elif target == "vllm_dynamic.ByBatchSize":
+        ranges = _whole(checked_ranges(part["num_speculative_tokens_per_batch_size"]), most, seqs)
+    elif target == "trtllm_schedule.DraftLenSchedule":
+        ranges, ends = _scheduled(part, most, seqs)
+    elif target == "sglang_adaptive.AdaptiveSteps":
+        given = part["speculative_adaptive_config"]
+        adaptive, steps = DEFAULT if given is None else given, int(keys["speculative_num_steps"])
+        slots = checked_slots(dict(adaptive))
+        if all(len(each.candidate_steps) == 1 for each in slots.values()):
+            ranges, adaptive = (
+                _whole([[size, size, each.candidate_steps[0]] for size, each in slots.items()], 64, seqs),
+                None,
+            )
+    elif target:
+        raise Inexpressible("it decides by more than batch size and acceptance")
+    limits = {key: keys[key] for key in (TOKENS, SEQS) if keys.get(key) is not None}
+    return Policy(ranges, adaptive, steps, ends, limits)
+
+
+def _whole(ranges: Ranges, most: int, seqs: int) -> Ranges:
+    """Return ranges without gaps, neighbours of one length joined: a gap has the length of the range before it."""
+    found: Ranges = []
+    for first, _, k in ranges:
+        if found and found[-1][2] == min(k, most):
+            continue
+        if found:
+            found[-1][1] = first - 1
+        found.append([1 if not found else first, first, min(k, most)])
+    found[-1][1] = max(seqs, found[-1][0])
+    return found
+
+
+def _scheduled(part: Mapping[str, Any], most: int, seqs: int) -> tuple[Ranges, tuple[int, float] | None]:
+    schedule, concurrency = part["draft_len_schedule"], part["max_concurrency"]
+    table = {concurrency: most} if concurrency is not None else {} if schedule is None else checked_schedule(schedule)
+    firsts = [1, *(last + 1 for last in table)]
+    lengths = [*table.values(), 0] if table else [most]
+    window, threshold = part["acceptance_rate_window_size"], part["acceptance_rate_threshold"]
+    ends = (int(window), float(threshold)) if window and threshold is not None else None
+    return _whole([[first, first, k] for first, k in zip(firsts, lengths, strict=True)], most, seqs), ends
+
+
+def _vllm(policy: Policy, method: str, has_model: bool) -> Export:
+    if policy.adaptive is not None:
+        raise Inexpressible("vLLM does not choose among candidate steps by acceptance")
+    if policy.ends is not None:
+        raise Inexpressible("vLLM does not end speculation at a low acceptance rate")
+    flags = [f"--{key.replace('_', '-')} {value}" for key, value in policy.limits.items()]
+    files = {}
+    if policy.most:
+        config: dict[str, Any] = {"method": method, **({"model": DRAFT} if has_model else {})}
+        config["num_speculative_tokens"] = policy.most
+        if len(policy.ranges) > 1:
+            config["num_speculative_tokens_per_batch_size"] = policy.ranges
+        flags.insert(0, f"--speculative-config '{json.dumps(config)}'")
+        files["vllm.json"] = json.dumps(config) + "\n"
+    return Export("vllm", _command(f"vllm serve {MODEL}", flags), files, *_by_table(policy))
+
+
+def _sglang(policy: Policy, algorithm: str, has_model: bool) -> Export:
+    if policy.ends is not None:
+        raise Inexpressible("SGLang does not end speculation at a low acceptance rate")
+    limits = {TOKENS: "chunked-prefill-size", SEQS: "max-running-requests"}
+    flags = [f"--{limits[key]} {value}" for key, value in policy.limits.items()]
+    back, files = _by_table(policy), {}
+    if policy.most or policy.adaptive:
+        adaptive = policy.adaptive
+        if adaptive is None and len(policy.ranges) > 1:
+            adaptive = {str(first): {"candidate_steps": [k]} for first, _, k in policy.ranges}
+        steps = policy.steps if policy.adaptive is not None else policy.ranges[0][2]
+        model = [f"--speculative-draft-model-path {DRAFT}"] if has_model else []
+        chain = [f"--speculative-num-steps {steps}", "--speculative-eagle-topk 1"]
+        own = [f"--speculative-algorithm {algorithm}", *model, *chain, f"--speculative-num-draft-tokens {steps + 1}"]
+        if adaptive is not None:
+            own += ["--speculative-adaptive", "--speculative-adaptive-config sglang.json"]
+            files["sglang.json"] = json.dumps(adaptive, indent=2) + "\n"
+            told = {"speculative_num_steps": max(steps, 1), "speculation.speculative_adaptive_config": dict(adaptive)}
+            back = "sglang_adaptive", {**told, **policy.limits}
+        flags = own + flags
+    return Export("sglang", _command(f"python -m sglang.launch_server --model-path {MODEL}", flags), files, *back)
+
+
+def _trtllm(policy: Policy, kind: str, has_model: bool) -> Export:
+    if policy.adaptive is not None:
+        raise Inexpressible("TensorRT-LLM does not choose among candidate steps by acceptance")
+    if policy.ranges[0][2] < policy.most:
+        raise Inexpressible("TensorRT-LLM's draft_len_schedule is longest for the smallest batches")
+    limits = {TOKENS: "max_num_tokens", SEQS: "max_batch_size"}
+    content: dict[str, Any] = {limits[key]: value for key, value in policy.limits.items()}
+    back = _by_table(policy)
+    if policy.most:
+        own: dict[str, Any] = {"decoding_type": kind, "max_draft_len": policy.most}
+        own |= {"speculative_model": DRAFT} if has_model else {}
+        told: dict[str, Any] = {"num_speculative_tokens": policy.most}
+        told["speculation.acceptance_rate_window_size"] = told["speculation.acceptance_rate_threshold"] = None
+        told["speculation.draft_len_schedule"] = None
+        if len(policy.ranges) > 1:
+            kept = policy.ranges[:-1] if policy.ranges[-1][2] == 0 else policy.ranges
+            own["draft_len_schedule"] = {last: k for _, last, k in kept}
+            told["speculation.draft_len_schedule"] = [[last, k] for _, last, k in kept]
+        if policy.ends is not None:
+            own["acceptance_rate_window_size"], own["acceptance_rate_threshold"] = policy.ends
+            told["speculation.acceptance_rate_window_size"] = policy.ends[0]
+            told["speculation.acceptance_rate_threshold"] = policy.ends[1]
+        content = {"speculative_config": own, **content}
+        back = "trtllm_schedule", {**told, **policy.limits}
+    text = _yaml(content)
+    return Export("trtllm", f"# trtllm-serve {MODEL} --config trtllm.yaml\n{text}", {"trtllm.yaml": text}, *back)
+
+
+def _by_table(policy: Policy) -> tuple[str, dict[str, Any]]:
+    """Return the scheduler of specsim, and its settings, that has this many draft tokens by batch size."""
+    if not policy.most:
+        return "vllm", dict(policy.limits)
+    if len(policy.ranges) == 1:
+        return "vllm_spec", {"num_speculative_tokens": policy.most, **policy.limits}
+    table = {"speculation.num_speculative_tokens_per_batch_size": policy.ranges}
+    return "vllm_dynamic", {"num_speculative_tokens": policy.most, **table, **policy.limits}
+
+
+def _command(begin: str, flags: list[str]) -> str:
+    return " \\\n  ".join([begin, *flags])
+
+
+def _yaml(content: Mapping[str, Any]) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(dict(content), sort_keys=False)
+    return text

@@ -1,0 +1,273 @@
+"""Each scheduler's settings searched on one part of the traffic, and judged on another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specsim.config.configured import Configured, with_settings
+from specsim.config.points import Point
+from specsim.config.space import Choice, space_of
+from specsim.config.values import python_value
+from specsim.errors import SpecsimError, one_line
+from specsim.metrics.capacity import Asked, mean_interval
+from specsim.metrics.found import Found
+from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
+from specsim.metrics.tuned_text import AS_GIVEN
+from specsim.runs.conditions import conditions, held_out_error, rate_of, split
+from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.exports import Inexpressible, exported, kind_of
+from specsim.runs.find import check_whose, search
+from specsim.runs.handed import NO_OBJECTS, Objects
+from specsim.runs.plan import checked, plan
+from specsim.runs.prepare import prepare
+from specsim.runs.sweep import in_order, run_all, together
+from specsim.runs.trials import MOST_SEEDS, Search, halved
+from specsim.store.scan import AnyRun
+from specsim.store.summaries import Failure
+
+WITHIN = 0.05
+"""How close the two rates of an answer lie."""
+LOWEST, HIGHEST = 1 / 4, 16.0
+"""Of the rates to look in, times the rate that is tuned for."""
+LONGEST = 4000
+FURTHER = 3
+"""Servers that are tried beyond the fewest that the highest rate of one would need."""
+SCHEDULER = "scheduler"
+Say = Callable[[str], None]
+Result = AnyRun | Failure
+
+
+class Goal(NamedTuple):
+    """The aim: the most of a measure `of` a run, and the share of the requests that is to be kept.
+
+    `trials` of each scheduler; `seeds` judge; `export` is the engine whose settings are wanted.
+    """
+
+    of: str
+    target: float
+    trials: int
+    seeds: Sequence[int]
+    export: str | None = None
+
+
+def tune(
+    point: Point,
+    schedulers: Mapping[str, Mapping[str, Sequence[Any]]],
+    goal: Goal,
+    root: Path | None,
+    objects: Objects = NO_OBJECTS,
+    *,
+    jobs: int = 1,
+    executor: str = LOCAL,
+    say: Say = lambda _: None,
+    progress: bool = False,
+) -> Tuned:
+    """Search the settings of every scheduler, then judge the best of each, of one scheduler alone its best two.
+
+    Every scheduler gets the same number of trials, or as many as it has choices. Plain decoding is tuned and judged
+    beside them. Runs stored below `root` are not run again, so a search that was stopped goes on where it was.
+
+    Parameters
+    ----------
+    point : settings that all runs share. schedulers : by name or path, the values to try of keys below it in the place
+        of those that its file declares.
+    objects : those that the point names. The others are those of `search`.
+
+    Raises
+    ------
+    SpecsimError
+        One line for any mistake in what was given.
+    """
+    runs = _Runs(point, objects, root, jobs, executor, progress, say)
+    alone = len(schedulers) == 1
+    wanted: dict[str, Mapping[str, Any]] = {PLAIN: {}, **schedulers}
+    searches = [Search(space_of(name, given), goal.trials) for name, given in wanted.items()]
+    first = runs.configured(next(iter(schedulers)), {}, {})
+    if goal.of != THROUGHPUT:
+        check_whose(goal.of, first.config)
+    parts = split(first, objects)
+    rate = rate_of(first.config, objects)
+    tuning_seeds = range(max(goal.seeds) + 1, max(goal.seeds) + 1 + MOST_SEEDS)
+
+    def tried(asked: Sequence[tuple[int, Choice]], seeds: Sequence[int]) -> list[list[Score]]:
+        spaces = [searches[place].space for place, _ in asked]
+        settings = [space.settings(choice) for space, (_, choice) in zip(spaces, asked, strict=True)]
+        pairs = [(space.scheduler, each) for space, each in zip(spaces, settings, strict=True)]
+        ended = runs(pairs, parts.tuning, seeds)
+        return [[_score(run, goal.of) for run in those] for those in ended]
+
+    halved(searches, tuning_seeds, tried, say)
+    candidates = [each for search_ in searches for each in _finalists(search_, runs, alone)]
+    judge = _Judge(runs, goal, parts.judging, candidates)
+    say(f"judging: {len(candidates)} configurations with {len(goal.seeds)} seeds")
+    given = judge(range(len(candidates)), {})
+    order = sorted(given, key=lambda place: (-given[place].measure.mean(), -given[place].quickness.mean()))
+    judge.candidates = candidates = [candidates[place] for place in order]
+    judgements = {AS_GIVEN: {place: given[old] for place, old in enumerate(order)}}
+    plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
+    shown, searched = sorted({0, min(1, len(order) - 1), plain_at}), sorted({0, plain_at})
+    profile = prepare(first.config, objects.of(first.config["choices"])).profiles[0]
+    error = held_out_error(profile)
+    for said, changed, unit_s in conditions(first.config, rate, error):
+        say(f"judging: {said}")
+        found_there, per = judge(shown, changed), unit_s if goal.of == THROUGHPUT else 1.0
+        judgements[said] = {place: each._replace(measure=each.measure / per) for place, each in found_there.items()}
+    found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate)
+    replicas = None if found is None or rate is None else _replicas(judge, judgements[AS_GIVEN][0], found, rate, first)
+    trials = {each.space.scheduler: len(each.scores) for each in searches}
+    export, lines = _exported(judge, judgements[AS_GIVEN], first, profile.draft.name)
+    if goal.of != THROUGHPUT and judgements[AS_GIVEN][0].measure.min() == 1:
+        lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
+    notes = [*parts.notes, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
+    told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
+    return Tuned(*told, export, notes)
+
+
+class _Runs:
+    """Runs configurations of schedulers with seeds, and stores them below `root`."""
+
+    def __init__(
+        self, point: Point, objects: Objects, root: Path | None, jobs: int, executor: str, progress: bool, say: Say
+    ) -> None:
+        self.point, self.objects, self.root, self.say = point, objects, root, say
+        self.how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
+        self.here = jobs if check_executor(executor, jobs) == LOCAL else 1
+        self.keys: list[str] = []
+        self.notes: list[str] = []
+
+    def configured(self, scheduler: str, settings: Mapping[str, Any], further: Point) -> Configured:
+        """Return a point of a scheduler with settings of keys below it, and further ones."""
+        below = {f"{SCHEDULER}.{key}": _value(key, value) for key, value in settings.items()}
+        return with_settings(self.point, {SCHEDULER: scheduler, **below, **further}, self.objects.described)
+
+    def __call__(
+        self, configurations: Sequence[tuple[str, Mapping[str, Any]]], further: Point, seeds: Sequence[int]
+    ) -> list[list[Result]]:
+        """Return what came of each configuration with each seed."""
+        points = [
+            self.configured(scheduler, settings, {**further, "seed": str(seed)})
+            for scheduler, settings in configurations
+            for seed in seeds
+        ]
+        ready = checked(points, self.objects, jobs=self.here, idle=not self.keys)
+        planned = plan(ready, self.root, keep="summary")
+        made = run_all(planned, self.root, beside=self.keys, **self.how)
+        self.keys += [each.key for each in planned]
+        self.notes += made.whole_notes
+        self.notes += [f"a run failed, and counts as 0: {one_line(each.error)}" for each in made.failures[:1]]
+        ended = in_order(points, made)
+        return [ended[place : place + len(seeds)] for place in range(0, len(ended), len(seeds))]
+
+
+def _value(key: str, value: Any) -> Any:
+    """Return a value of a space as a point has it: a text is read as on a command line."""
+    return value if isinstance(value, str) else python_value(key, value)
+
+
+def _score(run: Result, of: str) -> Score:
+    """Return the score of a run; one that failed attains nothing."""
+    return Score(0.0, -np.inf) if isinstance(run, Failure) else score(run.metrics, of)
+
+
+def _finalists(of: Search, runs: _Runs, alone: bool) -> Iterator[Candidate]:
+    """Yield the best choice of a search, and the second where a scheduler stands `alone`."""
+    several = 2 if alone and of.space.scheduler != PLAIN else 1
+    for choice in of.ranked()[:several]:
+        settings = of.space.settings(choice)
+        made = runs.configured(of.space.scheduler, settings, {})
+        yield Candidate(of.space.scheduler, settings, made.config[SCHEDULER], of.mean(choice).measure)
+
+
+class _Judge:
+    """Runs candidates on the judging part."""
+
+    def __init__(self, runs: _Runs, goal: Goal, part: Point, candidates: Sequence[Candidate]) -> None:
+        self.runs, self.goal, self.part, self.candidates = runs, goal, part, candidates
+
+    def __call__(self, places: Sequence[int], changed: Point) -> dict[int, Judgement]:
+        """Return what candidates measured under changed settings, by their place."""
+        chosen = [(self.candidates[place].scheduler, self.candidates[place].settings) for place in places]
+        ended = self.runs(chosen, {**self.part, **changed}, self.goal.seeds)
+        return {place: self.judged(those) for place, those in zip(places, ended, strict=True)}
+
+    def judged(self, ended: Sequence[Result]) -> Judgement:
+        """Return what runs of one candidate measured, a run a seed."""
+        scores = np.array([_score(run, self.goal.of) for run in ended])
+        blocks = [run.metrics["specsim"]["classes"] for run in ended if not isinstance(run, Failure)]
+        names = sorted({name for block in blocks for name in block})
+        classes = {
+            name: np.array([block[name]["slo_attainment"] for block in blocks if name in block]) for name in names
+        }
+        return Judgement(scores[:, 0], scores[:, 1], classes)
+
+
+def _highest(judge: _Judge, places: Sequence[int], rate: float) -> Found:
+    """Return the highest rates at which candidates keep the target, on the judging part."""
+    runs, goal = judge.runs, judge.goal
+
+    def at(tested: float) -> list[Configured]:
+        return [
+            runs.configured(each.scheduler, each.settings, {**judge.part, "rps": f"{tested!r}", "seed": str(seed)})
+            for each in (judge.candidates[place] for place in places)
+            for seed in goal.seeds
+        ]
+
+    low, high = (float(f"{rate * each:.4g}") for each in (LOWEST, HIGHEST))
+    asked = Asked(goal.target, low, high, WITHIN, LONGEST)
+    return search(asked, goal.of, at, runs.root, runs.objects, say=runs.say, **runs.how)
+
+
+def _replicas(judge: _Judge, given: Judgement, found: Found, rate: float, first: Configured) -> int | None:
+    """Return how many servers keep the target at the rate; None where a few more than seems needed do not, either."""
+    if given.measure.mean() >= judge.goal.target:
+        return int(first.config["replicas"])
+    one = found.capacity(found.lines[0]).keeps
+    if one is None or first.config["replicas"] != 1:
+        return None
+    fewest = max(2, ceil(rate / (one * (1 + WITHIN))))
+    for servers in range(fewest, fewest + FURTHER):
+        judge.runs.say(f"judging: {servers} servers")
+        if judge([0], {"replicas": str(servers)})[0].measure.mean() >= judge.goal.target:
+            return servers
+    return None
+
+
+def _exported(
+    judge: _Judge, asof: Mapping[int, Judgement], first: Configured, draft: str
+) -> tuple[Export | None, list[str]]:
+    """Return the best candidate that the engine can express, run back, and lines about it and those before it."""
+    engine, said = judge.goal.export, list[str]()
+    if engine is None:
+        return None, said
+    drafter = kind_of(first.config["choices"]["drafter"], draft)
+    for place, each in enumerate(judge.candidates):
+        try:
+            found = exported(each, drafter, engine)
+        except Inexpressible as why:
+            said.append(f"export {engine}: not {each.scheduler}: {why}")
+            continue
+        (ended,) = judge.runs([(found.scheduler, found.settings)], judge.part, judge.goal.seeds)
+        measure = judge.judged(ended).measure
+        mean, half_width = mean_interval(measure - asof[place].measure)
+        apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if half_width > 0 else f"{mean:+.3g}"
+        said.append(f"export {engine}: {each.name}; run back as {found.scheduler} it measures {apart} from that")
+        return found._replace(of=place, measure=measure), said
+    return None, [*said, f"export {engine}: nothing is written: it can express none of them"]
+
+
+def _fewer(searches: Sequence[Search], trials: int) -> Iterator[str]:
+    few = [f"{each.space.scheduler} {len(each.scores)}" for each in searches if len(each.scores) < trials]
+    if few:
+        yield f"all choices were tried where they are fewer than {trials} trials: {', '.join(few)}"
+
+
+def check_trials(trials: int) -> int:
+    """Return a number of trials; SpecsimError where it is below 2."""
+    if type(trials) is not int or trials < 2:
+        raise SpecsimError(f"trials={trials}: expected a whole number of at least 2")
+    return trials

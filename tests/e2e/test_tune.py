@@ -1,0 +1,117 @@
+"""`specsim tune`: from words to an answer, settings that other commands take, and a folder in which it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+import specsim
+from specsim.cli import main
+from specsim.errors import SpecsimError
+
+WORDS = ["tune", "scheduler=vllm_spec", "trace=poisson", "profile=llama8b_1b_h100", "rps=30", "requests=30", "seed=0,1"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("made") / "tune"
+    assert main([*WORDS, "scheduler.num_speculative_tokens=1,3", "--trials", "4", "--out", str(root)]) == 0
+    return root
+
+
+def test_its_answer_is_a_sentence_and_files_that_any_command_takes(made, tmp_path, capsys):
+    words = [*WORDS, "scheduler.num_speculative_tokens=1,3", "--trials", "4", "--out", str(made)]
+    before = {path: path.read_bytes() for path in (made / "summaries").iterdir()}
+    capsys.readouterr()
+    assert main([*words, "--export", "vllm"]) == 0
+    said = capsys.readouterr().out
+    assert {path: path.read_bytes() for path in (made / "summaries").iterdir()} == before, "nothing runs twice"
+    assert said.startswith("At 30 requests/s the best is vllm_spec (num_speculative_tokens=")
+    assert "held-out error of the profile" in said
+    assert "acceptance 20% lower" in said
+    assert "objectives 20% tighter" in said
+    assert "rate 20% higher" in said
+    assert "highest rate with 95% of the worst class: " in said
+    assert "GPUs for 30 requests/s: " in said
+    assert "other seeds of the trace tune than judge" in said
+    table = pd.read_csv(made / "tuned.csv").set_index("scheduler")
+    best = yaml.safe_load((made / "vllm_spec.yaml").read_text())
+    assert f"num_speculative_tokens={best['num_speculative_tokens']}" in table["settings"].iloc[0]
+    assert table["trials"].to_dict() == {"vllm_spec": 4, "vllm": 4}
+    export = json.loads((made / "vllm.json").read_text())
+    assert export == {
+        "method": "draft_model",
+        "model": "DRAFT_MODEL",
+        "num_speculative_tokens": best["num_speculative_tokens"],
+    }
+    assert "run back as vllm_spec it measures +0 from that" in said
+    back = ["run", f"scheduler={made / 'vllm_spec.yaml'}", *WORDS[2:-1], "seed=0", f"out={tmp_path / 'back'}"]
+    assert main(back) == 0
+    assert specsim.load_run(tmp_path / "back").metrics["specsim"]["worst_class_attainment"] <= 1
+
+
+def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
+    settings = {
+        "trace": "azure_conv",
+        "trace__window": [0, 600],
+        "profile": "llama8b_1b_h100",
+        "rps": 20,
+        "requests": 30,
+    }
+    values = {"num_speculative_tokens": [1, 3], "max_num_batched_tokens": [512]}
+    tuned = specsim.tune("vllm_spec", values=values, trials=2, seeds=[0], progress=False, **settings)
+    assert "seconds 0 to 300 of the trace tune, 300 to 600 judge; each seed draws blocks anew" in tuned.notes
+    trace = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
+    of_frame = specsim.tune(
+        "vllm_spec", values=values, trials=2, seeds=[0], progress=False, trace=trace, profile="llama8b_1b_h100"
+    )
+    assert of_frame.notes[0].startswith("seconds 0 to 20 of the trace tune, 20 to 40 judge")
+    assert of_frame.rate == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["scheduler=fcfs"], "scheduler=fcfs: its file declares no values to try; expected tune: "),
+        (["--trials", "1"], "trials=1: expected a whole number of at least 2"),
+        (["--export", "tgi"], "export tgi: expected vllm, sglang, trtllm"),
+        (["rps=2,3"], "rps=2,3: expected one value, or several of scheduler.KEY"),
+        (["out=x"], "out: tune chooses it; expected --out DIR"),
+        (["--target", "95"], "--target 95: expected a share above 0 up to 1"),
+        (
+            ["--of", "batch"],
+            "of=batch: no class of the requests; expected worst, all, coding",
+        ),
+        (["scheduler.threshold=1,2"], "vllm_spec has no such key"),
+    ],
+)
+def test_a_mistake_is_one_line(words, said, tmp_path, capsys):
+    given = [*([] if "scheduler=fcfs" in words else ["scheduler=vllm_spec"]), "trace=poisson", *words]
+    assert main(["tune", *given, "--out", str(tmp_path / "none")]) == 2
+    assert not (tmp_path / "none").exists()
+    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("specsim: ")]
+    assert said in line
+
+
+def test_a_space_that_is_no_list_of_lists_is_refused(tmp_path):
+    file = tmp_path / "mine.yaml"
+    text = Path(specsim.__file__).parents[1].joinpath("conf/scheduler/vllm_spec.yaml").read_text()
+    for wrong in ("tune: {num_speculative_tokens: 3}", "tune: {num_speculative_tokens: [3, 3]}", "tune: 4"):
+        file.write_text("\n".join([wrong, *(line for line in text.splitlines() if not line.startswith("tune"))]))
+        with pytest.raises(SpecsimError, match=r"tune: .*: expected "):
+            specsim.tune(file, trace="poisson", requests=5)
+
+
+def test_acceptance_may_be_scaled_but_not_that_of_recorded_texts():
+    def accepted(**settings):
+        run = specsim.simulate("vllm_spec", "poisson", requests=60, acceptance="bernoulli", **settings)
+        return run.metrics["spec_decode_per_position_acceptance_rates"][0]
+
+    assert accepted(acceptance_scale=0.5) == pytest.approx(0.35, abs=0.02), "half of 0.7"
+    assert accepted(acceptance_scale=2) > 0.99
+    with pytest.raises(SpecsimError, match=r"acceptance_scale=0.8: acceptance=qwen1_5b_05b holds texts"):
+        specsim.simulate("vllm_spec", acceptance="qwen1_5b_05b", acceptance_scale=0.8, profile="qwen1_5b_05b_h100")

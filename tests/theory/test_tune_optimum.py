@@ -1,0 +1,88 @@
+"""`specsim.tune` finds the number of draft tokens that a closed form says is best, or one within its interval of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import specsim
+
+DRAFT_S = 1e-3
+
+
+def shared(clients: int, alpha: float, token_s: float, pass_s: float) -> dict[str, Any]:
+    """Return settings of `clients` that decode at once, on passes of ``pass_s + token_s`` seconds a token."""
+
+    def line(delta_s: float, gamma_s: float) -> dict[str, float]:
+        return {"alpha_s": 1e-12, "gamma_s": gamma_s, "delta_s": delta_s}
+
+    return {
+        "profile": "llama8b_1b_h100",
+        "profile__form": "linear",
+        "profile__target__forms__linear": line(pass_s, token_s),
+        "profile__draft__forms__linear": line(DRAFT_S, 1e-9),
+        "engine": "ideal",
+        "acceptance": "bernoulli",
+        "acceptance__alpha": alpha,
+        "slo": "one",
+        "trace": "poisson",
+        "trace__prompt_tokens": 2,
+        "trace__output_tokens": 256,
+        "requests": 3 * clients,
+        "concurrency": clients,
+        "of": "output_throughput",
+        "seeds": range(3),
+        "progress": False,
+    }
+
+
+def tokens_per_s(k: int, clients: int, alpha: float, token_s: float, pass_s: float) -> float:
+    """Return tokens of a verification over its seconds: Leviathan et al., ICML 2023, equation 1."""
+    seconds = pass_s + clients * (k + 1) * token_s + k * DRAFT_S
+    return float(clients * sum(alpha**i for i in range(k + 1)) / seconds)
+
+
+PROBLEMS = {
+    "memory bound": ((1, 0.8, 1e-6, 0.010), range(1, 8), 6),
+    "compute bound": ((16, 0.7, 5e-4, 0.010), range(1, 8), 1),
+    "between": ((8, 0.8, 2e-4, 0.010), range(1, 8), 4),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_fixed_number(name: str) -> None:
+    of, lengths, best = PROBLEMS[name]
+    assert max(lengths, key=lambda k: tokens_per_s(k, *of)) == best, "the problem itself"
+    values = {"num_speculative_tokens": list(lengths), "max_num_batched_tokens": [None]}
+    tuned = specsim.tune("vllm_spec", values=values, trials=7, **shared(*of))
+    found = tuned.best.settings["num_speculative_tokens"]
+    mean, half_width = tuned.measured(0)
+    assert tuned.trials["vllm_spec"] == 7
+    assert tokens_per_s(best, *of) - tokens_per_s(found, *of) <= half_width
+    band = tuned.band()
+    assert band is not None
+    assert tuned.error is not None
+    assert band == pytest.approx((mean / (1 + tuned.error), mean / (1 - tuned.error)))
+    assert mean == pytest.approx(tokens_per_s(found, *of), rel=0.1), "beside prompts and the last tokens of answers"
+
+
+def test_a_table_by_batch_size_with_more_choices_than_trials() -> None:
+    """Of 5**3 tables 20 are tried; the batch of 16 uses the middle range alone."""
+    of = (16, 0.7, 5e-4, 0.010)
+    key = "speculation.num_speculative_tokens_per_batch_size"
+    table = {each: [5, 4, 3, 2, 1] for each in ("1-8", "9-32", "33-512")}
+    tuned = specsim.tune(
+        "vllm_dynamic", values={key: table, "max_num_batched_tokens": [None]}, trials=20, **shared(*of)
+    )
+    assert tuned.trials["vllm_dynamic"] == 20
+    assert tuned.best.settings[key]["9-32"] == max(range(1, 6), key=lambda k: tokens_per_s(k, *of)) == 1
+
+
+def test_rivals_have_as_many_trials_and_meet_the_same_requests() -> None:
+    settings = shared(*PROBLEMS["between"][0]) | {"trace__output_tokens": 32, "seeds": [0, 1]}
+    tuned = specsim.tune(["vllm_spec", "vllm_dynamic"], trials=4, **settings)
+    assert tuned.trials == {"vllm_spec": 4, "vllm_dynamic": 4, "vllm": 4}
+    assert sorted(each.scheduler for each in tuned.candidates) == ["vllm", "vllm_dynamic", "vllm_spec"]
+    (one, two), (other, another) = (tuned.judgements["as given"][place].measure for place in (0, 1))
+    assert tuned.lead(1)[0] == pytest.approx(((one - other) + (two - another)) / 2)

@@ -1,0 +1,130 @@
+"""Exports by hand: what each engine's documentation says of its settings, and what specsim reads them as."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from specsim.api import simulate
+from specsim.config.compose import compose
+from specsim.metrics.tuned import Candidate, Export
+from specsim.runs.exports import Inexpressible, exported, kind_of
+
+TABLE = "speculation.num_speculative_tokens_per_batch_size"
+
+
+def export(engine: str, scheduler: str, drafter: str = "eagle3", **settings: Any) -> Export:
+    named = {f"scheduler.{key.replace('__', '.')}": str(each).replace("'", "") for key, each in settings.items()}
+    keys = compose({"scheduler": scheduler, **named})["scheduler"]
+    return exported(Candidate(scheduler, settings, keys, 1.0), drafter, engine)
+
+
+def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most() -> None:
+    table = [[1, 8, 7], [17, 32, 2], [33, 64, 0]]
+    found = export("vllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    config = json.loads(found.files["vllm.json"])
+    assert config == {
+        "method": "eagle3",
+        "model": "DRAFT_MODEL",
+        "num_speculative_tokens": 5,
+        "num_speculative_tokens_per_batch_size": [[1, 16, 5], [17, 32, 2], [33, 2048, 0]],
+    }, "7 is cut to num_speculative_tokens=5, the gap from 9 to 16 has the k before it, 0 holds past the end"
+    assert found.text.startswith("vllm serve TARGET_MODEL \\\n  --speculative-config '{")
+    assert found.scheduler == "vllm_dynamic"
+    assert found.settings == {"num_speculative_tokens": 5, TABLE: config["num_speculative_tokens_per_batch_size"]}
+
+
+def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config() -> None:
+    found = export("vllm", "vllm_spec", "separate", num_speculative_tokens=3, max_num_batched_tokens=1024)
+    assert json.loads(found.files["vllm.json"]) == {
+        "method": "draft_model",
+        "model": "DRAFT_MODEL",
+        "num_speculative_tokens": 3,
+    }
+    assert found.text.endswith("--max-num-batched-tokens 1024")
+    plain = export("vllm", "vllm", max_num_seqs=64)
+    assert (plain.text, plain.files) == ("vllm serve TARGET_MODEL \\\n  --max-num-seqs 64", {})
+
+
+def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size() -> None:
+    found = export("sglang", "vllm_spec", num_speculative_tokens=3, max_num_batched_tokens=512)
+    assert found.text.split(" \\\n  ")[1:] == [
+        "--speculative-algorithm EAGLE3",
+        "--speculative-draft-model-path DRAFT_MODEL",
+        "--speculative-num-steps 3",
+        "--speculative-eagle-topk 1",
+        "--speculative-num-draft-tokens 4",
+        "--chunked-prefill-size 512",
+    ]
+    table = [[1, 8, 4], [9, 512, 0]]
+    by_size = export("sglang", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    assert json.loads(by_size.files["sglang.json"]) == {"1": {"candidate_steps": [4]}, "9": {"candidate_steps": [0]}}
+    assert "--speculative-adaptive-config sglang.json" in by_size.text
+    own = export("sglang", "sglang_adaptive")
+    assert json.loads(own.files["sglang.json"])["8"]["candidate_steps"] == [0, 1, 3]
+    assert own.scheduler == "sglang_adaptive"
+
+
+def test_trtllm_has_last_batch_sizes_and_its_longest_first() -> None:
+    found = export("trtllm", "trtllm_schedule", max_num_seqs=128)
+    assert yaml.safe_load(found.files["trtllm.yaml"]) == {
+        "speculative_config": {
+            "decoding_type": "Eagle3",
+            "max_draft_len": 4,
+            "speculative_model": "DRAFT_MODEL",
+            "draft_len_schedule": {4: 4, 8: 2, 32: 1},
+            "acceptance_rate_window_size": 100,
+            "acceptance_rate_threshold": 0.2,
+        },
+        "max_batch_size": 128,
+    }
+    table = [[1, 8, 3], [9, 64, 1]]
+    ours = export("trtllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    assert yaml.safe_load(ours.files["trtllm.yaml"])["speculative_config"]["draft_len_schedule"] == {8: 3, 2048: 1}
+    assert ours.settings["speculation.draft_len_schedule"] == [[8, 3], [2048, 1]]
+
+
+def test_a_composed_profile_names_the_head_that_drafts() -> None:
+    assert kind_of("separate", "eagle3 head") == "eagle3"
+    assert kind_of("separate", "Llama-3.2-1B") == "separate"
+    assert kind_of("lookup", "eagle3 head") == "lookup"
+
+
+@pytest.mark.parametrize(
+    ("engine", "scheduler", "drafter", "why"),
+    [
+        ("vllm", "sglang_adaptive", "eagle3", "vLLM does not choose among candidate steps"),
+        ("vllm", "trtllm_schedule", "eagle3", "vLLM does not end speculation at a low acceptance rate"),
+        ("sglang", "trtllm_schedule", "eagle3", "SGLang does not end speculation"),
+        ("trtllm", "sglang_adaptive", "eagle3", "TensorRT-LLM does not choose among candidate steps"),
+        ("vllm", "adaserve", "separate", "it batches as no engine does"),
+        ("vllm", "specserve", "separate", "it decides by more than batch size and acceptance"),
+        ("trtllm", "vllm_spec", "medusa", "trtllm has no settings for drafter=medusa"),
+    ],
+)
+def test_what_an_engine_cannot_express_is_refused(engine: str, scheduler: str, drafter: str, why: str) -> None:
+    with pytest.raises(Inexpressible, match=why):
+        export(engine, scheduler, drafter)
+
+
+def test_trtllm_is_not_longest_for_large_batches() -> None:
+    table = [[1, 8, 1], [9, 64, 3]]
+    with pytest.raises(Inexpressible, match="longest for the smallest batches"):
+        export("trtllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_an_exported_table_gives_the_numbers_of_the_tuned_one(engine: str) -> None:
+    table = [[1, 2, 4], [3, 6, 2], [7, 512, 0]]
+    shared: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 12, "profile": "llama8b_eagle3_h100"}
+    tuned = {TABLE: table}
+
+    def tpot_ms(scheduler: str, settings: dict[str, Any]) -> float:
+        below = {f"scheduler__{key.replace('.', '__')}": each for key, each in settings.items()}
+        return float(simulate(scheduler, **shared, **below).metrics["mean_tpot_ms"])
+
+    found = export(engine, "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    assert tpot_ms(found.scheduler, dict(found.settings)) == pytest.approx(tpot_ms("vllm_dynamic", tuned), rel=0.02)
