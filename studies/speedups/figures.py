@@ -59,7 +59,7 @@ def by_batch(rows: DataFrame) -> Figure:
 
 
 def _panel(axes: Axes, points: DataFrame) -> None:
-    """Draw a line a drafter and shape, dashed for trees, and its measured points, hollow where they gave the acceptance."""
+    """Draw a line a drafter and shape, dashed for trees, and its measured points, hollow where they gave a rate."""
     colour = colours(sorted(points["name"].unique()))
     for name, those in points.sort_values("load").groupby("name"):
         look: dict[str, Any] = {"color": colour[str(name)], "linestyle": "--" if those["tree"].any() else "-"}
@@ -102,7 +102,7 @@ def break_even(rows: DataFrame) -> Figure:
             ]
             here = here[here["dataset"] == dataset].sort_values("load")
             kind = "experts" if here["experts"].any() else "dense"
-            look = {"color": colour[target], "linestyle": "--" if kind == "experts" else "-"}
+            look: dict[str, Any] = {"color": colour[target], "linestyle": "--" if kind == "experts" else "-"}
             axes.plot(
                 here["load"],
                 here["needed"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from profiler.text import table, write
 from studies.speedups import figures
 from studies.speedups.measured import STUDY, THROUGHPUT, TPOT
-from studies.speedups.scores import Errors, best_lengths, open_loops, ratios, side, speedups, stops, values
+from studies.speedups.scores import Best, Errors, Stop, best_lengths, open_loops, ratios, side, speedups, stops, values
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,7 +51,7 @@ def page(rows: DataFrame) -> str:
     chains, trees = scored[~scored["tree"]], scored[scored["tree"]]
     stopped, best = list(stops(rows)), list(best_lengths(rows))
     above, below = (side(scored, faster=faster) for faster in (True, False))
-    worst = scored.loc[scored["error"].abs().idxmax()]
+    worst = scored.iloc[int(scored["error"].abs().to_numpy().argmax())]
     tpot = Errors.of(values(rows, TPOT, "with")["error"])
     open_errors = open_loops(rows)
     throughput = open_errors[open_errors["quantity"] == THROUGHPUT][["error_with", "error_without"]]
@@ -81,7 +82,7 @@ def page(rows: DataFrame) -> str:
             _worst(scored),
         ),
         stops=table(("target, engine", "drafts", "data", "measured", "predicted"), _stops(stopped)),
-        best=table(("target", "drafter", "data", "k measured", "k predicted"), _best(best)),
+        best=table(("target", "drafter", "data: k measured, predicted"), _best(best)),
         ratios=table(("data", "clients", "measured", "predicted", "error, %"), _ratios(ratios(rows))),
         ratio_errors=Errors.of(ratios(rows)["error"]),
         values=table(
@@ -108,7 +109,7 @@ def page(rows: DataFrame) -> str:
 def _targets(rows: DataFrame) -> Iterable[Sequence[object]]:
     """Yield a row a target of the study: what was wanted, what is reached, and whether."""
     scored = speedups(rows)
-    errors, trees = Errors.of(scored["error"]), Errors.of(scored[scored["tree"]]["error"])
+    errors = Errors.of(scored["error"])
     small = scored[scored["tree"] & scored["nodes"].isin((6, 21))]
     above, below = (side(scored, faster=faster) for faster in (True, False))
     best, stopped = list(best_lengths(rows)), list(stops(rows))
@@ -117,7 +118,6 @@ def _targets(rows: DataFrame) -> Iterable[Sequence[object]]:
     opened = open_loops(rows)
     served = opened[opened["quantity"] == THROUGHPUT][["error_with", "error_without"]].abs().to_numpy().max()
     within = sum(each.within for each in stopped)
-    del trees
     for name, wanted, reached, met in (
         ("median error of the speed-up", "4%", f"{100 * errors.median:.1f}%", errors.median <= 0.04),
         ("its 90th percentile", "12%", f"{100 * errors.p90:.1f}%", errors.p90 <= 0.12),
@@ -147,15 +147,16 @@ def _groups(scored: DataFrame) -> Iterable[Sequence[object]]:
     keys = ["source", "version", "target", "tree"]
     grouped = [(names, Errors.of(those["error"]), those) for names, those in scored.groupby(keys)]
     for (source, version, target, tree), errors, those in sorted(grouped, key=lambda each: -each[1].median):
-        worst = those["error"].loc[those["error"].abs().idxmax()]
+        worst = those["error"].iloc[int(those["error"].abs().to_numpy().argmax())]
         drafts = ", ".join(sorted({figures.NAMES.get(name, name.split("/")[-1]) for name in those["drafter"]}))
         kind = "trees" if tree else "chains"
-        yield f"{_source(source)}, {version}", target, f"{kind}: {drafts}", errors.count, errors, f"{100 * worst:+.0f}"
+        where = f"{_source(str(source))}, {version}"
+        yield where, target, f"{kind}: {drafts}", errors.count, errors, f"{100 * worst:+.0f}"
 
 
 def _batches(scored: DataFrame) -> Iterable[Sequence[object]]:
     bounds = [0, 1, 8, 32, 64, 128, 10**6]
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         those = scored[(scored["load"] > low) & (scored["load"] <= high)]
         if len(those):
             name = f"{low + 1}-{high}" if high < bounds[-1] else f"above {low}"
@@ -190,19 +191,22 @@ def _reason(row: Any) -> str:
     return "not known"
 
 
-def _stops(stopped: Sequence[Any]) -> Iterable[Sequence[object]]:
+def _stops(stopped: Sequence[Stop]) -> Iterable[Sequence[object]]:
     for each in stopped:
         if np.isfinite(each.measured) or np.isfinite(each.predicted):
             said = (f"{load:.0f}" if np.isfinite(load) else "pays at all" for load in (each.measured, each.predicted))
             series = each.series
-            drafter = figures.NAMES.get(series["drafter"], series["drafter"])
+            drafter = figures.NAMES.get(str(series["drafter"]), series["drafter"])
             yield f"{series['target']}, {series['version']}", f"{drafter}, {series['shape']}", series["dataset"], *said
 
 
-def _best(best: Sequence[Any]) -> Iterable[Sequence[object]]:
+def _best(best: Sequence[Best]) -> Iterable[Sequence[object]]:
+    """Yield a row a target and drafter: by data set the best k measured, and predicted."""
+    those: dict[tuple[object, object], list[str]] = {}
     for each in best:
-        drafter = str(each.series["drafter"]).split("/")[-1]
-        yield each.series["target"], drafter, each.series["dataset"], each.measured, each.predicted
+        key = each.series["target"], str(each.series["drafter"]).split("/")[-1]
+        those.setdefault(key, []).append(f"{each.series['dataset']} {each.measured}, {each.predicted}")
+    yield from ((*key, "; ".join(said)) for key, said in those.items())
 
 
 def _ratios(those: DataFrame) -> Iterable[Sequence[object]]:
@@ -217,16 +221,16 @@ def _values(rows: DataFrame) -> Iterable[Sequence[object]]:
         both = [values(rows, quantity, which) for which in ("with", "without")]
         sources = sorted({*both[0]["source"], *both[1]["source"]})
         for source in sources:
-            cells = []
+            cells: list[object] = []
             for those in both:
                 errors = Errors.of(those[those["source"] == source]["error"])
                 cells += [errors.count, errors] if errors.count else ["0", "-"]
-            yield f"{quantity}, {_source(source)}", *cells
+            yield f"{quantity}, {_source(str(source))}", *cells
 
 
 def _open(those: DataFrame) -> Iterable[Sequence[object]]:
     for _, row in those.sort_values(["load", "line"]).iterrows():
-        cells = []
+        cells: list[object] = []
         for which in ("with", "without"):
             measured, predicted, error = (row[f"{each}_{which}"] for each in ("measured", "predicted", "error"))
             cells += [f"{measured:g}", f"{predicted:.4g}", f"{100 * error:+.0f}"]

@@ -141,7 +141,7 @@ def best_lengths(rows: DataFrame) -> Iterator[Best]:
     where = [key for key in SERIES if key != "shape"] + ["load"]
     for keys, those in chains.groupby(where):
         if those["steps"].nunique() > 2:
-            best = (int(those.loc[those[column].idxmax(), "steps"]) for column in ("measured", "predicted"))
+            best = (int(those.sort_values(column)["steps"].iloc[-1]) for column in ("measured", "predicted"))
             yield Best(dict(zip(where, keys, strict=True)), *best)
 
 
