@@ -194,7 +194,9 @@ def _reason(row: Any) -> str:
 def _stops(stopped: Sequence[Stop]) -> Iterable[Sequence[object]]:
     for each in stopped:
         if np.isfinite(each.measured) or np.isfinite(each.predicted):
-            said = (f"{load:.0f}" if np.isfinite(load) else "pays at all" for load in (each.measured, each.predicted))
+            said = (
+                f"{load:.0f}" if np.isfinite(load) else f"> {each.most:g}" for load in (each.measured, each.predicted)
+            )
             series = each.series
             drafter = figures.NAMES.get(str(series["drafter"]), series["drafter"])
             yield f"{series['target']}, {series['version']}", f"{drafter}, {series['shape']}", series["dataset"], *said

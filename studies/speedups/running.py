@@ -15,7 +15,7 @@ from profiler.compose.library import version
 from specsim.errors import say
 from specsim.files.yaml_file import shipped
 from studies.report import keep, kept
-from studies.speedups.measured import CLOSED, THROUGHPUT, TPOT, Row, Shape, Side, data_file, measured, rows
+from studies.speedups.measured import CLOSED, STUDY, THROUGHPUT, TPOT, Row, Shape, Side, data_file, measured, rows
 from studies.speedups.simulated import (
     Measures,
     command,
@@ -168,10 +168,11 @@ def _profiles(found: Sequence[Row]) -> Iterator[Mapping[str, Any]]:
 def _made_of() -> str:
     """Return a checksum of what the rows depend on: measurements, facts, engines, code and the library's version."""
     package = shipped("conf").parent
-    files = [data_file(), Path(__file__).with_name("study.yaml")]
+    facts = {key: value for key, value in STUDY.items() if key not in ("short", "reasons")}
+    files = [data_file()]
     for folder, pattern in (("conf/engine", "*.yaml"), ("specsim", "**/*.py"), ("profiler/compose", "*.py")):
         files += sorted((package / folder).glob(pattern))
-    digest = hashlib.sha256(version().encode())
+    digest = hashlib.sha256(f"{version()} {json.dumps(facts)}".encode())
     for file in files:
         digest.update(file.read_bytes())
     return digest.hexdigest()

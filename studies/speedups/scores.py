@@ -47,9 +47,10 @@ class Side(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """The loads at which speculation stops paying in a series; infinite where it pays at every load of the series."""
+    """The loads at which speculation stops paying in a series; infinite where it pays up to `most`, its largest."""
 
     series: dict[str, object]
+    most: float
     measured: float
     predicted: float
 
@@ -120,7 +121,12 @@ def stops(rows: DataFrame) -> Iterator[Stop]:
             continue
         line = those[those["load"].between(known["load"].min(), known["load"].max())].sort_values("load")
         series = dict(zip(SERIES, keys, strict=True))
-        yield Stop(series, _stop(known["load"], known["measured"]), _stop(line["load"], line["predicted"]))
+        yield Stop(
+            series,
+            float(known["load"].max()),
+            _stop(known["load"], known["measured"]),
+            _stop(line["load"], line["predicted"]),
+        )
 
 
 def _stop(loads: Series[float], speedup: Series[float]) -> float:
