@@ -27,16 +27,8 @@ def panels(rows: DataFrame) -> DataFrame:
     several = loads[loads > 1].reset_index()[keys]
     points = closed.merge(several, on=keys)
     drafters = points["drafter"].map(lambda name: NAMES.get(name, name))
-    engine = points["version"].str.removesuffix("-based")
-    title = (
-        points["target"].str.removesuffix("-Instruct")
-        + ", "
-        + points["hardware"]
-        + "\n"
-        + engine
-        + ", "
-        + points["dataset"]
-    )
+    target = points["target"].str.removesuffix("-Instruct") + points["experts"].map({True: " (experts)", False: ""})
+    title = target + ", " + points["hardware"] + "\n" + points["version"] + ", " + points["dataset"]
     return points.assign(name=drafters + ", " + points["shape"], panel=title)
 
 
@@ -70,7 +62,7 @@ def _panel(axes: Axes, points: DataFrame) -> None:
                 known["load"], known["measured"], "o", markersize=3.5, color=colour[str(name)], markerfacecolor=fill
             )
     _batches(axes)
-    axes.legend(fontsize=5.5, handlelength=1.6, labelspacing=0.2, borderpad=0.2)
+    axes.legend(fontsize=5.5, handlelength=1.6, labelspacing=0.2, borderpad=0.2, frameon=True, edgecolor="none")
 
 
 def _batches(axes: Axes) -> None:
