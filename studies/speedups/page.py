@@ -67,7 +67,7 @@ def page(rows: DataFrame) -> str:
         worst_error=f"{100 * worst['error']:+.0f}",
         above=above,
         below=below,
-        always=f"{above.count} of {above.count} and 0 of {below.count}",
+        always=f"{above.rows} of {above.rows} and 0 of {below.rows}",
         stop_count=f"{sum(each.within for each in stopped)} of {len(stopped)}",
         best_count=f"{sum(abs(each.measured - each.predicted) <= 1 for each in best)} of {len(best)}",
         tpot=tpot,
@@ -122,8 +122,8 @@ def _targets(rows: DataFrame) -> Iterable[Sequence[object]]:
         ("median error of the speed-up", "4%", f"{100 * errors.median:.1f}%", errors.median <= 0.04),
         ("its 90th percentile", "12%", f"{100 * errors.p90:.1f}%", errors.p90 <= 0.12),
         ("its bias", "2%", f"{100 * errors.bias:+.1f}%", abs(errors.bias) <= 0.02),
-        ("side of 1, measured above 1.03", "95%", above, above.right >= 0.95 * above.count),
-        ("side of 1, measured below 0.97", "85%", below, below.right >= 0.85 * below.count),
+        ("side of 1, measured above 1.03", "95%", above, above.right >= 0.95 * above.rows),
+        ("side of 1, measured below 0.97", "85%", below, below.right >= 0.85 * below.rows),
         ("best number of draft tokens within one", "90%", f"{near} of {len(best)}", near >= 0.9 * len(best)),
         ("load at which it stops paying, within a factor of 1.5", "", f"{within} of {len(stopped)}", None),
         ("TPOT with speculation, median", "8%", f"{100 * tpot.median:.1f}%", tpot.median <= 0.08),
@@ -151,7 +151,7 @@ def _groups(scored: DataFrame) -> Iterable[Sequence[object]]:
         drafts = ", ".join(sorted({figures.NAMES.get(name, name.split("/")[-1]) for name in those["drafter"]}))
         kind = "trees" if tree else "chains"
         where = f"{_source(str(source))}, {version}"
-        yield where, target, f"{kind}: {drafts}", errors.count, errors, f"{100 * worst:+.0f}"
+        yield where, target, f"{kind}: {drafts}", errors.rows, errors, f"{100 * worst:+.0f}"
 
 
 def _batches(scored: DataFrame) -> Iterable[Sequence[object]]:
@@ -226,7 +226,7 @@ def _values(rows: DataFrame) -> Iterable[Sequence[object]]:
             cells: list[object] = []
             for those in both:
                 errors = Errors.of(those[those["source"] == source]["error"])
-                cells += [errors.count, errors] if errors.count else ["0", "-"]
+                cells += [errors.rows, errors] if errors.rows else ["0", "-"]
             yield f"{quantity}, {_source(str(source))}", *cells
 
 

@@ -154,7 +154,7 @@ def run(jobs: int) -> DataFrame:
         table = concat([table, DataFrame(new)], ignore_index=True)
         keep(table, KEPT, about_them)
     table = table.sort_values(["line", "source", "load"], ignore_index=True)
-    table.attrs = about_them
+    table.attrs = {**about_them}
     keep(table, KEPT, about_them)
     return table
 

@@ -21,7 +21,7 @@ FASTER, SLOWER = 1.03, 0.97
 class Errors(NamedTuple):
     """Relative errors: how many, the median and the 90th percentile of their size, and their mean."""
 
-    count: int
+    rows: int
     median: float
     p90: float
     bias: float
@@ -39,11 +39,11 @@ class Errors(NamedTuple):
 class Side(NamedTuple):
     """Of rows whose measured speed-up is on one side of 1: how many, and of how many the predicted one is, too."""
 
-    count: int
+    rows: int
     right: int
 
     def __str__(self) -> str:
-        return f"{self.right} of {self.count}"
+        return f"{self.right} of {self.rows}"
 
 
 class Stop(NamedTuple):

@@ -156,8 +156,8 @@ def _ran(text: str) -> Measures:
         table = table[table["arrival_s"].between(begin, end)]
     both = float(table[["prompt_tokens", "output_tokens"]].to_numpy().sum() / table["output_tokens"].sum())
     tpot_s = table["tpot_s"].mean() if clients is not None else table["tpot_s"].median()
-    medians = table[["ttft_s", "e2el_s"]].median()
-    return Measures(throughput, both * throughput, float(tpot_s), *map(float, medians), length)
+    ttft_s, e2e_s = (float(table[column].median()) for column in ("ttft_s", "e2el_s"))
+    return Measures(throughput, both * throughput, float(tpot_s), ttft_s, e2e_s, length)
 
 
 def _tokens_between(table: DataFrame, begin: float, end: float) -> float:
