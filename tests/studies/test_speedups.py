@@ -130,6 +130,24 @@ def test_the_page_and_the_list_are_those_of_the_kept_rows(monkeypatch: pytest.Mo
 
 
 @needs_data
+@pytest.mark.parametrize("line", [303, 77])
+def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its profile is composed anew; where this fails, the rows are of older code: python -m studies.speedups."""
+    from studies.speedups.measured import measured
+
+    pytest.importorskip("aiconfigurator_core")
+    monkeypatch.chdir(ROOT)
+    table = kept(running.KEPT)
+    monkeypatch.setattr(simulated, "PROFILES", tmp_path)
+    row = next(each for each in rows(measured())[0] if each.line == line)
+    simulated.compose(simulated.composed(row, row.side))
+    (found,) = running.series_rows([row], {})
+    (before,) = table[table["line"] == line].to_dict("records")
+    for key in ("rate", "length", "predicted_with", "predicted_without", "predicted"):
+        assert found[key] == pytest.approx(before[key], rel=1e-6)
+
+
+@needs_data
 def test_every_kept_row_is_one_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     from studies.speedups.measured import measured
 
