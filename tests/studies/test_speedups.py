@@ -1,0 +1,157 @@
+"""The study of speed-ups: what it reads of a row, what it runs, what its scores say, and its page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pandas import DataFrame
+
+from specsim.files.yaml_file import shipped
+from studies.report import kept
+from studies.speedups import page, running, scores, simulated
+from studies.speedups.measured import CLOSED, THROUGHPUT, Row, Shape, Side, rows
+from tests.unit.test_profile_public import needs_data
+
+ROOT = shipped("conf").parent
+ROW = Row(
+    line=7,
+    source="a source",
+    version="vLLM 0.10.1",
+    target="Llama-3.1-8B-Instruct",
+    drafter="EAGLE-3",
+    hardware="H100-80GB",
+    gpus=1,
+    dataset="GSM8K",
+    lengths=(100.0, 50.0),
+    lengths_cv=0.0,
+    kind=CLOSED,
+    load=1.0,
+    metric="speed-up over no speculation",
+    quantity=THROUGHPUT,
+    side=Side("EAGLE-3", Shape(3, 1, 4), 2.5),
+    against=None,
+    rate=None,
+    value_with=None,
+    value_without=None,
+    speedup=1.5,
+)
+
+
+def given(**cells: object) -> DataFrame:
+    """Return a table of one row with the columns of measured.csv."""
+    told = {
+        "source": "a source",
+        "engine_version": "vLLM 0.10.1",
+        "target": "Qwen3-8B",
+        "drafter": "EAGLE-3",
+        "k_or_tree": "3",
+        "hardware": "H100-80GB",
+        "tp": "1",
+        "dataset": "GSM8K",
+        "load_kind": "batch size",
+        "load": 1.0,
+        "acceptance_length": 2.25,
+        "metric": "output tok/s",
+        "value_with": 300.0,
+        "value_without": 200.0,
+        "speedup": 1.5,
+    }
+    nothing = dict.fromkeys(("isl_osl", "acceptance_per_position", "note"), float("nan"))
+    return DataFrame([{**nothing, **told, **cells}], index=[2])
+
+
+@pytest.mark.parametrize(
+    ("said", "shape"),
+    [
+        ("chain 3", Shape(3, 1, 4)),
+        ("tree depth 3 branching 4 (21 tokens)", Shape(3, 4, 21)),
+        ("steps-topk-tokens 7-4-8", Shape(7, 4, 8)),
+    ],
+)
+def test_a_shape_is_read_as_sources_write_it(said: str, shape: Shape) -> None:
+    ((row,), reasons) = rows(given(k_or_tree=said))
+    assert (row.side, reasons) == (Side("EAGLE-3", shape, 2.25), {})
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"hardware": "4xMI355X"}, "GPU: 4xMI355X"),
+        ({"target": "Kimi-K3"}, "target: Kimi-K3"),
+        ({"metric": "acceptance length"}, "metric: acceptance alone"),
+        ({"acceptance_length": float("nan"), "load": 8.0}, "acceptance: neither stated nor measured at batch 1"),
+    ],
+)
+def test_a_row_that_cannot_be_compared_says_why(cells: dict[str, object], reason: str) -> None:
+    assert rows(given(**cells)) == ([], {2: reason})
+
+
+def test_the_rate_of_a_stated_length_gives_that_length() -> None:
+    rate = running.rate_of(ROW, ROW.side, {})
+    assert 1 + rate + rate**2 + rate**3 == pytest.approx(2.5, rel=running.ERROR)
+
+
+def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verification of a chain of three at batch 1, by the profile that ships: passes by hand, no prompts."""
+    profile = ROOT / "conf" / "profile" / "llama8b_eagle3_h100.yaml"
+    monkeypatch.setattr(simulated, "profile_file", lambda arguments: profile)
+    (found,) = running.series_rows([ROW], {})
+    assert found["role"] == running.SCORED
+    both = [simulated.ran(simulated.settings(ROW, side, 1.0, found["rate"])) for side in (ROW.side, None)]
+    assert found["predicted"] == both[0].throughput / both[1].throughput
+    assert 1.3 < found["predicted"] < found["length"] == pytest.approx(2.5, rel=0.03)
+    # Faster drafts pay more: twice the accepted tokens in the same step.
+    assert running.speedup_of(replace(ROW, speedup=None), 1.0, 0.95) > 1.3 * found["predicted"]
+
+
+def test_scores_of_four_rows_by_hand() -> None:
+    table = DataFrame({"measured": [2.0, 1.2, 0.9, 1.01], "predicted": [2.2, 0.99, 0.81, 1.0]})
+    table["error"] = table["predicted"] / table["measured"] - 1
+    assert scores.side(table, faster=True) == (2, 1)
+    assert scores.side(table, faster=False) == (1, 1)
+    errors = scores.Errors.of(table["error"])
+    assert errors.median == pytest.approx(0.1)
+    assert errors.bias == pytest.approx((0.1 - 0.175 - 0.1 - 1 / 101) / 4)
+
+
+def test_where_speculation_stops_is_between_loads_by_their_logarithm() -> None:
+    points = DataFrame({"load": [16.0, 64.0], "speedup": [1.2, 0.8]})
+    assert scores._stop(points["load"], points["speedup"]) == pytest.approx(32)
+    assert scores._stop(points["load"], points["speedup"] + 1) == float("inf")
+
+
+def test_the_page_and_the_list_are_those_of_the_kept_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    table = kept(running.KEPT)
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(table)
+    assert Path(page.POINTS).read_text(encoding="utf-8") == page.points(table)
+
+
+@needs_data
+@pytest.mark.parametrize("line", [303, 77])
+def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its profile is composed anew; where this fails, the rows are of older code: python -m studies.speedups."""
+    from studies.speedups.measured import measured
+
+    pytest.importorskip("aiconfigurator_core")
+    monkeypatch.chdir(ROOT)
+    table = kept(running.KEPT)
+    monkeypatch.setattr(simulated, "PROFILES", tmp_path)
+    row = next(each for each in rows(measured())[0] if each.line == line)
+    simulated.compose(simulated.composed(row, row.side))
+    (found,) = running.series_rows([row], {})
+    (before,) = table[table["line"] == line].to_dict("records")
+    for key in ("rate", "length", "predicted_with", "predicted_without", "predicted"):
+        assert found[key] == pytest.approx(before[key], rel=1e-6)
+
+
+@needs_data
+def test_every_kept_row_is_one_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    from studies.speedups.measured import measured
+
+    monkeypatch.chdir(ROOT)
+    table = kept(running.KEPT)
+    found, _ = rows(measured())
+    assert sorted(table.loc[table["line"] > 0, "line"]) == sorted(row.line for row in found)
