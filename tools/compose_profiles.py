@@ -19,7 +19,6 @@ class Shipped(NamedTuple):
 
     settings: dict[str, Any]
     acceptance: str | None = None
-    doubt: str | None = None
 
 
 GPT_OSS = Shipped(
@@ -40,7 +39,6 @@ SHIPPED = {
     "qwen3_235b_eagle3_4xh200": Shipped(
         {"target": "Qwen3-235B-A22B-FP8", "gpu": "h200_sxm", "tp": 4, "engine": "trtllm"},
         "qwen3_235b_2507_eagle3",
-        "doubtful: decodes are shorter than those of whole engines on H200s (docs/composing.md)",
     ),
     "qwen3_235b_eagle3_8xh100": Shipped(
         {"target": "Qwen3-235B-A22B-FP8", "gpu": "h100_sxm", "tp": 8, "ep": 8, "engine": "trtllm"},
@@ -61,8 +59,6 @@ def texts() -> Iterator[tuple[str, str]]:
         if each.acceptance is not None:
             mapping["suggests"]["acceptance"] = each.acceptance
             mapping["assumptions"].append("no acceptance of this pair is public: that of a pair near it is suggested")
-        if each.doubt is not None:
-            mapping["assumptions"].append(each.doubt)
         yield name, yaml_text(mapping, HEADING)
 
 

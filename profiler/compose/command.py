@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from profiler.compose.profile import DOUBTFUL, compose_profile
+from profiler.compose.profile import compose_profile
 from profiler.latency.text import yaml_text
 from profiler.text import write
 from specsim.errors import say
@@ -64,6 +64,5 @@ def _said(mapping: dict[str, Any], out: Path) -> list[str]:
         f"context {profile.target.max_model_len:,}",
         f"  held-out error of form={profile.target.form}, median / worst: {errors}",
     ]
-    lines += [f"  {each}" for each in mapping["assumptions"] if each.startswith(DOUBTFUL)]
     problem = unfit(profile)
     return lines if problem is None else [*lines, f"  {problem}"]

@@ -18,6 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from profiler.latency.fit import Floats
 from specsim.errors import SpecsimError, nearest, one_line
 
 if TYPE_CHECKING:
@@ -56,8 +59,8 @@ HARDWARE = {
 OWN = "its own precision"
 MS = 1e-3
 ELEMENT_BYTES = 2
-HOST_BOUND_S, FAR = 25e-6, 5.0
-"""Seconds of a product of one token, and how often the time to read its weights fits in, from which it is doubtful."""
+CAPTURED = (8, 16, 32, 64, 128, 256, 512)
+"""Tokens that a smaller pass could be padded to, as engines pad those in CUDA graphs."""
 LONG = 4096
 """Tokens of the request that stands for long ones."""
 Value = TypeVar("Value")
@@ -100,13 +103,20 @@ def _sdk() -> Any:
     """Return the library's package; `SpecsimError` where it is not installed."""
     try:
         import aiconfigurator_core as core
-        from aiconfigurator_core.sdk import common, config_builders, engine, models, perf_database, utils
+        from aiconfigurator_core.sdk import common, config, config_builders, engine, models, perf_database, utils
         from aiconfigurator_core.sdk.backends import factory
     except ImportError as error:
         raise SpecsimError(
             f'specsim profile compose needs {PACKAGE} ({error}): pip install "specsim[compose]"'
         ) from None
-    modules: dict[str, Any] = {"core": core, "common": common, "engine": engine, "models": models, "utils": utils}
+    modules: dict[str, Any] = {
+        "core": core,
+        "common": common,
+        "engine": engine,
+        "models": models,
+        "utils": utils,
+        "config": config,
+    }
     modules |= {"databases": perf_database, "get_backend": factory.get_backend}
     return type("Sdk", (), {**modules, "model_config": config_builders.build_model_config})
 
@@ -121,6 +131,13 @@ def config_files() -> dict[str, Path]:
     files = (Path(_sdk().core.__file__).parent / "model_configs").glob("*_config.json")
     names = ((file.name.removesuffix("_config.json").replace("--", "/"), file) for file in sorted(files))
     return {name: file for name, file in names if not name.endswith("_hf_quant")}
+
+
+def served_points() -> Any:
+    """Return the library's table of served points of whole engines: a pandas frame."""
+    import pandas as pd
+
+    return pd.read_csv(Path(_sdk().core.__file__).parent / "systems" / "silicon_sample.csv", low_memory=False)
 
 
 def config_in(folder: str) -> dict[str, Any]:
@@ -160,11 +177,13 @@ class Operators:
     """A model's operators on a placement, each priced from the engine's measured kernels.
 
     Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, `nccl_bytes` what collectives keep of it,
-    `bytes_per_s` its memory's peak.
+    `bytes_per_s` its memory's peak. `unblocked`: products in FP8 blocks are priced with one scale found at run time,
+    as vLLM's table of the former holds a host's time to launch (58 us for one token on an H200, 8 in other engines').
     """
 
     def __init__(self, model: Model, place: Placement) -> None:
         self.model, self.place = model, place
+        self._known: dict[tuple[int, bool], Floats] = {}
         sdk = _sdk()
         with _quiet(), TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps(model.config), encoding="utf-8")
@@ -193,6 +212,7 @@ class Operators:
             spec = self._completed(json.loads(text))
             packed = sdk.core.engine_spec_bincode_from_json(json.dumps(spec))
             self._engine = self._told(lambda: sdk.engine.EngineHandle(packed))
+        self._database = database
         self._generation, self._context = spec["generation_ops"], spec["context_ops"]
         self._logits = [i for i, each in enumerate(self._generation) if _name(each).endswith("logits_gemm")]
         self._attention = self._told(self._attention_of_generation), self._told(self._attention_of_context)
@@ -205,6 +225,13 @@ class Operators:
             precision = precision or "mxfp4_mxfp8"  # TensorRT-LLM's choice there.
         modes: tuple[str | None, str | None] = PRECISIONS[precision] if precision else (None, None)
         products, experts = USUAL.get((place.engine, precision or ""), modes)
+        built = self._in_modes(sdk, folder, products, experts)
+        chosen = built.config
+        self.unblocked = place.engine == "vllm" and chosen.gemm_quant_mode.name == "fp8_block"
+        return self._in_modes(sdk, folder, "fp8", chosen.moe_quant_mode.name) if self.unblocked else built
+
+    def _in_modes(self, sdk: Any, folder: str, products: str | None, experts: str | None) -> Any:
+        place = self.place
         config = sdk.model_config(
             place.tp,
             1,
@@ -241,7 +268,21 @@ class Operators:
         if model.wide:
             heads, kv_heads, width = model.heads
             further += hidden * width * (heads + 2 * kv_heads)
-        return tp * sum(float(each.get_weights()) for each in held) + 2.0 * further
+        return tp * sum(float(each.get_weights()) for each in held) + 2.0 * further - self._experts_too_many
+
+    @property
+    def _experts_too_many(self) -> float:
+        """Bytes of the experts that the library takes the first layers to have, less those of their dense products."""
+        model = self.model
+        dense = int(model.config.get("first_k_dense_replace") or 0)
+        if not dense:
+            return 0.0
+        hidden, wide = model.whole("hidden_size"), model.whole("intermediate_size")
+        modes, shared = self._built.config, int(model.config.get("n_shared_experts") or 0)
+        stored, product = (float(each.value.memory) for each in (modes.moe_quant_mode, modes.gemm_quant_mode))
+        narrow = model.whole("moe_intermediate_size")
+        each = stored * model.experts[0] * narrow + product * (shared * narrow - wide)
+        return 3.0 * dense * hidden * each
 
     @property
     def active_bytes(self) -> float:
@@ -274,14 +315,38 @@ class Operators:
         return 2.0 * tokens * heads * width * float(by_tp[min(self.place.tp, 8)])
 
     def products(self, tokens: int, prompt: bool) -> float:
-        """Return the seconds of all but attention and logits, of `tokens`; `prompt`: by the operators of prompts."""
-        if prompt:
-            return self._sum(self._engine.evaluate_context_ops, self._rest[1], batch_size=1, s=tokens, x=tokens)
-        return self._sum(self._engine.evaluate_generation_ops, self._rest[0], batch_size=tokens, s=2, x=tokens)
+        """Return the seconds of all but attention and logits, of `tokens`; `prompt`: by the operators of prompts.
+
+        None takes longer than that of a larger captured pass, which an engine could pad to.
+        """
+        larger = [size for size in CAPTURED if size > tokens]
+        each = [self._products(size, prompt) for size in (tokens, *larger)]
+        return float(np.min(each, axis=0).sum()) * MS
+
+    def _products(self, tokens: int, prompt: bool) -> Floats:
+        """Return the milliseconds of each of them, unpadded."""
+        if (tokens, prompt) not in self._known:
+            ask = self._engine.evaluate_context_ops if prompt else self._engine.evaluate_generation_ops
+            sizes = {"batch_size": 1, "s": tokens} if prompt else {"batch_size": tokens, "s": 2}
+            rows = self._told(lambda: ask(self._rest[prompt], x=tokens, **sizes))
+            self._known[tokens, prompt] = np.array([row[1] for row in rows])
+        return self._known[tokens, prompt]
 
     def logits(self, rows: int) -> float:
         """Return the seconds of the logits of `rows` tokens."""
         return self._sum(self._engine.evaluate_generation_ops, self._logits, batch_size=rows, s=2, x=rows)
+
+    def served(self, clients: int, isl: int, osl: int) -> tuple[float, float]:
+        """Return the library's own estimate of a closed loop: seconds to the first token and per further one.
+
+        A pass of prompts and decodes holds one prompt, the library's default.
+        """
+        sdk = _sdk()
+        load = sdk.config.RuntimeConfig(batch_size=clients, isl=isl, osl=osl)
+        backend = sdk.get_backend(self.place.engine)
+        found = self._told(lambda: backend.run_agg(self._built, self._database, load, ctx_tokens=isl))
+        row = found.get_summary_df().iloc[0]
+        return float(row["ttft"]) * MS, float(row["tpot"]) * MS
 
     def decode(self, requests: int, context: int) -> float:
         """Return the seconds of attention of one token a request behind `context` cached ones."""
@@ -303,18 +368,6 @@ class Operators:
         rows = self._engine.evaluate_generation_ops(range(len(self._generation)), batch_size=8, s=LONG, x=8)
         found = (name.removeprefix("generation_") for name, ms, _, source in rows if source != "silicon" and ms > 0)
         return list(dict.fromkeys(found))
-
-    def doubtful(self) -> list[str]:
-        """Return the products whose table cannot be of kernels in a captured graph: far from reading their weights."""
-        found, modes = [], _sdk().common.GEMMQuantMode
-        for i, gemm in ((i, each["Gemm"]) for i, each in enumerate(self._generation) if "Gemm" in each):
-            read = gemm["n"] * gemm["k"] * float(modes[gemm["quant_mode"]].value.memory) / self.bytes_per_s
-            seconds = self._sum(self._engine.evaluate_generation_ops, [i], batch_size=1, s=2, x=1)
-            seconds /= gemm["scale_factor"]
-            if seconds > max(HOST_BOUND_S, FAR * read):
-                name = gemm["name"].removeprefix("generation_")
-                found.append(f"{name} {1e6 * seconds:.0f} us ({1e6 * read:.0f})")
-        return found
 
     def _sum(self, ask: Callable[..., Any], those: Sequence[int], **sizes: int) -> float:
         return self._told(lambda: float(sum(row[1] for row in ask(those, **sizes)))) * MS
@@ -340,7 +393,10 @@ class Operators:
         return [i for i in range(len(self._context)) if ask(i, 0) != ask(i, LONG)]
 
     def _others(self, operators: Sequence[Any], phase: int) -> list[int]:
+        """Return the rest. TensorRT-LLM fuses its norms into the all-reduces before them."""
         apart = {i for i, each in enumerate(operators) if _name(each).endswith("logits_gemm")}
+        if self.place.engine == "trtllm" and self.place.tp > 1:
+            apart |= {i for i, each in enumerate(operators) if "_add_norm_" in _name(each)}
         return [i for i in range(len(operators)) if i not in apart and i not in self._attention[phase]]
 
     def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -348,6 +404,7 @@ class Operators:
 
         Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
         own. The library has these in prompts. There it takes 26 us for the norm, which is priced as in decodes instead.
+        TensorRT-LLM rotates and writes within the attention that was measured.
         Of a head: a 16-bit projection of the joined states, and its wider first product.
         """
         model, hidden = self.model, self.model.whole("hidden_size")
@@ -357,7 +414,8 @@ class Operators:
             for attention in [each[kind] for each in operators if kind in each]:
                 row = 2 * ELEMENT_BYTES * attention["head_size"]
                 heads, cached = row * attention["n"], row * attention["n_kv"]
-                moved = {"rope": heads + cached, "cache_write": 2 * cached} if phase == "generation" else {}
+                fused = phase == "context" or self.place.engine == "trtllm"
+                moved = {} if fused else {"rope": heads + cached, "cache_write": 2 * cached}
                 for name, each in (moved | ({"qk_norm": heads + cached} if normed else {})).items():
                     sizes = {"bytes_per_token": float(each), "scale_factor": attention["scale_factor"]}
                     one = {"name": f"{phase}_{name}", "scale_num_tokens": 1, "seq_split": 1, **sizes}

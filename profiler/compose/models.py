@@ -74,9 +74,10 @@ class Model:
 
     @property
     def expert_weights(self) -> int:
-        """Weights of all routed experts, every layer taken to have them, as the library does."""
+        """Weights of all routed experts."""
         width = self.whole("moe_intermediate_size", self.whole("intermediate_size"))
-        return 3 * self.experts[0] * width * self.whole("hidden_size") * self.whole("num_hidden_layers")
+        layers = self.whole("num_hidden_layers") - int(self.config.get("first_k_dense_replace") or 0)
+        return 3 * self.experts[0] * width * self.whole("hidden_size") * layers
 
     @property
     def latent(self) -> bool:

@@ -30,13 +30,12 @@ from specsim.latency.heads import DECODER_HEADS, DecoderHead
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 
-ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "vllm_0_15", "trtllm": "trtllm_1_0"}
+ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "sglang_0_5", "trtllm": "trtllm_1_2"}
 """The engine file that goes with the kernels of each engine: the newest that ships."""
 ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
 GIB = 2**30
-DOUBTFUL = "doubtful products of one token (and the time to read their weights)"
 
 
 def compose_profile(
@@ -249,15 +248,16 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
         "GPU time is the sum of measured kernels: CUDA graphs, no gaps between kernels, overlaps as the library says",
         f"priced by the library's formulas, not measured: {', '.join(target.formulas())}",
         "kernels of this engine and version alone; the library's low-fidelity fallback rows are turned off",
-        "between measured sizes and beyond them the library interpolates",
+        "between measured sizes and beyond them the library interpolates; no product takes longer than a padded pass's",
         "tree attention, not measured: max(reading the cache once, all pairs at a 4,096-token prompt's rate)",
         f"overhead_s: of engine={ENGINE_FILES[engine]}, which replaces it",
         f"memory: 0.9 of it less weights, the library's activations of {ACTIVATION_TOKENS:,} tokens and NCCL's buffers",
         f"the draft runs on {draft.place.tp} of the target's GPUs",
     ]
-    doubtful = target.doubtful()
-    if doubtful:
-        lines.append(f"{DOUBTFUL}: {', '.join(doubtful)}: a host's launches, it seems; compare another --engine")
+    if target.unblocked:
+        lines.append(
+            "products in FP8 blocks are priced as FP8 with one scale: vLLM's table of blocks is of its launches"
+        )
     if target.model.experts[0]:
         lines.append(
             "tokens fall on experts by the library's power law (1.2); nonembedding_bytes are of a token's experts"
@@ -272,6 +272,4 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
         lines.append("sliding windows are left out: the library takes every layer of this model to read all")
     if draft.model.joined and not draft.model.experts[0]:
         lines.append("the head's layers are dense, of the target's hidden_size and intermediate_size, in 16 bits")
-    if engine == "sglang":
-        lines.append("no engine file of SGLang ships: host time and batching are vLLM's")
     return lines

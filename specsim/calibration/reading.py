@@ -115,16 +115,17 @@ class Server:
 
     def _loop(self, load: Load, engine: Engine) -> Loop:
         self.on_load()
+        first = engine.batches_on(self.profile).order == "prompts_first"
         if not engine.frontend_s and not load.rate:
-            return _loop(load, self.budget_tokens, engine.pipeline_steps)
-        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine))
+            return _loop(load, self.budget_tokens, engine.pipeline_steps, first)
+        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine), prompts_first=first)
         return served(load, self.budget_tokens, door)
 
 
 @lru_cache(maxsize=512)
-def _loop(load: Load, budget_tokens: int, pipeline_steps: int) -> Loop:
+def _loop(load: Load, budget_tokens: int, pipeline_steps: int, prompts_first: bool) -> Loop:
     """Return the passes of a closed loop without a frontend, which do not depend on their seconds."""
-    return served(load, budget_tokens, Door(pipeline_steps))
+    return served(load, budget_tokens, Door(pipeline_steps, prompts_first=prompts_first))
 
 
 BENCH, RATE = "max_concurrency", "request_rate"

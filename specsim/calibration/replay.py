@@ -61,12 +61,14 @@ class Door(NamedTuple):
     """Delays between a client and a decision of the engine (`specsim.latency.engine.Engine`).
 
     `model` and `draft` say what passes take; they are needed in an open loop, and where `frontend_s` is not 0.
+    `prompts_first`: whole prompts go in passes of their own, while decodes wait.
     """
 
     pipeline_steps: int = 0
     frontend_s: float = 0.0
     model: ModelLatency | None = None
     draft: ModelLatency | None = None
+    prompts_first: bool = False
 
 
 class Cost(NamedTuple):
@@ -177,7 +179,10 @@ def _steps(runs: Sequence[_Run], load: Load) -> Steps:
 
 @dataclass(slots=True)
 class _Server:
-    """Continuous batching with chunked prefill: decodes first, then prompts in order of arrival, up to a budget."""
+    """Continuous batching: decodes, then chunks of prompts in order of arrival, up to a budget; or whole prompts first.
+
+    `stepped` counts the passes that decodes were in; `ending` holds the last of them of each request.
+    """
 
     load: Load
     budget_tokens: int
@@ -196,6 +201,7 @@ class _Server:
     fed: int = 0
     cached: float = 0
     now: int = 0
+    stepped: int = 0
     now_s: float = 0.0
 
     def send(self, clients: int) -> None:
@@ -214,7 +220,7 @@ class _Server:
         decided_s = self.starts[0] if full else self.now_s
         while self.coming and self.coming[0][0] <= decided_s:
             self.waiting.append(self.coming.popleft()[1])
-        run = self._mixed() if self.waiting else self._decodes(self.ending[0][0] - self.now + 1)
+        run = self._prompts() if self.waiting else self._decodes(self.ending[0][0] - self.stepped + 1)
         times = run.times(self.now_s, self.door, self.load)
         if self.coming and run.passes > 1:
             run = run._replace(passes=max(bisect_left(times, self.coming[0][0], hi=run.passes), 1))
@@ -233,19 +239,22 @@ class _Server:
         rows = len(self.ending)
         return _Run(passes, self.cached, rows, self.cached + rows, rows, rows, self.cached)
 
-    def _mixed(self) -> _Run:
-        """Return one pass of all decodes and of prompts up to the budget."""
-        _, context, batched, pairs, rows, decodes, decoding = self._decodes(1)
+    def _prompts(self) -> _Run:
+        """Return one pass of prompts up to the budget, beside all decodes unless prompts go first."""
+        alone = self.door.prompts_first
+        _, context, batched, pairs, rows, decodes, decoding = _Run(1, 0, 0, 0, 0, 0, 0) if alone else self._decodes(1)
         left = self.budget_tokens - decodes * (1 + self.load.drafts)
         while self.waiting and left > 0:
             request = self.waiting[0]
             isl = self.isl[request]
-            chunk = min(left, isl - self.fed)
+            if alone and rows and isl > left:
+                break
+            chunk = isl if alone else min(left, isl - self.fed)
             context += self.fed
             pairs += chunk * self.fed + chunk * (chunk + 1) / 2
             batched, left, self.fed, rows = batched + chunk, left - chunk, self.fed + chunk, rows + 1
             if self.fed == isl:
-                heappush(self.ending, (self.now + self.steps[request], self.waiting.popleft()))
+                heappush(self.ending, (self.stepped + self.steps[request] - alone, self.waiting.popleft()))
                 self.first[request], self.fed = self.now, 0
                 self.cached += isl
         return _Run(1, context, batched, pairs, rows, decodes, decoding)
@@ -256,9 +265,10 @@ class _Server:
         self.starts.extend(starts)
         self.runs.append(run)
         self.now += run.passes
+        self.stepped += run.passes if run.decodes or not self.door.prompts_first else 0
         self.cached += run.decodes * run.passes * self.load.acceptance_length
         ended = 0
-        while self.ending and self.ending[0][0] == self.now - 1:
+        while self.ending and self.ending[0][0] == self.stepped - 1:
             _, request = heappop(self.ending)
             self.last[request] = self.now - 1
             self.cached -= self.isl[request] + self.steps[request] * self.load.acceptance_length

@@ -152,7 +152,7 @@ def _notes(engine: Engine, host_share: float, all_points: Group, given: int, wro
     if wrong is not None:
         yield (
             f"not fit for use: {wrong}: host time alone does not explain these points; "
-            "check the profile's GPU and model, the unit of the points, and whether prompts run beside decodes"
+            "check the profile's GPU and model, the unit of the points, and how the engine batches"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from profiler.text import write
 from specsim.commands.terminal import Parser, run
 from specsim.errors import say
-from studies.served_points import passes, serving
+from studies.served_points import composed_tables, passes, serving
 from studies.served_points.sets import SETS, compared
 
 TEMPLATE = Path(__file__).with_name("page.md")
@@ -23,7 +23,11 @@ def page(data: Path) -> str:
         "errors": serving.errors_table(those),
         "sizes": serving.sizes_table(those),
         "means": serving.means_table(those),
-        "points": serving.points_table(those),
+        "composed_kinds": composed_tables.kinds_table(),
+        "composed_groups": composed_tables.groups_table(),
+        "composed_clients": composed_tables.clients_table(),
+        "composed_left_out": composed_tables.left_out_table(),
+        "nearer": composed_tables.farther(),
         "splitwise_errors": passes.splitwise_errors(data),
         "splitwise": passes.splitwise_table(data),
         "whole_passes": passes.whole_pass_table(data),

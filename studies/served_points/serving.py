@@ -1,8 +1,8 @@
-"""The tables of docs/served-points.md about closed loops: by engine, batch and context, every point, worst first."""
+"""The tables of docs/served-points.md about closed loops: by engine, batch and context."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from profiler.text import table
 from specsim.calibration.fit import Errors, Group, groups
 from specsim.calibration.reading import Held
-from studies.served_points.sets import POINTS, PROFILED, SETS, Compared, points_of
+from studies.served_points.sets import POINTS, SETS, Compared, points_of
 from tools.public import sources
 
 QUANTITIES = ("TPOT", "E2E", "TTFT")
@@ -19,13 +19,6 @@ SET_HEAD = ("points", "profile", "in all", "caches do not fit", "lengths", "ship
 ERROR_HEAD = ("points", "engine", "TPOT", "E2E", "TTFT")
 SIZE_HEAD = ("points", "clients or context", "number", *QUANTITIES)
 MEAN_HEAD = ("points", *QUANTITIES)
-POINT_HEAD = (
-    "points",
-    "isl",
-    "osl",
-    "clients",
-    *(cell for name in ("TPOT", "TTFT") for cell in (f"{name}, ms", "shipped, %", "calibrated, %")),
-)
 
 
 def sets_table(those: Sequence[Compared]) -> str:
@@ -37,7 +30,7 @@ def sets_table(those: Sequence[Compared]) -> str:
             f"{len(each.shipped) + each.left_out}",
             f"{each.left_out}",
             "fixed" if each.of.shortest_share == 1 else f"{100 * each.of.shortest_share:.0f}-100%",
-            f"`{each.of.engine}`" if each.of.engine != PROFILED else "none",
+            f"`{each.of.engine}`",
             "yes" if each.of.seen else "no",
         ]
         for each in those
@@ -56,9 +49,8 @@ def errors_table(those: Sequence[Compared]) -> str:
     rows = []
     for each in those:
         named = [(f"`{name}`", held) for name, held in (each.others | {each.of.engine: each.shipped}).items()]
-        named.append(("calibrated, host time", each.calibrated))
-        if each.whole is not None:
-            named.append(("calibrated, `--all`", each.whole))
+        named.append((f"`{each.of.engine}`, composed profile", each.composed))
+        named += [("calibrated, host time", each.calibrated), ("calibrated, `--all`", each.whole)]
         rows += [[each.of.name, name, *_errors(Group.of("", held))] for name, held in named]
     return table(ERROR_HEAD, rows)
 
@@ -68,7 +60,7 @@ def sizes_table(those: Sequence[Compared]) -> str:
     rows = [
         [each.of.name, group.name, f"{group.points}", *_errors(group)]
         for each in those
-        for group in groups(each.best)
+        for group in groups(each.whole)
         if group.name != "all"
     ]
     return table(SIZE_HEAD, rows)
@@ -81,28 +73,7 @@ def means_table(those: Sequence[Compared]) -> str:
         columns = ("tpot_error", "e2e_error", "ttft_error")
         return [name, *(f"{100 * np.mean([abs(getattr(each, key)) for each in held]):.1f}" for key in columns)]
 
-    return table(MEAN_HEAD, [row(each.of.name, each.best) for each in those])
-
-
-def points_table(those: Sequence[Compared]) -> str:
-    """Return every point, those first whose TPOT is furthest off."""
-    every = [
-        (each.of.name, shipped, best) for each in those for shipped, best in zip(each.shipped, each.best, strict=True)
-    ]
-    return table(POINT_HEAD, _point_rows(sorted(every, key=lambda row: -abs(row[2].tpot_error))))
-
-
-def _point_rows(every: Sequence[tuple[str, Held, Held]]) -> Iterator[list[str]]:
-    for name, shipped, best in every:
-        measured = best.measured
-        yield [
-            name,
-            *(f"{each}" for each in measured.load[:3]),
-            f"{1e3 * measured.tpot_s:.2f}",
-            *(f"{100 * each.tpot_error:+.1f}" for each in (shipped, best)),
-            f"{1e3 * measured.ttft_s:.0f}",
-            *(f"{100 * each.ttft_error:+.0f}" for each in (shipped, best)),
-        ]
+    return table(MEAN_HEAD, [row(each.of.name, each.whole) for each in those])
 
 
 def _errors(group: Group) -> list[str]:

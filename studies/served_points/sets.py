@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profiler.compose.profile import compose_profile
 from specsim.calibration.fit import Fit
 from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Held, Point, Server
 from specsim.calibration.replay import Load
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine, engine_from_mapping
-from specsim.latency.profile import load_profile
+from specsim.latency.model import Profile
+from specsim.latency.profile import load_profile, profile_from_mapping
 from tools.public import sources
 
 POINTS = sources.Dataset(
@@ -27,8 +29,7 @@ class PublishedSet:
     """The points of one model on one engine, by the columns of the file that holds them.
 
     `engine` is the shipped engine that fits, and `seen` says whether its numbers come from these very points.
-    `shortest_share` is that of `specsim.calibration.replay.Load`. `mixes` says whether the engine runs prompts
-    beside decodes, as the simulated one does.
+    `shortest_share` is that of `specsim.calibration.replay.Load`.
     """
 
     name: str
@@ -40,20 +41,9 @@ class PublishedSet:
     engine: str
     seen: bool
     shortest_share: float = 1.0
-    mixes: bool = True
 
 
 SETS = (
-    PublishedSet(
-        "Llama-3.1-8B, 1 x H100, TensorRT-LLM 1.0.0rc3",
-        "llama8b_1b_h100",
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "trtllm",
-        "1.0.0rc3",
-        None,
-        "trtllm_1_0",
-        seen=True,
-    ),
     PublishedSet(
         "Qwen3-32B, 2 x H100, vLLM 0.12.0",
         "qwen3_32b_06b_2xh100",
@@ -82,31 +72,27 @@ SETS = (
         "sglang",
         "0.5.1.post1",
         None,
-        PROFILED,
-        seen=False,
-        mixes=False,
+        "sglang_0_5",
+        seen=True,
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A set's points on some engines; `whole` is None where prompts do not run beside decodes.
+    """A set's points on some engines.
 
-    `shipped` holds the shipped engine that fits, `others` those that a profile alone and a run without a choice take.
+    `shipped` holds the shipped engine that fits, `others` those that a profile alone and a run without a choice take,
+    and `composed` the same engine with a profile of that library's kernels. `whole` is calibrated with its way in.
     """
 
     of: PublishedSet
     left_out: int
     others: dict[str, list[Held]]
     shipped: list[Held]
+    composed: list[Held]
     calibrated: list[Held]
-    whole: list[Held] | None
-
-    @property
-    def best(self) -> list[Held]:
-        """The points on an engine that was calibrated on the other half, its way in too where that is comparable."""
-        return self.calibrated if self.whole is None else self.whole
+    whole: list[Held]
 
 
 def engine_named(name: str) -> Engine:
@@ -139,6 +125,13 @@ def compared(data: Path, of: PublishedSet) -> Compared:
         len(every) - len(points),
         {name: server.simulated(points, engine_named(name)) for name in (PROFILED, DEFAULT)},
         server.simulated(points, base),
+        Server(_composed(of, server.profile.gpus)).simulated(points, base),
         Fit(server, base).held_out(points),
-        Fit(server, base, whole=True).held_out(points) if of.mixes else None,
+        Fit(server, base, whole=True).held_out(points),
     )
+
+
+def _composed(of: PublishedSet, tp: int) -> Profile:
+    """Return the same model on the same GPUs, composed."""
+    mapping = compose_profile(of.model.split("/")[1], gpu="h100_sxm", tp=tp, engine=of.backend, precision=of.precision)
+    return profile_from_mapping(mapping, of.name)

@@ -33,7 +33,7 @@ CASES = [
     ("run rps=2 r", ["replica_profiles=", "replicas=", "requests=", "router="]),
     ("run shed.", ["shed.ttft=", "shed.waiting="]),
     ("run --cf", ["--cfg"]),
-    ("calibrate mine.csv --engine trt", ["trtllm_1_0"]),
+    ("calibrate mine.csv --engine trt", ["trtllm_1_0", "trtllm_1_2"]),
     ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),
     ("run scheduler=adaserve scheduler.sh", ["scheduler.shape."]),
     ("run slo.classes.cha", ["slo.classes.chat."]),

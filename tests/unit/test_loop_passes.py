@@ -34,6 +34,14 @@ def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
     assert loop.first.tolist() == [2]
 
 
+def test_prompts_first_run_alone_and_whole() -> None:
+    """Two prompts of 90 tokens do not fit in a pass of 128: each has its own, then both requests decode twice."""
+    loop = served(Load(90, 3, 2, 2), BUDGET, Door(prompts_first=True))
+    assert loop.shapes.batched_tokens.tolist() == [90, 90, 2, 2]
+    assert loop.shapes.context_tokens.tolist() == [0, 0, 180, 182]
+    assert (loop.first.tolist(), loop.last.tolist()) == ([0, 1], [3, 3])
+
+
 ENGINES = [
     Engine(overhead_s=0.0),
     Engine(overhead_s=9.3e-4, request_s=4.5e-5, graph_tokens=tuple(range(8, 513, 8))),
@@ -55,8 +63,9 @@ ENGINES = [
         Load(900, 60, 0, 60, 0.5, rate=3.0),
     ],
 )
-def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
-    """The same clients in a whole simulation, whose scheduler mixes chunks with decodes under the same budget."""
+@pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])
+def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine, scheduler: str) -> None:
+    """The same clients in a whole simulation, whose scheduler mixes chunks or reads prompts first, under one budget."""
     isl, osl = load.lengths()
     arrival_s = load.arrival_s() if load.rate else 0.0
     trace = pd.DataFrame({"arrival_s": arrival_s, "prompt_tokens": isl, "output_tokens": osl})
@@ -65,7 +74,7 @@ def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
     if engine.graph_tokens:
         told |= {"engine__graph_tokens": [8], "engine__graph_step": 8}
     run = simulate(
-        "sarathi",
+        scheduler,
         trace,
         profile="llama8b_1b_h100",
         engine="profiled",
@@ -76,7 +85,8 @@ def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine) -> None:
     ttft_s = (run.requests.first_token_s - run.requests.arrival_s).mean()
     tpot_s = ((run.requests.finish_s - run.requests.first_token_s) / (osl - 1)).mean()
     target = engine.running(load_profile("llama8b_1b_h100")).target
-    door = Door(engine.pipeline_steps, engine.frontend_s, target if engine.frontend_s or load.rate else None)
+    model = target if engine.frontend_s or load.rate else None
+    door = Door(engine.pipeline_steps, engine.frontend_s, model, prompts_first=scheduler == "continuous")
     loop = served(load, 2048, door)
     assert loop.latencies(target) == pytest.approx((ttft_s, tpot_s), rel=1e-12)
     bare = replace(engine, overhead_s=0.0, request_s=0.0).running(load_profile("llama8b_1b_h100")).target

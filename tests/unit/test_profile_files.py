@@ -60,11 +60,13 @@ def test_held_out_errors_stand_for_every_kind_of_pass(path: Path) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
-    """A head takes some tenths of a millisecond; a table's worst pass may lie behind a step of the kernels."""
+    """A head's kernels take a tenth of a millisecond or more; a table's worst pass may lie behind a step of them."""
     profile = load(name)
     assert profile.name == name
     assert len((shipped("conf") / "profile" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()) <= 135
-    assert 1e-4 < profile.draft.seconds(one(512, 1, 513)) < profile.baseline_s < 0.03
+    head_s = profile.draft.seconds(one(512, 1, 513))
+    assert head_s - profile.draft.overhead_s > 6e-5
+    assert head_s < profile.baseline_s < 0.03
     assert profile.usable_kv_tokens > 50_000
     assert unfit(profile) is None
     for model in (profile.target, profile.draft):

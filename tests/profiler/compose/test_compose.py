@@ -91,8 +91,35 @@ def test_shards_keep_the_whole_model_s_sizes() -> None:
 
 
 def test_a_decode_is_the_library_s_own(llama: Operators) -> None:
-    seconds = composed(llama, ComposedPass("decode", (Alike(8, 512, 1),)))
-    assert seconds == pytest.approx(1e-3 * llama._engine.predict_decode_latency(8, 512), rel=1e-9)
+    seconds = composed(llama, ComposedPass("decode", (Alike(512, 512, 1),)))
+    assert seconds == pytest.approx(1e-3 * llama._engine.predict_decode_latency(512, 512), rel=1e-9)
+
+
+def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
+    """vLLM's FP8 table on a B200 takes 26 us for a first product of 4 tokens and 13 for 16; an engine pads."""
+    found = operators("Llama-3.1-70B", Placement("b200_sxm", "vllm", 4, 1, "fp8", "auto"))
+    by_size = np.array([found._products(size, False) for size in (4, 8, 16, 32, 64, 128, 256, 512)])
+    assert (by_size[0] > 1.5 * by_size[2]).any()
+    assert found.products(4, False) == pytest.approx(1e-3 * by_size.min(axis=0).sum(), rel=1e-9)
+    assert found.products(4, False) <= found.products(16, False)
+
+
+def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the_all_reduce() -> None:
+    one, two = (operators("Llama-3.1-8B", Placement("h100_sxm", "trtllm", n, 1, None, "auto")) for n in (1, 2))
+    for found in (one, two):
+        assert not {"generation_rope", "generation_cache_write"} & {library._name(each) for each in found._generation}
+    priced = [{library._name(each._generation[i]) for i in each._rest[0]} for each in (one, two)]
+    assert priced[0] - priced[1] == {"generation_add_norm_1", "generation_add_norm_2"}
+
+
+def test_the_first_layers_of_deepseek_are_dense() -> None:
+    """61 layers of 256 experts of 3 x 7168 x 2048 weights of a byte, but 3 of them 3 x 7168 x 18432 and no expert."""
+    placed = Placement("h200_sxm", "sglang", 8, 1, None, "auto")
+    found, every = operators("DeepSeek-V3", placed), model_of("DeepSeek-V3")
+    every.config["first_k_dense_replace"] = 0
+    saved = 3 * 3 * 7168 * (256 * 2048 + 2048 - 18432)
+    assert Operators(every, placed).layer_bytes - found.layer_bytes == saved
+    assert found.layer_bytes - found.active_bytes == 58 * 248 * 3 * 7168 * 2048
 
 
 def test_kernels_that_the_library_leaves_out_of_decodes(llama: Operators) -> None:
@@ -227,22 +254,11 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
     assert main(["run", *run]) == 0
 
 
-def test_times_of_a_host_that_launches_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """vLLM's table of FP8 products in blocks takes 58 us for a token, and 86 for 4,096."""
-    words = [
-        "--target",
-        "Qwen3-235B-A22B-FP8",
-        "--gpu",
-        "h200_sxm",
-        "--tp",
-        "4",
-        "--out",
-        str(tmp_path / "a.yaml"),
-    ]
-    assert main(["profile", "compose", *words]) == 0
-    assert "doubtful products of one token (and the time to read their weights): qkv_gemm" in capsys.readouterr().out
-    assert main(["profile", "compose", *words, "--engine", "sglang"]) == 0
-    assert "doubtful" not in capsys.readouterr().out
+def test_vllm_s_table_of_blocks_is_not_used() -> None:
+    found = operators("Qwen3-235B-A22B-FP8", Placement("h200_sxm", "vllm", 4, 1, None, "auto"))
+    assert found.unblocked
+    assert found.precision == "products fp8, experts fp8_block, cache bfloat16"
+    assert not operators("Qwen3-235B-A22B-FP8", Placement("h200_sxm", "trtllm", 4, 1, None, "auto")).unblocked
 
 
 def test_tensorrt_llm_s_fp8_files_state_the_scales_of_activations() -> None:
