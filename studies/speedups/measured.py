@@ -111,6 +111,16 @@ class Row:
         }
 
     @property
+    def fitted(self) -> bool:
+        """Whether an engine file was fitted to it."""
+        said = {"source": self.source, "drafter": self.drafter}
+        chain = self.side.shape.topk == 1
+        return any(
+            chain == each["chain"] and all(text.startswith(each[key]) for key, text in said.items())
+            for each in STUDY["fitted"]
+        )
+
+    @property
     def experts(self) -> bool:
         """Whether the target is a mixture of experts."""
         return bool(STUDY["targets"][self.target].get("experts"))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 KEPT = Path("results/speedups/rows.parquet")
-SOLVED, SCORED, LINE = "solved", "scored", "line"
-"""A row whose speed-up gave the acceptance; one that is predicted; a point of the predicted line, of no row."""
+SOLVED, FITTED, SCORED, LINE = "solved", "fitted", "scored", "line"
+"""A row that gave the acceptance; one that its engine was fitted to; one that is predicted; a point of no row."""
 LINE_LOADS = (4, 32)
 """Batches at which the line of a series at two loads or more is predicted, too."""
 RATES = (0.25, 0.45, 0.6, 0.75, 0.85)
@@ -97,7 +97,8 @@ def series_rows(those: Sequence[Row], trees: Mapping[Shape, Sequence[float]]) ->
     rates = [rate_of(first, side, trees) for side in (first.side, first.against) if side is not None]
     solving = first.side.length is None and first.rate is None
     loads = {row.load for row in those}
-    found = [_predicted(row, rates, SOLVED if solving and _gave(row, first) else SCORED) for row in those]
+    role = FITTED if first.fitted else SCORED
+    found = [_predicted(row, rates, SOLVED if solving and _gave(row, first) else role) for row in those]
     if len(loads) > 1 and first.kind == CLOSED and first.against is None:
         found += [_predicted(first.at(load), rates, LINE) for load in LINE_LOADS if load not in loads]
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from studies.speedups.measured import CLOSED, THROUGHPUT, TPOT
-from studies.speedups.running import LINE, SCORED
+from studies.speedups.running import FITTED, LINE, SCORED
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -94,7 +94,7 @@ def values(rows: DataFrame, quantity: str, which: str) -> DataFrame:
 
     A baseline that several rows state counts once.
     """
-    chosen = rows[(rows["role"] != LINE) & (rows["kind"] == CLOSED) & (rows["quantity"] == quantity)]
+    chosen = rows[~rows["role"].isin((LINE, FITTED)) & (rows["kind"] == CLOSED) & (rows["quantity"] == quantity)]
     chosen = chosen[chosen[f"measured_{which}"].notna()]
     if which == "without":
         chosen = chosen.drop_duplicates(["source", "target", "dataset", "load", "metric", "measured_without"])
@@ -105,7 +105,7 @@ def values(rows: DataFrame, quantity: str, which: str) -> DataFrame:
 
 def open_loops(rows: DataFrame) -> DataFrame:
     """Return the rows of open loops with the errors of both values."""
-    chosen = rows[(rows["role"] != LINE) & (rows["kind"] != CLOSED)]
+    chosen = rows[~rows["role"].isin((LINE, FITTED)) & (rows["kind"] != CLOSED)]
     errors = {
         f"error_{each}": chosen[f"predicted_{each}"] / chosen[f"measured_{each}"] - 1 for each in ("with", "without")
     }
