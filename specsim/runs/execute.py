@@ -153,6 +153,12 @@ class Run:
             raise SpecsimError("the run is only in memory; expected plot(folder)")
         return plot_run(self, where)
 
+    def why(self) -> DataFrame:
+        """Return what limited the run, a row a class: see `specsim.metrics.why.why`."""
+        from specsim.metrics.why import why
+
+        return why(self)
+
     def __repr__(self) -> str:
         return run_line(self.config, self.metrics, self.folder)
 

@@ -153,6 +153,12 @@ class StoredRun:
 
         return plot_run(self, self.folder / "figures" if folder is None else folder)
 
+    def why(self) -> DataFrame:
+        """Return what limited the run, a row a class: see `specsim.metrics.why.why`."""
+        from specsim.metrics.why import why
+
+        return why(self)
+
     def __repr__(self) -> str:
         try:
             return run_line(self.config, self.metrics, self.folder)

@@ -367,6 +367,23 @@ class Sweep(Sequence[AnyRun]):
             by = [CLASS, *beside(self._table, of)]
         return paired_difference(self._table, measure, against, by, of=of)
 
+    def why(self) -> DataFrame:
+        """Return `specsim.metrics.why.why` of every run, side by side: the settings that differ come first.
+
+        Raises
+        ------
+        SpecsimError
+            As `specsim.metrics.why.with_causes`.
+        """
+        import pandas as pd
+
+        from specsim.metrics.why import why
+
+        tables = [why(run) for run in self]
+        told = [{RUN: name, **label} for name, label in zip(self.names, self._labels(), strict=False)]
+        both = [pd.DataFrame([label] * len(table)).join(table) for label, table in zip(told, tables, strict=True)]
+        return pd.concat(both, ignore_index=True)
+
     def curves(
         self, measure: str = "slo_attainment", *, x: str | None = None, line: str | None = None, against: Any = None
     ) -> Figure:
