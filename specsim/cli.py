@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specsim.commands.calibrate import calibrate_command, profiler_command
 from specsim.commands.find import add_find
@@ -16,6 +16,10 @@ from specsim.commands.terminal import Parser, guarded, run
 from specsim.commands.tune import add_tune
 from specsim.config import schema
 from specsim.errors import SpecsimError, nearest, say
+
+if TYPE_CHECKING:
+    from specsim.store.runs import StoredRun
+    from specsim.store.sweeps import Sweep
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -141,6 +145,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     events.add_argument("run", type=_typed_path, metavar="RUN", help="folder of a run with passes=true")
     events.add_argument("--out", type=_typed_path, help="file to write (trace_events.json in the folder)")
     events.set_defaults(command=_trace_events)
+    report = commands.add_parser("report", help="a run or a sweep as one HTML page")
+    report.add_argument(
+        "runs", nargs="+", type=_typed_path, metavar="RUN", help="run folders, or the folder of a sweep"
+    )
+    report.add_argument("--out", type=_typed_path, help="file to write (report.html in the first folder)")
+    report.set_defaults(command=_report)
     _add_calibrate(commands)
     add_find(commands, jobs, _typed_path)
     add_tune(commands, jobs, _typed_path)
@@ -244,6 +254,20 @@ def _trace_events(arguments: argparse.Namespace) -> int:
     from specsim.figures.trace_events import write_trace_events
 
     say(write_trace_events(load_run(arguments.run), arguments.out or arguments.run / "trace_events.json"))
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from specsim.api import load_run, load_sweep
+    from specsim.figures.report import write_report
+    from specsim.store.sweeps import Sweep, holds_runs
+
+    places = arguments.runs
+    if any(holds_runs(place) for place in places):
+        told: StoredRun | Sweep = load_sweep(*places)
+    else:
+        told = load_run(places[0]) if len(places) == 1 else Sweep([load_run(place) for place in places])
+    say(write_report(told, arguments.out or places[0] / "report.html"))
     return 0
 
 

@@ -107,9 +107,9 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
     """
     measured = without_failures(table)
     paired = len(values_of(measured, axes.line)) > 1 and measured[SEED].nunique() > 1
-    base = _best(measured, axes.line) if against is None else line_named(measured, axes.line, against)
+    base = best_of(measured, axes.line) if against is None else line_named(measured, axes.line, against)
     figures = {}
-    for values, rows in _parts(table, axes.rest):
+    for values, rows in parts(table, axes.rest):
         title, stem = ", ".join(f"{key} = {value}" for key, value in values.items()), readable_name(values)
         behind = f",{stem}" if values else ""
         for name, measure in (("attainment", ATTAINMENT), ("goodput", GOODPUT)):
@@ -133,7 +133,7 @@ def plot_calibration(panels: Mapping[str, Mapping[str, Pairs]], file: Path) -> N
         raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
+def parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
     """Yield, for each combination of values of the settings `rest`, these values as words and the rows with them.
 
     A combination of failed runs alone is left out.
@@ -146,7 +146,8 @@ def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, st
             yield dict(zip(rest, map(word, values), strict=True)), rows
 
 
-def _best(table: DataFrame, line: str) -> Any:
+def best_of(table: DataFrame, line: str) -> Any:
+    """Return the value of `line` with the highest mean attainment."""
     whole = table[table[CLASS] == ALL]
     return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
 

@@ -104,13 +104,7 @@ def timeline(passes: DataFrame, said: Sequence[str] = ()) -> Figure:
     Time is divided into at most `MOST_SPANS` equal spans. Each value is the mean of the target passes that start in a
     span, weighted by their seconds. `said` are sentences of the caption.
     """
-    verify = passes[passes["kind"] == VERIFY_PASS]
-    edges = _edges(verify)
-    column = {
-        name: _mean_per_span(verify, name, edges)
-        for name in ("requests", "queued", "batched_tokens", "prefill_tokens", "draft_tokens", "depth")
-    }
-    emitted = np.histogram(verify["start_s"], edges, weights=verify["emitted_tokens"])[0] / np.diff(edges)
+    edges, column = spans(passes)
     with style():
         figure = new_figure(6.4)
         batch, waiting, tokens, depth, rate = figure.subplots(5, 1, sharex=True)
@@ -122,7 +116,7 @@ def timeline(passes: DataFrame, said: Sequence[str] = ()) -> Figure:
         tokens.set_ylabel("Tokens per\ntarget pass")
         _line(depth, edges, column["depth"], PALETTE[2], "")
         depth.set_ylabel("Depth of trees\n(tokens)")
-        _line(rate, edges, emitted, GREY, "")
+        _line(rate, edges, column["emitted_per_s"], GREY, "")
         rate.set_ylabel("Emitted\n(tokens/s)")
         rate.set_xlabel("Simulated time (s)")
         depth.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
@@ -139,6 +133,21 @@ def timeline(passes: DataFrame, said: Sequence[str] = ()) -> Figure:
 def has_timeline(passes: DataFrame) -> bool:
     """Return whether any pass of the target ran."""
     return bool((passes["kind"] == VERIFY_PASS).any())
+
+
+AVERAGED = ("requests", "queued", "batched_tokens", "prefill_tokens", "draft_tokens", "depth", "context_tokens")
+
+
+def spans(passes: DataFrame) -> tuple[Floats, dict[str, Floats]]:
+    """Return the edges of a timeline's spans, (S + 1,) seconds, and by column the mean of each, NaN without a pass.
+
+    ``emitted_per_s`` is a rate in tokens/s.
+    """
+    verify = passes[passes["kind"] == VERIFY_PASS]
+    edges = _edges(verify)
+    emitted = np.histogram(verify["start_s"], edges, weights=verify["emitted_tokens"])[0]
+    column = {name: _mean_per_span(verify, name, edges) for name in AVERAGED}
+    return edges, {**column, "emitted_per_s": emitted / np.diff(edges)}
 
 
 def _edges(verify: DataFrame) -> Floats:
