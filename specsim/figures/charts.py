@@ -13,6 +13,7 @@ from specsim.figures.latency import curve
 from specsim.figures.style import PALETTE
 from specsim.figures.sweep import named
 from specsim.figures.timeline import spans
+from specsim.metrics.seeds import KEPT_UP
 from specsim.metrics.why import CAUSES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ CAUSE_COLOURS = dict(
     )
 )
 TIME_COLOURS = dict(zip(PARTS, (PALETTE[5], PALETTE[1], PALETTE[4], PALETTE[0], "#888888"), strict=True))
+WHEEL = "wheel![event.altKey]"
 Spec = dict[str, Any]
 
 
@@ -88,7 +90,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _zoom(*encodings: str) -> Any:
     """Return what moves and scales an axis: a drag, and the wheel with Alt, so that the page scrolls without it."""
-    return alt.selection_interval(bind="scales", encodings=list(encodings), zoom="wheel![event.altKey]")
+    return alt.selection_interval(bind="scales", encodings=list(encodings), zoom=WHEEL)
 
 
 def _scale(colours: Mapping[str, str]) -> Any:
@@ -111,7 +113,7 @@ def attainment(classes: Mapping[str, Mapping[str, Any]], colours: Mapping[str, s
     ]
     y = alt.Y("slo_class:N", sort=list(classes), title=None)
     percent = alt.Scale(domain=[0, 100])
-    base = alt.Chart(height=alt.Step(ROW_PIXELS), width="container").encode(y=y, tooltip=tips)
+    base = alt.Chart(height=ROW_PIXELS * len(classes), width="container").encode(y=y, tooltip=tips)
     bars = base.mark_bar(height=16).encode(
         x=alt.X("slo:Q", title="Attained (%)", scale=percent),
         color=_colour("slo_class", colours),
@@ -200,18 +202,18 @@ def timeline(passes: DataFrame) -> Spec:
     rows = [
         {"s": edges[place], **{name: values[place] for name, values in kept.items()}} for place in range(len(edges) - 1)
     ]
-    # One selection in all strips: a drag in one moves them together.
-    zoom = _zoom("x")
     scale = alt.Scale(nice=False)
     below = alt.X("s:Q", title="Simulated time (s)", scale=scale, axis=alt.Axis(labelOverlap=True, tickCount=10))
     bare = alt.X("s:Q", title=None, scale=scale, axis=alt.Axis(labels=False, ticks=False, tickCount=10))
     *above, last = STRIPS.items()
     strips = [*(_strip(name, said, bare) for name, said in above), _strip(*last, below)]
     strips.insert(2, _tokens(bare))
-    chart = alt.vconcat(*(each.add_params(zoom) for each in strips), spacing=14).resolve_scale(
-        x="shared", color="independent"
-    )
-    return spec_of(chart, rows, ())
+    spec = spec_of(alt.vconcat(*strips, spacing=14).resolve_scale(x="shared", color="independent"), rows, ())
+    views = [strip.setdefault("name", f"strip_{place}") for place, strip in enumerate(spec["vconcat"])]
+    # One selection in all strips: a drag in one moves them together.
+    zoom = {"type": "interval", "encodings": ["x"], "zoom": WHEEL}
+    spec["params"].append({"name": "zoom", "select": zoom, "bind": "scales", "views": views})
+    return spec
 
 
 def _strip(name: str, said: str, x: Any) -> Any:
@@ -237,81 +239,59 @@ def _tokens(x: Any) -> Any:
     )
 
 
-def misses(rows: Sequence[Mapping[str, Any]], by: str, order: Sequence[str], filters: Sequence[Filter]) -> Spec:
-    """Return a bar a value of `by`: its missed requests by cause, in % of its requests.
+def stacked(
+    rows: Sequence[Mapping[str, Any]],
+    parts: Mapping[str, str],
+    bars: Sequence[str],
+    title: str,
+    filters: Sequence[Filter] = (),
+) -> Spec:
+    """Return a bar for each of `bars`, stacked of `parts` in their colours: misses by cause, or seconds by use.
 
-    `rows` have `by`, ``cause``, ``missed`` (of `by`'s requests), ``share`` in % and the columns of the filters.
+    `rows` have ``bar``, ``part``, ``share`` in %, ``said`` and the columns of the filters.
     """
-    place = {name: number for number, name in enumerate(CAUSES)}
-    rows = [{**row, "place": place[row["cause"]], "said": CAUSES[row["cause"]]} for row in rows]
+    order = {name: place for place, name in enumerate(parts)}
+    tips = [alt.Tooltip("bar:N", title=" "), alt.Tooltip("part:N", title=" "), alt.Tooltip("said:N", title=" ")]
     chart = (
-        alt.Chart(height=alt.Step(ROW_PIXELS), width="container")
+        alt.Chart(height=ROW_PIXELS * len(bars), width="container")
         .mark_bar(height=16)
         .encode(
-            y=alt.Y(f"{by}:N", sort=list(order), title=None),
-            x=alt.X("share:Q", title="Missed requests (%)", stack="zero"),
-            color=_colour("cause", CAUSE_COLOURS),
+            y=alt.Y("bar:N", sort=list(bars), title=None),
+            x=alt.X("share:Q", title=title, stack="zero", axis=alt.Axis(tickCount=10)),
+            color=_colour("part", parts),
             order="place:Q",
-            tooltip=[
-                f"{by}:N",
-                "cause:N",
-                alt.Tooltip("said:N", title="that is"),
-                alt.Tooltip("missed:Q", title="requests", format=",.0f"),
-                alt.Tooltip("share:Q", title="% of requests", format=".1f"),
-            ],
+            tooltip=[*tips, alt.Tooltip("share:Q", title="%", format=".1f")],
         )
     )
-    return spec_of(chart, rows, filters)
-
-
-def shares_of_time(shares: Mapping[str, Mapping[str, float]]) -> Spec:
-    """Return a bar a run: its seconds by what they went to, in %."""
-    rows = [
-        {"run": name, "part": part, "share": 100 * (each[part] or 0.0), "place": place}
-        for name, each in shares.items()
-        for place, part in enumerate(PARTS)
-    ]
-    chart = (
-        alt.Chart(height=alt.Step(ROW_PIXELS), width="container")
-        .mark_bar(height=16)
-        .encode(
-            y=alt.Y("run:N", sort=list(shares), title=None),
-            x=alt.X("share:Q", title="Seconds of the engine (%)", scale=alt.Scale(domain=[0, 100])),
-            color=_colour("part", TIME_COLOURS),
-            order="place:Q",
-            tooltip=["run:N", "part:N", alt.Tooltip("share:Q", title="%", format=".1f")],
-        )
-    )
-    return spec_of(chart, rows, ())
+    return spec_of(chart, [{**row, "place": order[row["part"]]} for row in rows], filters)
 
 
 def curves(
-    panels: Sequence[Mapping[str, Any]], x: str | None, title: str, lines: Mapping[str, str], filters: Sequence[Filter]
+    rows: Sequence[Mapping[str, Any]], x: str | None, title: str, lines: Mapping[str, str], filters: Sequence[Filter]
 ) -> Spec:
-    """Return means with their intervals: lines against `x`, or a bar a line without one.
+    """Return means with their intervals: lines and bands against `x`, or a bar a line without one.
 
-    `panels` have ``line``, ``mean``, ``low``, ``high``, ``load``, the `x` and the columns of the filters.
+    `rows` have ``line``, ``x``, ``mean``, ``low``, ``high``, ``load`` and the columns of the filters. Hollow
+    points are of a load that is not kept up with, or not known.
     """
     tips = ["line:N", *([alt.Tooltip("x:Q", title=x)] if x else []), alt.Tooltip("mean:Q", title=title, format=",.4~g")]
     tips += [alt.Tooltip(f"{each}:Q", title=f"95% interval, {each}", format=",.4~g") for each in ("low", "high")]
-    tips.append(alt.Tooltip("load:N"))
-    base = alt.Chart(width="container", height=PANEL_PIXELS if x else alt.Step(ROW_PIXELS))
-    base = base.encode(color=_colour("line", lines), tooltip=tips)
-    value, ends = alt.Y if x else alt.X, ("y2", "x2")[x is None]
-    along = {"x": alt.X("x:Q", title=named(x), scale=alt.Scale(zero=False, padding=12))} if x else {}
-    along |= {} if x else {"y": alt.Y("line:N", sort=list(lines), title=None)}
-    axis = "y" if x else "x"
-    middle = base.encode(**along, **{axis: value("mean:Q", title=title)})
-    reach = base.mark_rule(size=1.5).encode(**along, **{axis: value("low:Q"), ends: "high:Q"})
-    if x:
-        return spec_of(
-            alt.layer(
-                reach, middle.mark_line(point=alt.OverlayMarkDef(size=45, filled=True)).add_params(_zoom("x", "y"))
-            ),
-            panels,
-            filters,
-        )
-    return spec_of(alt.layer(middle.mark_bar(height=16), reach.encode(color=alt.value("gray"))), panels, filters)
+    base = alt.Chart(width="container", height=PANEL_PIXELS if x else ROW_PIXELS * len(lines))
+    base = base.encode(color=_colour("line", lines), tooltip=[*tips, alt.Tooltip("load:N")])
+    if x is None:
+        down = base.encode(y=alt.Y("line:N", sort=list(lines), title=None))
+        reach = down.mark_rule(size=2, color="gray").encode(x="low:Q", x2="high:Q", color=alt.value("gray"))
+        return spec_of(alt.layer(down.mark_bar(height=16).encode(x=alt.X("mean:Q", title=title)), reach), rows, filters)
+    along = base.encode(
+        x=alt.X("x:Q", title=named(x), scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(tickCount=6))
+    )
+    band = along.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    middle = along.encode(y=alt.Y("mean:Q", title=title))
+    filled = alt.condition(f"datum.load == '{KEPT_UP}'", alt.value(1), alt.value(0))
+    points = middle.mark_point(size=50, filled=True, strokeWidth=1.5).encode(
+        fillOpacity=filled, stroke=alt.Stroke("line:N", scale=_scale(lines), legend=None)
+    )
+    return spec_of(alt.layer(band, middle.mark_line().add_params(_zoom("x", "y")), points), rows, filters)
 
 
 def winner_map(
@@ -321,7 +301,7 @@ def winner_map(
 
     `cells` have ``x``, ``y``, ``winner``, ``second``, ``mean``, ``lead``, ``half_width``, ``sure``.
     """
-    base = alt.Chart(width="container", height=alt.Step(2 * ROW_PIXELS)).encode(
+    base = alt.Chart(width="container", height=2 * ROW_PIXELS * len({cell["y"] for cell in cells})).encode(
         x=alt.X("x:O", title=named(x), axis=alt.Axis(labelAngle=0, labelOverlap=True)),
         y=alt.Y("y:N", title=named(y) if y else None, sort=None),
         tooltip=[
@@ -333,7 +313,7 @@ def winner_map(
             alt.Tooltip("sure:N", title=" "),
         ],
     )
-    tie = {**lines, TIE: "#999999"}
+    tie = {**lines, TIE: TIE_COLOUR}
     squares = base.mark_rect(stroke="gray", strokeWidth=0.5).encode(
         color=_colour("winner", tie), opacity=alt.condition(f"datum.sure == '{DECIDED}'", alt.value(1), alt.value(0.4))
     )
@@ -341,4 +321,5 @@ def winner_map(
     return spec_of(alt.layer(squares, words), cells, filters)
 
 
+TIE_COLOUR = "#999999"
 TIE, DECIDED, UNDECIDED = "several are best", "decided by the seeds", "not decided by the seeds"

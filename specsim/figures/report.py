@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +15,13 @@ from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.metrics.tables import attained, number, objective
 from specsim.metrics.validity import sentences, stand_ins
-from specsim.metrics.why import CAUSES, why_said, with_causes
+from specsim.metrics.why import CAUSES, why, why_said, with_causes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from specsim.figures.charts import Chart, Filter, Spec
-    from specsim.store.runs import StoredRun
+    from specsim.figures.charts import Chart, Filter
+    from specsim.store.scan import AnyRun
     from specsim.store.sweeps import Sweep
 
 
@@ -29,6 +29,7 @@ NEEDS = ("altair", "jinja2", "vl_convert")
 CLASS = "slo_class"
 SHOWN = ("rps", "concurrency", "requests", "seed", "replicas", "slo_scale", "ttft_scale")
 """Settings of the page's table beside the choices; a fold has them all."""
+NONE_MISSED = "No request missed an objective."
 SLOWEST = 8
 """Requests of each class in the table of the slowest."""
 
@@ -65,7 +66,7 @@ def check_installed() -> None:
         raise SpecsimError('report: not installed; expected pip install "specsim[report]"')
 
 
-def write_report(told: StoredRun | Sweep, file: Path) -> Path:
+def write_report(told: AnyRun | Sweep, file: Path) -> Path:
     """Write the page of a run or a sweep and return the file.
 
     Raises
@@ -109,7 +110,7 @@ def _vega() -> str:
     return kept("vega", (version, vl_convert.__version__), [], bundled)["text"].tobytes().decode()
 
 
-def run_page(run: StoredRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
+def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
     """Return the filters of a run's page, its answer and its sections."""
     from specsim.figures import charts
 
@@ -138,14 +139,14 @@ def run_page(run: StoredRun) -> tuple[Sequence[Filter], list[str], list[Section]
             ],
         ),
         _timeline(passes),
-        _why(run, requests, filters),
+        _why(run, filters),
         _slowest(requests),
         *settings([run.config], [*sentences(stand_ins([block])), *run.notes]),
     ]
     return filters, _answer(run), sections
 
 
-def _answer(run: StoredRun) -> list[str]:
+def _answer(run: AnyRun) -> list[str]:
     """Return the answer in a sentence, and further sentences: the worst class, and why."""
     block, choices = run.metrics["specsim"], run.config["choices"]
     scheduler, trace, profile = (Path(choices[key]).stem for key in ("scheduler", "trace", "profile"))
@@ -191,34 +192,46 @@ def _timeline(passes: DataFrame | None) -> Section:
     return Section("Timeline", said, [charts.Chart("", charts.timeline(passes), charts.TOKENS)])
 
 
-def _why(run: StoredRun, requests: DataFrame, filters: Sequence[Filter]) -> Section:
+def _why(run: AnyRun, filters: Sequence[Filter]) -> Section:
     from specsim.figures import charts
 
-    table, shares = run.why(), run.metrics["specsim"]["time_shares"]
-    rows = [
-        {CLASS: each[CLASS], "cause": cause, "missed": count, "share": 100 * count / max(each["requests"], 1)}
-        for each in table.to_dict("records")
-        for cause in CAUSES
-        if (count := round(each["missed"] * (each[f"missed.{cause}"] or 0.0)) if each["missed"] else 0)
-    ]
-    there = [name for name in CAUSES if any(row["cause"] == name for row in rows)]
-    shown = [charts.Chart("Time", charts.shares_of_time({"all": shares}), charts.TIME_COLOURS)]
+    table, shares = why(run), run.metrics["specsim"]["time_shares"]
+    spent = [{"bar": "all", "part": part, "share": 100 * (shares[part] or 0.0), "said": ""} for part in charts.PARTS]
+    time = charts.stacked(spent, charts.TIME_COLOURS, ["all"], "Seconds of the engine (%)")
+    shown = [charts.Chart("Time", time, charts.TIME_COLOURS)]
+    rows = missed_rows({**each, "bar": each[CLASS]} for each in table.to_dict("records"))
     if rows:
-        shown.insert(0, missed_chart(charts.misses(rows, CLASS, [*table[CLASS]], filters), there))
-    said = [f"{name}: {CAUSES[name]}." for name in there] or ["No request missed an objective."]
-    return Section("Why", said, shown, work(table, [CLASS]))
+        shown.insert(0, missed_chart(rows, [*table[CLASS]], filters))
+    keys = [{CLASS: name} for name in table[CLASS]]
+    return Section("Why", [] if rows else [NONE_MISSED], shown, work(table, [CLASS], keys))
 
 
-def missed_chart(spec: Spec, there: Sequence[str]) -> Chart:
-    """Return the chart of misses with a legend of the causes that are there."""
+def missed_rows(told: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
+    """Return a row a cause for each of the rows of `why`, whose other columns but its numbers it keeps."""
+    rows = []
+    for each in told:
+        kept_ones = {key: value for key, value in each.items() if isinstance(value, str)}
+        for cause in CAUSES if each["missed"] else ():
+            if share := each[f"missed.{cause}"]:
+                count = round(share * each["missed"])
+                said = f"{CAUSES[cause]}: {count:,} of {each['requests']:,}"
+                rows.append({**kept_ones, "part": cause, "share": 100 * count / each["requests"], "said": said})
+    return rows
+
+
+def missed_chart(rows: Sequence[Mapping[str, Any]], bars: Sequence[str], filters: Sequence[Filter]) -> Chart:
+    """Return the chart of `missed_rows`, with a legend of the causes that are there."""
     from specsim.figures import charts
 
-    legend = {name: colour for name, colour in charts.CAUSE_COLOURS.items() if name in there}
-    return charts.Chart("Missed requests by cause", spec, legend)
+    there = [name for name in CAUSES if any(row["part"] == name for row in rows)]
+    spec = charts.stacked(rows, charts.CAUSE_COLOURS, bars, "Missed requests (%)", filters)
+    return charts.Chart(
+        "Missed requests by cause", spec, {f"{name}: {CAUSES[name]}": charts.CAUSE_COLOURS[name] for name in there}
+    )
 
 
-def work(table: DataFrame, by: Sequence[str]) -> Table:
-    """Return what drafts gave and took, a row of `why` each; `by` are the columns that say which."""
+def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]]) -> Table:
+    """Return what drafts gave and took, a row of `why` each; `by`: columns that say which, `keys`: as of `Table`."""
     head = [
         *by,
         "missed",
@@ -238,7 +251,7 @@ def work(table: DataFrame, by: Sequence[str]) -> Table:
         ]
         for each in table.to_dict("records")
     ]
-    return Table(head, rows, [{key: str(each[key]) for key in by} for each in table.to_dict("records")])
+    return Table(head, rows, keys)
 
 
 def _cell(value: Any, scale: float, decimals: int) -> str:
@@ -280,6 +293,6 @@ def settings(configs: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Iter
     chosen = {
         key: each for key, each in short.items() if all(other["choices"].get(key, each) == each for other in others)
     }
-    rows = [[key, printable(str(each))] for key, each in chosen.items()]
-    yield Section("Settings", table=Table(["key", "value"], rows), folded=config_text(same))
+    said = ", ".join(f"{key}={value}" for key, value in chosen.items() if value is not None)
+    yield Section("Settings", [printable(said)], folded=config_text(same))
     yield Section("Notes", [printable(each) for each in notes] or ["None."])

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError
 from specsim.figures import charts
 from specsim.figures.charts import Chart, Filter
 from specsim.figures.plots import best_of, parts
-from specsim.figures.report import CLASS, Section, Table, missed_chart, settings, work
-from specsim.figures.style import marks_of, table_said
+from specsim.figures.report import CLASS, NONE_MISSED, Section, Table, missed_chart, missed_rows, settings, work
+from specsim.figures.style import marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told, word
 from specsim.metrics.seeds import winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures
+from specsim.metrics.validity import sentences, stand_ins_of
 from specsim.metrics.why import CAUSES
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PANEL = "requests of"
 """The column of a panel's title: a class, all classes, or the worst class."""
 EVERY = "all classes"
+HOLLOW = "Hollow: a run is overloaded, near saturation or too short to judge (docs/load.md)."
 
 
 def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]]:
@@ -66,7 +68,9 @@ def _winners(table: DataFrame, axes: SweepAxes) -> list[dict[str, Any]]:
             cells = winners(rows, ATTAINMENT, by, of=axes.line).to_dict("records")
         except SpecsimError:
             return []
-        found += [{**cell, PANEL: EVERY if name == ALL else name} for cell in cells]
+        found += [
+            {**{str(key): each for key, each in cell.items()}, PANEL: EVERY if name == ALL else name} for cell in cells
+        ]
     return found
 
 
@@ -90,8 +94,9 @@ def _answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any]]) ->
     if len(cells) == 1 or not names:
         return [f"{word(best['winner'])} attains most, {best['mean']:.1%}{at}: {lead}."]
     most, decided = max(dict.fromkeys(names), key=names.count), sum(cell["decided"] for cell in cells)
+    of = "all" if names.count(most) == len(cells) else f"{names.count(most)} of"
     return [
-        f"{most} attains most at {names.count(most)} of {len(cells)} points.",
+        f"{most} attains most at {of} {len(cells)} points of {' and '.join(keys)}.",
         f"The seeds decide {decided} of the {len(cells)}. The largest lead is that of {word(best['winner'])}{at}: "
         f"{best['mean']:.1%}, {lead}.",
     ]
@@ -106,7 +111,7 @@ def _map(
     y = axes.rest[0] if axes.rest else PANEL
     cells = []
     for cell in won:
-        own = {**{key: word(cell[key]) for key in axes.rest}, PANEL: cell[PANEL]}
+        own = {**_worded(cell, axes.rest), PANEL: cell[PANEL]}
         sure = charts.DECIDED if cell["decided"] else charts.UNDECIDED
         winner = charts.TIE if cell["tied"] > 1 else word(cell["winner"])
         percent = {key: 100 * cell[key] for key in ("mean", "lead", "half_width")}
@@ -114,8 +119,9 @@ def _map(
         cells.append({"x": cell[axes.x], "y": own[y], **names, **percent, **own})
     obeyed = [each for each in filters if each.column not in ("line", y)]
     chart = charts.winner_map(cells, axes.x, "" if y == PANEL else y, lines, obeyed)
+    legend = {**lines, **({charts.TIE: charts.TIE_COLOUR} if any(cell["tied"] > 1 for cell in won) else {})}
     said = "The best at each point, and the % of requests whose objectives it meets. Pale: the seeds do not decide."
-    return [Section("Who attains most", [said], [Chart("", chart, lines)])]
+    return [Section("Who attains most", [said], [Chart("", chart, legend)])]
 
 
 def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: Sequence[Filter]) -> list[Section]:
@@ -142,7 +148,7 @@ def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: S
             ]
         what = named(measure, difference=against is not None)
         shown.append(Chart(title, charts.curves(rows, axes.x, what, lines, filters)))
-    return [Section("Curves", [*said, *table_said(whole)], shown)]
+    return [Section("Curves", [*said, HOLLOW, *sentences(stand_ins_of(whole))], shown)]
 
 
 def _why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: list[Filter]) -> list[Section]:
@@ -155,28 +161,29 @@ def _why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: list[Fil
     except SpecsimError as error:
         return [Section("Why", [f"{error}."])]
     table = table.assign(**{key: sweep.table[key].iloc[0] for key in (axes.line,) if key not in table})
-    for name in CAUSES:
-        table[name] = table["missed"] * table[f"missed.{name}"].astype(float).fillna(0.0)
+    counts = {f"missed.{name}": table["missed"] * table[f"missed.{name}"].astype(float) for name in CAUSES}
     settings_by = [axes.line, *([axes.x] if axes.x else []), *axes.rest]
-    sums = table.groupby([*settings_by, CLASS], dropna=False)[["requests", *CAUSES]].sum().reset_index()
-    rows = [
-        {**{key: word(each[key]) for key in settings_by}, "line": word(each[axes.line])}
-        | {PANEL: EVERY if each[CLASS] == ALL else each[CLASS], "cause": cause}
-        | {"missed": each[cause], "share": 100 * each[cause] / each["requests"]}
-        for each in sums.to_dict("records")
-        for cause in CAUSES
-        if each[cause]
-    ]
+    sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["requests", "missed", *counts]].sum()
+    for name in counts:
+        sums[name] /= sums["missed"]
+    rows = missed_rows(
+        {**each, **_worded(each, settings_by), "line": word(each[axes.line]), "bar": word(each[axes.line])}
+        | {PANEL: EVERY if each[CLASS] == ALL else each[CLASS]}
+        for each in sums.reset_index().to_dict("records")
+    )
     if not rows:
-        return [Section("Why", ["No request missed an objective."])]
+        return [Section("Why", [NONE_MISSED])]
     if axes.x:
         values = [word(each) for each in values_of(table, axes.x)]
         filters.append(Filter(axes.x, f"Why at {axes.x}", dict.fromkeys(values, ""), values[-1]))
-    there = [name for name in CAUSES if any(row["cause"] == name for row in rows)]
-    chart = missed_chart(charts.misses(rows, "line", list(lines), filters), there)
     runs = table[table[CLASS] == ALL]
+    keys = [{"line": word(each[axes.line]), **_worded(each, settings_by)} for each in runs.to_dict("records")]
     told_by = [key for key in (*settings_by, SEED) if key in runs]
-    return [Section("Why", [f"{name}: {CAUSES[name]}." for name in there], [chart], work(runs, told_by))]
+    return [Section("Why", [], [missed_chart(rows, list(lines), filters)], work(runs, told_by, keys))]
+
+
+def _worded(row: Mapping[Any, Any], keys: Sequence[str]) -> dict[str, str]:
+    return {key: word(row[key]) for key in keys}
 
 
 def _points(sweep: Sweep, axes: SweepAxes) -> Section:

@@ -145,8 +145,8 @@ def why_said(run: Reported) -> tuple[str, ...]:
     block = run.metrics["specsim"]
     if block["worst_class_attainment"] >= LOW:
         return ()
-    table = why(run).set_index("slo_class")
-    shares = {name: table.loc["all", f"missed.{name}"] for name in CAUSES}
+    whole: dict[Any, Any] = why(run).iloc[-1].to_dict()
+    shares = {name: float(whole[f"missed.{name}"]) for name in CAUSES}
     first, second, *_ = sorted(shares, key=lambda name: -shares[name])
     tail = f"; {shares[second]:.0%}: {CAUSES[second]}" if shares[second] >= SPOKEN else ""
-    return (f"why: of {table.loc['all', 'missed']:,} missed requests {shares[first]:.0%}: {CAUSES[first]}{tail}",)
+    return (f"why: of {whole['missed']:,} missed requests {shares[first]:.0%}: {CAUSES[first]}{tail}",)

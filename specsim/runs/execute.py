@@ -159,6 +159,18 @@ class Run:
 
         return why(self)
 
+    def report(self, file: str | Path) -> Path:
+        """Write the run as one HTML page (docs/report.md) and return the file.
+
+        Raises
+        ------
+        SpecsimError
+            As `specsim.figures.report.write_report`.
+        """
+        from specsim.figures.report import write_report
+
+        return write_report(self, Path(file))
+
     def __repr__(self) -> str:
         return run_line(self.config, self.metrics, self.folder)
 

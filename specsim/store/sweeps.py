@@ -384,6 +384,18 @@ class Sweep(Sequence[AnyRun]):
         both = [pd.DataFrame([label] * len(table)).join(table) for label, table in zip(told, tables, strict=True)]
         return pd.concat(both, ignore_index=True)
 
+    def report(self, file: str | Path) -> Path:
+        """Write the sweep as one HTML page (docs/report.md) and return the file.
+
+        Raises
+        ------
+        SpecsimError
+            As `specsim.figures.report.write_report`.
+        """
+        from specsim.figures.report import write_report
+
+        return write_report(self, Path(file))
+
     def curves(
         self, measure: str = "slo_attainment", *, x: str | None = None, line: str | None = None, against: Any = None
     ) -> Figure:
