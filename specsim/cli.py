@@ -32,7 +32,7 @@ GROUPS = {
     "routers": "router",
 }
 
-SWEEP_OPTIONS = ("x", "line", "against")
+SWEEP_OPTIONS = ("x", "line", "against", "style")
 
 RUN_HELP = """\
 settings (key=value; groups also as +scheduler=NAME):
@@ -140,6 +140,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
     plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
+    plot.add_argument("--style", metavar="NAME", help="of a sweep: screen, or paper: PDF, captions in a file (screen)")
     plot.set_defaults(command=_plot)
     events = commands.add_parser("trace-events", help="a run for ui.perfetto.dev, as JSON")
     events.add_argument("run", type=_typed_path, metavar="RUN", help="folder of a run with passes=true")
@@ -231,7 +232,8 @@ def _plot(arguments: argparse.Namespace) -> int:
         failed = len(sweep.failures)
         for line in (*sweep.whole_notes, *failed_said(failed, failed + len(sweep))):
             say(f"note: {line}")
-        given = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
+        asked = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
+        given = {name: each for name, each in asked.items() if each is not None}
         say(*sweep.plot(arguments.out or places[0] / "figures", **given))
         return 0
     for name in SWEEP_OPTIONS:

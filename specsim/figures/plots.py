@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.figures.latency import Pairs, calibration, latency_cdf
+from specsim.figures.paper import paper_figure
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import RunData, run_said, style
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
 from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
+from specsim.files.staging import in_one_step
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweepAxes, line_named, rows_with, values_of, without_failures
 from specsim.store.runs import readable_name
 
@@ -88,6 +90,34 @@ def plot_sweep(
     """
     where = _path(folder)
     return save(sweep_figures(table, axes, against), where, formats)
+
+
+def plot_paper(table: DataFrame, axes: SweepAxes, folder: str | Path, against: Any = None) -> list[Path]:
+    """Save a sweep's figures for print into ``folder``, with ``captions.txt``, and return the files.
+
+    There is one PDF of attainment and goodput, and with several seeds and lines one of the paired differences from
+    `against`, by default the line that attains most; a set for each combination of values of `axes.rest`.
+
+    Raises
+    ------
+    SpecsimError
+        As in `specsim.figures.paper.paper_figure`, when `against` is no line, or a file cannot be written.
+    """
+    measured = without_failures(table)
+    base = best_of(measured, axes.line) if against is None else line_named(measured, axes.line, against)
+    drawn = {}
+    for values, rows in parts(table, axes.rest):
+        behind = f",{readable_name(values)}" if values else ""
+        drawn[f"attainment{behind}"] = paper_figure(rows, axes)
+        lines = values_of(without_failures(rows), axes.line)
+        if base in lines and len(lines) > 1 and rows[SEED].nunique() > 1:
+            drawn[f"difference{behind}"] = paper_figure(rows, axes, against=base)
+    where = _path(folder)
+    files = save({stem: each.figure for stem, each in drawn.items()}, where, ["pdf"])
+    captions = where / "captions.txt"
+    with in_one_step(captions) as partial:
+        partial.write_text("".join(f"{stem}: {each.caption}\n" for stem, each in drawn.items()), encoding="utf-8")
+    return [*files, captions]
 
 
 def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dict[str, Figure]:
