@@ -94,7 +94,7 @@ def paper_figure(
     """
     measured = without_failures(table)
     lines = values_of(measured, axes.line)
-    labels = {line: word(line) for line in lines} | _checked(names or {}, lines)
+    labels = {**{line: word(line) for line in lines}, **_checked(names or {}, lines)}
     if axes.x is None:
         raise SpecsimError("figure: the runs differ in no number; expected several rates or scales")
     if len(lines) > len(PALETTE):
@@ -134,6 +134,7 @@ def _draw(
     axes: Axes, panel: Panel, sweep: SweepAxes, shown: tuple[Mapping[Any, str], Marks, Any], measure: str
 ) -> None:
     """Draw the lines of a panel, its limits and the name of each line at its end."""
+    assert sweep.x is not None
     (labels, marks, against), means = shown, panel.means
     ends, ink = {}, {}
     for place, (line, label) in enumerate(labels.items()):
@@ -158,8 +159,8 @@ def _draw(
         axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
         axes.set_ylabel(f"{named(measure, difference=True)}\nminus {labels.get(against, told(sweep.line, against))}")
         axes.set_ylim(axes.get_ylim())
-    at = values_of(means, sweep.x or "")
-    axes.set_xticks(at, [f"{each:g}" for each in at])
+    ticks = values_of(means, sweep.x)
+    axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
     name_ends(axes, ends, ink, PANEL_IN)
 
 

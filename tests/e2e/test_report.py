@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +113,16 @@ def test_a_page_is_refused_where_nothing_is_to_be_shown(tmp_path, capsys):
     assert main(["report", str(tmp_path / "none"), "--out", str(tmp_path / "page.html")]) == 2
     assert "no run folder" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_the_examples_of_docs_report_md_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    (block,), (commands,) = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) for kind in ("python", "console")
+    )
+    (tmp_path / "paper.py").write_text(block)
+    runpy.run_path("paper.py", run_name="__main__")
+    assert [main(shlex.split(each)[2:]) for each in commands.splitlines()] == [0, 0]
+    assert {"attainment.pdf", "difference.pdf", "first.html"} <= {each.name for each in tmp_path.iterdir()}
