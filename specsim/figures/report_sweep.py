@@ -95,10 +95,10 @@ def _answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any]]) ->
         return [f"{word(best['winner'])} attains most, {best['mean']:.1%}{at}: {lead}."]
     most, decided = max(dict.fromkeys(names), key=names.count), sum(cell["decided"] for cell in cells)
     of = "all" if names.count(most) == len(cells) else f"{names.count(most)} of"
+    seeds = "One seed decides nothing." if half != half else f"The seeds decide {decided} of the {len(cells)}."
     return [
-        f"{most} attains most at {of} {len(cells)} points of {' and '.join(keys)}.",
-        f"The seeds decide {decided} of the {len(cells)}. The largest lead is that of {word(best['winner'])}{at}: "
-        f"{best['mean']:.1%}, {lead}.",
+        f"{most} attains most at {of} {len(cells)} points of {', '.join(keys)}.",
+        f"{seeds} The largest lead is that of {word(best['winner'])}{at}: {best['mean']:.1%}, {lead}.",
     ]
 
 
