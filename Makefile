@@ -26,7 +26,7 @@ $(VENV)/dev: $(VENV)/core
 	@touch $@
 
 $(VENV)/all: $(VENV)/dev
-	$(INSTALL) --editable ".[compose,dask,dev,docs,notebooks,profiler,ray,slurm]"
+	$(INSTALL) --editable ".[compose,dask,dev,docs,notebooks,profiler,ray,report,slurm]"
 	@touch $@
 
 $(VENV)/docs: $(VENV)/dev

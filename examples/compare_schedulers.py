@@ -44,7 +44,7 @@ def main(requests: int, until: str = "4 points") -> None:
     print("share of requests that met every objective, and its paired difference from vllm_spec\n")
     shown = found.filter(regex="scheduler|rps|seeds|slo_attainment|difference|load")
     print(shown.to_string(index=False, na_rep="-"))
-    runs.overview(x="rps").savefig("compare_schedulers.png", dpi=120)
+    runs.figure(x="rps").save("compare_schedulers.png")
 
 
 def tuned(scheduler: str, grid: dict[str, list[Any]], requests: int) -> dict[str, Any]:

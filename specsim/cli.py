@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specsim.commands.calibrate import calibrate_command, profiler_command
 from specsim.commands.find import add_find
@@ -16,6 +16,10 @@ from specsim.commands.terminal import Parser, guarded, run
 from specsim.commands.tune import add_tune
 from specsim.config import schema
 from specsim.errors import SpecsimError, nearest, say
+
+if TYPE_CHECKING:
+    from specsim.store.runs import StoredRun
+    from specsim.store.sweeps import Sweep
 
 GROUPS = {
     "schedulers": "scheduler",
@@ -28,7 +32,7 @@ GROUPS = {
     "routers": "router",
 }
 
-SWEEP_OPTIONS = ("x", "line", "against")
+SWEEP_OPTIONS = ("x", "line", "against", "style")
 
 RUN_HELP = """\
 settings (key=value; groups also as +scheduler=NAME):
@@ -136,11 +140,18 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
     plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
+    plot.add_argument("--style", metavar="NAME", help="of a sweep: screen, or paper: PDF, captions in a file (screen)")
     plot.set_defaults(command=_plot)
     events = commands.add_parser("trace-events", help="a run for ui.perfetto.dev, as JSON")
     events.add_argument("run", type=_typed_path, metavar="RUN", help="folder of a run with passes=true")
     events.add_argument("--out", type=_typed_path, help="file to write (trace_events.json in the folder)")
     events.set_defaults(command=_trace_events)
+    report = commands.add_parser("report", help="a run or a sweep as one HTML page")
+    report.add_argument(
+        "runs", nargs="+", type=_typed_path, metavar="RUN", help="run folders, or the folder of a sweep"
+    )
+    report.add_argument("--out", type=_typed_path, help="file to write (report.html in the first folder)")
+    report.set_defaults(command=_report)
     _add_calibrate(commands)
     add_find(commands, jobs, _typed_path)
     add_tune(commands, jobs, _typed_path)
@@ -221,7 +232,8 @@ def _plot(arguments: argparse.Namespace) -> int:
         failed = len(sweep.failures)
         for line in (*sweep.whole_notes, *failed_said(failed, failed + len(sweep))):
             say(f"note: {line}")
-        given = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
+        asked = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
+        given = {name: each for name, each in asked.items() if each is not None}
         say(*sweep.plot(arguments.out or places[0] / "figures", **given))
         return 0
     for name in SWEEP_OPTIONS:
@@ -244,6 +256,20 @@ def _trace_events(arguments: argparse.Namespace) -> int:
     from specsim.figures.trace_events import write_trace_events
 
     say(write_trace_events(load_run(arguments.run), arguments.out or arguments.run / "trace_events.json"))
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from specsim.api import load_run, load_sweep
+    from specsim.figures.report import write_report
+    from specsim.store.sweeps import Sweep, holds_runs
+
+    places = arguments.runs
+    if any(holds_runs(place) for place in places):
+        told: StoredRun | Sweep = load_sweep(*places)
+    else:
+        told = load_run(places[0]) if len(places) == 1 else Sweep([load_run(place) for place in places])
+    say(write_report(told, arguments.out or places[0] / "report.html"))
     return 0
 
 

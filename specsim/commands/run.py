@@ -20,6 +20,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
     from specsim.config.configured import from_words
     from specsim.metrics.tables import class_table
+    from specsim.metrics.why import why_said
     from specsim.runs import plan
     from specsim.runs.execute import execute
     from specsim.runs.find import against
@@ -55,7 +56,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     for note in (*run.notes, *own):
         say(f"note: {note}")
     say(*class_table(run.metrics, {name: each.metrics for name, each in others.items()}).split("\n"))
-    say(folder)
+    say(*why_said(run), folder)
     return 0
 
 

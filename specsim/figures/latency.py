@@ -98,7 +98,7 @@ def latency_cdf(metrics: Mapping[str, Any], requests: DataFrame) -> Figure:
 
 def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str) -> None:
     colour = colours(classes)
-    curves = {name: _curve(requests[requests["slo_class"] == name], slo) for name in classes}
+    curves = {name: curve(requests[requests["slo_class"] == name], slo) for name in classes}
     slos_ms = {name: 1000 * part[slo] for name, part in classes.items() if part[slo] is not None}
     shown = [*(values for values, _ in curves.values()), np.array(list(slos_ms.values()))]
     low, high = _limits(axes, np.concatenate(shown))
@@ -119,7 +119,7 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
         axes.axvline(slo_ms, color=colour[name], linestyle=dashes, linewidth=1.0)
 
 
-def _curve(part: DataFrame, slo: str) -> tuple[Floats, Floats]:
+def curve(part: DataFrame, slo: str) -> tuple[Floats, Floats]:
     """Return sorted latencies in ms, and the share of requests at or below each in %."""
     column = slo.removeprefix("slo_")
     values_ms = 1000 * part[column].to_numpy(dtype=np.float64)

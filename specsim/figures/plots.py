@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
 from specsim.figures.latency import Pairs, calibration, latency_cdf
+from specsim.figures.paper import paper_figure
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import RunData, run_said, style
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
 from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
+from specsim.files.staging import in_one_step
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweepAxes, line_named, rows_with, values_of, without_failures
 from specsim.store.runs import readable_name
 
@@ -90,6 +92,34 @@ def plot_sweep(
     return save(sweep_figures(table, axes, against), where, formats)
 
 
+def plot_paper(table: DataFrame, axes: SweepAxes, folder: str | Path, against: Any = None) -> list[Path]:
+    """Save a sweep's figures for print into ``folder``, with ``captions.txt``, and return the files.
+
+    There is one PDF of attainment and goodput, and with several seeds and lines one of the paired differences from
+    `against`, by default the line that attains most; a set for each combination of values of `axes.rest`.
+
+    Raises
+    ------
+    SpecsimError
+        As in `specsim.figures.paper.paper_figure`, when `against` is no line, or a file cannot be written.
+    """
+    measured = without_failures(table)
+    base = best_of(measured, axes.line) if against is None else line_named(measured, axes.line, against)
+    drawn = {}
+    for values, rows in parts(table, axes.rest):
+        behind = f",{readable_name(values)}" if values else ""
+        drawn[f"attainment{behind}"] = paper_figure(rows, axes)
+        lines = values_of(without_failures(rows), axes.line)
+        if base in lines and len(lines) > 1 and rows[SEED].nunique() > 1:
+            drawn[f"difference{behind}"] = paper_figure(rows, axes, against=base)
+    where = _path(folder)
+    files = save({stem: each.figure for stem, each in drawn.items()}, where, ["pdf"])
+    captions = where / "captions.txt"
+    with in_one_step(captions) as partial:
+        partial.write_text("".join(f"{stem}: {each.caption}\n" for stem, each in drawn.items()), encoding="utf-8")
+    return [*files, captions]
+
+
 def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dict[str, Figure]:
     """Return the figures of a sweep by name: a set for each combination of values of `axes.rest`.
 
@@ -107,9 +137,9 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
     """
     measured = without_failures(table)
     paired = len(values_of(measured, axes.line)) > 1 and measured[SEED].nunique() > 1
-    base = _best(measured, axes.line) if against is None else line_named(measured, axes.line, against)
+    base = best_of(measured, axes.line) if against is None else line_named(measured, axes.line, against)
     figures = {}
-    for values, rows in _parts(table, axes.rest):
+    for values, rows in parts(table, axes.rest):
         title, stem = ", ".join(f"{key} = {value}" for key, value in values.items()), readable_name(values)
         behind = f",{stem}" if values else ""
         for name, measure in (("attainment", ATTAINMENT), ("goodput", GOODPUT)):
@@ -133,7 +163,7 @@ def plot_calibration(panels: Mapping[str, Mapping[str, Pairs]], file: Path) -> N
         raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
+def parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
     """Yield, for each combination of values of the settings `rest`, these values as words and the rows with them.
 
     A combination of failed runs alone is left out.
@@ -146,7 +176,8 @@ def _parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, st
             yield dict(zip(rest, map(word, values), strict=True)), rows
 
 
-def _best(table: DataFrame, line: str) -> Any:
+def best_of(table: DataFrame, line: str) -> Any:
+    """Return the value of `line` with the highest mean attainment."""
     whole = table[table[CLASS] == ALL]
     return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
 

@@ -93,19 +93,19 @@ LABEL_POINTS = 8.5
 def name_ends(
     axes: Axes, ends: Mapping[str, tuple[float, float]], colours: Mapping[str, str], height_in: float
 ) -> None:
-    """Write each name right of its line's last point (x, y), moved apart where they would touch.
+    """Write each name right of its line's last point (x, y), moved apart where they would touch, and off the x axis.
 
     The limits of the y axis must be final. `height_in` is about the height of the panel in inches.
     """
     low, high = axes.get_ylim()
     points = 72 * height_in / (high - low)
     names = sorted(ends, key=lambda name: ends[name][1])
-    wanted = [points * ends[name][1] for name in names]
-    for name, at, moved in zip(names, wanted, apart(wanted, LABEL_POINTS), strict=True):
+    wanted = [max(points * ends[name][1], points * low + LABEL_POINTS / 2) for name in names]
+    for name, moved in zip(names, apart(wanted, LABEL_POINTS), strict=True):
         axes.annotate(
             name,
             ends[name],
-            (5, moved - at),
+            (5, moved - points * ends[name][1]),
             textcoords="offset points",
             color=colours[name],
             va="center",

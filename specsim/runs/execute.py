@@ -153,6 +153,24 @@ class Run:
             raise SpecsimError("the run is only in memory; expected plot(folder)")
         return plot_run(self, where)
 
+    def why(self) -> DataFrame:
+        """Return what limited the run, a row a class: see `specsim.metrics.why.why`."""
+        from specsim.metrics.why import why
+
+        return why(self)
+
+    def report(self, file: str | Path) -> Path:
+        """Write the run as one HTML page (docs/report.md) and return the file.
+
+        Raises
+        ------
+        SpecsimError
+            As `specsim.figures.report.write_report`.
+        """
+        from specsim.figures.report import write_report
+
+        return write_report(self, Path(file))
+
     def __repr__(self) -> str:
         return run_line(self.config, self.metrics, self.folder)
 

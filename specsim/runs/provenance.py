@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from specsim.latency.model import Profile
+from specsim.metrics.why import ALONE, alone
 from specsim.runs.prepare import Experiment
 from specsim.workload.trace import TraceSource
 
@@ -44,6 +45,7 @@ def provenance_of(
         **sources_of(experiment),
         "profile": _profile_facts(first),
         **({"other_profiles": [_profile_facts(each) for each in others]} if others else {}),
+        ALONE: alone(experiment.profiles),
         "objects": {group: dict(said) for group, said in experiment.objects.items()},
         "notes": list(notes),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +38,12 @@ from specsim.store.summaries import SUMMARIES, Failure, Summary, read_rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from specsim.figures.paper import PaperFigure
+
+
+STYLES = ("screen", "paper")
+"""Of the figures of a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +373,35 @@ class Sweep(Sequence[AnyRun]):
             by = [CLASS, *beside(self._table, of)]
         return paired_difference(self._table, measure, against, by, of=of)
 
+    def why(self) -> DataFrame:
+        """Return `specsim.metrics.why.why` of every run, side by side: the settings that differ come first.
+
+        Raises
+        ------
+        SpecsimError
+            As `specsim.metrics.why.with_causes`.
+        """
+        import pandas as pd
+
+        from specsim.metrics.why import why
+
+        tables = [why(run) for run in self]
+        told = [{RUN: name, **label} for name, label in zip(self.names, self._labels(), strict=False)]
+        both = [pd.DataFrame([label] * len(table)).join(table) for label, table in zip(told, tables, strict=True)]
+        return pd.concat(both, ignore_index=True)
+
+    def report(self, file: str | Path) -> Path:
+        """Write the sweep as one HTML page (docs/report.md) and return the file.
+
+        Raises
+        ------
+        SpecsimError
+            As `specsim.figures.report.write_report`.
+        """
+        from specsim.figures.report import write_report
+
+        return write_report(self, Path(file))
+
     def curves(
         self, measure: str = "slo_attainment", *, x: str | None = None, line: str | None = None, against: Any = None
     ) -> Figure:
@@ -385,17 +420,29 @@ class Sweep(Sequence[AnyRun]):
         base = None if against is None else line_named(self._table, axes.line, against)
         return curves(self._whole, axes, measure, base)
 
-    def overview(self, *, x: str | None = None, line: str | None = None) -> Figure:
-        """Return attainment and goodput of all classes against `x`, side by side, with up to six named lines.
+    def figure(
+        self,
+        *measures: str,
+        x: str | None = None,
+        line: str | None = None,
+        against: Any = None,
+        of: str = "all",
+        names: Mapping[Any, str] | None = None,
+        columns: int = 2,
+    ) -> PaperFigure:
+        """Return `specsim.figures.paper.paper_figure` of the table: a panel a measure against `x`, the caption beside.
 
         Raises
         ------
         SpecsimError
-            When the runs differ in a third setting, in no number, or there are more lines.
+            When the runs differ in a third setting, in no number, there are more than six lines, or an argument names
+            nothing that is there.
         """
-        from specsim.figures.timeline import overview
+        from specsim.figures.paper import paper_figure
 
-        return overview(self._whole, self._two_axes("overview", x, line))
+        axes = self._two_axes("figure", x, line)
+        base = None if against is None else line_named(self._table, axes.line, against)
+        return paper_figure(self._whole, axes, measures, against=base, of=of, names=names, columns=columns)
 
     def _two_axes(self, name: str, x: str | None, line: str | None) -> SweepAxes:
         """Return the axes of a figure that shows every run; `name` is what asks for it."""
@@ -428,19 +475,33 @@ class Sweep(Sequence[AnyRun]):
         return winner_map(self.winners(measure, by=[x, y, panel], of=of), self._whole, measure, x, y, panel)
 
     def plot(
-        self, folder: str | Path, *, x: str | None = None, line: str | None = None, against: Any = None
+        self,
+        folder: str | Path,
+        *,
+        x: str | None = None,
+        line: str | None = None,
+        against: Any = None,
+        style: str = "screen",
     ) -> list[Path]:
         """Draw attainment, worst class and goodput into `folder`, with figures for each combination of the other axes.
 
         If no number differs, runs of one seed are compared side by side.
 
+        Parameters
+        ----------
+        style : ``"screen"``: PNG and PDF with their captions; ``"paper"``: as `figure`, PDF, and ``captions.txt``.
+
         Returns
         -------
-        the files, PNG and PDF.
+        the files.
         """
-        from specsim.figures.plots import plot_comparison, plot_sweep
+        from specsim.figures.plots import plot_comparison, plot_paper, plot_sweep
 
+        if style not in STYLES:
+            raise SpecsimError(f"style={shown(style)}: expected {' or '.join(STYLES)}")
         axes = axes_of(self._table, x, line)
+        if style == "paper":
+            return plot_paper(self._whole, axes, folder, against)
         if axes.x is None and self._table[SEED].nunique() == 1:
             said = [(",".join(f"{key}={value}" for key, value in named.items()), got) for named, got in self.labelled()]
             return plot_comparison(said, folder, failed=len(self.failures))

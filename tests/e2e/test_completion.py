@@ -20,6 +20,7 @@ CASES = [
             "list",
             "plot",
             "profile",
+            "report",
             "run",
             "sweep",
             "trace",

@@ -66,9 +66,10 @@ def test_the_tables_of_a_sweep_begin_with_it_once(made: Sweep) -> None:
 
 def test_the_figures_of_a_sweep_say_it_once(made: Sweep) -> None:
     frame = made.table
-    drawn = [*sweep_figures(frame, axes_of(frame)).values(), made.overview()]
+    drawn = [*sweep_figures(frame, axes_of(frame)).values()]
     drawn.append(comparison([(str(number), run.metrics) for number, run in enumerate(made)]))
     assert [caption(figure).count("twin") for figure in drawn] == [1] * len(drawn)
+    assert made.figure().caption.count("twin") == 1
 
 
 def test_a_search_says_it() -> None:

@@ -268,37 +268,65 @@ def runs():
     return sweep(axes, trace="poisson", requests=20)
 
 
-def test_the_lines_are_means_over_seeds_and_are_named(runs):
-    figure = runs.overview()
+def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_one_s_own(runs):
+    figure, caption = runs.figure(names={"fcfs": "first come"})
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "SLO goodput (tokens/s)"]
     for axes, measure, scale in zip(figure.axes, ("slo_attainment", "slo_goodput_tokens_per_s"), (100, 1), strict=True):
         means = runs.means(measure).query("slo_class == 'all'").set_index(["scheduler", "rps"])
         for line, name in zip(axes.containers, ("continuous", "fcfs"), strict=True):
             expected = scale * means.loc[name, "mean"]
             np.testing.assert_allclose(line.lines[0].get_xydata(), np.stack((expected.index, expected), axis=1))
-        assert {text.get_text() for text in axes.texts} == {"continuous", "fcfs"}
+        assert {text.get_text() for text in axes.texts} == {"continuous", "first come"}
         assert not figure.legends
+    assert figure.get_supxlabel() == ""
+    assert caption.startswith("Means over")
 
 
-def test_names_at_the_ends_do_not_touch(runs):
-    figure = runs.overview()
+def test_bands_are_the_intervals_of_paired_differences(runs):
+    figure = runs.figure(against="fcfs", columns=1).figure
+    (axes,) = figure.axes
+    paired = runs.paired(against="fcfs").query("slo_class == 'all' and scheduler == 'continuous'")
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * paired["mean"])
+    low, high = axes.collections[0].get_datalim(axes.transData).intervaly
+    reach = 100 * paired["half_width"]
+    assert (low, high) == pytest.approx(
+        ((100 * paired["mean"] - reach).clip(lower=-100).min(), (100 * paired["mean"] + reach).clip(upper=100).max())
+    )
+    assert figure.get_figwidth() == 3.35
+    assert "minus fcfs" in axes.get_ylabel()
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_names_stand_inside_the_axes_and_do_not_touch(runs, columns):
+    figure = runs.figure(columns=columns).figure
     figure.draw_without_rendering()
     for axes in figure.axes:
         low, high = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
         assert low.y1 <= high.y0 + 0.5 * (high.y1 - high.y0)
-        assert all(box.x1 <= figure.bbox.x1 for box in (low, high))
+        inside = axes.get_window_extent()
+        assert all(box.x1 <= inside.x1 and box.y0 >= inside.y0 - 1 for box in (low, high))
+
+
+def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
+    files = runs.plot(tmp_path, style="paper")
+    assert [each.name for each in files] == ["attainment.pdf", "difference.pdf", "captions.txt"]
+    assert [line.partition(":")[0] for line in files[-1].read_text().splitlines()] == ["attainment", "difference"]
+    with pytest.raises(SpecsimError, match="style='print': expected screen or paper"):
+        runs.plot(tmp_path, style="print")
 
 
 def test_what_cannot_be_shown_is_refused(runs):
-    with pytest.raises(SpecsimError, match="overview: the runs differ in no number"):
-        runs.select(rps=2).overview()
+    with pytest.raises(SpecsimError, match="figure: the runs differ in no number"):
+        runs.select(rps=2).figure()
+    with pytest.raises(SpecsimError, match="figure: names=fcf: no such line; did you mean 'fcfs'"):
+        runs.figure(names={"fcf": "first come"})
+    with pytest.raises(SpecsimError, match="figure: of=chatt: slo_attainment is of no such class"):
+        runs.figure(of="chatt")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
-    with pytest.raises(SpecsimError, match="overview: 7 lines of scheduler; expected 6 or fewer"):
-        sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4).overview()
-    with pytest.raises(SpecsimError, match=r"overview: the runs differ in slo_scale, too; expected select"):
-        sweep(
-            {"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4
-        ).overview()
+    with pytest.raises(SpecsimError, match="figure: 7 lines of scheduler; expected 6 or fewer"):
+        sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4).figure()
+    with pytest.raises(SpecsimError, match=r"figure: the runs differ in slo_scale, too; expected select"):
+        sweep({"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4).figure()
 
 
 def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():

@@ -1,0 +1,298 @@
+"""A run or a sweep as one HTML page that needs no network: its answer, its charts, why, its settings and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from specsim.errors import SpecsimError, printable
+from specsim.files.kept import kept
+from specsim.files.staging import in_one_step
+from specsim.metrics.tables import attained, number, objective
+from specsim.metrics.validity import sentences, stand_ins
+from specsim.metrics.why import CAUSES, why, why_said, with_causes
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from specsim.figures.charts import Chart, Filter
+    from specsim.store.scan import AnyRun
+    from specsim.store.sweeps import Sweep
+
+
+NEEDS = ("altair", "jinja2", "vl_convert")
+CLASS = "slo_class"
+SHOWN = ("rps", "concurrency", "requests", "seed", "replicas", "slo_scale", "ttft_scale")
+"""Settings of the page's table beside the choices; a fold has them all."""
+NONE_MISSED = "No request missed an objective."
+SLOWEST = 8
+"""Requests of each class in the table of the slowest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells of a table as words; `keys` has for each row the values that filters look at, by column."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    keys: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page: sentences, charts, a table, text in a fold."""
+
+    title: str
+    said: Sequence[str] = ()
+    charts: Sequence[Chart] = ()
+    table: Table | None = None
+    folded: str = ""
+
+
+def check_installed() -> None:
+    """Refuse to make a report without the packages of the extra.
+
+    Raises
+    ------
+    SpecsimError
+        One line that says what to install.
+    """
+    if not all(map(find_spec, NEEDS)):
+        raise SpecsimError('report: not installed; expected pip install "specsim[report]"')
+
+
+def write_report(told: AnyRun | Sweep, file: Path) -> Path:
+    """Write the page of a run or a sweep and return the file.
+
+    Raises
+    ------
+    SpecsimError
+        When the extra `report` is not installed, the runs are damaged, or the file cannot be written.
+    """
+    check_installed()
+    import jinja2
+
+    from specsim.figures.report_sweep import sweep_page
+    from specsim.store.sweeps import Sweep
+
+    filters, said, sections = sweep_page(told) if isinstance(told, Sweep) else run_page(told)
+    folder = Path(__file__).parent
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    specs = {
+        f"chart-{place}": spec for place, spec in enumerate(chart.spec for each in sections for chart in each.charts)
+    }
+    page = environment.get_template("report.html").render(
+        said=said, filters=filters, sections=sections, specs=specs, vega=_vega()
+    )
+    with in_one_step(file) as partial:
+        partial.write_text(page, encoding="utf-8")
+    return file
+
+
+def _vega() -> str:
+    """Return the text of Vega, Vega-Lite and Vega-Embed, bundled; kept, since bundling takes seconds."""
+    import altair
+    import vl_convert
+
+    version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+
+    def bundled() -> dict[str, np.ndarray[Any, Any]]:
+        text: str = vl_convert.javascript_bundle(vl_version=version)
+        return {"text": np.frombuffer(text.replace("</script", "<\\/script").encode(), dtype=np.uint8)}
+
+    return kept("vega", (version, vl_convert.__version__), [], bundled)["text"].tobytes().decode()
+
+
+def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
+    """Return the filters of a run's page, its answer and its sections."""
+    from specsim.figures import charts
+
+    block = run.metrics["specsim"]
+    names = list(block["classes"])
+    colours = charts.coloured(names)
+    filters = [charts.Filter(CLASS, "Classes", colours)]
+    requests, passes = with_causes(run), run.passes
+    sections = [
+        Section(
+            "Attainment by class",
+            ["Bars: all objectives. Circles: TTFT alone. Diamonds: TPOT alone, from the first decoding pass."],
+            [
+                charts.Chart(
+                    "", charts.attainment({**block["classes"], "all": block}, {**colours, "all": "#888888"}, filters)
+                )
+            ],
+            table=_classes(run.metrics),
+        ),
+        Section(
+            "Latencies against objectives",
+            ["Dashed lines are objectives. A curve's height at its objective is the share that meets it."],
+            [
+                charts.Chart(title, charts.distribution(requests, block["classes"], slo, colours, filters))
+                for title, slo in (("Time to first token", "slo_ttft_s"), ("Time per output token", "slo_tpot_s"))
+            ],
+        ),
+        _timeline(passes),
+        _why(run, filters),
+        _slowest(requests),
+        *settings([run.config], [*sentences(stand_ins([block])), *run.notes]),
+    ]
+    return filters, _answer(run), sections
+
+
+def _answer(run: AnyRun) -> list[str]:
+    """Return the answer in a sentence, and further sentences: the worst class, and why."""
+    block, choices = run.metrics["specsim"], run.config["choices"]
+    scheduler, trace, profile = (Path(choices[key]).stem for key in ("scheduler", "trace", "profile"))
+    rate = f" at {run.config['rps']:g} requests/s" if run.config["rps"] else ""
+    attained_by = f"{block['slo_attainment']:.1%} of {block['arrived']:,} requests"
+    worst = f"The worst class is {block['worst_class']}, {block['worst_class_attainment']:.1%}."
+    causes = [f"Of {each.removeprefix('why: of ')}." for each in why_said(run)]
+    return [f"{scheduler} meets the objectives of {attained_by} of {trace}{rate} on {profile}.", worst, *causes]
+
+
+def _classes(metrics: Mapping[str, Any]) -> Table:
+    block = metrics["specsim"]
+    parts = {**block["classes"], "all": {**block, "requests": block["arrived"], "slo_ttft_range_s": None}}
+    parts["all"] |= {"slo_tpot_range_s": None, "p99_tpot_s": metrics["p99_tpot_ms"] and metrics["p99_tpot_ms"] / 1000}
+    rows = [
+        [
+            name,
+            f"{part['requests']:,}",
+            attained(part),
+            number(part["slo_goodput_tokens_per_s"], 1, 1),
+            number(part["p99_ttft_s"], 1, 2),
+            objective(part["slo_ttft_range_s"], 1) if name != "all" else "",
+            number(part["p99_tpot_s"], 1000, 1),
+            objective(part["slo_tpot_range_s"], 1000) if name != "all" else "",
+            number(part["p99_e2el_s"], 1, 2),
+        ]
+        for name, part in parts.items()
+    ]
+    head = ["class", "requests", "attained, %", "goodput, tokens/s", "TTFT p99, s", "objective"]
+    head += ["TPOT p99, ms", "objective", "end to end p99, s"]
+    return Table(head, rows, [{CLASS: name} for name in parts])
+
+
+def _timeline(passes: DataFrame | None) -> Section:
+    from specsim.figures import charts
+    from specsim.figures.timeline import has_timeline
+
+    if passes is None or not has_timeline(passes):
+        return Section("Timeline", ["A run with passes=true keeps what it needs."])
+    said = [
+        "Means over spans of time. Drag to move along the time, Alt and the wheel to zoom, double click to go back."
+    ]
+    return Section("Timeline", said, [charts.Chart("", charts.timeline(passes), charts.TOKENS)])
+
+
+def _why(run: AnyRun, filters: Sequence[Filter]) -> Section:
+    from specsim.figures import charts
+
+    table, shares = why(run), run.metrics["specsim"]["time_shares"]
+    spent = [{"bar": "all", "part": part, "share": 100 * (shares[part] or 0.0), "said": ""} for part in charts.PARTS]
+    time = charts.stacked(spent, charts.TIME_COLOURS, ["all"], "Seconds of the engine (%)")
+    shown = [charts.Chart("Time", time, charts.TIME_COLOURS)]
+    rows = missed_rows({**each, "bar": each[CLASS]} for each in table.to_dict("records"))
+    if rows:
+        shown.insert(0, missed_chart(rows, [*table[CLASS]], filters))
+    keys = [{CLASS: name} for name in table[CLASS]]
+    return Section("Why", [] if rows else [NONE_MISSED], shown, work(table, [CLASS], keys))
+
+
+def missed_rows(told: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
+    """Return a row a cause for each of the rows of `why`, whose other columns but its numbers it keeps."""
+    rows = []
+    for each in told:
+        kept_ones = {key: value for key, value in each.items() if isinstance(value, str)}
+        for cause in CAUSES if each["missed"] else ():
+            if share := each[f"missed.{cause}"]:
+                count = round(share * each["missed"])
+                said = f"{CAUSES[cause]}: {count:,} of {each['requests']:,}"
+                rows.append({**kept_ones, "part": cause, "share": 100 * count / each["requests"], "said": said})
+    return rows
+
+
+def missed_chart(rows: Sequence[Mapping[str, Any]], bars: Sequence[str], filters: Sequence[Filter]) -> Chart:
+    """Return the chart of `missed_rows`, with a legend of the causes that are there."""
+    from specsim.figures import charts
+
+    there = [name for name in CAUSES if any(row["part"] == name for row in rows)]
+    spec = charts.stacked(rows, charts.CAUSE_COLOURS, bars, "Missed requests (%)", filters)
+    return charts.Chart(
+        "Missed requests by cause", spec, {f"{name}: {CAUSES[name]}": charts.CAUSE_COLOURS[name] for name in there}
+    )
+
+
+def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]]) -> Table:
+    """Return what drafts gave and took, a row of `why` each; `by`: columns that say which, `keys`: as of `Table`."""
+    head = [
+        *by,
+        "missed",
+        "verifications with drafts, %",
+        "tokens a verification",
+        "ms a verification",
+        "longest pause, s",
+    ]
+    rows = [
+        [
+            *(printable(str(each[key])) for key in by),
+            f"{each['missed']:,} of {each['requests']:,}",
+            _cell(each["drafted"], 100, 1),
+            _cell(each["tokens_per_verification"], 1, 2),
+            _cell(each["seconds_per_verification"], 1000, 1),
+            _cell(each["longest_pause_s"], 1, 2),
+        ]
+        for each in table.to_dict("records")
+    ]
+    return Table(head, rows, keys)
+
+
+def _cell(value: Any, scale: float, decimals: int) -> str:
+    return number(None if value is None or value != value else value, scale, decimals)
+
+
+def _slowest(requests: DataFrame) -> Section:
+    """Return the section of the requests that exceed an objective the most, some of each class."""
+    over = np.fmax(requests["ttft_s"] / requests["slo_ttft_s"], requests["tpot_s"] / requests["slo_tpot_s"])
+    worst = requests.assign(over=over).sort_values("over", ascending=False).groupby(CLASS, sort=False).head(SLOWEST)
+    head = ["request", "class", "arrived at, s", "prompt", "output", "TTFT, s", "TPOT, ms", "end to end, s"]
+    head += ["of its objective, x", "cause"]
+    rows = [
+        [
+            str(each["request_id"]),
+            printable(each[CLASS]),
+            _cell(each["arrival_s"], 1, 1),
+            f"{each['prompt_tokens']:,}",
+            f"{each['output_tokens']:,}",
+            _cell(each["ttft_s"], 1, 2),
+            _cell(each["tpot_s"], 1000, 1),
+            _cell(each["e2el_s"], 1, 2),
+            _cell(each["over"], 1, 2),
+            each["cause"],
+        ]
+        for each in worst.to_dict("records")
+    ]
+    said = [f"The {SLOWEST} of each class whose TTFT or TPOT is the largest multiple of its objective."]
+    return Section("Slowest requests", said, table=Table(head, rows, [{CLASS: row[1]} for row in rows]))
+
+
+def settings(configs: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[Section]:
+    """Yield the sections of the settings that all of the runs share, and of the notes."""
+    from specsim.store.writer import config_text
+
+    first, *others = configs
+    same = {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
+    short = {**first["choices"], **{key: same[key] for key in SHOWN if key in same}}
+    chosen = {
+        key: each for key, each in short.items() if all(other["choices"].get(key, each) == each for other in others)
+    }
+    said = ", ".join(f"{key}={value}" for key, value in chosen.items() if value is not None)
+    yield Section("Settings", [printable(said)], folded=config_text(same))
+    yield Section("Notes", [printable(each) for each in notes] or ["None."])

@@ -1,0 +1,152 @@
+"""Causes of missed objectives: one for each missed request, from its row and what it would take alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from specsim.errors import SpecsimError
+from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, Rows, counts
+from specsim.metrics.summary import ratio
+from specsim.pass_shape import PassShape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+    from specsim.latency.model import Profile
+
+
+CAUSES: dict[str, str] = {
+    "rejected": "refused, or cancelled before the end",
+    "queue": "waited for longer than the TTFT objective",
+    "own_prompt": "in time for TTFT but for their own prompt pass",
+    "objective": "TPOT objective below the time of a lone decode",
+    "preemption": "in time for TPOT but for a preemption",
+    "draft": "in time for TPOT if drafting took no time",
+    "other_prompts": "in time for TPOT but for the prompts of others",
+    "batch": "decoding beside others alone exceeds the TPOT objective",
+}
+"""Causes of a missed request, the first that holds, with what each says (docs/metrics.md has the formulas)."""
+PROMPTS = tuple(2**power for power in range(4, 18))
+"""Tokens of the prompts whose seconds a run keeps."""
+ALONE, LONE_DECODE_TOKENS = "alone", 512
+LOW, SPOKEN = 0.9, 0.1
+"""Attainment of the worst class below which the terminal says why; least share of the second cause that it names."""
+
+
+class Reported(Protocol):
+    """The part of a run that `why` reads."""
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """The content of ``metrics.json``."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """The content of ``provenance.json``."""
+
+    @property
+    def requests(self) -> DataFrame:
+        """The rows of ``requests.parquet``."""
+
+
+def alone(profiles: Sequence[Profile]) -> dict[str, Any]:
+    """Return the least seconds on an idle server of a decode at 512 tokens of context, and of prompts of `PROMPTS`."""
+    decode = PassShape.decode(LONE_DECODE_TOKENS)
+    prompts = [min(each.target.seconds(PassShape.prompt(tokens)) for each in profiles) for tokens in PROMPTS]
+    return {"decode_s": min(each.target.seconds(decode) for each in profiles), "prompt_s": prompts}
+
+
+def causes(
+    rows: Rows, decode_s: float, prompt_s: NDArray[np.float64], spent: Mapping[str, float]
+) -> NDArray[np.object_]:
+    """Return the cause of each missed request, (N,), "" for those that met their objectives.
+
+    Parameters
+    ----------
+    decode_s : seconds of a lone decode. prompt_s : (N,) seconds of each prompt alone.
+    spent : seconds of the run by what they went to, as ``time_s`` of ``metrics.json``.
+    """
+    busy_s = sum(spent.values()) - spent["idle"]
+    drafting = ratio(spent["draft"] + spent["selection"], busy_s) or 0.0
+    reading = ratio(spent["prefill"], busy_s) or 0.0
+    late, missed, tpot_s = ~rows["ttft_ok"], ~rows["slo_ok"], rows["tpot_s"]
+    slo_s = rows["slo_tpot_s"] * (1 + SLO_RELATIVE_TOLERANCE)
+    steady = tpot_s - rows["longest_pause_s"] / np.maximum(rows["output_tokens"] - 1, 1) <= slo_s
+    holds = {
+        "rejected": rows["rejected_reason"] != "",
+        "queue": late & (rows["ttft_s"] - prompt_s > rows["slo_ttft_s"]),
+        "own_prompt": late,
+        "objective": rows["slo_tpot_s"] < decode_s,
+        "preemption": steady & (rows["preemptions"] > 0),
+        "draft": (rows["speculations"] > 0) & (tpot_s * (1 - drafting) <= slo_s),
+        "other_prompts": steady | (tpot_s * (1 - reading) <= slo_s),
+    }
+    found = np.select([missed & held.astype(bool) for held in holds.values()], list(holds), "batch")
+    return np.where(missed, found, "").astype(object)
+
+
+def with_causes(run: Reported) -> DataFrame:
+    """Return the requests that the run counts, with a column ``cause``.
+
+    Raises
+    ------
+    SpecsimError
+        When the run was stored before specsim kept what a request takes alone, or keeps no requests.
+    """
+    requests, block, told = run.requests, run.metrics["specsim"], run.provenance.get(ALONE)
+    if told is None:
+        raise SpecsimError("why: the run was made by an older specsim, which kept no pass times; expected it run again")
+    if block["window"] is not None:
+        requests = requests[counts(block["window"], requests["arrival_s"].to_numpy())].reset_index(drop=True)
+    prompt_s = np.interp(requests["prompt_tokens"], PROMPTS, told["prompt_s"])
+    return requests.assign(cause=causes(Rows.of(requests), told["decode_s"], prompt_s, block["time_s"]))
+
+
+def why(run: Reported) -> DataFrame:
+    """Return what limited a run, a row a class and one of all; docs/metrics.md has the columns.
+
+    Raises
+    ------
+    SpecsimError
+        As `with_causes`.
+    """
+    from pandas import DataFrame
+
+    requests, block = with_causes(run), run.metrics["specsim"]
+    parts = {**{name: part for name, part in requests.groupby("slo_class")}, "all": requests}
+    times = {f"time.{name}": share for name, share in block["time_shares"].items()}
+    return DataFrame([{"slo_class": name, **_of(part), **times} for name, part in parts.items()])
+
+
+def _of(part: DataFrame) -> dict[str, Any]:
+    """Return the numbers of some requests: misses by cause, tokens and seconds a verification, the longest pause."""
+    missed, done = int((part["cause"] != "").sum()), part[part["rejected_reason"] == ""]
+    verifications = int(done["verifications"].sum())
+    decoding_s = float((done["finish_s"] - done["first_decode_s"]).sum())
+    return {
+        "requests": len(part),
+        "missed": missed,
+        **{f"missed.{name}": ratio(int((part["cause"] == name).sum()), missed) for name in CAUSES},
+        "drafted": ratio(int(done["speculations"].sum()), verifications),
+        "tokens_per_verification": ratio(int(done["decoded_tokens"].sum()), verifications),
+        "seconds_per_verification": ratio(decoding_s, verifications),
+        "longest_pause_s": part["longest_pause_s"].max(),
+    }
+
+
+def why_said(run: Reported) -> tuple[str, ...]:
+    """Return a line about the commonest causes of a run whose worst class attains less than `LOW`; else none."""
+    block = run.metrics["specsim"]
+    if block["worst_class_attainment"] >= LOW:
+        return ()
+    whole: dict[Any, Any] = why(run).iloc[-1].to_dict()
+    shares = {name: float(whole[f"missed.{name}"]) for name in CAUSES}
+    first, second, *_ = sorted(shares, key=lambda name: -shares[name])
+    tail = f"; {shares[second]:.0%}: {CAUSES[second]}" if shares[second] >= SPOKEN else ""
+    return (f"why: of {whole['missed']:,} missed requests {shares[first]:.0%}: {CAUSES[first]}{tail}",)

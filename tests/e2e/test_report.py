@@ -1,0 +1,128 @@
+"""`specsim report`: a page with the run's own numbers, drawn and filtered in a real browser without an error."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from specsim import load_run, load_sweep, simulate, sweep
+from specsim.cli import main
+
+pytest.importorskip("altair", reason="needs specsim[report]")
+pytest.importorskip("vl_convert", reason="needs specsim[report]")
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PROBE = """<script>
+const said = [];
+addEventListener("error", event => said.push(`${event.message ?? event.target.outerHTML}`), true);
+addEventListener("unhandledrejection", event => said.push(`${event.reason}`));
+addEventListener("securitypolicyviolation", event => said.push(`outside: ${event.blockedURI}`));
+const shown = () => document.querySelectorAll("svg path[aria-roledescription]").length
+const rows = () => document.querySelectorAll("tr[data-keys]:not([hidden])").length
+addEventListener("load", async () => {
+  const drawn = () => document.body.dataset.drawn;
+  while (!drawn()) await new Promise(done => setTimeout(done, 50));
+  const before = [shown(), rows()], wide = document.documentElement.scrollWidth - innerWidth;
+  document.querySelector("button[data-parameter^=hidden]").click();
+  await new Promise(done => setTimeout(done, 500));
+  document.body.dataset.seen = JSON.stringify({said, drawn: Number(drawn()), wide, before, after: [shown(), rows()]});
+});
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    root = tmp_path_factory.mktemp("reports")
+    simulate("vllm_spec", "poisson", rps=40, requests=80, passes=True, out=root / "run")
+    sweep(
+        {"scheduler": ["vllm", "vllm_spec"], "rps": [5, 40], "seed": [0, 1]},
+        trace="poisson",
+        requests=60,
+        out=root / "sweep",
+        progress=False,
+    )
+    found = {}
+    for name in ("run", "sweep"):
+        assert main(["report", str(root / name), "--out", str(root / f"{name}.html")]) == 0
+        found[name] = root / f"{name}.html"
+    return found
+
+
+def specs_in(page):
+    return json.loads(re.search(r"const specs = (.*);\n", page.read_text())[1])
+
+
+def values_in(spec):
+    return next(iter(spec["datasets"].values())) if "datasets" in spec else spec["data"]["values"]
+
+
+def test_a_run_s_page_has_its_numbers(pages):
+    run, text = load_run(pages["run"].parent / "run"), pages["run"].read_text()
+    block = run.metrics["specsim"]
+    assert f"vllm_spec meets the objectives of {block['slo_attainment']:.1%} of 80 requests of poisson" in text
+    attained, ttft, _, timeline, missed, time = specs_in(pages["run"]).values()
+    assert {row["slo_class"]: row["slo"] for row in values_in(attained)}["all"] == 100 * block["slo_attainment"]
+    assert max(row["share"] for row in values_in(ttft) if "share" in row) == 100.0
+    shares = sum(row["share"] for row in values_in(missed) if row["slo_class"] == "all")
+    assert shares == pytest.approx(100 * (~run.requests["slo_ok"]).mean())
+    assert shares > 0
+    assert sum(row["share"] for row in values_in(time)) == pytest.approx(100)
+    assert len(timeline["vconcat"]) == 6
+
+
+def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
+    runs, text = load_sweep(pages["sweep"].parent / "sweep"), pages["sweep"].read_text()
+    (best,) = {each["winner"] for each in runs.winners(by=["rps"]).to_dict("records") if each["rps"] == 40}
+    assert f"The largest lead is that of {best} at rps = 40" in text
+    _, attainment, *_ = specs_in(pages["sweep"]).values()
+    means = runs.means(by=["slo_class", "scheduler", "rps"])
+    whole = {
+        (each["scheduler"], each["rps"]): 100 * each["mean"]
+        for each in means.to_dict("records")
+        if each["slo_class"] == "all"
+    }
+    assert {
+        (row["line"], row["x"]): row["mean"] for row in values_in(attainment) if row["requests of"] == "all classes"
+    } == whole
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+@pytest.mark.parametrize("width", [1440, 500])
+@pytest.mark.parametrize("name", ["run", "sweep"])
+def test_a_browser_draws_the_page_filters_it_and_asks_for_nothing_outside(pages, tmp_path, name, width):
+    probed = tmp_path / "probed.html"
+    probed.write_text(pages[name].read_text().replace("<head>", f"<head>{PROBE}", 1))
+    words = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    words += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--virtual-time-budget=60000"]
+    ran = subprocess.run([*words, probed.as_uri()], capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in ran.stderr
+    seen = json.loads(re.search(r'data-seen="([^"]*)"', ran.stdout)[1].replace("&quot;", '"'))
+    assert seen["said"] == []
+    assert seen["drawn"] == len(specs_in(pages[name]))
+    assert seen["wide"] <= 0
+    assert all(0 < after < before for before, after in zip(seen["before"], seen["after"], strict=True))
+
+
+def test_a_page_is_refused_where_nothing_is_to_be_shown(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "none"), "--out", str(tmp_path / "page.html")]) == 2
+    assert "no run folder" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_the_examples_of_docs_report_md_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    (block,), (commands,) = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) for kind in ("python", "console")
+    )
+    (tmp_path / "paper.py").write_text(block)
+    runpy.run_path("paper.py", run_name="__main__")
+    assert [main(shlex.split(each)[2:]) for each in commands.splitlines()] == [0, 0]
+    assert {"attainment.pdf", "difference.pdf", "first.html"} <= {each.name for each in tmp_path.iterdir()}

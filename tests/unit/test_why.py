@@ -1,0 +1,83 @@
+"""Causes of missed objectives: each by hand, and what a run and a sweep say of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specsim import load_run, simulate, sweep
+from specsim.cli import main
+from specsim.errors import SpecsimError
+from specsim.metrics.requests import Rows
+from specsim.metrics.why import CAUSES, alone, causes
+from specsim.pass_shape import PassShape
+from specsim.plugin import load_profile
+
+LONE_S, PROMPT_S = 0.01, 0.3
+SPENT = {"prefill": 3.0, "draft": 1.5, "selection": 0.5, "verify": 5.0, "idle": 7.0}
+"""A fifth of the busy seconds goes to drafts, three tenths to prompts."""
+MET = {"ttft_s": 0.5, "slo_ttft_s": 1.0, "tpot_s": 0.02, "slo_tpot_s": 0.04, "longest_pause_s": 0.02}
+MET |= {"output_tokens": 11, "preemptions": 0, "speculations": 0, "rejected_reason": ""}
+BY_HAND = {
+    "": {},
+    "rejected": {"rejected_reason": "timeout", "ttft_s": 9.0},
+    # 1.4 s less the prompt's 0.3 s are still over 1 s; 1.2 s less 0.3 s are not.
+    "queue": {"ttft_s": 1.4, "tpot_s": 0.09},
+    "own_prompt": {"ttft_s": 1.2},
+    "objective": {"slo_tpot_s": 0.009},
+    # Ten gaps take 0.5 s; without the longest, 0.2 s, they are 0.03 s each on average.
+    "preemption": {"tpot_s": 0.05, "longest_pause_s": 0.2, "preemptions": 1},
+    # 0.8 x 0.05 s is the objective to the last bit.
+    "draft": {"tpot_s": 0.05, "speculations": 3},
+    "other_prompts": {"tpot_s": 0.057},
+    "batch": {"tpot_s": 0.058},
+}
+
+
+def test_each_cause_by_hand():
+    rows = pd.DataFrame([{**MET, **changed, "request_id": place} for place, changed in enumerate(BY_HAND.values())])
+    completed = rows["rejected_reason"] == ""
+    rows["ttft_ok"] = completed & (rows["ttft_s"] <= rows["slo_ttft_s"])
+    rows["slo_ok"] = rows["ttft_ok"] & (rows["tpot_s"] <= rows["slo_tpot_s"])
+    assert list(causes(Rows.of(rows), LONE_S, np.full(len(rows), PROMPT_S), SPENT)) == list(BY_HAND)
+    assert set(CAUSES) == set(BY_HAND) - {""}
+
+
+def test_a_request_alone_takes_what_the_quickest_profile_says():
+    slow, quick = load_profile("llama70b_1b_4xa100"), load_profile("llama70b_1b_4xh100")
+    told = alone([slow, quick])
+    assert told["decode_s"] == quick.target.seconds(PassShape.decode(512)) < slow.target.seconds(PassShape.decode(512))
+    assert told["prompt_s"][6] == quick.target.seconds(PassShape.prompt(1024))
+
+
+def test_shares_of_the_misses_sum_to_one_and_a_sweep_has_its_runs_side_by_side(tmp_path):
+    runs = sweep({"scheduler": ["vllm", "vllm_spec"]}, trace="poisson", rps=30, requests=150, out=tmp_path)
+    table = runs.why()
+    assert list(table.columns[:4]) == ["run", "scheduler", "slo_class", "requests"]
+    shares = table[[f"missed.{name}" for name in CAUSES]][table["missed"] > 0]
+    assert shares.sum(axis=1).to_numpy() == pytest.approx(1.0)
+    for run, each in zip(runs, table[table["slo_class"] == "all"].to_dict("records"), strict=True):
+        done = run.requests
+        assert each["missed"] == (~done["slo_ok"]).sum() > 0
+        assert each["drafted"] == done["speculations"].sum() / done["verifications"].sum()
+        assert each["tokens_per_verification"] == run.metrics["specsim"]["mean_tokens_per_verification"]
+
+
+def test_a_window_leaves_out_the_requests_that_no_metric_counts():
+    run = simulate("vllm", "poisson", rps=20, requests=100, warmup="50%")
+    assert run.why().set_index("slo_class").loc["all", "requests"] == run.metrics["specsim"]["arrived"] < 100
+
+
+def test_the_terminal_says_why_only_of_a_run_that_does_badly(tmp_path, capsys):
+    words = ["run", "scheduler=vllm", "trace=poisson", "requests=60"]
+    for rate, said in ((0.5, 0), (60, 1)):
+        assert main([*words, f"rps={rate}", f"out={tmp_path / str(rate)}"]) == 0
+        assert capsys.readouterr().out.count("\nwhy: of ") == said
+    assert load_run(tmp_path / "60").why().equals(load_run(tmp_path / "60").why())
+
+
+def test_a_sweep_without_requests_says_what_it_lacks(tmp_path):
+    runs = sweep({"rps": [2, 4]}, trace="poisson", requests=20, out=tmp_path, keep="summary")
+    with pytest.raises(SpecsimError, match="the sweep kept no requests"):
+        runs.why()
