@@ -19,9 +19,9 @@ SESSIONS = ("session_id", "Session ID")
 HASHES = "hash_ids"
 PARENT = "parent_chat_id"
 """A column of Bailian's traces, which tells with `CHAT` whose answer a request replies to."""
-DELAY = "delay"
-"""A column of aiperf's and Dynamo's sessions: milliseconds from an answer to the next turn, which has no timestamp."""
-OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0])
+DELAYS = {"delay_s": 1.0, "delay": 1e-3, "delay_ms": 1e-3}
+"""Columns of the time from an answer to the next turn, in seconds: specsim's own, then those of aiperf and Dynamo."""
+OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0], "delay_s")
 Names = tuple[str, ...]
 
 
@@ -64,7 +64,7 @@ FORMATS = (
     # which reads both with --timed-trace-sec-multiplier, 1 by default.
     Format(
         *("Mooncake / vLLM timed trace", ("timestamp",), ("input_length",), ("output_length",), None),
-        optional=(*OPTIONAL, HASHES, CHAT, PARENT),
+        optional=(*OPTIONAL, HASHES, CHAT, PARENT, *DELAYS),
     ),
     # The artifact of AdaServe (EuroSys '26), exps/fig*/emission_*.json.
     Format(

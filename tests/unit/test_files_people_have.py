@@ -180,11 +180,6 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
         ),
         (json.dumps([{"id": "a", "conversations": [{"from": "human"}]}]), "conversations without counts of tokens, as"),
         (
-            lines(lambda t, p, o: {"session_id": "a", "timestamp": t, "input_length": p, "output_length": o})
-            + '{"session_id": "a", "delay": 5, "input_length": 5, "output_length": 6}\n',
-            "sessions whose turns arrive a delay after an answer: such turns are not simulated",
-        ),
-        (
             lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{"input_toks": p}]}),
             "sessions of LLMServingSim",
         ),
