@@ -66,7 +66,8 @@ def handed_trace(given: Any, below: Mapping[str, Any]) -> HandedTrace:
         return HandedTrace(given, type(given), taken)
     if not hasattr(given, "columns"):
         raise SpecsimError(f"trace: {represented(given)}; expected a name, a path, a Trace or a DataFrame")
-    read = trace_of(given, **{key: below.get(key) for key in OF_COLUMNS})
+    how: dict[str, Any] = {key: below.get(key) for key in OF_COLUMNS}
+    read = trace_of(given, **how)
     return HandedTrace(read, type(given), taken)
 
 

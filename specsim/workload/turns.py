@@ -25,7 +25,7 @@ def delays(cells: Cells, session: Ints | None, rows: Rows) -> tuple[Cells, Float
     """Return seconds from an answer to the next turn, (N,), NaN where a request arrives by itself; None: no column.
 
     A turn has a delay or an arrival. In the cells that are returned, a turn with a delay has the arrival of the turn
-    before it; no cell of arrivals is left where all were empty. What is wrong with a turn is noted as damage.
+    before it; no cell of arrivals is left where all were empty. A turn with neither or both is noted as damage.
     """
     column = next((name for name in DELAYS if name in cells), None)
     if column is None:
