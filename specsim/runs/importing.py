@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from pandas import DataFrame
 
 from specsim.acceptance.loading import ANY
@@ -207,7 +206,8 @@ def _points(held: Holdings) -> Iterator[Made]:
     if points:
         loads = DataFrame([load for load, _, _ in points]).rename(columns={"drafts": "num_speculative_tokens"})
         times = {f"{name}_ms": [1e3 * getattr(each, f"{name}_s") for each in points] for name in ("ttft", "tpot")}
-        table = loads.assign(**times).replace({"concurrency": {0: pd.NA}, "rate": {0: pd.NA}})
+        sent = loads[["concurrency", "rate"]].astype({"concurrency": "Int64"})
+        table = loads.assign(**times, **{str(name): column.mask(column == 0) for name, column in sent.items()})
         few = f"; `specsim calibrate` takes at least {LEAST_POINTS}" if len(points) < LEAST_POINTS else ""
         lacks = dict.fromkeys(why for kind, why in held.lacks if kind == POINTS)
         said = "; ".join((f"{len(points)} points of {counted(points)}{few}", *notes, *lacks))
