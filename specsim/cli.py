@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.commands.calibrate import calibrate_command, profiler_command
+from specsim.commands.compare import add_compare
 from specsim.commands.find import add_find
+from specsim.commands.imports import add_import
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep, add_sweep_options, jobs
 from specsim.commands.terminal import Parser, guarded, run
@@ -155,6 +157,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     _add_calibrate(commands)
     add_find(commands, jobs, _typed_path)
     add_tune(commands, jobs, _typed_path)
+    add_import(commands, _typed_path)
+    add_compare(commands, _typed_path)
     trace = commands.add_parser("trace", help="fetch a public trace")
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     fetch = verbs.add_parser("fetch", help="download a trace from its official home")

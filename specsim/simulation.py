@@ -11,7 +11,7 @@ import numpy as np
 import simpy
 
 from specsim.backend.simulated import SimulatedBackend, World
-from specsim.cluster.clients import Clients, arrivals
+from specsim.cluster.clients import Clients, Turns, arrivals
 from specsim.cluster.dispatch import Dispatch, Sending
 from specsim.cluster.routers import RoundRobin
 from specsim.cluster.routing import Router
@@ -56,6 +56,7 @@ class Simulation:
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     concurrency : clients that each wait for their answer before they send their next request; None: each request comes
         at its `arrival_s`.
+    turns : which requests follow an answer, and how long after it; None: each request is a session.
     replicas : servers. router : makes a fresh router of requests to them.
     machines : what each replica runs on where they differ; empty: all run on `truth`, `belief`, `memory` and
         `host_bytes_per_s`.
@@ -86,6 +87,7 @@ class Simulation:
     pipeline_steps: int = 0
     host_bytes_per_s: float = float("inf")
     concurrency: int | None = None
+    turns: Turns | None = None
     replicas: int = 1
     router: Callable[[], Router] = RoundRobin
     machines: Sequence[Machine] = ()
@@ -135,8 +137,11 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
 
 def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica], watcher: Watcher | None) -> Record:
     requests, window = simulation.requests, simulation.window
-    if simulation.concurrency is not None:
-        requests = replace(requests, arrival_s=np.full(len(requests), np.nan))
+    turns, waits = simulation.turns, np.full(len(requests), simulation.concurrency is not None)
+    if turns is not None:
+        waits |= ~np.isnan(turns.delay_s)
+    if waits.any():
+        requests = replace(requests, arrival_s=np.where(waits, np.nan, requests.arrival_s))
     pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
     machines = [simulation.machine(name) for name in range(simulation.replicas)]
     recorder = Recorder(
@@ -155,10 +160,10 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         replicas.append(_replica(env, name, simulation, recorder, observing, *made))
     served = [env.process(replica.serve()) for replica in replicas]
     dispatch = _dispatch(env, simulation, requests, replicas, served)
-    if simulation.concurrency is None:
-        env.process(arrivals(env, dispatch, simulation.frontend_s))
+    if waits.any():
+        Clients(env, dispatch, simulation.frontend_s, simulation.concurrency, turns).start()
     else:
-        Clients(env, simulation.concurrency, dispatch, simulation.frontend_s).start()
+        env.process(arrivals(env, dispatch, simulation.frontend_s))
     if watcher is not None:
         recorder.watch = lambda: watcher(sum(each.ledger.finished + len(each.ledger.rejected) for each in replicas))
     env.run()

@@ -32,6 +32,8 @@ COUNTED = re.compile(rf"""['"]({"|".join((*HISTOGRAM, *PROPOSED))})['"]: (\[[\d,
 LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
 """Counts in a line of vLLM's log."""
 SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+-]+)")
+DRAFTS, RATES = "spec_decode_num_drafts", "spec_decode_per_position_acceptance_rates"
+"""Keys of a result of `vllm bench serve`."""
 POSITION = re.compile(r'position="(\d+)"')
 """Counters of vLLM's /metrics."""
 
@@ -74,6 +76,9 @@ def verifications(text: str, source: str, k: int | None, field: str | None) -> t
                 intervals += [_logged(node, *each) for each in LOGGED.findall(item) if int(each[0])]
                 scraped |= {each[:2]: float(each[2]) for each in SCRAPED.findall(item)}
                 continue
+            if isinstance(item, Mapping) and item.get(RATES):
+                intervals.append(_of_result(CheckedMapping(node.source, "", item)))
+                continue
             found = _verified(item, node, k, field)
         except (ValueError, RecursionError) as error:
             node.refuse("", f"is damaged: {error}")
@@ -103,6 +108,11 @@ def _logged(node: CheckedMapping, drafted: str, rates: str) -> Verified:
     """Return the verifications of an interval of vLLM's log."""
     right = np.array([1.0, *map(float, rates.split(", "))])
     return _of_server(node, right * int(drafted) / (len(right) - 1))
+
+
+def _of_result(node: CheckedMapping) -> Verified:
+    """Return the verifications of a result of `vllm bench serve`."""
+    return _of_server(node, np.array([1.0, *node.numbers(RATES, 1)]) * node.whole(DRAFTS, 1))
 
 
 def _scraped(node: CheckedMapping, counters: Mapping[tuple[str, str], float]) -> list[Verified]:

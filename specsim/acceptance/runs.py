@@ -53,9 +53,9 @@ def runs(node: CheckedMapping, folder: Path) -> Acceptance:
     facts = check_file(path, MOST_BYTES, "file", f"{node.source}: path: ")
     k = node.whole("k", 1, MOST_POSITIONS) if node.given("k") else None
     field = node.text("field", "the name of a field") if node.given("field") else None
-    checksum, fitted = _fitted(path, facts.st_mtime_ns, facts.st_size, k, field)
+    checksum, found = _fitted(path, facts.st_mtime_ns, facts.st_size, k, field)
     curves, said = {}, []
-    for name, each in fitted.items():
+    for name, each in found.items():
         curves[name] = curve_of(node, each.rates, each.chain, SPREAD if each.spread is None else each.spread)
         how = f"{'stated' if node.given('spread') else each.how}: {curves[name].spread:.3g}"
         said.append(f"{name}: {each.counts}: {worth(curves[name])}; spread between requests {how}")
@@ -66,20 +66,23 @@ def runs(node: CheckedMapping, folder: Path) -> Acceptance:
 def _fitted(
     path: Path, _changed_ns: int, _size: int, k: int | None, field: str | None
 ) -> tuple[str, dict[str, Fitted]]:
-    """Return the checksum of a file, and what its verifications come to by category; `default` is all of them."""
+    """Return the checksum of a file, and what its verifications come to; see `fitted`."""
     content = path.read_bytes()
     requests, server = verifications(content.decode("utf-8-sig", "replace"), str(path), k, field)
     if not requests and not server:
         said = "those of a Parquet recording have a YAML of kind: recorded" if content[:4] == b"PAR1" else EXPECTED
         raise SpecsimError(f"{path}: no accepted lengths; {said} (docs/acceptance.md)")
+    return sha256(content).hexdigest(), fitted(requests, server)
+
+
+def fitted(requests: list[Verified], server: list[Verified]) -> dict[str, Fitted]:
+    """Return what the verifications of requests, or else of a server, come to by category; `default` is all of them."""
     by_category: dict[str, list[Verified]] = {}
     for each in requests:
         if each.category:
             by_category.setdefault(each.category, []).append(each)
     by_category.setdefault("default", requests or server)
-    return sha256(content).hexdigest(), {
-        name: _fit(verified, server=not requests) for name, verified in by_category.items()
-    }
+    return {name: _fit(verified, server=not requests) for name, verified in by_category.items()}
 
 
 def _fit(verified: list[Verified], *, server: bool) -> Fitted:

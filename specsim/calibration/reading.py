@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, TOTALS, Result, results, speculation_of
 from specsim.calibration.replay import Cost, Door, Load, Loop, served
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.drafter import Drafter, equipped
 from specsim.latency.engine import Engine
 from specsim.latency.model import MEMORY_SHARE, ModelLatency, Profile
 from specsim.workload.columns import not_a_number, number, tokens
-from specsim.workload.readers import Cells, Damage, Rows, Table, content, lines, open_table, utf8
+from specsim.workload.readers import Cells, Damage, Rows, Table, content, open_table
 
 REQUESTS_OF_A_CLIENT = 10
 REQUESTS_AT_A_RATE = 1000
@@ -128,10 +128,7 @@ def _loop(load: Load, budget_tokens: int, pipeline_steps: int, prompts_first: bo
     return served(load, budget_tokens, Door(pipeline_steps, prompts_first=prompts_first))
 
 
-BENCH, RATE = "max_concurrency", "request_rate"
 NO_PAUSE = (inf, "inf")
-TOTALS = {"isl": "total_input_tokens", "osl": "total_output_tokens"}
-SPECULATION = "spec_decode_acceptance_rate"
 OF_RESULTS = {
     "num_speculative_tokens": "spec_decode_per_position_acceptance_rates",
     "acceptance_length": "spec_decode_acceptance_length",
@@ -139,16 +136,10 @@ OF_RESULTS = {
 """Columns of speculation, and the key of a result of vLLM's client that tells each: the first by how many it lists."""
 COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *OF_RESULTS)
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
-LENGTHS = ("input_lens", "output_lens")
 
 
-def results_in(raw: bytes, file: Path) -> Table | None:
-    """Return the results in a file as a table of points, None where it holds none."""
-    found = _objects(lines(utf8(raw)[0]).read())
-    if not found or not all(
-        isinstance(each, Mapping) and {"completed", *TOTALS.values()} & set(each) for each in found
-    ):
-        return None
+def table_of(found: Sequence[Result], file: Path) -> Table:
+    """Return the results of a file as a table of points."""
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
         rows = Rows(range(1, len(found) + 1), Damage(file, "result"), [])
@@ -157,18 +148,6 @@ def results_in(raw: bytes, file: Path) -> Table | None:
         return {name: [each[name] for each in points] for name in wanted}, rows
 
     return Table(file, "results", COLUMNS, read)
-
-
-def _objects(text: str) -> list[Any]:
-    """Return the JSON values of a text: one, those of a list, or one a line."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            return [json.loads(line) for line in text.splitlines() if line.strip()]
-        except (ValueError, RecursionError):
-            return []
-    return value if isinstance(value, list) else [value]
 
 
 def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, object]:
@@ -181,8 +160,9 @@ def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, objec
         rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
     elif wrong := _wrong_load(result):
         rows.damage.add(place, wrong)
-    elif SPECULATION in result and (lacking := [key for key in OF_RESULTS.values() if key not in result]):
-        rows.damage.add(place, f"{SPECULATION}, but no {lacking[0]}: what a step drafts and brings is not known")
+    elif speculation_of(result) and (lacking := [key for key in OF_RESULTS.values() if key not in result]):
+        said = f"{speculation_of(result)}, but no {lacking[0]}: what a step drafts and brings is not known"
+        rows.damage.add(place, said)
     if result.get("failed"):
         rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
     if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
@@ -244,17 +224,25 @@ def read_points(files: Sequence[Path], gpus: int) -> Measured:
     SpecsimError
         One line for a column that is missing, a damaged row, other GPUs, a load that stands there twice.
     """
-    digest, notes = hashlib.sha256(), list[str]()
-    found: dict[Load, str] = {}  # without the number of requests
-    points: list[Point] = []
+    digest, tables = hashlib.sha256(), list[Table]()
     for file in files:
         raw = content(file, "file of points")
         digest.update(raw)
-        table = results_in(raw, file) or open_table(file, KNOWN)
+        found = results(raw)
+        tables.append(table_of(found, file) if found else open_table(file, KNOWN))
+    points, notes = gathered(tables, gpus)
+    return Measured(points, digest.hexdigest(), notes)
+
+
+def gathered(tables: Iterable[Table], gpus: int | None) -> tuple[list[Point], list[str]]:
+    """Return the points of some tables and what to tell of them; see `read_points`. `gpus` None: on however many."""
+    found: dict[Load, str] = {}  # without the number of requests
+    points, notes = list[Point](), list[str]()
+    for table in tables:
         rows, those = _points(table, gpus)
         notes += [note for note in rows.notes if note not in notes]
         for place, point in zip(rows.numbers, those, strict=True):
-            here = f"{file}: {rows.damage.unit} {place}"
+            here = f"{table.file}: {rows.damage.unit} {place}"
             load = point.load._replace(requests=0)
             if load in found:
                 raise SpecsimError(
@@ -263,10 +251,10 @@ def read_points(files: Sequence[Path], gpus: int) -> Measured:
                 )
             found[load] = here
             points.append(point)
-    return Measured(points, digest.hexdigest(), notes)
+    return points, notes
 
 
-def _points(table: Table, gpus: int) -> tuple[Rows, list[Point]]:
+def _points(table: Table, gpus: int | None) -> tuple[Rows, list[Point]]:
     """Return the rows of a table and the point in each."""
     names = {key: _column(table, key, those) for key, those in COUNTS.items()}
     senders = (_first(table, CLIENTS), _first(table, RATES))
@@ -281,7 +269,8 @@ def _points(table: Table, gpus: int) -> tuple[Rows, list[Point]]:
     clients, rates = _senders(cells, *senders, rows)
     requests = _requests(cells, clients, rows)
     shares, (drafts, lengths) = _shares(cells, rows), _speculation(cells, rows)
-    _check_gpus(cells, gpus, rows)
+    if gpus is not None:
+        _check_gpus(cells, gpus, rows)
     rows.damage.check()
     if not isl:
         raise SpecsimError(f"{table.file}: no row; expected one for each point")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator
 from math import inf, nextafter
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import simpy
 from simpy.events import URGENT
 
 from specsim.cluster.dispatch import Sending
+from specsim.core.request import Floats, Ids, Ints
 
 
 class Arrival(simpy.Event):
@@ -36,45 +39,94 @@ def arrivals(env: simpy.Environment, dispatch: Sending, frontend_s: float = 0.0)
     dispatch.close()
 
 
+class Turns(NamedTuple):
+    """The turns of sessions: each arrives some seconds after the turn before it was answered.
+
+    Attributes
+    ----------
+    then : (N,) the request that follows, -1 where none does.
+    delay_s : (N,) seconds from the answer before to the request, NaN where it follows none.
+    """
+
+    then: Ints
+    delay_s: Floats
+
+
 class Clients:
-    """A number of clients without think time, who share the requests of a run in its order.
+    """Clients who wait for their answers: each sends the turns of a session, one behind the other.
+
+    A request of no session is a session of one turn.
 
     Parameters
     ----------
-    env : simpy environment. count : of clients.
-    dispatch : takes the requests of the run; their `arrival_s` is written down as they are sent.
+    env : simpy environment. dispatch : takes the requests of the run; their `arrival_s` is written as they are sent.
     frontend_s : seconds from sending a request to its place in the engine's queue.
+    count : of clients, who begin the next session as soon as theirs has ended, in the order of the run; None: a session
+        begins at the `arrival_s` of its first request.
+    turns : of the sessions; None: each request is a session.
     """
 
-    def __init__(self, env: simpy.Environment, count: int, dispatch: Sending, frontend_s: float) -> None:
-        self._env, self._count, self._frontend_s = env, count, frontend_s
+    def __init__(
+        self, env: simpy.Environment, dispatch: Sending, frontend_s: float, count: int | None, turns: Turns | None
+    ) -> None:
+        self._env, self._frontend_s = env, frontend_s
         self._dispatch, self._requests = dispatch, dispatch.requests
-        self._free = self._sent = self._delivered = 0
+        everybody = np.arange(len(dispatch.requests))
+        self._then = None if turns is None else turns.then.tolist()
+        self._delay_s = turns.delay_s.tolist() if turns is not None else []
+        self._first = deque((everybody if turns is None else everybody[np.isnan(turns.delay_s)]).tolist())
+        self._count, self._free, self._delivered = count, count or 0, 0
+        self._at_once: deque[int] = deque()
         self._sending = False
         for replica in dispatch.replicas:
-            replica.answered = self.send
+            replica.answered = self.answer
 
     def start(self) -> None:
-        """Let every client send its first request."""
-        self.send(self._count)
+        """Let the sessions begin."""
+        if self._count is None:
+            self._env.process(self._arrive())
+        else:
+            self._send()
 
-    def send(self, clients: int) -> None:
-        """Let so many clients send their next request, if any is left."""
-        self._free += clients
-        if self._sending:  # who is rejected while it is sent is answered within this very loop
+    def answer(self, ids: Ids) -> None:
+        """Let the clients go on whose requests (n,) have just been answered, refused or cancelled."""
+        for request in ids.tolist():
+            then = -1 if self._then is None else self._then[request]
+            if then < 0:
+                self._free += self._count is not None
+            else:
+                self._later(then, self._env.now + self._delay_s[then])
+        self._send()
+
+    def _send(self) -> None:
+        """Deliver what is due by now, and the first requests of free clients."""
+        if self._sending:  # A request that is rejected while it is sent is answered within this very loop.
             return
         self._sending = True
-        while self._free and self._sent < len(self._requests):
-            request, self._free, self._sent = self._sent, self._free - 1, self._sent + 1
-            self._requests.arrival_s[request] = self._env.now
-            if self._frontend_s:
-                self._env.process(self._later(request))
+        while self._at_once or (self._free and self._first):
+            if self._at_once:
+                self._deliver(self._at_once.popleft())
             else:
-                self._deliver(request)
+                self._free -= 1
+                self._later(self._first.popleft(), self._env.now)
         self._sending = False
 
-    def _later(self, request: int) -> Generator[simpy.Event, Any, None]:
-        yield self._env.timeout(self._frontend_s)
+    def _later(self, request: int, arrival_s: float) -> None:
+        self._requests.arrival_s[request] = arrival_s
+        at_s = arrival_s + self._frontend_s
+        if at_s > self._env.now:
+            self._env.process(self._arriving(request, at_s))
+        else:
+            self._at_once.append(request)
+
+    def _arrive(self) -> Generator[simpy.Event, Any, None]:
+        """Begin each session at its time."""
+        for request in self._first:
+            yield from self._arriving(request, float(self._requests.arrival_s[request]) + self._frontend_s)
+
+    def _arriving(self, request: int, at_s: float) -> Generator[simpy.Event, Any, None]:
+        while at_s > self._env.now:
+            yield Arrival(self._env, at_s)
         self._deliver(request)
 
     def _deliver(self, request: int) -> None:

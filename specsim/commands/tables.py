@@ -77,7 +77,7 @@ def find_table(found: Found) -> Iterator[str]:
     rates = [_answer(found, line) + each.ljust(wide) for line, each in zip(found.lines, marks, strict=True)]
     columns = [[first.keys, "", *(line.values for line in found.lines)], ["rate", UNIT, *rates]]
     if len(found.lines) > 1:
-        apart = [_interval(*found.difference(line), "+") for line in found.lines[1:]]
+        apart = [interval(*found.difference(line), "+") for line in found.lines[1:]]
         columns.append([f"difference to {shorten(first.values, LONGEST_NAME)}", UNIT, ABSENT, *apart])
     if len({line.gpus for line in found.lines}) > 1:
         columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
@@ -99,7 +99,7 @@ def find_table(found: Found) -> Iterator[str]:
 def _answer(found: Found, line: Line) -> str:
     each = found.capacity(line)
     if isfinite(each.half_width):
-        return _interval(each.mean, each.half_width)
+        return interval(each.mean, each.half_width)
     if each.keeps is None:
         return f"below {found.asked.first:g}"
     return f"{each.keeps:.4g}" if each.misses is not None else f"above {each.keeps:.4g}"
@@ -111,7 +111,7 @@ def _per_gpu(found: Found, line: Line) -> str:
     return ABSENT if rate is None else f"{rate / line.gpus:.4g}"
 
 
-def _interval(mean: float, half_width: float, sign: str = "") -> str:
+def interval(mean: float, half_width: float, sign: str = "") -> str:
     """Return a mean with half the width of its interval, both with as many decimals as that has two digits."""
     if not isfinite(half_width):
         return ABSENT

@@ -12,6 +12,7 @@ import numpy as np
 from specsim.acceptance.loading import Pair
 from specsim.acceptance.recorded import RecordedTexts
 from specsim.acceptance.tape import Layout, Pools, Stretches, Tape
+from specsim.cluster.clients import Turns
 from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
 from specsim.config.groups import FILE_OPTION, Choice, shipped_names
@@ -25,6 +26,7 @@ from specsim.latency.model import Profile
 from specsim.registry.build import asked
 from specsim.server.state import Machine
 from specsim.workload.trace import Trace
+from specsim.workload.turns import prefixes_of_turns
 
 POOLED, WITHIN = "specsim.cluster.routers.Dedicated", "within"
 """A router, and its argument that is a router itself; a shipped one may be named there, as in `router=`."""
@@ -51,6 +53,16 @@ def router(
 def sessions(trace: Trace) -> Ints:
     """Return the session of each request (N,); where the trace names none, each is one of its own, its row."""
     return trace.row if trace.session is None else trace.session
+
+
+def turns(trace: Trace) -> Turns | None:
+    """Return which requests follow an answer; None where all arrive by themselves."""
+    waits = np.flatnonzero(trace.waits)
+    if trace.delay_s is None or not len(waits):
+        return None
+    then: Ints = np.full(len(trace), -1, dtype=np.int64)
+    then[trace.before[waits]] = waits
+    return Turns(then, trace.delay_s)
 
 
 def session_note(router: Choice, trace: Trace) -> str | None:
@@ -124,8 +136,10 @@ def prefixes(block_tokens: int, split: Split, shed: Shed, trace: Trace) -> Prefi
     SpecsimError
         One line when the trace tells no hashes or tells what is cached, or its blocks are no whole blocks of the cache.
     """
-    name = trace.source.name
-    if trace.prefixes is None:
+    name, found = trace.source.name, trace.prefixes
+    if found is None and trace.waits.any():
+        found = prefixes_of_turns(trace, block_tokens)
+    if found is None:
         shipped = trace.source.origin in ("twin", "toy")
         who = f"the shipped {trace.source.origin} of trace {name!r}" if shipped else f"trace {name!r}"
         cure = "expected a list a request, by blocks of one size, not resampled"
@@ -135,10 +149,10 @@ def prefixes(block_tokens: int, split: Split, shed: Shed, trace: Trace) -> Prefi
             raise SpecsimError(f"prefix_caching=true: not with {other}; expected one of them")
     if trace.cached_tokens is not None:
         raise SpecsimError(f"prefix_caching=true: trace {name!r} tells cached_tokens itself; expected false")
-    if trace.prefixes.block_tokens % block_tokens:
-        said = f"hash_ids of {trace.prefixes.block_tokens} tokens are no whole blocks of block_tokens={block_tokens}"
+    if found.block_tokens % block_tokens:
+        said = f"hash_ids of {found.block_tokens} tokens are no whole blocks of block_tokens={block_tokens}"
         raise SpecsimError(f"prefix_caching=true: {said}")
-    return trace.prefixes
+    return found
 
 
 OURS = (Pools, RecordedTexts, Stretches)

@@ -26,7 +26,7 @@ from specsim.workload.slo import SloMix, check_mix
 from specsim.workload.trace import Trace
 from specsim.workload.user_file import content_sha256, trace_of
 
-OF_COLUMNS = ("time_unit", "tick_s")
+OF_COLUMNS = ("time_unit", "tick_s", "turns")
 """Settings that tell how the columns of a DataFrame are read."""
 OF_TRACES = ("window", "resample")
 """Settings of what is taken from any trace."""
@@ -66,7 +66,8 @@ def handed_trace(given: Any, below: Mapping[str, Any]) -> HandedTrace:
         return HandedTrace(given, type(given), taken)
     if not hasattr(given, "columns"):
         raise SpecsimError(f"trace: {represented(given)}; expected a name, a path, a Trace or a DataFrame")
-    read = trace_of(given, time_unit=below.get("time_unit"), tick_s=below.get("tick_s"))
+    how: dict[str, Any] = {key: below.get(key) for key in OF_COLUMNS}
+    read = trace_of(given, **how)
     return HandedTrace(read, type(given), taken)
 
 

@@ -51,7 +51,7 @@ def counted(
     return (warmup_s, last_s), note
 
 
-def closed_loop(clients: int | None, requests: int, rivals: Mapping[str, object]) -> str | None:
+def closed_loop(clients: int | None, requests: int, sessions: int, rivals: Mapping[str, object]) -> str | None:
     """Return a note about so many clients that wait for their answers; None where requests arrive by themselves.
 
     `rivals` are by key the settings that need arrivals which are known before the run.
@@ -59,12 +59,13 @@ def closed_loop(clients: int | None, requests: int, rivals: Mapping[str, object]
     Raises
     ------
     SpecsimError
-        One line when there are more clients than requests, or a rival is given.
+        One line when there are more clients than sessions, or a rival is given; a request alone is a session.
     """
     if clients is None:
         return None
-    if clients > requests:
-        raise SpecsimError(f"concurrency: {clients} is not a whole number between 1 and {requests}, the requests")
+    if clients > sessions:
+        what = "requests" if sessions == requests else "sessions"
+        raise SpecsimError(f"concurrency: {clients} is not a whole number between 1 and {sessions}, the {what}")
     for name, value in rivals.items():
         if value is not None:
             said = f"{name}: {written(value)} and concurrency={clients}: clients send as they are answered"

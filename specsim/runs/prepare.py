@@ -39,6 +39,7 @@ from specsim.runs.checks import (
     session_note,
     sessions,
     splitting,
+    turns,
 )
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.handed import NOTHING, Handed
@@ -220,7 +221,10 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     recipe = _recipe(chosen.trace, plugins, handed)
     trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
     rivals = {"rps": settings.rps, "warmup": settings.warmup}
-    clients_note = closed_loop(settings.concurrency, len(trace), rivals)
+    waits = trace.waits
+    clients_note = closed_loop(settings.concurrency, len(trace), len(trace) - int(waits.sum()), rivals)
+    if settings.warmup is not None and waits.any():
+        raise SpecsimError("warmup: turns of the trace's sessions arrive as answers come; expected no warmup")
     window, warmup_note = counted(settings.warmup, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(chosen.trace.values)
     scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
@@ -315,6 +319,7 @@ def _simulation(
         machines=machines,
         split=splitting(settings.split, settings.replicas, machines or [alike]),
         concurrency=settings.concurrency,
+        turns=turns(load.trace),
         too_long=load.too_long,
         replicas=settings.replicas,
         router=routed,

@@ -42,7 +42,7 @@ class Replica:
     observed : called with each pass, behind `booking`; no pass is fast-forwarded then.
 
     `moving_s` are the seconds so far in which caches moved.
-    `answered` is called with the number of requests that have just ended, where clients wait for them.
+    `answered` is called with the requests (n,) that have just ended, where clients wait for them.
     `onward` is called with requests (n,) that have just ended here, and the tokens of each in the drafter's cache; it
     returns those that go on to another replica.
     `next_arrival_s` is when the next request arrives at any replica; None where nobody knows.
@@ -78,7 +78,7 @@ class Replica:
             told = booking, self.headway, self._lobby
             self._fast = FastForward(env, name, ledger, view, backend, *told, self._horizon)
         self.moving_s = 0.0
-        self.answered: Callable[[int], None] | None = None
+        self.answered: Callable[[Ids], None] | None = None
         self.onward: Callable[[Ids, Ints], Ids] | None = None
         self.next_arrival_s: float | None = None
         self.alone = False
@@ -99,7 +99,7 @@ class Replica:
     def _enter(self, request: int, told: Requests) -> None:
         self.ledger.arrive(request, told, self.env.now)
         if self.answered is not None and request in self.ledger.rejected:
-            self.answered(1)
+            self.answered(np.array([request]))
 
     def _sheds(self, shedding: Shedding, request: int, told: Requests) -> bool:
         unseen = self._lobby.requests if self._lobby is not None else ()
@@ -112,14 +112,14 @@ class Replica:
         """Note that a request arrives now and is not let in."""
         self.ledger.refuse(request, told, reason)
         if self.answered is not None:
-            self.answered(1)
+            self.answered(np.array([request]))
 
     def _cancel(self) -> None:
         """Cancel who has waited too long."""
         for request in self._patience.over(self.env.now) if self._patience is not None else ():
             self.headway.shrunk()
             if self.ledger.cancel(request, TIMEOUT, self.env.now) and self.answered is not None:
-                self.answered(1)
+                self.answered(np.array([request]))
 
     def queued(self, at_s: float) -> int:
         """Return how many of the requests that wait were in the queue by `at_s`."""
@@ -264,7 +264,7 @@ class Replica:
         if self._patience is not None:
             self._patience.leave(going.tolist())
         if self.answered is not None and len(ids) > len(going):
-            self.answered(len(ids) - len(going))
+            self.answered(ids[~np.isin(ids, going)])
 
     def _at_once(self, work: Pass) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
         """Run at once what can be run so of the steps that begin with this pass; return what ran, None if nothing."""
@@ -272,8 +272,8 @@ class Replica:
         if self._fast is None or self._lobby or self.onward is not None or moves:
             return None
         ran = yield from self._fast.run(work, self._ends_alone(work))
-        if ran is not None and self.answered is not None and (ended := int(np.count_nonzero(ran.finished))):
-            self.answered(ended)
+        if ran is not None and self.answered is not None and np.count_nonzero(ran.finished):
+            self.answered(work.requests[ran.finished])
         return ran
 
     def _ends_alone(self, work: Pass) -> bool:

@@ -89,23 +89,28 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
             try:
                 run = read_run(place) if isinstance(place, Path) else place
                 provenance = run.provenance
-                swept = _swept(name, run, provenance)
+                row = _swept(name, run, provenance)
             except SpecsimError as error:
                 notes.append(f"left out: {error}")
                 continue
-            key = swept.point, swept.settings.get(SEED)
+            key = row.point, row.settings.get(SEED)
             if key in seen:
                 notes.append(_twice(seen[key], (name, place)))
                 continue
             seen[key] = (name, place)
             kept.append(place)
             run_notes.append(tuple(provenance.get("notes", ())))
-            yield swept
+            yield row
         for name, each in zip(names[len(runs) :], failures, strict=True):
             yield SweptRun(name, settings_of(each.config), None, None, None, each.error)
 
     table = sweep_table(distinct())
     return Scan(table, tuple(kept), tuple(failures), tuple(notes), tuple(run_notes))
+
+
+def swept(name: str, run: AnyRun) -> SweptRun:
+    """Return a run as a row of a table, with the checksums of what it read among its settings."""
+    return _swept(name, run, run.provenance)
 
 
 def _swept(name: str, run: AnyRun, provenance: Mapping[str, Any]) -> SweptRun:

@@ -27,6 +27,8 @@ SINCE_1970_S = 1e9
 """Seconds since 1970, in September 2001."""
 CHAT = "chat_id"
 """A column of Bailian's traces."""
+AIPERF = {"delay", "delay_ms"}
+"""Columns of sessions in milliseconds, as aiperf and Dynamo write them."""
 HEAD = 100
 """Rows whose hashes tell the unit."""
 SPARSE_S, FAST_PER_S = 3600, 1000
@@ -93,6 +95,8 @@ def told_unit(cells: Cells, column: str, lengths: str) -> tuple[Unit, str] | Non
     """
     if CHAT in cells:
         return "s", f"{CHAT} is Bailian's"
+    if AIPERF & cells.keys():
+        return "ms", "delays are aiperf's"
     hashed = list(zip(cells.get("hash_ids", [])[:HEAD], cells[lengths], strict=False))
     blocks = [block for block in (16, 512) if hashed and all(_fills(*each, block) for each in hashed)]
     if len(blocks) == 1:

@@ -12,6 +12,7 @@ from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.columns import ADASERVE_CLASSES
 from specsim.workload.formats import OPTIONAL, ROLES
+from specsim.workload.turns import TURNS, Turns
 
 Entry = Mapping[str, Any]
 Distribution = Literal["fixed", "uniform", "lognormal"]
@@ -73,7 +74,7 @@ def checked(entry: Entry) -> CheckedMapping:
     node = CheckedMapping(f"trace={given.get('path', given.get('name'))}", "trace", given)
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
-    node.only((*COMMON, *KEYS[kind], *more), ("suggests", "columns") if kind == "file" else ("suggests",))
+    node.only((*COMMON, *KEYS[kind], *more), ("suggests", "columns", "turns") if kind == "file" else ("suggests",))
     if kind == "synthetic" and node.given("resample"):
         node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
     return node
@@ -115,6 +116,11 @@ def called(node: CheckedMapping) -> dict[str, str]:
 def tick_s(node: CheckedMapping) -> float | None:
     """Return the seconds over which requests of one stamp are spread; None: they arrive together."""
     return node.number("tick_s", above=0) if node.given("tick_s") else None
+
+
+def turns(node: CheckedMapping) -> Turns | None:
+    """Return what the prompts of turns are; None: told by the content."""
+    return cast(Turns, node.choice("turns", TURNS)) if node.given("turns") else None
 
 
 def lengths(node: CheckedMapping, key: str) -> Lengths:

@@ -14,15 +14,29 @@ MOST_COLUMNS = 1000
 ARRIVAL, PROMPT, OUTPUT = ROLES = ("arrival_s", "prompt_tokens", "output_tokens")
 """The columns that make a trace, by specsim's own names."""
 OBJECTIVES = ("tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
-SESSIONS = ("session_id", "Session ID")
-"""Columns that name the session of a request: specsim's, and BurstGPT's."""
+SESSIONS = ("session_id", "Session ID", "gen_ai.conversation.id")
+"""Columns that name the session of a request: specsim's, BurstGPT's and OpenTelemetry's."""
 HASHES = "hash_ids"
 PARENT = "parent_chat_id"
 """A column of Bailian's traces, which tells with `CHAT` whose answer a request replies to."""
-DELAY = "delay"
-"""A column of aiperf's and Dynamo's sessions: milliseconds from an answer to the next turn, which has no timestamp."""
-OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0])
+DELAYS = {"delay_s": 1.0, "delay": 1e-3, "delay_ms": 1e-3}
+"""Columns of the time from an answer to the next turn, in seconds: specsim's own, then those of aiperf and Dynamo."""
+OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0], "delay_s")
 Names = tuple[str, ...]
+
+
+STARTS = ("startTimeUnixNano", "start_time_unix_nano")
+INPUT_TOKENS = tuple(
+    f"{above}gen_ai.usage.{name}_tokens" for above in ("", "attributes.") for name in ("input", "prompt")
+)
+OUTPUT_TOKENS = tuple(
+    f"{above}gen_ai.usage.{name}_tokens" for above in ("", "attributes.") for name in ("output", "completion")
+)
+PROMPTS = ("prompt_tokens", "input_tokens", "tokens_prompt", "usage.prompt_tokens", "usage.input_tokens")
+COMPLETIONS = (
+    *("completion_tokens", "output_tokens", "tokens_completion"),
+    *("usage.completion_tokens", "usage.output_tokens"),
+)
 
 
 class Format(NamedTuple):
@@ -53,7 +67,7 @@ class Format(NamedTuple):
 
 ADASERVE = "AdaServe"
 FORMATS = (
-    Format("specsim", (ARRIVAL,), (PROMPT,), (OUTPUT,), "s", failures=False),
+    Format("specsim", (ARRIVAL,), (PROMPT,), (OUTPUT,), "s", failures=False, optional=(*OPTIONAL, HASHES)),
     # AzurePublicDataset, AzureLLMInferenceDataset2023.md and 2024.md; the multimodal one of 2025 adds NumImages.
     Format("Azure", ("TIMESTAMP",), ("ContextTokens",), ("GeneratedTokens",), None),
     # HPMLL/BurstGPT, README: releases 1 and 2 have six columns, release 3 adds Session ID and Elapsed time.
@@ -64,7 +78,7 @@ FORMATS = (
     # which reads both with --timed-trace-sec-multiplier, 1 by default.
     Format(
         *("Mooncake / vLLM timed trace", ("timestamp",), ("input_length",), ("output_length",), None),
-        optional=(*OPTIONAL, HASHES, CHAT, PARENT),
+        optional=(*OPTIONAL, HASHES, CHAT, PARENT, *DELAYS),
     ),
     # The artifact of AdaServe (EuroSys '26), exps/fig*/emission_*.json.
     Format(
@@ -89,14 +103,18 @@ FORMATS = (
     ),
     # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
     Format("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"),
+    # Spans of OpenTelemetry's GenAI conventions, as collectors and trace stores export them; vLLM's own spans have the
+    # names before 1.27.
+    Format("OpenTelemetry spans", STARTS, INPUT_TOKENS, OUTPUT_TOKENS, "ns", optional=(*OPTIONAL, SESSIONS[2])),
     # LiteLLM's spend logs (startTime), OpenRouter's (created_at, tokens_prompt), answers of the OpenAI API (created,
     # usage), and what else logs call a request's start, prompt and completion.
     Format(
         "gateway log",
         ("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp"),
-        ("prompt_tokens", "input_tokens", "tokens_prompt", "usage.prompt_tokens", "usage.input_tokens"),
-        ("completion_tokens", "output_tokens", "tokens_completion", "usage.completion_tokens", "usage.output_tokens"),
+        (*PROMPTS, *INPUT_TOKENS),
+        (*COMPLETIONS, *OUTPUT_TOKENS),
         None,
+        optional=(*OPTIONAL, SESSIONS[2]),
     ),
 )
 REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)
@@ -140,8 +158,7 @@ OTHERS = (
     Other(
         "a report of GuideLLM",
         frozenset({"benchmarks"}),
-        "one benchmark's requests are a trace: jq -c '.benchmarks[0].requests.successful[]' REPORT > mine.jsonl, then "
-        "trace=./mine.jsonl, with trace.columns for the names that are not known",
+        "`specsim import` makes a trace of each benchmark's requests",
     ),
     Other(
         "conversations without counts of tokens, as ShareGPT's",
@@ -151,7 +168,7 @@ OTHERS = (
     Other(
         "sessions of LLMServingSim, whose requests follow one another",
         frozenset({"sub_requests"}),
-        "such turns are not simulated; expected a row a request, with input_toks, output_toks and arrival_time_ns",
+        "expected a row a turn, with session_id, and delay_s where it waits for the answer before (docs/traces.md)",
     ),
 )
 
@@ -221,8 +238,7 @@ def _refuse_others(table: Table) -> None:
             raise SpecsimError(f"{table.file}: {other.name}: {other.instead}")
     if table.kind == "JSON lines" and "input_lens" in table.keys:
         raise SpecsimError(
-            f"{table.file}: results of several benchmarks, a line each: one is a trace: sed -n 1p {table.file.name} > "
-            "one.json"
+            f"{table.file}: results of several benchmarks, a line each: `specsim import` makes a trace of each"
         )
 
 

@@ -84,7 +84,10 @@ class TraceRecipe:
             trace = resample(trace, self.block_s, seed=seed, requests=requests).noted(said)
         trace = trace if requests is None else trace.head(requests)
         if rps is not None and not trace.source.timed:
-            arrival_s = poisson(rps, len(trace), np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,))))
+            first = ~trace.waits
+            drawn = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+            # A session's turns stand behind its first one.
+            arrival_s = poisson(rps * first.mean(), int(first.sum()), drawn)[np.cumsum(first) - 1]
             said = f"arrivals: Poisson at rps={rps:g}, drawn by the seed"
             trace = replace(trace, arrival_s=arrival_s).noted(said)
         return trace if rps is None else trace.at_rate(rps)

@@ -52,7 +52,7 @@ class UserFile:
         file = keys.path(node)
         source = TraceSource(file.name, "file", file.name, sha256(content(file)))
         how: dict[str, Any] = {"time_unit": keys.time_unit(node), "tick_s": keys.tick_s(node)}
-        trace, said = read_user_file(file, source, **how, called=keys.called(node))
+        trace, said = read_user_file(file, source, **how, called=keys.called(node), turns=keys.turns(node))
         return trace.noted(f"{file.name}: {said}")
 
 

@@ -292,14 +292,14 @@ def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Ta
     stream = lines(raw)
     value, more = _parsed(stream.readline()), bool(stream.readline())
     if isinstance(value, dict) and (more or not _lists(value, known)):
-        return _of_records(map(_parsed, lines(raw)), file, "JSON lines", Damage(file), notes)
+        return of_records(map(_parsed, lines(raw)), file, "JSON lines", Damage(file), notes)
     if value is not None and more:
         raise SpecsimError(f"{file}: line 2: more behind the first JSON value; expected one")
     value = _whole(raw, file) if value is None else value
     if isinstance(value, dict):
-        return _of_lists(value, file, known, notes)
+        return of_lists(value, file, known, notes)
     if isinstance(value, list) and value:
-        return _of_records(value, file, "JSON", Damage(file, "entry"), notes)
+        return of_records(value, file, "JSON", Damage(file, "entry"), notes)
     raise SpecsimError(f"{file}: expected requests: an object a line, a list of objects, or an object of lists")
 
 
@@ -325,7 +325,8 @@ def _lists(value: Record, known: frozenset[str]) -> Cells:
     return found if known & found.keys() else {}
 
 
-def _of_lists(value: Record, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+def of_lists(value: Record, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+    """Return the table of the lists in an object, of which one has a `known` name."""
     columns, told = without_queues(value, _lists(value, known))
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
@@ -355,7 +356,7 @@ def without_queues(result: Record, columns: Cells) -> tuple[Cells, list[str]]:
     return {**columns, "start_times": arrived}, ["arrivals are start_times less queue_times"] if any(waited) else []
 
 
-def _of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> Table:
+def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> Table:
     """Return the table of the objects among some values, which are numbered from 1; all other values are damage."""
     records: dict[int, Record] = {}
     for number, value in enumerate(values, start=1):
@@ -367,10 +368,7 @@ def _of_records(values: Iterable[object], file: Path, kind: str, damage: Damage,
     keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*head), chain(*map(_names, head))))
 
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
-        cells: Cells = {
-            name: [record[name] if name in record else _within(record, name) for record in records.values()]
-            for name in wanted
-        }
+        cells: Cells = {name: [_within(record, name) for record in records.values()] for name in wanted}
         return cells, Rows(list(records), damage, notes)
 
     return Table(file, kind, names, read, keys=keys)
@@ -386,11 +384,12 @@ def _names(record: Record, above: str = "", depth: int = 3) -> Iterator[str]:
 
 
 def _within(record: Record, name: str) -> object:
-    """Return the value under a dotted name of an object within; None: not there."""
-    value: Any = record
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+    """Return the value under a dotted name of an object within, whose own names may have dots; None: not there."""
+    if name in record:
+        return record[name]
+    above, _, below = name.partition(".")
+    value = record.get(above)
+    return _within(value, below) if below and isinstance(value, dict) else None
 
 
 def open_parquet(raw: bytes, file: Path) -> Table:

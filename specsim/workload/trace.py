@@ -54,6 +54,8 @@ class Trace:
     cached_tokens : (N,) int64, of the prompt's beginning that is cached at arrival, 0 to ``prompt_tokens``, or None
     session : (N,) int64, equal for turns of one conversation, or None where the trace names none
     prefixes : hashes of the prompts' blocks, of N prompts, or None
+    delay_s : (N,) float64, seconds from the answer to the turn before it in its session to this one, NaN where a
+        request arrives by itself, or None; a turn stands behind the one before it, at the same ``arrival_s``
     """
 
     arrival_s: Floats
@@ -69,6 +71,7 @@ class Trace:
     cached_tokens: Ints | None = None
     session: Ints | None = None
     prefixes: Prefixes | None = None
+    delay_s: Floats | None = None
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s)
@@ -88,6 +91,21 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.arrival_s)
+
+    @property
+    def waits(self) -> NDArray[np.bool_]:
+        """Which requests (N,) are turns that arrive a delay after an answer."""
+        return np.zeros(len(self), np.bool_) if self.delay_s is None else ~np.isnan(self.delay_s)
+
+    @property
+    def before(self) -> Ints:
+        """The request (N,) before each in its session, -1 for none; all -1 where no turn waits for an answer."""
+        found = np.full(len(self), -1, dtype=np.int64)
+        if self.session is not None and self.delay_s is not None:
+            order = np.argsort(self.session, kind="stable")
+            same = np.diff(self.session[order]) == 0
+            found[order[1:][same]] = order[:-1][same]
+        return found
 
     @property
     def rate_per_s(self) -> float:
@@ -168,7 +186,7 @@ class Trace:
 
     def optional(self) -> dict[str, Ints | Floats | None]:
         """Return the optional columns; None: not there."""
-        names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s", "cached_tokens", "session")
+        names = ("slo_class", "tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s", "cached_tokens", "session", "delay_s")
         return {name: getattr(self, name) for name in names}
 
     def _select(self, rows: slice) -> Trace:

@@ -21,7 +21,6 @@ from specsim.workload.arrivals import Clock, Unit, check_pace, pace, read_clock,
 from specsim.workload.formats import (
     ADASERVE,
     ARRIVAL,
-    DELAY,
     HASHES,
     KNOWN,
     OBJECTIVES,
@@ -34,6 +33,7 @@ from specsim.workload.formats import (
 from specsim.workload.readers import Cells, Damage, Rows, Table, open_table, shown
 from specsim.workload.sessions import prefixes, sessions
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
+from specsim.workload.turns import Turns, delays, whole_prompts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -59,11 +59,13 @@ class How(NamedTuple):
     time_unit : of arrivals that are numbers; None: the format's, if that makes sense.
     tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
     called : pairs of specsim's own name of a column and the table's.
+    turns : whether prompts of turns are all that is sent, or what a turn adds; None: told by the content.
     """
 
     time_unit: Unit | None = None
     tick_s: float | None = None
     called: tuple[tuple[str, str], ...] = ()
+    turns: Turns | None = None
 
 
 def read_user_file(
@@ -73,19 +75,20 @@ def read_user_file(
     time_unit: Unit | None = None,
     tick_s: float | None = None,
     called: Mapping[str, str] | None = None,
+    turns: Turns | None = None,
 ) -> Reading:
     """Return the trace of a CSV, JSON or Parquet file, or of its gzip, with the columns of any of `formats.FORMATS`.
 
     Parameters
     ----------
-    time_unit, tick_s, called : see `How`; `called` is by specsim's own name what the file calls a column.
+    time_unit, tick_s, called, turns : see `How`; `called` is by specsim's own name what the file calls a column.
 
     Raises
     ------
     SpecsimError
         One line for damage or an unknown format, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
     """
-    how = How(time_unit, tick_s, tuple(sorted((called or {}).items())))
+    how = How(time_unit, tick_s, tuple(sorted((called or {}).items())), turns)
     return read_table(open_table(file, KNOWN), source, how) if source.sha256 is None else _read_once(file, source, how)
 
 
@@ -126,11 +129,9 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
     if not rows.numbers:
         rows.damage.check()
         raise SpecsimError(f"{table.file}: no row")
-    if DELAY in table.names and any(cell in (None, "") for cell in cells.get(ARRIVAL, ())):
-        turns = "sessions whose turns arrive a delay after an answer: such turns are not simulated"
-        raise SpecsimError(f"{table.file}: {turns}; expected a {read.called[ARRIVAL]} in each row")
     session = sessions(cells, rows)
     cells, rows, served = _served(read, cells, rows, bool(how.called))
+    cells, delay_s = delays(cells, None if session is None else session[served], rows)
     arrivals = _arrivals(table, read, cells, rows, how)
     prompt, output = (columns.tokens(cells[role], read.called[role], rows) for role in (PROMPT, OUTPUT))
     optional = _objectives(read, cells, rows)
@@ -139,9 +140,11 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
     if session is not None:
         optional["session"] = session[served]
         rows.note(f"{len(np.unique(session[served])):,} sessions")
+        optional["delay_s"] = delay_s
     rows.damage.check()
     since_s = _checked(arrivals, table, read, cells, rows, how) if arrivals else np.zeros(len(prompt))
-    found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells else None
+    if not arrivals and delay_s is not None:
+        since_s = optional["session"].astype(np.float64)
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
@@ -150,6 +153,9 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
         source = replace(source, note=note)
     source = replace(source, timed=arrivals is not None)
     trace = columns.trace(since_s, prompt, output, served, source, optional)
+    trace = trace if arrivals else replace(trace, arrival_s=np.zeros(len(trace)))
+    trace = whole_prompts(trace, how.turns, table.file, rows)
+    found = prefixes(cells[HASHES], prompt, rows) if HASHES in cells and how.turns != "added" else None
     if found is not None:
         trace = replace(trace, prefixes=found.taken(np.searchsorted(served, trace.row)))
     if arrivals:
@@ -265,6 +271,7 @@ def trace_of(
     *,
     time_unit: Unit | None = None,
     tick_s: float | None = None,
+    turns: Turns | None = None,
 ) -> Trace:
     """Return the trace of these columns, in order of arrival, with the first arrival at 0.
 
@@ -275,6 +282,7 @@ def trace_of(
     name : of the trace, in messages and in the provenance, which also holds the checksum of the columns.
     time_unit : of arrivals that are numbers: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``; None: docs/trace-formats.md.
     tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
+    turns : whether prompts of sessions' turns are ``"whole"``, or what a turn ``"added"``; None: the content tells.
 
     Raises
     ------
@@ -294,9 +302,10 @@ def trace_of(
     def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
         return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), _damage(columns, name), [])
 
-    node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s})
+    node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s, "turns": turns})
     table = Table(Path(name), "columns", tuple(each for each, _ in named), read)
-    trace, said = read_table(table, TraceSource(name, "object"), How(keys.time_unit(node), keys.tick_s(node)))
+    how = How(keys.time_unit(node), keys.tick_s(node), turns=keys.turns(node))
+    trace, said = read_table(table, TraceSource(name, "object"), how)
     return replace(trace, source=replace(trace.source, sha256=content_sha256(trace))).noted(f"{name}: {said}")
 
 

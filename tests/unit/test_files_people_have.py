@@ -167,7 +167,7 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
         (json.dumps(SGLANG), "a summary of sglang.bench_serving without its requests: --output-details adds"),
         (
             "\n".join(json.dumps({**VLLM, **LENGTHS, "start_times": [0, 1]}) for _ in range(2)),
-            "results of several benchmarks, a line each: one is a trace: sed -n 1p t > one.json",
+            "results of several benchmarks, a line each: `specsim import` makes a trace of each",
         ),
         (json.dumps({**VLLM, "input_lens": [5], "start_times": [0.0]}), "no column output_lens"),
         (
@@ -176,14 +176,9 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
         ),
         (
             json.dumps({"metadata": {}, "benchmarks": [{"requests": {"successful": []}}]}),
-            "a report of GuideLLM: one benchmark's requests are a trace: jq -c '.benchmarks[0].requests.successful[]'",
+            "a report of GuideLLM: `specsim import` makes a trace of each benchmark's requests",
         ),
         (json.dumps([{"id": "a", "conversations": [{"from": "human"}]}]), "conversations without counts of tokens, as"),
-        (
-            lines(lambda t, p, o: {"session_id": "a", "timestamp": t, "input_length": p, "output_length": o})
-            + '{"session_id": "a", "delay": 5, "input_length": 5, "output_length": 6}\n',
-            "sessions whose turns arrive a delay after an answer: such turns are not simulated",
-        ),
         (
             lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{"input_toks": p}]}),
             "sessions of LLMServingSim",

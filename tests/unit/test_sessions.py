@@ -1,8 +1,10 @@
 """Sessions: what a trace says of conversations reaches the router."""
 
 import json
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from specsim import simulate
@@ -62,6 +64,82 @@ def test_half_of_bailians_columns_name_no_session():
 def test_a_cell_that_is_no_name_is_damage(cell):
     with pytest.raises(SpecsimError, match=f"row 1: session_id {cell} is neither a text nor a whole number"):
         trace(OWN, session_id=[cell, cell])
+
+
+AIPERF = {
+    "session_id": ["s1", "s2", "s1", "s2"],
+    "timestamp": [0, 700, None, None],
+    "delay": [None, None, 1500, 800],
+    "input_length": [300, 200, 420, 330],
+    "output_length": [60, 50, 40, 20],
+}
+"""Two sessions of two turns; their prompts hold the 360 and 250 tokens before them."""
+
+
+def frame(**more):
+    return pd.DataFrame(AIPERF | more)
+
+
+def test_a_turn_arrives_its_delay_after_the_answer_before_it():
+    done = simulate("continuous", frame(), seed=0, out=None)
+    arrival_s, finish_s = done.requests["arrival_s"].to_numpy(), done.requests["finish_s"].to_numpy()
+    assert arrival_s.tolist() == [0.0, finish_s[0] + 1.5, 0.7, finish_s[2] + 0.8]
+    assert any("2 turns arrive a delay after the answer before" in note for note in done.notes)
+
+
+def test_a_client_plays_a_session_and_then_the_next():
+    turns = frame(timestamp=[None] * 4)
+    done = simulate("continuous", turns, concurrency=1, out=None).requests
+    end_s = done["finish_s"].to_numpy()
+    assert done["prompt_tokens"].tolist() == [300, 420, 200, 330]
+    assert done["arrival_s"].tolist() == [0.0, end_s[0] + 1.5, end_s[1], end_s[2] + 0.8]
+    with pytest.raises(SpecsimError, match="concurrency: 3 is not a whole number between 1 and 2, the sessions"):
+        simulate("continuous", turns, concurrency=3, out=None)
+
+
+def test_sessions_begin_so_often_that_all_their_turns_come_at_the_rate():
+    """Four requests of two sessions at 3 requests/s span 1 s of beginnings."""
+    for given in (frame(), frame(timestamp=[None] * 4)):
+        done = simulate("continuous", given, rps=3, out=None)
+        assert sorted(done.requests["arrival_s"])[:2] == pytest.approx([0, 1])
+
+
+def test_the_prompts_of_turns_are_whole_or_what_a_turn_adds():
+    short = AIPERF | {"input_length": [300, 200, 100, 330]}
+    with pytest.raises(SpecsimError, match="1 of 2 turns have prompts shorter than the texts before"):
+        trace_of(short)
+    assert trace_of(short, turns="whole").prompt_tokens.tolist() == [300, 100, 200, 330]
+    assert trace_of(short, turns="added").prompt_tokens.tolist() == [300, 460, 200, 580]
+    with pytest.raises(SpecsimError, match=r"trace\.turns=added changes nothing"):
+        trace_of({"arrival_s": [0], "prompt_tokens": [5], "output_tokens": [6]}, turns="added")
+
+
+def test_a_turn_finds_the_prompt_before_it_cached():
+    """Blocks of 16 tokens: 18 whole ones of 300 tokens, 12 of 200, on whichever replica the session is."""
+    asked = {"prefix_caching": True, "block_tokens": 16, "replicas": 2, "router": "affinity", "out": None}
+    done = simulate("continuous", frame(), **asked)
+    assert done.metrics["specsim"]["prefix_cache_hits"] == 16 * (18 + 12)
+    shrinks = simulate("continuous", frame(input_length=[300, 200, 299, 330]), trace__turns="whole", **asked)
+    assert shrinks.metrics["specsim"]["prefix_cache_hits"] == 16 * 12
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"delay": [None, None, None, 800]}, "index 2: neither an arrival nor a delay"),
+        ({"timestamp": [0, 700, 900, None]}, "index 2: delay 1500.0 and an arrival; expected one of them"),
+        ({"timestamp": [0, None, None, None]}, "index 1: the first turn of its session has no arrival"),
+        ({"delay": [None, None, -5, 800]}, "index 2: -5.0 is not a number of at least 0: delay"),
+    ],
+)
+def test_a_turn_that_cannot_be_placed_is_damage(more, said):
+    with pytest.raises(SpecsimError, match=re.escape(said)):
+        trace_of(frame(**more))
+
+
+def test_what_needs_arrivals_that_are_known_before_the_run_is_refused():
+    with pytest.raises(SpecsimError, match="warmup: turns of the trace's sessions arrive as answers come"):
+        simulate("continuous", frame(), warmup=0.5, out=None)
 
 
 def test_a_session_of_two_blocks_is_two_sessions():

@@ -1,0 +1,53 @@
+"""`specsim compare`: two runs, two sweeps, or a run and a benchmark."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from specsim.errors import say
+
+COMPARE_HELP = """\
+A, B: folders of runs, folders of sweeps, or results of `vllm bench serve` (and the like). Differences are B - A. They
+have 95% intervals where the requests are the same: by request between runs, by seed between sweeps.
+"""
+
+
+def add_compare(commands: Any, path: Callable[[str], Path]) -> None:
+    """Add the command to those of `specsim`; `path` reads a word that is one."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "compare",
+        help="two runs, two sweeps, or a run and a benchmark",
+        epilog=COMPARE_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for side in ("A", "B"):
+        parser.add_argument(side, type=path, help="a run, a sweep or a benchmark's result")
+    parser.set_defaults(command=compare_command)
+
+
+def compare_command(arguments: argparse.Namespace) -> int:
+    """Print the settings and the numbers of both sides, and their differences."""
+    from specsim.commands.tables import interval
+    from specsim.metrics.tables import aligned
+    from specsim.runs.comparing import compared
+
+    found = compared(arguments.A, arguments.B)
+    say(f"A: {arguments.A}", f"B: {arguments.B}")
+    differ = [f"{key}: {_word(one)} | {_word(other)}" for key, one, other in found.settings]
+    say(*(differ or ["no setting differs"]))
+    rows = [(*found.keys, "", "A", "B", "B - A")]
+    for point, label, one, other, apart, half in found.rows:
+        told = interval(apart, half, "+") if isfinite(half) else f"{apart:+.4g}"
+        rows.append((*point, label, f"{one:.4g}", f"{other:.4g}", told))
+    head, *lines = aligned(rows, left=len(found.keys) + 1)
+    say(head, "-" * max(map(len, (head, *lines))), *lines, found.said)
+    return 0
+
+
+def _word(value: Any) -> str:
+    missing = value is None or value != value
+    return "none" if missing else f"{value:g}" if isinstance(value, float) else str(value)

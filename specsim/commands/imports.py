@@ -1,0 +1,63 @@
+"""`specsim import`: files of benchmarks and servers -> traces, an acceptance, points of a server."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specsim.errors import SpecsimError, say
+
+if TYPE_CHECKING:
+    from specsim.workload.user_file import How
+
+HOW = ("trace.time_unit", "trace.tick_s", "trace.columns", "trace.turns")
+IMPORT_HELP = f"""\
+FILE: a result of `vllm bench serve` or sglang.bench_serving, an export of aiperf or GuideLLM, a scrape of vLLM's
+/metrics, a server's log, spans of OpenTelemetry or a gateway's log as CSV or JSON lines; their content tells which.
+Words such as trace.time_unit=ms ({", ".join(HOW)}) say how requests are read.
+"""
+
+
+def add_import(commands: Any, path: Callable[[str], Path]) -> None:
+    """Add the command to those of `specsim`; `path` reads a word that is one."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "import",
+        help="files of benchmarks and servers -> traces, acceptance, points",
+        epilog=IMPORT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("settings", nargs="+", metavar="FILE", help="what your benchmark or server wrote")
+    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="folder for what is found")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.set_defaults(command=import_command)
+
+
+def import_command(arguments: argparse.Namespace) -> int:
+    """Write what the files hold below a folder, and print a line for each thing that is found or missing."""
+    from specsim.files.checked_mapping import expanded
+    from specsim.runs.importing import import_files
+
+    words = [word for word in arguments.settings if word.startswith("trace.") and "=" in word]
+    files = [expanded(word) for word in arguments.settings if word not in words]
+    if not files:
+        raise SpecsimError(f"{' '.join(words)}: no file; expected one to import")
+    say(*import_files(files, _how(words), arguments.out, force=arguments.force))
+    return 0
+
+
+def _how(words: Sequence[str]) -> How:
+    """Return how requests are read, by settings of a trace from a file."""
+    from specsim.config.configured import from_words
+    from specsim.files.checked_mapping import CheckedMapping
+    from specsim.workload import entry as keys
+    from specsim.workload.user_file import How
+
+    for word in words:
+        if not word.startswith(HOW):
+            raise SpecsimError(f"{word}: expected one of {', '.join(HOW)}")
+    ((_, config),) = from_words(["trace=./any.csv", *words], sweep=False)
+    node = CheckedMapping("", "trace", config["trace"])
+    called = tuple(sorted(keys.called(node).items()))
+    return How(keys.time_unit(node), keys.tick_s(node), called, keys.turns(node))

@@ -1,0 +1,214 @@
+"""Files of benchmarks and servers as traces, an acceptance and points of a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pandas import DataFrame
+
+from specsim.acceptance.loading import ANY
+from specsim.acceptance.logs import Verified, verifications
+from specsim.acceptance.positions import SPREAD, curve_of, worth
+from specsim.acceptance.runs import fitted
+from specsim.calibration.benchmarks import LENGTHS, REQUESTS, Result, results, speculation_of
+from specsim.calibration.engine_file import counted
+from specsim.calibration.reading import gathered, table_of
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.staging import in_one_step
+from specsim.store.writer import yaml_text
+from specsim.workload.formats import KNOWN, choose
+from specsim.workload.readers import Damage, Table, content, of_lists, of_records, open_table
+from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.user_file import How, read_table
+
+TRACE, ACCEPTANCE, POINTS = KINDS = ("trace", "acceptance", "points")
+TOLD_BY = {
+    TRACE: "requests stand in `vllm bench serve --save-result --save-detailed`, `sglang.bench_serving "
+    "--output-details`, aiperf's profile_export.jsonl, GuideLLM's report, a gateway's log",
+    ACCEPTANCE: "accepted lengths stand in the log, answers or /metrics of a server that speculates",
+    POINTS: "results at 15 loads are what `specsim calibrate` needs",
+}
+LEAST_POINTS = 15
+
+
+class Made(NamedTuple):
+    """A file's name, a line about its content, and what writes it."""
+
+    name: str
+    said: str
+    write: Callable[[Path], object]
+
+
+@dataclass(slots=True)
+class Holdings:
+    """The content of some files.
+
+    Attributes
+    ----------
+    traces : with a line each on how it was read. requests, server : verifications by request, and of whole servers.
+    tables : of points. models : names of targets. logs : names of the files of verifications.
+    lacks : pairs of a kind and why a file has none.
+    """
+
+    traces: list[tuple[Trace, str]] = field(default_factory=list)
+    requests: list[Verified] = field(default_factory=list)
+    server: list[Verified] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    models: set[str] = field(default_factory=set)
+    logs: list[str] = field(default_factory=list)
+    lacks: list[tuple[str, str]] = field(default_factory=list)
+
+    def reasons(self, kind: str) -> str:
+        """Return why there is none of a kind, or what would tell it."""
+        return "; ".join(dict.fromkeys(why for each, why in self.lacks if each == kind)) or TOLD_BY[kind]
+
+
+def import_files(files: Sequence[Path], how: How, out: Path, *, force: bool) -> Iterator[str]:
+    """Write what files hold below a folder; yield a line for each thing that is found or missing.
+
+    Raises
+    ------
+    SpecsimError
+        For a file that cannot be read, damaged requests, files that hold nothing, and a file that would be replaced.
+    """
+    held = Holdings()
+    for file in dict.fromkeys(files):
+        _read(file, how, held)
+    made = [*_traces(held), *_acceptance(held), *_points(held)]
+    if not made:
+        raise SpecsimError(next(why for kind in reversed(KINDS) for each, why in held.lacks if each == kind))
+    for each in made:
+        if (out / each.name).exists() and not force:
+            said = f"--out {out}: {out / each.name} is there"
+            raise SpecsimError(f"{said}; expected another folder, or --force to replace it")
+    for each in made:
+        with in_one_step(out / each.name) as staged:
+            each.write(staged)
+        yield f"{out / each.name}: {each.said}"
+    for kind in KINDS:
+        if not any(each.name.startswith(kind) for each in made):
+            yield f"no {kind}: {held.reasons(kind)}"
+
+
+def _read(file: Path, how: How, held: Holdings) -> None:
+    """Add what a file holds, and why it lacks the rest."""
+    raw = content(file)
+    found = results(raw)
+    text = "\n".join(map(json.dumps, found)) if found else raw.decode("utf-8-sig", "replace")
+    try:
+        requests, server = verifications(text, str(file), None, None)
+        held.requests += requests
+        held.server += server
+        held.logs += [file.name] * bool(requests or server)
+    except SpecsimError as error:
+        held.lacks.append((ACCEPTANCE, str(error)))
+    try:
+        tables = _tables(file, found)
+        for table in tables:
+            choose(table, dict(how.called))
+    except SpecsimError as error:
+        held.lacks += [(TRACE, str(error))] * (file.name not in held.logs)
+    else:
+        for place, table in enumerate(tables, start=1):
+            trace, said = read_table(table, TraceSource(file.name, "file"), how)
+            name = f"{file.name}, benchmark {place}" if len(tables) > 1 else file.name
+            held.traces.append((trace, f"{name}: {said}"))
+    _read_results(file, found, held)
+
+
+def _read_results(file: Path, found: Sequence[Result], held: Holdings) -> None:
+    # A result that speculates may not tell what a step drafts: the others are points all the same.
+    for some in (found, [each for each in found if not speculation_of(each)]):
+        try:
+            points = [table_of(some, file)] if some else []
+            gathered(points, None)
+            held.tables += points
+            break
+        except SpecsimError as error:
+            held.lacks.append((POINTS, str(error)))
+    for each in found:
+        if each.get("accept_length") is not None:
+            said = f"accept_length {each['accept_length']:g} needs its k: a file of kind length states both"
+            held.lacks.append((ACCEPTANCE, f"{file}: {said} (docs/acceptance.md)"))
+    held.models |= {str(each["model_id"]) for each in found if each.get("model_id")}
+
+
+def _tables(file: Path, found: Sequence[Result]) -> list[Table]:
+    """Return the tables of requests in a file: that of each benchmark that tells its requests, or the whole file."""
+    records = [each[REQUESTS] for each in found if isinstance(each.get(REQUESTS), list) and each[REQUESTS]]
+    listed = [each for each in found if isinstance(each.get(LENGTHS[0]), list)]
+    if records:
+        return [of_records(each, file, "JSON", Damage(file, "entry"), []) for each in records]
+    if len(found) > 1 and not listed:
+        raise SpecsimError(f"{file}: {len(found)} results without their requests")
+    return [of_lists(dict(each), file, KNOWN, []) for each in listed] or [open_table(file, KNOWN)]
+
+
+def _traces(held: Holdings) -> Iterator[Made]:
+    """Yield traces under specsim's own names of columns, as Parquet where prompts have hashes."""
+    for place, (trace, said) in enumerate(held.traces, start=1):
+        name = f"{TRACE}_{place}" if len(held.traces) > 1 else TRACE
+        table = _frame(trace)
+        if trace.prefixes is None:
+            yield Made(f"{name}.csv", said, partial(table.to_csv, index=False))
+        else:
+            yield Made(f"{name}.parquet", said, partial(table.to_parquet, index=False))
+
+
+def _frame(trace: Trace) -> DataFrame:
+    columns: dict[str, Any] = trace.columns()
+    del columns["row"]
+    columns["arrival_s"] = np.where(trace.waits, np.nan, trace.arrival_s)
+    if not trace.source.timed:
+        del columns["arrival_s"]
+    if "slo_class" in columns:
+        columns["slo_class"] = np.array(trace.slo_names, dtype=object)[columns["slo_class"]]
+    if "session" in columns:
+        columns["session_id"] = columns.pop("session")
+    if (prefixes := trace.prefixes) is not None:
+        spans = zip(prefixes.first.tolist(), prefixes.count.tolist(), strict=True)
+        columns["hash_ids"] = [prefixes.hashes[first : first + count].tolist() for first, count in spans]
+    return DataFrame(columns)
+
+
+def _acceptance(held: Holdings) -> Iterator[Made]:
+    """Yield an acceptance file of rates by draft position."""
+    if not (held.requests or held.server):
+        return
+    categories: dict[str, Any] = {}
+    said = []
+    for name, each in fitted(held.requests, held.server).items():
+        rates = [float(f"{rate:.4g}") for rate in each.rates + each.rates[-1:] * (each.chain - len(each.rates))]
+        spread = {} if each.spread is None else {"spread": float(f"{each.spread:.3g}")}
+        categories[name] = {"conditional": rates, **spread}
+        curve = curve_of(CheckedMapping("", "", categories[name]), tuple(rates), each.chain, SPREAD)
+        said.append(f"{name}: {each.counts}: {worth(curve)}")
+    pair = {"pair": {"target": next(iter(held.models)), "draft": ANY}} if len(held.models) == 1 else {}
+    keys = {"description": f"Accepted lengths of {', '.join(held.logs)}", **pair, "kind": "positions"}
+    text = yaml_text({**keys, "categories": categories}, sort_keys=False)
+    yield Made(f"{ACCEPTANCE}.yaml", "; ".join(said), lambda to: to.write_text(text, encoding="utf-8"))
+
+
+def _points(held: Holdings) -> Iterator[Made]:
+    """Yield the points as CSV, or note why there are none."""
+    try:
+        points, notes = gathered(held.tables, None)
+    except SpecsimError as error:
+        held.lacks.append((POINTS, str(error)))
+        return
+    if points:
+        loads = DataFrame([load for load, _, _ in points]).rename(columns={"drafts": "num_speculative_tokens"})
+        times = {f"{name}_ms": [1e3 * getattr(each, f"{name}_s") for each in points] for name in ("ttft", "tpot")}
+        sent = loads[["concurrency", "rate"]].astype({"concurrency": "Int64"})
+        table = loads.assign(**times, **{str(name): column.mask(column == 0) for name, column in sent.items()})
+        few = f"; `specsim calibrate` takes at least {LEAST_POINTS}" if len(points) < LEAST_POINTS else ""
+        lacks = dict.fromkeys(why for kind, why in held.lacks if kind == POINTS)
+        said = "; ".join((f"{len(points)} points of {counted(points)}{few}", *notes, *lacks))
+        yield Made(f"{POINTS}.csv", said, partial(table.to_csv, index=False, float_format="%.10g"))

@@ -1,0 +1,110 @@
+"""`specsim compare`: settings that differ, numbers side by side, and intervals where the requests are the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specsim import load_sweep, simulate, sweep
+from specsim.cli import main
+from specsim.runs.comparing import Served, compare_served
+
+SMALL = {"trace": "poisson", "requests": 60, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs of the same 60 requests, and one of another seed."""
+    root = tmp_path_factory.mktemp("runs")
+    asked = {"a": ("vllm", 0), "b": ("vllm_spec", 0), "c": ("vllm", 1)}
+    for name, (scheduler, seed) in asked.items():
+        simulate(scheduler, "poisson", requests=60, rps=6, seed=seed, out=root / name)
+    return root
+
+
+def lines_of(capsys, *places: Path) -> list[str]:
+    assert main(["compare", *map(str, places)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_two_runs_of_the_same_requests_have_intervals_by_request(runs, capsys):
+    said = lines_of(capsys, runs / "a", runs / "b")
+    assert "scheduler: vllm | vllm_spec" in said
+    assert not any(line.startswith("scheduler.") for line in said)
+    assert "60 requests are the same: 95% intervals of differences by request (batch means)" in said
+    row = next(line for line in said if line.startswith("mean TTFT"))
+    one, other = (pd.read_parquet(runs / name / "requests.parquet")["ttft_s"] for name in ("a", "b"))
+    assert float(row.split()[5]) == pytest.approx(1000 * (other - one).mean(), abs=0.1)
+    assert "\u00b1" in row
+
+
+def test_runs_of_other_requests_have_no_interval(runs, capsys):
+    said = lines_of(capsys, runs / "a", runs / "c")
+    assert "seed: 0 | 1" in said
+    assert said[-1] == "the requests are not the same: differences have no intervals"
+    assert not any("\u00b1" in line for line in said)
+
+
+def test_the_interval_is_that_of_twenty_batch_means():
+    """40 differences of 0 and 0.02 s in turns, by pairs: means of 0 and 0.02 s, deviation 0.01 * sqrt(20 / 19)."""
+    frame = pd.DataFrame({"prompt_tokens": [5] * 40, "ttft_s": [1.0] * 40})
+    later = frame.assign(ttft_s=1.0 + np.tile([0.0, 0.0, 0.02, 0.02], 10))
+    sides = [Served({}, {"mean_ttft_ms": value}, rows) for value, rows in ((1000.0, frame), (1010.0, later))]
+    (row,) = compare_served(*sides).rows
+    assert (row.label, row.difference) == ("mean TTFT, ms", 10.0)
+    assert row.half_width == pytest.approx(2.093024 * 10 * np.sqrt(20 / 19) / np.sqrt(20), rel=1e-6)
+
+
+def test_a_run_and_the_benchmark_that_it_replays(runs, tmp_path, capsys):
+    """The benchmark's first tokens come 10 ms later, for each request alike, written in another order."""
+    rows = pd.read_parquet(runs / "a" / "requests.parquet").iloc[::-1]
+    metrics = json.loads((runs / "a" / "metrics.json").read_text())
+    result = {key: value for key, value in metrics.items() if key != "specsim"}
+    result |= {"mean_ttft_ms": metrics["mean_ttft_ms"] + 10, "max_concurrency": 16, "request_rate": "inf"}
+    result |= {"input_lens": rows["prompt_tokens"].tolist(), "output_lens": rows["output_tokens"].tolist()}
+    result |= {"ttfts": (rows["ttft_s"] + 0.01).tolist(), "start_times": rows["arrival_s"].tolist()}
+    result["itls"] = [[each] for each in (rows["finish_s"] - rows["first_token_s"]).tolist()]
+    (tmp_path / "bench.json").write_text(json.dumps(result))
+    said = lines_of(capsys, runs / "a", tmp_path / "bench.json")
+    assert "concurrency: none | 16" in said
+    found = {line.split(", ms")[0]: line.split()[-3:] for line in said if ", ms" in line}
+    assert (float(found["mean TTFT"][0]), float(found["mean TTFT"][2])) == (10.0, pytest.approx(0, abs=1e-9))
+    assert (float(found["mean TPOT"][0]), float(found["mean TPOT"][2])) == (0.0, pytest.approx(0, abs=1e-9))
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory):
+    """Sweeps of three seeds: one at 4 and 8 requests/s, the other at 8 and 10."""
+    root = tmp_path_factory.mktemp("sweeps")
+    for name, scheduler, rates in (("a", "vllm", [4, 8]), ("b", "vllm_spec", [8, 10])):
+        sweep({"rps": rates, "seed": [0, 1, 2]}, scheduler=scheduler, out=root / name, **SMALL)
+    return root
+
+
+def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(sweeps, capsys):
+    said = lines_of(capsys, sweeps / "a", sweeps / "b")
+    assert "scheduler: vllm | vllm_spec" in said
+    assert said[-1] == "differences are paired by seed, with 95% intervals; 6 runs have no partner"
+    row = next(line for line in said if "mean TPOT" in line)
+    assert row.startswith("8 ")
+    means = []
+    for name in ("a", "b"):
+        table = load_sweep(sweeps / name).table
+        means.append(1000 * table[(table["rps"] == 8) & (table["slo_class"] == "all")].mean_tpot_s.mean())
+    shown = [float(row.split()[place]) for place in (4, 5, 6)]
+    assert shown == pytest.approx([*means, means[1] - means[0]], rel=1e-2)
+
+
+def test_what_cannot_be_compared_is_one_line(runs, sweeps, tmp_path, capsys):
+    (tmp_path / "two.json").write_text('{"completed": 1, "request_throughput": 2.0}\n' * 2)
+    for places, expected in (
+        ((runs / "a", sweeps / "a"), "is a sweep, the other is none"),
+        ((runs / "a", tmp_path / "two.json"), "two.json: 2 results; expected one"),
+        ((runs / "a", tmp_path / "none"), "no run folder"),
+    ):
+        assert main(["compare", *map(str, places)]) == 2
+        assert expected in capsys.readouterr().err

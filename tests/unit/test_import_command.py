@@ -1,0 +1,247 @@
+"""`specsim import`: what each file of a benchmark or a server holds, in specsim's own files, and what it lacks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.calibration.reading import read_points
+from specsim.calibration.replay import Load
+from specsim.cli import main
+from specsim.files.yaml_file import read_yaml
+from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.user_file import read_user_file
+
+
+def result(clients: int, **more: Any) -> dict[str, Any]:
+    """Return what `vllm bench serve` says of 20 requests of 100 + 10 tokens from clients that wait."""
+    totals = {"completed": 20, "total_input_tokens": 2000, "total_output_tokens": 200, "request_throughput": 1.0}
+    times = {"mean_ttft_ms": 50.0 + clients, "mean_tpot_ms": 10.0, "request_rate": "inf", "max_concurrency": clients}
+    return {**totals, **times, "model_id": "meta-llama/Llama-3.1-8B-Instruct", **more}
+
+
+DETAILS = {"input_lens": [100, 90], "output_lens": [10, 11], "start_times": [5.0, 6.5]}
+SPEC = {
+    "spec_decode_acceptance_rate": 60.0,
+    "spec_decode_acceptance_length": 2.8,
+    "spec_decode_num_drafts": 1000,
+    "spec_decode_per_position_acceptance_rates": [0.8, 0.6, 0.4],
+}
+SCRAPE = 'vllm:spec_decode_num_drafts_total{engine="0"} 1000.0\n' + "".join(
+    f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{at}"}} {tokens}\n'
+    for at, tokens in enumerate((800.0, 400.0))
+)
+
+
+def means(value: float) -> dict[str, Any]:
+    return {"successful": {"mean": value}}
+
+
+def guidellm(strategy: dict[str, Any]) -> str:
+    """Return a report of one benchmark: 3 requests of 100 + 20 tokens, TTFT 40 ms, 9 ms between tokens."""
+    row = {"prompt_tokens": 100, "output_tokens": 20}
+    metrics = {"request_totals": {"successful": 3}, "prompt_token_count": means(100.0)}
+    metrics |= {"output_token_count": means(20.0), "time_to_first_token_ms": means(40.0)}
+    metrics |= {"inter_token_latency_ms": means(9.0)}
+    requests = {"successful": [{"request_start_time": 1.7e9 + at, **row} for at in (0.5, 1.5, 4.5)]}
+    return json.dumps({"benchmarks": [{"config": {"strategy": strategy}, "metrics": metrics, "requests": requests}]})
+
+
+AIPERF = {
+    "input_config": {"loadgen": {"concurrency": 5}},
+    "request_count": {"avg": 10.0},
+    **{"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"avg": 50.0}},
+    **{"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}},
+}
+
+
+def run_import(tmp_path: Path, content: str, *words: str, name: str = "given") -> tuple[int, Path]:
+    (tmp_path / name).write_text(content)
+    return main(["import", str(tmp_path / name), "--out", str(tmp_path / "out"), *words]), tmp_path / "out"
+
+
+def trace_in(file: Path) -> Trace:
+    return read_user_file(file, TraceSource("t", "file")).trace
+
+
+def points_in(out: Path) -> list[tuple[Load, float, float]]:
+    return [(each.load, each.ttft_s, each.tpot_s) for each in read_points([out / "points.csv"], 1).points]
+
+
+def test_appended_results_are_a_trace_and_a_point_each(tmp_path, capsys):
+    code, out = run_import(tmp_path, "\n".join(json.dumps(result(each, **DETAILS)) for each in (1, 4)))
+    assert code == 0
+    assert sorted(each.name for each in out.iterdir()) == ["points.csv", "trace_1.csv", "trace_2.csv"]
+    trace = trace_in(out / "trace_2.csv")
+    assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 1.5], [100, 90])
+    expected = [(Load(100, 10, each, 20), 0.05 + each / 1000, 0.01) for each in (1, 4)]
+    assert points_in(out) == [(load, pytest.approx(ttft_s), tpot_s) for load, ttft_s, tpot_s in expected]
+    said = capsys.readouterr().out
+    assert "points.csv: 2 points of 2 closed loops; `specsim calibrate` takes at least 15" in said
+    assert "no acceptance: accepted lengths stand in the log, answers or /metrics" in said
+
+
+def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_path):
+    """Cumulative 0.8, 0.6, 0.4: conditional 0.8, 0.75, 0.667."""
+    code, out = run_import(tmp_path, json.dumps(result(4, **DETAILS, **SPEC)))
+    assert code == 0
+    keys = read_yaml(out / "acceptance.yaml")
+    assert keys["categories"] == {"default": {"conditional": [0.8, 0.75, 0.6667]}}
+    assert keys["pair"] == {"target": "meta-llama/Llama-3.1-8B-Instruct", "draft": "any"}
+    load = Load(100, 10, 4, 20, drafts=3, acceptance_length=2.8)
+    assert points_in(out) == [(load, pytest.approx(0.054), pytest.approx(0.01))]
+    again = main(
+        ["run", f"trace={out / 'trace.csv'}", f"acceptance={out / 'acceptance.yaml'}", "out=" + str(out / "r")]
+    )
+    assert again == 0
+
+
+def test_a_scrape_is_an_acceptance(tmp_path, capsys):
+    code, out = run_import(tmp_path, SCRAPE)
+    assert code == 0
+    assert read_yaml(out / "acceptance.yaml")["categories"] == {"default": {"conditional": [0.8, 0.5]}}
+    assert "a server, 1,000 verifications: 2.2 tokens a verification at k = 2" in capsys.readouterr().out
+
+
+def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, capsys):
+    sglang = {"total_output_tokens_retokenized": 200}
+    lines = [result(2, **sglang, accept_length=None), result(3, **sglang, accept_length=2.9)]
+    code, out = run_import(tmp_path, "\n".join(map(json.dumps, lines)))
+    assert code == 0
+    assert [load for load, _, _ in points_in(out)] == [Load(100, 10, 2, 20)]
+    said = capsys.readouterr().out
+    assert "accept_length 2.9 needs its k: a file of kind length" in said
+    assert "accept_length, but no spec_decode_per_position_acceptance_rates: what a step drafts" in said
+    assert f"no trace: {tmp_path / 'given'}: 2 results without their requests" in said
+
+
+@pytest.mark.parametrize(
+    ("strategy", "load"),
+    [
+        ({"type_": "concurrent", "streams": 2}, Load(100, 20, 2, 3)),
+        ({"type_": "synchronous"}, Load(100, 20, 1, 3)),
+        ({"type_": "poisson", "rate": 2.5}, Load(100, 20, 0, 3, rate=2.5)),
+        ({"type_": "constant", "rate": 2.5}, None),
+    ],
+)
+def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy, load):
+    code, out = run_import(tmp_path, guidellm(strategy))
+    assert code == 0
+    assert trace_in(out / "trace.csv").arrival_s.tolist() == [0.0, 1.0, 4.0]
+    if load is None:
+        assert "burstiness inf; expected 1, a Poisson process" in capsys.readouterr().out
+    else:
+        assert points_in(out) == [(load, pytest.approx(0.04), pytest.approx(0.009))]
+
+
+def test_a_summary_of_aiperf_is_a_point(tmp_path):
+    code, out = run_import(tmp_path, json.dumps(AIPERF, indent=1))
+    assert code == 0
+    assert points_in(out) == [(Load(200, 50, 5, 10), pytest.approx(0.07), pytest.approx(0.008))]
+
+
+def test_spans_of_opentelemetry_are_a_trace_with_sessions(tmp_path):
+    head = "name,startTimeUnixNano,gen_ai.usage.input_tokens,gen_ai.usage.output_tokens,gen_ai.conversation.id"
+    rows = "chat,1700000000000000000,10,5,a\nchat,1700000001500000000,20,6,b\nchat,1700000002000000000,30,7,a\n"
+    code, out = run_import(tmp_path, f"{head}\n{rows}")
+    assert code == 0
+    trace = trace_in(out / "trace.csv")
+    assert (trace.arrival_s.tolist(), trace.output_tokens.tolist()) == ([0.0, 1.5, 2.0], [5, 6, 7])
+    assert trace.session.tolist() == [0, 1, 0]
+
+
+def test_spans_as_json_have_names_with_dots_below_attributes(tmp_path):
+    attributes = {"gen_ai.usage.prompt_tokens": 10, "gen_ai.usage.completion_tokens": 5}
+    spans = [{"start_time_unix_nano": 10**18 + at, "attributes": attributes} for at in (0, 3 * 10**9)]
+    code, out = run_import(tmp_path, "\n".join(map(json.dumps, spans)))
+    assert code == 0
+    trace = trace_in(out / "trace.csv")
+    assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 3.0], [10, 10])
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+def test_sessions_and_hashes_come_out_as_they_went_in(tmp_path, hashed):
+    rows = [{"session_id": "s", "timestamp": 0, "input_length": 700, "output_length": 60, "hash_ids": [1, 2]}]
+    rows += [{"session_id": "s", "delay": 1500, "input_length": 1000, "output_length": 40, "hash_ids": [1, 3]}]
+    for row in rows:
+        None if hashed else row.pop("hash_ids")
+    given = "\n".join(map(json.dumps, rows))
+    code, out = run_import(tmp_path, given)
+    assert code == 0
+    one, other = trace_in(tmp_path / "given"), trace_in(out / ("trace.parquet" if hashed else "trace.csv"))
+    for name, column in one.columns().items():
+        assert np.array_equal(column, other.columns()[name], equal_nan=True)
+    assert (other.prefixes is not None) is hashed
+    if one.prefixes is not None and other.prefixes is not None:
+        assert one.prefixes.hashes.tolist() == other.prefixes.hashes.tolist()
+
+
+def test_settings_of_a_trace_say_how_requests_are_read(tmp_path, capsys):
+    given = "timestamp,prompt_tokens,output_tokens\n0,10,5\n4000,20,6\n"
+    assert run_import(tmp_path, given)[0] == 2
+    assert "set trace.time_unit=" in capsys.readouterr().err
+    code, out = run_import(tmp_path, given, "trace.time_unit=ms")
+    assert code == 0
+    assert trace_in(out / "trace.csv").arrival_s.tolist() == [0.0, 4.0]
+    assert run_import(tmp_path, given, "trace.window=[0,1]")[0] == 2
+    assert "trace.window=[0,1]: expected one of trace.time_unit, trace.tick_s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", ["import", "closed-loops"])
+def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, page):
+    """Files that a page shows are made, and its commands print the lines that it shows."""
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    for each in re.split(r"^\$ ", "".join(blocks), flags=re.MULTILINE)[1:]:
+        command, *shown = each.splitlines()
+        words = shlex.split(command)
+        if words[0] == "cat":
+            (tmp_path / words[1]).write_text("".join(f"{line}\n" for line in shown))
+            continue
+        capsys.readouterr()
+        assert main(words[1:]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert [line for line in shown if line not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("hello\nworld\n", "no column arrival_s, prompt_tokens, output_tokens"),
+        ("arrival_s,prompt_tokens,output_tokens\n0,5,6\n1,x,6\n", "1 damaged row: line 3: prompt_tokens 'x'"),
+        (json.dumps(result(30)), "requests 20 is below concurrency 30"),
+    ],
+)
+def test_a_file_that_holds_nothing_or_is_damaged_is_one_line_and_writes_nothing(tmp_path, capsys, content, said):
+    code, out = run_import(tmp_path, content)
+    assert code == 2
+    assert said in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_nothing_is_replaced_unless_asked(tmp_path, capsys):
+    content = "arrival_s,prompt_tokens,output_tokens\n0,5,6\n"
+    _, out = run_import(tmp_path, content)
+    (out / "trace.csv").write_text("mine")
+    assert run_import(tmp_path, content)[0] == 2
+    assert "is there; expected another folder, or --force" in capsys.readouterr().err
+    assert (out / "trace.csv").read_text() == "mine"
+    assert run_import(tmp_path, content, "--force")[0] == 0
+
+
+def test_a_point_that_no_calibration_takes_costs_no_other(tmp_path, capsys):
+    (tmp_path / "few.json").write_text(json.dumps(result(30)))
+    files = [str(tmp_path / name) for name in ("few.json", "good.json")]
+    (tmp_path / "good.json").write_text(json.dumps(result(2)))
+    assert main(["import", *files, "--out", str(tmp_path / "out")]) == 0
+    with (tmp_path / "out" / "points.csv").open() as stream:
+        assert [row["concurrency"] for row in csv.DictReader(stream)] == ["2"]
+    assert "few.json: 1 damaged row: result 1: requests 20 is below concurrency 30" in capsys.readouterr().out
