@@ -98,16 +98,19 @@ def write_report(told: AnyRun | Sweep, file: Path) -> Path:
 
 def _vega() -> str:
     """Return the text of Vega, Vega-Lite and Vega-Embed, bundled; kept, since bundling takes seconds."""
+    from importlib.metadata import version as installed
+
     import altair
     import vl_convert
 
+    bundle: Any = vl_convert.javascript_bundle  # its stub asks for an argument that has a default
     version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
     def bundled() -> dict[str, np.ndarray[Any, Any]]:
-        text: str = vl_convert.javascript_bundle(vl_version=version)
+        text: str = bundle(vl_version=version)
         return {"text": np.frombuffer(text.replace("</script", "<\\/script").encode(), dtype=np.uint8)}
 
-    return kept("vega", (version, vl_convert.__version__), [], bundled)["text"].tobytes().decode()
+    return kept("vega", (version, installed("vl-convert-python")), [], bundled)["text"].tobytes().decode()
 
 
 def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:

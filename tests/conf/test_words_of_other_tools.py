@@ -59,7 +59,8 @@ def typed(expected):
 def test_what_is_expected_is_accepted(expected, tmp_path):
     """Where no trace is named, a file with blocks of prompts, which caching needs."""
     words, file = typed(expected), tmp_path / "blocks.jsonl"
-    rows = [{"timestamp": 500 * row, "input_length": 700, "output_length": 5, "hash_ids": [0, row]} for row in range(99)]
+    lengths = {"input_length": 700, "output_length": 5}
+    rows = [{"timestamp": 500 * row, "hash_ids": [0, row], **lengths} for row in range(99)]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     trace = [] if any(each.startswith("trace=") for each in words) else [f"trace={file}"]
     checked(from_words([*words, *trace], sweep=False))
