@@ -155,7 +155,7 @@ def run(jobs: int) -> DataFrame:
         table = concat([table, DataFrame(new)], ignore_index=True)
         keep(table, KEPT, about_them)
     table = table.sort_values(["line", "source", "load"], ignore_index=True)
-    table.attrs = dict(about_them)
+    table.attrs = {key: value for key, value in about_them.items()}
     keep(table, KEPT, about_them)
     return table
 

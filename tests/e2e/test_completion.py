@@ -9,9 +9,22 @@ import pytest
 from specsim.cli import main
 from specsim.commands.completion import SHELLS
 
-COMMANDS = "calibrate compare completion fidelity find import list plot profile report run sweep trace trace-events tune".split()
+COMMANDS = (
+    "calibrate",
+    "compare",
+    "completion",
+    "fidelity",
+    "find",
+    "import",
+    "list",
+    "plot",
+    "profile",
+    "report",
+    "run",
+)
+COMMANDS += ("sweep", "trace", "trace-events", "tune")
 CASES = [
-    ("", COMMANDS),
+    ("", [*COMMANDS]),
     ("run sch", ["scheduler="]),
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
     ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
