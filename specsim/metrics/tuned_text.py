@@ -104,4 +104,4 @@ def _follows(tuned: Tuned) -> Iterator[str]:
         return
     since = tuned.no_drafts_from()
     when = [*tuned.drafts_cost(), *([] if since is None else [f"from {since:g} requests/s on"])]
-    yield f"do not speculate: {'; '.join(when)}" if when else "drafts gain under all of these conditions"
+    yield f"drafts gain nothing: {'; '.join(when)}" if when else "drafts gain under all of these conditions"

@@ -1,0 +1,66 @@
+"""docs/advice.md: from a benchmark's file to a configuration, with the commands as they stand there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from specsim import simulate
+from specsim.cli import main
+
+pytest.importorskip("aiconfigurator_core")
+
+PAGE = (Path(__file__).parents[2] / "docs" / "advice.md").read_text()
+COMMANDS = [shlex.split(line[2:])[1:] for line in PAGE.splitlines() if line.startswith("$ ")]
+CLIENTS, DRAFTS = (1, 2, 4, 8, 16, 32, 64, 96), 3
+
+
+def result(clients: int, drafts: int) -> dict[str, object]:
+    """Return what `vllm bench serve` would save of a simulated server."""
+    speculation = {"scheduler": "vllm_spec", "scheduler.num_speculative_tokens": drafts}
+    lengths = {"trace.prompt_tokens": 256, "trace.output_tokens": 128, "requests": max(40, 4 * clients)}
+    policy = speculation if drafts else {"scheduler": "vllm"}
+    shared = {"trace": "poisson", "profile": "llama8b_eagle3_h100", "slo": "one", "progress": False}
+    run = simulate(concurrency=clients, **policy, **lengths, **shared)
+    done = run.requests
+    told = {
+        **{key: run.metrics[key] for key in ("mean_ttft_ms", "mean_tpot_ms")},
+        **{"completed": len(done), "max_concurrency": clients, "request_rate": "inf"},
+        "total_input_tokens": int(done["prompt_tokens"].sum()),
+        "total_output_tokens": int(done["output_tokens"].sum()),
+        "input_lens": done["prompt_tokens"].tolist(),
+        "output_lens": done["output_tokens"].tolist(),
+    }
+    if drafts:
+        count = int(done["speculations"].sum())
+        rates = [done[f"accepted_tokens_per_pos.{place}"].sum() / count for place in range(drafts)]
+        told |= {
+            "spec_decode_acceptance_rate": 100 * sum(rates) / drafts,
+            "spec_decode_acceptance_length": 1 + sum(rates),
+            "spec_decode_num_drafts": count,
+            "spec_decode_per_position_acceptance_rates": rates,
+        }
+    return told
+
+
+@pytest.mark.slow
+def test_five_commands_lead_from_a_benchmark_to_what_is_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    results = [result(clients, drafts) for clients in CLIENTS for drafts in (0, DRAFTS)]
+    Path("bench.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in results))
+    assert len(COMMANDS) == 5
+    for words in COMMANDS:
+        assert main(words) == 0, words
+    told = capsys.readouterr().out
+    (pasted,) = re.findall(r"```text\n(.*?)```", PAGE, re.S)
+    assert pasted in told
+    # The run of the fourth command has the TPOT that was measured without speculation, within the fit's error.
+    served = float(results[-2]["mean_tpot_ms"])  # type: ignore[arg-type]
+    (metrics,) = Path("results/runs").rglob("metrics.json")
+    assert json.loads(metrics.read_text())["mean_tpot_ms"] == pytest.approx(served, rel=0.1)
