@@ -33,8 +33,8 @@ def test_the_examples_in_the_docstrings_run(function, tmp_path):
 
 
 def test_public_names_are_offered_and_documented():
-    functions = {"find", "iterations", "load_run", "load_sweep", "simulate", "sweep"}
-    assert set(specsim.__all__) == {"Found", "Run", "SpecsimError", "Sweep", *functions}
+    functions = {"find", "iterations", "load_run", "load_sweep", "simulate", "sweep", "tune"}
+    assert set(specsim.__all__) == {"Found", "Run", "SpecsimError", "Sweep", "Tuned", *functions}
     assert specsim.__version__ == version("specsim")
     for name in specsim.__all__:
         assert inspect.getdoc(getattr(specsim, name))
