@@ -92,7 +92,7 @@ class ModelLatency:
         """Return the seconds of one pass, overhead included."""
         run = self._run(shape) if self.graph_tokens or self.expands else shape
         seconds = self.chosen.seconds(run)
-        if seconds < self.eager_s and shape.batched_tokens > self._captured:
+        if self.eager_s and seconds < self.eager_s and shape.batched_tokens > self._captured:
             seconds = self.eager_s
         seconds += self.overhead_s + self._host_s(shape)
         if shape.logit_tokens > shape.requests:

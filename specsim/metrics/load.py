@@ -159,14 +159,15 @@ def load(rows: Rows, totals: RunTotals, window: Window | None) -> dict[str, Any]
         start_s, met = window[0], met[counts(window, arrival_s)]
     if totals.clients is not None:
         return asdict(_closed(totals.clients, met))
-    order = np.argsort(arrival_s, kind="stable")  # Turns of sessions arrive as they are answered.
+    # Turns of sessions arrive as they are answered.
+    in_order = bool((arrival_s[1:] >= arrival_s[:-1]).all())
+    order = slice(None) if in_order else np.argsort(arrival_s, kind="stable")
     arrival_s, left_s, began_s = arrival_s[order], rows.left_s[order], rows["first_token_s"][order]
-    idle, service, alone = idle_share(totals), service_s(rows, totals)[order], alone_s(rows, totals)[order]
-    met = met[order] if window is None else met
+    met, idle = met[order] if window is None else met, idle_share(totals)
     turned = int(np.count_nonzero(turned_away(rows, totals)))
     lost = len(rows) >= LEAST_JUDGED and turned >= max(LEAST_TURNED_AWAY, idle) * len(rows)
-    found = judged(arrival_s, left_s, service, met, start_s, began_s, lost=lost)
-    return asdict(_crowded(replace(found, turned_away=turned), arrival_s, left_s, alone, idle))
+    found = judged(arrival_s, left_s, service_s(rows, totals)[order], met, start_s, began_s, lost=lost)
+    return asdict(_crowded(replace(found, turned_away=turned), arrival_s, left_s, alone_s(rows, totals)[order], idle))
 
 
 def _crowded(found: Load, arrival_s: Floats, left_s: Floats, alone_s: Floats, idle: float) -> Load:
