@@ -38,7 +38,7 @@ LENGTH_ALONE = ("acceptance", "acceptance length", "acceptance length incl. bonu
 
 
 class Shape(NamedTuple):
-    """What a request drafts: a chain of `steps` tokens, or SGLang's tree of `tokens`, root included."""
+    """The drafts of a request: a chain of `steps` tokens, or SGLang's tree of `tokens`, root included."""
 
     steps: int
     topk: int

@@ -1,4 +1,4 @@
-"""What the study's rows say: errors of speed-ups and of values, the side of 1, where it stops paying, the best k."""
+"""Scores of the study's rows: errors of speed-ups and of values, the side of 1, where it stops paying, the best k."""
 
 from __future__ import annotations
 

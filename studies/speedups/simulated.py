@@ -30,7 +30,7 @@ LEAST_TOKENS = 4000
 
 
 class Measures(NamedTuple):
-    """What a run gives: tokens/s, seconds, and tokens of a verification."""
+    """Measures of a run: tokens/s, seconds, and tokens of a verification."""
 
     throughput: float
     total_throughput: float
