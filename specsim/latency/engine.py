@@ -168,8 +168,10 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
 
 
 def _lookahead(node: CheckedMapping, order: str) -> bool:
-    """Return whether drafts keep cache; prompts that are read first, as in vLLM V0, leave them none."""
-    return node.given("lookahead") and node.flag("lookahead") and order == "mixed"
+    lookahead = node.given("lookahead") and node.flag("lookahead")
+    if lookahead and order != "mixed":
+        node.fail("lookahead", "false where prompts are read first")
+    return lookahead
 
 
 def _graph_tokens(node: CheckedMapping) -> tuple[int, ...]:

@@ -115,7 +115,10 @@ def _precision(model: Any, precision: Any, products: Any) -> str:
 
 
 def cache_of(model: str, gpu: str, engine: str) -> str:
-    """Return the precision of the cache that InferenceMAX's public scripts set; the rows do not state it."""
+    """Return the precision of the cache, which the rows do not state.
+
+    InferenceMAX's script of vLLM on B200s sets 8 bits; of TensorRT-LLM it is assumed, since it fits the seen half.
+    """
     eight = model in ("Llama-3.1-70B", "gpt-oss-120b") and (gpu == "b200_sxm" or engine == "trtllm")
     return "fp8" if eight else "auto"
 

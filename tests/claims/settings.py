@@ -17,6 +17,7 @@ STUDENT_T = 2.776
 
 V0: dict[str, Any] = {
     "engine__batching": "prompts_first",
+    "engine__lookahead": False,
     "engine__max_num_seqs": 512,
     "engine__max_num_batched_tokens": 8192,
 }

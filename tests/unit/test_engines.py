@@ -203,6 +203,7 @@ def test_sizes_are_those_named_then_multiples() -> None:
         ({"overhed_s": 1.0}, "overhead_s"),
         ({"batching": "chunked"}, "batching: 'chunked' is unknown; valid: mixed, prompts_first"),
         ({"lookahead": "yes"}, "lookahead"),
+        ({"lookahead": True, "batching": "prompts_first"}, "lookahead: True"),
         ({"max_num_seqs": 0}, "max_num_seqs: 0 is not a whole number between 1 and"),
         ({"max_num_seqs": {"large_gpu": 8}}, "max_num_seqs.other: missing key"),
     ],
