@@ -13,10 +13,10 @@ from specsim.errors import SpecsimError, say
 from specsim.figures.plots import save
 from specsim.files.checked_mapping import expanded
 from specsim.runs import fingerprint
-from studies.reproduction.comparison import Compared, compared, file_of, is_quick, means, read_rows, write_rows
+from studies.reproduction.comparison import Compared, compared, file_of, is_quick, read_rows, write_rows
 from studies.reproduction.experiment import Experiment, experiments
 from studies.reproduction.page import FIGURES, page
-from studies.reproduction.plot import published
+from studies.reproduction.plot import drawn
 from studies.reproduction.running import measured
 
 OUT = Path("results/published")
@@ -107,15 +107,7 @@ def _publish(there: Sequence[Compared], out: Path, file: Path) -> None:
     if not there:
         raise SpecsimError(f"--out {out}: holds no figure's rows; expected a run without --redraw first")
     for each in there:
-        axis = each.experiment.axis
-        drawn = published(
-            means(each.figure, each.chosen),
-            title=each.figure.title,
-            x_label=axis.label,
-            y_label=each.figure.label,
-            names=None if axis.numeric else axis.names,
-        )
-        say(*save({each.figure.name: drawn}, file.parent / FIGURES, ("png",)))
+        say(*save({each.figure.name: drawn(each)}, file.parent / FIGURES, ("png",)))
     write(file, page(there, file.parent, out))
     say(file)
 

@@ -170,7 +170,6 @@ def _section(each: Compared, folder: Path, rows: Path) -> str:
     lines = [
         f"\n#### {figure.name}\n",
         f"{figure.title}. Claim: {figure.claim}. Behind it: {files}.\n",
-        f"![Published points and our lines: {figure.label}]({FIGURES}/{figure.name}.png)\n",
         *(f"- {note}" for note in figure.notes),
         *([""] if figure.notes else []),
         f"Each cell holds {'theirs / ours' if figure.values else 'ours'} in {figure.unit}, "

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.lines import Line2D
 
 from specsim.figures.style import GREY, MARKERS, PALETTE, WIDE_IN, colours, new_figure, style
+from studies.reproduction.comparison import means
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from studies.reproduction.comparison import Compared
 
 COLUMNS = 3
 PANEL_IN, AROUND_IN = 1.45, 0.75
@@ -25,18 +28,13 @@ MOST_CHARACTERS = 90
 """Of all names together, that stand beside each other without being turned."""
 
 
-def published(rows: DataFrame, *, title: str, x_label: str, y_label: str, names: Sequence[str] | None = None) -> Figure:
-    """Return theirs and ours: a panel for each line along an axis of numbers, one panel along an axis of names.
-
-    Parameters
-    ----------
-    rows : with the columns ``line``, ``x``, ``theirs``, ``ours`` and ``ours_half_width``.
-    names : of the points that x counts, None where x is a number.
-    """
+def drawn(one: Compared) -> Figure:
+    """Return theirs and ours: a panel for each line along an axis of numbers, one panel along an axis of names."""
+    axis, rows = one.experiment.axis, means(one.figure, one.chosen)
     with style():
-        if names is not None:
-            return _by_name(rows, title, x_label, y_label, names)
-        return _by_number(rows, title, x_label, y_label)
+        if axis.numeric:
+            return _by_number(rows, one.figure.title, axis.label, one.figure.label)
+        return _by_name(rows, one.figure.title, axis.label, one.figure.label, axis.names)
 
 
 def _by_number(rows: DataFrame, title: str, x_label: str, y_label: str) -> Figure:

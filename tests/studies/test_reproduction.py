@@ -17,7 +17,7 @@ from studies.reproduction.comparison import COLUMNS, Compared, compared, means, 
 from studies.reproduction.experiment import experiments, read_experiment
 from studies.reproduction.findings import findings
 from studies.reproduction.page import page
-from studies.reproduction.plot import published
+from studies.reproduction.plot import drawn
 from studies.reproduction.running import Measured, measured
 from studies.reproduction.verdict import FigureGap, figure_gap, line_gaps
 from tests.studies.tiny import TINY, tiny
@@ -319,8 +319,7 @@ def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> 
     assert "| line | few | many |" in text
     rows = [line for line in text.splitlines() if "| How many at once |" in line]
     assert ["as chosen" in rows[0], "8 at once" in rows[1], len(rows)] == [True, True, 2]
-    drawn = published(means(one.figure, one.chosen), title="t", x_label="x", y_label="y", names=["few", "many"])
-    save({"named": drawn}, tmp_path, ("png",))
+    save({"named": drawn(one)}, tmp_path, ("png",))
     assert (tmp_path / "named.png").read_bytes()[:4] == b"\x89PNG"
     quick = measured(experiment, tmp_path / "quick", quick=True)
     assert set(quick) == {("Batches", ""), ("One by one", "")}
@@ -389,7 +388,6 @@ def test_the_committed_page_is_what_the_committed_files_say() -> None:
     assert not any(each.quick for each in there)
     docs = ROOT / "docs"
     assert (docs / "reproduction.md").read_text(encoding="utf-8") == page(there, docs, ROOT / OUT)
-    assert all((docs / "figures" / f"{each.figure.name}.png").is_file() for each in there)
 
 
 def test_the_published_values_are_those_of_the_data() -> None:
