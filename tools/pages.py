@@ -1,27 +1,15 @@
-"""What `mkdocs` adds to docs/: the README and others, a page for each linked file, reproduction.md's figures."""
+"""Pages that `mkdocs` adds to docs/: the README and others, and a page for each linked file of the repository."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 import re
-import sys
-from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
-from matplotlib.figure import Figure
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # mkdocs imports this file alone
-
-from specsim.figures.style import style
-from studies.reproduction.__main__ import OUT
-from studies.reproduction.comparison import Compared, read_rows
-from studies.reproduction.experiment import experiments
-from studies.reproduction.plot import drawn
 
 ROOT = Path(__file__).parents[1]
 ABOVE = {
@@ -32,7 +20,6 @@ ABOVE = {
     "traces/README.md": "trace-files.md",
 }
 """Files outside docs/ that are pages of the site, with the page of each."""
-REPRODUCTION = "reproduction.md"
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 SHOWN = {".yaml": "yaml", ".py": "python", ".md": "text", ".csv": "text", ".jsonl": "json"}
 """Suffixes of the files of a linked folder that its page shows, with their languages."""
@@ -47,11 +34,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         texts[page] = _linked((ROOT / path).read_text(encoding="utf-8"), posixpath.dirname(path), page)
     for file in files.documentation_pages():
         texts[file.src_uri] = _linked(file.content_string, "docs/" + posixpath.dirname(file.src_uri), file.src_uri)
-    for each in _figures():
-        name = each.figure.name
-        files.append(File.generated(config, f"figures/{name}.png", content=_png(drawn(each))))
-        told = f"#### {name}\n\n![Published points and our lines: {each.figure.label}](figures/{name}.png)\n"
-        texts[REPRODUCTION] = texts[REPRODUCTION].replace(f"#### {name}\n", told)
     wanted = {name for text in texts.values() for name in re.findall(r"\]\((?:\.\./)*files/([^)#]+)\.md", text)}
     texts |= {f"files/{name}.md": _shown(ROOT / name) for name in wanted}
     for name in {name for text in texts.values() for name in re.findall(rf"files/([^)#]+\{COPIED})\)", text)}:
@@ -64,22 +46,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.remove(files.src_uris[page])
         files.append(made)
     return files
-
-
-def _figures() -> Iterator[Compared]:
-    """Yield the published figures that have rows."""
-    for experiment in experiments():
-        for figure in experiment.figures:
-            found = read_rows(experiment, figure, ROOT / OUT)
-            if found is not None:
-                yield found
-
-
-def _png(figure: Figure) -> bytes:
-    held = BytesIO()
-    with style():
-        figure.savefig(held, format="png")
-    return held.getvalue()
 
 
 def _linked(text: str, folder: str, page: str) -> str:
