@@ -162,7 +162,11 @@ def _check_kind(hint: Any, value: Any, where: str) -> None:
         _check_callable(typing.get_args(hint)[0], value, where)
     elif getattr(hint, "_is_protocol", False):
         if not all(hasattr(value, name) for name in _members(hint)):
-            raise SpecsimError(f"{where}: {value!r} is no {hint.__name__}; expected a _target_ and its arguments")
+            lacks = [name for name in _members(hint) if not hasattr(value, name)]
+            told = "expected a _target_ and its arguments"
+            if len(lacks) < len(_members(hint)):
+                told = f"it lacks {', '.join(lacks)}, which a subclass of {hint.__name__} has or is told to have"
+            raise SpecsimError(f"{where}: {value!r} is no {hint.__name__}; {told}")
     elif hint in _KINDS:
         kinds, expected = _KINDS[hint]
         if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
+import numpy as np
+
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Noting, Step, View, promises
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.protocols import Batching, NoDrafts, Speculation, evicting
+from specsim.schedulers.parts.protocols import Batching, NoDrafts, Rows, Speculation, evicting
 from specsim.schedulers.sarathi import TokenBudget
 
 
@@ -30,6 +32,12 @@ class Composed:
     stationary = True
 
     def __post_init__(self) -> None:
+        if isinstance(self.batching, str):
+            raise ValueError(f"batching={self.batching!r} is a word of YAML files; expected a batching part")
+        part = type(self.speculation)
+        for name in ("drafts", "grow"):
+            if getattr(part, name) is getattr(Speculation, name) and name not in vars(self.speculation):
+                raise ValueError(f"{part.__name__} has no {name!r} of its own")
         if isinstance(self.batching, TokenBudget) and self.speculation.drafts:
             most, budget = 1 + self.speculation.draft_tokens(1), self.batching.max_num_batched_tokens
             if most > budget:
@@ -75,11 +83,24 @@ class Composed:
                 forest, evicted = yield from evicting(growing, evicted, rows.transfer)
             else:
                 forest = yield from growing
+            self._check(rows, forest)
         until_s = -inf if drafts else rows.stationary_until_s
         away = self.speculation.drafter_away
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, until_s, away)
         self.speculation.on_verified(view, rows, forest, answer)
         self.batching.on_verified(view, rows, forest, answer, view.forward_s - forward_s)
+
+    def _check(self, rows: Rows, forest: Forest) -> None:
+        """Refuse what no `Speculation` may return: no forest, or more drafts than its token budget has room for."""
+        name = type(self.speculation).__name__
+        if not isinstance(forest, Forest):
+            raise TypeError(f"{name}.grow returned {forest!r}; expected the forest to verify")
+        if not isinstance(self.batching, TokenBudget):
+            return
+        took, budget = int(np.add.reduce(rows.chunks)) + forest.draft_nodes, self.batching.max_num_batched_tokens
+        if took > budget:
+            told = f"{took} tokens are above max_num_batched_tokens={budget}"
+            raise ValueError(f"{told}: {name} drafts more than its draft_tokens() says")
 
     def noted(self, requests: int) -> dict[str, Floats]:
         """Return what the parts note of each request, (requests,) by name; see `Noting`."""

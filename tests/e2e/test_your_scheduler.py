@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from specsim import load_run, simulate
+from specsim import load_run, load_sweep, simulate
 from specsim.cli import main
 from specsim.registry import plugins
 from specsim.registry.plugins import installed as installed_packages
@@ -51,7 +51,7 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mine")
     (folder / "shortest_first.py").write_text(block("python", "class ShortestFirst"))
     (folder / "shortest_first.yaml").write_text(block("yaml", "_target_"))
-    run(block("sh", "plugins="), folder)
+    run(block("sh", "shortest_first.yaml"), folder)
     return folder
 
 
@@ -119,6 +119,9 @@ def test_a_policy_of_parts_drafts_as_far_as_a_requests_own_drafts_are_right(tmp_
     assert length.between(1, 6).all()
     right = found.requests["accepted_tokens"] / found.requests["draft_tokens"]
     assert length.corr(right) > 0.5
+    run(block("sh", "as_accepted.yaml"), tmp_path)
+    assert set(load_sweep("both").table["scheduler"]) == {"vllm_spec", "./as_accepted.yaml"}
+    assert list(Path("both/figures").glob("*difference*.png"))
 
 
 def test_from_python(written, monkeypatch, capsys):

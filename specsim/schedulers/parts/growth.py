@@ -61,10 +61,12 @@ def grow(
     requests : (n,) rows of the coming verification.
     chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can grow. If
         `going_on` stops all trees, they are left to a later step.
-    deepest : (n,) the greatest depth of each tree.
+    deepest : (n,) integers, the greatest depth of each tree.
     widths : children of each leaf, by depth; empty: no pass.
     beam, stationary_until_s : as in `DraftPass`.
     """
+    if deepest.dtype.kind != "i":
+        raise TypeError(f"deepest holds {deepest.dtype}; expected integers")
     forest = Forest.roots(len(requests))
     leaves = np.flatnonzero(deepest > 0)
     if not len(leaves) and len(widths) and chunks.any():

@@ -1,0 +1,70 @@
+"""What a part of a composed scheduler must say and keep to."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from specsim import SpecsimError, simulate
+from specsim.plugin import Growing, Rows, Speculation, View, grow
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.sarathi import TokenBudget
+
+
+@dataclass(frozen=True)
+class Sixes(Speculation):
+    """Six drafts a request, of which `says` are told to the token budget."""
+
+    says: int
+    drafts = True
+
+    def draft_tokens(self, requests: int) -> int:
+        return self.says
+
+    def grow(self, view: View, rows: Rows) -> Growing:
+        deepest = np.where(np.arange(len(rows.requests)) < rows.decoding, 6, 0)
+        return grow(rows.requests, rows.fed, deepest, (1,) * 6)
+
+
+class NotSaid(Speculation):
+    def grow(self, view: View, rows: Rows) -> Growing:
+        raise AssertionError
+
+
+class GrowsNothing(Speculation):
+    drafts = True
+
+
+class NoForest(Sixes):
+    def grow(self, view: View, rows: Rows) -> Growing:
+        yield from super().grow(view, rows)
+        return None
+
+
+BUDGET = TokenBudget(max_num_seqs=32, max_num_batched_tokens=64, watermark=0.01)
+RUN = {"trace": "poisson", "rps": 24, "requests": 60, "acceptance": 0.7}
+
+
+def test_drafts_beyond_what_the_budget_was_told_end_the_run() -> None:
+    assert simulate(Composed(BUDGET, Sixes(6)), **RUN).metrics["completed"] == 60
+    with pytest.raises(SpecsimError, match=r"above max_num_batched_tokens=64: Sixes drafts more than its draft_tokens"):
+        simulate(Composed(BUDGET, Sixes(1)), **RUN)
+
+
+def test_a_part_without_what_it_must_say_is_refused_by_name() -> None:
+    for part, lacks in ((NotSaid(), "NotSaid has no 'drafts'"), (GrowsNothing(), "GrowsNothing has no 'grow'")):
+        with pytest.raises(ValueError, match=lacks):
+            Composed(BUDGET, part)
+    with pytest.raises(ValueError, match="'engine' is a word of YAML files"):
+        Composed("engine", Sixes(6))  # type: ignore[arg-type]
+
+
+def test_depths_that_are_no_integers_are_refused() -> None:
+    requests = np.arange(3)
+    with pytest.raises(TypeError, match="deepest holds float64; expected integers"):
+        next(grow(requests, requests, np.ceil(requests * 0.5), (1, 1)))
+
+
+def test_a_part_that_keeps_its_forest_is_named() -> None:
+    with pytest.raises(SpecsimError, match=r"NoForest.grow returned None; expected the forest to verify"):
+        simulate(Composed(BUDGET, NoForest(6)), **RUN)
