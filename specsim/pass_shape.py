@@ -72,6 +72,11 @@ class PassShape(NamedTuple):
         """Return the shape of reading a prompt of so many tokens for each of `rows` requests."""
         return cls(0, tokens * rows, rows * tokens * (tokens + 1) / 2, tokens * rows, rows, rows)
 
+    def plus(self, other: PassShape) -> PassShape:
+        """Return the shape of the rows of both."""
+        added: Any = (here + there for here, there in zip(self, other, strict=True))
+        return PassShape(*added)
+
     def with_nodes(self, nodes: float, pairs: float) -> PassShape:
         """Return the shape with so many more tree nodes below roots of decoding requests, which attend to `pairs`."""
         context, batched, attended, prefill, logits, requests, again, moved = self

@@ -85,6 +85,7 @@ class Simulation:
     selection_token_s: float = 0.0
     frontend_s: float = 0.0
     pipeline_steps: int = 0
+    trailing_steps: int = 0
     host_bytes_per_s: float = float("inf")
     concurrency: int | None = None
     turns: Turns | None = None
@@ -225,6 +226,7 @@ def _replica(
         thinking,
         recorder,
         simulation.pipeline_steps,
+        simulation.trailing_steps,
         simulation.fast_forward,
         simulation.timeout_s,
         simulation.shedding if name < prefill or not prefill else None,

@@ -166,14 +166,15 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
 def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placement:
     """Return where the draft runs: as its target where its heads can be split so, else on one GPU.
 
-    An MTP module has its target's precision, others their own.
+    An MTP module has its target's precision. NVFP4 checkpoints leave it in 16 bits (vLLM's pull request 25987), and the
+    library has no experts of DeepSeek in these: its own precision is the nearest. Other drafters have their own.
     """
     heads, kv_heads, _ = second.heads
     splits = heads % place.tp == 0 and max(kv_heads, place.tp) % min(kv_heads, place.tp) == 0
     return place._replace(
         tp=place.tp if splits else 1,
         ep=place.ep if second.experts[0] else 1,
-        precision=place.precision if head is not None and head.kind == "mtp" else None,
+        precision=place.precision if head and head.kind == "mtp" and place.precision != "nvfp4" else None,
     )
 
 

@@ -31,7 +31,7 @@ LEAST_CONFIDENCE = 1e-12
 """Confidence of a drafter that is never right; with a confidence of 0 it would propose nothing."""
 MOST_RATE = 0.999
 """The most to which a rate is scaled."""
-GOLDEN = 0.6180339887498949
+GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309515
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Curve:
     stretch_spread : standard deviation between a request's stretches of their mean confidence's logit.
     chain : 0: `agreement` is the mean over requests. k: it is pooled over the verifications of chains of k tokens, as
         engines log it: a request that is hard takes more of them, and one that is easy reaches deeper positions.
+    match : share of steps in which the drafter proposes anything, as a lookup that finds a match; the rates are of
+        these steps.
     """
 
     agreement: float | tuple[float, ...]
@@ -59,6 +61,7 @@ class Curve:
     stretch_tokens: int = 0
     stretch_spread: float = 0.0
     chain: int = 0
+    match: float = 1.0
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -148,7 +151,7 @@ def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, 
     of = {name: acceptance.curve(name) for name in sorted(set(category))}
     curves = tuple(dict.fromkeys(of.values()))
     kinds = STRETCHES if any(curve.stretch_tokens for curve in curves) else 1
-    depths = max(len(curve.rates) for curve in curves)
+    depths = max(len(curve.rates) + (curve.match < 1) for curve in curves)
     size = max(acceptance.pool_rows // (kinds * (1 if depths == 1 else DEEP_SHARE)), LEAST_POOL_ROWS)
     confidence, rank = _joined(curves, acceptance.width, acceptance.levels, kinds, depths, size)
     level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
@@ -195,8 +198,10 @@ def _pools(curve: Curve, width: int, levels: int, kinds: int, depths: int, size:
         deep = np.pad(rates, (0, depths - len(rates)), mode="edge")
         means = np.stack([level_means(mean, curve.stretch_spread, kinds) for mean in deep], axis=1)
         tops += [_top(curve, mean, quantile) for mean in means.ravel()]
+    # Whether a position has a match is drawn apart from whether the draft is right; only a first draft needs one.
+    silent = (np.arange(size) + 0.5) * SILVER % 1.0 >= curve.match
     pools = []
-    for top, lucks in zip(tops, luck, strict=True):
+    for place, (top, lucks) in enumerate(zip(tops, luck, strict=True)):
         # No later rank may be likelier than the first, so the ranks of an unsure drafter fall off more slowly.
         rest = np.divide(top, 1 - top, out=np.full_like(top, np.inf), where=top < 1)
         tail = np.minimum(curve.tail, rest)[:, None]
@@ -205,6 +210,8 @@ def _pools(curve: Curve, width: int, levels: int, kinds: int, depths: int, size:
         confidence = np.minimum.accumulate(confidence, axis=1)
         rank = (lucks[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
         confidence[:, 0] = np.maximum(confidence[:, 0], LEAST_CONFIDENCE)
+        if curve.match < 1 and place % depths == 0:
+            confidence[silent], rank[silent] = 0.0, width
         pools.append((confidence, rank))
     return np.concatenate([each[0] for each in pools]), np.concatenate([each[1] for each in pools])
 

@@ -56,7 +56,7 @@ def _way(node: CheckedMapping, ways: tuple[str, ...]) -> str:
     if len(given) != 1:
         node.fail(ways[0], f"one of {', '.join(ways)}")
     needed = (given[0], "k") if given[0] in ("length", "rate") else (given[0],)
-    node.only(needed, ("concentration", "spread", "tail"))
+    node.only(needed, ("concentration", "spread", "tail", "match"))
     return given[0]
 
 
@@ -74,6 +74,7 @@ def curve_of(node: CheckedMapping, rates: tuple[float, ...], chain: int, spread:
         node.number("spread", most=20) if node.given("spread") else spread,
         node.number("tail", above=0, below=1) if node.given("tail") else TAIL,
         chain=chain,
+        match=node.number("match", above=0, most=1) if node.given("match") else 1.0,
     )
 
 
@@ -162,8 +163,9 @@ def worth(curve: Curve) -> str:
     """Return the length, share of drafts accepted and rates by position of a curve's chain."""
     k = curve.chain
     right = list(accumulate(curve.rates[:k] + curve.rates[-1:] * max(k - len(curve.rates), 0), mul))
-    mean, listed = 1 + sum(right), ", ".join(f"{each:.3g}" for each in right[:8])
-    return (
-        f"{mean:.3g} tokens a verification at k = {k}, {100 * (mean - 1) / k:.3g}% of drafted tokens accepted, "
+    mean, listed = 1 + curve.match * sum(right), ", ".join(f"{each:.3g}" for each in right[:8])
+    matched = f"drafts in {100 * curve.match:.3g}% of steps, " if curve.match < 1 else ""
+    return matched + (
+        f"{mean:.3g} tokens a verification at k = {k}, {100 * sum(right) / k:.3g}% of drafted tokens accepted, "
         f"by position (cumulative) {listed}"
     )

@@ -221,7 +221,7 @@ def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
     rates = rates_typed(group, chosen)
     if rates is not None:
         said = {"cumulative" if isinstance(rates, list) else "conditional": rates}
-        body = said | dict.fromkeys(("concentration", "spread", "tail"))
+        body = said | dict.fromkeys(("concentration", "spread", "tail", "match"))
         return {
             "kind": "positions",
             "pair": {"target": "any", "draft": "any"},

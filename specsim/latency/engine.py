@@ -22,8 +22,9 @@ KEYS = (
     "pipeline_steps",
     "frontend_s",
 )
-SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s")
-"""Keys of an engine that speculates; an older file of somebody's own lacks them."""
+SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s", "drafted_token_s")
+LATER = (*SPECULATION, "piecewise_factor", "eager_factor", "trailing_steps")
+"""Keys that an older file of somebody's own lacks."""
 BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs", "lookahead")
 """Keys that say how the engine batches; without `batching` it mixes."""
 LABELS = ("description", "source", "misfit")
@@ -31,10 +32,14 @@ LABELS = ("description", "source", "misfit")
 VERIFICATIONS = ("tree_attention", "batch_expansion")
 ORDERS = ("prompts_first", "mixed")
 GPU_SIZES = ("large_gpu", "other")
+GPU_GENERATIONS = ("blackwell", "other")
+BLACKWELL = ("B200", "B300")
+"""Parts of the names of Blackwell's data-center GPUs, GB200 and GB300 included."""
 LARGE_GPU_BYTES = 70 * 2**30
 """Memory from which vLLM takes a GPU as large, an A100 excepted (`EngineArgs.get_batch_defaults`)."""
 MOST_GRAPH_TOKENS = 1 << 16
 MOST_STEPS = 8
+MOST_FACTOR = 100
 
 
 class Batches(NamedTuple):
@@ -73,7 +78,12 @@ class Engine:
     layer_launch_s : least seconds for each layer of the target in a pass that no captured graph holds.
     undrafted_s, undrafted_request_s : further host seconds of a pass without drafts, and of each request in it, where
         speculation is configured.
+    drafted_token_s : further host seconds for each drafted token of a verification.
+    piecewise_factor : on the kernels of a captured pass of decodes where a table changes the number of drafts.
+    eager_factor : on the kernels of a pass of decodes that no captured graph holds, of a mixture of experts.
+    trailing_steps : verifications that a request is in behind its last token: those decided before it was known.
     graph_tokens : sizes, rising, that the batched tokens of a pass are padded to; a larger pass is not padded.
+    blackwell : the `graph_tokens` and the `eager_factor` on Blackwell's data-center GPUs; None: the same.
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
     frontend_s : seconds from a request's arrival to its place in the engine's queue.
@@ -88,7 +98,12 @@ class Engine:
     layer_launch_s: float = 0.0
     undrafted_s: float = 0.0
     undrafted_request_s: float = 0.0
+    drafted_token_s: float = 0.0
+    piecewise_factor: float = 1.0
+    eager_factor: float = 1.0
+    trailing_steps: int = 0
     graph_tokens: tuple[int, ...] = ()
+    blackwell: tuple[tuple[int, ...], float] | None = None
     expands: bool = False
     pipeline_steps: int = 0
     frontend_s: float = 0.0
@@ -103,28 +118,47 @@ class Engine:
     def running(self, profile: Profile) -> Profile:
         """Return a profile whose passes this engine runs."""
         layers = profile.target.shape.num_hidden_layers if profile.target.shape else 0
-        eager_s = layers * self.layer_launch_s
-        target = replace(self._running(profile.target), speculation_s=self.speculation_s, eager_s=eager_s)
-        draft = self._running(profile.draft)
+        sizes, eager_factor = self._graphs(profile)
+        target = replace(
+            self._running(profile.target, sizes),
+            speculation_s=self.speculation_s,
+            drafted_token_s=self.drafted_token_s,
+            eager_s=layers * self.layer_launch_s,
+            eager_factor=eager_factor if profile.target.sparse else 1.0,
+        )
+        draft = self._running(profile.draft, sizes)
         if self.draft_launch_s is not None:
             least_s = max(draft.least_s, self.draft_launch_s)
             draft = replace(draft, overhead_s=0.0, request_s=0.0, sequence_s=None, least_s=least_s)
         return replace(profile, target=target, draft=draft)
 
-    def speculating(self, profile: Profile) -> Profile:
-        """Return a profile that this engine runs, where its server is configured to speculate; the baseline stays."""
-        more_s, request_s = self.undrafted_s, self.undrafted_request_s
-        target = replace(profile.target, undrafted_s=more_s, undrafted_request_s=request_s)
+    def speculating(self, profile: Profile, by_table: bool = False) -> Profile:
+        """Return a profile that this engine runs, where its server is configured to speculate; the baseline stays.
+
+        `by_table` says whether a table changes the number of drafts.
+        """
+        target = replace(
+            profile.target,
+            undrafted_s=self.undrafted_s,
+            undrafted_request_s=self.undrafted_request_s,
+            piecewise_factor=self.piecewise_factor if by_table else 1.0,
+        )
         return replace(profile, target=target, stated_baseline_s=profile.baseline_s)
 
-    def _running(self, model: ModelLatency) -> ModelLatency:
+    def _graphs(self, profile: Profile) -> tuple[tuple[int, ...], float]:
+        """Return the captured sizes on a profile's GPUs, and the factor beyond them."""
+        if self.blackwell is not None and any(name in profile.hardware for name in BLACKWELL):
+            return self.blackwell
+        return self.graph_tokens, self.eager_factor
+
+    def _running(self, model: ModelLatency, sizes: tuple[int, ...]) -> ModelLatency:
         overhead_s = model.overhead_s if self.overhead_s is None else self.overhead_s
         return replace(
             model,
             overhead_s=overhead_s,
             request_s=self.request_s,
             sequence_s=self.sequence_s,
-            graph_tokens=self.graph_tokens,
+            graph_tokens=sizes,
             expands=self.expands,
         )
 
@@ -138,7 +172,8 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         One line naming `source` and the key.
     """
     node = CheckedMapping(source, "", mapping)
-    node.only(KEYS, (*LABELS, *BATCHING, *SPECULATION))
+    node.only(KEYS, (*LABELS, *BATCHING, *LATER))
+    graphs, *on_blackwell = (_graphs(node, each) for each in reversed(GPU_GENERATIONS))
     return Engine(
         overhead_s=node.number("overhead_s") if node.given("overhead_s") else None,
         request_s=node.number("request_s"),
@@ -146,7 +181,11 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         speculation_s=node.number("speculation_s"),
         draft_launch_s=node.number("draft_launch_s") if node.given("draft_launch_s") else None,
         **{key: node.number(key) for key in SPECULATION[1:] if key in node.values},
-        graph_tokens=_graph_tokens(node),
+        piecewise_factor=_factor(node, "piecewise_factor"),
+        trailing_steps=node.whole("trailing_steps", 0, MOST_STEPS) if "trailing_steps" in node.values else 0,
+        graph_tokens=graphs[0],
+        eager_factor=graphs[1],
+        blackwell=None if on_blackwell == [graphs] else on_blackwell[0],
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
         pipeline_steps=node.whole("pipeline_steps", 0, MOST_STEPS),
         frontend_s=node.number("frontend_s"),
@@ -172,6 +211,22 @@ def _lookahead(node: CheckedMapping, order: str) -> bool:
     if lookahead and order != "mixed":
         node.fail("lookahead", "false where prompts are read first")
     return lookahead
+
+
+def _factor(node: CheckedMapping, key: str) -> float:
+    return node.number(key, least=1, most=MOST_FACTOR) if key in node.values else 1.0
+
+
+def _graphs(node: CheckedMapping, generation: str) -> tuple[tuple[int, ...], float]:
+    """Return the captured sizes on GPUs of a generation, and the factor beyond them."""
+    chosen = dict(node.values)
+    for key in ("graph_most", "eager_factor"):
+        if isinstance(node.values.get(key), Mapping):
+            by_generation = node.child(key)
+            by_generation.only(GPU_GENERATIONS)
+            chosen[key] = by_generation.values[generation]
+    own = CheckedMapping(node.source, node.key, chosen)
+    return _graph_tokens(own), _factor(own, "eager_factor")
 
 
 def _graph_tokens(node: CheckedMapping) -> tuple[int, ...]:

@@ -44,8 +44,9 @@ class ModelLatency:
     - ``max_model_len`` is the most tokens of a prompt and its output; None: no limit is stated.
     - ``shape`` is what heads are composed from; None: not stated.
     - ``request_s``, ``sequence_s``, ``speculation_s``, ``graph_tokens`` and ``expands`` are the engine's
-      (`specsim.latency.engine.Engine`). So are ``eager_s``, the least time of a pass beyond the captured sizes, and
-      ``undrafted_s`` and ``undrafted_request_s``, which are 0 unless the run's scheduler speculates.
+      (`specsim.latency.engine.Engine`). So are ``eager_s``, the least time of a pass beyond the captured sizes,
+      ``drafted_token_s``, ``piecewise_factor`` on the kernels of a captured pass of decodes, ``eager_factor`` on those
+      of larger ones, and ``undrafted_s`` and ``undrafted_request_s``, 0 unless the run's scheduler speculates.
     """
 
     name: str
@@ -70,6 +71,9 @@ class ModelLatency:
     eager_s: float = 0.0
     undrafted_s: float = 0.0
     undrafted_request_s: float = 0.0
+    drafted_token_s: float = 0.0
+    piecewise_factor: float = 1.0
+    eager_factor: float = 1.0
     nonembedding_bytes: int | None = None
     max_model_len: int | None = None
     shape: ModelShape | None = None
@@ -77,10 +81,12 @@ class ModelLatency:
     chosen: Form = field(init=False, repr=False, compare=False)
     _sizes: Ints = field(init=False, repr=False, compare=False)
     _captured: int = field(init=False, repr=False, compare=False)
+    _factored: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", self.forms[self.form])
         object.__setattr__(self, "_captured", self.graph_tokens[-1] if self.graph_tokens else 0)
+        object.__setattr__(self, "_factored", self.eager_factor != 1 or self.piecewise_factor != 1)
         object.__setattr__(self, "_sizes", np.array(self.graph_tokens, dtype=np.int64))
 
     @property
@@ -88,15 +94,22 @@ class ModelLatency:
         """Batched tokens from which on each further one costs more: compute is the slower side; None for a line."""
         return self.chosen.bend_tokens
 
+    @property
+    def sparse(self) -> bool:
+        """Whether most weights are of experts that a token does not use; False where the file does not state it."""
+        return self.nonembedding_bytes is not None and self.nonembedding_bytes < self.weights_bytes / 2
+
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead included."""
         run = self._run(shape) if self.graph_tokens or self.expands else shape
         seconds = self.chosen.seconds(run)
+        if self._factored and not shape.prefill_tokens:
+            seconds *= self.eager_factor if shape.batched_tokens > self._captured else self.piecewise_factor
         if self.eager_s and seconds < self.eager_s and shape.batched_tokens > self._captured:
             seconds = self.eager_s
         seconds += self.overhead_s + self._host_s(shape)
         if shape.logit_tokens > shape.requests:
-            seconds += self.speculation_s
+            seconds += self.speculation_s + self.drafted_token_s * (shape.logit_tokens - shape.requests)
         elif shape.prefill_tokens < shape.batched_tokens:
             seconds += self.undrafted_s + self.undrafted_request_s * shape.requests
         return seconds if seconds > self.least_s or not self.least_s else self.least_s
@@ -105,16 +118,20 @@ class ModelLatency:
         """Return the seconds of many passes."""
         run = self._runs(shapes) if self.graph_tokens or self.expands else shapes
         seconds = self.chosen.seconds_array(run)
-        beyond = shapes.batched_tokens > self._captured if self.eager_s else False
-        if beyond is not False and np.any(beyond):
+        beyond = np.asarray(shapes.batched_tokens) > self._captured if self.eager_s or self._factored else False
+        if self._factored:
+            seconds = seconds * np.where(beyond, self.eager_factor, self.piecewise_factor)
+        if self.eager_s and np.any(beyond):
             seconds = np.maximum(seconds, self.eager_s * np.asarray(beyond))
         seconds = seconds + self.overhead_s
         if self.request_s or self.sequence_s:
             seconds = seconds + np.asarray(self._host_s(shapes))
-        if self.speculation_s or self.undrafted_s or self.undrafted_request_s:
-            drafted = np.asarray(shapes.logit_tokens) > np.asarray(shapes.requests)
-            undrafted_s = self.undrafted_s + self.undrafted_request_s * np.asarray(shapes.requests)
-            seconds = seconds + np.where(drafted, self.speculation_s, undrafted_s)
+        if self.speculation_s or self.undrafted_s or self.undrafted_request_s or self.drafted_token_s:
+            requests = np.asarray(shapes.requests)
+            drafted = np.asarray(shapes.logit_tokens) - requests
+            undrafted_s = self.undrafted_s + self.undrafted_request_s * requests
+            drafted_s = self.speculation_s + self.drafted_token_s * drafted
+            seconds = seconds + np.where(drafted > 0, drafted_s, undrafted_s)
         return np.maximum(seconds, self.least_s) if self.least_s else seconds
 
     def _host_s(self, shape: PassShape | PassShapes) -> Any:

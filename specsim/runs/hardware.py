@@ -91,9 +91,9 @@ class Hardware(NamedTuple):
     truth: Profile
     belief: Profile
 
-    def speculating(self) -> Hardware:
-        """Return the same where the server is configured to speculate."""
-        return Hardware(self.engine, *map(self.engine.speculating, self[1:]))
+    def speculating(self, by_table: bool) -> Hardware:
+        """Return the same where the server is configured to speculate; `by_table`: see `Engine.speculating`."""
+        return Hardware(self.engine, *(self.engine.speculating(each, by_table) for each in self[1:]))
 
     def memory(self, block_tokens: int) -> Memory:
         """Return the memory of a replica, in blocks of so many tokens."""
@@ -139,10 +139,10 @@ class Fleet(NamedTuple):
         """Yield what there is, once, and how messages name it; the first replica's first."""
         yield from self.by_name.values()
 
-    def speculating(self) -> Fleet:
-        """Return the same where the servers are configured to speculate."""
-        by_name = {name: (named, each.speculating()) for name, (named, each) in self.by_name.items()}
-        return Fleet(self.first.speculating(), self.names, by_name)
+    def speculating(self, by_table: bool) -> Fleet:
+        """Return the same where the servers are configured to speculate; `by_table`: see `Engine.speculating`."""
+        by_name = {name: (named, each.speculating(by_table)) for name, (named, each) in self.by_name.items()}
+        return Fleet(self.first.speculating(by_table), self.names, by_name)
 
     @property
     def replicas(self) -> tuple[Hardware, ...]:

@@ -163,7 +163,8 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
     speculates = isinstance(factory.example, Drafting) and factory.example.drafts
-    running_on = served_on.speculating() if speculates else served_on
+    by_table = speculates and getattr(factory.example, "by_table", False)
+    running_on = served_on.speculating(by_table) if speculates else served_on
     simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), running_on, factory, routed)
     return Experiment(
         scheduler=chosen.scheduler,
@@ -315,6 +316,7 @@ def _simulation(
         selection_token_s=settings.selection_token_s,
         frontend_s=runs_on.engine.frontend_s,
         pipeline_steps=runs_on.engine.pipeline_steps,
+        trailing_steps=runs_on.engine.trailing_steps,
         host_bytes_per_s=alike.host_bytes_per_s,
         machines=machines,
         split=splitting(settings.split, settings.replicas, machines or [alike]),

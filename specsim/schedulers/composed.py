@@ -49,6 +49,11 @@ class Composed:
         return self.speculation.drafts
 
     @property
+    def by_table(self) -> bool:
+        """Whether a table of the engine changes the number of drafts."""
+        return self.speculation.by_table
+
+    @property
     def widest(self) -> int:
         """The most children that a draft pass may give a node."""
         return self.speculation.widest

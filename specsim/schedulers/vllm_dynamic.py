@@ -40,6 +40,7 @@ class ByBatchSize(Speculation):
     _firsts: list[int] = field(init=False, repr=False)
     _chains: list[FixedChains] = field(init=False, repr=False)
     stationary = True
+    by_table = True
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)

@@ -20,6 +20,7 @@ from specsim.server.faults import Headway, Stalled
 from specsim.server.ledger import Ledger
 from specsim.server.multi_step import FastForward, Horizon
 from specsim.server.planning import Conversation, delays, possible
+from specsim.server.trailing import Trailing
 from specsim.server.view import LedgerView
 
 Thinking = Callable[[TargetPass, Any], float]
@@ -36,6 +37,7 @@ class Replica:
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
     thinking : what the scheduler's own work costs. booking : told of every pass.
     pipeline_steps : how many steps are decided ahead; see `specsim.server.admission.Lobby`.
+    trailing_steps : verifications that a request is in behind its last token; see `specsim.server.trailing.Trailing`.
     fast_forward : whether passes and rounds that nothing comes between run at once, where the backend can tell them.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled, between two steps.
     shedding : which requests are refused at their arrival.
@@ -60,6 +62,7 @@ class Replica:
         thinking: Thinking,
         booking: Booking,
         pipeline_steps: int = 0,
+        trailing_steps: int = 0,
         fast_forward: bool = True,
         timeout_s: float | None = None,
         shedding: Shedding | None = None,
@@ -71,6 +74,7 @@ class Replica:
         self._thinking, self._booking = thinking, booking
         self.headway = Headway(ledger.progress, ledger.roster)
         self._lobby = Lobby(pipeline_steps) if pipeline_steps else None
+        self._trailing = Trailing(trailing_steps) if trailing_steps else None
         self._patience = None if timeout_s is None else Patience(timeout_s, ledger)
         self._shedding, self._observed = shedding, observed
         self._fast: FastForward | None = None
@@ -167,6 +171,8 @@ class Replica:
     def _rest(self) -> Generator[simpy.Event, Any, None]:
         """Wait until a request arrives, its client gives up, or the news is that none will come."""
         live = self.ledger.roster.live
+        if self._trailing is not None:
+            self._trailing.idle()
         if self._lobby:
             self._lobby.idle()
         elif live and self._patience is not None:
@@ -239,7 +245,8 @@ class Replica:
         env, view, ledger = self.env, self.view, self.ledger
         shape = ledger.reserve(work)
         start_s, moving_s = env.now, self._moving_s(work, shape)
-        answer, forward_s = self.backend.verify(work, shape)
+        timed = shape if self._trailing is None else self._trailing.joined(shape)
+        answer, forward_s = self.backend.verify(work, timed)
         thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
         yield env.timeout(possible(thinking_s + seconds))
         drafted = ledger.progress.draft_cached[work.requests] if self.onward is not None else NOBODY
@@ -248,10 +255,17 @@ class Replica:
         view.forward_s += forward_s
         self._booking.verify(self.name, Verification(start_s, thinking_s, seconds, work, shape, answer, gaps))
         self._show(start_s, work, answer)
+        if self._trailing is not None:
+            self._trail(self._trailing, work, answer, work.forest.tree_tokens())
         self.headway.passes += 1
         if (self.answered is not None or len(drafted)) and np.count_nonzero(answer.finished):
             self._ended(work.requests[answer.finished], drafted[answer.finished] if len(drafted) else drafted)
         return answer
+
+    def _trail(self, trailing: Trailing, work: Pass, ran: Emitted | Decodes | Rounds, nodes: Ints) -> None:
+        """Keep the rows that have ended in the verifications behind their last token; `nodes` (n,) drafts of each."""
+        ids = work.requests[ran.finished]
+        trailing.leave(self.view.prompt_tokens[ids] + self.view.emitted_tokens[ids] - 1, nodes[ran.finished])
 
     def _show(self, start_s: float, work: Pass, answer: Forest | Emitted) -> None:
         if self._observed is not None:
@@ -269,9 +283,12 @@ class Replica:
     def _at_once(self, work: Pass) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
         """Run at once what can be run so of the steps that begin with this pass; return what ran, None if nothing."""
         moves = self.ledger.pool.drafter_away != (isinstance(work, TargetPass) and work.drafter_away)
-        if self._fast is None or self._lobby or self.onward is not None or moves:
+        if self._fast is None or self._lobby or self._trailing or self.onward is not None or moves:
             return None
         ran = yield from self._fast.run(work, self._ends_alone(work))
+        if ran is not None and self._trailing is not None:
+            drafts = work.depth if isinstance(work, DraftPass) else 0
+            self._trail(self._trailing, work, ran, np.full(len(work.requests), drafts))
         if ran is not None and self.answered is not None and np.count_nonzero(ran.finished):
             self.answered(work.requests[ran.finished])
         return ran
@@ -279,7 +296,7 @@ class Replica:
     def _ends_alone(self, work: Pass) -> bool:
         """Return whether an end changes no decision: all that run are in the pass, none waits, and no client does."""
         roster, unshared = self.ledger.roster, self.ledger.caches.prefix is None
-        everybody = len(work.requests) == len(roster.running)
+        everybody = len(work.requests) == len(roster.running) and self._trailing is None
         return everybody and not roster.waiting and self.answered is None and unshared
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:

@@ -113,12 +113,10 @@ class Row:
     @property
     def fitted(self) -> bool:
         """Whether an engine file was fitted to it."""
-        said = {"source": self.source, "drafter": self.drafter}
-        chain = self.side.shape.topk == 1
-        return any(
-            chain == each["chain"] and all(text.startswith(each[key]) for key, text in said.items())
-            for each in STUDY["fitted"]
-        )
+        if self.side.shape.topk > 1:
+            return False
+        said = STUDY["fitted_chains"]
+        return any(all(str(getattr(self, key)).startswith(text) for key, text in each.items()) for each in said)
 
     @property
     def experts(self) -> bool:
@@ -299,7 +297,8 @@ def _lengths(given: Series[Any]) -> tuple[tuple[float, float], float]:
         varied = "sd" in str(given["isl_osl"])
         return (float(stated[1]), float(stated[2])), 0.5 if varied else 0.0
     prompt, output = STUDY["lengths"][str(given["dataset"])]
-    return (float(prompt), float(output)), float(STUDY["lengths_cv"])
+    how = about("engines", str(given["engine_version"]))
+    return (float(prompt), float(output)), float(how.get("lengths_cv", STUDY["lengths_cv"]))
 
 
 def _number(value: object) -> float | None:

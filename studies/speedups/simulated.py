@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PROFILES = Path("results/runs/speedups/profiles")
 STAGE_S = 120
 """Seconds that llm-d's client sends at one rate."""
+MATCH = "acceptance.categories.default.match"
 LEAST_TOKENS = 4000
 """Output tokens at least that a closed loop measures: acceptance scatters by 1% then."""
 
@@ -102,7 +103,20 @@ def settings(row: Row, side: Side | None, load: float, rate: float | None) -> di
     if side is None:
         return {"scheduler": "vllm", **given}
     wide = {"acceptance.width": side.shape.topk} if side.shape.topk > 1 else {}
-    return {**_drafting(side), **given, "acceptance": rate, "acceptance.categories.default.spread": 0, **wide}
+    accepts = {"acceptance": rate, "acceptance.categories.default.spread": 0, **_matches(row, side, rate), **wide}
+    return {**_drafting(side), **given, **accepts}
+
+
+def _matches(row: Row, side: Side, rate: float | None) -> dict[str, Any]:
+    """Return the share of steps with a match of a lookup whose first draft is right at a rate.
+
+    With q the share of matches among steps that accept nothing, which the source states, it is m = r m + q (1 - r m).
+    """
+    stated = STUDY["drafters"][side.drafter].get("matches_without_acceptance")
+    if stated is None or rate is None:
+        return {}
+    share = stated[row.dataset]
+    return {MATCH: round(share / (1 - rate * (1 - share)), 4)}
 
 
 def _longest(row: Row) -> tuple[int, int]:
@@ -147,7 +161,8 @@ def _ran(text: str) -> Measures:
     scheduler, trace = given.pop("scheduler"), given.pop("trace")
     run = simulate(scheduler, trace, **given)
     table, clients = run.requests, given.get("concurrency")
-    length = float(run.metrics.get("spec_decode_acceptance_length") or 1.0)
+    of_drafts = float(run.metrics.get("spec_decode_acceptance_length") or 1.0)
+    length = 1 + given.get(MATCH, 1.0) * (of_drafts - 1)
     throughput = float(run.metrics["output_throughput"])
     if clients is not None:
         arrivals = np.sort(table["arrival_s"].to_numpy())

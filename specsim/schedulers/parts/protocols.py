@@ -102,6 +102,11 @@ class Speculation(Protocol):
         return 1
 
     @property
+    def by_table(self) -> bool:
+        """Whether a table of the engine changes the number of drafts; by default not."""
+        return False
+
+    @property
     def drafter_away(self) -> bool:
         """Whether the drafter is to be on the host behind the next verification (`TargetPass`); by default never."""
         return False
