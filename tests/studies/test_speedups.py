@@ -93,6 +93,13 @@ def test_the_rate_of_a_stated_length_gives_that_length() -> None:
     assert 1 + rate + rate**2 + rate**3 == pytest.approx(2.5, rel=running.ERROR)
 
 
+def test_a_lookup_matches_where_it_accepts_and_in_the_stated_share_of_other_steps() -> None:
+    lookup = replace(ROW, side=Side("n-gram", Shape(3, 1, 4), None))
+    match = simulated.settings(lookup, lookup.side, 1.0, 0.4)[simulated.MATCH]
+    assert match == pytest.approx(0.4 * match + 0.2 * (1 - 0.4 * match), abs=1e-3), "of GSM8K"
+    assert simulated.MATCH not in simulated.settings(ROW, ROW.side, 1.0, 0.4)
+
+
 def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verification of a chain of three at batch 1, by the profile that ships: passes by hand, no prompts."""
     profile = ROOT / "conf" / "profile" / "llama8b_eagle3_h100.yaml"

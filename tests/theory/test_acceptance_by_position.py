@@ -228,3 +228,20 @@ def test_what_is_no_rate_is_one_line(typed: Any, said: str) -> None:
 def test_what_is_no_length_is_one_line(body: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecsimError, match=said):
         acceptance(**body)
+
+
+def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:
+    made = acceptance(conditional=0.6, match=0.3, spread=0.0)
+    count, length, chain = 100, 400, 3
+    told = requests([0.0] * count, [3] * count, [length] * count)
+    text = draw_tape(made, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+    factory = factory_of("vllm_spec", num_speculative_tokens=chain, max_num_seqs=count, max_num_batched_tokens=4 * count)
+    record = watched(simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))).heard[0]
+    # The first steps: all requests are there, and none has so few tokens left that its chain is cut.
+    verified = [step for step in record if isinstance(step.work, TargetPass) and len(step.work.requests) == count][1:100]
+    drafts = np.concatenate([step.work.forest.tree_tokens() for step in verified])
+    matched = np.concatenate([step.answer.matched for step in verified])
+    assert set(drafts.tolist()) == {0, chain}
+    assert np.mean(drafts > 0) == pytest.approx(0.3, abs=0.02)
+    assert np.mean(matched[drafts > 0]) == pytest.approx(0.6 + 0.6**2 + 0.6**3, abs=0.05)
+    assert not matched[drafts == 0].any(), "such a request verifies one token"

@@ -210,5 +210,16 @@ def test_a_step_decided_ahead_is_a_step_later() -> None:
     assert ahead == pytest.approx(0.27)
 
 
+@pytest.mark.parametrize("fast_forward", [True, False])
+@pytest.mark.parametrize(("steps", "behind"), [(0, 0), (1, 1), (3, 2)])
+def test_a_request_is_in_the_verifications_decided_before_its_end(steps: int, behind: int, fast_forward: bool) -> None:
+    told = requests([0.0, 0.0], [1, 1], [50, 50])
+    simulated = simulation(told, [10, 12], factory_of("continuous"), truth=hardware(0.0, 1.0, 0.0))
+    record = run(replace(simulated, trailing_steps=steps, fast_forward=fast_forward))
+    ends_s = record.progress.finish_s
+    assert ends_s[0] == 2 * 10, "a second a token, two requests"
+    assert ends_s[1] - ends_s[0] == 2 + behind, "two passes are left; so many hold the first request once more"
+
+
 def test_the_frontend_comes_before_the_queue() -> None:
     assert steady(frontend_s=0.05) == pytest.approx(0.22), "the first request is late as well, and so are all passes"

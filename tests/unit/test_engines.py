@@ -160,6 +160,49 @@ def test_a_table_that_chooses_no_drafts_is_slower_than_no_speculation() -> None:
     assert 0.78 + 0.084 < off - without < 0.78 + 4 * 0.084 + 0.05
 
 
+def test_each_drafted_token_of_a_verification_takes_host_time() -> None:
+    bare, engine = PROFILE.target, Engine(drafted_token_s=1e-5).running(PROFILE).target
+    assert engine.seconds(SHAPE) == pytest.approx(bare.seconds(SHAPE) + 7e-5), "three drafts and four"
+    assert engine.seconds(PassShape.decode(900, 3)) == bare.seconds(PassShape.decode(900, 3))
+    drafted = np.asarray(SHAPES.logit_tokens) - np.asarray(SHAPES.requests)
+    assert engine.seconds_array(SHAPES) - bare.seconds_array(SHAPES) == pytest.approx(1e-5 * drafted)
+
+
+SPARSE = replace(PROFILE, target=replace(PROFILE.target, nonembedding_bytes=PROFILE.target.weights_bytes // 10))
+BLACKWELL = replace(SPARSE, hardware="2 x NVIDIA B300")
+
+
+@pytest.mark.parametrize(
+    ("profile", "tokens", "factor"),
+    [(SPARSE, 33, 2), (SPARSE, 32, 1), (PROFILE, 33, 1), (BLACKWELL, 33, 1), (BLACKWELL, 65, 5)],
+)
+def test_a_decode_beyond_the_largest_graph_is_a_factor_slower_of_a_mixture_of_experts(
+    profile: Any, tokens: int, factor: float
+) -> None:
+    given = {"graph_tokens": [1, 2, 4], "graph_most": {"blackwell": 64, "other": 32}}
+    engine = engine_from_mapping(PLAIN | given | {"eager_factor": {"blackwell": 5, "other": 2}}, "mine")
+    plain = engine_from_mapping(PLAIN | given, "mine").running(profile).target
+    model, decode = engine.running(profile).target, PassShape.decode(1000, tokens)
+    overhead_s = PROFILE.target.overhead_s
+    assert model.seconds(decode) - overhead_s == pytest.approx(factor * (plain.seconds(decode) - overhead_s))
+    array = PassShapes.decode(np.array([1000]), np.array([tokens]))
+    assert model.seconds_array(array)[0] == pytest.approx(model.seconds(decode))
+    prompt = PassShape.prompt(4000)
+    assert model.seconds(prompt) == plain.seconds(prompt), "prompts were measured without graphs"
+
+
+def test_a_table_of_drafts_replays_piecewise_graphs() -> None:
+    given = {"requests": 8, "concurrency": 1, "profile": "llama8b_1b_h100", "slo": "absolute", "engine": "vllm_0_28"}
+    table = {"scheduler__speculation__num_speculative_tokens_per_batch_size": [[1, 512, 3]]}
+
+    def tpot_ms(scheduler: str, **settings: Any) -> float:
+        return simulate(scheduler, "poisson", **given, **settings).metrics["mean_tpot_ms"]
+
+    fixed = tpot_ms("vllm_spec", scheduler__num_speculative_tokens=3, engine__piecewise_factor=1.19)
+    assert tpot_ms("vllm_dynamic", **table, engine__piecewise_factor=1.0) == pytest.approx(fixed)
+    assert 1.05 < tpot_ms("vllm_dynamic", **table) / fixed < 1.19, "the drafter's passes are as long"
+
+
 @pytest.mark.parametrize(("missing", "sequences"), [(1, 1), (2, 2), (3, 1), (20, 1)])
 def test_a_drafter_that_fell_behind_is_no_bonus_token(missing: int, sequences: int) -> None:
     _, view = ledger_and_view(requests([0.0], [30], [9]))
@@ -206,6 +249,9 @@ def test_sizes_are_those_named_then_multiples() -> None:
         ({"lookahead": True, "batching": "prompts_first"}, "lookahead: True"),
         ({"max_num_seqs": 0}, "max_num_seqs: 0 is not a whole number between 1 and"),
         ({"max_num_seqs": {"large_gpu": 8}}, "max_num_seqs.other: missing key"),
+        ({"eager_factor": 0.5}, "eager_factor"),
+        ({"eager_factor": {"blackwell": 5}}, "eager_factor.other: missing key"),
+        ({"trailing_steps": -1}, "trailing_steps"),
     ],
 )
 def test_a_mistake_is_one_line(changed: dict[str, Any], said: str) -> None:
