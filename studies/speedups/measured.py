@@ -188,7 +188,8 @@ def _reason(given: Series[Any]) -> str | None:
     if said["hardware"] not in STUDY["gpus"]:
         return f"GPU: {'not stated' if said['hardware'] == 'nan' else said['hardware']}"
     if said["target"] not in STUDY["targets"]:
-        return f"target: {said['target']}"
+        why = _key("not_composed", said["target"])
+        return f"target{', ' + STUDY['not_composed'][why] if why else ''}: {said['target']}"
     if _key("drafters", _drafters(said["drafter"])[0]) is None:
         return f"drafter: {said['drafter']}"
     if _shapes(str(given["k_or_tree"]), _drafters(said["drafter"])[0])[0] is None:
@@ -277,14 +278,18 @@ def _side(given: Series[Any], drafter: str, shape: Shape, table: DataFrame) -> S
     assert key is not None
     own = _number(given["acceptance_length"])
     if own is None:
-        source = str(given["source"]).split(" fig ")[0]
+        source, dataset = str(given["source"]).split(" fig ")[0], str(given["dataset"])
+        recorded = about("recorded", source)
+        if dataset in recorded.get("datasets", {}):
+            source, dataset = recorded["source"], recorded["datasets"][dataset]
+            drafter = recorded["drafters"].get(drafter, drafter)
         same = table[
             (table["metric"] == "acceptance length")
-            & (table["source"] == source)
+            & table["source"].str.startswith(source)
             & (table["target"] == given["target"])
             & (table["drafter"] == drafter)
             & (table["k_or_tree"] == str(shape.steps))
-            & (table["dataset"] == given["dataset"])
+            & (table["dataset"] == dataset)
         ]["acceptance_length"]
         own = float(same.iloc[0]) if len(same) else None
     return Side(key, shape, own)

@@ -22,6 +22,7 @@ from studies.speedups.simulated import (
     compose,
     compose_command,
     composed,
+    match_of,
     profile_file,
     ran,
     settings,
@@ -52,7 +53,8 @@ def rate_of(row: Row, side: Side, trees: Mapping[Shape, Sequence[float]]) -> flo
         assert row.speedup is not None
         return solved(lambda rate: speedup_of(row, 1.0, rate), row.speedup)
     if side.shape.topk == 1:
-        return solved(lambda rate: sum(rate**depth for depth in range(side.shape.steps + 1)), side.length)
+        depths = range(1, side.shape.steps + 1)
+        return solved(lambda rate: 1 + match_of(row, side, rate) * sum(rate**depth for depth in depths), side.length)
     return round(float(np.interp(side.length, trees[side.shape], RATES)), 4)
 
 

@@ -108,15 +108,20 @@ def settings(row: Row, side: Side | None, load: float, rate: float | None) -> di
 
 
 def _matches(row: Row, side: Side, rate: float | None) -> dict[str, Any]:
-    """Return the share of steps with a match of a lookup whose first draft is right at a rate.
+    match = match_of(row, side, rate)
+    return {} if match == 1 else {MATCH: round(match, 4)}
+
+
+def match_of(row: Row, side: Side, rate: float | None) -> float:
+    """Return the share of steps with a match of a lookup whose first draft is right at a rate; 1 of other drafters.
 
     With q the share of matches among steps that accept nothing, which the source states, it is m = r m + q (1 - r m).
     """
     stated = STUDY["drafters"][side.drafter].get("matches_without_acceptance")
     if stated is None or rate is None:
-        return {}
-    share = stated[row.dataset]
-    return {MATCH: round(share / (1 - rate * (1 - share)), 4)}
+        return 1.0
+    share = float(stated[row.dataset])
+    return share / (1 - rate * (1 - share))
 
 
 def _longest(row: Row) -> tuple[int, int]:

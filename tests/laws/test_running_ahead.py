@@ -88,6 +88,7 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
         timeout_s=draw(TIMEOUTS_S),
         shedding=draw(st.sampled_from((None, None, Shedding(5, True)))),
         pipeline_steps=draw(st.sampled_from((0, 0, 1, 4))),
+        trailing_steps=draw(st.sampled_from((0, 0, 1, 3))),
         frontend_s=draw(st.sampled_from((0.0, 0.013))),
     )
 

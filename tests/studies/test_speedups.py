@@ -136,6 +136,16 @@ def test_the_page_and_the_list_are_those_of_the_kept_rows(monkeypatch: pytest.Mo
     assert Path(page.POINTS).read_text(encoding="utf-8") == page.points(table)
 
 
+def test_the_readme_begins_with_the_headline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    scored = scores.speedups(kept(running.KEPT))
+    said = f"Over {len(scored)} measured speed-ups"
+    _, found, rest = " ".join(Path("README.md").read_text(encoding="utf-8").split()).partition(said)
+    assert found
+    assert f"a median of {100 * scores.Errors.of(scored['error']).median:.1f}%" in rest[:200]
+    assert "docs/speedups.md#worst-rows" in rest[:300]
+
+
 @needs_data
 @pytest.mark.parametrize("line", [303, 77])
 def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

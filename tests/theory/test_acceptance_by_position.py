@@ -235,10 +235,12 @@ def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:
     count, length, chain = 100, 400, 3
     told = requests([0.0] * count, [3] * count, [length] * count)
     text = draw_tape(made, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
-    factory = factory_of("vllm_spec", num_speculative_tokens=chain, max_num_seqs=count, max_num_batched_tokens=4 * count)
+    limits = {"max_num_seqs": count, "max_num_batched_tokens": (chain + 1) * count}
+    factory = factory_of("vllm_spec", num_speculative_tokens=chain, **limits)
     record = watched(simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))).heard[0]
     # The first steps: all requests are there, and none has so few tokens left that its chain is cut.
-    verified = [step for step in record if isinstance(step.work, TargetPass) and len(step.work.requests) == count][1:100]
+    targets = [step for step in record if isinstance(step.work, TargetPass)]
+    verified = [step for step in targets if len(step.work.requests) == count][1:100]
     drafts = np.concatenate([step.work.forest.tree_tokens() for step in verified])
     matched = np.concatenate([step.answer.matched for step in verified])
     assert set(drafts.tolist()) == {0, chain}
