@@ -156,7 +156,8 @@ def run(jobs: int) -> DataFrame:
         say(f"{place} of {len(wanted)}: lines {', '.join(str(each['line']) for each in new if each['line'])}")
         table = concat([table, DataFrame(new)], ignore_index=True)
         keep(table, KEPT, about_them)
-    table = table.sort_values(["line", "source", "load"], ignore_index=True)
+    order = ["line", "source", "version", "target", "drafter", "shape", "dataset", "load", "metric"]
+    table = table.sort_values(order, ignore_index=True)
     table.attrs = {key: value for key, value in about_them.items()}
     keep(table, KEPT, about_them)
     return table
