@@ -17,8 +17,8 @@ from specsim.metrics.tuned_text import AS_GIVEN, answer
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-PASSES = "passes"
-"""The first word of conditions under which passes take longer, or less long."""
+PASSES, SPEEDUP = "passes", "speed-up"
+"""The first words of conditions under which passes take longer or less long, and drafts bring less or more."""
 THROUGHPUT = "output_throughput"
 """The measure that is no share of the requests: tokens/s."""
 PLAIN = "vllm"
@@ -194,10 +194,10 @@ class Tuned:
             rows.append(row)
         return DataFrame(rows)
 
-    def band(self) -> tuple[float, float] | None:
-        """Return the least and the most that the best measures where passes take more or less, by `error`."""
-        means = [self.measured(0, said)[0] for said in self.judgements if said.startswith(PASSES)]
-        return (min(means), max(means)) if means else None
+    def band(self) -> tuple[float, float]:
+        """Return the least and the most that the best measures where the profile, or predicted speed-ups, are off."""
+        means = [self.measured(0, said)[0] for said in self.judgements if said.startswith((PASSES, SPEEDUP))]
+        return min(means), max(means)
 
     def no_drafts_from(self) -> float | None:
         """Return the lowest rate, of those at which both were tested, from which on plain decoding attains as much.

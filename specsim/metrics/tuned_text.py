@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 AS_GIVEN = "as given"
 """The conditions that the settings describe."""
+SPEEDUP_OFF = 0.052
+"""By how much predicted speed-ups are off, the median over the measured ones of docs/speedups.md."""
 
 
 def answer(tuned: Tuned) -> Iterator[str]:
@@ -29,11 +31,10 @@ def answer(tuned: Tuned) -> Iterator[str]:
 def _sentences(tuned: Tuned) -> Iterator[str]:
     load = "With these clients" if tuned.rate is None else f"At {tuned.rate:g} requests/s"
     yield f"{load} the best is {tuned.best.name}: {_of(tuned, *tuned.measured(0), unit=True)}."
-    band = tuned.band()
-    if band and tuned.error:
-        low, high = (_of(tuned, each, nan) for each in band)
-        error = f"{100 * tuned.error:.2g}% more or less, the held-out error of the profile"
-        yield f"{low} to {high}{'%' if tuned.is_share else ''} if its passes take {error}."
+    low, high = (_of(tuned, each, nan) for each in tuned.band())
+    passes = f"its passes take {100 * tuned.error:.2g}% more or less (held-out error of the profile), or "
+    drafts = f"drafts bring {100 * SPEEDUP_OFF:.2g}% less or more (median error of predicted speed-ups)"
+    yield f"{low} to {high}{'%' if tuned.is_share else ''} if {passes if tuned.error else ''}{drafts}."
     for place in dict.fromkeys((1, tuned.plain)):
         if 0 < place < len(tuned.candidates):
             lead, name = _of(tuned, *tuned.lead(place), sign="+"), tuned.candidates[place].name

@@ -11,9 +11,10 @@ from specsim.config.configured import Configured
 from specsim.config.points import Point
 from specsim.config.values import python_value
 from specsim.latency.model import Profile
-from specsim.metrics.tuned import PASSES
+from specsim.metrics.tuned import PASSES, SPEEDUP
+from specsim.metrics.tuned_text import SPEEDUP_OFF
 from specsim.runs.handed import Objects
-from specsim.runs.prepare import prepare, recipe
+from specsim.runs.prepare import Experiment, recipe
 
 REQUESTS = 1000
 """Of a run of a recording at most, where no setting says it."""
@@ -22,6 +23,18 @@ BLOCK_S, BLOCKS = 60.0, 10
 OFF = 0.2
 """By how much acceptance, load and objectives are taken to be off."""
 OBJECTIVES = ("tpot_s", "tpot_ratio", "ttft_s")
+
+
+class Condition(NamedTuple):
+    """A change of what was given: words, the settings that say so, their unit of time in seconds, and for whom.
+
+    `drafts` : it holds for candidates that draft alone.
+    """
+
+    said: str
+    changed: Point
+    unit_s: float = 1.0
+    drafts: bool = False
 
 
 class Parts(NamedTuple):
@@ -43,15 +56,16 @@ def split(first: Configured, objects: Objects) -> Parts:
     source = recipe(config, handed)
     if "arrivals" in source.reader.drawn:
         return Parts({}, {}, ("other seeds of the trace tune than judge",))
-    shared: dict[str, Any] = {} if config["requests"] is not None else {"requests": str(REQUESTS)}
+    asked = config["requests"] or REQUESTS
     trace = replace(source, block_s=None).trace(0, clients=True)
     if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
+        shared = {"requests": str(min(asked, len(trace)))}
         return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
-    if shared:
-        early = int((trace.arrival_s < (stop - start) / 2).sum())
-        shared["requests"] = str(min(REQUESTS, max(min(early, len(trace) - early), 1)))
+    early = int((trace.arrival_s < (stop - start) / 2).sum())
+    kept = max(min(asked, early, len(trace) - early), 1)
+    shared = {"requests": str(kept)}
     block_s = source.block_s or min(BLOCK_S, (middle - start) / BLOCKS)
 
     def part(*window: float) -> Point:
@@ -61,45 +75,51 @@ def split(first: Configured, objects: Objects) -> Parts:
             return {**shared, "trace": name}
         return {**shared, **{f"trace.{key}": python_value(key, value) for key, value in below.items()}}
 
-    said = (
+    said = [
         f"seconds {start:g} to {middle:g} of the trace tune, {middle:g} to {stop:g} judge; each seed draws blocks anew"
-    )
-    return Parts(part(start, middle), part(middle, stop), (said,))
+    ]
+    if config["requests"] and kept < asked:
+        said.append(f"requests={asked}: runs have {kept}, no more than either part of the trace holds")
+    return Parts(part(start, middle), part(middle, stop), tuple(said))
 
 
-def rate_of(config: Mapping[str, Any], objects: Objects) -> float | None:
+def rate_of(config: Mapping[str, Any], experiment: Experiment) -> float | None:
     """Return the rate of arrivals, requests/s; None where clients wait for their answers."""
     if config["concurrency"] is not None:
         return None
     if config["rps"] is not None:
         return float(config["rps"])
-    arrival_s = prepare(config, objects.of(config["choices"])).simulation.requests.arrival_s
+    arrival_s = experiment.simulation.requests.arrival_s
     return float(f"{(len(arrival_s) - 1) / max(float(arrival_s[-1] - arrival_s[0]), 1e-9):.3g}")
 
 
-def conditions(
-    config: Mapping[str, Any], rate: float | None, error: float | None
-) -> Iterator[tuple[str, Point, float]]:
-    """Yield what may be otherwise than it was given, the settings that say so, and their unit of time.
+def conditions(config: Mapping[str, Any], rate: float | None, error: float | None) -> Iterator[Condition]:
+    """Yield what may be otherwise than it was given.
 
     Passes that take (1 + e) times as long under a load meet their objectives as often as today's passes do under a load
     (1 + e) times as high with objectives of 1 / (1 + e): time itself has another unit. Clients that wait stay as many.
+    A speed-up that is (1 - e) times as large is a server with drafts that takes 1 / (1 - e) times as long.
     """
-    if error:
-        for sign, word in ((1, "slower"), (-1, "faster")):
-            slower = 1 + sign * error
-            load = {} if rate is None else _load(config, rate, slower)
-            changed = {**load, **_objectives(config, 1 / slower)}
-            yield f"{PASSES} {100 * error:.2g}% {word}", changed, slower
+
+    def slowed(slower: float) -> tuple[Point, float]:
+        load = {} if rate is None else _load(config, rate, slower)
+        return {**load, **_objectives(config, 1 / slower)}, slower
+
+    for sign, word in ((1, "slower"), (-1, "faster")) if error else ():
+        yield Condition(f"{PASSES} {100 * (error or 0):.2g}% {word}", *slowed(1 + sign * (error or 0)))
+    for sign, word in ((-1, "lower"), (1, "higher")):
+        yield Condition(
+            f"{SPEEDUP} {100 * SPEEDUP_OFF:.2g}% {word}", *slowed(1 / (1 + sign * SPEEDUP_OFF)), drafts=True
+        )
     for factor in (1 - OFF, 1 + OFF):
         said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else 'higher'}"
         scale = factor * (config["acceptance_scale"] or 1)
         if config["acceptance"].get("kind") != "recorded":
-            yield f"acceptance {said}", {"acceptance_scale": f"{scale:g}"}, 1.0
+            yield Condition(f"acceptance {said}", {"acceptance_scale": f"{scale:g}"})
         if load := _load(config, rate, factor):
-            yield f"{'load' if rate is None else 'rate'} {said}", load, 1.0
+            yield Condition(f"{'load' if rate is None else 'rate'} {said}", load)
         if objectives := _objectives(config, factor):
-            yield f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives, 1.0
+            yield Condition(f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives)
 
 
 def _load(config: Mapping[str, Any], rate: float | None, factor: float) -> Point:

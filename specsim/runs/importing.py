@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +17,14 @@ from specsim.acceptance.loading import ANY
 from specsim.acceptance.logs import Verified, verifications
 from specsim.acceptance.positions import SPREAD, curve_of, worth
 from specsim.acceptance.runs import fitted
-from specsim.calibration.benchmarks import LENGTHS, REQUESTS, Result, results, speculation_of
+from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, REQUESTS, Result, results, speculation_of
 from specsim.calibration.engine_file import counted
 from specsim.calibration.reading import gathered, table_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.staging import in_one_step
 from specsim.store.writer import yaml_text
+from specsim.workload.columns import number
 from specsim.workload.formats import KNOWN, choose
 from specsim.workload.readers import Damage, Table, content, of_lists, of_records, open_table
 from specsim.workload.trace import Trace, TraceSource
@@ -36,6 +38,9 @@ TOLD_BY = {
     POINTS: "results at 15 loads are what `specsim calibrate` needs",
 }
 LEAST_POINTS = 15
+STARTS, ROW_START = "start_times", "request_start_time"
+READ = (*LENGTHS, STARTS, "queue_times")
+"""Lists of a result of `vllm bench serve` that make a trace."""
 
 
 class Made(NamedTuple):
@@ -142,13 +147,41 @@ def _read_results(file: Path, found: Sequence[Result], held: Holdings) -> None:
 
 def _tables(file: Path, found: Sequence[Result]) -> list[Table]:
     """Return the tables of requests in a file: that of each benchmark that tells its requests, or the whole file."""
-    records = [each[REQUESTS] for each in found if isinstance(each.get(REQUESTS), list) and each[REQUESTS]]
+    records = [each for each in found if isinstance(each.get(REQUESTS), list) and each[REQUESTS]]
     listed = [each for each in found if isinstance(each.get(LENGTHS[0]), list)]
     if records:
-        return [of_records(each, file, "JSON", Damage(file, "entry"), []) for each in records]
+        return [of_records(_rows_as_sent(each), file, "JSON", Damage(file, "entry"), _waited(each)) for each in records]
     if len(found) > 1 and not listed:
         raise SpecsimError(f"{file}: {len(found)} results without their requests")
-    return [of_lists(dict(each), file, KNOWN, []) for each in listed] or [open_table(file, KNOWN)]
+    return [of_lists(_as_sent(each), file, KNOWN, _waited(each)) for each in listed] or [open_table(file, KNOWN)]
+
+
+def _waited(result: Result) -> list[str]:
+    """Return a line about clients that waited for their answers: times at which these send are no arrivals."""
+    limit = result.get(BENCH)
+    closed = limit is not None and result.get(RATE) in (inf, "inf", None)
+    return [f"sent by clients that waited for their answers: concurrency={limit}"] if closed else []
+
+
+def _as_sent(result: Result) -> dict[str, Any]:
+    """Return the lists of a result that make a trace, of clients that waited the lengths alone, as they were sent."""
+    starts = result.get(STARTS)
+    if not _waited(result):
+        return {key: each for key, each in result.items() if not isinstance(each, list) or key in READ}
+    lengths = {key: result[key] for key in LENGTHS if key in result}
+    if isinstance(starts, list) and {len(each) for each in lengths.values()} == {len(starts)}:
+        order = sorted(range(len(starts)), key=lambda place: number(starts[place]) or 0.0)
+        lengths = {key: [each[place] for place in order] for key, each in lengths.items()}
+    return {**{key: each for key, each in result.items() if not isinstance(each, list)}, **lengths}
+
+
+def _rows_as_sent(result: Result) -> list[Any]:
+    """Return the requests of a benchmark of GuideLLM, likewise."""
+    rows: list[Any] = result[REQUESTS]
+    if not _waited(result) or not all(isinstance(each, dict) for each in rows):
+        return rows
+    in_order = sorted(rows, key=lambda each: number(each.get(ROW_START)) or 0.0)
+    return [{key: cell for key, cell in each.items() if key != ROW_START} for each in in_order]
 
 
 def _traces(held: Holdings) -> Iterator[Made]:

@@ -18,7 +18,7 @@ from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.found import Found
 from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.metrics.tuned_text import AS_GIVEN
-from specsim.runs.conditions import conditions, held_out_error, rate_of, split
+from specsim.runs.conditions import Condition, conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.exports import Inexpressible, exported, kind_of
 from specsim.runs.find import check_whose, search
@@ -84,46 +84,30 @@ def tune(
         One line for any mistake in what was given.
     """
     runs = _Runs(point, objects, root, jobs, executor, progress, say)
-    alone = len(schedulers) == 1
-    wanted: dict[str, Mapping[str, Any]] = {PLAIN: {}, **schedulers}
-    searches = [Search(space_of(name, given), goal.trials) for name, given in wanted.items()]
+    searches = [Search(space_of(name, given), goal.trials) for name, given in {PLAIN: {}, **schedulers}.items()]
     first = runs.configured(next(iter(schedulers)), {}, {})
     if goal.of != THROUGHPUT:
         check_whose(goal.of, first.config)
-    parts = split(first, objects)
-    rate = rate_of(first.config, objects)
-    tuning_seeds = range(max(goal.seeds) + 1, max(goal.seeds) + 1 + MOST_SEEDS)
-
-    def tried(asked: Sequence[tuple[int, Choice]], seeds: Sequence[int]) -> list[list[Score]]:
-        spaces = [searches[place].space for place, _ in asked]
-        settings = [space.settings(choice) for space, (_, choice) in zip(spaces, asked, strict=True)]
-        pairs = [(space.scheduler, each) for space, each in zip(spaces, settings, strict=True)]
-        ended = runs(pairs, parts.tuning, seeds)
-        return [[_score(run, goal.of) for run in those] for those in ended]
-
-    halved(searches, tuning_seeds, tried, say)
-    candidates = [each for search_ in searches for each in _finalists(search_, runs, alone)]
-    judge = _Judge(runs, goal, parts.judging, candidates)
-    say(f"judging: {len(candidates)} configurations with {len(goal.seeds)} seeds")
-    given = judge(range(len(candidates)), {})
-    order = sorted(given, key=lambda place: (-given[place].measure.mean(), -given[place].quickness.mean()))
-    judge.candidates = candidates = [candidates[place] for place in order]
-    judgements = {AS_GIVEN: {place: given[old] for place, old in enumerate(order)}}
+    experiment = prepare(first.config, objects.of(first.config["choices"]))
+    parts, rate, profile = split(first, objects), rate_of(first.config, experiment), experiment.profiles[0]
+    _search(searches, runs, goal, parts.tuning)
+    judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
+    candidates, given = judge.ranked()
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
-    shown, searched = sorted({0, min(1, len(order) - 1), plain_at}), sorted({0, plain_at})
-    profile = prepare(first.config, objects.of(first.config["choices"])).profiles[0]
+    shown, searched = sorted({0, min(1, len(candidates) - 1), plain_at}), sorted({0, plain_at})
     error = held_out_error(profile)
-    for said, changed, unit_s in conditions(first.config, rate, error):
-        say(f"judging: {said}")
-        found_there, per = judge(shown, changed), unit_s if goal.of == THROUGHPUT else 1.0
-        judgements[said] = {place: each._replace(measure=each.measure / per) for place, each in found_there.items()}
+    judgements = {AS_GIVEN: given}
+    for each in conditions(first.config, rate, error):
+        say(f"judging: {each.said}")
+        judgements[each.said] = judge.under(each, shown, given, plain_at)
     found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate)
-    replicas = None if found is None or rate is None else _replicas(judge, judgements[AS_GIVEN][0], found, rate, first)
+    replicas = None if found is None or rate is None else _replicas(judge, given[0], found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}
-    export, lines = _exported(judge, judgements[AS_GIVEN], first, profile.draft.name)
-    if goal.of != THROUGHPUT and judgements[AS_GIVEN][0].measure.min() == 1:
+    export, lines = _exported(judge, given, first, profile.draft.name)
+    if goal.of != THROUGHPUT and given[0].measure.min() == 1:
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
-    notes = [*parts.notes, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
+    chosen = [*experiment.notes, *experiment.drafting_notes]
+    notes = [*parts.notes, *chosen, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
     return Tuned(*told, export, notes)
 
@@ -174,13 +158,28 @@ def _score(run: Result, of: str) -> Score:
     return Score(0.0, -np.inf) if isinstance(run, Failure) else score(run.metrics, of)
 
 
-def _finalists(of: Search, runs: _Runs, alone: bool) -> Iterator[Candidate]:
-    """Yield the best choice of a search, and the second where a scheduler stands `alone`."""
-    several = 2 if alone and of.space.scheduler != PLAIN else 1
-    for choice in of.ranked()[:several]:
-        settings = of.space.settings(choice)
-        made = runs.configured(of.space.scheduler, settings, {})
-        yield Candidate(of.space.scheduler, settings, made.config[SCHEDULER], of.mean(choice).measure)
+def _search(searches: Sequence[Search], runs: _Runs, goal: Goal, part: Point) -> None:
+    """Try settings on a part of the traffic, with seeds that do not judge."""
+
+    def tried(asked: Sequence[tuple[int, Choice]], seeds: Sequence[int]) -> list[list[Score]]:
+        spaces = [(searches[place].space, choice) for place, choice in asked]
+        ended = runs([(space.scheduler, space.settings(choice)) for space, choice in spaces], part, seeds)
+        return [[_score(run, goal.of) for run in those] for those in ended]
+
+    first = max(goal.seeds) + 1
+    halved(searches, range(first, first + MOST_SEEDS), tried, runs.say)
+
+
+def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[Candidate]:
+    """Return the best choice of each search, and the second where a scheduler stands `alone`."""
+    found = []
+    for of in searches:
+        name = of.space.scheduler
+        for choice in of.ranked()[: 2 if alone and name != PLAIN else 1]:
+            settings = of.space.settings(choice)
+            keys = runs.configured(name, settings, {}).config[SCHEDULER]
+            found.append(Candidate(name, settings, keys, of.mean(choice).measure))
+    return found
 
 
 class _Judge:
@@ -194,6 +193,26 @@ class _Judge:
         chosen = [(self.candidates[place].scheduler, self.candidates[place].settings) for place in places]
         ended = self.runs(chosen, {**self.part, **changed}, self.goal.seeds)
         return {place: self.judged(those) for place, those in zip(places, ended, strict=True)}
+
+    def ranked(self) -> tuple[Sequence[Candidate], dict[int, Judgement]]:
+        """Return the candidates, the best first from now on, and what each measured."""
+        self.runs.say(f"judging: {len(self.candidates)} configurations with {len(self.goal.seeds)} seeds")
+        given = self(range(len(self.candidates)), {})
+        order = sorted(given, key=lambda place: (-given[place].measure.mean(), -given[place].quickness.mean()))
+        self.candidates = [self.candidates[place] for place in order]
+        return self.candidates, {place: given[old] for place, old in enumerate(order)}
+
+    def under(
+        self, condition: Condition, places: Sequence[int], given: Mapping[int, Judgement], plain_at: int
+    ) -> dict[int, Judgement]:
+        """Return what candidates measure under a condition; one that is of drafts leaves plain decoding as `given`."""
+        asked = [place for place in places if place != plain_at or not condition.drafts]
+        per = condition.unit_s if self.goal.of == THROUGHPUT else 1.0
+        found = self(asked, condition.changed)
+        return {
+            place: found[place]._replace(measure=found[place].measure / per) if place in found else given[place]
+            for place in places
+        }
 
     def judged(self, ended: Sequence[Result]) -> Judgement:
         """Return what runs of one candidate measured, a run a seed."""

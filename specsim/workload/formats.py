@@ -14,8 +14,10 @@ MOST_COLUMNS = 1000
 ARRIVAL, PROMPT, OUTPUT = ROLES = ("arrival_s", "prompt_tokens", "output_tokens")
 """The columns that make a trace, by specsim's own names."""
 OBJECTIVES = ("tpot_slo_s", "tpot_slo_ratio", "ttft_slo_s")
-SESSIONS = ("session_id", "Session ID", "gen_ai.conversation.id")
-"""Columns that name the session of a request: specsim's, BurstGPT's and OpenTelemetry's."""
+SPAN_SESSIONS = ("gen_ai.conversation.id", "attributes.gen_ai.conversation.id")
+AIPERF_SESSIONS = ("metadata.x_correlation_id", "metadata.conversation_id")
+SESSIONS = ("session_id", "Session ID", *SPAN_SESSIONS, *AIPERF_SESSIONS)
+"""Columns that name the session of a request: specsim's, BurstGPT's, OpenTelemetry's and aiperf's."""
 HASHES = "hash_ids"
 PARENT = "parent_chat_id"
 """A column of Bailian's traces, which tells with `CHAT` whose answer a request replies to."""
@@ -100,12 +102,13 @@ FORMATS = (
     Format(
         *("aiperf records", ("metadata.request_start_ns",), ("metrics.input_sequence_length.value",)),
         *(("metrics.output_sequence_length.value",), "ns"),
+        optional=(*OPTIONAL, *AIPERF_SESSIONS),
     ),
     # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
     Format("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"),
     # Spans of OpenTelemetry's GenAI conventions, as collectors and trace stores export them; vLLM's own spans have the
     # names before 1.27.
-    Format("OpenTelemetry spans", STARTS, INPUT_TOKENS, OUTPUT_TOKENS, "ns", optional=(*OPTIONAL, SESSIONS[2])),
+    Format("OpenTelemetry spans", STARTS, INPUT_TOKENS, OUTPUT_TOKENS, "ns", optional=(*OPTIONAL, *SPAN_SESSIONS)),
     # LiteLLM's spend logs (startTime), OpenRouter's (created_at, tokens_prompt), answers of the OpenAI API (created,
     # usage), and what else logs call a request's start, prompt and completion.
     Format(
@@ -114,7 +117,7 @@ FORMATS = (
         (*PROMPTS, *INPUT_TOKENS),
         (*COMPLETIONS, *OUTPUT_TOKENS),
         None,
-        optional=(*OPTIONAL, SESSIONS[2]),
+        optional=(*OPTIONAL, *SPAN_SESSIONS),
     ),
 )
 REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)

@@ -23,6 +23,8 @@ MOST_RATIO, FREE_BYTES = 100, 64 << 20
 STEP_BYTES = 1 << 20
 ROW_BYTES = 1 << 24
 """The longest row of a CSV."""
+SPANS = ("resourceSpans", "scopeSpans", "spans")
+ATTRIBUTES, USAGE = "attributes", "gen_ai.usage."
 HEAD = 64
 """Records of a JSON file that tell its columns."""
 FOREIGN = {
@@ -296,6 +298,8 @@ def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Ta
     if value is not None and more:
         raise SpecsimError(f"{file}: line 2: more behind the first JSON value; expected one")
     value = _whole(raw, file) if value is None else value
+    if isinstance(value, dict) and SPANS[0] in value:
+        value = [value]
     if isinstance(value, dict):
         return of_lists(value, file, known, notes)
     if isinstance(value, list) and value:
@@ -359,7 +363,7 @@ def without_queues(result: Record, columns: Cells) -> tuple[Cells, list[str]]:
 def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> Table:
     """Return the table of the objects among some values, which are numbered from 1; all other values are damage."""
     records: dict[int, Record] = {}
-    for number, value in enumerate(values, start=1):
+    for number, value in enumerate(_spans(values, notes), start=1):
         if isinstance(value, dict):
             records[number] = value
         else:
@@ -372,6 +376,33 @@ def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, 
         return cells, Rows(list(records), damage, notes)
 
     return Table(file, kind, names, read, keys=keys)
+
+
+def _spans(values: Iterable[object], notes: list[str]) -> Iterator[object]:
+    """Yield values, in the place of an export of OpenTelemetry (OTLP as JSON) its spans that tell tokens."""
+    left = 0
+    for value in values:
+        for each in _within_lists(value, SPANS):
+            if isinstance(each, dict) and isinstance(each.get(ATTRIBUTES), list):
+                pairs = [
+                    (str(pair.get("key")), pair.get("value")) for pair in each[ATTRIBUTES] if isinstance(pair, dict)
+                ]
+                told = {key: next(iter(value.values()), None) for key, value in pairs if isinstance(value, dict)}
+                if not any(key.startswith(USAGE) for key in told):
+                    left += 1
+                    continue
+                each = {**each, ATTRIBUTES: told}
+            yield each
+    if left:
+        notes.append(f"left out {left:,} spans without {USAGE}*")
+
+
+def _within_lists(value: Any, names: Sequence[str]) -> list[Any]:
+    """Return what stands in lists within lists, under these names of their objects; the value itself, if in none."""
+    found = [value]
+    for name in names:
+        found = [each for one in found for each in (one[name] if isinstance(one, dict) and name in one else [one])]
+    return found
 
 
 def _names(record: Record, above: str = "", depth: int = 3) -> Iterator[str]:

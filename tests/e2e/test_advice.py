@@ -34,6 +34,9 @@ def result(clients: int, drafts: int) -> dict[str, object]:
         "total_output_tokens": int(done["output_tokens"].sum()),
         "input_lens": done["prompt_tokens"].tolist(),
         "output_lens": done["output_tokens"].tolist(),
+        "start_times": (1000 + done["arrival_s"]).tolist(),
+        "ttfts": done["ttft_s"].tolist(),
+        "errors": [""] * len(done),
     }
     if drafts:
         count = int(done["speculations"].sum())

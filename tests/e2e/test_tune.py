@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ import yaml
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from specsim.metrics.tuned_text import SPEEDUP_OFF
 
 WORDS = ["tune", "scheduler=vllm_spec", "trace=poisson", "profile=llama8b_1b_h100", "rps=30", "requests=30", "seed=0,1"]
 
@@ -32,6 +34,10 @@ def test_its_answer_is_a_sentence_and_files_that_any_command_takes(made, tmp_pat
     assert {path: path.read_bytes() for path in (made / "summaries").iterdir()} == before, "nothing runs twice"
     assert said.startswith("At 30 requests/s the best is vllm_spec (num_speculative_tokens=")
     assert "held-out error of the profile" in said
+    assert "drafts bring 5.2% less or more (median error of predicted speed-ups)" in said
+    assert "note: engine=vllm_0_15 (with profile=llama8b_1b_h100), as suggested there" in said
+    assert "note: MISMATCHED PAIR: acceptance=llama70b_1b is of Llama-3.1-70B" in said
+    assert "speed-up 5.2% lower" in said
     assert "acceptance 20% lower" in said
     assert "objectives 20% tighter" in said
     assert "rate 20% higher" in said
@@ -71,6 +77,24 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     )
     assert of_frame.notes[0].startswith("seconds 0 to 20 of the trace tune, 20 to 40 judge")
     assert of_frame.rate == pytest.approx(1.0)
+
+
+def test_requests_are_no_more_than_a_part_of_the_trace_holds():
+    settings = {"values": {"num_speculative_tokens": [1, 3]}, "trials": 2, "seeds": [0], "progress": False}
+    settings |= {"profile": "llama8b_1b_h100", "of": "all"}
+    timed = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
+    tuned = specsim.tune("vllm_spec", trace=timed, requests=30, **settings)
+    assert "requests=30: runs have 20, no more than either part of the trace holds" in tuned.notes
+    alone = specsim.tune("vllm_spec", trace=timed.drop(columns="arrival_s"), rps=2, **settings)
+    assert "the trace cannot be cut: the same requests tune and judge, with other seeds" in alone.notes
+    with pytest.raises(SpecsimError, match=r"requests=50: .* holds 40 requests; expected 1\.\.40"):
+        specsim.tune("vllm_spec", trace=timed, requests=50, **settings)
+
+
+def test_the_error_of_predicted_speed_ups_is_the_study_s():
+    page = (Path(__file__).parents[2] / "docs" / "speedups.md").read_text(encoding="utf-8")
+    (median,) = re.findall(r"^\| median error of the speed-up \| [^|]* \| ([0-9.]+)% \|", page, re.MULTILINE)
+    assert pytest.approx(float(median) / 100) == SPEEDUP_OFF
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import specsim
+from specsim.metrics.tuned_text import SPEEDUP_OFF
 
 DRAFT_S = 1e-3
 
@@ -60,10 +61,12 @@ def test_a_fixed_number(name: str) -> None:
     mean, half_width = tuned.measured(0)
     assert tuned.trials["vllm_spec"] == 7
     assert tokens_per_s(best, *of) - tokens_per_s(found, *of) <= half_width
-    band = tuned.band()
-    assert band is not None
     assert tuned.error is not None
-    assert band == pytest.approx((mean / (1 + tuned.error), mean / (1 - tuned.error)))
+    off = max(1 - 1 / (1 + tuned.error), SPEEDUP_OFF), max(1 / (1 - tuned.error) - 1, SPEEDUP_OFF)
+    assert tuned.band() == pytest.approx((mean * (1 - off[0]), mean * (1 + off[1])))
+    less = "speed-up 5.2% lower"
+    assert tuned.measured(0, less)[0] == pytest.approx(mean * (1 - SPEEDUP_OFF))
+    assert tuned.measured(tuned.plain, less) == tuned.measured(tuned.plain), "without drafts nothing changes"
     assert mean == pytest.approx(tokens_per_s(found, *of), rel=0.1), "beside prompts and the last tokens of answers"
 
 

@@ -27,7 +27,7 @@ def result(clients: int, **more: Any) -> dict[str, Any]:
     return {**totals, **times, "model_id": "meta-llama/Llama-3.1-8B-Instruct", **more}
 
 
-DETAILS = {"input_lens": [100, 90], "output_lens": [10, 11], "start_times": [5.0, 6.5]}
+DETAILS = {"input_lens": [100, 90], "output_lens": [10, 11], "start_times": [6.5, 5.0], "ttfts": [0.05, 0.05]}
 SPEC = {
     "spec_decode_acceptance_rate": 60.0,
     "spec_decode_acceptance_length": 2.8,
@@ -80,10 +80,12 @@ def test_appended_results_are_a_trace_and_a_point_each(tmp_path, capsys):
     assert code == 0
     assert sorted(each.name for each in out.iterdir()) == ["points.csv", "trace_1.csv", "trace_2.csv"]
     trace = trace_in(out / "trace_2.csv")
-    assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 1.5], [100, 90])
+    assert (trace.source.timed, trace.prompt_tokens.tolist()) == (False, [90, 100])
     expected = [(Load(100, 10, each, 20), 0.05 + each / 1000, 0.01) for each in (1, 4)]
     assert points_in(out) == [(load, pytest.approx(ttft_s), tpot_s) for load, ttft_s, tpot_s in expected]
     said = capsys.readouterr().out
+    waited = "2 requests, no arrivals; sent by clients that waited for their answers: concurrency=4\n"
+    assert waited in said, "times at which clients that wait send are those of the server"
     assert "points.csv: 2 points of 2 closed loops; `specsim calibrate` takes at least 15" in said
     assert "no acceptance: accepted lengths stand in the log, answers or /metrics" in said
 
@@ -98,7 +100,7 @@ def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_p
     load = Load(100, 10, 4, 20, drafts=3, acceptance_length=2.8)
     assert points_in(out) == [(load, pytest.approx(0.054), pytest.approx(0.01))]
     again = main(
-        ["run", f"trace={out / 'trace.csv'}", f"acceptance={out / 'acceptance.yaml'}", "out=" + str(out / "r")]
+        ["run", f"trace={out / 'trace.csv'}", f"acceptance={out / 'acceptance.yaml'}", "rps=4", f"out={out / 'r'}"]
     )
     assert again == 0
 
@@ -134,7 +136,9 @@ def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, caps
 def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy, load):
     code, out = run_import(tmp_path, guidellm(strategy))
     assert code == 0
-    assert trace_in(out / "trace.csv").arrival_s.tolist() == [0.0, 1.0, 4.0]
+    waited = load is not None and load.concurrency > 0
+    trace = trace_in(out / "trace.csv")
+    assert (trace.source.timed, trace.arrival_s.tolist()) == (not waited, [0.0] * 3 if waited else [0.0, 1.0, 4.0])
     if load is None:
         assert "burstiness inf; expected 1, a Poisson process" in capsys.readouterr().out
     else:
@@ -164,6 +168,41 @@ def test_spans_as_json_have_names_with_dots_below_attributes(tmp_path):
     assert code == 0
     trace = trace_in(out / "trace.csv")
     assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 3.0], [10, 10])
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_otlp_export_is_its_spans_with_tokens(tmp_path, capsys, indent):
+    """Attributes are lists of keys and typed values; a span of a database tells no tokens."""
+
+    def span(at_s: int, attributes: dict[str, dict[str, str]]) -> dict[str, Any]:
+        listed = [{"key": key, "value": value} for key, value in attributes.items()]
+        return {"name": "chat", "startTimeUnixNano": str(10**18 + at_s * 10**9), "attributes": listed}
+
+    told = {"gen_ai.usage.input_tokens": {"intValue": "10"}, "gen_ai.usage.output_tokens": {"intValue": "5"}}
+    asked = {**told, "gen_ai.conversation.id": {"stringValue": "a"}}
+    spans = [span(0, asked), span(1, {"db.system": {"stringValue": "redis"}}), span(3, asked)]
+    code, out = run_import(tmp_path, json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, indent=indent))
+    assert code == 0
+    trace = trace_in(out / "trace.csv")
+    assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 3.0], [10, 10])
+    assert trace.session is not None
+    assert trace.session.tolist() == [0, 0]
+    assert "left out 1 spans without gen_ai.usage.*" in capsys.readouterr().out
+
+
+def test_records_of_aiperf_have_their_sessions(tmp_path):
+    rows = [
+        {
+            "metadata": {"request_start_ns": 10**18 + at, "conversation_id": "template", "x_correlation_id": session},
+            "metrics": {f"{side}_sequence_length": {"value": 20, "unit": "tokens"} for side in ("input", "output")},
+        }
+        for at, session in enumerate(("a", "b", "a"))
+    ]
+    code, out = run_import(tmp_path, "\n".join(map(json.dumps, rows)))
+    assert code == 0
+    session = trace_in(out / "trace.csv").session
+    assert session is not None
+    assert session.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("hashed", [False, True])
