@@ -311,17 +311,18 @@ class Found:
     def notes(self) -> Iterator[str]:
         """Yield what the table does not show: of each line, then of the runs."""
         for line in self.lines:
-            each = self.capacity(line)
-            for note in (
-                *_edges(self.asked, line, each),
-                *_length(self.asked, line, each),
-                *_failed(line),
-                *_idle(line),
-            ):
-                yield f"{line.name}: {note}"
+            yield from (f"{line.name}: {doubt}" for doubt in self.doubts(line))
         if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
             yield "no interval: one seed"
         yield from self.sweep.notes
+
+    def doubts(self, line: Line) -> Iterator[str]:
+        """Yield why the answer of a line is missing or not the whole truth."""
+        each = self.capacity(line)
+        yield from _edges(self.asked, line, each)
+        yield from _length(self.asked, line, each)
+        yield from _failed(line)
+        yield from _idle(line)
 
     def figure(self) -> Figure:
         """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""

@@ -32,7 +32,8 @@ def _sentences(tuned: Tuned) -> Iterator[str]:
     load = "With these clients" if tuned.rate is None else f"At {tuned.rate:g} requests/s"
     yield f"{load} the best is {tuned.best.name}: {_of(tuned, *tuned.measured(0), unit=True)}."
     low, high = (_of(tuned, each, nan) for each in tuned.band())
-    passes = f"its passes take {100 * tuned.error:.2g}% more or less (held-out error of the profile), or "
+    off = f"{100 * (tuned.error or 0):.2g}%"
+    passes = f"its passes take {off} more or less (held-out error of the profile), or "
     drafts = f"drafts bring {100 * SPEEDUP_OFF:.2g}% less or more (median error of predicted speed-ups)"
     yield f"{low} to {high}{'%' if tuned.is_share else ''} if {passes if tuned.error else ''}{drafts}."
     for place in dict.fromkeys((1, tuned.plain)):

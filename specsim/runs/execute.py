@@ -29,6 +29,7 @@ from specsim.runs.notes import hardly_drafts
 from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
+from specsim.store.any_run import Shown
 from specsim.store.runs import StoredRun
 from specsim.store.summaries import BY_THE_CLOCK, Summary, compact
 from specsim.store.writer import check_same_run, write_run
@@ -92,7 +93,7 @@ def _of_a_parser(frame: FrameType) -> bool:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Shown):
     """One finished run.
 
     Attributes
@@ -128,56 +129,13 @@ class Run:
 
         return DataFrame({name: self._pass_rows[name] for name in PASS_COLUMNS})
 
-    @property
-    def slo_attainment(self) -> float:
-        """Share of all arrived requests that met their objectives."""
-        return float(self.metrics["specsim"]["slo_attainment"])
-
     def summary(self, key: str, name: str) -> Summary:
         """Return the run without its requests; `key` is the identity of its settings."""
         provenance = {each: value for each, value in self.provenance.items() if each not in BY_THE_CLOCK}
         return Summary(key, name, compact(self.config), compact(self.metrics), compact(provenance))
 
-    def plot(self, folder: str | Path | None = None) -> list[Path]:
-        """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths.
-
-        Raises
-        ------
-        SpecsimError
-            When the run is only in memory and no folder is given.
-        """
-        from specsim.figures.plots import plot_run
-
-        where = folder if folder is not None else self.folder and self.folder / "figures"
-        if where is None:
-            raise SpecsimError("the run is only in memory; expected plot(folder)")
-        return plot_run(self, where)
-
-    def why(self) -> DataFrame:
-        """Return what limited the run, a row a class: see `specsim.metrics.why.why`."""
-        from specsim.metrics.why import why
-
-        return why(self)
-
-    def report(self, file: str | Path) -> Path:
-        """Write the run as one HTML page (docs/report.md) and return the file.
-
-        Raises
-        ------
-        SpecsimError
-            As `specsim.figures.report.write_report`.
-        """
-        from specsim.figures.report import write_report
-
-        return write_report(self, Path(file))
-
     def __repr__(self) -> str:
         return run_line(self.config, self.metrics, self.folder)
-
-    def _repr_html_(self) -> str:
-        from specsim.metrics.sweep_text import run_html
-
-        return run_html(self.config, self.metrics, self.notes)
 
 
 OBJECT = "object"

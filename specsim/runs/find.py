@@ -18,7 +18,7 @@ from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import in_order, run_all, together
-from specsim.store.scan import AnyRun
+from specsim.store.any_run import AnyRun
 from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
 

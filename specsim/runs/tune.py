@@ -18,6 +18,7 @@ from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.found import Found
 from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.metrics.tuned_text import AS_GIVEN
+from specsim.metrics.validity import stand_in
 from specsim.runs.conditions import Condition, conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.exports import Inexpressible, exported, kind_of
@@ -27,7 +28,7 @@ from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
 from specsim.runs.trials import MOST_SEEDS, Search, halved
-from specsim.store.scan import AnyRun
+from specsim.store.any_run import AnyRun
 from specsim.store.summaries import Failure
 
 WITHIN = 0.05
@@ -106,7 +107,11 @@ def tune(
     export, lines = _exported(judge, given, first, profile.draft.name)
     if goal.of != THROUGHPUT and given[0].measure.min() == 1:
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
-    chosen = [*experiment.notes, *experiment.drafting_notes]
+    if found is not None:
+        named = zip((candidates[place].scheduler for place in searched), found.lines, strict=True)
+        lines += [f"highest rate with {name}: {each}" for name, line in named for each in found.doubts(line)]
+    shipped = stand_in(experiment.source.name, experiment.source.origin)
+    chosen = [*([shipped] if shipped else []), *experiment.notes, *experiment.drafting_notes]
     notes = [*parts.notes, *chosen, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
     return Tuned(*told, export, notes)

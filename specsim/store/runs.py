@@ -15,6 +15,7 @@ from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 from specsim.metrics.requests import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, PER_POSITION, REQUEST_COLUMNS, SCHEMA_VERSION
 from specsim.metrics.tables import run_line
+from specsim.store.any_run import Shown
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -109,7 +110,7 @@ def _of_content(content: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(Shown):
     """A run in its folder: ``metrics`` in memory, everything else read from disk at each access.
 
     Raises
@@ -142,45 +143,11 @@ class StoredRun:
         """The run's notes."""
         return tuple(self.provenance.get("notes", ()))
 
-    @property
-    def slo_attainment(self) -> float:
-        """Share of all arrived requests that met their objectives."""
-        return float(self.metrics["specsim"]["slo_attainment"])
-
-    def plot(self, folder: str | Path | None = None) -> list[Path]:
-        """Draw the run's figures into `folder`, by default ``figures`` in the run's, and return their paths."""
-        from specsim.figures.plots import plot_run
-
-        return plot_run(self, self.folder / "figures" if folder is None else folder)
-
-    def why(self) -> DataFrame:
-        """Return what limited the run, a row a class: see `specsim.metrics.why.why`."""
-        from specsim.metrics.why import why
-
-        return why(self)
-
-    def report(self, file: str | Path) -> Path:
-        """Write the run as one HTML page (docs/report.md) and return the file.
-
-        Raises
-        ------
-        SpecsimError
-            As `specsim.figures.report.write_report`.
-        """
-        from specsim.figures.report import write_report
-
-        return write_report(self, Path(file))
-
     def __repr__(self) -> str:
         try:
             return run_line(self.config, self.metrics, self.folder)
         except (SpecsimError, KeyError, TypeError) as error:
             return f"<Run in {self.folder}: {first_line(error)}>"
-
-    def _repr_html_(self) -> str:
-        from specsim.metrics.sweep_text import run_html
-
-        return run_html(self.config, self.metrics, self.notes)
 
     @property
     def provenance(self) -> dict[str, Any]:

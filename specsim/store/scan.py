@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.config.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
 from specsim.errors import SpecsimError
 from specsim.metrics.sweep_table import CODE, READ, RUN, SEED, SweptRun, differing, sweep_table
+from specsim.store.any_run import AnyRun
 from specsim.store.runs import StoredRun, read_run
 from specsim.store.summaries import Failure
 from specsim.workload.load import varies_with_seed
@@ -19,45 +20,6 @@ if TYPE_CHECKING:
 
 OF_NO_RESULT = ("passes",)
 """Settings that say what a run keeps, and change none of its numbers."""
-
-
-class AnyRun(Protocol):
-    """A run in memory (`Run`) or in its folder (`StoredRun`)."""
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The content of ``metrics.json``."""
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The resolved configuration."""
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Wall-clock figures, versions, where the trace came from."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Lines that a reader of the results should know."""
-
-    @property
-    def requests(self) -> DataFrame:
-        """One row per request."""
-
-    @property
-    def passes(self) -> DataFrame | None:
-        """One row per forward pass; None if they were not kept."""
-
-    @property
-    def folder(self) -> Path | None:
-        """Where the run is stored; None: only in memory."""
-
-    @property
-    def slo_attainment(self) -> float:
-        """Share of all arrived requests that met their objectives."""
-
-    def plot(self, folder: str | Path | None = None) -> list[Path]:
-        """Draw the run's figures and return their paths."""
 
 
 class Scan(NamedTuple):

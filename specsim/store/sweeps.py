@@ -31,8 +31,9 @@ from specsim.metrics.sweep_table import (
     values_of,
     without_failures,
 )
+from specsim.store.any_run import AnyRun, Reported
 from specsim.store.runs import METRICS_FILE, PLANNED_FILE, is_run, key_of, read_run, run_folders
-from specsim.store.scan import AnyRun, Scan, names_of, scan
+from specsim.store.scan import Scan, names_of, scan
 from specsim.store.summaries import SUMMARIES, Failure, Summary, read_rows
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _time_of(file: Path) -> float:
         return 0.0
 
 
-class Sweep(Sequence[AnyRun]):
+class Sweep(Reported, Sequence[AnyRun]):
     """A sequence of runs. A stored run is read from its folder each time it is accessed; none is held in memory.
 
     Attributes
@@ -389,18 +390,6 @@ class Sweep(Sequence[AnyRun]):
         told = [{RUN: name, **label} for name, label in zip(self.names, self._labels(), strict=False)]
         both = [pd.DataFrame([label] * len(table)).join(table) for label, table in zip(told, tables, strict=True)]
         return pd.concat(both, ignore_index=True)
-
-    def report(self, file: str | Path) -> Path:
-        """Write the sweep as one HTML page (docs/report.md) and return the file.
-
-        Raises
-        ------
-        SpecsimError
-            As `specsim.figures.report.write_report`.
-        """
-        from specsim.figures.report import write_report
-
-        return write_report(self, Path(file))
 
     def curves(
         self, measure: str = "slo_attainment", *, x: str | None = None, line: str | None = None, against: Any = None

@@ -43,6 +43,7 @@ def test_its_answer_is_a_sentence_and_files_that_any_command_takes(made, tmp_pat
     assert "rate 20% higher" in said
     assert "highest rate with 95% of the worst class: " in said
     assert "GPUs for 30 requests/s: " in said
+    assert "note: highest rate with vllm_spec: too short to judge: " in said
     assert "other seeds of the trace tune than judge" in said
     table = pd.read_csv(made / "tuned.csv").set_index("scheduler")
     best = yaml.safe_load((made / "vllm_spec.yaml").read_text())

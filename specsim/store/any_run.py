@@ -1,0 +1,102 @@
+"""A run, in memory or in its folder, and the methods of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class AnyRun(Protocol):
+    """A run in memory (`Run`) or in its folder (`StoredRun`)."""
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The content of ``metrics.json``."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Wall-clock figures, versions, where the trace came from."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that a reader of the results should know."""
+
+    @property
+    def requests(self) -> DataFrame:
+        """One row per request."""
+
+    @property
+    def passes(self) -> DataFrame | None:
+        """One row per forward pass; None if they were not kept."""
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of all arrived requests that met their objectives."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the run is stored; None: only in memory."""
+
+
+class Reported:
+    """The page of a run or a sweep."""
+
+    __slots__ = ()
+
+    def report(self: Any, file: str | Path) -> Path:
+        """Write one HTML page (docs/report.md) and return the file.
+
+        Raises
+        ------
+        SpecsimError
+            As `specsim.figures.report.write_report`.
+        """
+        from specsim.figures.report import write_report
+
+        return write_report(self, Path(file))
+
+
+class Shown(Reported):
+    """The common part of a run in memory (`Run`) and of one in its folder (`StoredRun`)."""
+
+    __slots__ = ()
+
+    @property
+    def slo_attainment(self: AnyRun) -> float:
+        """Share of all arrived requests that met their objectives."""
+        return float(self.metrics["specsim"]["slo_attainment"])
+
+    def plot(self: AnyRun, folder: str | Path | None = None) -> list[Path]:
+        """Draw the run's figures into `folder`, by default ``figures`` in its own, and return their paths.
+
+        Raises
+        ------
+        SpecsimError
+            When the run is only in memory and no folder is given.
+        """
+        from specsim.figures.plots import plot_run
+
+        where = folder if folder is not None else self.folder and self.folder / "figures"
+        if where is None:
+            raise SpecsimError("the run is only in memory; expected plot(folder)")
+        return plot_run(self, where)
+
+    def why(self: AnyRun) -> DataFrame:
+        """Return what limited the run, a row a class: see `specsim.metrics.why.why`."""
+        from specsim.metrics.why import why
+
+        return why(self)
+
+    def _repr_html_(self: AnyRun) -> str:
+        from specsim.metrics.sweep_text import run_html
+
+        return run_html(self.config, self.metrics, self.notes)
