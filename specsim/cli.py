@@ -12,8 +12,9 @@ from specsim.commands.calibrate import calibrate_command, profiler_command
 from specsim.commands.compare import add_compare
 from specsim.commands.find import add_find
 from specsim.commands.imports import add_import
+from specsim.commands.options import added, typed_path
 from specsim.commands.run import run_command
-from specsim.commands.sweep import add_sweep, add_sweep_options, jobs
+from specsim.commands.sweep import add_sweep, add_sweep_options
 from specsim.commands.terminal import Parser, guarded, run
 from specsim.commands.tune import add_tune
 from specsim.config import schema
@@ -116,9 +117,44 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     )
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    _add_run(commands)
+    add_sweep(commands)
+    listing = added(commands, "list", _list, "what can be chosen")
+    listing.description = "Print what can be chosen, with a line about each name: scheduler=NAME of a run, and so on."
+    kinds = "{" + ",".join(GROUPS) + "}"
+    listing.add_argument("kind", nargs="?", metavar=kinds, help="what to list (all of them)")
+    plot = added(commands, "plot", _plot, "draw figures of a run or a sweep, or compare runs")
+    plot.add_argument("runs", nargs="+", type=typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
+    plot.add_argument("--out", type=typed_path, help="folder for the figures (figures/ in the first folder)")
+    plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
+    plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
+    plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
+    plot.add_argument("--style", metavar="NAME", help="of a sweep: screen, or paper: PDF, captions in a file (screen)")
+    events = added(commands, "trace-events", _trace_events, "a run for ui.perfetto.dev, as JSON")
+    events.add_argument("run", type=typed_path, metavar="RUN", help="folder of a run with passes=true")
+    events.add_argument("--out", type=typed_path, help="file to write (trace_events.json in the folder)")
+    report = added(commands, "report", _report, "a run or a sweep as one HTML page")
+    report.add_argument("runs", nargs="+", type=typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
+    report.add_argument("--out", type=typed_path, help="file to write (report.html in the first folder)")
+    _add_calibrate(commands)
+    add_find(commands)
+    add_tune(commands)
+    add_import(commands)
+    add_compare(commands)
+    trace = commands.add_parser("trace", help="fetch a public trace")
+    verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    added(verbs, "fetch", _fetch, "download a trace from its official home").add_argument("name")
+    completion = added(commands, "completion", _completion, "print what makes a shell complete: bash, zsh or fish")
+    completion.add_argument("shell", metavar="{bash,zsh,fish}")
+    completion.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
+    commands.add_parser("profile", help="measure hardware and a model pair")
+    commands.add_parser("fidelity", help="schedulers on real models against their simulation")
+    return parser, commands.choices
+
+
+def _add_run(commands: Any) -> None:
     keys = "\n".join(f"  {name + '=':<22}{line}" for name, line in schema.lines().items())
-    raw = argparse.RawDescriptionHelpFormatter
-    simulate = commands.add_parser("run", help="simulate", epilog=RUN_HELP.format(keys=keys), formatter_class=raw)
+    simulate = added(commands, "run", run_command, "simulate", RUN_HELP.format(keys=keys))
     simulate.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
     add_sweep_options(simulate, "with -m: ")
     simulate.add_argument(
@@ -129,58 +165,15 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     simulate.add_argument("--resolve", action="store_true", help="accepted beside --cfg, which always resolves")
     simulate.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
     simulate.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    simulate.set_defaults(command=run_command)
-    add_sweep(commands)
-    said = "Print what can be chosen, each name with a line about it: scheduler=NAME of a run, and so on."
-    listing = commands.add_parser("list", help="what can be chosen", description=said)
-    kinds = "{" + ",".join(GROUPS) + "}"
-    listing.add_argument("kind", nargs="?", metavar=kinds, help="what to list (all of them)")
-    listing.set_defaults(command=_list)
-    plot = commands.add_parser("plot", help="draw figures of a run or a sweep, or compare runs")
-    plot.add_argument("runs", nargs="+", type=_typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
-    plot.add_argument("--out", type=_typed_path, help="folder for the figures (figures/ in the first folder)")
-    plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
-    plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
-    plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
-    plot.add_argument("--style", metavar="NAME", help="of a sweep: screen, or paper: PDF, captions in a file (screen)")
-    plot.set_defaults(command=_plot)
-    events = commands.add_parser("trace-events", help="a run for ui.perfetto.dev, as JSON")
-    events.add_argument("run", type=_typed_path, metavar="RUN", help="folder of a run with passes=true")
-    events.add_argument("--out", type=_typed_path, help="file to write (trace_events.json in the folder)")
-    events.set_defaults(command=_trace_events)
-    report = commands.add_parser("report", help="a run or a sweep as one HTML page")
-    report.add_argument(
-        "runs", nargs="+", type=_typed_path, metavar="RUN", help="run folders, or the folder of a sweep"
-    )
-    report.add_argument("--out", type=_typed_path, help="file to write (report.html in the first folder)")
-    report.set_defaults(command=_report)
-    _add_calibrate(commands)
-    add_find(commands, jobs, _typed_path)
-    add_tune(commands, jobs, _typed_path)
-    add_import(commands, _typed_path)
-    add_compare(commands, _typed_path)
-    trace = commands.add_parser("trace", help="fetch a public trace")
-    verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
-    fetch = verbs.add_parser("fetch", help="download a trace from its official home")
-    fetch.add_argument("name")
-    fetch.set_defaults(command=_fetch)
-    completion = commands.add_parser("completion", help="print what makes a shell complete: bash, zsh or fish")
-    completion.add_argument("shell", metavar="{bash,zsh,fish}")
-    completion.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
-    completion.set_defaults(command=_completion)
-    commands.add_parser("profile", help="measure hardware and a model pair")
-    commands.add_parser("fidelity", help="schedulers on real models against their simulation")
-    return parser, commands.choices
 
 
 def _add_calibrate(commands: Any) -> None:
-    calibrate = commands.add_parser(
-        "calibrate", help="points of your own server -> an engine file", epilog=CALIBRATE_HELP
-    )
+    said = "points of your own server -> an engine file"
+    calibrate = added(commands, "calibrate", calibrate_command, said, CALIBRATE_HELP)
     calibrate.add_argument(
         "points",
         nargs="+",
-        type=_typed_path,
+        type=typed_path,
         metavar="POINTS",
         help="files of closed loops (clients that wait) and open loops (rates)",
     )
@@ -189,15 +182,8 @@ def _add_calibrate(commands: Any) -> None:
     calibrate.add_argument("--drafter", help="of points with speculation (the profile's draft model)")
     calibrate.add_argument("--all", action="store_true", help="fit pipeline_steps and frontend_s to TTFT, too")
     calibrate.add_argument("--token-budget", type=int, default=8192, help="batched tokens of a pass at most (8192)")
-    calibrate.add_argument("--out", type=_typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")
+    calibrate.add_argument("--out", type=typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")
     calibrate.add_argument("--force", action="store_true", help="replace what is there")
-    calibrate.set_defaults(command=calibrate_command)
-
-
-def _typed_path(word: str) -> Path:
-    from specsim.files.checked_mapping import expanded
-
-    return expanded(word)
 
 
 class _Version(argparse.Action):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
+from specsim.commands.options import added, typed_path
 from specsim.errors import say
 
 COMPARE_HELP = """\
@@ -16,17 +15,11 @@ have 95% intervals where the requests are the same: by request between runs, by 
 """
 
 
-def add_compare(commands: Any, path: Callable[[str], Path]) -> None:
-    """Add the command to those of `specsim`; `path` reads a word that is one."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "compare",
-        help="two runs, two sweeps, or a run and a benchmark",
-        epilog=COMPARE_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_compare(commands: Any) -> None:
+    """Add the command to those of `specsim`."""
+    parser = added(commands, "compare", compare_command, "two runs, two sweeps, or a run and a benchmark", COMPARE_HELP)
     for side in ("A", "B"):
-        parser.add_argument(side, type=path, help="a run, a sweep or a benchmark's result")
-    parser.set_defaults(command=compare_command)
+        parser.add_argument(side, type=typed_path, help="a run, a sweep or a benchmark's result")
 
 
 def compare_command(arguments: argparse.Namespace) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.commands.sweep import executor
+from specsim.commands.options import add_search_options, added, how, resumable, share, told
 from specsim.errors import SpecsimError, one_line, say
 
 if TYPE_CHECKING:
@@ -25,24 +25,14 @@ SEEDS = "seed=range(0,5)"
 OUT = Path("results/find")
 
 
-def add_find(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Path]) -> None:
-    """Add the command to those of `specsim`; `jobs` and `path` read such words."""
-    find: argparse.ArgumentParser = commands.add_parser(
-        "find",
-        help="the highest rate that keeps an attainment",
-        epilog=FIND_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    find.add_argument("settings", nargs="*", metavar="KEY=VALUE")
-    find.add_argument("--target", default="90%", metavar="SHARE", help="of requests that meet their objectives (90%%)")
+def add_find(commands: Any) -> None:
+    """Add the command to those of `specsim`."""
+    find = added(commands, "find", find_command, "the highest rate that keeps an attainment", FIND_HELP)
+    add_search_options(find, "90%", OUT)
     find.add_argument("--of", default="worst", metavar="WHOM", help="worst class, all, a class or noted.NAME (worst)")
     find.add_argument("--rates", default="0.5..64", metavar="LOW..HIGH", help="to look in, in requests/s (0.5..64)")
     find.add_argument("--within", default="2%", metavar="SHARE", help="how close the answer's two rates lie (2%%)")
     find.add_argument("--longest", type=int, metavar="N", help="requests of a run that is made longer (10000)")
-    find.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
-    find.add_argument("--executor", type=executor, default="local", metavar="NAME", help="local, ray, dask or slurm")
-    find.add_argument("--out", type=path, default=OUT, metavar="DIR", help="of runs, table and figure (results/find)")
-    find.set_defaults(command=find_command)
 
 
 def find_command(arguments: argparse.Namespace) -> int:
@@ -62,11 +52,8 @@ def find_command(arguments: argparse.Namespace) -> int:
     def at(rate: float) -> Sequence[Configured]:
         return from_words([*words, f"rps={rate!r}"], sweep=True)
 
-    try:
-        jobs, on = arguments.jobs, arguments.executor
-        found = search(asked, arguments.of, at, root, jobs=jobs, executor=on, say=_say, progress=True)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
+    with resumable(root):
+        found = search(asked, arguments.of, at, root, **how(arguments))
     name = name_in(root, found.identity, {"settings": words, "of": found.of, **asked._asdict()})
     with in_one_step(root / f"{name}.csv") as partial:
         found.table.to_csv(partial, index=False)
@@ -79,7 +66,7 @@ def find_command(arguments: argparse.Namespace) -> int:
     say(*_drawn(found, root, name))
     for line in found.lines:
         for error in line.errors:
-            _say(f"specsim: {line.name} failed at {one_line(error)}")
+            told(f"specsim: {line.name} failed at {one_line(error)}")
     return 1 if found.sweep.failures else 0
 
 
@@ -90,22 +77,6 @@ def _words(settings: Sequence[str]) -> list[str]:
         if key in keys:
             raise SpecsimError(f"{key}: find chooses it; expected {instead}")
     return [*settings, *([] if "seed" in keys else [SEEDS])]
-
-
-def _say(line: str) -> None:
-    say(line, error=True, flush=True)
-
-
-def share(flag: str, word: str) -> float:
-    """Return a share that is written as one, or in %; SpecsimError where it is none."""
-    number, percent = word.removesuffix("%"), word.endswith("%")
-    try:
-        share = float(number) / (100 if percent else 1)
-    except ValueError:
-        share = float("nan")
-    if not 0 < share <= 1:
-        raise SpecsimError(f"{flag} {word}: expected a share above 0 up to 1, or a percentage such as 90%")
-    return share
 
 
 def _longest(requests: int) -> int:
@@ -132,5 +103,5 @@ def _drawn(found: Found, root: Path, name: str) -> list[Path]:
     try:
         return save({name: found.figure()}, root)
     except SpecsimError as error:
-        _say(f"note: no figure: {error}")
+        told(f"note: no figure: {error}")
         return []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from specsim.commands.options import added, typed_path
 from specsim.errors import SpecsimError, say
 
 if TYPE_CHECKING:
@@ -20,18 +20,13 @@ Words such as trace.time_unit=ms ({", ".join(HOW)}) say how requests are read.
 """
 
 
-def add_import(commands: Any, path: Callable[[str], Path]) -> None:
-    """Add the command to those of `specsim`; `path` reads a word that is one."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "import",
-        help="files of benchmarks and servers -> traces, acceptance, points",
-        epilog=IMPORT_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_import(commands: Any) -> None:
+    """Add the command to those of `specsim`."""
+    said = "files of benchmarks and servers -> traces, acceptance, points"
+    parser = added(commands, "import", import_command, said, IMPORT_HELP)
     parser.add_argument("settings", nargs="+", metavar="FILE", help="what your benchmark or server wrote")
-    parser.add_argument("--out", type=path, required=True, metavar="DIR", help="folder for what is found")
+    parser.add_argument("--out", type=typed_path, required=True, metavar="DIR", help="folder for what is found")
     parser.add_argument("--force", action="store_true", help="replace what is there")
-    parser.set_defaults(command=import_command)
 
 
 def import_command(arguments: argparse.Namespace) -> int:

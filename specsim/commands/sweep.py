@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.commands.options import added, executor, jobs
 from specsim.commands.run import run_sweep
 from specsim.errors import SpecsimError, one_line, say
 
 if TYPE_CHECKING:
-    from specsim.store.sweeps import SweepStatus
+    from specsim.store.status import SweepStatus
 
 
 def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
@@ -22,36 +23,6 @@ def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     parser.add_argument("--keep", type=keep, metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
     parser.add_argument("--until", type=until, metavar="WIDTH", help=f'{when}seeds are added up to "2 points" (none)')
     parser.add_argument("--each", action="store_true", help=f"{when}a row for every seed, in place of means")
-
-
-def jobs(word: str) -> int:
-    """Return a number of processes.
-
-    Raises
-    ------
-    SpecsimError
-        When the word is none.
-    """
-    from specsim.runs.processes import MOST_JOBS
-
-    if word.isdecimal() and 1 <= int(word) <= MOST_JOBS:
-        return int(word)
-    raise SpecsimError(f"--jobs {word}: expected a whole number between 1 and {MOST_JOBS}")
-
-
-def executor(word: str) -> str:
-    """Return what runs the points.
-
-    Raises
-    ------
-    SpecsimError
-        When the word is none of the executors.
-    """
-    from specsim.runs.executors import NEEDS
-
-    if word in NEEDS:
-        return word
-    raise SpecsimError(f"--executor {word}: expected {', '.join(NEEDS)}")
 
 
 def keep(word: str) -> str:
@@ -96,17 +67,11 @@ specsim sweep status DIR tells how far the sweep with out=DIR is. docs/sweep-fol
 
 def add_sweep(commands: Any) -> None:
     """Add the command to the parser's others."""
-    sweep = commands.add_parser(
-        "sweep",
-        help="a sweep from a YAML file; how far one is",
-        epilog=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    sweep = added(commands, "sweep", sweep_command, "a sweep from a YAML file; how far one is", HELP)
     sweep.add_argument("file", metavar="FILE.yaml | status", help="points, or the word status before a folder")
     sweep.add_argument("settings", nargs="*", metavar="KEY=VALUE | FOLDER", help="of every point, as out=DIR")
     add_sweep_options(sweep)
     sweep.add_argument("--debug", action="store_true", help="show the traceback of an error, your own lines in it")
-    sweep.set_defaults(command=sweep_command)
 
 
 def sweep_command(arguments: argparse.Namespace) -> int:
@@ -124,7 +89,7 @@ def sweep_command(arguments: argparse.Namespace) -> int:
 
 def _status(words: Sequence[str]) -> None:
     from specsim.files.checked_mapping import expanded
-    from specsim.store.sweeps import sweep_status
+    from specsim.store.status import sweep_status
 
     if len(words) != 1:
         raise SpecsimError(f"{' '.join(('sweep status', *words))}: expected the folder of one sweep")

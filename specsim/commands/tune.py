@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.commands.find import share
-from specsim.commands.sweep import executor
+from specsim.commands.options import add_search_options, added, how, resumable, share
 from specsim.errors import SpecsimError, say
 
 HELP = """\
@@ -23,24 +22,14 @@ OUT = Path("results/tune")
 SEEDS = "range(0,5)"
 
 
-def add_tune(commands: Any, jobs: Callable[[str], int], path: Callable[[str], Path]) -> None:
-    """Add the command to those of `specsim`; `jobs` and `path` read such words."""
-    tune: argparse.ArgumentParser = commands.add_parser(
-        "tune",
-        help="a scheduler's best settings for a traffic",
-        epilog=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    tune.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+def add_tune(commands: Any) -> None:
+    """Add the command to those of `specsim`."""
+    tune = added(commands, "tune", tune_command, "a scheduler's best settings for a traffic", HELP)
+    add_search_options(tune, "95%", OUT)
     tune.add_argument("--schedulers", metavar="A,B", help="to tune and compare, as scheduler=A,B")
-    tune.add_argument("--target", default="95%", metavar="SHARE", help="of requests that meet their objectives (95%%)")
     tune.add_argument("--of", metavar="WHOM", help="worst class, all, a class or output_throughput (worst)")
     tune.add_argument("--trials", type=int, default=16, metavar="N", help="of each scheduler (16)")
     tune.add_argument("--export", metavar="ENGINE", help="write the settings of a server: vllm, sglang or trtllm")
-    tune.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
-    tune.add_argument("--executor", type=executor, default="local", metavar="NAME", help="local, ray, dask or slurm")
-    tune.add_argument("--out", type=path, default=OUT, metavar="DIR", help="of runs, tables, settings (results/tune)")
-    tune.set_defaults(command=tune_command)
 
 
 def tune_command(arguments: argparse.Namespace) -> int:
@@ -53,11 +42,9 @@ def tune_command(arguments: argparse.Namespace) -> int:
     of = arguments.of or ("output_throughput" if "concurrency" in point else "worst")
     target, engine = share("--target", arguments.target), check_engine(arguments.export)
     goal = Goal(of, target, check_trials(arguments.trials), seeds, engine)
-    root, jobs, on = arguments.out, arguments.jobs, arguments.executor
-    try:
-        tuned = tune(point, schedulers, goal, root, jobs=jobs, executor=on, say=_say, progress=True)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
+    root = arguments.out
+    with resumable(root):
+        tuned = tune(point, schedulers, goal, root, **how(arguments))
     say(*str(tuned).splitlines())
     if tuned.export is not None:
         say("", *tuned.export.text.splitlines(), "")
@@ -65,10 +52,6 @@ def tune_command(arguments: argparse.Namespace) -> int:
         say(f"note: {note}")
     say(*write_tuned(tuned, root))
     return 0
-
-
-def _say(line: str) -> None:
-    say(line, error=True, flush=True)
 
 
 def _read(words: Sequence[str], schedulers: str | None) -> tuple[dict[str, str], Mapping[str, Values], list[int]]:

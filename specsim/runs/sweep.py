@@ -28,8 +28,9 @@ from specsim.runs.processes import Worst, tallied, worst_of
 from specsim.runs.provenance import PACKAGES, versions
 from specsim.store.any_run import AnyRun
 from specsim.store.runs import METRICS_FILE, StoredRun, damage, is_run
+from specsim.store.status import write_planned
 from specsim.store.summaries import Failure, Summary, append_row, read_rows, settle
-from specsim.store.sweeps import Sweep, load_sweep, write_planned
+from specsim.store.sweeps import Sweep, load_sweep
 from specsim.store.writer import check_same_run, remove_run
 
 AGAIN = re.compile(r"(\d+) runs? made again: (.*)")

@@ -12,7 +12,8 @@ from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import run_all
-from specsim.store.sweeps import PLANNED_FILE, sweep_status
+from specsim.store.runs import PLANNED_FILE
+from specsim.store.status import sweep_status
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 CLASSES = ["chat", "coding", "summarization", "all"]
