@@ -87,11 +87,15 @@ class Export(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The measures of a candidate under some conditions, a value a seed, (seeds,), and each class's attainment."""
+    """The measures of a candidate under some conditions, a value a seed, (seeds,), and each class's attainment.
+
+    `overloaded` is the number of runs that are so, or near saturation: longer ones would attain less.
+    """
 
     measure: Floats
     quickness: Floats
     classes: Mapping[str, Floats]
+    overloaded: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,10 +93,11 @@ def _follows(tuned: Tuned) -> Iterator[str]:
         kept = f"highest rate with {100 * tuned.target:g}% of {tuned.whose}"
         for line, place in zip(tuned.found.lines, tuned.searched, strict=True):
             each, name = tuned.found.capacity(line), tuned.candidates[place].scheduler
-            half = f" \u00b1 {each.half_width:.2g}" if isfinite(each.half_width) else ""
-            rate = (
-                f"{each.mean if half else each.keeps:.3g}{half}" if each.keeps else f"below {tuned.found.asked.first:g}"
-            )
+            rate = f"below {tuned.found.asked.first:g}" if each.keeps is None else f"{each.keeps:.3g}"
+            if isfinite(each.half_width):
+                rate = f"{each.mean:.3g} \u00b1 {each.half_width:.2g}"
+            elif each.keeps is not None and each.misses is None:
+                rate = f"at least {rate}"
             yield f"{kept}: {rate} requests/s with {name}"
         servers, gpus = tuned.replicas, tuned.gpus
         count = "no number of servers was found" if servers is None else f"{servers * gpus} ({servers} x {gpus})"

@@ -70,6 +70,10 @@ class Holdings:
     logs: list[str] = field(default_factory=list)
     lacks: list[tuple[str, str]] = field(default_factory=list)
 
+    def count(self) -> int:
+        """Return how many traces, verifications and tables of points there are."""
+        return len(self.traces) + len(self.requests) + len(self.server) + len(self.tables)
+
     def reasons(self, kind: str) -> str:
         """Return why there is none of a kind, or what would tell it."""
         return "; ".join(dict.fromkeys(why for each, why in self.lacks if each == kind)) or TOLD_BY[kind]
@@ -84,8 +88,11 @@ def import_files(files: Sequence[Path], how: How, out: Path, *, force: bool) -> 
         For a file that cannot be read, damaged requests, files that hold nothing, and a file that would be replaced.
     """
     held = Holdings()
+    nothing = []
     for file in dict.fromkeys(files):
+        before = held.count()
         _read(file, how, held)
+        nothing += [f"{file}: neither a trace nor an acceptance nor points"] * (held.count() == before)
     made = [*_traces(held), *_acceptance(held), *_points(held)]
     if not made:
         raise SpecsimError(next(why for kind in reversed(KINDS) for each, why in held.lacks if each == kind))
@@ -97,6 +104,7 @@ def import_files(files: Sequence[Path], how: How, out: Path, *, force: bool) -> 
         with in_one_step(out / each.name) as staged:
             each.write(staged)
         yield f"{out / each.name}: {each.said}"
+    yield from nothing
     for kind in KINDS:
         if not any(each.name.startswith(kind) for each in made):
             yield f"no {kind}: {held.reasons(kind)}"

@@ -16,6 +16,7 @@ from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.found import Found
+from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.metrics.tuned_text import AS_GIVEN
 from specsim.metrics.validity import stand_in
@@ -107,11 +108,10 @@ def tune(
     export, lines = _exported(judge, given, first, profile.draft.name)
     if goal.of != THROUGHPUT and given[0].measure.min() == 1:
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
-    if found is not None:
-        named = zip((candidates[place].scheduler for place in searched), found.lines, strict=True)
-        lines += [f"highest rate with {name}: {each}" for name, line in named for each in found.doubts(line)]
     shipped = stand_in(experiment.source.name, experiment.source.origin)
     chosen = [*([shipped] if shipped else []), *experiment.notes, *experiment.drafting_notes]
+    if found is not None:
+        lines += _doubts(found, [candidates[place].scheduler for place in searched], given[0], len(goal.seeds))
     notes = [*parts.notes, *chosen, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
     return Tuned(*told, export, notes)
@@ -222,12 +222,12 @@ class _Judge:
     def judged(self, ended: Sequence[Result]) -> Judgement:
         """Return what runs of one candidate measured, a run a seed."""
         scores = np.array([_score(run, self.goal.of) for run in ended])
-        blocks = [run.metrics["specsim"]["classes"] for run in ended if not isinstance(run, Failure)]
-        names = sorted({name for block in blocks for name in block})
-        classes = {
-            name: np.array([block[name]["slo_attainment"] for block in blocks if name in block]) for name in names
-        }
-        return Judgement(scores[:, 0], scores[:, 1], classes)
+        blocks = [run.metrics["specsim"] for run in ended if not isinstance(run, Failure)]
+        names = sorted({name for block in blocks for name in block["classes"]})
+        of = {name: [block["classes"][name] for block in blocks if name in block["classes"]] for name in names}
+        classes = {name: np.array([part["slo_attainment"] for part in parts]) for name, parts in of.items()}
+        overloaded = sum(depends_on_length(block["load"]) for block in blocks)
+        return Judgement(scores[:, 0], scores[:, 1], classes, overloaded)
 
 
 def _highest(judge: _Judge, places: Sequence[int], rate: float) -> Found:
@@ -244,6 +244,15 @@ def _highest(judge: _Judge, places: Sequence[int], rate: float) -> Found:
     low, high = (float(f"{rate * each:.4g}") for each in (LOWEST, HIGHEST))
     asked = Asked(goal.target, low, high, WITHIN, LONGEST)
     return search(asked, goal.of, at, runs.root, runs.objects, say=runs.say, **runs.how)
+
+
+def _doubts(found: Found, names: Sequence[str], best: Judgement, seeds: int) -> Iterator[str]:
+    """Yield why runs at the rate, or the highest rates, may not tell what longer runs would."""
+    if best.overloaded:
+        said = f"{best.overloaded} of {seeds} runs of the best at the rate are overloaded or near saturation"
+        yield f"{said}: longer ones would attain less"
+    for name, line in zip(names, found.lines, strict=True):
+        yield from (f"highest rate with {name}: {each}" for each in found.doubts(line))
 
 
 def _replicas(judge: _Judge, given: Judgement, found: Found, rate: float, first: Configured) -> int | None:

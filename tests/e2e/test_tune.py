@@ -88,8 +88,17 @@ def test_requests_are_no_more_than_a_part_of_the_trace_holds():
     assert "requests=30: runs have 20, no more than either part of the trace holds" in tuned.notes
     alone = specsim.tune("vllm_spec", trace=timed.drop(columns="arrival_s"), rps=2, **settings)
     assert "the trace cannot be cut: the same requests tune and judge, with other seeds" in alone.notes
+    assert "highest rate with 95% of all requests: at least 32 requests/s with vllm_spec" in str(alone)
     with pytest.raises(SpecsimError, match=r"requests=50: .* holds 40 requests; expected 1\.\.40"):
         specsim.tune("vllm_spec", trace=timed, requests=50, **settings)
+
+
+def test_an_answer_of_overloaded_runs_says_that_longer_ones_would_attain_less():
+    settings = {"trials": 2, "seeds": [0], "progress": False, "profile": "llama8b_1b_h100", "of": "all"}
+    values = {"num_speculative_tokens": [1, 3]}
+    tuned = specsim.tune("vllm_spec", values=values, trace="poisson", rps=300, requests=300, **settings)
+    said = "1 of 1 runs of the best at the rate are overloaded or near saturation: longer ones would attain less"
+    assert said in tuned.notes
 
 
 def test_the_error_of_predicted_speed_ups_is_the_study_s():

@@ -266,6 +266,14 @@ def test_a_file_that_holds_nothing_or_is_damaged_is_one_line_and_writes_nothing(
     assert not out.exists()
 
 
+def test_a_file_that_holds_nothing_beside_others_has_a_line(tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("a word\n")
+    code, out = run_import(tmp_path, SCRAPE, str(tmp_path / "notes.txt"))
+    assert code == 0
+    assert [each.name for each in out.iterdir()] == ["acceptance.yaml"]
+    assert f"{tmp_path / 'notes.txt'}: neither a trace nor an acceptance nor points\n" in capsys.readouterr().out
+
+
 def test_nothing_is_replaced_unless_asked(tmp_path, capsys):
     content = "arrival_s,prompt_tokens,output_tokens\n0,5,6\n"
     _, out = run_import(tmp_path, content)
