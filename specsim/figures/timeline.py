@@ -71,6 +71,8 @@ AVERAGED = ("requests", "queued", "batched_tokens", "prefill_tokens", "draft_tok
 def spans(passes: DataFrame) -> tuple[Floats, dict[str, Floats]]:
     """Return the edges of a timeline's spans, (S + 1,) seconds, and by column the mean of each, NaN without a pass.
 
+    A span in which no pass starts, while one runs, has the value of the last that started.
+
     ``emitted_per_s`` is a rate in tokens/s.
     """
     verify = passes[passes["kind"] == VERIFY_PASS]
@@ -89,7 +91,8 @@ def _edges(verify: DataFrame) -> Floats:
 
 
 def _mean_per_span(verify: DataFrame, name: str, edges: Floats) -> Floats:
-    """Return the mean of a column per span, NaN for spans in which no pass starts."""
+    """Return the mean of a column per span, NaN for spans in which no pass starts or runs."""
+    verify = verify.sort_values("start_s", kind="stable")
     start_s = verify["start_s"].to_numpy(dtype=np.float64)
     seconds = verify["seconds"].to_numpy(dtype=np.float64)
     values = verify[name].to_numpy(dtype=np.float64)
@@ -97,7 +100,9 @@ def _mean_per_span(verify: DataFrame, name: str, edges: Floats) -> Floats:
     total = np.histogram(start_s, edges, weights=seconds * values)[0]
     mean = np.full(len(weight), np.nan)
     np.divide(total, weight, out=mean, where=weight > 0)
-    return mean
+    started = np.searchsorted(start_s, edges[:-1], side="right") - 1
+    runs_on = np.maximum.accumulate(start_s + seconds)[np.maximum(started, 0)] > edges[:-1]
+    return np.where(np.isnan(mean) & runs_on & (started >= 0), values[started], mean)
 
 
 def _line(axes: Axes, edges: Floats, values: Floats, colour: str, label: str, dashes: str = "-") -> None:

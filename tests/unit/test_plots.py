@@ -15,7 +15,7 @@ from specsim.figures.latency import latency_cdf
 from specsim.figures.plots import plot_comparison, plot_run
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import amount, style
-from specsim.figures.timeline import timeline
+from specsim.figures.timeline import spans, timeline
 from specsim.metrics.requests import PASS_COLUMNS, RunTotals
 from specsim.metrics.summary import summarise
 from tests.made import table_of
@@ -208,6 +208,20 @@ def test_timeline_panels():
     np.testing.assert_allclose(depth[0].values, 3.0)
     assert [steps.values[0] for steps in tokens] == pytest.approx([8.0, 32.0, 96.0])
     assert rate[0].values.mean() == pytest.approx(160.0)
+
+
+def test_a_pass_that_is_longer_than_a_span_goes_on_in_the_next_and_idle_time_has_no_value():
+    """Forty passes of 0.1 s, one of 4 s, an idle second, one of 0.1 s: ten spans of 0.91 s."""
+    given = passes(42)
+    given.loc[40, ["start_s", "seconds", "requests"]] = 4.0, 4.0, 9.0
+    given.loc[41, ["start_s", "requests"]] = 9.0, 1.0
+    _, column = spans(given)
+    batch = column["requests"]
+    assert batch[:4].tolist() == [8.0] * 4
+    assert batch[5:9].tolist() == [9.0] * 4, "the long pass runs until 8 s"
+    assert batch[9] == 1.0
+    later = given.assign(start_s=given["start_s"].where(given.index < 41, 12.0))
+    assert np.isnan(spans(later)[1]["requests"][7:9]).all(), "idle from 8 to 12 s, in spans of 1.21 s"
 
 
 @pytest.mark.parametrize("count", [1, 2, 8, 10])
