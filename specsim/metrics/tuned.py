@@ -109,7 +109,8 @@ class Tuned:
     judgements : by conditions, then by the place of a candidate, what was measured on the judging part.
     error : relative held-out error of the profile; None: it states none.
     found : highest rates of the candidates in the places `searched`. gpus : of one server.
-    replicas : servers that keep the target at the rate; None where no number was found.
+    replicas : servers that keep the target at the rate; None where no number was found. carrier : the place of the
+        candidate that they run.
     export : the first candidate that a serving engine can express, in its settings; None where none was asked for or
         can be. notes : lines worth reading.
     """
@@ -125,6 +126,7 @@ class Tuned:
     searched: Sequence[int]
     gpus: int
     replicas: int | None
+    carrier: int
     export: Export | None
     notes: Sequence[str]
 
@@ -208,7 +210,7 @@ class Tuned:
 
         None where the best never drafts, drafts attain more at the highest of these rates, or none was tested.
         """
-        if self.found is None or len(self.found.lines) < 2:
+        if self.found is None or self.plain == 0:
             return None
         best, plain = (each.tested for each in self.found.lines[:2])
         since = None

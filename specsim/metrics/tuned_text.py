@@ -101,9 +101,11 @@ def _follows(tuned: Tuned) -> Iterator[str]:
             yield f"{kept}: {rate} requests/s with {name}"
         servers, gpus = tuned.replicas, tuned.gpus
         count = "no number of servers was found" if servers is None else f"{servers * gpus} ({servers} x {gpus})"
-        yield f"GPUs for {tuned.rate:g} requests/s: {count}"
+        by = f" with {tuned.candidates[tuned.carrier].scheduler}" if servers is not None else ""
+        yield f"GPUs for {tuned.rate:g} requests/s: {count}{by}"
     if tuned.plain == 0:
-        yield "do not speculate: decoding without drafts does best"
+        level = "drafts gain nothing that shows: level with decoding without drafts"
+        yield "do not speculate: decoding without drafts does best" if tuned.decided(1) else level
         return
     since = tuned.no_drafts_from()
     when = [*tuned.drafts_cost(), *([] if since is None else [f"from {since:g} requests/s on"])]

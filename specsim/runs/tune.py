@@ -15,7 +15,7 @@ from specsim.config.space import Choice, space_of
 from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.metrics.capacity import Asked, mean_interval
-from specsim.metrics.found import Found
+from specsim.metrics.found import Found, Line
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.metrics.tuned_text import AS_GIVEN
@@ -34,8 +34,8 @@ from specsim.store.summaries import Failure
 
 WITHIN = 0.05
 """How close the two rates of an answer lie."""
-LOWEST, HIGHEST = 1 / 4, 16.0
-"""Of the rates to look in, times the rate that is tuned for."""
+LOWEST, BEYOND, HIGHEST = 1 / 4, 1 / 64, 16.0
+"""Of the rates to look in, times the rate that is tuned for: where it is kept, where it is not, and the last."""
 LONGEST = 4000
 FURTHER = 3
 """Servers that are tried beyond the fewest that the highest rate of one would need."""
@@ -96,24 +96,26 @@ def tune(
     judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
     candidates, given = judge.ranked()
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
-    shown, searched = sorted({0, min(1, len(candidates) - 1), plain_at}), sorted({0, plain_at})
+    shown, searched = sorted({0, 1, plain_at}), [0, plain_at or 1]
     error = held_out_error(profile)
     judgements = {AS_GIVEN: given}
     for each in conditions(first.config, rate, error):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
-    found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate)
-    replicas = None if found is None or rate is None else _replicas(judge, given[0], found, rate, first)
+    kept = float(given[0].measure.mean()) >= goal.target
+    found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate, kept=kept)
+    carried: tuple[int | None, int] = int(first.config["replicas"]), 0
+    if found is not None and rate is not None and not kept:
+        carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}
     export, lines = _exported(judge, given, first, profile.draft.name)
     if goal.of != THROUGHPUT and given[0].measure.min() == 1:
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
-    shipped = stand_in(experiment.source.name, experiment.source.origin)
-    chosen = [*([shipped] if shipped else []), *experiment.notes, *experiment.drafting_notes]
     if found is not None:
-        lines += _doubts(found, [candidates[place].scheduler for place in searched], given[0], len(goal.seeds))
-    notes = [*parts.notes, *chosen, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
-    told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, replicas)
+        lines += _doubts(found, [candidates[place].scheduler for place in searched], given[0], goal)
+    chosen = [stand_in(experiment.source.name, experiment.source.origin), *experiment.notes, *experiment.drafting_notes]
+    notes = [*parts.notes, *filter(None, chosen), *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
+    told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried)
     return Tuned(*told, export, notes)
 
 
@@ -230,7 +232,7 @@ class _Judge:
         return Judgement(scores[:, 0], scores[:, 1], classes, overloaded)
 
 
-def _highest(judge: _Judge, places: Sequence[int], rate: float) -> Found:
+def _highest(judge: _Judge, places: Sequence[int], rate: float, *, kept: bool) -> Found:
     """Return the highest rates at which candidates keep the target, on the judging part."""
     runs, goal = judge.runs, judge.goal
 
@@ -241,33 +243,40 @@ def _highest(judge: _Judge, places: Sequence[int], rate: float) -> Found:
             for seed in goal.seeds
         ]
 
-    low, high = (float(f"{rate * each:.4g}") for each in (LOWEST, HIGHEST))
+    low, high = (float(f"{rate * each:.4g}") for each in (LOWEST if kept else BEYOND, HIGHEST))
     asked = Asked(goal.target, low, high, WITHIN, LONGEST)
     return search(asked, goal.of, at, runs.root, runs.objects, say=runs.say, **runs.how)
 
 
-def _doubts(found: Found, names: Sequence[str], best: Judgement, seeds: int) -> Iterator[str]:
+def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> Iterator[str]:
     """Yield why runs at the rate, or the highest rates, may not tell what longer runs would."""
+    if best.measure.mean() < goal.target:
+        said = f"no configuration keeps {100 * goal.target:g}% at the rate"
+        yield f"{said}: settings are better tuned at one that is carried, or with replicas=N"
     if best.overloaded:
-        said = f"{best.overloaded} of {seeds} runs of the best at the rate are overloaded or near saturation"
+        said = f"{best.overloaded} of {len(goal.seeds)} runs of the best at the rate are overloaded or near saturation"
         yield f"{said}: longer ones would attain less"
     for name, line in zip(names, found.lines, strict=True):
         yield from (f"highest rate with {name}: {each}" for each in found.doubts(line))
 
 
-def _replicas(judge: _Judge, given: Judgement, found: Found, rate: float, first: Configured) -> int | None:
-    """Return how many servers keep the target at the rate; None where a few more than seems needed do not, either."""
-    if given.measure.mean() >= judge.goal.target:
-        return int(first.config["replicas"])
-    one = found.capacity(found.lines[0]).keeps
-    if one is None or first.config["replicas"] != 1:
-        return None
-    fewest = max(2, ceil(rate / (one * (1 + WITHIN))))
+def _carried(
+    judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured
+) -> tuple[int | None, int]:
+    """Return how many servers keep the target at the rate, and the place of the candidate that needs fewest.
+
+    None where a few more than seems needed do not, either.
+    """
+    alone = {place: found.capacity(line).keeps or 0.0 for place, line in lines.items()}
+    place = max(alone, key=lambda each: alone[each])
+    if not alone[place] or first.config["replicas"] != 1:
+        return None, place
+    fewest = max(2, ceil(rate / (alone[place] * (1 + WITHIN))))
     for servers in range(fewest, fewest + FURTHER):
         judge.runs.say(f"judging: {servers} servers")
-        if judge([0], {"replicas": str(servers)})[0].measure.mean() >= judge.goal.target:
-            return servers
-    return None
+        if judge([place], {"replicas": str(servers)})[place].measure.mean() >= judge.goal.target:
+            return servers, place
+    return None, place
 
 
 def _exported(

@@ -99,6 +99,27 @@ def test_an_answer_of_overloaded_runs_says_that_longer_ones_would_attain_less():
     tuned = specsim.tune("vllm_spec", values=values, trace="poisson", rps=300, requests=300, **settings)
     said = "1 of 1 runs of the best at the rate are overloaded or near saturation: longer ones would attain less"
     assert said in tuned.notes
+    assert "no configuration keeps 95% at the rate: settings are better tuned at one that is carried" in str(
+        tuned.notes
+    )
+
+
+def test_the_servers_for_a_rate_keep_the_target_and_a_single_one_does_not():
+    """Whichever policy carries more of it: where one server attains nothing, the time per token ranks the answer."""
+    given = {"trace": "poisson", "rps": 120, "requests": 240, "profile": "llama8b_eagle3_h100", "slo": "one"}
+    given |= {"slo__tpot_s": 0.008, "progress": False}
+    tuned = specsim.tune("vllm_spec", values={"num_speculative_tokens": [3]}, trials=2, seeds=[0], **given)
+    assert tuned.replicas is not None
+    assert tuned.replicas > 1
+    carrier = tuned.candidates[tuned.carrier]
+    assert carrier.scheduler == "vllm_spec"
+    assert f"GPUs for 120 requests/s: {tuned.replicas} ({tuned.replicas} x 1) with vllm_spec" in str(tuned)
+    settings = {f"scheduler__{key.replace('.', '__')}": each for key, each in carrier.settings.items()}
+    attained = [
+        specsim.simulate("vllm_spec", replicas=servers, seed=0, **given, **settings).slo_attainment
+        for servers in (1, tuned.replicas)
+    ]
+    assert attained[0] < 0.95 <= attained[1]
 
 
 def test_the_error_of_predicted_speed_ups_is_the_study_s():
