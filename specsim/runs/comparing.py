@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pandas import DataFrame
 
-from specsim.calibration.benchmarks import BENCH, RATE, results
+from specsim.calibration.benchmarks import BENCH, RATE, results, speculation_of
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
 from specsim.metrics.batch_means import BATCHES, T_975
@@ -22,6 +22,7 @@ from specsim.store.sweeps import holds_runs, load_sweep
 from specsim.workload.readers import content
 
 SIDE, SIDES = "side", ("A", "B")
+LOAD, DRAFTS = ("concurrency", "rps"), "spec_decode_num_drafts"
 OF_REQUESTS = ("trace", "seed", "requests", "slo")
 """Settings, with all below them, under which two runs have the same requests."""
 SERVED = {
@@ -87,8 +88,9 @@ def compared(one: Path, other: Path) -> Compared:
     if len(sweeps) == 1:
         raise SpecsimError(f"{sweeps[0]} is a sweep, the other is none; expected two, or two runs or benchmarks")
     if not sweeps:
-        first, second = (_benchmark(place) if place.is_file() else _run(place) for place in (one, other))
-        return compare_served(first, second)
+        runs = {place: _run(place) for place in (one, other) if not place.is_file()}
+        like = next(iter(runs.values()), None)
+        return compare_served(*(runs.get(place) or _benchmark(place, like) for place in (one, other)))
     loaded = [load_sweep(place) for place in sweeps]
     return compare_runs(*([swept(*each) for each in zip(found.names, found, strict=False)] for found in loaded))
 
@@ -98,15 +100,22 @@ def _run(folder: Path) -> Served:
     return Served(swept(folder.name, run).settings, run.metrics, run.requests)
 
 
-def _benchmark(file: Path) -> Served:
+def _benchmark(file: Path, like: Served | None) -> Served:
+    """Return the result in a file; of several, the one with the load of a run and with drafts where the run has."""
     found = results(content(file))
+    held = f"{len(found)} results" if found else "no result of a benchmark"
+    if len(found) > 1 and like is not None:
+        load, drafts = {key: like.settings.get(key) for key in LOAD}, bool(like.metrics.get(DRAFTS))
+        found = [each for each in found if _load(each) == load and bool(speculation_of(each)) is drafts]
+        held = f"{held}, {len(found)} with the load of the run"
     if len(found) != 1:
-        held = "no result of a benchmark" if not found else f"{len(found)} results"
         raise SpecsimError(f"{file}: {held}; expected one, as of `vllm bench serve`, a run or a sweep")
-    (result,) = found
+    return Served(_load(found[0]), found[0], _requests(found[0]))
+
+
+def _load(result: Mapping[str, Any]) -> dict[str, Any]:
     rate = result.get(RATE)
-    settings = {"concurrency": result.get(BENCH), "rps": None if rate in (inf, "inf") else rate}
-    return Served(settings, result, _requests(result))
+    return dict(zip(LOAD, (result.get(BENCH), None if rate in (inf, "inf") else rate), strict=True))
 
 
 def _requests(result: Mapping[str, Any]) -> DataFrame | None:
@@ -153,7 +162,7 @@ def _differing(one: Served, other: Served) -> list[tuple[str, Any, Any]]:
         keys = [*differing(sweep_table(rows)), SEED]
     else:
         rates = [side.settings.get("rps") for side in sides]
-        keys = ["concurrency"] if None in rates else ["concurrency", "rps"]
+        keys = list(LOAD[:1] if None in rates else LOAD)
     both = [(key, one.settings.get(key), other.settings.get(key)) for key in keys]
     return [each for each in both if each[1] != each[2]]
 

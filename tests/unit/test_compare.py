@@ -103,8 +103,22 @@ def test_what_cannot_be_compared_is_one_line(runs, sweeps, tmp_path, capsys):
     (tmp_path / "two.json").write_text('{"completed": 1, "request_throughput": 2.0}\n' * 2)
     for places, expected in (
         ((runs / "a", sweeps / "a"), "is a sweep, the other is none"),
-        ((runs / "a", tmp_path / "two.json"), "two.json: 2 results; expected one"),
+        ((runs / "a", tmp_path / "two.json"), "two.json: 2 results, 0 with the load of the run; expected one"),
         ((runs / "a", tmp_path / "none"), "no run folder"),
     ):
         assert main(["compare", *map(str, places)]) == 2
         assert expected in capsys.readouterr().err
+
+
+def test_of_several_results_the_one_with_the_load_of_the_run_is_meant(tmp_path, capsys):
+    settings = {"requests": 40, "concurrency": 4, "out": tmp_path / "run", "progress": False}
+    metrics = simulate("vllm_spec", "poisson", **settings).metrics
+    own = {key: value for key, value in metrics.items() if key != "specsim"} | {"request_rate": "inf"}
+    plain = {key: value for key, value in own.items() if not key.startswith("spec_decode")}
+    results = [own | {"max_concurrency": 8}, own | {"max_concurrency": 4}, plain | {"max_concurrency": 4}]
+    (tmp_path / "bench.jsonl").write_text("\n".join(map(json.dumps, results)))
+    said = lines_of(capsys, tmp_path / "run", tmp_path / "bench.jsonl")
+    assert next(line for line in said if line.startswith("mean TPOT")).split()[-1] == "+0"
+    (tmp_path / "bench.jsonl").write_text("\n".join(map(json.dumps, results[::2])))
+    assert main(["compare", str(tmp_path / "run"), str(tmp_path / "bench.jsonl")]) == 2
+    assert "bench.jsonl: 2 results, 0 with the load of the run; expected one" in capsys.readouterr().err
