@@ -10,7 +10,7 @@ from specsim.errors import SpecsimError, nearest
 from specsim.figures.latency import Pairs, calibration, latency_cdf
 from specsim.figures.paper import paper_figure
 from specsim.figures.slo import comparison, slo_by_class
-from specsim.figures.style import RunData, run_said, style
+from specsim.figures.style import run_said, style
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
 from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from specsim.metrics.any_run import AnyRun
+
 # Without dates and version strings the same run gives the same bytes.
 METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -30,7 +32,7 @@ METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def run_figures(run: RunData) -> dict[str, Figure]:
+def run_figures(run: AnyRun) -> dict[str, Figure]:
     """Return the figures of one run by name; ``timeline`` only if its passes were recorded, and the target had any."""
     figures = {
         "slo_by_class": slo_by_class(run.metrics),
@@ -42,7 +44,7 @@ def run_figures(run: RunData) -> dict[str, Figure]:
     return figures
 
 
-def plot_run(run: RunData, folder: str | Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
+def plot_run(run: AnyRun, folder: str | Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
     """Save the figures of one run into ``folder`` and return the files.
 
     Raises

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from specsim.figures.charts import Chart, Filter
-    from specsim.store.any_run import AnyRun
+    from specsim.metrics.any_run import AnyRun
     from specsim.store.sweeps import Sweep
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -175,22 +175,6 @@ STYLE: Any = {
     # Without a salt the ids inside an SVG are random.
     "svg.hashsalt": "specsim",
 }
-
-
-class RunData(Protocol):
-    """The part of a run that a figure reads: of a `StoredRun`, or of a run in memory."""
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """The content of ``metrics.json``."""
-
-    @property
-    def requests(self) -> DataFrame:
-        """The rows of ``requests.parquet``."""
-
-    @property
-    def passes(self) -> DataFrame | None:
-        """The rows of ``passes.parquet``; None if they were not recorded."""
 
 
 def style() -> AbstractContextManager[None]:

@@ -86,6 +86,11 @@ class Export(NamedTuple):
     measure: Floats = np.empty(0)
 
 
+def _named(name: str, pair: tuple[float, float]) -> dict[str, float]:
+    half = "half_width" if name == "mean" else f"{name}_half_width"
+    return {name: pair[0], half: pair[1]}
+
+
 class Judgement(NamedTuple):
     """The measures of a candidate under some conditions, a value a seed, (seeds,), and each class's attainment.
 
@@ -171,16 +176,9 @@ class Tuned:
 
         rows = []
         for place, each in enumerate(self.candidates):
-            mean, half = self.measured(place)
-            lead, lead_half = self.lead(place) if place else (nan, nan)
             row = {"scheduler": each.scheduler, "settings": each.name, "trials": self.trials[each.scheduler]}
-            row |= {
-                "tuned": each.tuned,
-                "mean": mean,
-                "half_width": half,
-                "behind": lead,
-                "behind_half_width": lead_half,
-            }
+            row |= {"tuned": each.tuned, **_named("mean", self.measured(place))}
+            row |= _named("behind", self.lead(place) if place else (nan, nan))
             of = self.judgements[AS_GIVEN][place].classes
             rows.append(row | {f"class {name}": float(values.mean()) for name, values in of.items()})
         return DataFrame(rows)
@@ -192,11 +190,10 @@ class Tuned:
 
         rows = []
         for said, of in self.judgements.items():
-            mean, half = self.measured(0, said)
-            row: dict[str, Any] = {"conditions": said, "mean": mean, "half_width": half}
+            row: dict[str, Any] = {"conditions": said, **_named("mean", self.measured(0, said))}
             for name, place in (("runner_up", 1), ("no_drafts", self.plain)):
-                lead, lead_half = self.lead(place, said) if place in of and place else (nan, nan)
-                row |= {f"lead_over_{name}": lead, f"lead_over_{name}_half_width": lead_half}
+                lead = self.lead(place, said) if place in of and place else (nan, nan)
+                row |= _named(f"lead_over_{name}", lead)
             rows.append(row)
         return DataFrame(rows)
 

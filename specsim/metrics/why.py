@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from specsim.latency.model import Profile
+    from specsim.metrics.any_run import AnyRun
 
 
 CAUSES: dict[str, str] = {
@@ -37,22 +38,6 @@ PROMPTS = tuple(2**power for power in range(4, 18))
 ALONE, LONE_DECODE_TOKENS = "alone", 512
 LOW, SPOKEN = 0.9, 0.1
 """Attainment of the worst class below which the terminal says why; least share of the second cause that it names."""
-
-
-class Reported(Protocol):
-    """The part of a run that `why` reads."""
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """The content of ``metrics.json``."""
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        """The content of ``provenance.json``."""
-
-    @property
-    def requests(self) -> DataFrame:
-        """The rows of ``requests.parquet``."""
 
 
 def alone(profiles: Sequence[Profile]) -> dict[str, Any]:
@@ -91,7 +76,7 @@ def causes(
     return np.where(missed, found, "").astype(object)
 
 
-def with_causes(run: Reported) -> DataFrame:
+def with_causes(run: AnyRun) -> DataFrame:
     """Return the requests that the run counts, with a column ``cause``.
 
     Raises
@@ -108,7 +93,7 @@ def with_causes(run: Reported) -> DataFrame:
     return requests.assign(cause=causes(Rows.of(requests), told["decode_s"], prompt_s, block["time_s"]))
 
 
-def why(run: Reported) -> DataFrame:
+def why(run: AnyRun) -> DataFrame:
     """Return what limited a run, a row a class and one of all; docs/metrics.md has the columns.
 
     Raises
@@ -140,7 +125,7 @@ def _of(part: DataFrame) -> dict[str, Any]:
     }
 
 
-def why_said(run: Reported) -> tuple[str, ...]:
+def why_said(run: AnyRun) -> tuple[str, ...]:
     """Return a line about the commonest causes of a run whose worst class attains less than `LOW`; else none."""
     block = run.metrics["specsim"]
     if block["worst_class_attainment"] >= LOW:

@@ -21,6 +21,7 @@ from specsim.core.attribution import complaint, own_frames, own_line
 from specsim.core.protocols import Observer
 from specsim.errors import SpecsimError, passes_through
 from specsim.files.checked_mapping import copied
+from specsim.metrics.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.sweep_table import extrapolated
 from specsim.metrics.tables import run_line
@@ -29,7 +30,6 @@ from specsim.runs.notes import hardly_drafts
 from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
-from specsim.store.any_run import Shown
 from specsim.store.runs import StoredRun
 from specsim.store.summaries import BY_THE_CLOCK, Summary, compact
 from specsim.store.writer import check_same_run, write_run

@@ -11,6 +11,7 @@ from specsim.config.configured import Configured, labels_of
 from specsim.config.identity import flat, identity, settings_of
 from specsim.config.points import points
 from specsim.errors import SpecsimError
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.found import ALL, WORST, Found, Line, judged, longer
 from specsim.metrics.requests import NOTED
@@ -18,7 +19,6 @@ from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import in_order, run_all, together
-from specsim.store.any_run import AnyRun
 from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
 

@@ -21,12 +21,12 @@ from specsim.config.identity import identity, settings_of
 from specsim.core.attribution import complaint
 from specsim.errors import SpecsimError
 from specsim.files.staging import Unwritable, in_one_step, remove_stale
+from specsim.metrics.any_run import AnyRun
 from specsim.runs.execute import Run, execute, guarded, stored_config
 from specsim.runs.executors import LOCAL, on_workers
 from specsim.runs.plan import PlannedRun
 from specsim.runs.processes import Worst, tallied, worst_of
 from specsim.runs.provenance import PACKAGES, versions
-from specsim.store.any_run import AnyRun
 from specsim.store.runs import METRICS_FILE, StoredRun, damage, is_run
 from specsim.store.status import write_planned
 from specsim.store.summaries import Failure, Summary, append_row, read_rows, settle

@@ -14,6 +14,7 @@ from specsim.config.points import Point
 from specsim.config.space import Choice, space_of
 from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.found import Found, Line
 from specsim.metrics.seeds import depends_on_length
@@ -29,7 +30,6 @@ from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
 from specsim.runs.trials import MOST_SEEDS, Search, halved
-from specsim.store.any_run import AnyRun
 from specsim.store.summaries import Failure
 
 WITHIN = 0.05

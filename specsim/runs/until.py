@@ -13,12 +13,12 @@ import numpy as np
 
 from specsim.config.configured import NONE_HANDED, Configured, Described, with_settings
 from specsim.errors import SpecsimError, represented
+from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.runs.executors import LOCAL
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import Checked, PlannedRun, checked, plan
 from specsim.runs.sweep import in_order, run_all, standing, together
-from specsim.store.any_run import AnyRun
 from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from specsim.config.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.errors import SpecsimError, beside, first_line, nearest
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
+from specsim.metrics.any_run import Shown
 from specsim.metrics.requests import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, PER_POSITION, REQUEST_COLUMNS, SCHEMA_VERSION
 from specsim.metrics.tables import run_line
-from specsim.store.any_run import Shown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -11,6 +11,7 @@ import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded, shown
+from specsim.metrics.any_run import AnyRun, Reported
 from specsim.metrics.sweep_table import (
     CLASS,
     CODE,
@@ -28,7 +29,6 @@ from specsim.metrics.sweep_table import (
     values_of,
     without_failures,
 )
-from specsim.store.any_run import AnyRun, Reported
 from specsim.store.runs import read_run, run_folders
 from specsim.store.scan import Scan, names_of, scan
 from specsim.store.summaries import SUMMARIES, Failure, Summary, read_rows

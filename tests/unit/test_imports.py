@@ -40,7 +40,7 @@ ROOMS = [
     "__main__",
 ]
 """From below: each imports itself and those before it."""
-DRAWN = {"specsim.metrics.found", "specsim.metrics.recorder", "specsim.store.any_run", "specsim.store.sweeps"}
+DRAWN = {"specsim.metrics.found", "specsim.metrics.recorder", "specsim.metrics.any_run", "specsim.store.sweeps"}
 """Their `plot` loads the figures when it is called."""
 
 
