@@ -31,9 +31,14 @@ addEventListener("load", async () => {
   const before = [shown(), rows()], wide = document.documentElement.scrollWidth - innerWidth;
   document.querySelector("button[data-parameter^=hidden]").click();
   await new Promise(done => setTimeout(done, 500));
-  document.body.dataset.seen = JSON.stringify({said, drawn: Number(drawn()), wide, before, after: [shown(), rows()]});
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  parent.postMessage({said, drawn: Number(drawn()), wide, dark, before, after: [shown(), rows()]}, "*");
 });
 </script>"""
+FRAME = """<body><iframe src="probed.html" style="width: {width}px; height: 900px"></iframe><script>
+addEventListener("message", event => {{ document.body.dataset.seen = JSON.stringify(event.data); }});
+</script></body>"""
+"""No window of chromium's is narrower than 500 pixels; a frame in it is."""
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +98,23 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
-@pytest.mark.parametrize("width", [1440, 500])
-@pytest.mark.parametrize("name", ["run", "sweep"])
-def test_a_browser_draws_the_page_filters_it_and_asks_for_nothing_outside(pages, tmp_path, name, width):
-    probed = tmp_path / "probed.html"
-    probed.write_text(pages[name].read_text().replace("<head>", f"<head>{PROBE}", 1))
+@pytest.mark.parametrize(
+    ("name", "width", "dark"), [("run", 1440, False), ("run", 390, True), ("sweep", 1440, True), ("sweep", 390, False)]
+)
+def test_a_browser_draws_the_page_filters_it_and_asks_for_nothing_outside(pages, tmp_path, name, width, dark):
+    (tmp_path / "probed.html").write_text(pages[name].read_text().replace("<head>", f"<head>{PROBE}", 1))
+    (tmp_path / "frame.html").write_text(FRAME.format(width=width))
     words = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
-    words += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--virtual-time-budget=60000"]
-    ran = subprocess.run([*words, probed.as_uri()], capture_output=True, text=True, timeout=120, check=True)
+    words += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1500,900", "--virtual-time-budget=60000"]
+    words += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
+    page = (tmp_path / "frame.html").as_uri()
+    ran = subprocess.run([*words, page], capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in ran.stderr
     seen = json.loads(re.search(r'data-seen="([^"]*)"', ran.stdout)[1].replace("&quot;", '"'))
     assert seen["said"] == []
     assert seen["drawn"] == len(specs_in(pages[name]))
     assert seen["wide"] <= 0
+    assert seen["dark"] is dark
     assert all(0 < after < before for before, after in zip(seen["before"], seen["after"], strict=True))
 
 
