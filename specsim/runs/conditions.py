@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import floor
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from specsim.config.configured import Configured
 from specsim.config.points import Point
 from specsim.config.values import python_value
@@ -15,6 +17,7 @@ from specsim.metrics.tuned import PASSES, SPEEDUP
 from specsim.metrics.tuned_text import SPEEDUP_OFF
 from specsim.runs.handed import Objects
 from specsim.runs.prepare import Experiment, recipe
+from specsim.workload.trace import Trace
 
 REQUESTS = 1000
 """Of a run of a recording at most, where no setting says it."""
@@ -59,8 +62,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     asked = config["requests"] or REQUESTS
     trace = replace(source, block_s=None).trace(0, clients=True)
     if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
-        shared = {"requests": str(min(asked, len(trace)))}
-        return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
+        return _halves(trace, asked, objects)
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
     early = int((trace.arrival_s < (stop - start) / 2).sum())
@@ -81,6 +83,19 @@ def split(first: Configured, objects: Objects) -> Parts:
     if config["requests"] and kept < asked:
         said.append(f"requests={asked}: runs have {kept}, no more than either part of the trace holds")
     return Parts(part(start, middle), part(middle, stop), tuple(said))
+
+
+def _halves(trace: Trace, asked: int, objects: Objects) -> Parts:
+    """Return both halves of the requests of a trace that has no times to cut it at; a session's turns stay together."""
+    alone = np.flatnonzero(~trace.waits)
+    middle = int(alone[len(alone) // 2])
+    if middle == 0:
+        shared = {"requests": str(min(asked, len(trace)))}
+        return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
+    kept = min(asked, middle, len(trace) - middle)
+    tuning, judging = objects.taken("trace", [trace.head(middle), trace.tail(len(trace) - middle)], {})
+    said = f"requests 1 to {middle:,} of the trace tune, {middle + 1:,} to {len(trace):,} judge; runs have {kept:,}"
+    return Parts({"requests": str(kept), "trace": tuning}, {"requests": str(kept), "trace": judging}, (said,))
 
 
 def rate_of(config: Mapping[str, Any], experiment: Experiment) -> float | None:

@@ -25,7 +25,7 @@ from specsim.runs.conditions import Condition, conditions, held_out_error, rate_
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.exports import Inexpressible, exported, kind_of
 from specsim.runs.find import check_whose, search
-from specsim.runs.handed import NO_OBJECTS, Objects
+from specsim.runs.handed import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
@@ -39,7 +39,7 @@ LOWEST, BEYOND, HIGHEST = 1 / 4, 1 / 64, 16.0
 LONGEST = 4000
 FURTHER = 3
 """Servers that are tried beyond the fewest that the highest rate of one would need."""
-SCHEDULER = "scheduler"
+SCHEDULER, TRACE = "scheduler", "trace"
 Say = Callable[[str], None]
 Result = AnyRun | Failure
 
@@ -62,7 +62,7 @@ def tune(
     schedulers: Mapping[str, Mapping[str, Sequence[Any]]],
     goal: Goal,
     root: Path | None,
-    objects: Objects = NO_OBJECTS,
+    objects: Objects | None = None,
     *,
     jobs: int = 1,
     executor: str = LOCAL,
@@ -85,6 +85,7 @@ def tune(
     SpecsimError
         One line for any mistake in what was given.
     """
+    objects = Objects() if objects is None else objects
     runs = _Runs(point, objects, root, jobs, executor, progress, say)
     searches = [Search(space_of(name, given), goal.trials) for name, given in {PLAIN: {}, **schedulers}.items()]
     first = runs.configured(next(iter(schedulers)), {}, {})
@@ -97,8 +98,7 @@ def tune(
     candidates, given = judge.ranked()
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
     shown, searched = sorted({0, 1, plain_at}), [0, plain_at or 1]
-    error = held_out_error(profile)
-    judgements = {AS_GIVEN: given}
+    error, judgements = held_out_error(profile), {AS_GIVEN: given}
     for each in conditions(first.config, rate, error):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
@@ -133,8 +133,10 @@ class _Runs:
 
     def configured(self, scheduler: str, settings: Mapping[str, Any], further: Point) -> Configured:
         """Return a point of a scheduler with settings of keys below it, and further ones."""
+        read = {key for key in self.point if TRACE in further and key.startswith(f"{TRACE}.")}
+        point = {key: each for key, each in self.point.items() if key not in read}
         below = {f"{SCHEDULER}.{key}": _value(key, value) for key, value in settings.items()}
-        return with_settings(self.point, {SCHEDULER: scheduler, **below, **further}, self.objects.described)
+        return with_settings(point, {SCHEDULER: scheduler, **below, **further}, self.objects.described)
 
     def __call__(
         self, configurations: Sequence[tuple[str, Mapping[str, Any]]], further: Point, seeds: Sequence[int]

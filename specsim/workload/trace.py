@@ -125,6 +125,10 @@ class Trace:
             raise SpecsimError(f"requests={n}: {self._called} holds {len(self)} requests; expected 1..{len(self)}")
         return self if n == len(self) else self._select(slice(0, n))
 
+    def tail(self, n: int) -> Trace:
+        """Return the last ``n`` requests, of 1 to all, with the first arrival moved to 0."""
+        return self._select(slice(len(self) - n, len(self)))
+
     def window(self, start_s: float, stop_s: float = inf) -> Trace:
         """Return the requests that arrive in [start_s, stop_s), with the first arrival moved to 0.
 

@@ -87,10 +87,27 @@ def test_requests_are_no_more_than_a_part_of_the_trace_holds():
     tuned = specsim.tune("vllm_spec", trace=timed, requests=30, **settings)
     assert "requests=30: runs have 20, no more than either part of the trace holds" in tuned.notes
     alone = specsim.tune("vllm_spec", trace=timed.drop(columns="arrival_s"), rps=2, **settings)
-    assert "the trace cannot be cut: the same requests tune and judge, with other seeds" in alone.notes
+    assert "requests 1 to 20 of the trace tune, 21 to 40 judge; runs have 20" in alone.notes
     assert "highest rate with 95% of all requests: at least 32 requests/s with vllm_spec" in str(alone)
     with pytest.raises(SpecsimError, match=r"requests=50: .* holds 40 requests; expected 1\.\.40"):
         specsim.tune("vllm_spec", trace=timed, requests=50, **settings)
+
+
+def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together(tmp_path):
+    """Three turns each of sessions a and b; a file's `trace.turns` is read before the cut."""
+    rows = ["session_id,prompt_tokens,output_tokens,delay_s"]
+    rows += [f"{name},30,20,{'' if turn == 0 else 1}" for name in "ab" for turn in range(3)]
+    settings = {"values": {"num_speculative_tokens": [1, 3]}, "trials": 2, "seeds": [0], "progress": False}
+    settings |= {"profile": "llama8b_1b_h100", "concurrency": 1, "of": "all", "trace__turns": "added"}
+    (tmp_path / "ab.csv").write_text("\n".join(rows))
+    both = specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
+    assert "requests 1 to 3 of the trace tune, 4 to 6 judge; runs have 3" in both.notes
+    (tmp_path / "a.csv").write_text("\n".join(rows[:4]))
+    one = specsim.tune("vllm_spec", trace=tmp_path / "a.csv", **settings)
+    assert "the trace cannot be cut: the same requests tune and judge, with other seeds" in one.notes
+    before = sorted((tmp_path / "both" / "summaries").iterdir())
+    specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
+    assert sorted((tmp_path / "both" / "summaries").iterdir()) == before, "nothing runs twice"
 
 
 def test_an_answer_of_overloaded_runs_says_that_longer_ones_would_attain_less():
