@@ -41,10 +41,14 @@ class Condition(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The part of the traffic that tunes and the part that judges: further settings of each, and lines about them."""
+    """The part of the traffic that tunes and the part that judges: further settings of each, and lines about them.
+
+    `clients` is the most that either part has requests or sessions for.
+    """
 
     tuning: Point
     judging: Point
+    clients: int
     notes: tuple[str, ...]
 
 
@@ -58,15 +62,18 @@ def split(first: Configured, objects: Objects) -> Parts:
     handed = objects.of(config["choices"])
     source = recipe(config, handed)
     if "arrivals" in source.reader.drawn:
-        return Parts({}, {}, ("other seeds of the trace tune than judge",))
+        drawn = int(config["requests"] or config["trace"].get("n") or REQUESTS)
+        return Parts({}, {}, drawn, ("other seeds of the trace tune than judge",))
     asked = config["requests"] or REQUESTS
     trace = replace(source, block_s=None).trace(0, clients=True)
     if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
         return _halves(trace, asked, objects)
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
-    early = int((trace.arrival_s < (stop - start) / 2).sum())
+    before = trace.arrival_s < (stop - start) / 2
+    early, alone = int(before.sum()), ~trace.waits
     kept = max(min(asked, early, len(trace) - early), 1)
+    clients = min(kept, int((before & alone).sum()), int((~before & alone).sum()))
     shared = {"requests": str(kept)}
     block_s = source.block_s or min(BLOCK_S, (middle - start) / BLOCKS)
 
@@ -82,7 +89,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     ]
     if config["requests"] and kept < asked:
         said.append(f"requests={asked}: runs have {kept}, no more than either part of the trace holds")
-    return Parts(part(start, middle), part(middle, stop), tuple(said))
+    return Parts(part(start, middle), part(middle, stop), clients, tuple(said))
 
 
 def _halves(trace: Trace, asked: int, objects: Objects) -> Parts:
@@ -91,11 +98,14 @@ def _halves(trace: Trace, asked: int, objects: Objects) -> Parts:
     middle = int(alone[len(alone) // 2])
     if middle == 0:
         shared = {"requests": str(min(asked, len(trace)))}
-        return Parts(shared, shared, ("the trace cannot be cut: the same requests tune and judge, with other seeds",))
+        return Parts(
+            shared, shared, 1, ("the trace cannot be cut: the same requests tune and judge, with other seeds",)
+        )
     kept = min(asked, middle, len(trace) - middle)
     tuning, judging = objects.taken("trace", [trace.head(middle), trace.tail(len(trace) - middle)], {})
     said = f"requests 1 to {middle:,} of the trace tune, {middle + 1:,} to {len(trace):,} judge; runs have {kept:,}"
-    return Parts({"requests": str(kept), "trace": tuning}, {"requests": str(kept), "trace": judging}, (said,))
+    clients = min(kept, len(alone) // 2)
+    return Parts({"requests": str(kept), "trace": tuning}, {"requests": str(kept), "trace": judging}, clients, (said,))
 
 
 def rate_of(config: Mapping[str, Any], experiment: Experiment) -> float | None:
@@ -108,8 +118,8 @@ def rate_of(config: Mapping[str, Any], experiment: Experiment) -> float | None:
     return float(f"{(len(arrival_s) - 1) / max(float(arrival_s[-1] - arrival_s[0]), 1e-9):.3g}")
 
 
-def conditions(config: Mapping[str, Any], rate: float | None, error: float | None) -> Iterator[Condition]:
-    """Yield what may be otherwise than it was given.
+def conditions(config: Mapping[str, Any], rate: float | None, error: float | None, most: int) -> Iterator[Condition]:
+    """Yield what may be otherwise than it was given; `most` clients are there at most.
 
     Passes that take (1 + e) times as long under a load meet their objectives as often as today's passes do under a load
     (1 + e) times as high with objectives of 1 / (1 + e): time itself has another unit. Clients that wait stay as many.
@@ -117,7 +127,7 @@ def conditions(config: Mapping[str, Any], rate: float | None, error: float | Non
     """
 
     def slowed(slower: float) -> tuple[Point, float]:
-        load = {} if rate is None else _load(config, rate, slower)
+        load = {} if rate is None else _load(config, rate, slower, most)
         return {**load, **_objectives(config, 1 / slower)}, slower
 
     for sign, word in ((1, "slower"), (-1, "faster")) if error else ():
@@ -131,18 +141,18 @@ def conditions(config: Mapping[str, Any], rate: float | None, error: float | Non
         scale = factor * (config["acceptance_scale"] or 1)
         if config["acceptance"].get("kind") != "recorded":
             yield Condition(f"acceptance {said}", {"acceptance_scale": f"{scale:g}"})
-        if load := _load(config, rate, factor):
+        if load := _load(config, rate, factor, most):
             yield Condition(f"{'load' if rate is None else 'rate'} {said}", load)
         if objectives := _objectives(config, factor):
             yield Condition(f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives)
 
 
-def _load(config: Mapping[str, Any], rate: float | None, factor: float) -> Point:
+def _load(config: Mapping[str, Any], rate: float | None, factor: float, most: int) -> Point:
     if rate is not None:
         return {"rps": f"{rate * factor:.6g}"}
     clients = config["concurrency"]
     changed = round(clients * factor)
-    return {} if changed in (0, clients) else {"concurrency": str(changed)}
+    return {} if changed in (0, clients) or changed > most else {"concurrency": str(changed)}
 
 
 def _objectives(config: Mapping[str, Any], factor: float) -> Point:

@@ -23,7 +23,7 @@ from specsim.metrics.tuned_text import AS_GIVEN
 from specsim.metrics.validity import stand_in
 from specsim.runs.conditions import Condition, conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
-from specsim.runs.exports import Inexpressible, exported, kind_of
+from specsim.runs.exports import ENGINES, Inexpressible, exported, kind_of
 from specsim.runs.find import check_whose, search
 from specsim.runs.handed import Objects
 from specsim.runs.plan import checked, plan
@@ -99,7 +99,7 @@ def tune(
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
     shown, searched = sorted({0, 1, plain_at}), [0, plain_at or 1]
     error, judgements = held_out_error(profile), {AS_GIVEN: given}
-    for each in conditions(first.config, rate, error):
+    for each in conditions(first.config, rate, error, parts.clients):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     kept = float(given[0].measure.mean()) >= goal.target
@@ -288,7 +288,9 @@ def _exported(
     engine, said = judge.goal.export, list[str]()
     if engine is None:
         return None, said
-    drafter = kind_of(first.config["choices"]["drafter"], draft)
+    drafter, served_by = kind_of(first.config["choices"]["drafter"], draft), str(first.config["choices"]["engine"])
+    if any(Path(served_by).stem.startswith(each) for each in ENGINES if each != engine):
+        said.append(f"export {engine}: tuned on engine={served_by}; expected one that serves as {engine} does")
     for place, each in enumerate(judge.candidates):
         try:
             found = exported(each, drafter, engine)
@@ -297,7 +299,7 @@ def _exported(
             continue
         (ended,) = judge.runs([(found.scheduler, found.settings)], judge.part, judge.goal.seeds)
         measure = judge.judged(ended).measure
-        mean, half_width = mean_interval(measure - asof[place].measure)
+        mean, half_width = (round(each, 9) for each in mean_interval(measure - asof[place].measure))
         apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if half_width > 0 else f"{mean:+.3g}"
         said.append(f"export {engine}: {each.name}; run back as {found.scheduler} it measures {apart} from that")
         return found._replace(of=place, measure=measure), said

@@ -94,16 +94,22 @@ def test_requests_are_no_more_than_a_part_of_the_trace_holds():
 
 
 def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together(tmp_path):
-    """Three turns each of sessions a and b; a file's `trace.turns` is read before the cut."""
+    """Three turns of each of six sessions, in halves of three; a file's `trace.turns` is read before the cut."""
     rows = ["session_id,prompt_tokens,output_tokens,delay_s"]
-    rows += [f"{name},30,20,{'' if turn == 0 else 1}" for name in "ab" for turn in range(3)]
+    rows += [f"{name},30,20,{'' if turn == 0 else 1}" for name in "abcdef" for turn in range(3)]
     settings = {"values": {"num_speculative_tokens": [1, 3]}, "trials": 2, "seeds": [0], "progress": False}
-    settings |= {"profile": "llama8b_1b_h100", "concurrency": 1, "of": "all", "trace__turns": "added"}
+    settings |= {"profile": "llama8b_1b_h100", "concurrency": 3, "of": "all", "trace__turns": "added"}
     (tmp_path / "ab.csv").write_text("\n".join(rows))
     both = specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
-    assert "requests 1 to 3 of the trace tune, 4 to 6 judge; runs have 3" in both.notes
+    assert "requests 1 to 9 of the trace tune, 10 to 18 judge; runs have 9" in both.notes
+    arriving = [f"{name},{place}.0,30,20" for place, name in enumerate("abcdef")]
+    (tmp_path / "timed.csv").write_text("\n".join(["session_id,arrival_s,prompt_tokens,output_tokens", *arriving]))
+    timed = specsim.tune("vllm_spec", trace=tmp_path / "timed.csv", **{**settings, "trace__turns": None})
+    assert not any(each.startswith("load") for each in timed.judgements if each.endswith("higher")), "three requests"
     (tmp_path / "a.csv").write_text("\n".join(rows[:4]))
-    one = specsim.tune("vllm_spec", trace=tmp_path / "a.csv", **settings)
+    assert not any(each.startswith("load") for each in both.judgements if each.endswith("higher")), "three sessions"
+    one = specsim.tune("vllm_spec", trace=tmp_path / "a.csv", export="sglang", **settings | {"concurrency": 1})
+    assert "export sglang: tuned on engine=vllm_0_15; expected one that serves as sglang does" in one.notes
     assert "the trace cannot be cut: the same requests tune and judge, with other seeds" in one.notes
     before = sorted((tmp_path / "both" / "summaries").iterdir())
     specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
