@@ -72,6 +72,7 @@ def search(
     executor: str = LOCAL,
     say: Say = lambda _: None,
     progress: bool = False,
+    idle: bool = True,
 ) -> Found:
     """Test rates until every line's answer is as narrow as was asked for.
 
@@ -79,7 +80,7 @@ def search(
     not say enough is tested again with longer ones, if their trace has no end and no setting says their length. Runs
     stored below `root` are not run again, so that a search which was stopped goes on where it was. `say` hears which
     rates are tested next; `progress` tells how many of their runs have ended, and `jobs` and `executor` run them, as in
-    a sweep. `objects` are those that the points name.
+    a sweep. `objects` are those that the points name. A setting that changes no line is refused where `idle` is true.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def search(
         _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
         # What matters to some line may be set for all: the first points are of every line, later ones of a few.
-        planned = plan(checked(points, objects, jobs=here, idle=not heard), root, keep="summary")
+        planned = plan(checked(points, objects, jobs=here, idle=idle and not heard), root, keep="summary")
         say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]

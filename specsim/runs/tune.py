@@ -247,7 +247,7 @@ def _highest(judge: _Judge, places: Sequence[int], rate: float, *, kept: bool) -
 
     low, high = (float(f"{rate * each:.4g}") for each in (LOWEST if kept else BEYOND, HIGHEST))
     asked = Asked(goal.target, low, high, WITHIN, LONGEST)
-    return search(asked, goal.of, at, runs.root, runs.objects, say=runs.say, **runs.how)
+    return search(asked, goal.of, at, runs.root, runs.objects, say=runs.say, idle=False, **runs.how)
 
 
 def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> Iterator[str]:
