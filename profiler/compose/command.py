@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ep", type=int, default=1, metavar="N", help="expert parallelism, of the same GPUs (default: 1)"
     )
     parser.add_argument(
+        "--pp", type=int, default=1, metavar="N", help="pipeline parallelism: stages of so many GPUs (default: 1)"
+    )
+    parser.add_argument(
         "--precision",
         metavar="P",
         help="bf16, fp8, fp8_block, nvfp4, int4; of experts mxfp4, mxfp4_mxfp8 (default: the checkpoint's)",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.compose.library import LONG, Operators
+from profiler.compose.operators import LONG, Operators
 from profiler.compose.passes import ComposedPass, Sizes, passes, sampled
 from profiler.latency.fit import ErrorStats, Floats, Samples, coefficients, errors_by_kind, fit_roofline, solve
 from specsim.latency.forms import Table

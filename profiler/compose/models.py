@@ -161,10 +161,12 @@ def _read(file: Path, quantised: Path, source: str) -> Model:
         raise SpecsimError(f"{source}: cannot be read: {said}") from None
     if not isinstance(config, dict):
         raise SpecsimError(f"{source}: is no mapping; expected a Hugging Face config.json")
-    named = config.get("_name_or_path") or file.resolve().parent.name
+    parent = file.resolve().parent.name
+    named = config.get("_name_or_path") or (parent if file.stem == "config" else file.stem)
     model = _checked(Model(_short(Path(str(named)).name), config, source))
+    config.setdefault("num_key_value_heads", config["num_attention_heads"])
     with TemporaryDirectory() as folder:
-        copyfile(file, Path(folder) / "config.json")
+        (Path(folder) / "config.json").write_text(json.dumps(config), encoding="utf-8")
         if quantised.is_file():
             copyfile(quantised, Path(folder) / "hf_quant_config.json")
         return replace(model, config=config_in(folder))

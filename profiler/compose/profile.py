@@ -10,19 +10,18 @@ from profiler.compose.library import (
     ENGINES,
     HARDWARE,
     LICENCE,
-    LONG,
     OF_EXPERTS,
     OWN,
     PACKAGE,
     PRECISIONS,
     NoKernels,
-    Operators,
     Placement,
     check_placement,
     gpu_names,
     version,
 )
 from profiler.compose.models import Model, head_of, model_of
+from profiler.compose.operators import LONG, Operators
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import peek_yaml, read_yaml, shipped
 from specsim.latency.drafter import drafter_from_mapping
@@ -44,6 +43,7 @@ def compose_profile(
     gpu: str,
     tp: int = 1,
     ep: int = 1,
+    pp: int = 1,
     draft: str | None = None,
     drafter: str | None = None,
     precision: str | None = None,
@@ -58,7 +58,7 @@ def compose_profile(
     target, draft : names of models, or paths of their ``config.json``.
     drafter : kind of a head on the target instead of a draft model, as in ``drafter=``; without either an MTP module
         where the target's configuration has one, else an EAGLE-3 head.
-    gpu, tp, ep : the library's name of the GPU, and the tensor and expert parallelism.
+    gpu, tp, ep, pp : the library's name of the GPU, and the tensor, expert and pipeline parallelism: `tp` x `pp` GPUs.
     precision : of the weights, the configuration's own where None. kv_cache_dtype : "auto", "bf16" or "fp8".
     engine : whose kernels: "vllm", "sglang" or "trtllm".
 
@@ -67,14 +67,11 @@ def compose_profile(
     SpecsimError
         One line: something unknown, a model that does not fit, kernels without measurements.
     """
-    place, model = Placement(gpu, engine, tp, ep, precision, kv_cache_dtype), model_of(target)
+    place, model = Placement(gpu, engine, tp, ep, precision, kv_cache_dtype, pp), model_of(target)
     check_placement(place)
     _check_split(model, place)
     second, head = _second(model, draft, drafter)
-    try:
-        those = Operators(model, place), Operators(second, _placed(second, head, place))
-    except NoKernels as error:
-        raise SpecsimError(f"{error}; {_instead(model, place)}") from None
+    those = _operators(model, place), _operators(second, _placed(second, head, place))
     usable = _usable_bytes(those[0], sum(map(_weights_bytes, those)))
     overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{ENGINE_FILES[engine]}.yaml")["overhead_s"])
     most_context = usable // sum(each.cache_bytes for each in those)
@@ -85,14 +82,11 @@ def compose_profile(
         for each, more, (forms, _) in zip(those, _shapes(model, head), fits, strict=True)
     ]
     mapping = {
-        "name": name or f"{model.name} {second.name} {tp} x {gpu}".lower().replace(" ", "_"),
+        "name": name or f"{model.name} {second.name} {place.gpus} x {gpu}".lower().replace(" ", "_"),
         "profile_version": PROFILE_VERSION,
-        "description": f"{model.name}{_laid_out(tp, ep, precision)} + {second.name} on {tp} x {HARDWARE[gpu]}",
+        "description": f"{model.name}{_laid_out(place)} + {second.name} on {place.gpus} x {HARDWARE[gpu]}",
         "suggests": _suggested(model, second, head, ENGINE_FILES[engine]),
-        "hardware": HARDWARE[gpu],
-        "gpus": tp,
-        "memory_bytes": tp * those[0].memory_bytes,
-        "usable_kv_bytes": usable,
+        **_hardware(those[0], usable),
         "form": min(held_out, key=lambda form: held_out[form]),
         "target": sections[0],
         "draft": sections[1],
@@ -101,6 +95,26 @@ def compose_profile(
     }
     profile_from_mapping(mapping, str(mapping["name"]))
     return mapping
+
+
+def _operators(model: Model, place: Placement) -> Operators:
+    try:
+        return Operators(model, place)
+    except NoKernels as error:
+        raise SpecsimError(f"{error}; {_instead(model, place)}") from None
+
+
+def _hardware(target: Operators, usable: int) -> dict[str, Any]:
+    """Return the keys of the GPUs and of their memory."""
+    place = target.place
+    stages = {"pipeline_parallel_size": place.pp} if place.pp > 1 else {}
+    return {
+        "hardware": HARDWARE[place.gpu],
+        "gpus": place.gpus,
+        **stages,
+        "memory_bytes": place.gpus * target.memory_bytes,
+        "usable_kv_bytes": usable,
+    }
 
 
 def _shapes(model: Model, head: DecoderHead | None) -> tuple[dict[str, int], dict[str, int]]:
@@ -143,8 +157,9 @@ def _has_kernels(model: Model, place: Placement) -> bool:
     return True
 
 
-def _laid_out(tp: int, ep: int, precision: str | None) -> str:
-    return (f" in {precision}" if precision else "") + (f" (TP{tp}, EP{ep})" if ep > 1 else f" (TP{tp})")
+def _laid_out(place: Placement) -> str:
+    more = "".join(f", {name}{n}" for name, n in (("EP", place.ep), ("PP", place.pp)) if n > 1)
+    return (f" in {place.precision}" if place.precision else "") + f" (TP{place.tp}{more})"
 
 
 def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model, DecoderHead | None]:
@@ -164,7 +179,7 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
 
 
 def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placement:
-    """Return where the draft runs: as its target where its heads can be split so, else on one GPU.
+    """Return where the draft runs: as a stage of its target where its heads can be split so, else on one GPU.
 
     An MTP module has its target's precision. NVFP4 checkpoints leave it in 16 bits (vLLM's pull request 25987), and the
     library has no experts of DeepSeek in these: its own precision is the nearest. Other drafters have their own.
@@ -173,6 +188,7 @@ def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placem
     splits = heads % place.tp == 0 and max(kv_heads, place.tp) % min(kv_heads, place.tp) == 0
     return place._replace(
         tp=place.tp if splits else 1,
+        pp=1,
         ep=place.ep if second.experts[0] else 1,
         precision=place.precision if head and head.kind == "mtp" and place.precision != "nvfp4" else None,
     )
@@ -180,8 +196,11 @@ def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placem
 
 def _check_split(model: Model, place: Placement) -> None:
     """Refuse a parallelism that does not divide the model."""
-    if min(place.tp, place.ep) < 1:
-        raise SpecsimError(f"--tp {place.tp} --ep {place.ep}: expected whole numbers of at least 1")
+    if min(place.tp, place.ep, place.pp) < 1:
+        raise SpecsimError(f"--tp {place.tp} --ep {place.ep} --pp {place.pp}: expected whole numbers of at least 1")
+    layers = model.whole("num_hidden_layers")
+    if place.pp > layers:
+        raise SpecsimError(f"--pp {place.pp}: more stages than the {layers} layers of {model.name}")
     heads, kv_heads, _ = model.heads
     if heads % place.tp or (not model.latent and max(kv_heads, place.tp) % min(kv_heads, place.tp)):
         splits = [n for n in (1, 2, 4, 8, 16, 32) if heads % n == 0 and max(kv_heads, n) % min(kv_heads, n) == 0]
@@ -208,11 +227,11 @@ def _usable_bytes(target: Operators, weights: int) -> int:
     """Return the bytes left for caches, over all GPUs; refuse a model that leaves none."""
     place, each = target.place, target.memory_bytes
     kept = target.activation_bytes(ACTIVATION_TOKENS) + target.nccl_bytes
-    usable = place.tp * (int(MEMORY_SHARE * each) - round(kept)) - weights
+    usable = place.gpus * (int(MEMORY_SHARE * each) - round(kept)) - weights
     if usable <= 0:
         raise SpecsimError(
-            f"{target.model.name} does not fit on {place.tp} x {place.gpu}: weights of {weights / GIB:.1f} GiB and "
-            f"{place.tp * kept / GIB:.1f} GiB beside them are {-usable / GIB:.1f} GiB more than 0.9 of the memory"
+            f"{target.model.name} does not fit on {place.gpus} x {place.gpu}: weights of {weights / GIB:.1f} GiB and "
+            f"{place.gpus * kept / GIB:.1f} GiB beside them are {-usable / GIB:.1f} GiB more than 0.9 of the memory"
         )
     return usable
 
@@ -232,12 +251,15 @@ def _drafter(kind: str) -> Mapping[str, Any]:
 
 
 def _provenance(operators: Operators) -> dict[str, str]:
-    place = operators.place
+    place, lender = operators.place, operators.lender
+    kernels = f"{ENGINE_NAMES[place.engine]} {operators.version}"
+    if lender is not None:
+        kernels += f" ({operators.lent} of {ENGINE_NAMES[lender.place.engine]} {lender.version})"
     return {
         "model": f"{operators.model.name}: {operators.model.source}",
         "origin": f"PyPI {PACKAGE} {version()} (NVIDIA)",
         "licence": LICENCE,
-        "versions": f"{ENGINE_NAMES[place.engine]} {operators.version} on {place.gpu}",
+        "versions": f"{kernels} on {place.gpu}",
         "tables": ", ".join(operators.kinds),
         "precision": operators.precision,
     }
@@ -255,13 +277,23 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
         f"memory: 0.9 of it less weights, the library's activations of {ACTIVATION_TOKENS:,} tokens and NCCL's buffers",
         f"the draft runs on {draft.place.tp} of the target's GPUs",
     ]
+    if target.lender is not None:
+        lines.append(
+            f"{target.lent}: from another engine's table, which has the kernel; this one's takes longer or has none"
+        )
+    if target.place.pp > 1:
+        lines.append(
+            f"pipeline of {target.place.pp} stages that are alike: requests split into as many micro-batches, a step "
+            "takes one of them through all stages; the draft runs on the last, for each micro-batch in its turn"
+        )
     if target.unblocked:
         lines.append(
             "products in FP8 blocks are priced as FP8 with one scale: vLLM's table of blocks is of its launches"
         )
     if target.model.experts[0]:
         lines.append(
-            "tokens fall on experts by the library's power law (1.2); nonembedding_bytes are of a token's experts"
+            f"tokens fall on experts by the library's power law ({target.exponent}); "
+            "nonembedding_bytes are of a token's experts"
         )
     if target.model.latent:
         lines.append(

@@ -111,9 +111,14 @@ class Engine:
     large_batches: Batches = V1
 
     def batches_on(self, profile: Profile) -> Batches:
-        """Return how it batches on a profile's GPUs: large ones have 70 GiB each and are no A100."""
+        """Return how it batches on a profile's GPUs: large ones have 70 GiB each and are no A100.
+
+        The most tokens are of a pass: a step on a pipeline is as many passes as there are stages.
+        """
         large = profile.memory_bytes >= LARGE_GPU_BYTES * profile.gpus and "a100" not in profile.hardware.lower()
-        return self.large_batches if large else self.batches
+        batches = self.large_batches if large else self.batches
+        most = profile.pipeline_parallel_size * batches.max_num_batched_tokens
+        return batches._replace(max_num_batched_tokens=most)
 
     def running(self, profile: Profile) -> Profile:
         """Return a profile whose passes this engine runs."""

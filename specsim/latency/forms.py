@@ -273,4 +273,51 @@ class Block:
         )
 
 
-Form: TypeAlias = Linear | Roofline | Table | Block
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Seconds of a step of all requests on a pipeline of `stages`, as vLLM runs it.
+
+    The requests are split into as many micro-batches as there are stages, or one for each if they are fewer. The next
+    pass of a request begins when its micro-batch leaves the last stage. Micro-batches go through the stages one behind
+    the other, so that a step takes as long as one of them takes through all stages, which is what `form` says. They are
+    taken to be alike: a prompt's chunk is spread over them. `in_turn`: the passes of a drafter on the last stage, which
+    drafts for each micro-batch in its turn.
+    """
+
+    form: Form
+    stages: int
+    in_turn: bool = False
+
+    @property
+    def bend_tokens(self) -> float | None:
+        """Tokens of a step from which on compute is slower than memory; None if it never is."""
+        bend = self.form.bend_tokens
+        return None if bend is None else bend * self.stages
+
+    def scaled(self, factor: float, context: float) -> Staged:
+        """Return the form of a drafter whose passes take `factor` times as long, and `context` times over the cache."""
+        return Staged(self.form.scaled(factor, context), self.stages, in_turn=True)
+
+    def seconds(self, shape: PassShape) -> float:
+        """Return the seconds of one step."""
+        parts = min(self.stages, max(shape.requests, 1))
+        return self.form.seconds(_part(shape, parts)) * (parts if self.in_turn else 1)
+
+    def seconds_array(self, shapes: PassShapes) -> Seconds:
+        """Return the seconds of many steps."""
+        parts = np.clip(shapes.requests, 1, self.stages)
+        return self.form.seconds_array(_part(shapes, parts)) * (parts if self.in_turn else 1)
+
+
+def _part(shape: Any, parts: Any) -> Any:
+    """Return the counts of each of so many micro-batches."""
+    return shape._replace(
+        context_tokens=shape.context_tokens / parts,
+        batched_tokens=shape.batched_tokens / parts,
+        attention_pairs=shape.attention_pairs / parts,
+        logit_tokens=shape.logit_tokens / parts,
+        requests=shape.requests / parts,
+    )
+
+
+Form: TypeAlias = Linear | Roofline | Table | Block | Staged

@@ -170,7 +170,8 @@ class ModelLatency:
 class Profile:
     """A target and a draft model on one piece of hardware; weights and caches of both share the memory.
 
-    ``memory_bytes`` is the memory of all GPUs together. ``provenance`` names the datasets behind the numbers.
+    ``memory_bytes`` is the memory of all GPUs together, ``pipeline_parallel_size`` the stages that they make up.
+    ``provenance`` names the datasets behind the numbers.
     """
 
     name: str
@@ -181,6 +182,7 @@ class Profile:
     memory_bytes: int
     target: ModelLatency
     draft: ModelLatency
+    pipeline_parallel_size: int = 1
     stated_baseline_s: float | None = None
     stated_usable_kv_bytes: int | None = None
     provenance: tuple[Mapping[str, str], ...] = ()

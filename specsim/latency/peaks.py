@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from specsim.latency.forms import Block, Form, Linear, Roofline
+from specsim.latency.forms import Block, Form, Linear, Roofline, Staged
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
 
@@ -81,7 +81,7 @@ def implied(model: ModelLatency, peak: Peak, gpus: int) -> Iterator[Implied]:
 
 def _costs(form: Form) -> dict[str, tuple[str, float]]:
     """Return coefficient and seconds: cache of a context token, weights of a pass of one, products of a token more."""
-    if isinstance(form, Block):
+    if isinstance(form, Block | Staged):
         return _costs(form.form)
     one = form.seconds(PassShape(0, 1, 0, 0, 0, 1))
     if isinstance(form, Linear):

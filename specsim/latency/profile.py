@@ -11,7 +11,7 @@ from typing import Any
 from specsim.files.checked_mapping import CheckedMapping, is_number
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 from specsim.latency.fitness import misfit
-from specsim.latency.forms import Block, Form, Linear, Roofline, Table
+from specsim.latency.forms import Block, Form, Linear, Roofline, Staged, Table
 from specsim.latency.model import MOST_DEPTH, PROFILE_VERSION, ModelLatency, ModelShape, Profile
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
@@ -27,7 +27,15 @@ TOP_KEYS = (
     "target",
     "draft",
 )
-TOP_OPTIONS = ("baseline_s", "usable_kv_bytes", "checks", "provenance", "assumptions", "suggests")
+TOP_OPTIONS = (
+    "pipeline_parallel_size",
+    "baseline_s",
+    "usable_kv_bytes",
+    "checks",
+    "provenance",
+    "assumptions",
+    "suggests",
+)
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
 TARGET_OPTIONS = ("max_model_len", *ModelShape._fields)
@@ -73,6 +81,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     wanted = _form_name(top, (_forms(target, TARGET_OPTIONS), _forms(draft, DRAFT_OPTIONS)))
     if "checks" in top.values:
         _check_checks(top.child("checks"), CHECK_LEVELS)
+    stages = top.whole("pipeline_parallel_size") if "pipeline_parallel_size" in top.values else 1
     profile = Profile(
         name=top.text("name"),
         version=top.whole("profile_version"),
@@ -80,8 +89,9 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
         hardware=top.text("hardware"),
         gpus=top.whole("gpus"),
         memory_bytes=top.whole("memory_bytes", 1, MOST_BYTES),
-        target=_model(target, wanted),
-        draft=_model(draft, wanted),
+        pipeline_parallel_size=stages,
+        target=_model(target, wanted, stages),
+        draft=_model(draft, wanted, stages, drafts=True),
         stated_baseline_s=top.number("baseline_s", above=0) if "baseline_s" in top.values else None,
         stated_usable_kv_bytes=top.whole("usable_kv_bytes", 1, MOST_BYTES) if "usable_kv_bytes" in top.values else None,
         provenance=_provenance(top),
@@ -111,12 +121,13 @@ def _forms(node: CheckedMapping, further: tuple[str, ...]) -> CheckedMapping:
     return held
 
 
-def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
+def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False) -> ModelLatency:
     held = node.child("forms")
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
     block = node.whole("block_tokens") if node.given("block_tokens") else 0
     forms = {name: Block(each, block) for name, each in forms.items()} if block else forms
+    forms = {name: Staged(each, stages, drafts) for name, each in forms.items()} if stages > 1 else forms
     _check_standard_errors(node)
     errors = _held_out_errors(node)
     return ModelLatency(
@@ -134,7 +145,7 @@ def _model(node: CheckedMapping, wanted: str) -> ModelLatency:
         shape=_shape(node),
         one_pass=block > 0,
         deepest=block or (node.whole("deepest") if node.given("deepest") else MOST_DEPTH),
-        **_ranges(node),
+        **_ranges(node, stages),
     )
 
 
@@ -157,15 +168,14 @@ def _max_model_len(node: CheckedMapping) -> int | None:
     return node.whole("max_model_len", 2) if node.given("max_model_len") else None
 
 
-def _ranges(node: CheckedMapping) -> dict[str, Any]:
+def _ranges(node: CheckedMapping, stages: int) -> dict[str, Any]:
+    """Return the ranges of a step, which is a pass in each of the stages."""
     if "valid" not in node.values:
         return {}
     valid = node.child("valid")
     valid.only(("context_tokens", "batched_tokens"))
-    return {
-        name.replace("tokens", "range"): valid.span(name, "a range [low, high]", least=0, empty=True)
-        for name in valid.values
-    }
+    spans = {name: valid.span(name, "a range [low, high]", least=0, empty=True) for name in valid.values}
+    return {name.replace("tokens", "range"): (low, stages * high) for name, (low, high) in spans.items()}
 
 
 def _held_out_errors(node: CheckedMapping) -> dict[str, dict[str, dict[str, float]]]:

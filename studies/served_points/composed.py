@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profiler.compose.library import Operators, Placement, served_points, version
+from profiler.compose.library import Placement, served_points, version
 from profiler.compose.models import model_of
+from profiler.compose.operators import Operators
 from profiler.compose.profile import compose_profile
 from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Point, Server
 from specsim.calibration.replay import Load
@@ -42,7 +43,7 @@ MODELS = {
 DENSE = ("Llama-3.1-8B", "Llama-3.1-70B", "Qwen3-32B")
 OWN = ("MiniMax-M2.5", "Qwen3-235B-A22B-FP8", "DeepSeek-R1", "DeepSeek-V3")
 """Models whose checkpoint has the rows' "fp8", in blocks."""
-INFERENCEMAX_SHARE = 0.8
+INFERENCEMAX_SHARE, OUT_OF_STEP_SHARE = 0.8, 0.95
 MAY_SPECULATE = ("1.1.0rc2.post2", "1.2.0rc6.post3")
 """TensorRT-LLM's images that InferenceMAX runs DeepSeek with MTP on; the rows do not say which runs did."""
 GROUP = ["model", "gpu", "engine", "precision"]
@@ -123,6 +124,20 @@ def cache_of(model: str, gpu: str, engine: str) -> str:
     return "fp8" if eight else "auto"
 
 
+def experts_of(model: str, gpu: str, engine: str) -> str | None:
+    """Return the precision of experts that the rows do not state: InferenceMAX's script of vLLM on B200s sets it."""
+    return "mxfp4_mxfp8" if (model, gpu, engine) == ("gpt-oss-120b", "b200_sxm", "vllm") else None
+
+
+def share_of(inferencemax: bool, version: str) -> float:
+    """Return the shortest length of a request as a share of the stated one.
+
+    InferenceMAX's client states it. Of other clients it is 1, but of those of SGLang 0.5.6, which were out of step: a
+    first token takes a half to a quarter of the time of clients that begin together. 0.95 lets them fall out of step.
+    """
+    return INFERENCEMAX_SHARE if inferencemax else OUT_OF_STEP_SHARE if version.startswith("0.5.6") else 1.0
+
+
 def engine_file(engine: str, version: str) -> str:
     """Return the shipped engine that goes with a version; where it is not stated, with the newest."""
     if engine == "vllm":
@@ -157,7 +172,8 @@ def _scored(model: str, place: Placement, rows: DataFrame) -> Iterator[dict[str,
     """Yield the errors of each row of one placement, or why there are none."""
     about = ["row", "half", *PLACE, "version", "isl", "osl", "clients"]
     try:
-        server = Server(_profile(model, place))
+        stated = experts_of(model, place.gpu, place.engine) or place.precision
+        server = Server(_profile(model, place._replace(precision=stated)))
     except SpecsimError as error:
         for _, row in rows.iterrows():
             yield {**row[about], "refused": str(error)}
@@ -165,7 +181,7 @@ def _scored(model: str, place: Placement, rows: DataFrame) -> Iterator[dict[str,
     operators = Operators(model_of(model), place)
     for _, row in rows.iterrows():
         engine = engine_named(engine_file(place.engine, row["version"]))
-        share = INFERENCEMAX_SHARE if row["inferencemax"] else 1.0
+        share = share_of(row["inferencemax"], row["version"])
         load = Load(row["isl"], row["osl"], row["clients"], REQUESTS_OF_A_CLIENT * row["clients"], share)
         point = Point(load, MS * row["silicon_ttft_ms"], MS * row["silicon_tpot_ms"])
         if not server.fits(load, engine):
@@ -185,9 +201,9 @@ def _scored(model: str, place: Placement, rows: DataFrame) -> Iterator[dict[str,
 
 
 def _profile(model: str, place: Placement) -> Any:
-    gpu, engine, tp, ep, precision, cache = place
-    settings = {"gpu": gpu, "engine": engine, "tp": tp, "ep": ep, "precision": precision, "kv_cache_dtype": cache}
-    return profile_from_mapping(compose_profile(model, **settings), model)  # type: ignore[arg-type]
+    settings: dict[str, Any] = place._asdict()
+    mapping = compose_profile(model, kv_cache_dtype=settings.pop("cache"), **settings)
+    return profile_from_mapping(mapping, model)
 
 
 def scored(half: str) -> DataFrame:

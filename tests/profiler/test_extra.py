@@ -40,7 +40,7 @@ def test_torch_that_cannot_be_imported(tmp_path: Path, name: str) -> None:
 
 def test_compose_without_its_library(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "aiconfigurator_core", None)
-    library._sdk.cache_clear()
+    library.sdk.cache_clear()
     words = ["--target", "Llama-3.1-8B", "--gpu", "h100_sxm", "--out", str(tmp_path / "mine.yaml")]
     assert main(["profile", "compose", *words]) == 2
     told = capsys.readouterr().err

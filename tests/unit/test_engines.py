@@ -289,6 +289,8 @@ def test_every_engine_file_says_how_it_batches(name: str) -> None:
 def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile: str, limits: tuple[int, int]) -> None:
     engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "engine=vllm_0_12")
     assert engine.batches_on(load_profile(profile)) == ("mixed", *limits, True)
+    staged = replace(load_profile(profile), pipeline_parallel_size=2)
+    assert engine.batches_on(staged) == ("mixed", limits[0], 2 * limits[1], True)
 
 
 def served(scheduler: str, **settings: Any) -> Run:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.latency.forms import Form, Linear, Roofline, Table
-from specsim.pass_shape import PassShape
+from specsim.latency.forms import Form, Linear, Roofline, Staged, Table
+from specsim.pass_shape import PassShape, PassShapes
 from tests.made import many, one
 
 LINEAR = Linear(alpha_s=5e-8, gamma_s=2e-4, delta_s=0.03)
@@ -140,3 +140,39 @@ def test_table_counts_attention_logits_and_requests() -> None:
     assert more == pytest.approx(16 * 32_000 * 4e-9 - 1.6e-3)
     halved = COMPOSED.scaled(2, 0.5)
     assert halved.seconds(shape) == pytest.approx(14e-3 + 0.8e-3 + 128e-6 + 16e-6)
+
+
+def cycle_s(stages: int, batches: int, stage_s: float) -> float:
+    """Return the seconds between two visits of a micro-batch to the first stage, of alike ones that go round."""
+    free, ready = [0.0] * stages, [0.0] * batches
+    starts: list[float] = []
+    for turn in range(40 * batches):
+        at = ready[turn % batches]
+        for stage in range(stages):
+            at = max(at, free[stage])
+            starts += [at] if (turn % batches, stage) == (0, 0) else []
+            at += stage_s
+            free[stage] = at
+        ready[turn % batches] = at
+    return starts[-1] - starts[-2]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize("requests", [1, 2, 3, 4, 8, 64])
+def test_a_step_on_a_pipeline_is_the_cycle_of_its_micro_batches(stages: int, requests: int) -> None:
+    """Stages work one micro-batch after the other; a pass takes `stages` times as long as one of them."""
+    form = Linear(1e-7, 1e-4, 1e-3)
+    batches = min(stages, requests)
+    each = form.seconds(PassShape.decode(100 * requests / batches, requests / batches))  # type: ignore[arg-type]
+    step = Staged(form, stages).seconds(PassShape.decode(100 * requests, requests))
+    assert step == pytest.approx(cycle_s(stages, batches, each / stages))
+    in_turn = Staged(form, stages, in_turn=True).seconds(PassShape.decode(100 * requests, requests))
+    assert in_turn == pytest.approx(batches * each)
+
+
+def test_steps_on_a_pipeline_agree_in_arrays() -> None:
+    requests = np.array([1, 2, 3, 40])
+    for form in (Staged(Linear(1e-7, 1e-4, 1e-3), 4), Staged(Linear(1e-7, 1e-4, 1e-3), 4, in_turn=True)):
+        found = form.seconds_array(PassShapes.decode(100 * requests, requests))
+        alone = [form.seconds(PassShape.decode(100 * each, each)) for each in requests.tolist()]
+        assert found == pytest.approx(np.array(alone), rel=1e-12)

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from profiler.compose import library
+from profiler.compose import operators as module
 from profiler.compose.fit import HELD_OUT, composed
-from profiler.compose.library import Operators, Placement
+from profiler.compose.library import Placement
 from profiler.compose.models import head_of, model_of
+from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes
-from profiler.compose.profile import compose_profile
+from profiler.compose.profile import ENGINE_NAMES, compose_profile
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.latency.heads import DecoderHead
@@ -90,6 +92,51 @@ def test_shards_keep_the_whole_model_s_sizes() -> None:
     assert four.cache_bytes == one.cache_bytes
 
 
+def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
+    """Four requests on two stages: a step is a pass of two on tensor parallelism alone, and the transfer between."""
+    place = Placement("h100_sxm", "vllm", 4, 1, None, "auto")
+    one, two = operators("Llama-3.1-70B", place), operators("Llama-3.1-70B", place._replace(pp=2))
+    assert (two.layer_bytes, two.cache_bytes) == (one.layer_bytes, one.cache_bytes)
+    names = [module._name(each) for each in two._generation]
+    sent = 1e-3 * two._priced([names.index("generation_p2p")], 2, False)[0]
+    assert two.products(2, False) - one.products(2, False) == pytest.approx(sent)
+    settings: dict[str, Any] = {"gpu": "h100_sxm", "tp": 4}
+    alone, staged = (
+        profile_from_mapping(compose_profile("Llama-3.1-70B", pp=stages, **settings), "composed") for stages in (1, 2)
+    )
+    assert (staged.gpus, staged.memory_bytes) == (8, 2 * alone.memory_bytes)
+    half = alone.target.chosen.seconds(PassShape.decode(1000, 2)) + sent
+    assert staged.target.chosen.seconds(PassShape.decode(2000, 4)) == pytest.approx(half, rel=0.02)
+
+
+def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
+    """MiniMax-M2's: in a layer two numbers of 32 bits a token go round, and no GPU alone needs that."""
+    one, two = (operators("MiniMax-M2.5", Placement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
+    names = [{module._name(each) for each in found._generation} for found in (one, two)]
+    assert names[1] - names[0] == {"generation_norm_sum", "generation_norm_ar"}
+    assert (two.exponent, operators("gpt-oss-20b").exponent) == ("1.01", "1.2")
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "precision", "lender", "kind"),
+    [
+        ("gpt-oss-20b", "vllm", "mxfp4_mxfp8", "sglang", "_moe"),
+        ("Qwen3-235B-A22B-FP8", "trtllm", None, "sglang", "_moe"),
+        ("Llama-3.1-8B", "trtllm", "nvfp4", "vllm", "_gemm"),
+    ],
+)
+def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
+    model: str, engine: str, precision: str | None, lender: str, kind: str
+) -> None:
+    place = Placement("b200_sxm", engine, 4, 1, precision, "bf16")
+    found, other = operators(model, place), operators(model, place._replace(engine=lender))
+    lent = [i for i, each in enumerate(other._generation) if module._name(each).endswith(kind)]
+    theirs = [each for each in other._priced(lent, 16, False) if each in found._products(16, False)]
+    assert theirs
+    mapping = compose_profile(model, gpu="b200_sxm", tp=4, engine=engine, precision=precision)
+    assert f"of {ENGINE_NAMES[lender]} {other.version}" in mapping["provenance"][0]["versions"]
+
+
 def test_a_decode_is_the_library_s_own(llama: Operators) -> None:
     seconds = composed(llama, ComposedPass("decode", (Alike(512, 512, 1),)))
     assert seconds == pytest.approx(1e-3 * llama._engine.predict_decode_latency(512, 512), rel=1e-9)
@@ -107,8 +154,8 @@ def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
 def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the_all_reduce() -> None:
     one, two = (operators("Llama-3.1-8B", Placement("h100_sxm", "trtllm", n, 1, None, "auto")) for n in (1, 2))
     for found in (one, two):
-        assert not {"generation_rope", "generation_cache_write"} & {library._name(each) for each in found._generation}
-    priced = [{library._name(each._generation[i]) for i in each._rest[0]} for each in (one, two)]
+        assert not {"generation_rope", "generation_cache_write"} & {module._name(each) for each in found._generation}
+    priced = [{module._name(each._generation[i]) for i in each._rest[0]} for each in (one, two)]
     assert priced[0] - priced[1] == {"generation_add_norm_1", "generation_add_norm_2"}
 
 
@@ -222,7 +269,7 @@ def test_no_model_is_looked_for_outside(monkeypatch: pytest.MonkeyPatch) -> None
     def download(*_: Any) -> None:
         raise AssertionError("asked a network")
 
-    monkeypatch.setattr(library._sdk().utils, "_download_hf_json", download)
+    monkeypatch.setattr(library.sdk().utils, "_download_hf_json", download)
     assert model_of("mistralai/Mixtral-8x7B-v0.1").experts == (8, 2)
     with pytest.raises(SpecsimError, match="no configuration of this model ships"):
         model_of("mistralai/Mixtral-9x9B")
@@ -337,7 +384,7 @@ def test_a_field_that_is_missing_is_named(lacking: str, tmp_path: Path) -> None:
 
 def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    databases = library._sdk().databases
+    databases = library.sdk().databases
     get = databases.get_database
 
     def noted(*words: Any, **options: Any) -> Any:

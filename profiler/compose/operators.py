@@ -1,0 +1,380 @@
+"""The seconds that a model's operators take on a GPU with an engine's kernels, of aiconfigurator-core's tables.
+
+Only an engine's own tables are read, but for operators whose kernel is in another's (`LENT`). The library can fill gaps
+from other engines and versions ("low-fidelity fallback rows"). That is turned off: what was not measured is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from profiler.compose.library import PRECISIONS, NoKernels, Placement, described, quiet, sdk
+from profiler.latency.fit import Floats
+from specsim.errors import one_line
+
+if TYPE_CHECKING:
+    from profiler.compose.models import Model
+
+USUAL = {("trtllm", "fp8"): ("fp8_static", "fp8")}
+"""Where an engine runs a precision by another mode: TensorRT-LLM's FP8 files state the scales of activations."""
+BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
+LENT = {
+    ("vllm", "Moe", "w4a8_mxfp4_mxfp8"): "sglang",
+    ("trtllm", "Moe", "fp8_block"): "sglang",
+    ("trtllm", "Gemm", "nvfp4"): "vllm",
+}
+"""Of Blackwell GPUs: operators of an engine in a mode whose kernel another engine's table has, and that engine.
+
+Of experts these are TensorRT-LLM's own kernels, which FlashInfer gives to the others. Of products they are CuteDSL's,
+among which TensorRT-LLM chooses; its own table has others, which take up to twice as long.
+"""
+BALANCED = "power_law_1.01"
+"""How tokens fall on experts if the router has a bias that balances them: as the library takes it for DeepSeek-V3."""
+MS = 1e-3
+ELEMENT_BYTES, FLOAT_BYTES = 2, 4
+CAPTURED = (8, 16, 32, 64, 128, 256, 512)
+"""Tokens that a smaller pass could be padded to, as engines pad those in CUDA graphs."""
+LONG = 4096
+"""Tokens of the request that stands for long ones."""
+Value = TypeVar("Value")
+
+
+class Operators:
+    """A model's operators on a placement, each priced from the engine's measured kernels.
+
+    Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, `nccl_bytes` what collectives keep of it,
+    `bytes_per_s` its memory's peak. `unblocked`: products in FP8 blocks are priced with one scale found at run time,
+    as vLLM's table of the former holds a host's time to launch (58 us for one token on an H200, 8 in other engines').
+    """
+
+    def __init__(self, model: Model, place: Placement) -> None:
+        self.model, self.place = model, place
+        self._known: dict[tuple[int, bool], Floats] = {}
+        databases = sdk().databases
+        with quiet(), TemporaryDirectory() as folder:
+            (Path(folder) / "config.json").write_text(json.dumps(model.config), encoding="utf-8")
+            self._built = self._told(lambda: self._build(folder))
+            slot = self._told(lambda: databases.resolve_query_version(place.gpu, place.engine, "current"))
+            self.version = str(slot)
+            self._database = self._told(
+                lambda: databases.get_database(place.gpu, place.engine, self.version, shared_layer=False)
+            )
+            if self._database is None:
+                raise NoKernels(f"{model.name} on {described(place)}: no kernels")
+            spec = self._spec()
+        system = self._database.system_spec
+        self.bytes_per_s = float(system["gpu"]["mem_bw"])
+        self.memory_bytes = int(system["gpu"]["mem_capacity"])
+        self.nccl_bytes = int(system["misc"]["nccl_mem"].get(min(place.tp, 8), 0))
+        self._generation, self._context = spec["generation_ops"], spec["context_ops"]
+        self._logits = [i for i, each in enumerate(self._generation) if _name(each).endswith("logits_gemm")]
+        self._lent = self._lent_of(self._generation), self._lent_of(self._context)
+        self._attention = self._told(self._attention_of_generation), self._told(self._attention_of_context)
+        self._rest = self._others(self._generation, 0), self._others(self._context, 1)
+        self.lender = self._lender()
+
+    def _spec(self) -> dict[str, Any]:
+        """Return the operators, and keep what prices them."""
+        place = self.place
+        text = sdk().engine.build_engine_spec_json(
+            self._built,
+            model_path=self.model.name,
+            system=place.gpu,
+            backend=place.engine,
+            backend_version=self.version,
+            kv_block_size=None,
+            systems_path=None,
+            nextn=0,
+            database=self._database,
+        )
+        spec = self._completed(json.loads(text))
+        packed = sdk().core.engine_spec_bincode_from_json(json.dumps(spec))
+        self._engine = self._told(lambda: sdk().engine.EngineHandle(packed))
+        return spec
+
+    def _lent_of(self, operators: Sequence[Any]) -> list[int]:
+        """Return the operators that another engine's table has."""
+        return [i for i, each in enumerate(operators) if self.place.gpu in BLACKWELL and self._lends(each) is not None]
+
+    def _lends(self, operator: dict[str, Any]) -> str | None:
+        kind, values = next(iter(operator.items()))
+        return LENT.get((self.place.engine, kind, str(values.get("quant_mode"))))
+
+    def _lender(self) -> Operators | None:
+        """Return the same model with the kernels of the engine that lends, if one does; its cache plays no part."""
+        if not self._lent[0]:
+            return None
+        engine = self._lends(self._generation[self._lent[0][0]])
+        return Operators(self.model, self.place._replace(engine=str(engine), cache="bf16"))
+
+    def _build(self, folder: str) -> Any:
+        place = self.place
+        precision = place.precision
+        if self.model.config.get("quant_algo") == "mxfp4" and place.engine == "trtllm" and place.gpu in BLACKWELL:
+            precision = precision or "mxfp4_mxfp8"  # TensorRT-LLM's choice there.
+        modes: tuple[str | None, str | None] = PRECISIONS[precision] if precision else (None, None)
+        products, experts = USUAL.get((place.engine, precision or ""), modes)
+        built = self._in_modes(folder, products, experts)
+        chosen = built.config
+        self.unblocked = place.engine == "vllm" and chosen.gemm_quant_mode.name == "fp8_block"
+        return self._in_modes(folder, "fp8", chosen.moe_quant_mode.name) if self.unblocked else built
+
+    def _in_modes(self, folder: str, products: str | None, experts: str | None) -> Any:
+        place = self.place
+        config = sdk().model_config(
+            place.tp,
+            place.pp,
+            1,
+            place.tp // place.ep,
+            place.ep,
+            gemm_quant_mode=products,
+            moe_quant_mode=experts,
+            kvcache_quant_mode="fp8" if self.fp8_cache else "bfloat16",
+            fmha_quant_mode=None if self.fp8_cache else "bfloat16",
+        )
+        if self.model.config.get("use_routing_bias"):
+            config.workload_distribution = BALANCED
+        return sdk().models.get_model(folder, config, place.engine)
+
+    @property
+    def lent(self) -> str:
+        """Those operators that another engine's table prices; "" if there are none."""
+        kinds = {next(iter(self._generation[i])) for i in self._lent[0]}
+        return ", ".join({"Moe": "experts", "Gemm": "products"}[kind] for kind in kinds)
+
+    @property
+    def exponent(self) -> str:
+        """The exponent of the power law by which tokens are taken to fall on experts; "" of a dense model."""
+        found = re.search(r"power_law_([\d.]+)", json.dumps(self._generation))
+        return "" if found is None else found[1]
+
+    @property
+    def fp8_cache(self) -> bool:
+        """Whether the cache holds 8 bits a value."""
+        stated = self.model.config.get("kv_cache_quant_algo") if self.place.cache == "auto" else self.place.cache
+        return stated == "fp8"
+
+    @property
+    def precision(self) -> str:
+        """The library's modes of products, experts' products and cache."""
+        modes = self._built.config
+        experts = f", experts {modes.moe_quant_mode.name}" if self.model.experts[0] else ""
+        return f"products {modes.gemm_quant_mode.name}{experts}, cache {modes.kvcache_quant_mode.name}"
+
+    @property
+    def layer_bytes(self) -> float:
+        """Bytes of all layers' weights, over all GPUs; what a head joins and widens is in them."""
+        model, tp = self.model, self.place.tp
+        held = (each for each in self._built.context_ops if not _is_vocabulary(each._name))
+        hidden = model.whole("hidden_size")
+        further = model.joined * hidden * hidden
+        if model.wide:
+            heads, kv_heads, width = model.heads
+            further += hidden * width * (heads + 2 * kv_heads)
+        return tp * sum(float(each.get_weights()) for each in held) + 2.0 * further - self._experts_too_many
+
+    @property
+    def _experts_too_many(self) -> float:
+        """Bytes of the experts that the library takes the first layers to have, less those of their dense products."""
+        model = self.model
+        dense = int(model.config.get("first_k_dense_replace") or 0)
+        if not dense:
+            return 0.0
+        hidden, wide = model.whole("hidden_size"), model.whole("intermediate_size")
+        modes, shared = self._built.config, int(model.config.get("n_shared_experts") or 0)
+        stored, product = (float(each.value.memory) for each in (modes.moe_quant_mode, modes.gemm_quant_mode))
+        narrow = model.whole("moe_intermediate_size")
+        each = stored * model.experts[0] * narrow + product * (shared * narrow - wide)
+        return 3.0 * dense * hidden * each
+
+    @property
+    def active_bytes(self) -> float:
+        """Bytes of the layers' weights that one token is multiplied with."""
+        count, sent = self.model.experts
+        if not count:
+            return self.layer_bytes
+        stored = float(self._built.config.moe_quant_mode.value.memory) * self.model.expert_weights
+        return self.layer_bytes - stored * (1 - sent / count)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes that a token holds in the cache, over all GPUs, of a request of `LONG` tokens.
+
+        Layers with a sliding window hold less of a longer request.
+        """
+        return ceil(self.place.tp * float(self._built.get_kvcache_bytes_per_sequence(LONG)) / LONG)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether the library knows of layers with a sliding window."""
+        held = self._built.get_kvcache_bytes_per_sequence
+        return float(held(LONG)) < LONG * float(held(1))
+
+    def activation_bytes(self, tokens: int) -> float:
+        """Return the bytes of the activations of a pass of `tokens`, on each GPU; the library's estimate."""
+        heads, _, width = self.model.heads
+        by_family = sdk().get_backend(self.place.engine).ACTIVATION_COEFFICIENTS
+        by_tp = by_family.get(self._built.model_family, by_family["default"])
+        return 2.0 * tokens * heads * width * float(by_tp[min(self.place.tp, 8)])
+
+    def products(self, tokens: int, prompt: bool) -> float:
+        """Return the seconds of all but attention and logits, of `tokens`; `prompt`: by the operators of prompts.
+
+        None takes longer than that of a larger captured pass, which an engine could pad to.
+        """
+        larger = [size for size in CAPTURED if size > tokens]
+        each = [self._products(size, prompt) for size in (tokens, *larger)]
+        return float(np.min(each, axis=0).sum()) * MS
+
+    def _products(self, tokens: int, prompt: bool) -> Floats:
+        """Return the milliseconds of each of them, unpadded."""
+        if (tokens, prompt) not in self._known:
+            each = self._priced(self._rest[prompt], tokens, prompt)
+            if self.lender is not None:
+                each += self.lender._priced(self._lent[prompt], tokens, prompt)
+            self._known[tokens, prompt] = np.array(each)
+        return self._known[tokens, prompt]
+
+    def _priced(self, those: Sequence[int], tokens: int, prompt: bool) -> list[float]:
+        """Return the milliseconds of some operators other than attention."""
+        ask = self._engine.evaluate_context_ops if prompt else self._engine.evaluate_generation_ops
+        sizes = {"batch_size": 1, "s": tokens} if prompt else {"batch_size": tokens, "s": 2}
+        return [row[1] for row in self._told(lambda: ask(those, x=tokens, **sizes))]
+
+    def logits(self, rows: int) -> float:
+        """Return the seconds of the logits of `rows` tokens."""
+        return self._sum(self._engine.evaluate_generation_ops, self._logits, batch_size=rows, s=2, x=rows)
+
+    def served(self, clients: int, isl: int, osl: int) -> tuple[float, float]:
+        """Return the library's own estimate of a closed loop: seconds to the first token and per further one.
+
+        A pass of prompts and decodes holds one prompt, the library's default.
+        """
+        load = sdk().config.RuntimeConfig(batch_size=clients, isl=isl, osl=osl)
+        backend = sdk().get_backend(self.place.engine)
+        found = self._told(lambda: backend.run_agg(self._built, self._database, load, ctx_tokens=isl))
+        row = found.get_summary_df().iloc[0]
+        return float(row["ttft"]) * MS, float(row["tpot"]) * MS
+
+    def decode(self, requests: int, context: int) -> float:
+        """Return the seconds of attention of one token a request behind `context` cached ones."""
+        those = self._attention[0]
+        return self._sum(self._engine.evaluate_generation_ops, those, batch_size=requests, s=context + 1, x=requests)
+
+    def chunk(self, queries: int, behind: int) -> float:
+        """Return the seconds of attention of a prompt's chunk of `queries` tokens behind `behind` cached ones."""
+        those = self._attention[1]
+        return self._sum(self._engine.evaluate_context_ops, those, batch_size=1, s=queries, prefix=behind, x=queries)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the operators, by the library's names."""
+        return sorted({kind for each in (*self._generation, *self._context) for kind in each})
+
+    def formulas(self) -> list[str]:
+        """Return the operators that the library prices by a formula, not from a measurement."""
+        own = [i for i in range(len(self._generation)) if i not in self._lent[0]]
+        rows = self._engine.evaluate_generation_ops(own, batch_size=8, s=LONG, x=8)
+        found = (name.removeprefix("generation_") for name, ms, _, source in rows if source != "silicon" and ms > 0)
+        return list(dict.fromkeys(found))
+
+    def _sum(self, ask: Callable[..., Any], those: Sequence[int], **sizes: int) -> float:
+        return self._told(lambda: float(sum(row[1] for row in ask(those, **sizes)))) * MS
+
+    def _told(self, ask: Callable[[], Value]) -> Value:
+        """Return what the library answers; its refusals become one line."""
+        try:
+            return ask()
+        except Exception as error:
+            said = one_line(str(error)).split(" at /")[0].split(", which")[0][:200]
+            raise NoKernels(f"{self.model.name} on {described(self.place)}: no kernels ({said})") from None
+
+    def _attention_of_generation(self) -> list[int]:
+        def ask(i: int, requests: int, context: int) -> float:
+            return float(self._engine.evaluate_generation_ops([i], batch_size=requests, s=context, x=8)[0][1])
+
+        own = (i for i in range(len(self._generation)) if i not in self._lent[0])
+        return [i for i in own if not ask(i, 1, 2) == ask(i, 1, LONG) == ask(i, 8, 2)]
+
+    def _attention_of_context(self) -> list[int]:
+        def ask(i: int, behind: int) -> float:
+            return float(self._engine.evaluate_context_ops([i], batch_size=1, s=64, prefix=behind, x=64)[0][1])
+
+        return [i for i in range(len(self._context)) if i not in self._lent[1] and ask(i, 0) != ask(i, LONG)]
+
+    def _others(self, operators: Sequence[Any], phase: int) -> list[int]:
+        """Return the rest. TensorRT-LLM fuses its norms into the all-reduces before them."""
+        apart = {i for i, each in enumerate(operators) if _name(each).endswith("logits_gemm")} | set(self._lent[phase])
+        if self.place.engine == "trtllm" and self.place.tp > 1:
+            apart |= {i for i, each in enumerate(operators) if "_add_norm_" in _name(each)}
+        return [i for i in range(len(operators)) if i not in apart and i not in self._attention[phase]]
+
+    def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return the operators with those that the library leaves out.
+
+        Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
+        own. The library has these in prompts. There it takes 26 us for the norm, which is priced as in decodes instead.
+        TensorRT-LLM rotates and writes within the attention that was measured. A norm over all heads (MiniMax-M2) sums
+        squares in a further kernel and over the GPUs.
+        Of a head: a 16-bit projection of the joined states, and its wider first product.
+        """
+        model, hidden = self.model, self.model.whole("hidden_size")
+        normed = any(each.get("use_qk_norm") for operator in spec["context_ops"] for each in operator.values())
+        for phase, kind in (("generation", "GenerationAttention"), ("context", "ContextAttention")):
+            operators = spec[f"{phase}_ops"]
+            for attention in [each[kind] for each in operators if kind in each]:
+                row = 2 * ELEMENT_BYTES * attention["head_size"]
+                heads, cached = row * attention["n"], row * attention["n_kv"]
+                fused = phase == "context" or self.place.engine == "trtllm"
+                moved = {} if fused else {"rope": heads + cached, "cache_write": 2 * cached}
+                for name, each in (moved | ({"qk_norm": heads + cached} if normed else {})).items():
+                    sizes = {"bytes_per_token": float(each), "scale_factor": attention["scale_factor"]}
+                    one = {"name": f"{phase}_{name}", "scale_num_tokens": 1, "seq_split": 1, **sizes}
+                    operators.append({"Elementwise": one})
+                if phase == "context":
+                    attention["use_qk_norm"] = False
+            if model.config.get("qk_norm_type") == "per_layer" and self.place.tp > 1:
+                operators += _norm_over_gpus(phase, operators)
+            for operator in operators if model.wide else ():
+                if _name(operator) == f"{phase}_qkv_gemm":
+                    operator["Gemm"]["k"] *= 2
+            if model.joined:
+                joint = {"name": f"{phase}_joint_gemm", "n": hidden, "k": model.joined * hidden}
+                operators.append({"Gemm": _logits(spec) | joint})
+        return spec
+
+
+def _logits(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the product of the logits."""
+    found: dict[str, Any] = next(each["Gemm"] for each in spec["generation_ops"] if _name(each).endswith("logits_gemm"))
+    return found
+
+
+def _norm_over_gpus(phase: str, operators: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return what a norm over the heads of all GPUs takes beside one over those of a GPU: a sum, and its all-reduce.
+
+    The squares of queries and of keys are two 32-bit numbers a token (vLLM's pull request 31493).
+    """
+    norm = next(each["Elementwise"] for each in operators if _name(each) == f"{phase}_qk_norm")
+    total = next(each["CustomAllReduce"] for each in operators if "CustomAllReduce" in each)
+    reduced = {"scale_factor": norm["scale_factor"], "hidden_size": 2 * FLOAT_BYTES // ELEMENT_BYTES}
+    return [
+        {"Elementwise": norm | {"name": f"{phase}_norm_sum", "bytes_per_token": norm["bytes_per_token"] / 2}},
+        {"CustomAllReduce": total | {"name": f"{phase}_norm_ar", **reduced}},
+    ]
+
+
+def _name(operator: dict[str, Any]) -> str:
+    return str(next(iter(operator.values()))["name"])
+
+
+def _is_vocabulary(name: str) -> bool:
+    return name.endswith(("_embedding", "_logits_gemm"))
