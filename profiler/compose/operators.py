@@ -80,6 +80,7 @@ class Operators:
         self._attention = self._told(self._attention_of_generation), self._told(self._attention_of_context)
         self._rest = self._others(self._generation, 0), self._others(self._context, 1)
         self.lender = self._lender()
+        self._of_lender = self._named(0), self._named(1)
 
     def _spec(self) -> dict[str, Any]:
         """Return the operators, and keep what prices them."""
@@ -105,7 +106,11 @@ class Operators:
         return [i for i, each in enumerate(operators) if self.place.gpu in BLACKWELL and self._lends(each) is not None]
 
     def _lends(self, operator: dict[str, Any]) -> str | None:
+        """Return the engine that lends an operator; experts lend what runs at the same time."""
         kind, values = next(iter(operator.items()))
+        beside = next((each for each in values.get("group_a", ()) if "Moe" in each), None)
+        if beside is not None:
+            return self._lends(beside)
         return LENT.get((self.place.engine, kind, str(values.get("quant_mode"))))
 
     def _lender(self) -> Operators | None:
@@ -114,6 +119,14 @@ class Operators:
             return None
         engine = self._lends(self._generation[self._lent[0][0]])
         return Operators(self.model, self.place._replace(engine=str(engine), cache="bf16"))
+
+    def _named(self, phase: int) -> list[int]:
+        """Return where the lender has the operators that it prices."""
+        if self.lender is None:
+            return []
+        own, lenders = ((each._generation, each._context)[phase] for each in (self, self.lender))
+        places = {_name(each): i for i, each in enumerate(lenders)}
+        return [places[_name(own[i])] for i in self._lent[phase]]
 
     def _build(self, folder: str) -> Any:
         place = self.place
@@ -148,7 +161,7 @@ class Operators:
     def lent(self) -> str:
         """Those operators that another engine's table prices; "" if there are none."""
         kinds = {next(iter(self._generation[i])) for i in self._lent[0]}
-        return ", ".join({"Moe": "experts", "Gemm": "products"}[kind] for kind in kinds)
+        return ", ".join("products" if kind == "Gemm" else "experts" for kind in sorted(kinds))
 
     @property
     def exponent(self) -> str:
@@ -239,7 +252,7 @@ class Operators:
         if (tokens, prompt) not in self._known:
             each = self._priced(self._rest[prompt], tokens, prompt)
             if self.lender is not None:
-                each += self.lender._priced(self._lent[prompt], tokens, prompt)
+                each += self.lender._priced(self._of_lender[prompt], tokens, prompt)
             self._known[tokens, prompt] = np.array(each)
         return self._known[tokens, prompt]
 

@@ -121,19 +121,20 @@ def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
     ("model", "engine", "precision", "lender", "kind"),
     [
         ("gpt-oss-20b", "vllm", "mxfp4_mxfp8", "sglang", "_moe"),
-        ("Qwen3-235B-A22B-FP8", "trtllm", None, "sglang", "_moe"),
+        ("DeepSeek-V3", "trtllm", None, "sglang", "_moe_overlap"),
         ("Llama-3.1-8B", "trtllm", "nvfp4", "vllm", "_gemm"),
     ],
 )
 def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
     model: str, engine: str, precision: str | None, lender: str, kind: str
 ) -> None:
-    place = Placement("b200_sxm", engine, 4, 1, precision, "bf16")
+    place = Placement("b200_sxm", engine, 8, 1, precision, "bf16")
     found, other = operators(model, place), operators(model, place._replace(engine=lender))
-    lent = [i for i, each in enumerate(other._generation) if module._name(each).endswith(kind)]
-    theirs = [each for each in other._priced(lent, 16, False) if each in found._products(16, False)]
-    assert theirs
-    mapping = compose_profile(model, gpu="b200_sxm", tp=4, engine=engine, precision=precision)
+    names = [[module._name(each) for each in of._generation] for of in (found, other)]
+    theirs = [other._priced([names[1].index(names[0][i])], 16, False)[0] for i in found._lent[0]]
+    assert all(names[0][i].endswith(kind) for i in found._lent[0])
+    assert found._products(16, False)[-len(theirs) :].tolist() == theirs
+    mapping = compose_profile(model, gpu="b200_sxm", tp=8, engine=engine, precision=precision)
     assert f"of {ENGINE_NAMES[lender]} {other.version}" in mapping["provenance"][0]["versions"]
 
 
