@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from profiler.compose.lent import BLACKWELL, SAID, lender_of, lending
 from profiler.compose.library import PRECISIONS, NoKernels, Placement, described, quiet, sdk
 from profiler.latency.fit import Floats
 from specsim.errors import one_line
@@ -25,17 +26,6 @@ if TYPE_CHECKING:
 
 USUAL = {("trtllm", "fp8"): ("fp8_static", "fp8")}
 """Where an engine runs a precision by another mode: TensorRT-LLM's FP8 files state the scales of activations."""
-BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
-LENT = {
-    ("vllm", "Moe", "w4a8_mxfp4_mxfp8"): "sglang",
-    ("trtllm", "Moe", "fp8_block"): "sglang",
-    ("trtllm", "Gemm", "nvfp4"): "vllm",
-}
-"""Of Blackwell GPUs: operators of an engine in a mode whose kernel another engine's table has, and that engine.
-
-Of experts these are TensorRT-LLM's own kernels, which FlashInfer gives to the others. Of products they are CuteDSL's,
-among which TensorRT-LLM chooses; its own table has others, which take up to twice as long.
-"""
 BALANCED = "power_law_1.01"
 """How tokens fall on experts if the router has a bias that balances them: as the library takes it for DeepSeek-V3."""
 MS = 1e-3
@@ -51,11 +41,12 @@ class Operators:
     """A model's operators on a placement, each priced from the engine's measured kernels.
 
     Seconds are of all layers, all GPUs at once. `memory_bytes` is one GPU's, `nccl_bytes` what collectives keep of it,
-    `bytes_per_s` its memory's peak. `unblocked`: products in FP8 blocks are priced with one scale found at run time,
+    `bytes_per_s` its memory's peak. `lender` has the operators of another engine's table (`lent`), None of one that
+    `lends` itself. `unblocked`: products in FP8 blocks are priced with one scale found at run time,
     as vLLM's table of the former holds a host's time to launch (58 us for one token on an H200, 8 in other engines').
     """
 
-    def __init__(self, model: Model, place: Placement) -> None:
+    def __init__(self, model: Model, place: Placement, lends: bool = False) -> None:
         self.model, self.place = model, place
         self._known: dict[tuple[int, bool], Floats] = {}
         databases = sdk().databases
@@ -76,7 +67,8 @@ class Operators:
         self.nccl_bytes = int(system["misc"]["nccl_mem"].get(min(place.tp, 8), 0))
         self._generation, self._context = spec["generation_ops"], spec["context_ops"]
         self._logits = [i for i, each in enumerate(self._generation) if _name(each).endswith("logits_gemm")]
-        self._lent = self._lent_of(self._generation), self._lent_of(self._context)
+        self._lent = ([], []) if lends else (self._lent_of(self._generation), self._lent_of(self._context))
+        self._norms = self._fused(self._generation, 0), self._fused(self._context, 1)
         self._attention = self._told(self._attention_of_generation), self._told(self._attention_of_context)
         self._rest = self._others(self._generation, 0), self._others(self._context, 1)
         self.lender = self._lender()
@@ -103,22 +95,22 @@ class Operators:
 
     def _lent_of(self, operators: Sequence[Any]) -> list[int]:
         """Return the operators that another engine's table has."""
-        return [i for i, each in enumerate(operators) if self.place.gpu in BLACKWELL and self._lends(each) is not None]
+        dense = not self.model.experts[0]
+        return [i for i, each in enumerate(operators) if lender_of(each, self.place, dense) is not None]
 
-    def _lends(self, operator: dict[str, Any]) -> str | None:
-        """Return the engine that lends an operator; experts lend what runs at the same time."""
-        kind, values = next(iter(operator.items()))
-        beside = next((each for each in values.get("group_a", ()) if "Moe" in each), None)
-        if beside is not None:
-            return self._lends(beside)
-        return LENT.get((self.place.engine, kind, str(values.get("quant_mode"))))
+    def _fused(self, operators: Sequence[Any], phase: int) -> list[int]:
+        """Return the norms that run within the all-reduces before them: TensorRT-LLM's own, or those that it lends."""
+        lent = any("CustomAllReduce" in operators[i] for i in self._lent[phase])
+        fuses = lent or (self.place.engine == "trtllm" and self.place.tp > 1)
+        return [i for i, each in enumerate(operators) if fuses and "_add_norm_" in _name(each)]
 
     def _lender(self) -> Operators | None:
-        """Return the same model with the kernels of the engine that lends, if one does; its cache plays no part."""
+        """Return the same model with the kernels of the engine that lends, if one does."""
         if not self._lent[0]:
             return None
-        engine = self._lends(self._generation[self._lent[0][0]])
-        return Operators(self.model, self.place._replace(engine=str(engine), cache="bf16"))
+        first = self._generation[self._lent[0][0]]
+        engine = lender_of(first, self.place, not self.model.experts[0])
+        return Operators(self.model, lending(self.place, next(iter(first)), str(engine)), lends=True)
 
     def _named(self, phase: int) -> list[int]:
         """Return where the lender has the operators that it prices."""
@@ -161,7 +153,7 @@ class Operators:
     def lent(self) -> str:
         """Those operators that another engine's table prices; "" if there are none."""
         kinds = {next(iter(self._generation[i])) for i in self._lent[0]}
-        return ", ".join("products" if kind == "Gemm" else "experts" for kind in sorted(kinds))
+        return ", ".join(sorted({SAID[kind] for kind in kinds}))
 
     @property
     def exponent(self) -> str:
@@ -252,9 +244,17 @@ class Operators:
         if (tokens, prompt) not in self._known:
             each = self._priced(self._rest[prompt], tokens, prompt)
             if self.lender is not None:
-                each += self.lender._priced(self._of_lender[prompt], tokens, prompt)
+                each += self._borrowed(self.lender, tokens, prompt)
             self._known[tokens, prompt] = np.array(each)
         return self._known[tokens, prompt]
+
+    def _borrowed(self, lender: Operators, tokens: int, prompt: bool) -> list[float]:
+        """Return the milliseconds of the operators that are lent; fused norms while that is not slower than apart."""
+        theirs = lender._priced(self._of_lender[prompt], tokens, prompt)
+        if not self._norms[prompt] or self.place.engine == "trtllm":
+            return theirs
+        apart = self._priced([*self._lent[prompt], *self._norms[prompt]], tokens, prompt)
+        return [min(sum(theirs), sum(apart))]
 
     def _priced(self, those: Sequence[int], tokens: int, prompt: bool) -> list[float]:
         """Return the milliseconds of some operators other than attention."""
@@ -324,11 +324,10 @@ class Operators:
         return [i for i in range(len(self._context)) if i not in self._lent[1] and ask(i, 0) != ask(i, LONG)]
 
     def _others(self, operators: Sequence[Any], phase: int) -> list[int]:
-        """Return the rest. TensorRT-LLM fuses its norms into the all-reduces before them."""
-        apart = {i for i, each in enumerate(operators) if _name(each).endswith("logits_gemm")} | set(self._lent[phase])
-        if self.place.engine == "trtllm" and self.place.tp > 1:
-            apart |= {i for i, each in enumerate(operators) if "_add_norm_" in _name(each)}
-        return [i for i in range(len(operators)) if i not in apart and i not in self._attention[phase]]
+        """Return the rest."""
+        apart = {i for i, each in enumerate(operators) if _name(each).endswith("logits_gemm")}
+        apart |= {*self._lent[phase], *self._norms[phase], *self._attention[phase]}
+        return [i for i in range(len(operators)) if i not in apart]
 
     def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
         """Return the operators with those that the library leaves out.
@@ -336,7 +335,8 @@ class Operators:
         Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
         own. The library has these in prompts. There it takes 26 us for the norm, which is priced as in decodes instead.
         TensorRT-LLM rotates and writes within the attention that was measured. A norm over all heads (MiniMax-M2) sums
-        squares in a further kernel and over the GPUs.
+        squares in a further kernel and over the GPUs. Products in NVFP4 have their activations quantised before; of
+        mixtures of experts, files in NVFP4 hold the experts so, whose tables are with that.
         Of a head: a 16-bit projection of the joined states, and its wider first product.
         """
         model, hidden = self.model, self.model.whole("hidden_size")
@@ -354,6 +354,8 @@ class Operators:
                     operators.append({"Elementwise": one})
                 if phase == "context":
                     attention["use_qk_norm"] = False
+            if not model.experts[0]:
+                operators += [_quantised(each["Gemm"]) for each in operators if _is_nvfp4(each)]
             if model.config.get("qk_norm_type") == "per_layer" and self.place.tp > 1:
                 operators += _norm_over_gpus(phase, operators)
             for operator in operators if model.wide else ():
@@ -369,6 +371,16 @@ def _logits(spec: dict[str, Any]) -> dict[str, Any]:
     """Return the product of the logits."""
     found: dict[str, Any] = next(each["Gemm"] for each in spec["generation_ops"] if _name(each).endswith("logits_gemm"))
     return found
+
+
+def _is_nvfp4(operator: dict[str, Any]) -> bool:
+    return "Gemm" in operator and operator["Gemm"]["quant_mode"] == "nvfp4"
+
+
+def _quantised(product: dict[str, Any]) -> dict[str, Any]:
+    """Return the kernel that reads 16-bit activations of a product and writes them in 4 bits."""
+    sizes = {"scale_factor": product["scale_factor"], "bytes_per_token": 2.5 * product["k"]}
+    return {"Elementwise": {"name": f"{product['name']}_quant", "scale_num_tokens": 1, "seq_split": 1, **sizes}}
 
 
 def _norm_over_gpus(phase: str, operators: Sequence[Any]) -> list[dict[str, Any]]:
