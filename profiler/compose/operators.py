@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 USUAL = {("trtllm", "fp8"): ("fp8_static", "fp8")}
 """Where an engine runs a precision by another mode: TensorRT-LLM's FP8 files state the scales of activations."""
-BALANCED = "power_law_1.01"
+POWER_LAW, BALANCED = r"power_law_([\d.]+)", "power_law_1.01"
 """How tokens fall on experts if the router has a bias that balances them: as the library takes it for DeepSeek-V3."""
 MS = 1e-3
 ELEMENT_BYTES, FLOAT_BYTES = 2, 4
@@ -88,6 +88,8 @@ class Operators:
             nextn=0,
             database=self._database,
         )
+        if self.model.config.get("use_routing_bias"):
+            text = re.sub(POWER_LAW, BALANCED, text)
         spec = self._completed(json.loads(text))
         packed = sdk().core.engine_spec_bincode_from_json(json.dumps(spec))
         self._engine = self._told(lambda: sdk().engine.EngineHandle(packed))
@@ -145,8 +147,6 @@ class Operators:
             kvcache_quant_mode="fp8" if self.fp8_cache else "bfloat16",
             fmha_quant_mode=None if self.fp8_cache else "bfloat16",
         )
-        if self.model.config.get("use_routing_bias"):
-            config.workload_distribution = BALANCED
         return sdk().models.get_model(folder, config, place.engine)
 
     @property
@@ -158,7 +158,7 @@ class Operators:
     @property
     def exponent(self) -> str:
         """The exponent of the power law by which tokens are taken to fall on experts; "" of a dense model."""
-        found = re.search(r"power_law_([\d.]+)", json.dumps(self._generation))
+        found = re.search(POWER_LAW, json.dumps(self._generation))
         return "" if found is None else found[1]
 
     @property
