@@ -21,7 +21,6 @@ def page(data: Path) -> str:
         "sets": serving.sets_table(those),
         "unused": serving.unused(data),
         "errors": serving.errors_table(those),
-        "sizes": serving.sizes_table(those),
         "means": serving.means_table(those),
         "composed_kinds": composed_tables.kinds_table(),
         "composed_groups": composed_tables.groups_table(),
@@ -29,7 +28,6 @@ def page(data: Path) -> str:
         "composed_left_out": composed_tables.left_out_table(),
         "nearer": composed_tables.farther(),
         "splitwise_errors": passes.splitwise_errors(data),
-        "splitwise": passes.splitwise_table(data),
         "whole_passes": passes.whole_pass_table(data),
         "attention": passes.attention_table(data),
     }

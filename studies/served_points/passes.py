@@ -24,16 +24,10 @@ from tools.public.recipes import RECIPES
 
 MS = 1e-3
 ASSUMED_CONTEXT = 512
-SHOWN_BATCHES = (1, 8, 64)
 SHOWN_WHOLE_PASSES = (8, 32, 64, 128)
 SPLITWISE_ENGINE = "splitwise_2023"
 H100_OVERHEAD_S, H100_REQUEST_S = 13.1e-3, 2.5e-4
 """Numbers that the engine's file states for the H100 beside its own numbers, which are the A100's."""
-SPLIT_HEAD = (
-    "hardware",
-    "prompt x batch",
-    *(cell for name in ("prefill", "decode") for cell in (f"{name}, ms", "profile alone", "on the engine")),
-)
 SPLIT_ERROR_HEAD = ("hardware", "engine", "prefill", "decode")
 WHOLE_HEAD = ("batch", "measured, ms", "composed, ms", "error")
 ATTENTION_HEAD = ("passes", "median ratio composed / measured", "p5", "p95")
@@ -48,27 +42,6 @@ def splitwise_targets() -> Iterator[tuple[str, str, ModelLatency, ModelLatency]]
             if recipe.splitwise.startswith("h100"):
                 engine = replace(engine, overhead_s=H100_OVERHEAD_S, request_s=H100_REQUEST_S)
             yield recipe.splitwise, recipe.name, profile.target, engine.running(profile).target
-
-
-def splitwise_table(data: Path) -> str:
-    """Return measured and simulated prefill and decode passes of Llama-2-70B at TP4."""
-    return table(SPLIT_HEAD, _splitwise_rows(data))
-
-
-def _splitwise_rows(data: Path) -> Iterator[list[str]]:
-    for hardware, _, *targets in splitwise_targets():
-        for cell in splitwise_cells(data, hardware):
-            if cell.batch not in SHOWN_BATCHES:
-                continue
-            fits = cell.prompt * cell.batch <= LARGEST_PASS_TOKENS
-            prompts = [cell.prompt_s, *(prompt_s(each, cell) for each in targets)] if fits else []
-            decodes = [cell.token_s, *(token_s(each, cell) for each in targets)]
-            yield [
-                hardware,
-                f"{cell.prompt} x {cell.batch}",
-                *([f"{each / MS:.0f}" for each in prompts] or ["-"] * 3),
-                *(f"{each / MS:.1f}" for each in decodes),
-            ]
 
 
 def splitwise_errors(data: Path) -> str:

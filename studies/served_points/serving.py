@@ -1,4 +1,4 @@
-"""The tables of docs/served-points.md about closed loops: by engine, batch and context."""
+"""The tables of docs/served-points.md about closed loops: points, engines, and the mean size of errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from profiler.text import table
-from specsim.calibration.fit import Errors, Group, groups
+from specsim.calibration.fit import Errors, Group
 from specsim.calibration.reading import Held
 from studies.served_points.sets import POINTS, SETS, Compared, points_of
 from tools.public import sources
@@ -17,7 +17,6 @@ from tools.public import sources
 QUANTITIES = ("TPOT", "E2E", "TTFT")
 SET_HEAD = ("points", "profile", "in all", "caches do not fit", "lengths", "shipped engine that fits", "fitted to them")
 ERROR_HEAD = ("points", "engine", "TPOT", "E2E", "TTFT")
-SIZE_HEAD = ("points", "clients or context", "number", *QUANTITIES)
 MEAN_HEAD = ("points", *QUANTITIES)
 
 
@@ -53,17 +52,6 @@ def errors_table(those: Sequence[Compared]) -> str:
         named += [("calibrated, host time", each.calibrated), ("calibrated, `--all`", each.whole)]
         rows += [[each.of.name, name, *_errors(Group.of("", held))] for name, held in named]
     return table(ERROR_HEAD, rows)
-
-
-def sizes_table(those: Sequence[Compared]) -> str:
-    """Return the errors by concurrency and by context, of engines calibrated on the other half."""
-    rows = [
-        [each.of.name, group.name, f"{group.points}", *_errors(group)]
-        for each in those
-        for group in groups(each.whole)
-        if group.name != "all"
-    ]
-    return table(SIZE_HEAD, rows)
 
 
 def means_table(those: Sequence[Compared]) -> str:
