@@ -17,8 +17,11 @@ LENT = {
 
 Of experts these are TensorRT-LLM's own kernels, which FlashInfer gives to the others. Of products they are CuteDSL's,
 among which TensorRT-LLM chooses; its own table has others, which take up to twice as long. vLLM's all-reduce is
-TensorRT-LLM's, by FlashInfer, with the norm behind it; of a mixture of experts served points do not bear that out.
+TensorRT-LLM's, by FlashInfer, with the norm behind it.
 """
+OF_DENSE = ("CustomAllReduce", "Gemm")
+"""What is lent to dense models alone. Published NVFP4 files of mixtures of experts keep other products in 16 bits, and
+served points of such models do not bear fused all-reduces out."""
 SAID = {"Moe": "experts", "Overlap": "experts", "Gemm": "products", "CustomAllReduce": "all-reduces"}
 
 
@@ -28,7 +31,7 @@ def lender_of(operator: dict[str, Any], place: Placement, dense: bool) -> str | 
     beside = next((each for each in values.get("group_a", ()) if "Moe" in each), None)
     if beside is not None:
         return lender_of(beside, place, dense)
-    if place.gpu not in BLACKWELL or (kind == "CustomAllReduce" and not (dense and place.tp > 1)):
+    if place.gpu not in BLACKWELL or (kind in OF_DENSE and not dense) or (kind == "CustomAllReduce" and place.tp == 1):
         return None
     return LENT.get((place.engine, kind, str(values.get("quant_mode", values.get("quant")))))
 

@@ -335,8 +335,8 @@ class Operators:
         Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
         own. The library has these in prompts. There it takes 26 us for the norm, which is priced as in decodes instead.
         TensorRT-LLM rotates and writes within the attention that was measured. A norm over all heads (MiniMax-M2) sums
-        squares in a further kernel and over the GPUs. Products in NVFP4 have their activations quantised before; of
-        mixtures of experts, files in NVFP4 hold the experts so, whose tables are with that.
+        squares in a further kernel and over the GPUs. Products in NVFP4 of dense models have their activations
+        quantised before; tables of experts are with that.
         Of a head: a 16-bit projection of the joined states, and its wider first product.
         """
         model, hidden = self.model, self.model.whole("hidden_size")
