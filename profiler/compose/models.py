@@ -29,6 +29,8 @@ ALIASES = {
     "qwen3-235b-a22b-2507": "qwen3-235b-a22b",
 }
 """Models of the same sizes as another."""
+HEADS_BESIDE_LATENT = {"num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 128}
+"""Attention of a head on a target with latent attention: that of Kimi-K2.5's EAGLE-3 (torchspec-project/TorchSpec)."""
 DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base", "-thinking")
 """Parts of a name that say nothing about sizes."""
 
@@ -128,8 +130,7 @@ def head_of(target: Model, head: DecoderHead) -> Model:
         heads, kv_heads, width = target.heads
         config = _llama(head.layers, target.whole("hidden_size"), heads, kv_heads, width)
         if target.latent:
-            config |= {"num_attention_heads": target.whole("hidden_size") // 128, "head_dim": 128}
-            config["num_key_value_heads"] = config["num_attention_heads"] // 4
+            config |= HEADS_BESIDE_LATENT
         config["intermediate_size"] = target.whole("intermediate_size")
     config["max_position_embeddings"] = target.whole("max_position_embeddings")
     config["vocab_size"] = head.draft_vocab_size or target.whole("vocab_size")

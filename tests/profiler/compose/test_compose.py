@@ -259,6 +259,19 @@ def test_a_configuration_by_path_is_the_shipped_one(tmp_path: Path) -> None:
     assert (own["target"]["name"], own["target"]["max_model_len"]) == ("Llama-3.1-8B", 8192)
 
 
+def test_a_file_without_kv_heads_has_as_many_as_heads_and_names_the_model(tmp_path: Path) -> None:
+    file = tmp_path / "own-7b.json"
+    file.write_text(json.dumps({key: value for key, value in OWN.items() if key != "num_key_value_heads"}))
+    found = model_of(str(file))
+    assert (found.name, found.heads) == ("own-7b", (32, 32, 128))
+
+
+def test_a_head_on_latent_attention_has_heads_of_its_own() -> None:
+    """Kimi-K2.5's EAGLE-3: 64 heads of 128 beside a state of 7,168, 8 of them on each of 8 GPUs."""
+    draft = compose_profile("Kimi-K2-Instruct", gpu="b200_sxm", tp=8, precision="nvfp4", drafter="eagle3")["draft"]
+    assert (draft["name"], draft["kv_bytes_per_token"]) == ("eagle3 head", 2 * 2 * 64 * 128)
+
+
 def test_another_name_of_the_same_sizes_is_kept() -> None:
     found = model_of("meta-llama/Llama-3.3-70B-Instruct")
     assert (found.name, found.config) == ("Llama-3.3-70B", model_of("Llama-3.1-70B").config)
@@ -360,6 +373,9 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
         ("--drafter lookup", "--drafter lookup: is no head; expected one of eagle, eagle3, mtp"),
         ("--drafter dspark", "--drafter dspark: its Markov head is not composed yet"),
         ("--drafter mtp --draft Llama-3.2-1B", "--draft and --drafter are both given; expected one of them"),
+        ("--precision fp7", "--precision fp7: unknown; did you mean 'fp8'?; expected one of bf16, fp8, fp8_block"),
+        ("--engine tgi", "--engine tgi: unknown; expected one of vllm, sglang, trtllm"),
+        ("--pp 33", "--pp 33: more stages than the 32 layers of Llama-3.1-8B"),
         ("--target none.json", "none.json: cannot be read: No such file or directory"),
     ],
 )
