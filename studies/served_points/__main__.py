@@ -21,15 +21,15 @@ def page(data: Path) -> str:
         "sets": serving.sets_table(those),
         "unused": serving.unused(data),
         "errors": serving.errors_table(those),
-        "means": serving.means_table(those),
+        "means": serving.means(those),
         "composed_kinds": composed_tables.kinds_table(),
         "composed_groups": composed_tables.groups_table(),
         "composed_clients": composed_tables.clients_table(),
         "composed_left_out": composed_tables.left_out_table(),
         "nearer": composed_tables.farther(),
         "splitwise_errors": passes.splitwise_errors(data),
-        "whole_passes": passes.whole_pass_table(data),
-        "attention": passes.attention_table(data),
+        "whole_passes": passes.whole_pass_errors(data),
+        "attention": passes.attention_ratio(data),
     }
     return TEMPLATE.read_text(encoding="utf-8").format(**filled)
 

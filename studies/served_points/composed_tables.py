@@ -11,8 +11,8 @@ from profiler.text import table
 from specsim.calibration.fit import CLIENTS, Errors
 from studies.served_points.composed import GROUP, HALVES, rows_of, scored
 
-LEAST_ROWS, LEAST_SHOWN = 20, 10
-"""Rows of a group that is held to the library's estimate, and of one that is listed."""
+LEAST_ROWS, LEAST_FAR_ROWS, FAR = 20, 10, 0.15
+"""Rows of a group that is held to the library's estimate and listed, and of one that is listed as far off."""
 HEAD = ("kind", "model, GPU, engine, precision", "rows", "TPOT, seen", "TPOT", "library's", "E2E", "library's", "rate")
 CLIENT_HEAD = ("kind", "clients", "rows", "TPOT", "library's TPOT", "E2E", "library's E2E")
 KIND_HEAD = ("kind", "engine", "rows", "TPOT", "library's TPOT", "E2E", "library's E2E")
@@ -34,11 +34,15 @@ def left_out_table() -> str:
 
 
 def groups_table() -> str:
-    """Return the errors of each group of enough rows, by kind, then by the size of those of the unseen half."""
+    """Return the errors of large groups and of those far off, by kind, then by the size of those of the unseen half."""
     seen = dict(iter(errors("seen").groupby(GROUP)))
-    groups = [(key, rows) for key, rows in errors("unseen").groupby(GROUP) if len(rows) >= LEAST_SHOWN]
+    groups = [(key, rows) for key, rows in errors("unseen").groupby(GROUP) if _listed(rows)]
     groups.sort(key=lambda each: (each[1]["kind"].iloc[0], -_median(each[1]["tpot"])))
     return table(HEAD, [_row(key, rows, seen.get(key)) for key, rows in groups])
+
+
+def _listed(rows: Any) -> bool:
+    return len(rows) >= LEAST_ROWS or (len(rows) >= LEAST_FAR_ROWS and _median(rows["tpot"]) > FAR)
 
 
 def _row(key: Any, rows: Any, seen: Any) -> list[str]:

@@ -29,8 +29,6 @@ SPLITWISE_ENGINE = "splitwise_2023"
 H100_OVERHEAD_S, H100_REQUEST_S = 13.1e-3, 2.5e-4
 """Numbers that the engine's file states for the H100 beside its own numbers, which are the A100's."""
 SPLIT_ERROR_HEAD = ("hardware", "engine", "prefill", "decode")
-WHOLE_HEAD = ("batch", "measured, ms", "composed, ms", "error")
-ATTENTION_HEAD = ("passes", "median ratio composed / measured", "p5", "p95")
 
 
 def splitwise_targets() -> Iterator[tuple[str, str, ModelLatency, ModelLatency]]:
@@ -64,25 +62,21 @@ def _cell(relative: list[float]) -> str:
     return f"{100 * errors.median:.0f} / {100 * errors.p90:.0f} / {100 * errors.mean:+.0f}"
 
 
-def whole_pass_table(data: Path) -> str:
-    """Return measured and composed decode passes of CodeLlama-34B at TP2; a context of 512 is assumed."""
-    return table(WHOLE_HEAD, _whole_pass_rows(data))
-
-
-def _whole_pass_rows(data: Path) -> Iterator[list[str]]:
+def whole_pass_errors(data: Path) -> str:
+    """Return the errors of composed decode passes of CodeLlama-34B at TP2, in %; a context of 512 is assumed."""
     model = "codellama/CodeLlama-34b-Instruct-hf"
     composer = Composer(data, Placement(CODELLAMA_34B, A100, 2, 32, 4))
     rows = sources.read(data, sources.WHOLE_PASS)
     rows = rows[(rows["model_name"] == model) & (rows["tensor_parallel_degree"] == 2)]
     medians = rows.groupby("batch_size")["model_execution_e2e_median"].median()
+    told = []
     for batch in SHOWN_WHOLE_PASSES:
-        measured = float(medians[batch]) * MS
         composed = composer.seconds(ComposedPass("decode", (Alike(batch, ASSUMED_CONTEXT, 1),)))
-        error = composed / measured - 1
-        yield [f"{batch}", f"{measured / MS:.1f}", f"{composed / MS:.1f}", f"{100 * error:+.0f}%"]
+        told.append(f"{100 * (composed / (float(medians[batch]) * MS) - 1):+.0f} at batch {batch}")
+    return ", ".join(told)
 
 
-def attention_table(data: Path) -> str:
+def attention_ratio(data: Path) -> str:
     """Return the ratio of composed to measured attention of a chunk behind a context, 32/4 heads, A100."""
     attention = Attention.load(data, A100.kernels, 32, 4, "bfloat16")
     rows = sources.read(data, sources.CHUNK_ATTENTION)
@@ -91,4 +85,4 @@ def attention_table(data: Path) -> str:
     composed = np.array([attention.chunk(chunk, context) for chunk, context in sizes])
     ratios = composed / (rows["attn_prefill.median_ms"].to_numpy(dtype=float) * MS)
     low, median, high = np.quantile(ratios, [0.05, 0.5, 0.95])
-    return table(ATTENTION_HEAD, [[f"{len(ratios):,}", f"{median:.2f}", f"{low:.2f}", f"{high:.2f}"]])
+    return f"{median:.2f} of the measured time (median of {len(ratios):,} passes; p5 {low:.2f}, p95 {high:.2f})"

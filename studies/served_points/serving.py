@@ -14,10 +14,8 @@ from specsim.calibration.reading import Held
 from studies.served_points.sets import POINTS, SETS, Compared, points_of
 from tools.public import sources
 
-QUANTITIES = ("TPOT", "E2E", "TTFT")
 SET_HEAD = ("points", "profile", "in all", "caches do not fit", "lengths", "shipped engine that fits", "fitted to them")
 ERROR_HEAD = ("points", "engine", "TPOT", "E2E", "TTFT")
-MEAN_HEAD = ("points", *QUANTITIES)
 
 
 def sets_table(those: Sequence[Compared]) -> str:
@@ -49,19 +47,20 @@ def errors_table(those: Sequence[Compared]) -> str:
     for each in those:
         named = [(f"`{name}`", held) for name, held in (each.others | {each.of.engine: each.shipped}).items()]
         named.append((f"`{each.of.engine}`, composed profile", each.composed))
-        named += [("calibrated, host time", each.calibrated), ("calibrated, `--all`", each.whole)]
+        named.append(("calibrated, `--all`", each.calibrated))
         rows += [[each.of.name, name, *_errors(Group.of("", held))] for name, held in named]
     return table(ERROR_HEAD, rows)
 
 
-def means_table(those: Sequence[Compared]) -> str:
+def means(those: Sequence[Compared]) -> str:
     """Return the mean size of the errors on points not fitted, the figure that other simulators publish."""
 
-    def row(name: str, held: Sequence[Held]) -> list[str]:
+    def told(name: str, held: Sequence[Held]) -> str:
         columns = ("tpot_error", "e2e_error", "ttft_error")
-        return [name, *(f"{100 * np.mean([abs(getattr(each, key)) for each in held]):.1f}" for key in columns)]
+        sizes = [f"{100 * np.mean([abs(getattr(each, key)) for each in held]):.1f}" for key in columns]
+        return f"{' / '.join(sizes)} ({name})"
 
-    return table(MEAN_HEAD, [row(each.of.name, each.whole) for each in those])
+    return ",\n".join(told(each.of.name, each.calibrated) for each in those)
 
 
 def _errors(group: Group) -> list[str]:

@@ -83,7 +83,7 @@ class Compared:
     """A set's points on some engines.
 
     `shipped` holds the shipped engine that fits, `others` those that a profile alone and a run without a choice take,
-    and `composed` the same engine with a profile of that library's kernels. `whole` is calibrated with its way in.
+    and `composed` the same engine with a profile of that library's kernels. `calibrated` is with its way in.
     """
 
     of: PublishedSet
@@ -92,7 +92,6 @@ class Compared:
     shipped: list[Held]
     composed: list[Held]
     calibrated: list[Held]
-    whole: list[Held]
 
 
 def engine_named(name: str) -> Engine:
@@ -126,7 +125,6 @@ def compared(data: Path, of: PublishedSet) -> Compared:
         {name: server.simulated(points, engine_named(name)) for name in (PROFILED, DEFAULT)},
         server.simulated(points, base),
         Server(_composed(of, server.profile.gpus)).simulated(points, base),
-        Fit(server, base).held_out(points),
         Fit(server, base, whole=True).held_out(points),
     )
 
