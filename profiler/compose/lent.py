@@ -20,8 +20,11 @@ among which TensorRT-LLM chooses; its own table has others, which take up to twi
 TensorRT-LLM's, by FlashInfer, with the norm behind it.
 """
 OF_DENSE = ("CustomAllReduce", "Gemm")
-"""What is lent to dense models alone. Published NVFP4 files of mixtures of experts keep other products in 16 bits, and
-served points of such models do not bear fused all-reduces out."""
+"""Kinds that are lent to dense models alone.
+
+Published NVFP4 files of mixtures of experts keep other products in 16 bits, and served points of such models do not bear
+fused all-reduces out.
+"""
 SAID = {"Moe": "experts", "Overlap": "experts", "Gemm": "products", "CustomAllReduce": "all-reduces"}
 
 

@@ -89,6 +89,13 @@ def test_a_row_s_name_says_what_its_columns_multiply(monkeypatch: pytest.MonkeyP
     }
 
 
+def test_what_the_rows_do_not_state_is_set_by_scripts_and_versions() -> None:
+    shares = [composed.share_of(*each) for each in ((True, "0.5.6"), (False, "0.5.6.post2"), (False, "0.5.1.post1"))]
+    assert shares == [0.8, 0.95, 1.0]
+    places = [("gpt-oss-120b", "b200_sxm", "vllm"), ("gpt-oss-120b", "h200_sxm", "vllm")]
+    assert [composed.experts_of(*each) for each in places] == ["mxfp4_mxfp8", None]
+
+
 @pytest.mark.parametrize("page", ["composing", "profiles"])
 def test_the_docs_say_what_the_study_kept(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
