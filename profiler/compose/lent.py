@@ -22,8 +22,8 @@ TensorRT-LLM's, by FlashInfer, with the norm behind it.
 OF_DENSE = ("CustomAllReduce", "Gemm")
 """Kinds that are lent to dense models alone.
 
-Published NVFP4 files of mixtures of experts keep other products in 16 bits, and served points of such models do not bear
-fused all-reduces out.
+Published NVFP4 files of mixtures of experts keep other products in 16 bits, and served points of such models do not
+bear fused all-reduces out.
 """
 SAID = {"Moe": "experts", "Overlap": "experts", "Gemm": "products", "CustomAllReduce": "all-reduces"}
 
