@@ -20,7 +20,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="series at once")
     parser.add_argument("--only-page", action="store_true", help="write the page from the rows that are kept")
     options = parser.parse_args(argv)
-    return run(lambda: written(kept(running.KEPT) if options.only_page else running.run(options.jobs)))
+    return run(lambda: _command(options.jobs, only_page=options.only_page))
+
+
+def _command(jobs: int, *, only_page: bool) -> int:
+    if not only_page:
+        running.run(jobs)
+    return written(kept(running.KEPT))
 
 
 if __name__ == "__main__":

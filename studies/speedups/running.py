@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +27,6 @@ from studies.speedups.simulated import (
     ran,
     settings,
 )
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 KEPT = Path("results/speedups/rows.parquet")
 SOLVED, FITTED, SCORED, LINE = "solved", "fitted", "scored", "line"
@@ -131,8 +128,8 @@ def _predicted(row: Row, rates: Sequence[float], role: str) -> dict[str, Any]:
     }
 
 
-def run(jobs: int) -> DataFrame:
-    """Run what the kept rows lack, keep each series as it ends, and return all rows."""
+def run(jobs: int) -> None:
+    """Run what the kept rows lack, and keep each series as it ends."""
     from joblib import Parallel, delayed
     from pandas import DataFrame, concat
 
@@ -160,7 +157,6 @@ def run(jobs: int) -> DataFrame:
     table = table.sort_values(order, ignore_index=True)
     table.attrs = {key: value for key, value in about_them.items()}
     keep(table, KEPT, about_them)
-    return table
 
 
 def _profiles(found: Sequence[Row]) -> Iterator[Mapping[str, Any]]:
