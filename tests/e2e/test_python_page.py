@@ -61,7 +61,7 @@ def test_the_page_lists_what_a_run_has():
         re.findall(r"^\| `(\w+)[`(]", PAGE.read_text("utf-8").partition("attribute of a `Run`")[2], re.MULTILINE)
     )
     listed -= {"scheduler", "trace", "profile", "slo"}
-    public = {name for name in (*Run.__dataclass_fields__, *vars(Run)) if not name.startswith("_")}
+    public = {name for name in (*Run.__dataclass_fields__, *dir(Run)) if not name.startswith("_")}
     assert listed == public
     stored = {name for name in dir(StoredRun) if not name.startswith("_")}
     assert stored == public - {"summary"}
