@@ -15,8 +15,8 @@ import pytest
 
 from specsim import SpecsimError, load_sweep, sweep
 from specsim.cli import main
+from specsim.store.runs import PLANNED_FILE
 from specsim.store.summaries import SUFFIX, SUMMARIES, append_row, read_rows, settle
-from specsim.store.sweeps import PLANNED_FILE
 
 WORDS = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]
 SUMMARY = ["--keep", "summary"]
