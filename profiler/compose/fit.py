@@ -33,27 +33,30 @@ ROWS = (1, 2, 4, *range(8, 512, 8), *range(512, 2048, 128), *range(2048, 8192, 5
 BENDS = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 """Batched tokens between which a line is added to the products, for what attention costs beside them."""
 ROUNDS = 30
-SHORT = 128
 
 
 def composed(operators: Operators, work: ComposedPass) -> float:
     """Return the seconds of a pass: its products, its logits, and the attention of each of its groups.
 
     A tree's query tokens read their cache once and multiply at a prompt's rate: the slower of both. Latent attention is
-    measured with its projections: those of the further queries are what more decodes of short contexts cost.
+    measured with its projections: those of the further queries are what more decodes of short contexts cost. In sparse
+    attention each query chooses entries of its own: further ones cost what more decodes of so many entries do.
     """
     prompt = any(group.queries > 1 and not group.tree for group in work.groups)
     seconds = operators.products(work.batched_tokens, prompt) + operators.logits(work.logit_rows)
+    seconds += operators.markov(work.requests)
     for group in work.groups:
         if group.queries > 1 and not group.tree:
             seconds += group.requests * operators.chunk(group.queries, group.context)
             continue
         read = operators.decode(group.requests, group.context)
-        pair_s = operators.chunk(LONG, 0) / (LONG * (LONG + 1) / 2) if group.tree else 0.0
+        dense = group.tree and not operators.model.sparse
+        pair_s = operators.chunk(LONG, 0) / (LONG * (LONG + 1) / 2) if dense else 0.0
         seconds += max(read, group.pairs * pair_s)
-        if group.tree and operators.model.latent:
+        near = operators.model.read_by_each(group.context)
+        if group.tree and near is not None:
             few, all_queries = group.requests, group.requests * group.queries
-            seconds += operators.decode(all_queries, SHORT) - operators.decode(few, SHORT)
+            seconds += operators.decode(all_queries, near) - operators.decode(few, near)
     return seconds
 
 

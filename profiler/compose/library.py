@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PACKAGE = "aiconfigurator-core"
 LICENCE = "Apache-2.0"
 ENGINES = ("vllm", "sglang", "trtllm")
-FAMILIES = ("LLAMA", "MOE", "DEEPSEEK")
+FAMILIES = ("LLAMA", "MOE", "DEEPSEEK", "DEEPSEEKV4")
 """Of the library's families of models, those whose operators are told apart here."""
 PRECISIONS = {
     "bf16": ("bfloat16", "bfloat16"),

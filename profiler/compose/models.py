@@ -17,8 +17,10 @@ from specsim.latency.heads import DecoderHead
 
 FIELDS = (
     *("num_hidden_layers", "hidden_size", "num_attention_heads"),
-    *("vocab_size", "max_position_embeddings", "intermediate_size"),
+    *("vocab_size", "max_position_embeddings"),
 )
+WRAPPED = "KimiK25ForConditionalGeneration"
+"""An architecture whose `text_config` is a model of its own, of DeepSeek-V3's; its images' tower is left out."""
 ALIASES = {
     "llama-3.3-70b": "llama-3.1-70b",
     "llama-3-8b": "llama-3.1-8b",
@@ -31,6 +33,10 @@ ALIASES = {
 """Models of the same sizes as another."""
 HEADS_BESIDE_LATENT = {"num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 128}
 """Attention of a head on a target with latent attention: that of Kimi-K2.5's EAGLE-3 (torchspec-project/TorchSpec)."""
+MARKOV_RANKS = {7168: 512, 4096: 256}
+"""Of DSpark's Markov head in DeepSeek-V4's checkpoints, by the hidden size: V4-Pro's and V4-Flash's."""
+SHORT = 128
+"""Cached tokens at which the projections of latent attention are measured."""
 DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base", "-thinking")
 """Parts of a name that say nothing about sizes."""
 
@@ -40,7 +46,8 @@ class Model:
     """A model by its Hugging Face configuration; `source` says where that comes from.
 
     `joined` is the width of the vectors that a head's projection joins, in hidden sizes, and `wide` whether its
-    attention reads the token's embedding beside the state; `own_vocabulary`: that of a head. 0 and False of a model.
+    attention reads the token's embedding beside the state; `own_vocabulary`: that of a head; `markov_rank`: of its
+    Markov head, which each of the `block` tokens of a request reads. 0 and False of a model.
     """
 
     name: str
@@ -49,6 +56,8 @@ class Model:
     joined: int = 0
     wide: bool = False
     own_vocabulary: bool = False
+    markov_rank: int = 0
+    block: int = 0
 
     def whole(self, key: str, otherwise: int | None = None) -> int:
         """Return a whole number of the configuration."""
@@ -77,7 +86,8 @@ class Model:
     @property
     def expert_weights(self) -> int:
         """Weights of all routed experts."""
-        width = self.whole("moe_intermediate_size", self.whole("intermediate_size"))
+        key = "moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size"
+        width = self.whole(key)
         layers = self.whole("num_hidden_layers") - int(self.config.get("first_k_dense_replace") or 0)
         return 3 * self.experts[0] * width * self.whole("hidden_size") * layers
 
@@ -85,6 +95,20 @@ class Model:
     def latent(self) -> bool:
         """Whether attention is multi-head latent attention: one cached vector for all heads."""
         return bool(self.config.get("kv_lora_rank"))
+
+    @property
+    def sparse(self) -> bool:
+        """Whether attention reads a compressed cache, as DeepSeek-V4's does: CSA, HCA or a window by the layer."""
+        return bool(self.config.get("compress_ratios"))
+
+    def read_by_each(self, context: int) -> int | None:
+        """Return the cached tokens that each query of a verification reads for itself; None where none are.
+
+        CSA's are the `index_topk` entries that it chooses, of 4 tokens each.
+        """
+        if self.sparse:
+            return min(context, 4 * self.whole("index_topk"))
+        return SHORT if self.latent else None
 
     @property
     def vocabularies(self) -> int:
@@ -124,9 +148,14 @@ def model_of(given: str) -> Model:
 
 
 def head_of(target: Model, head: DecoderHead) -> Model:
-    """Return a head of decoder layers on `target`: of the target's own kind in an MTP module, dense ones in others."""
+    """Return a head of decoder layers on `target`.
+
+    They are of the target's own kind in an MTP module and on DeepSeek-V4, where they have a window alone; else dense.
+    """
     config = deepcopy(target.config) | {"num_hidden_layers": head.layers, "first_k_dense_replace": 0}
-    if head.kind != "mtp":
+    if target.sparse:
+        config["compress_ratios"] = [0] * head.layers
+    elif head.kind != "mtp":
         heads, kv_heads, width = target.heads
         config = _llama(head.layers, target.whole("hidden_size"), heads, kv_heads, width)
         if target.latent:
@@ -135,9 +164,22 @@ def head_of(target: Model, head: DecoderHead) -> Model:
     config["max_position_embeddings"] = target.whole("max_position_embeddings")
     config["vocab_size"] = head.draft_vocab_size or target.whole("vocab_size")
     own = head.draft_vocab_size is not None
-    return replace(
-        target, name=f"{head.kind} head", config=config, joined=head.states, wide=head.wide, own_vocabulary=own
+    return Model(
+        f"{head.kind} head",
+        config,
+        target.source,
+        joined=head.states,
+        wide=head.wide,
+        own_vocabulary=own,
+        markov_rank=head.markov_rank,
+        block=head.depth,
     )
+
+
+def of_v4(target: Model, head: DecoderHead) -> DecoderHead:
+    """Return the DSpark drafter of DeepSeek-V4's checkpoints: three layers, a block of 5 (sgl-project/sglang#29538)."""
+    rank = MARKOV_RANKS.get(target.whole("hidden_size"), head.markov_rank)
+    return replace(head, states=3, layers=3, depth=5, markov_rank=rank)
 
 
 def _key(name: str) -> str:
@@ -160,6 +202,8 @@ def _read(file: Path, quantised: Path, source: str) -> Model:
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise SpecsimError(f"{source}: cannot be read: {said}") from None
+    if isinstance(config, dict) and config.get("architectures") == [WRAPPED]:
+        config = config["text_config"] | {key: config[key] for key in ("quantization_config",) if key in config}
     if not isinstance(config, dict):
         raise SpecsimError(f"{source}: is no mapping; expected a Hugging Face config.json")
     parent = file.resolve().parent.name
@@ -178,7 +222,7 @@ def _checked(model: Model) -> Model:
     if not isinstance(named, list) or not named or not isinstance(named[0], str):
         raise SpecsimError(f"{model.source}: has no architectures; expected a Hugging Face config.json")
     check_architecture(model)
-    for key in FIELDS:
+    for key in (*FIELDS, "moe_intermediate_size" if model.sparse else "intermediate_size"):
         model.whole(key)
     return model
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from profiler.compose.completed import MARKOV, completed, name_of
 from profiler.compose.lent import BLACKWELL, SAID, lender_of, lending
 from profiler.compose.library import PRECISIONS, NoKernels, Placement, described, quiet, sdk
 from profiler.latency.fit import Floats
@@ -28,8 +29,9 @@ USUAL = {("trtllm", "fp8"): ("fp8_static", "fp8")}
 """Where an engine runs a precision by another mode: TensorRT-LLM's FP8 files state the scales of activations."""
 POWER_LAW, BALANCED = r"power_law_([\d.]+)", "power_law_1.01"
 """How tokens fall on experts if the router has a bias that balances them: as the library takes it for DeepSeek-V3."""
+FLASHINFER = "w4a8_mxfp4_mxfp8_trtllm"
+"""SGLang's mode of DeepSeek-V4's experts on Blackwell (`--moe-runner-backend flashinfer_mxfp4`)."""
 MS = 1e-3
-ELEMENT_BYTES, FLOAT_BYTES = 2, 4
 CAPTURED = (8, 16, 32, 64, 128, 256, 512)
 """Tokens that a smaller pass could be padded to, as engines pad those in CUDA graphs."""
 LONG = 4096
@@ -66,8 +68,10 @@ class Operators:
         self.memory_bytes = int(system["gpu"]["mem_capacity"])
         self.nccl_bytes = int(system["misc"]["nccl_mem"].get(min(place.tp, 8), 0))
         self._generation, self._context = spec["generation_ops"], spec["context_ops"]
-        self._logits = [i for i, each in enumerate(self._generation) if _name(each).endswith("logits_gemm")]
-        self._lent = ([], []) if lends else (self._lent_of(self._generation), self._lent_of(self._context))
+        self._logits = [i for i, each in enumerate(self._generation) if name_of(each).endswith("logits_gemm")]
+        self._lent = (
+            ([], []) if lends or model.sparse else (self._lent_of(self._generation), self._lent_of(self._context))
+        )
         self._norms = self._fused(self._generation, 0), self._fused(self._context, 1)
         self._attention = self._told(self._attention_of_generation), self._told(self._attention_of_context)
         self._rest = self._others(self._generation, 0), self._others(self._context, 1)
@@ -90,7 +94,7 @@ class Operators:
         )
         if self.model.config.get("use_routing_bias"):
             text = re.sub(POWER_LAW, BALANCED, text)
-        spec = self._completed(json.loads(text))
+        spec = completed(json.loads(text), self.model, place, self.unblocked)
         packed = sdk().core.engine_spec_bincode_from_json(json.dumps(spec))
         self._engine = self._told(lambda: sdk().engine.EngineHandle(packed))
         return spec
@@ -104,7 +108,7 @@ class Operators:
         """Return the norms that run within the all-reduces before them: TensorRT-LLM's own, or those that it lends."""
         lent = any("CustomAllReduce" in operators[i] for i in self._lent[phase])
         fuses = lent or (self.place.engine == "trtllm" and self.place.tp > 1)
-        return [i for i, each in enumerate(operators) if fuses and "_add_norm_" in _name(each)]
+        return [i for i, each in enumerate(operators) if fuses and "_add_norm_" in name_of(each)]
 
     def _lender(self) -> Operators | None:
         """Return the same model with the kernels of the engine that lends, if one does."""
@@ -119,8 +123,8 @@ class Operators:
         if self.lender is None:
             return []
         own, lenders = ((each._generation, each._context)[phase] for each in (self, self.lender))
-        places = {_name(each): i for i, each in enumerate(lenders)}
-        return [places[_name(own[i])] for i in self._lent[phase]]
+        places = {name_of(each): i for i, each in enumerate(lenders)}
+        return [places[name_of(own[i])] for i in self._lent[phase]]
 
     def _build(self, folder: str) -> Any:
         place = self.place
@@ -130,6 +134,8 @@ class Operators:
         modes: tuple[str | None, str | None] = PRECISIONS[precision] if precision else (None, None)
         products, experts = USUAL.get((place.engine, precision or ""), modes)
         built = self._in_modes(folder, products, experts)
+        if self.model.sparse and place.engine == "sglang" and built.config.moe_quant_mode.name == "w4a8_mxfp4_mxfp8":
+            built = self._in_modes(folder, built.config.gemm_quant_mode.name, FLASHINFER)
         chosen = built.config
         self.unblocked = place.engine == "vllm" and chosen.gemm_quant_mode.name == "fp8_block"
         return self._in_modes(folder, "fp8", chosen.moe_quant_mode.name) if self.unblocked else built
@@ -164,8 +170,8 @@ class Operators:
     @property
     def fp8_cache(self) -> bool:
         """Whether the cache holds 8 bits a value."""
-        stated = self.model.config.get("kv_cache_quant_algo") if self.place.cache == "auto" else self.place.cache
-        return stated == "fp8"
+        own = "fp8" if self.model.sparse else self.model.config.get("kv_cache_quant_algo")
+        return (own if self.place.cache == "auto" else self.place.cache) == "fp8"
 
     @property
     def precision(self) -> str:
@@ -225,7 +231,7 @@ class Operators:
 
     def activation_bytes(self, tokens: int) -> float:
         """Return the bytes of the activations of a pass of `tokens`, on each GPU; the library's estimate."""
-        heads, _, width = self.model.heads
+        heads, _, width = (1, 1, self.model.whole("hidden_size")) if self.model.sparse else self.model.heads
         by_family = sdk().get_backend(self.place.engine).ACTIVATION_COEFFICIENTS
         by_tp = by_family.get(self._built.model_family, by_family["default"])
         return 2.0 * tokens * heads * width * float(by_tp[min(self.place.tp, 8)])
@@ -265,6 +271,13 @@ class Operators:
     def logits(self, rows: int) -> float:
         """Return the seconds of the logits of `rows` tokens."""
         return self._sum(self._engine.evaluate_generation_ops, self._logits, batch_size=rows, s=2, x=rows)
+
+    def markov(self, requests: int) -> float:
+        """Return the seconds of a head's Markov products: one a token of the block, of all requests at once."""
+        those = [i for i, each in enumerate(self._generation) if name_of(each).endswith(MARKOV)]
+        if not those:
+            return 0.0
+        return self._sum(self._engine.evaluate_generation_ops, those, batch_size=requests, s=2, x=requests)
 
     def served(self, clients: int, isl: int, osl: int) -> tuple[float, float]:
         """Return the library's own estimate of a closed loop: seconds to the first token and per further one.
@@ -307,7 +320,7 @@ class Operators:
         try:
             return ask()
         except Exception as error:
-            said = one_line(str(error)).split(" at /")[0].split(", which")[0][:200]
+            said = re.split(r" at /| \(first: /|, which", one_line(str(error)))[0][:200]
             raise NoKernels(f"{self.model.name} on {described(self.place)}: no kernels ({said})") from None
 
     def _attention_of_generation(self) -> list[int]:
@@ -325,80 +338,9 @@ class Operators:
 
     def _others(self, operators: Sequence[Any], phase: int) -> list[int]:
         """Return the rest."""
-        apart = {i for i, each in enumerate(operators) if _name(each).endswith("logits_gemm")}
+        apart = {i for i, each in enumerate(operators) if name_of(each).endswith(("logits_gemm", MARKOV))}
         apart |= {*self._lent[phase], *self._norms[phase], *self._attention[phase]}
         return [i for i in range(len(operators)) if i not in apart]
-
-    def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Return the operators with those that the library leaves out.
-
-        Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
-        own. The library has these in prompts. There it takes 26 us for the norm, which is priced as in decodes instead.
-        TensorRT-LLM rotates and writes within the attention that was measured. A norm over all heads (MiniMax-M2) sums
-        squares in a further kernel and over the GPUs. Products in NVFP4 of dense models have their activations
-        quantised before; tables of experts are with that.
-        Of a head: a 16-bit projection of the joined states, and its wider first product.
-        """
-        model, hidden = self.model, self.model.whole("hidden_size")
-        normed = any(each.get("use_qk_norm") for operator in spec["context_ops"] for each in operator.values())
-        for phase, kind in (("generation", "GenerationAttention"), ("context", "ContextAttention")):
-            operators = spec[f"{phase}_ops"]
-            for attention in [each[kind] for each in operators if kind in each]:
-                row = 2 * ELEMENT_BYTES * attention["head_size"]
-                heads, cached = row * attention["n"], row * attention["n_kv"]
-                fused = phase == "context" or self.place.engine == "trtllm"
-                moved = {} if fused else {"rope": heads + cached, "cache_write": 2 * cached}
-                for name, each in (moved | ({"qk_norm": heads + cached} if normed else {})).items():
-                    sizes = {"bytes_per_token": float(each), "scale_factor": attention["scale_factor"]}
-                    one = {"name": f"{phase}_{name}", "scale_num_tokens": 1, "seq_split": 1, **sizes}
-                    operators.append({"Elementwise": one})
-                if phase == "context":
-                    attention["use_qk_norm"] = False
-            if not model.experts[0]:
-                operators += [_quantised(each["Gemm"]) for each in operators if _is_nvfp4(each)]
-            if model.config.get("qk_norm_type") == "per_layer" and self.place.tp > 1:
-                operators += _norm_over_gpus(phase, operators)
-            for operator in operators if model.wide else ():
-                if _name(operator) == f"{phase}_qkv_gemm":
-                    operator["Gemm"]["k"] *= 2
-            if model.joined:
-                joint = {"name": f"{phase}_joint_gemm", "n": hidden, "k": model.joined * hidden}
-                operators.append({"Gemm": _logits(spec) | joint})
-        return spec
-
-
-def _logits(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the product of the logits."""
-    found: dict[str, Any] = next(each["Gemm"] for each in spec["generation_ops"] if _name(each).endswith("logits_gemm"))
-    return found
-
-
-def _is_nvfp4(operator: dict[str, Any]) -> bool:
-    return "Gemm" in operator and operator["Gemm"]["quant_mode"] == "nvfp4"
-
-
-def _quantised(product: dict[str, Any]) -> dict[str, Any]:
-    """Return the kernel that reads 16-bit activations of a product and writes them in 4 bits."""
-    sizes = {"scale_factor": product["scale_factor"], "bytes_per_token": 2.5 * product["k"]}
-    return {"Elementwise": {"name": f"{product['name']}_quant", "scale_num_tokens": 1, "seq_split": 1, **sizes}}
-
-
-def _norm_over_gpus(phase: str, operators: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return what a norm over the heads of all GPUs takes beside one over those of a GPU: a sum, and its all-reduce.
-
-    The squares of queries and of keys are two 32-bit numbers a token (vLLM's pull request 31493).
-    """
-    norm = next(each["Elementwise"] for each in operators if _name(each) == f"{phase}_qk_norm")
-    total = next(each["CustomAllReduce"] for each in operators if "CustomAllReduce" in each)
-    reduced = {"scale_factor": norm["scale_factor"], "hidden_size": 2 * FLOAT_BYTES // ELEMENT_BYTES}
-    return [
-        {"Elementwise": norm | {"name": f"{phase}_norm_sum", "bytes_per_token": norm["bytes_per_token"] / 2}},
-        {"CustomAllReduce": total | {"name": f"{phase}_norm_ar", **reduced}},
-    ]
-
-
-def _name(operator: dict[str, Any]) -> str:
-    return str(next(iter(operator.values()))["name"])
 
 
 def _is_vocabulary(name: str) -> bool:

@@ -20,7 +20,7 @@ from profiler.compose.library import (
     gpu_names,
     version,
 )
-from profiler.compose.models import Model, head_of, model_of
+from profiler.compose.models import Model, head_of, model_of, of_v4
 from profiler.compose.operators import LONG, Operators
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import peek_yaml, read_yaml, shipped
@@ -34,6 +34,8 @@ ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "sglang_0_5", "trtllm": "trtllm_1
 ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
+OF_SPARSE = ("mtp", "dspark")
+"""Heads that sparse attention has: those of its checkpoints."""
 GIB = 2**30
 
 
@@ -173,8 +175,9 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
         raise SpecsimError(f"--drafter {kind}: is no head; expected one of {', '.join(DECODER_HEADS)}")
     head = drafter_from_mapping(_drafter(kind), f"drafter={kind}")
     assert isinstance(head, DecoderHead)
-    if head.markov_rank:
-        raise SpecsimError(f"--drafter {kind}: its Markov head is not composed yet")
+    if model.sparse and kind not in OF_SPARSE:
+        raise SpecsimError(f"--drafter {kind}: is not composed on {model.name}; expected one of {', '.join(OF_SPARSE)}")
+    head = of_v4(model, head) if model.sparse and kind == "dspark" else head
     return head_of(model, head), head
 
 
@@ -220,7 +223,8 @@ def _weights_bytes(operators: Operators) -> int:
     """Return the bytes of all weights; a head shares the target's embedding, and its vocabulary where it has no own."""
     model = operators.model
     rows = model.vocabularies * model.whole("vocab_size")
-    return round(operators.layer_bytes + 2 * rows * model.whole("hidden_size"))
+    markov = 2 * model.markov_rank * model.whole("vocab_size")
+    return round(operators.layer_bytes + 2 * (rows * model.whole("hidden_size") + markov))
 
 
 def _usable_bytes(target: Operators, weights: int) -> int:
@@ -298,6 +302,11 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
     if target.model.latent:
         lines.append(
             "latent attention: further queries of a verification pay their projections, measured at 128 cached tokens"
+        )
+    if target.model.sparse:
+        lines.append(
+            "sparse attention: a verification reads each context once, its further queries cost what decodes of the "
+            "entries do that CSA chooses; a layer with a window alone is priced as HCA"
         )
     if target.windowed:
         lines.append(f"cache bytes a token: of a request of {LONG:,} tokens, sliding windows counted")

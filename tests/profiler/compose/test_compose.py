@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from profiler.compose import library
-from profiler.compose import operators as module
+from profiler.compose.completed import name_of
 from profiler.compose.fit import HELD_OUT, composed
 from profiler.compose.library import Placement
 from profiler.compose.models import head_of, model_of
@@ -17,6 +18,7 @@ from profiler.compose.passes import Alike, ComposedPass, passes
 from profiler.compose.profile import ENGINE_NAMES, compose_profile
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from specsim.latency.fitness import unfit
 from specsim.latency.heads import DecoderHead
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
@@ -97,7 +99,7 @@ def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
     place = Placement("h100_sxm", "vllm", 4, 1, None, "auto")
     one, two = operators("Llama-3.1-70B", place), operators("Llama-3.1-70B", place._replace(pp=2))
     assert (two.layer_bytes, two.cache_bytes) == (one.layer_bytes, one.cache_bytes)
-    names = [module._name(each) for each in two._generation]
+    names = [name_of(each) for each in two._generation]
     sent = 1e-3 * two._priced([names.index("generation_p2p")], 2, False)[0]
     assert two.products(2, False) - one.products(2, False) == pytest.approx(sent)
     settings: dict[str, Any] = {"gpu": "h100_sxm", "tp": 4}
@@ -112,7 +114,7 @@ def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
 def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
     """MiniMax-M2's: in a layer two numbers of 32 bits a token go round, and no GPU alone needs that."""
     one, two = (operators("MiniMax-M2.5", Placement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
-    names = [{module._name(each) for each in found._generation} for found in (one, two)]
+    names = [{name_of(each) for each in found._generation} for found in (one, two)]
     assert names[1] - names[0] == {"generation_norm_sum", "generation_norm_ar"}
     assert (two.exponent, operators("gpt-oss-20b").exponent) == ("1.01", "1.2")
 
@@ -130,7 +132,7 @@ def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
 ) -> None:
     place = Placement("b200_sxm", engine, 8, 1, precision, "bf16")
     found, other = operators(model, place), operators(model, place._replace(engine=lender))
-    names = [[module._name(each) for each in of._generation] for of in (found, other)]
+    names = [[name_of(each) for each in of._generation] for of in (found, other)]
     theirs = [other._priced([names[1].index(names[0][i])], 16, False)[0] for i in found._lent[0]]
     assert all(names[0][i].endswith(kind) for i in found._lent[0])
     assert found._products(16, False)[-len(theirs) :].tolist() == theirs
@@ -155,8 +157,8 @@ def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
 def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the_all_reduce() -> None:
     one, two = (operators("Llama-3.1-8B", Placement("h100_sxm", "trtllm", n, 1, None, "auto")) for n in (1, 2))
     for found in (one, two):
-        assert not {"generation_rope", "generation_cache_write"} & {module._name(each) for each in found._generation}
-    priced = [{module._name(each._generation[i]) for i in each._rest[0]} for each in (one, two)]
+        assert not {"generation_rope", "generation_cache_write"} & {name_of(each) for each in found._generation}
+    priced = [{name_of(each._generation[i]) for i in each._rest[0]} for each in (one, two)]
     assert priced[0] - priced[1] == {"generation_add_norm_1", "generation_add_norm_2"}
 
 
@@ -168,6 +170,89 @@ def test_the_first_layers_of_deepseek_are_dense() -> None:
     saved = 3 * 3 * 7168 * (256 * 2048 + 2048 - 18432)
     assert Operators(every, placed).layer_bytes - found.layer_bytes == saved
     assert found.layer_bytes - found.active_bytes == 58 * 248 * 3 * 7168 * 2048
+
+
+def test_kimi_is_the_text_model_within_its_configuration() -> None:
+    """61 layers, one dense; 384 experts of 3 x 7168 x 2048 weights in 4 bits, 8 a token; 512 + 64 cached, of 8 bits."""
+    found = operators("nvidia/Kimi-K2.6-NVFP4", Placement("gb200", "vllm", 4, 1, None, "auto"))
+    assert found.model.whole("num_hidden_layers") == 61
+    assert found.precision == "products nvfp4, experts nvfp4, cache fp8"
+    per_weight = float(library.sdk().common.MoEQuantMode.nvfp4.value.memory)
+    assert 0.5 <= per_weight <= 0.5625
+    idle = 60 * 376 * 3 * 7168 * 2048 * per_weight
+    assert found.layer_bytes - found.active_bytes == pytest.approx(idle, rel=1e-12)
+    assert found.cache_bytes == 4 * 61 * (512 + 64)
+
+
+V4 = {
+    "DeepSeek-V4-Pro": Placement("b300_sxm", "vllm", 8, 8, None, "auto"),
+    "DeepSeek-V4-Flash": Placement("b200_sxm", "sglang", 8, 8, None, "auto"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "hca", "csa", "windows", "idle"),
+    [
+        ("DeepSeek-V4-Pro", 31, 30, 0, 61 * 378 * 3 * 7168 * 3072),
+        ("DeepSeek-V4-Flash", 20, 21, 2, 43 * 250 * 3 * 4096 * 2048),
+    ],
+)
+def test_sizes_of_sparse_attention(name: str, hca: int, csa: int, windows: int, idle: int) -> None:
+    """A request of 4,096 tokens: in each layer 128 entries of 512 bytes, and one for 128 (HCA) or 4 (CSA) tokens.
+
+    CSA's indexer has 64 bytes an entry. Beside them stands what is not compressed yet, two 32-bit numbers a value: 128
+    tokens of HCA; 8 of CSA, and of its indexer. All of it lies on each GPU. Experts have half a byte a weight.
+    """
+    found = operators(name, V4[name])
+    of_hca = 32 * 512 + 2 * 128 * 512 * 4
+    of_csa = 1024 * (512 + 64) + 2 * 8 * (512 + 128) * 4
+    held = (hca + csa + windows) * 128 * 512 + hca * of_hca + csa * of_csa
+    assert found.cache_bytes == -(-8 * held // 4096)
+    assert found.layer_bytes - found.active_bytes == pytest.approx(idle / 2, rel=1e-12)
+
+
+def test_attention_of_v4_is_read_from_the_engine_s_own_table() -> None:
+    """Of vLLM in FP8 blocks, beside products with one scale; SGLang's experts are FlashInfer's."""
+    pro, flash = (operators(name, place) for name, place in V4.items())
+    modes = {each["Dsv4Generation"]["gemm_quant_mode"] for each in pro._generation if "Dsv4Generation" in each}
+    assert (modes, pro.unblocked, pro.lender) == ({"fp8_block"}, True, None)
+    assert flash.precision == "products fp8_block, experts w4a8_mxfp4_mxfp8_trtllm, cache fp8"
+    seconds = composed(pro, ComposedPass("decode", (Alike(64, 512, 1),)))
+    assert seconds == pytest.approx(1e-3 * pro._engine.predict_decode_latency(64, 512), rel=0.1)
+
+
+def test_a_verification_by_sparse_attention_reads_what_each_query_chooses() -> None:
+    """CSA of V4-Pro chooses 1,024 entries of 4 tokens: further queries behind 16,384 cost decodes behind 4,096."""
+    found = operators("DeepSeek-V4-Pro", V4["DeepSeek-V4-Pro"])
+    beside = found.products(64, False) + found.logits(64)
+    short, long = (composed(found, verified(16, context, 4)) - beside for context in (1024, 16384))
+    assert short == pytest.approx(found.decode(64, 1024), rel=1e-9)
+    chosen = found.decode(64, 4096) - found.decode(16, 4096)
+    assert chosen > 0
+    assert long == pytest.approx(found.decode(16, 16384) + chosen, rel=1e-9)
+
+
+def test_a_markov_head_is_read_once_a_token_of_the_block() -> None:
+    """DSpark on Llama-3.1-8B: five layers, five states joined, two matrices of 128,256 x 256; a block of 7."""
+    mapping = compose_profile("Llama-3.1-8B", gpu="h100_sxm", drafter="dspark")
+    layer = 4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336
+    assert mapping["draft"]["weights_bytes"] == 2 * (5 * layer + 5 * 4096 * 4096 + 2 * 128256 * 256)
+    assert mapping["draft"]["block_tokens"] == 7
+    head = DecoderHead("dspark", 5, False, True, 5, 7, None, 256)
+    found = Operators(head_of(model_of("Llama-3.1-8B"), head), H100)
+    plain = Operators(head_of(model_of("Llama-3.1-8B"), replace(head, markov_rank=0)), H100)
+    assert found.markov(1) > 7 * 2 * 128256 * 256 / found.bytes_per_s
+    assert plain.markov(1) == 0.0
+    again = composed(found, verified(8, 512, 7)) - composed(plain, verified(8, 512, 7))
+    assert again == pytest.approx(found.markov(8), rel=1e-9)
+
+
+def test_dspark_of_v4_is_three_of_its_layers_with_a_window() -> None:
+    mapping = compose_profile("DeepSeek-V4-Flash", gpu="b200_sxm", tp=8, ep=8, engine="sglang", drafter="dspark")
+    assert (mapping["draft"]["block_tokens"], mapping["draft"]["kv_bytes_per_token"]) == (5, 8 * 3 * 128 * 512 / 4096)
+    head = DecoderHead("dspark", 3, False, True, 3, 5, None, 256)
+    assert head_of(model_of("DeepSeek-V4-Flash"), head).experts == (256, 6)
+    assert unfit(profile_from_mapping(mapping, "composed")) is None
 
 
 def test_kernels_that_the_library_leaves_out_of_decodes(llama: Operators) -> None:
@@ -371,7 +456,7 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
             "Qwen3_5ForConditionalGeneration is not composed yet; expected one of Llama",
         ),
         ("--drafter lookup", "--drafter lookup: is no head; expected one of eagle, eagle3, mtp"),
-        ("--drafter dspark", "--drafter dspark: its Markov head is not composed yet"),
+        ("--target DeepSeek-V4-Pro --drafter eagle3", "--drafter eagle3: is not composed on DeepSeek-V4-Pro; expected"),
         ("--drafter mtp --draft Llama-3.2-1B", "--draft and --drafter are both given; expected one of them"),
         ("--precision fp7", "--precision fp7: unknown; did you mean 'fp8'?; expected one of bf16, fp8, fp8_block"),
         ("--engine tgi", "--engine tgi: unknown; expected one of vllm, sglang, trtllm"),

@@ -1,0 +1,108 @@
+"""Operators that the library leaves out of a model, or prices otherwise than they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from profiler.compose.library import Placement
+
+if TYPE_CHECKING:
+    from profiler.compose.models import Model
+
+ELEMENT_BYTES, FLOAT_BYTES = 2, 4
+MARKOV = "markov_gemm"
+
+
+def completed(spec: dict[str, Any], model: Model, place: Placement, unblocked: bool) -> dict[str, Any]:
+    """Return the operators with those that the library leaves out.
+
+    Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
+    own. The library has these in prompts. There it takes 26 us for the norm, which is priced as in decodes instead.
+    TensorRT-LLM rotates and writes within the attention that was measured. A norm over all heads (MiniMax-M2) sums
+    squares in a further kernel and over the GPUs. Products in NVFP4 of dense models have their activations
+    quantised before; tables of experts are with that.
+    Of a head: a 16-bit projection of the joined states, its wider first product, and those of its Markov head.
+    vLLM's attention of DeepSeek-V4 was measured whole, with its products in FP8 blocks.
+    """
+    if model.sparse and unblocked:
+        for operator in (*spec["generation_ops"], *spec["context_ops"]):
+            kind = next(iter(operator))
+            if kind.startswith("Dsv4"):
+                operator[kind]["gemm_quant_mode"] = "fp8_block"
+    normed = any(each.get("use_qk_norm") for operator in spec["context_ops"] for each in operator.values())
+    for phase, kind in (("generation", "GenerationAttention"), ("context", "ContextAttention")):
+        operators = spec[f"{phase}_ops"]
+        for attention in [each[kind] for each in operators if kind in each]:
+            operators += _beside(attention, phase, normed, phase == "context" or place.engine == "trtllm")
+            if phase == "context":
+                attention["use_qk_norm"] = False
+        if not model.experts[0]:
+            operators += [_quantised(each["Gemm"]) for each in operators if _is_nvfp4(each)]
+        if model.config.get("qk_norm_type") == "per_layer" and place.tp > 1:
+            operators += _norm_over_gpus(phase, operators)
+        if model.joined:
+            operators += _of_head(phase, operators, model, _logits(spec))
+    return spec
+
+
+def _beside(attention: dict[str, Any], phase: str, normed: bool, fused: bool) -> list[dict[str, Any]]:
+    """Return the element-wise kernels beside an attention; `fused`: rotation and write are within it."""
+    row = 2 * ELEMENT_BYTES * attention["head_size"]
+    heads, cached = row * attention["n"], row * attention["n_kv"]
+    moved = {} if fused else {"rope": heads + cached, "cache_write": 2 * cached}
+    found = []
+    for name, each in (moved | ({"qk_norm": heads + cached} if normed else {})).items():
+        sizes = {"bytes_per_token": float(each), "scale_factor": attention["scale_factor"]}
+        found.append({"Elementwise": {"name": f"{phase}_{name}", "scale_num_tokens": 1, "seq_split": 1, **sizes}})
+    return found
+
+
+def _of_head(phase: str, operators: Sequence[Any], model: Model, logits: dict[str, Any]) -> list[dict[str, Any]]:
+    """Widen a head's first product, and return its projection and its Markov products, one a token of the block."""
+    for operator in operators if model.wide else ():
+        if name_of(operator) == f"{phase}_qkv_gemm":
+            operator["Gemm"]["k"] *= 2
+    hidden = model.whole("hidden_size")
+    found = [{"Gemm": logits | {"name": f"{phase}_joint_gemm", "n": hidden, "k": model.joined * hidden}}]
+    if model.markov_rank:
+        again = {"name": f"{phase}_{MARKOV}", "k": model.markov_rank, "scale_factor": float(model.block)}
+        found.append({"Gemm": logits | again})
+    return found
+
+
+def _logits(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the product of the logits."""
+    found: dict[str, Any] = next(
+        each["Gemm"] for each in spec["generation_ops"] if name_of(each).endswith("logits_gemm")
+    )
+    return found
+
+
+def _is_nvfp4(operator: dict[str, Any]) -> bool:
+    return "Gemm" in operator and operator["Gemm"]["quant_mode"] == "nvfp4"
+
+
+def _quantised(product: dict[str, Any]) -> dict[str, Any]:
+    """Return the kernel that reads 16-bit activations of a product and writes them in 4 bits."""
+    sizes = {"scale_factor": product["scale_factor"], "bytes_per_token": 2.5 * product["k"]}
+    return {"Elementwise": {"name": f"{product['name']}_quant", "scale_num_tokens": 1, "seq_split": 1, **sizes}}
+
+
+def _norm_over_gpus(phase: str, operators: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return what a norm over the heads of all GPUs takes beside one over those of a GPU: a sum, and its all-reduce.
+
+    The squares of queries and of keys are two 32-bit numbers a token (vLLM's pull request 31493).
+    """
+    norm = next(each["Elementwise"] for each in operators if name_of(each) == f"{phase}_qk_norm")
+    total = next(each["CustomAllReduce"] for each in operators if "CustomAllReduce" in each)
+    reduced = {"scale_factor": norm["scale_factor"], "hidden_size": 2 * FLOAT_BYTES // ELEMENT_BYTES}
+    return [
+        {"Elementwise": norm | {"name": f"{phase}_norm_sum", "bytes_per_token": norm["bytes_per_token"] / 2}},
+        {"CustomAllReduce": total | {"name": f"{phase}_norm_ar", **reduced}},
+    ]
+
+
+def name_of(operator: dict[str, Any]) -> str:
+    """Return the library's name of an operator."""
+    return str(next(iter(operator.values()))["name"])
