@@ -29,6 +29,7 @@ def panels(rows: DataFrame) -> DataFrame:
     drafters = points["drafter"].map(lambda name: NAMES.get(name, name))
     target = points["target"].str.removesuffix("-Instruct") + points["experts"].map({True: " (experts)", False: ""})
     title = target + ", " + points["hardware"] + "\n" + points["version"] + ", " + points["dataset"]
+    title = title.str.replace(r" \((FP8 KV|880 prompts, T=1)\)", "", regex=True)
     return points.assign(name=drafters + ", " + points["shape"], panel=title)
 
 
@@ -40,7 +41,7 @@ def by_batch(rows: DataFrame) -> Figure:
         down = -(-len(titles) // ACROSS)
         drawn = new_figure(2.3 * down)
         every = drawn.subplots(down, ACROSS, squeeze=False).flat
-        for axes, title in zip(every, titles, strict=False):
+        for title, axes in zip(titles, every, strict=False):
             _panel(axes, points[points["panel"] == title])
             axes.set_title(title, fontsize=7)
         for axes in list(every):
@@ -55,7 +56,8 @@ def _panel(axes: Axes, points: DataFrame) -> None:
     colour = colours(sorted(points["name"].unique()))
     for name, those in points.sort_values("load").groupby("name"):
         look: dict[str, Any] = {"color": colour[str(name)], "linestyle": "--" if those["tree"].any() else "-"}
-        axes.plot(those["load"], those["predicted"], label=name, linewidth=1.2, **look)
+        line = those.groupby("load")["predicted"].mean()
+        axes.plot(line.index, line, label=name, linewidth=1.2, **look)
         for solved, fill in ((False, colour[str(name)]), (True, "white")):
             known = those[those["measured"].notna() & ((those["role"] == "solved") == solved)]
             axes.plot(

@@ -192,7 +192,7 @@ def _reason(given: Series[Any]) -> str | None:
         return f"target{', ' + STUDY['not_composed'][why] if why else ''}: {said['target']}"
     if _key("drafters", _drafters(said["drafter"])[0]) is None:
         return f"drafter: {said['drafter']}"
-    if _shapes(str(given["k_or_tree"]), _drafters(said["drafter"])[0])[0] is None:
+    if _shapes(_shape_of(given), _drafters(said["drafter"])[0])[0] is None:
         return f"shape: {given['k_or_tree']}"
     numbers = given[["value_with", "value_without", "speedup"]]
     return "metric: no baseline" if numbers[["value_without", "speedup"]].isna().all() else None
@@ -202,6 +202,11 @@ def _drafters(said: str) -> tuple[str, str | None]:
     """Return the drafter of a row, and the one that it is compared with."""
     first, *second = re.sub(r" \(best k\)", "", said).split(" against ")
     return first, second[0] if second else None
+
+
+def _shape_of(given: Series[Any]) -> str:
+    """Return the shape that a row states, else that of its source."""
+    return str(about("sources", str(given["source"])).get("shape", given["k_or_tree"]))
 
 
 def _shapes(said: str, drafter: str) -> tuple[Shape | None, Shape | None]:
@@ -237,7 +242,7 @@ def about(table: str, name: str) -> Mapping[str, Any]:
 
 def _row(line: int, given: Series[Any], table: DataFrame) -> Row:
     first, second = _drafters(str(given["drafter"]))
-    shape, other = _shapes(str(given["k_or_tree"]), first)
+    shape, other = _shapes(_shape_of(given), first)
     assert shape is not None
     hardware = str(given["hardware"])
     lengths, cv = _lengths(given)

@@ -75,6 +75,16 @@ def test_a_shape_is_read_as_sources_write_it(said: str, shape: Shape) -> None:
     assert (row.side, reasons) == (Side("EAGLE-3", shape, 2.25), {})
 
 
+def test_a_source_says_what_its_rows_do_not() -> None:
+    """SGLang's pull request 29538: no block is stated, the server runs experts in parallel."""
+    cells = {"source": "sgl-project/sglang#29538", "engine_version": "SGLang", "target": "DeepSeek-V4-Flash"}
+    ((row,), _) = rows(given(**cells, drafter="DSpark", k_or_tree=float("nan"), hardware="8xB200", tp="8"))
+    assert row.side.shape == Shape(5, 1, 6)
+    arguments = simulated.composed(row, row.side)
+    assert (arguments["ep"], arguments["tp"], arguments["drafter"]) == (8, 8, "dspark")
+    assert simulated.settings(row, None, 4.0, None)["engine.max_num_seqs"] == 32
+
+
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
