@@ -23,11 +23,11 @@ class WhileFew(Speculation):
 
     num_speculative_tokens: int
     most_decoding: int
+    drafts = True  # the drafter reads prompts too, since it may have to propose behind them
 
-    @property
-    def drafts(self) -> bool:
-        """The drafter reads prompts too, since it may have to propose behind them."""
-        return True
+    def draft_tokens(self, requests: int) -> int:
+        """Return the most that a request verifies; the token budget keeps room for them."""
+        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield the draft passes of this step and return the trees to verify."""
