@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def curves_yaml(tape: Recorded, curves: Acceptance, compared: Mapping[str, Seque
     Its head says how far accepted lengths drawn from the curves are from the recorded ones at worst.
     """
     fitted = {
-        name: {key: value for key, value in asdict(c).items() if value or not key.startswith(("stretch_", "chain"))}
+        name: {each.name: value for each in fields(c) if (value := getattr(c, each.name)) != each.default}
         for name, c in curves.curves.items()
     }
     named = {name: fitted[category] for name, category in mapped(tape.categories).items()}
