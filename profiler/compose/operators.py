@@ -1,7 +1,7 @@
 """The seconds that a model's operators take on a GPU with an engine's kernels, of aiconfigurator-core's tables.
 
 Only an engine's own tables are read, but for operators whose kernel is in another's (`LENT`). The library can fill gaps
-from other engines and versions ("low-fidelity fallback rows"). That is turned off: what was not measured is refused.
+from other engines and versions ("low-fidelity fallback rows"). The fallback is off: an unmeasured kernel is refused.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Operators:
 
     @property
     def lent(self) -> str:
-        """Those operators that another engine's table prices; "" if there are none."""
+        """The operators that another engine's table prices; "" if there are none."""
         kinds = {next(iter(self._generation[i])) for i in self._lent[0]}
         return ", ".join(sorted({SAID[kind] for kind in kinds}))
 
