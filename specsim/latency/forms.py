@@ -280,8 +280,8 @@ class Staged:
     The requests are split into as many micro-batches as there are stages, or one for each if they are fewer. The next
     pass of a request begins when its micro-batch leaves the last stage. Micro-batches go through the stages one behind
     the other, so that a step takes as long as one of them takes through all stages, which is what `form` says.
-    Micro-batches are taken to be alike: a prompt's chunk is spread over them. `in_turn`: the passes of a drafter on the last stage, which
-    drafts for each micro-batch in its turn.
+    Micro-batches are taken to be alike: a prompt's chunk is spread over them. `in_turn`: the passes of a drafter on the
+    last stage, which drafts for each micro-batch in its turn.
     """
 
     form: Form
