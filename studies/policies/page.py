@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.text import table
 from specsim.figures.style import colours, legend_above, new_figure, style
-from studies.policies.running import AS_TUNED, STUDY
+from specsim.metrics.load import TARGET_HALF_WIDTH
+from studies.policies.running import AS_TUNED, SEEDS, STUDY
 from studies.report import half_width
 
 if TYPE_CHECKING:
@@ -40,6 +41,19 @@ def page(rows: DataFrame) -> str:
         batches=table(("policy", *clients), _speed_ups(closed, clients)),
         tuned=table(("policy", *(f"{trace}, {mix}" for trace in TRACES for mix in MIXES)), _chosen(open_loop)),
         level=f"{LEVEL_POINTS:g}",
+        known=_known(open_loop),
+        seeds=SEEDS,
+    )
+
+
+def _known(rows: DataFrame) -> str:
+    """Return how well the points' own attainments are known, from half the 95% intervals over their seeds."""
+    half = 100 * rows.groupby(["place", "mix", "load", "policy"])[MEASURE].agg(half_width)
+    wide = half[half > 100 * TARGET_HALF_WIDTH]
+    if wide.empty:
+        return f"The attainment of every point is known to ± {half.max():.1f} points or better."
+    return (
+        f"**Too short**: of {len(half)} points {len(wide)} are known to less than ± 5, the worst to ± {wide.max():.1f}."
     )
 
 

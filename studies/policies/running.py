@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STUDY: Mapping[str, Any] = read_yaml(Path(__file__).with_name("study.yaml"))
 KEPT = Path("results/policies/measures.parquet")
-TRIALS = 8
+TRIALS, SEEDS = 8, 8
 AS_TUNED = ""
 """The change of a cell that has none."""
 MEASURES = (
@@ -65,6 +65,18 @@ class Cell(NamedTuple):
         return {**STUDY["shared"], **shared, **STUDY["mixes"][self.mix]}
 
     @property
+    def arrivals(self) -> Mapping[str, Any]:
+        """Return the settings of its load."""
+        loads = {str(name): settings for name, settings in self.where["loads"].items()}
+        here: Mapping[str, Any] = loads[self.load]
+        return here
+
+    @property
+    def seeds(self) -> range:
+        """Return the seeds that judge it."""
+        return range(self.where.get("seeds", {}).get(self.load, SEEDS))
+
+    @property
     def measure(self) -> str:
         """Return the measure by which it is tuned."""
         return str(self.where.get("measure", "slo_attainment"))
@@ -96,43 +108,57 @@ def grid_of(policy: str) -> dict[str, list[Any]]:
 
 
 def run(out: Path, jobs: int) -> DataFrame:
-    """Run what the kept rows lack, keep each cell as it ends, and return all rows."""
+    """Run what the kept rows lack, keep each cell as it ends, and return all rows.
+
+    Every cell is judged by `SEEDS` seeds before any is by more.
+    """
     from pandas import DataFrame, concat
 
-    rows = kept(KEPT) if KEPT.is_file() else DataFrame(columns=[*Cell._fields])
-    have = set(map(Cell._make, rows[[*Cell._fields]].itertuples(index=False, name=None)))
-    wanted = [cell for cell in cells() if cell not in have]
-    for place, cell in enumerate(wanted, 1):
-        say(f"{place} of {len(wanted)}: {' '.join(filter(None, cell))}")
-        rows = concat([rows, _judged(cell, out, jobs)], ignore_index=True)
+    rows = kept(KEPT) if KEPT.is_file() else DataFrame(columns=[*Cell._fields, "seed"])
+    have = set(rows[[*Cell._fields, "seed"]].itertuples(index=False, name=None))
+    wanted = {cell: [seed for seed in cell.seeds if (*cell, seed) not in have] for cell in cells()}
+    first = {cell: [seed for seed in seeds if seed < SEEDS] for cell, seeds in wanted.items()}
+    later = {cell: [seed for seed in seeds if seed >= SEEDS] for cell, seeds in wanted.items()}
+    todo = [(cell, seeds) for part in (first, later) for cell, seeds in part.items() if seeds]
+    for place, (cell, seeds) in enumerate(todo, 1):
+        say(f"{place} of {len(todo)}: {' '.join(filter(None, cell))}, {len(seeds)} seeds")
+        mine = rows[(rows[[*Cell._fields]] == list(cell)).all(axis=1)]
+        chosen = mine["tuned"].iloc[0] if len(mine) else json.dumps(_tuned(cell, out, jobs))
+        rows = concat([rows, _judged(cell, chosen, seeds, out, jobs)], ignore_index=True)
         keep(rows, KEPT, {})
     return rows
 
 
-def _judged(cell: Cell, out: Path, jobs: int) -> DataFrame:
+def _judged(cell: Cell, tuned: str, seeds: Sequence[int], out: Path, jobs: int) -> DataFrame:
     """Return a row a seed of a cell: its names, the tuned settings and what it measured."""
-    best = _tuned(cell, out, jobs)
+    best = {f"scheduler.{key}": value for key, value in json.loads(tuned).items()}
     change = STUDY["changes"][cell.change] if cell.change else {}
-    judged = _sweep(cell, {}, {**STUDY["judged"], **best, **change}, cell.load, out / "judged", jobs)
-    chosen = json.dumps({key.removeprefix("scheduler."): value for key, value in best.items()})
-    return judged[["rps", "seed", *MEASURES]].assign(**cell._asdict(), tuned=chosen)
+    later = {**STUDY["judged"], "seed": seeds, **best, **change}
+    judged = _sweep(cell, {}, later, cell.arrivals, out / "judged", jobs)
+    return judged[["rps", "seed", *MEASURES]].assign(**cell._asdict(), tuned=tuned)
 
 
 def _tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
     """Return the settings of the trial that does best on the earlier part of the trace, at the load of the tuning."""
     grid = grid_of(cell.policy)
     earlier = {**STUDY["tuned"], "requests": cell.where["trial_requests"]}
-    trials = _sweep(cell, grid, earlier, cell.where.get("tuned", cell.load), out / "tuned", jobs)
+    tuning = cell._replace(load=cell.where.get("tuned", cell.load)).arrivals
+    trials = _sweep(cell, grid, earlier, tuning, out / "tuned", jobs)
     best = trials[cell.measure].to_numpy(dtype=np.float64).reshape(TRIALS, -1).mean(axis=1).argmax()
-    return dict(zip(grid, list(product(*grid.values()))[int(best)], strict=True))
+    names = (key.removeprefix("scheduler.") for key in grid)
+    return dict(zip(names, list(product(*grid.values()))[int(best)], strict=True))
 
 
 def _sweep(
-    cell: Cell, grid: Mapping[str, list[Any]], part: Mapping[str, Any], load: str, out: Path, jobs: int
+    cell: Cell,
+    grid: Mapping[str, list[Any]],
+    part: Mapping[str, Any],
+    arrivals: Mapping[str, Any],
+    out: Path,
+    jobs: int,
 ) -> DataFrame:
-    """Return a row a run, seeds fastest, over a grid of settings, on a part of the trace under one of its loads."""
-    loads = {str(name): settings for name, settings in cell.where["loads"].items()}
-    settings = {**cell.settings, **loads[load], **part}
+    """Return a row a run, seeds fastest, over a grid of settings, on a part of the trace under a load."""
+    settings = {**cell.settings, **arrivals, **part}
     axes = {**grid, "seed": settings.pop("seed")}
     table = sweep(axes, out=out, jobs=jobs, progress=sys.stderr.isatty(), **settings).table
     return table[table[CLASS] == ALL]

@@ -21,15 +21,16 @@ def test_every_policy_has_eight_trials_that_its_scheduler_takes(policy):
 
 
 def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path, monkeypatch, capsys):
-    small = {"requests": 40, "trial_requests": 20, "tuned": "at", "loads": {"at": {"rps": 30}}}
+    small = {"requests": 40, "trial_requests": 20, "tuned": "at", "loads": {"at": {"rps": 30}}, "seeds": {}}
     grid = {"num_speculative_tokens": [1, 2, 3, 4], "max_num_seqs": [8, 16]}
     monkeypatch.setattr(running, "KEPT", tmp_path / "rows.parquet")
+    monkeypatch.setattr(running, "SEEDS", 5)
     for key, value in {
         "places": {"poisson": small},
         "shared": {"profile": "llama8b_1b_h100"},
         "mixes": {"urgent": {"slo": "adaserve"}},
         "tuned": {"seed": [7]},
-        "judged": {"seed": [0, 1, 2, 3, 4]},
+        "judged": {},
         "policies": {"vllm_spec": {"says": "k", "trials": grid}},
         "changed": {"vllm_spec": ["sure"]},
         "changes": {"sure": {"acceptance.confidence.temperature": 0.5}},
@@ -41,9 +42,16 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
     # A fixed number of draft tokens asks for no confidence.
     plain, sure = (rows[rows["change"] == change].set_index("seed")["slo_attainment"] for change in ("", "sure"))
     np.testing.assert_array_equal(plain, sure)
-    assert "1 of 2: poisson urgent at vllm_spec" in capsys.readouterr().out
+    assert "1 of 2: poisson urgent at vllm_spec, 5 seeds" in capsys.readouterr().out
     assert len(kept(running.KEPT)) == len(running.run(tmp_path / "runs", 1)) == 10
     assert "of 2" not in capsys.readouterr().out
+    # Further seeds judge what was tuned before.
+    small["seeds"] = {"at": 7}
+    monkeypatch.setattr(running, "_tuned", lambda *_: pytest.fail("it was tuned before"))
+    more = running.run(tmp_path / "runs", 1)
+    assert "2 of 2: poisson urgent at vllm_spec sure, 2 seeds" in capsys.readouterr().out
+    assert sorted(more["seed"]) == sorted(2 * [*range(7)])
+    assert more["tuned"].nunique() == 1
 
 
 def test_a_winner_is_named_with_what_it_gains_and_who_is_level():
