@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STUDY: Mapping[str, Any] = read_yaml(Path(__file__).with_name("study.yaml"))
 KEPT = Path("results/policies/measures.parquet")
-TRIALS, SEEDS = 8, 8
+TRIALS, SEEDS = 8, 5
 AS_TUNED = ""
 """The change of a cell that has none."""
 MEASURES = (

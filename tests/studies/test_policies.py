@@ -24,7 +24,6 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
     small = {"requests": 40, "trial_requests": 20, "tuned": "at", "loads": {"at": {"rps": 30}}, "seeds": {}}
     grid = {"num_speculative_tokens": [1, 2, 3, 4], "max_num_seqs": [8, 16]}
     monkeypatch.setattr(running, "KEPT", tmp_path / "rows.parquet")
-    monkeypatch.setattr(running, "SEEDS", 5)
     for key, value in {
         "places": {"poisson": small},
         "shared": {"profile": "llama8b_1b_h100"},
