@@ -32,6 +32,8 @@ LABELS = ("description", "source", "misfit")
 VERIFICATIONS = ("tree_attention", "batch_expansion")
 ORDERS = ("prompts_first", "mixed")
 GPU_SIZES = ("large_gpu", "other")
+FURTHER = {"max_num_batched_tokens": "blackwell", "max_num_seqs": "speculating"}
+"""The case that a limit may have beside the sizes of GPUs, and which goes before them."""
 GPU_GENERATIONS = ("blackwell", "other")
 BLACKWELL = ("B200", "B300")
 """Parts of the names of Blackwell's data-center GPUs, GB200 and GB300 included."""
@@ -88,6 +90,8 @@ class Engine:
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
     frontend_s : seconds from a request's arrival to its place in the engine's queue.
     batches, large_batches : how it batches, and on a large GPU.
+    blackwell_tokens : most tokens of a pass on Blackwell's data-center GPUs; None: as on a large GPU.
+    speculating_seqs : most requests that hold cache where speculation is configured; None: as many as without.
     """
 
     overhead_s: float | None = None
@@ -109,16 +113,21 @@ class Engine:
     frontend_s: float = 0.0
     batches: Batches = V1
     large_batches: Batches = V1
+    blackwell_tokens: int | None = None
+    speculating_seqs: int | None = None
 
-    def batches_on(self, profile: Profile) -> Batches:
+    def batches_on(self, profile: Profile, *, speculating: bool = False) -> Batches:
         """Return how it batches on a profile's GPUs: large ones have 70 GiB each and are no A100.
 
+        `speculating` says whether the server is configured to speculate.
         The most tokens are of a pass: a step on a pipeline is as many passes as there are stages.
         """
         large = profile.memory_bytes >= LARGE_GPU_BYTES * profile.gpus and "a100" not in profile.hardware.lower()
         batches = self.large_batches if large else self.batches
-        most = profile.pipeline_parallel_size * batches.max_num_batched_tokens
-        return batches._replace(max_num_batched_tokens=most)
+        tokens = self.blackwell_tokens if _blackwell(profile) else None
+        most = profile.pipeline_parallel_size * (tokens or batches.max_num_batched_tokens)
+        seqs = self.speculating_seqs if speculating else None
+        return batches._replace(max_num_batched_tokens=most, max_num_seqs=seqs or batches.max_num_seqs)
 
     def running(self, profile: Profile) -> Profile:
         """Return a profile whose passes this engine runs."""
@@ -152,7 +161,7 @@ class Engine:
 
     def _graphs(self, profile: Profile) -> tuple[tuple[int, ...], float]:
         """Return the captured sizes on a profile's GPUs, and the factor beyond them."""
-        if self.blackwell is not None and any(name in profile.hardware for name in BLACKWELL):
+        if self.blackwell is not None and _blackwell(profile):
             return self.blackwell
         return self.graph_tokens, self.eager_factor
 
@@ -166,6 +175,10 @@ class Engine:
             graph_tokens=sizes,
             expands=self.expands,
         )
+
+
+def _blackwell(profile: Profile) -> bool:
+    return any(name in profile.hardware for name in BLACKWELL)
 
 
 def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
@@ -196,6 +209,8 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         frontend_s=node.number("frontend_s"),
         batches=_batches(node, "other"),
         large_batches=_batches(node, "large_gpu"),
+        blackwell_tokens=_further(node, "max_num_batched_tokens"),
+        speculating_seqs=_further(node, "max_num_seqs"),
     )
 
 
@@ -206,9 +221,15 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
     for name in filter(node.given, BATCHING[1:3]):
         by_size = node.child(name) if isinstance(node.values[name], Mapping) else None
         if by_size is not None:
-            by_size.only(GPU_SIZES)
+            by_size.only(GPU_SIZES, (FURTHER[name],))
         limits[name] = node.whole(name) if by_size is None else by_size.whole(gpu)
     return Batches(order, **limits, lookahead=_lookahead(node, order))
+
+
+def _further(node: CheckedMapping, name: str) -> int | None:
+    """Return a limit in its further case, None where it has none."""
+    limit = node.values.get(name)
+    return node.child(name).whole(FURTHER[name]) if isinstance(limit, Mapping) and FURTHER[name] in limit else None
 
 
 def _lookahead(node: CheckedMapping, order: str) -> bool:

@@ -43,7 +43,7 @@ from specsim.runs.checks import (
 )
 from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.handed import NOTHING, Handed
-from specsim.runs.hardware import Fleet, closed_loop, counted, fleet
+from specsim.runs.hardware import Fleet, Hardware, closed_loop, counted, fleet
 from specsim.runs.notes import choice_notes, shedding
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.observing import Observing
@@ -148,10 +148,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
     fit_notes.append(calibration_note(chosen.engine, any_fit=any_fit))
-    batches = EngineBatching(*served_on.first.engine.batches_on(truth))
-    factory = handed.scheduler or scheduler_factory(
-        chosen.scheduler.values, str(chosen.scheduler), plugins, batches, served_on.first.belief
-    )
+    factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     check_budget(chosen.scheduler)
     load = _load(settings, chosen, plugins, handed, served_on)
@@ -162,7 +159,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     notes = (*load.notes, said, *choice_notes(chosen, served_on, fit_notes), handed.note)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
-    speculates = isinstance(factory.example, Drafting) and factory.example.drafts
+    speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on
     simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), running_on, factory, routed)
@@ -180,6 +177,23 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
         notes=tuple(note for note in notes if note),
         drafting_notes=tuple(note for note in (_rates_note(chosen, model), pair_said) if note),
     )
+
+
+def _scheduler(choice: Choice, plugins: Plugins, served_on: Hardware) -> SchedulerFactory:
+    """Return a factory of schedulers with their engine's limits, which may be others where they speculate."""
+
+    def made(*, speculating: bool) -> SchedulerFactory:
+        batches = EngineBatching(*served_on.engine.batches_on(served_on.truth, speculating=speculating))
+        return scheduler_factory(choice.values, str(choice), plugins, batches, served_on.belief)
+
+    factory = made(speculating=False)
+    if served_on.engine.speculating_seqs is None or not _speculates(factory):
+        return factory
+    return made(speculating=True)
+
+
+def _speculates(factory: SchedulerFactory) -> bool:
+    return isinstance(factory.example, Drafting) and factory.example.drafts
 
 
 def _acceptance(choice: Choice, scale: float | None, plugins: Plugins) -> AcceptanceModel:

@@ -92,6 +92,7 @@ def settings(row: Row, side: Side | None, load: float, rate: float | None) -> di
         "slo": "one",
         "trace.prompt_tokens": prompt,
         "trace.output_tokens": output,
+        **about("engines", row.version).get("run", {}),
         **about("sources", row.source).get("run", {}),
     }
     if row.kind == OPEN:

@@ -83,6 +83,8 @@ def test_a_source_says_what_its_rows_do_not() -> None:
     arguments = simulated.composed(row, row.side)
     assert (arguments["ep"], arguments["tp"], arguments["drafter"]) == (8, 8, "dspark")
     assert simulated.settings(row, None, 4.0, None)["engine.max_num_seqs"] == 32
+    ((row,), _) = rows(given(engine_version="SGLang 0.5.9"))
+    assert simulated.settings(row, row.side, 128.0, 0.5)["engine.max_num_seqs"] == 128
 
 
 @pytest.mark.parametrize(

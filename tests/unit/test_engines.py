@@ -41,6 +41,7 @@ PLAIN = {
 }
 
 
+SIZES = {"large_gpu": 8, "other": 8}
 FIXED = {"mean": 20, "cv": None, "low": None, "high": None}
 
 
@@ -249,6 +250,10 @@ def test_sizes_are_those_named_then_multiples() -> None:
         ({"lookahead": True, "batching": "prompts_first"}, "lookahead: True"),
         ({"max_num_seqs": 0}, "max_num_seqs: 0 is not a whole number between 1 and"),
         ({"max_num_seqs": {"large_gpu": 8}}, "max_num_seqs.other: missing key"),
+        ({"max_num_seqs": SIZES | {"speculating": 0}}, "max_num_seqs.speculating: 0 is not a whole number"),
+        ({"max_num_seqs": SIZES | {"blackwell": 8}}, "max_num_seqs.blackwell: unknown key"),
+        ({"max_num_batched_tokens": SIZES | {"blackwell": 1.5}}, "max_num_batched_tokens.blackwell: 1.5 is not"),
+        ({"max_num_batched_tokens": SIZES | {"speculating": 8}}, "max_num_batched_tokens.speculating: unknown key"),
         ({"eager_factor": 0.5}, "eager_factor"),
         ({"eager_factor": {"blackwell": 5}}, "eager_factor.other: missing key"),
         ({"trailing_steps": -1}, "trailing_steps"),
@@ -291,6 +296,36 @@ def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile: str, limits: tuple[in
     assert engine.batches_on(load_profile(profile)) == ("mixed", *limits, True)
     staged = replace(load_profile(profile), pipeline_parallel_size=2)
     assert engine.batches_on(staged) == ("mixed", limits[0], 2 * limits[1], True)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "settings", "together"),
+    [
+        ("vllm", {}, 50),
+        ("vllm_spec", {}, 48),
+        ("sglang_adaptive", {}, 48),
+        ("vllm_spec", {"scheduler__num_speculative_tokens": 0}, 50),
+        ("vllm_spec", {"engine__max_num_seqs": 49}, 49),
+        ("vllm_spec", {"engine__max_num_seqs__speculating": 49}, 49),
+        ("vllm_spec", {"scheduler__max_num_seqs": 49}, 49),
+    ],
+)
+def test_sglang_seats_48_requests_while_it_speculates(scheduler: str, settings: Any, together: int) -> None:
+    """Of 50 requests that come at once, as many as have seats get a first token before any of them ends."""
+    lengths = {"trace__prompt_tokens": {**FIXED, "distribution": "fixed"}, "trace__output_tokens": 4}
+    given = {"requests": 50, "concurrency": 50, "profile": "llama8b_1b_h100", "slo": "absolute", "drafter": "eagle3"}
+    run = simulate(scheduler, "poisson", engine="sglang_0_5", acceptance=0.001, **given, **lengths, **settings)
+    assert np.sum(run.requests["first_token_s"] < run.requests["finish_s"].min()) == together
+
+
+@pytest.mark.parametrize(
+    ("profile", "tokens"),
+    [("gpt_oss_120b_eagle3_b200", 16384), ("llama70b_1b_4xh200", 8192), ("llama70b_1b_4xa100", 4096)],
+)
+def test_sglang_reads_more_prompts_in_a_pass_on_blackwell(profile: str, tokens: int) -> None:
+    engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "sglang_0_5.yaml"), "engine=sglang_0_5")
+    assert engine.batches_on(load_profile(profile)) == ("prompts_first", 2048, tokens, False)
+    assert engine.batches_on(load_profile(profile), speculating=True) == ("prompts_first", 48, tokens, False)
 
 
 def served(scheduler: str, **settings: Any) -> Run:
