@@ -14,7 +14,7 @@ ELEMENT_BYTES, FLOAT_BYTES = 2, 4
 MARKOV = "markov_gemm"
 
 
-def completed(spec: dict[str, Any], model: Model, place: Placement, unblocked: bool) -> dict[str, Any]:
+def completed(spec: dict[str, Any], model: Model, place: Placement) -> dict[str, Any]:
     """Return the operators with those that the library leaves out.
 
     Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
@@ -23,16 +23,11 @@ def completed(spec: dict[str, Any], model: Model, place: Placement, unblocked: b
     squares in a further kernel and over the GPUs. Products in NVFP4 of dense models have their activations
     quantised before; tables of experts are with that.
     Of a head: a 16-bit projection of the joined states, its wider first product, and those of its Markov head.
-    vLLM's attention of DeepSeek-V4 was measured whole, with its products in FP8 blocks.
     """
-    if model.sparse and unblocked:
-        for operator in (*spec["generation_ops"], *spec["context_ops"]):
-            kind = next(iter(operator))
-            if kind.startswith("Dsv4"):
-                operator[kind]["gemm_quant_mode"] = "fp8_block"
     normed = any(each.get("use_qk_norm") for operator in spec["context_ops"] for each in operator.values())
     for phase, kind in (("generation", "GenerationAttention"), ("context", "ContextAttention")):
         operators = spec[f"{phase}_ops"]
+        operators[:] = [_whole(each) if place.engine == "vllm" else each for each in operators]
         for attention in [each[kind] for each in operators if kind in each]:
             operators += _beside(attention, phase, normed, phase == "context" or place.engine == "trtllm")
             if phase == "context":
@@ -44,6 +39,18 @@ def completed(spec: dict[str, Any], model: Model, place: Placement, unblocked: b
         if model.joined:
             operators += _of_head(phase, operators, model, _logits(spec))
     return spec
+
+
+def _whole(operator: dict[str, Any]) -> dict[str, Any]:
+    """Return attention of DeepSeek by vLLM's tables of whole modules, which have FP8 products in blocks alone.
+
+    Without a mode of the table the library would fall back to a KV head for each head: seven times the cache.
+    """
+    found: dict[str, Any] = operator.get("Fallback", {}).get("primary", operator)
+    kind, values = next(iter(found.items()))
+    if not kind.startswith(("MlaModule", "Dsv4")):
+        return operator
+    return {kind: values | {"gemm_quant_mode": "fp8_block"}} if values["gemm_quant_mode"] == "fp8" else {kind: values}
 
 
 def _beside(attention: dict[str, Any], phase: str, normed: bool, fused: bool) -> list[dict[str, Any]]:

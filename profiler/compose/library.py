@@ -138,6 +138,11 @@ def gpu_names() -> tuple[str, ...]:
     return tuple(name for name in HARDWARE if slots(name, ENGINES[0]))
 
 
+def family_of(architecture: str) -> str:
+    """Return the library's family of an architecture that it has."""
+    return str(sdk().common.ARCHITECTURE_TO_MODEL_FAMILY[architecture])
+
+
 def check_architecture(model: Model) -> None:
     """Refuse a model whose operators the library does not have, or are not told apart here."""
     families = sdk().common.ARCHITECTURE_TO_MODEL_FAMILY
@@ -152,7 +157,7 @@ def check_placement(place: Placement) -> None:
     for said, value, known in (
         ("--gpu", place.gpu, gpu_names()),
         ("--engine", place.engine, ENGINES),
-        ("--precision", place.precision or "bf16", tuple(PRECISIONS)),
+        ("--precision", "bf16" if place.precision is None else place.precision, tuple(PRECISIONS)),
         ("--kv-cache-dtype", place.cache, ("auto", "bf16", "fp8")),
     ):
         if value not in known:

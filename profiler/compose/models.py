@@ -10,7 +10,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from profiler.compose.library import check_architecture, config_files, config_in
+from profiler.compose.library import check_architecture, config_files, config_in, family_of
 from profiler.models.shapes import BY_NAME, ModelShape
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.heads import DecoderHead
@@ -21,6 +21,8 @@ FIELDS = (
 )
 WRAPPED = "KimiK25ForConditionalGeneration"
 """An architecture whose `text_config` is a model of its own, of DeepSeek-V3's; its images' tower is left out."""
+LATENT = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+"""Sizes of the latent attention that the library measured: DeepSeek-V3's, and Kimi-K2's with fewer heads."""
 ALIASES = {
     "llama-3.3-70b": "llama-3.1-70b",
     "llama-3-8b": "llama-3.1-8b",
@@ -28,16 +30,20 @@ ALIASES = {
     "deepseek-v3.1": "deepseek-v3",
     "deepseek-r1-0528": "deepseek-r1",
     "qwen3-30b-a3b-2507": "qwen3-30b-a3b",
+    "qwen3-30b-a3b-thinking-2507": "qwen3-30b-a3b",
     "qwen3-235b-a22b-2507": "qwen3-235b-a22b",
+    "qwen3-235b-a22b-thinking-2507": "qwen3-235b-a22b",
 }
-"""Models of the same sizes as another."""
+"""Models whose weights have the same sizes as another's."""
+CONTEXTS = {"llama-3-8b": 8192} | dict.fromkeys((each for each in ALIASES if each.endswith("-2507")), 262144)
+"""Of those, `max_position_embeddings` where the other has another."""
 HEADS_BESIDE_LATENT = {"num_attention_heads": 64, "num_key_value_heads": 64, "head_dim": 128}
 """Attention of a head on a target with latent attention: that of Kimi-K2.5's EAGLE-3 (torchspec-project/TorchSpec)."""
 MARKOV_RANKS = {7168: 512, 4096: 256}
 """Of DSpark's Markov head in DeepSeek-V4's checkpoints, by the hidden size: V4-Pro's and V4-Flash's."""
 SHORT = 128
 """Cached tokens at which the projections of latent attention are measured."""
-DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base", "-thinking")
+DROPPED = ("meta-", "-instruct", "-chat", "-hf", "-base")
 """Parts of a name that say nothing about sizes."""
 
 
@@ -127,9 +133,23 @@ def model_of(given: str) -> Model:
         When there is none, or a field is missing.
     """
     path = Path(given).expanduser()
-    if path.suffix == ".json" or path.is_dir():
-        file = path / "config.json" if path.is_dir() else path
+    if path.suffix == ".json" or _is_folder(path):
+        file = path / "config.json" if _is_folder(path) else path
         return _read(file, file.with_name("hf_quant_config.json"), str(file))
+    found = _named(given)
+    context = CONTEXTS.get(_key(given))
+    return found if context is None else replace(found, config=found.config | {"max_position_embeddings": context})
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # A name that is too long for a file.
+        return False
+
+
+def _named(given: str) -> Model:
+    """Return the model whose configuration ships by that name."""
     key = ALIASES.get(_key(given), _key(given))
     alias = _short(Path(given).name) if key != _key(given) else None
     if key in BY_NAME:
@@ -199,17 +219,19 @@ def _read(file: Path, quantised: Path, source: str) -> Model:
     """Return the model of a file, and of the file beside it that says how its weights are quantised."""
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise SpecsimError(f"{source}: cannot be read: {said}") from None
     if isinstance(config, dict) and config.get("architectures") == [WRAPPED]:
+        if not isinstance(config.get("text_config"), dict):
+            raise SpecsimError(f"{source}: has no text_config; expected a Hugging Face config.json")
         config = config["text_config"] | {key: config[key] for key in ("quantization_config",) if key in config}
     if not isinstance(config, dict):
         raise SpecsimError(f"{source}: is no mapping; expected a Hugging Face config.json")
     parent = file.resolve().parent.name
     named = config.get("_name_or_path") or (parent if file.stem == "config" else file.stem)
     model = _checked(Model(_short(Path(str(named)).name), config, source))
-    config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    config["num_key_value_heads"] = model.heads[1]
     with TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config), encoding="utf-8")
         if quantised.is_file():
@@ -224,7 +246,32 @@ def _checked(model: Model) -> Model:
     check_architecture(model)
     for key in (*FIELDS, "moe_intermediate_size" if model.sparse else "intermediate_size"):
         model.whole(key)
+    family = family_of(named[0])
+    if (family != "LLAMA") != bool(model.experts[0]):
+        said = "has experts" if model.experts[0] else "has no number of experts"
+        raise SpecsimError(f"{model.source}: {said}; expected a config.json of {named[0]}")
+    if model.experts[0]:
+        _check_experts(model, named[0])
+    for key, measured in LATENT.items() if family == "DEEPSEEK" else ():
+        if model.whole(key) != measured:
+            raise SpecsimError(
+                f"{model.source}: {key} {model.config[key]} has no kernels; expected {measured}, DeepSeek-V3's"
+            )
     return model
+
+
+def _check_experts(model: Model, architecture: str) -> None:
+    """Refuse experts of no stated width, and layers without experts that are not told apart here."""
+    if architecture.startswith(("Qwen", "Deep")) or model.config.get("moe_intermediate_size"):
+        model.whole("moe_intermediate_size")
+    dense = model.config.get("first_k_dense_replace") or 0
+    if isinstance(dense, bool) or not isinstance(dense, int) or not 0 <= dense < model.whole("num_hidden_layers"):
+        raise SpecsimError(f"{model.source}: first_k_dense_replace {dense!r}: expected fewer than its layers")
+    if model.config.get("mlp_only_layers") or (model.config.get("decoder_sparse_step") or 1) != 1:
+        raise SpecsimError(
+            f"{model.source}: layers without experts between those with (mlp_only_layers, decoder_sparse_step) are not "
+            "composed; expected experts in every layer"
+        )
 
 
 def _config(shape: ModelShape) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Operators:
         )
         if self.model.config.get("use_routing_bias"):
             text = re.sub(POWER_LAW, BALANCED, text)
-        spec = completed(json.loads(text), self.model, place, self.unblocked)
+        spec = completed(json.loads(text), self.model, place)
         packed = sdk().core.engine_spec_bincode_from_json(json.dumps(spec))
         self._engine = self._told(lambda: sdk().engine.EngineHandle(packed))
         return spec
@@ -196,7 +196,7 @@ class Operators:
     def _experts_too_many(self) -> float:
         """Bytes of the experts that the library takes the first layers to have, less those of their dense products."""
         model = self.model
-        dense = int(model.config.get("first_k_dense_replace") or 0)
+        dense = int(model.config.get("first_k_dense_replace") or 0) if model.experts[0] else 0
         if not dense:
             return 0.0
         hidden, wide = model.whole("hidden_size"), model.whole("intermediate_size")

@@ -30,12 +30,16 @@ from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 
 ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "sglang_0_5", "trtllm": "trtllm_1_2"}
-"""The engine file that goes with the kernels of each engine: the newest that ships."""
+"""The engine file that goes with the kernels of each engine: the one that served points were held to (engines.md)."""
 ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
 OF_SPARSE = ("mtp", "dspark")
 """Heads that sparse attention has: those of its checkpoints."""
+LEAST_CACHED = 1024
+"""Tokens of cache that a request, and a grid of passes, need at least."""
+OTHER_VOCABULARY = 0.01
+"""Share by which a draft model's vocabulary may differ from its target's: they are padded to round numbers."""
 GIB = 2**30
 
 
@@ -74,8 +78,9 @@ def compose_profile(
     _check_split(model, place)
     second, head = _second(model, draft, drafter)
     those = _operators(model, place), _operators(second, _placed(second, head, place))
-    usable = _usable_bytes(those[0], sum(map(_weights_bytes, those)))
-    overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{ENGINE_FILES[engine]}.yaml")["overhead_s"])
+    usable = _usable_bytes(those)
+    file = _engine_file(those[0])
+    overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{file}.yaml")["overhead_s"])
     most_context = usable // sum(each.cache_bytes for each in those)
     fits = [fitted_forms(each, overhead_s, most_context) for each in those]
     held_out = fits[0][1]
@@ -87,13 +92,13 @@ def compose_profile(
         "name": name or f"{model.name} {second.name} {place.gpus} x {gpu}".lower().replace(" ", "_"),
         "profile_version": PROFILE_VERSION,
         "description": f"{model.name}{_laid_out(place)} + {second.name} on {place.gpus} x {HARDWARE[gpu]}",
-        "suggests": _suggested(model, second, head, ENGINE_FILES[engine]),
+        "suggests": _suggested(model, second, head, file),
         **_hardware(those[0], usable),
         "form": min(held_out, key=lambda form: held_out[form]),
         "target": sections[0],
         "draft": sections[1],
         "provenance": [_provenance(each) for each in those],
-        "assumptions": _assumptions(those, engine),
+        "assumptions": _assumptions(those, file),
     }
     profile_from_mapping(mapping, str(mapping["name"]))
     return mapping
@@ -104,6 +109,13 @@ def _operators(model: Model, place: Placement) -> Operators:
         return Operators(model, place)
     except NoKernels as error:
         raise SpecsimError(f"{error}; {_instead(model, place)}") from None
+
+
+def _engine_file(operators: Operators) -> str:
+    """Return the engine file that goes with the version of the kernels."""
+    engine = operators.place.engine
+    older = engine == "trtllm" and operators.version.startswith("1.0")  # On A100s.
+    return "trtllm_1_0" if older else ENGINE_FILES[engine]
 
 
 def _hardware(target: Operators, usable: int) -> dict[str, Any]:
@@ -138,7 +150,12 @@ def _section(operators: Operators, further: dict[str, Any]) -> dict[str, Any]:
 
 
 def _instead(model: Model, place: Placement) -> str:
-    """Return on which engines and in which precisions the GPU has kernels of the model, or which GPUs have them."""
+    """Return the nearest that has kernels: another split of experts, other engines and precisions, or other GPUs."""
+    experts, tp = model.experts[0], place.tp
+    splits = [n for n in range(1, tp + 1) if experts and experts % n == tp % n == 0 and n != place.ep]
+    splits = [n for n in splits if _has_kernels(model, place._replace(ep=n))]
+    if splits:
+        return f"{place.gpu} has them with --ep {', '.join(map(str, splits))}"
     offers = []
     for engine in ENGINES:
         known = [each for each in PRECISIONS if model.experts[0] or each not in OF_EXPERTS]
@@ -169,8 +186,8 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
     if draft is not None:
         if drafter is not None:
             raise SpecsimError("--draft and --drafter are both given; expected one of them")
-        return model_of(draft), None
-    kind = drafter or ("mtp" if model.config.get("num_nextn_predict_layers") else "eagle3")
+        return _of_one_vocabulary(model, model_of(draft)), None
+    kind = drafter if drafter is not None else ("mtp" if model.config.get("num_nextn_predict_layers") else "eagle3")
     if kind not in DECODER_HEADS:
         raise SpecsimError(f"--drafter {kind}: is no head; expected one of {', '.join(DECODER_HEADS)}")
     head = drafter_from_mapping(_drafter(kind), f"drafter={kind}")
@@ -179,6 +196,17 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
         raise SpecsimError(f"--drafter {kind}: is not composed on {model.name}; expected one of {', '.join(OF_SPARSE)}")
     head = of_v4(model, head) if model.sparse and kind == "dspark" else head
     return head_of(model, head), head
+
+
+def _of_one_vocabulary(model: Model, second: Model) -> Model:
+    """Return the draft model; refuse one of another vocabulary, whose tokens the target cannot verify."""
+    size, own = (each.whole("vocab_size") for each in (model, second))
+    if abs(own - size) > OTHER_VOCABULARY * size:
+        raise SpecsimError(
+            f"--draft {second.name}: a vocabulary of {own:,} tokens, and {model.name} has {size:,}; "
+            "expected a model of the same vocabulary"
+        )
+    return second
 
 
 def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placement:
@@ -227,15 +255,20 @@ def _weights_bytes(operators: Operators) -> int:
     return round(operators.layer_bytes + 2 * (rows * model.whole("hidden_size") + markov))
 
 
-def _usable_bytes(target: Operators, weights: int) -> int:
-    """Return the bytes left for caches, over all GPUs; refuse a model that leaves none."""
+def _usable_bytes(those: tuple[Operators, Operators]) -> int:
+    """Return the bytes left for caches, over all GPUs; refuse models that leave too little."""
+    target, second = those
     place, each = target.place, target.memory_bytes
+    weights = sum(map(_weights_bytes, those))
     kept = target.activation_bytes(ACTIVATION_TOKENS) + target.nccl_bytes
     usable = place.gpus * (int(MEMORY_SHARE * each) - round(kept)) - weights
-    if usable <= 0:
+    lacking = LEAST_CACHED * sum(each.cache_bytes for each in those) - usable
+    if lacking > 0:
+        names = target.model.name if second.model.joined else f"{target.model.name} with {second.model.name}"
         raise SpecsimError(
-            f"{target.model.name} does not fit on {place.gpus} x {place.gpu}: weights of {weights / GIB:.1f} GiB and "
-            f"{place.gpus * kept / GIB:.1f} GiB beside them are {-usable / GIB:.1f} GiB more than 0.9 of the memory"
+            f"{names} does not fit on {place.gpus} x {place.gpu}: weights of {weights / GIB:.1f} GiB and "
+            f"{place.gpus * kept / GIB:.1f} GiB beside them are, with a cache for {LEAST_CACHED:,} tokens, "
+            f"{lacking / GIB:.1f} GiB more than 0.9 of the memory"
         )
     return usable
 
@@ -269,7 +302,7 @@ def _provenance(operators: Operators) -> dict[str, str]:
     }
 
 
-def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
+def _assumptions(those: tuple[Operators, Operators], file: str) -> list[str]:
     target, draft = those
     lines = [
         "GPU time is the sum of measured kernels: CUDA graphs, no gaps between kernels, overlaps as the library says",
@@ -277,7 +310,7 @@ def _assumptions(those: tuple[Operators, Operators], engine: str) -> list[str]:
         "kernels of this engine and version alone; the library's low-fidelity fallback rows are turned off",
         "between measured sizes and beyond them the library interpolates; no product takes longer than a padded pass's",
         "tree attention, not measured: max(reading the cache once, all pairs at a 4,096-token prompt's rate)",
-        f"overhead_s: of engine={ENGINE_FILES[engine]}, which replaces it",
+        f"overhead_s: of engine={file}, which replaces it",
         f"memory: 0.9 of it less weights, the library's activations of {ACTIVATION_TOKENS:,} tokens and NCCL's buffers",
         f"the draft runs on {draft.place.tp} of the target's GPUs",
     ]

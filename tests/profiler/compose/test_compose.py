@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from profiler.compose import library
 from profiler.compose.completed import name_of
 from profiler.compose.fit import HELD_OUT, composed
-from profiler.compose.library import Placement
+from profiler.compose.library import ENGINES, Placement
 from profiler.compose.models import head_of, model_of
 from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes
@@ -35,6 +36,22 @@ OWN: dict[str, Any] = {
     "intermediate_size": 14336,
     "vocab_size": 128256,
     "max_position_embeddings": 8192,
+}
+EXPERTS: dict[str, Any] = {
+    **OWN,
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
+LATENT: dict[str, Any] = {
+    **EXPERTS,
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
 }
 
 
@@ -170,6 +187,16 @@ def test_the_first_layers_of_deepseek_are_dense() -> None:
     saved = 3 * 3 * 7168 * (256 * 2048 + 2048 - 18432)
     assert Operators(every, placed).layer_bytes - found.layer_bytes == saved
     assert found.layer_bytes - found.active_bytes == 58 * 248 * 3 * 7168 * 2048
+
+
+def test_latent_attention_of_vllm_is_read_from_its_table_of_it() -> None:
+    """A decode of 64 x 4,096 reads 61 layers of 64 x 4,096 x 576 values on each GPU: 3.8 ms at the memory's peak.
+
+    Attention with a KV head for each of 16 heads would read 16 x 256 values, 27 ms.
+    """
+    vllm, sglang = (operators("DeepSeek-V3", Placement("h200_sxm", each, 8, 1, None, "auto")) for each in ENGINES[:2])
+    assert "MlaModuleGeneration" in vllm.kinds
+    assert 61 * 64 * 4096 * 576 * 2 / vllm.bytes_per_s < vllm.decode(64, 4096) < 1.5 * sglang.decode(64, 4096)
 
 
 def test_kimi_is_the_text_model_within_its_configuration() -> None:
@@ -346,15 +373,34 @@ def test_a_configuration_by_path_is_the_shipped_one(tmp_path: Path) -> None:
 
 def test_a_file_without_kv_heads_has_as_many_as_heads_and_names_the_model(tmp_path: Path) -> None:
     file = tmp_path / "own-7b.json"
-    file.write_text(json.dumps({key: value for key, value in OWN.items() if key != "num_key_value_heads"}))
-    found = model_of(str(file))
-    assert (found.name, found.heads) == ("own-7b", (32, 32, 128))
+    for given in (
+        {key: value for key, value in OWN.items() if key != "num_key_value_heads"},
+        OWN | {"num_key_value_heads": None},
+    ):
+        file.write_text(json.dumps(given))
+        found = model_of(str(file))
+        assert (found.name, found.config["num_key_value_heads"], found.heads) == ("own-7b", 32, (32, 32, 128))
 
 
 def test_a_head_on_latent_attention_has_heads_of_its_own() -> None:
     """Kimi-K2.5's EAGLE-3: 64 heads of 128 beside a state of 7,168, 8 of them on each of 8 GPUs."""
     draft = compose_profile("Kimi-K2-Instruct", gpu="b200_sxm", tp=8, precision="nvfp4", drafter="eagle3")["draft"]
     assert (draft["name"], draft["kv_bytes_per_token"]) == ("eagle3 head", 2 * 2 * 64 * 128)
+
+
+@pytest.mark.parametrize(
+    ("name", "context"),
+    [
+        ("meta-llama/Meta-Llama-3-8B-Instruct", 8192),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", 262144),
+        ("Qwen/Qwen3-235B-A22B-Thinking-2507", 262144),
+        ("DeepSeek-V3.1", 163840),
+        ("Qwen3-30B-A3B", 40960),
+    ],
+)
+def test_a_model_of_the_same_sizes_keeps_its_own_context(name: str, context: int) -> None:
+    """`max_position_embeddings` of the models' files on Hugging Face."""
+    assert model_of(name).whole("max_position_embeddings") == context
 
 
 def test_another_name_of_the_same_sizes_is_kept() -> None:
@@ -462,6 +508,16 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
         ("--engine tgi", "--engine tgi: unknown; expected one of vllm, sglang, trtllm"),
         ("--pp 33", "--pp 33: more stages than the 32 layers of Llama-3.1-8B"),
         ("--target none.json", "none.json: cannot be read: No such file or directory"),
+        (f"--target {'x' * 300}", ": no configuration of this model ships"),
+        (
+            "--target Kimi-K2-Thinking",
+            "Kimi-K2-Thinking: no configuration of this model ships",
+        ),
+        ("--precision=", "--precision : unknown; expected one of bf16"),
+        ("--drafter=", "--drafter : is no head; expected one of eagle"),
+        ("--draft Qwen3-0.6B", "--draft Qwen3-0.6B: a vocabulary of 151,936 tokens, and Llama-3.1-8B has 128,256;"),
+        ("--draft Llama-3.1-70B", "Llama-3.1-8B with Llama-3.1-70B does not fit on 1 x h100_sxm"),
+        ("--target MiniMax-M2.5 --tp 8", "h100_sxm has them with --ep 8"),
     ],
 )
 def test_what_cannot_be_composed_is_one_line(
@@ -482,6 +538,60 @@ def test_a_field_that_is_missing_is_named(lacking: str, tmp_path: Path) -> None:
     file.write_text(json.dumps({key: value for key, value in OWN.items() if key != lacking}))
     with pytest.raises(SpecsimError, match=f"config.json: has no {lacking}; expected a Hugging Face config.json"):
         compose_profile(str(file), gpu="h100_sxm")
+
+
+@pytest.mark.parametrize(
+    ("base", "changed", "said"),
+    [
+        (OWN, {"num_hidden_layers": "32"}, "'32' is no whole number of at least 1 in num_hidden_layers"),
+        (OWN, {"num_experts": 8, "num_experts_per_tok": 2}, "has experts; expected a config.json of LlamaForCausalLM"),
+        (OWN, {"architectures": ["KimiK25ForConditionalGeneration"]}, "has no text_config"),
+        (EXPERTS, {"num_experts": None}, "has no number of experts; expected a config.json of Qwen3MoeForCausalLM"),
+        (EXPERTS, {"num_experts_per_tok": None}, "has no num_experts_per_tok"),
+        (EXPERTS, {"moe_intermediate_size": None}, "has no moe_intermediate_size"),
+        (EXPERTS, {"mlp_only_layers": [0]}, "expected experts in every layer"),
+        (EXPERTS, {"decoder_sparse_step": 2}, "expected experts in every layer"),
+        (EXPERTS, {"first_k_dense_replace": "x"}, "first_k_dense_replace 'x': expected fewer than its layers"),
+        (LATENT, {"first_k_dense_replace": 99}, "first_k_dense_replace 99: expected fewer than its layers"),
+        (LATENT, {"kv_lora_rank": None}, "has no kv_lora_rank"),
+        (LATENT, {"kv_lora_rank": 256}, "kv_lora_rank 256 has no kernels; expected 512, DeepSeek-V3's"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named(
+    base: dict[str, Any], changed: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(base | changed))
+    with pytest.raises(SpecsimError, match=re.escape(said)):
+        model_of(str(file))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "[" * 100_000])
+def test_a_file_that_is_no_configuration_is_one_line(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    with pytest.raises(SpecsimError, match=r"config\.json: (cannot be read|is no mapping)"):
+        model_of(str(file))
+
+
+def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path: Path) -> None:
+    """168 layers leave less than a GiB: fewer tokens than the passes of the smallest grid hold."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(OWN | {"num_hidden_layers": 168}))
+    with pytest.raises(
+        SpecsimError, match=r"GiB beside them are, with a cache for 1,024 tokens, 0\.\d GiB more than 0\.9"
+    ):
+        compose_profile(str(file), gpu="h100_sxm")
+    file.write_text(json.dumps(OWN | {"num_hidden_layers": 167}))
+    assert compose_profile(str(file), gpu="h100_sxm")["usable_kv_bytes"] > 0
+
+
+def test_the_engine_file_is_of_the_kernels_version() -> None:
+    """A100s have kernels of TensorRT-LLM 1.0, H100s of 1.3."""
+    files = [
+        compose_profile("Llama-3.1-8B", gpu=each, engine="trtllm")["suggests"] for each in ("a100_sxm", "h100_sxm")
+    ]
+    assert [each["engine"] for each in files] == ["trtllm_1_0", "trtllm_1_2"]
 
 
 def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
