@@ -90,12 +90,16 @@ class Model:
         return (count, self.whole("num_experts_per_tok")) if count else (0, 0)
 
     @property
+    def width(self) -> int:
+        """The intermediate size of its experts, or of its layers where it has none."""
+        own = self.experts[0] and self.config.get("moe_intermediate_size")
+        return self.whole("moe_intermediate_size" if own else "intermediate_size")
+
+    @property
     def expert_weights(self) -> int:
         """Weights of all routed experts."""
-        key = "moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size"
-        width = self.whole(key)
         layers = self.whole("num_hidden_layers") - int(self.config.get("first_k_dense_replace") or 0)
-        return 3 * self.experts[0] * width * self.whole("hidden_size") * layers
+        return 3 * self.experts[0] * self.width * self.whole("hidden_size") * layers
 
     @property
     def latent(self) -> bool:

@@ -245,6 +245,8 @@ def _check_split(model: Model, place: Placement) -> None:
     if place.ep > 1 and (not experts or experts % place.ep or place.tp % place.ep):
         said = f"its {experts} experts and --tp {place.tp}" if experts else "a dense model"
         raise SpecsimError(f"--ep {place.ep}: does not divide {said} ({model.name})")
+    if model.width % (place.tp // place.ep):
+        raise SpecsimError(f"--tp {place.tp}: does not divide the intermediate size {model.width} of {model.name}")
 
 
 def _weights_bytes(operators: Operators) -> int:

@@ -487,6 +487,7 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
         ("--target Lama-3.1-8B", "Lama-3.1-8B: no configuration of this model ships; did you mean 'Llama-3.1-8B'?"),
         ("--tp 3", "--tp 3: does not divide the 32 heads and 8 KV heads of Llama-3.1-8B; expected one of 1, 2, 4, 8,"),
         ("--precision mxfp4", "--precision mxfp4: is of experts alone, and Llama-3.1-8B has none"),
+        ("--target Qwen2.5-0.5B --tp 14", "--tp 14: does not divide the intermediate size 4864 of Qwen2.5-0.5B"),
         ("--ep 2", "--ep 2: does not divide a dense model (Llama-3.1-8B)"),
         (
             "--target Llama-3.1-70B",
