@@ -64,7 +64,7 @@ def _panel(axes: Axes, points: DataFrame) -> None:
                 known["load"], known["measured"], "o", markersize=3.5, color=colour[str(name)], markerfacecolor=fill
             )
     _batches(axes)
-    axes.legend(fontsize=5.5, handlelength=1.6, labelspacing=0.2, borderpad=0.2, frameon=True, edgecolor="none")
+    _legend(axes, 5.5)
 
 
 def _batches(axes: Axes) -> None:
@@ -72,6 +72,13 @@ def _batches(axes: Axes) -> None:
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.tick_params(labelsize=6.5)
+
+
+def _legend(axes: Axes, size: float) -> None:
+    """Draw the legend above all lines and points."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.09 * len(axes.get_legend_handles_labels()[0]) * (high - low))
+    axes.legend(fontsize=size, handlelength=1.6, labelspacing=0.2, borderpad=0.2, loc="upper right", edgecolor="none")
 
 
 BREAK_EVEN = (
@@ -107,5 +114,5 @@ def break_even(rows: DataFrame) -> Figure:
             axes.plot(known["load"], known["needed_measured"], "o", markersize=3.5, color=colour[target])
         _batches(axes)
         axes.set(xlabel="requests in the batch, or clients", ylabel="tokens a verification to break even")
-        axes.legend(fontsize=6.5)
+        _legend(axes, 6.5)
     return drawn
