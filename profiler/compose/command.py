@@ -64,7 +64,7 @@ def _said(mapping: dict[str, Any], out: Path) -> list[str]:
         f"{out}: {mapping['description']}, {kernels['precision']}",
         f"  kernels: {kernels['origin']}, {kernels['versions']}; {mapping['assumptions'][1]}",
         f"  baseline {1e3 * profile.baseline_s:.1f} ms, cache for {profile.usable_kv_tokens:,} tokens, "
-        f"context {profile.target.max_model_len:,}",
+        f"context {profile.target.max_model_len:,}" + (f" ({kernels['contexts']})" if "contexts" in kernels else ""),
         f"  held-out error of form={profile.target.form}, median / worst: {errors}",
     ]
     problem = unfit(profile)

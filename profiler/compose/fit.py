@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from profiler.compose.operators import LONG, Operators
-from profiler.compose.passes import ComposedPass, Sizes, passes, sampled
+from profiler.compose.passes import ComposedPass, Sizes, passes, reaching, sampled
 from profiler.latency.fit import ErrorStats, Floats, Samples, coefficients, errors_by_kind, fit_roofline, solve
 from specsim.latency.forms import Table
 
@@ -95,9 +95,10 @@ def _ramps(sizes: Floats) -> Floats:
 
 def fitted_forms(operators: Operators, overhead_s: float, most_context: int) -> tuple[dict[str, Any], dict[str, float]]:
     """Return what a profile says of a model's forms, and of each form the largest p95 of a kind of held-out passes."""
+    longest = min(operators.model.whole("max_position_embeddings"), operators.measured_context)
+    grids = (reaching(sizes, longest // max(FITTED.contexts)) for sizes in (FITTED, HELD_OUT))
     fitted_on, held_out = (
-        sampled(partial(composed, operators), passes(sizes, most_context, MOST_BATCHED_TOKENS))
-        for sizes in (FITTED, HELD_OUT)
+        sampled(partial(composed, operators), passes(sizes, most_context, MOST_BATCHED_TOKENS)) for sizes in grids
     )
     roofline, table = fit_roofline(fitted_on), fit_table(operators, fitted_on)
     forms = {"roofline": coefficients(roofline), "table": _rows(table)}

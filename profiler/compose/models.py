@@ -96,6 +96,14 @@ class Model:
         return self.whole("moe_intermediate_size" if own else "intermediate_size")
 
     @property
+    def int4_group(self) -> int:
+        """Weights that share a 16-bit scale in INT4: as the configuration says, else the default of AWQ and GPTQ."""
+        stated = self.config.get("quantization_config")
+        groups = stated.get("config_groups") if isinstance(stated, dict) else None
+        said = (each["weights"] for each in (groups or {}).values() if each.get("weights"))
+        return next((each["group_size"] for each in said if each.get("type") == "int" and each.get("group_size")), 128)
+
+    @property
     def expert_weights(self) -> int:
         """Weights of all routed experts."""
         layers = self.whole("num_hidden_layers") - int(self.config.get("first_k_dense_replace") or 0)

@@ -31,6 +31,8 @@ POWER_LAW, BALANCED = r"power_law_([\d.]+)", "power_law_1.01"
 """How tokens fall on experts if the router has a bias that balances them: as the library takes it for DeepSeek-V3."""
 FLASHINFER = "w4a8_mxfp4_mxfp8_trtllm"
 """SGLang's mode of DeepSeek-V4's experts on Blackwell (`--moe-runner-backend flashinfer_mxfp4`)."""
+MEASURED, SPARSE_MEASURED = 131072, {"sglang": 1048576, "vllm": 65536, "trtllm": 65536}
+"""Cached tokens of a request at which the tables of decodes end, on every GPU; of DeepSeek-V4's by engine."""
 MS = 1e-3
 CAPTURED = (8, 16, 32, 64, 128, 256, 512)
 """Tokens that a smaller pass could be padded to, as engines pad those in CUDA graphs."""
@@ -184,13 +186,27 @@ class Operators:
     def layer_bytes(self) -> float:
         """Bytes of all layers' weights, over all GPUs; what a head joins and widens is in them."""
         model, tp = self.model, self.place.tp
-        held = (each for each in self._built.context_ops if not _is_vocabulary(each._name))
+        held = [each for each in self._built.context_ops if not _is_vocabulary(each._name)]
         hidden = model.whole("hidden_size")
         further = model.joined * hidden * hidden
         if model.wide:
             heads, kv_heads, width = model.heads
             further += hidden * width * (heads + 2 * kv_heads)
-        return tp * sum(float(each.get_weights()) for each in held) + 2.0 * further - self._experts_too_many
+        return tp * sum(map(self._bytes_of, held)) + 2.0 * further - self._experts_too_many
+
+    def _bytes_of(self, operator: Any) -> float:
+        """Return the bytes of an operator's weights on one GPU, with the scales that the library leaves out."""
+        mode = getattr(operator, "_quant_mode", None)
+        weights = float(operator.get_weights())
+        return weights * self._stored(mode) / float(mode.value.memory) if weights and mode is not None else weights
+
+    def _stored(self, mode: Any) -> float:
+        """Return the bytes of a weight: MXFP4 has an 8-bit scale each 32, INT4 one of 16 bits each group.
+
+        Those of NVFP4 (8 bits each 16) are the library's own count.
+        """
+        scale = 1 / 32 if "mxfp4" in mode.name else 2 / self.model.int4_group if mode.name == "int4_wo" else 0.0
+        return float(mode.value.memory) + scale
 
     @property
     def _experts_too_many(self) -> float:
@@ -201,7 +217,7 @@ class Operators:
             return 0.0
         hidden, wide = model.whole("hidden_size"), model.whole("intermediate_size")
         modes, shared = self._built.config, int(model.config.get("n_shared_experts") or 0)
-        stored, product = (float(each.value.memory) for each in (modes.moe_quant_mode, modes.gemm_quant_mode))
+        stored, product = map(self._stored, (modes.moe_quant_mode, modes.gemm_quant_mode))
         narrow = model.whole("moe_intermediate_size")
         each = stored * model.experts[0] * narrow + product * (shared * narrow - wide)
         return 3.0 * dense * hidden * each
@@ -212,7 +228,7 @@ class Operators:
         count, sent = self.model.experts
         if not count:
             return self.layer_bytes
-        stored = float(self._built.config.moe_quant_mode.value.memory) * self.model.expert_weights
+        stored = self._stored(self._built.config.moe_quant_mode) * self.model.expert_weights
         return self.layer_bytes - stored * (1 - sent / count)
 
     @property
@@ -305,12 +321,18 @@ class Operators:
         """The kinds of the operators, by the library's names."""
         return sorted({kind for each in (*self._generation, *self._context) for kind in each})
 
-    def formulas(self) -> list[str]:
-        """Return the operators that the library prices by a formula, not from a measurement."""
+    @property
+    def measured_context(self) -> int:
+        """Cached tokens of a request at which the engine's tables of decodes end."""
+        return SPARSE_MEASURED[self.place.engine] if self.model.sparse else MEASURED
+
+    def formulas(self) -> str:
+        """Return the operators that the library prices by a formula, and those that it prices so in part."""
         own = [i for i in range(len(self._generation)) if i not in self._lent[0]]
         rows = self._engine.evaluate_generation_ops(own, batch_size=8, s=LONG, x=8)
-        found = (name.removeprefix("generation_") for name, ms, _, source in rows if source != "silicon" and ms > 0)
-        return list(dict.fromkeys(found))
+        found = {name.removeprefix("generation_"): source for name, ms, _, source in rows if ms > 0}
+        wholly, partly = ([name for name in found if found[name] == source] for source in ("empirical", "mixed"))
+        return ", ".join(wholly) + (f"; in part: {', '.join(partly)}" if partly else "")
 
     def _sum(self, ask: Callable[..., Any], those: Sequence[int], **sizes: int) -> float:
         return self._told(lambda: float(sum(row[1] for row in ask(those, **sizes)))) * MS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,6 +67,13 @@ class Sizes:
     trees: tuple[int, ...]
     chunks: tuple[int, ...]
     behind: tuple[int, ...]
+
+
+def reaching(sizes: Sizes, times: int) -> Sizes:
+    """Return sizes with contexts that go on, in doublings, to so many times as many cached tokens."""
+    longer = range(1, times.bit_length())
+    contexts, behind = ((*each, *(each[-1] << n for n in longer)) for each in (sizes.contexts, sizes.behind))
+    return replace(sizes, contexts=contexts, behind=behind)
 
 
 def passes(sizes: Sizes, most_context: int, most_batched: int) -> list[ComposedPass]:

@@ -34,6 +34,8 @@ ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "sglang_0_5", "trtllm": "trtllm_1
 ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
+MTP_MODULES = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+"""Fields of a configuration that count its MTP modules."""
 OF_SPARSE = ("mtp", "dspark")
 """Heads that sparse attention has: those of its checkpoints."""
 LEAST_CACHED = 1024
@@ -190,6 +192,11 @@ def _second(model: Model, draft: str | None, drafter: str | None) -> tuple[Model
     kind = drafter if drafter is not None else ("mtp" if model.config.get("num_nextn_predict_layers") else "eagle3")
     if kind not in DECODER_HEADS:
         raise SpecsimError(f"--drafter {kind}: is no head; expected one of {', '.join(DECODER_HEADS)}")
+    if kind == "mtp" and not any(model.config.get(key) for key in MTP_MODULES):
+        others = ", ".join(each for each in DECODER_HEADS if each != "mtp")
+        raise SpecsimError(
+            f"--drafter mtp: the configuration of {model.name} has no MTP module; expected one of {others}"
+        )
     head = drafter_from_mapping(_drafter(kind), f"drafter={kind}")
     assert isinstance(head, DecoderHead)
     if model.sparse and kind not in OF_SPARSE:
@@ -263,14 +270,20 @@ def _usable_bytes(those: tuple[Operators, Operators]) -> int:
     place, each = target.place, target.memory_bytes
     weights = sum(map(_weights_bytes, those))
     kept = target.activation_bytes(ACTIVATION_TOKENS) + target.nccl_bytes
-    usable = place.gpus * (int(MEMORY_SHARE * each) - round(kept)) - weights
-    lacking = LEAST_CACHED * sum(each.cache_bytes for each in those) - usable
+    free, cache = int(MEMORY_SHARE * each) - round(kept), sum(one.cache_bytes for one in those)
+    usable, where = place.gpus * free - weights, ""
+    lacking: float = LEAST_CACHED * cache - usable
+    if second.place.gpus < place.gpus:  # The cache is what fits on a GPU that holds its share of both.
+        shares = [(one, one.place.gpus) for one in those]
+        left = free - sum(_weights_bytes(one) / gpus for one, gpus in shares)
+        token = sum(one.cache_bytes / gpus for one, gpus in shares)
+        usable, lacking, where = int(left / token * cache), LEAST_CACHED * token - left, " of the draft's GPU"
     if lacking > 0:
         names = target.model.name if second.model.joined else f"{target.model.name} with {second.model.name}"
         raise SpecsimError(
             f"{names} does not fit on {place.gpus} x {place.gpu}: weights of {weights / GIB:.1f} GiB and "
             f"{place.gpus * kept / GIB:.1f} GiB beside them are, with a cache for {LEAST_CACHED:,} tokens, "
-            f"{lacking / GIB:.1f} GiB more than 0.9 of the memory"
+            f"{lacking / GIB:.1f} GiB more than 0.9 of the memory{where}"
         )
     return usable
 
@@ -300,21 +313,30 @@ def _provenance(operators: Operators) -> dict[str, str]:
         "licence": LICENCE,
         "versions": f"{kernels} on {place.gpu}",
         "tables": ", ".join(operators.kinds),
+        **_contexts(operators),
         "precision": operators.precision,
     }
+
+
+def _contexts(operators: Operators) -> dict[str, str]:
+    """Return where the tables of decodes end, of a model whose requests may be longer."""
+    most = operators.measured_context
+    longer = operators.model.whole("max_position_embeddings") > most
+    return {"contexts": f"decodes measured up to {most:,} a request, extrapolated beyond"} if longer else {}
 
 
 def _assumptions(those: tuple[Operators, Operators], file: str) -> list[str]:
     target, draft = those
     lines = [
         "GPU time is the sum of measured kernels: CUDA graphs, no gaps between kernels, overlaps as the library says",
-        f"priced by the library's formulas, not measured: {', '.join(target.formulas())}",
+        f"priced by the library's formulas, not measured: {target.formulas()}",
         "kernels of this engine and version alone; the library's low-fidelity fallback rows are turned off",
         "between measured sizes and beyond them the library interpolates; no product takes longer than a padded pass's",
         "tree attention, not measured: max(reading the cache once, all pairs at a 4,096-token prompt's rate)",
         f"overhead_s: of engine={file}, which replaces it",
         f"memory: 0.9 of it less weights, the library's activations of {ACTIVATION_TOKENS:,} tokens and NCCL's buffers",
-        f"the draft runs on {draft.place.tp} of the target's GPUs",
+        f"the draft runs on {draft.place.tp} of the target's GPUs"
+        + (", which hold most" if draft.place.gpus < target.place.gpus else ""),
     ]
     if target.lender is not None:
         lines.append(

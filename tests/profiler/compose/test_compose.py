@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from profiler.compose import library
 from profiler.compose.completed import name_of
-from profiler.compose.fit import HELD_OUT, composed
-from profiler.compose.library import ENGINES, Placement
-from profiler.compose.models import head_of, model_of
-from profiler.compose.operators import Operators
-from profiler.compose.passes import Alike, ComposedPass, passes
-from profiler.compose.profile import ENGINE_NAMES, compose_profile
+from profiler.compose.fit import FITTED, HELD_OUT, composed, fitted_forms
+from profiler.compose.library import ENGINES, HARDWARE, Placement
+from profiler.compose.models import Model, head_of, model_of
+from profiler.compose.operators import MEASURED, SPARSE_MEASURED, Operators
+from profiler.compose.passes import Alike, ComposedPass, passes, reaching
+from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.latency.fitness import unfit
@@ -89,6 +90,43 @@ def test_a_token_is_multiplied_with_its_own_experts_alone() -> None:
     """Qwen3-30B-A3B: 48 layers of 128 experts of 3 x 2048 x 768 weights, 8 of them a token."""
     found = operators("Qwen3-30B-A3B")
     assert found.layer_bytes - found.active_bytes == 2 * 48 * 120 * 3 * 2048 * 768
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "billions"),
+    [("gpt-oss-120b", "h100_sxm", 65.2), ("gpt-oss-20b", "h100_sxm", 13.7), ("Kimi-K2.5", "b300_sxm", 595.0)],
+)
+def test_four_bits_have_scales(name: str, gpu: str, billions: float) -> None:
+    """Sizes of the published files: 60.8 and 12.8 GiB (OpenAI's model card), and Kimi-K2.5's with its images' tower."""
+    assert _weights_bytes(operators(name, H100._replace(gpu=gpu))) == pytest.approx(1e9 * billions, rel=5e-3)
+
+
+def test_a_token_s_own_experts_have_their_scales() -> None:
+    """gpt-oss-20b: 24 layers of 32 experts of 3 x 2880 x 2880 weights of 4.25 bits, 4 of them a token."""
+    found = operators("gpt-oss-20b")
+    assert found.layer_bytes - found.active_bytes == 24 * 28 * 3 * 2880 * 2880 * 4.25 / 8
+
+
+@pytest.mark.parametrize(
+    ("quantised", "size"),
+    [
+        (None, 128),
+        ({"config_groups": {"group_0": {"weights": {"type": "int", "num_bits": 4, "group_size": 32}}}}, 32),
+        ({"config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 4, "group_size": 16}}}}, 128),
+    ],
+)
+def test_the_group_of_a_scale_is_the_configuration_s(quantised: Any, size: int) -> None:
+    assert Model("own", OWN | {"quantization_config": quantised}, "own").int4_group == size
+
+
+def test_a_draft_on_one_gpu_leaves_what_fits_there() -> None:
+    """Qwen3-0.6B has 16 heads, and runs on one of 32 GPUs: of its 114,688 bytes a token this one has all."""
+    profile = profile_from_mapping(compose_profile("Qwen3-32B", gpu="h100_sxm", tp=32, draft="Qwen3-0.6B"), "composed")
+    target, draft, found = profile.target, profile.draft, operators("Qwen3-32B", H100._replace(tp=32))
+    left = 0.9 * found.memory_bytes - found.activation_bytes(8192) - found.nccl_bytes
+    left -= target.weights_bytes / 32 + draft.weights_bytes
+    assert draft.kv_bytes_per_token == 114688
+    assert profile.usable_kv_tokens == int(left / (target.kv_bytes_per_token / 32 + 114688))
 
 
 def test_sliding_windows_hold_what_a_request_of_4096_tokens_fills() -> None:
@@ -228,14 +266,14 @@ def test_sizes_of_sparse_attention(name: str, hca: int, csa: int, windows: int, 
     """A request of 4,096 tokens: in each layer 128 entries of 512 bytes, and one for 128 (HCA) or 4 (CSA) tokens.
 
     CSA's indexer has 64 bytes an entry. Beside them stands what is not compressed yet, two 32-bit numbers a value: 128
-    tokens of HCA; 8 of CSA, and of its indexer. All of it lies on each GPU. Experts have half a byte a weight.
+    tokens of HCA; 8 of CSA, and of its indexer. All of it lies on each GPU. Experts have 4.25 bits a weight.
     """
     found = operators(name, V4[name])
     of_hca = 32 * 512 + 2 * 128 * 512 * 4
     of_csa = 1024 * (512 + 64) + 2 * 8 * (512 + 128) * 4
     held = (hca + csa + windows) * 128 * 512 + hca * of_hca + csa * of_csa
     assert found.cache_bytes == -(-8 * held // 4096)
-    assert found.layer_bytes - found.active_bytes == pytest.approx(idle / 2, rel=1e-12)
+    assert found.layer_bytes - found.active_bytes == pytest.approx(idle * 4.25 / 8, rel=1e-12)
 
 
 def test_attention_of_v4_is_read_from_the_engine_s_own_table() -> None:
@@ -343,6 +381,43 @@ def test_a_parallel_head_has_a_block_of_tokens_for_each_request() -> None:
     found = Operators(head_of(model_of("Llama-3.1-8B"), DecoderHead("p_eagle", 3, True, True, 4, 7, 32000)), H100)
     seconds = draft.chosen.seconds(PassShape.decode(8 * 512, 8))
     assert seconds == pytest.approx(composed(found, verified(8, 512, 7)), rel=0.1)
+
+
+def test_tables_of_decodes_end_where_the_profile_says() -> None:
+    data = Path(library.sdk().core.__file__).parent / "systems" / "data"
+    named = {"attention/{}/*/generation_attention": MEASURED, "mla/{}/*/generation_mla": MEASURED}
+    named["mla/{}/*/mla_generation_module"] = MEASURED
+    for engine in ENGINES:
+        for name, most in {
+            **named,
+            "sparse_attention/{}/*/dsv4_?ca_generation_module": SPARSE_MEASURED[engine],
+        }.items():
+            for gpu in HARDWARE:
+                for file in data.glob(f"{gpu}/{name.format(engine)}_perf.parquet"):
+                    assert pd.read_parquet(file, columns=["step"])["step"].max() in (most - 1, most)
+    said = compose_profile("DeepSeek-V3", gpu="h200_sxm", tp=8, engine="sglang")["provenance"]
+    assert [each["contexts"] for each in said] == ["decodes measured up to 131,072 a request, extrapolated beyond"] * 2
+    assert all("contexts" not in each for each in compose_profile("Llama-3.1-8B", gpu="h100_sxm")["provenance"])
+
+
+def test_a_grid_reaches_the_context_that_is_measured() -> None:
+    """DeepSeek-V4 with SGLang: a million tokens. The last steps are doublings of those of every model."""
+    longer = reaching(FITTED, 2**20 // 2**17)
+    assert longer.contexts == (*FITTED.contexts, 2**18, 2**19, 2**20)
+    assert longer.behind == (*FITTED.behind, 2**17, 2**18, 2**19)
+    assert reaching(FITTED, 1) == reaching(FITTED, 0) == FITTED
+    found = Operators(model_of("DeepSeek-V4-Flash"), Placement("b200_sxm", "sglang", 8, 1, None, "auto"))
+    asked: list[int] = []
+    decode = found.decode
+    found.decode = lambda requests, context: asked.append(context) or decode(requests, context)  # type: ignore
+    fitted_forms(found, 0.0, 2**24)
+    assert max(asked) == 2**20
+
+
+def test_what_is_measured_in_part_is_told_apart() -> None:
+    """Experts of DeepSeek-V3 are measured, the activation of the shared one that runs beside them is not."""
+    said = operators("DeepSeek-V3", Placement("h200_sxm", "sglang", 8, 1, None, "auto")).formulas()
+    assert said == "embedding, add_norm_1, add_norm_2; in part: moe_overlap"
 
 
 def test_experts_need_the_table() -> None:
@@ -483,6 +558,12 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
     ("words", "said"),
     [
         ("--gpu h100", "--gpu h100: unknown; did you mean 'h100_sxm'?"),
+        ("--gpu mi300x", "--gpu mi300x: unknown; expected one of a100_sxm, h100_sxm"),
+        ("--gpu H100", "--gpu H100: unknown; did you mean 'h100_sxm'?"),
+        (
+            "--drafter mtp",
+            "--drafter mtp: the configuration of Llama-3.1-8B has no MTP module; expected one of eagle, ",
+        ),
         ("--engine vlm", "--engine vlm: unknown; did you mean 'vllm'?"),
         ("--target Lama-3.1-8B", "Lama-3.1-8B: no configuration of this model ships; did you mean 'Llama-3.1-8B'?"),
         ("--tp 3", "--tp 3: does not divide the 32 heads and 8 KV heads of Llama-3.1-8B; expected one of 1, 2, 4, 8,"),
@@ -518,6 +599,7 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
         ("--drafter=", "--drafter : is no head; expected one of eagle"),
         ("--draft Qwen3-0.6B", "--draft Qwen3-0.6B: a vocabulary of 151,936 tokens, and Llama-3.1-8B has 128,256;"),
         ("--draft Llama-3.1-70B", "Llama-3.1-8B with Llama-3.1-70B does not fit on 1 x h100_sxm"),
+        ("--draft Llama-3.1-70B --pp 2", "GiB more than 0.9 of the memory of the draft's GPU"),
         ("--target MiniMax-M2.5 --tp 8", "h100_sxm has them with --ep 8"),
     ],
 )
