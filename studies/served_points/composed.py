@@ -6,6 +6,7 @@ Every other row of its file was looked at while kernels and engine files were ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from profiler.compose.library import Placement, served_points, version
 from profiler.compose.models import model_of
 from profiler.compose.operators import Operators
 from profiler.compose.profile import compose_profile
-from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Point, Server
+from specsim.calibration.reading import BUDGET_TOKENS, REQUESTS_OF_A_CLIENT, Point, Server
 from specsim.calibration.replay import Load
 from specsim.commands.terminal import Parser, run
 from specsim.errors import SpecsimError, say
@@ -138,6 +139,13 @@ def share_of(inferencemax: bool, version: str) -> float:
     return INFERENCEMAX_SHARE if inferencemax else OUT_OF_STEP_SHARE if version.startswith("0.5.6") else 1.0
 
 
+def budget_of(inferencemax: bool, engine: str, precision: str | None, tp: int) -> int:
+    """Return the most tokens of a pass: what InferenceMAX's scripts of DeepSeek with SGLang set, else the default."""
+    if not inferencemax or engine != "sglang":
+        return BUDGET_TOKENS
+    return 16384 if precision == "nvfp4" else 32768 if tp == 8 else BUDGET_TOKENS
+
+
 def engine_file(engine: str, version: str) -> str:
     """Return the shipped engine that goes with a version; where it is not stated, with the newest."""
     if engine == "vllm":
@@ -180,6 +188,7 @@ def _scored(model: str, place: Placement, rows: DataFrame) -> Iterator[dict[str,
         return
     operators = Operators(model_of(model), place)
     for _, row in rows.iterrows():
+        server = replace(server, budget_tokens=budget_of(row["inferencemax"], place.engine, place.precision, place.tp))
         engine = engine_named(engine_file(place.engine, row["version"]))
         share = share_of(row["inferencemax"], row["version"])
         load = Load(row["isl"], row["osl"], row["clients"], REQUESTS_OF_A_CLIENT * row["clients"], share)

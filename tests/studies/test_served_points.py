@@ -92,6 +92,9 @@ def test_a_row_s_name_says_what_its_columns_multiply(monkeypatch: pytest.MonkeyP
 def test_what_the_rows_do_not_state_is_set_by_scripts_and_versions() -> None:
     shares = [composed.share_of(*each) for each in ((True, "0.5.6"), (False, "0.5.6.post2"), (False, "0.5.1.post1"))]
     assert shares == [0.8, 0.95, 1.0]
+    placed = [("sglang", None, 8), ("sglang", None, 4), ("sglang", "nvfp4", 4), ("vllm", None, 8)]
+    assert [composed.budget_of(True, *each) for each in placed] == [32768, 8192, 16384, 8192]
+    assert composed.budget_of(False, *placed[0]) == 8192
     places = [("gpt-oss-120b", "b200_sxm", "vllm"), ("gpt-oss-120b", "h200_sxm", "vllm")]
     assert [composed.experts_of(*each) for each in places] == ["mxfp4_mxfp8", None]
 
