@@ -29,8 +29,10 @@ from specsim.latency.heads import DECODER_HEADS, DecoderHead
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 
-ENGINE_FILES = {"vllm": "vllm_0_15", "sglang": "sglang_0_5", "trtllm": "trtllm_1_2"}
-"""The engine file that goes with the kernels of each engine: the one that served points were held to (engines.md)."""
+ENGINE_FILES = {"vllm": "vllm_0_18", "sglang": "sglang_0_5", "trtllm": "trtllm_1_2"}
+"""The engine file that goes with the kernels of each engine: the newest that was held to measurements (engines.md)."""
+OLDER = {("trtllm", "1.0"): "trtllm_1_0", ("vllm", "0.14"): "vllm_0_15"}
+"""Those that go with the beginning of a version of older kernels: those of A100s."""
 ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
@@ -115,9 +117,9 @@ def _operators(model: Model, place: Placement) -> Operators:
 
 def _engine_file(operators: Operators) -> str:
     """Return the engine file that goes with the version of the kernels."""
-    engine = operators.place.engine
-    older = engine == "trtllm" and operators.version.startswith("1.0")  # On A100s.
-    return "trtllm_1_0" if older else ENGINE_FILES[engine]
+    name, version = operators.place.engine, operators.version
+    older = (file for (of, begins), file in OLDER.items() if of == name and version.startswith(begins))
+    return next(older, ENGINE_FILES[name])
 
 
 def _hardware(target: Operators, usable: int) -> dict[str, Any]:

@@ -86,5 +86,5 @@ def test_one_result_without_speculation_is_enough_and_what_stands_in_is_named(
     told = capsys.readouterr().out
     assert "mine/trace.csv: bench.jsonl: read as benchmark result JSON: input_lens, output_lens; 40 requests" in told
     assert "no acceptance: " in told
-    assert "note: engine=vllm_0_15, acceptance=llama8b_eagle3 (with profile=mine/profile.yaml), as suggested" in told
+    assert "note: engine=vllm_0_18, acceptance=llama8b_eagle3 (with profile=mine/profile.yaml), as suggested" in told
     assert "--speculative-config '" in told

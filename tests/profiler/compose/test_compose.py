@@ -551,7 +551,7 @@ def test_tensorrt_llm_runs_mxfp4_experts_with_mxfp8_activations_on_blackwell() -
 )
 def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: dict[str, str], brought: str) -> None:
     suggested = compose_profile(**settings, gpu="h100_sxm")["suggests"]
-    assert suggested == {"engine": "vllm_0_15", "acceptance": brought}
+    assert suggested == {"engine": "vllm_0_18", "acceptance": brought}
 
 
 @pytest.mark.parametrize(
@@ -670,11 +670,13 @@ def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path: Path) -> None:
 
 
 def test_the_engine_file_is_of_the_kernels_version() -> None:
-    """A100s have kernels of TensorRT-LLM 1.0, H100s of 1.3."""
+    """A100s have kernels of TensorRT-LLM 1.0 and vLLM 0.14, H100s of 1.3 and 0.24."""
     files = [
-        compose_profile("Llama-3.1-8B", gpu=each, engine="trtllm")["suggests"] for each in ("a100_sxm", "h100_sxm")
+        compose_profile("Llama-3.1-8B", gpu=gpu, engine=engine)["suggests"]["engine"]
+        for engine in ("trtllm", "vllm")
+        for gpu in ("a100_sxm", "h100_sxm")
     ]
-    assert [each["engine"] for each in files] == ["trtllm_1_0", "trtllm_1_2"]
+    assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
 
 
 def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
