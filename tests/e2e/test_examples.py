@@ -16,15 +16,15 @@ PRINTS = {
         "4 GPUs: llama70b_1b_4xh100 x 1, vllm_spec scheduler.max_num_batched_tokens=",
     ),
     "compare_schedulers.py": (
-        "adaserve scheduler.shape.depth_max=",
+        "At 6 requests/s the best is ",
         "difference_half_width",
-        "vllm_spec    3 ",
-        "vllm_spec    6 ",
+        "vllm_spec    4 ",
+        "vllm_spec    7 ",
     ),
     "own_scheduler.py": ("mean TPOT, ms", "\n512 ", "share of requests that attain"),
 }
-ARGUMENTS = {"compare_schedulers.py": ["100", "50 points"]}
-"""Short runs of what takes ten minutes."""
+ARGUMENTS = {"compare_schedulers.py": ["100", "50 points", "2"]}
+"""Short runs of what takes half an hour."""
 WRITES = {
     "choose_deployment.py": {"mix.yaml"},
     "compare_schedulers.py": {"compare_schedulers", "compare_schedulers.png"},

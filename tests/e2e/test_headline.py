@@ -67,7 +67,7 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatc
     )
     assert any(said in "".join(cell["source"]) for cell in cells)
     first_screen = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert "Up to 5 requests/s AdaServe and `vllm_spec` are level" in first_screen
+    assert "Up to 6 requests/s AdaServe and `vllm_spec` are level" in first_screen
     at_these = means[means["rps"].isin([3, 4]) & (means["scheduler"] == "adaserve")]
     assert len(at_these) == 2
     # Level: no difference of a point is told from none.
