@@ -97,9 +97,9 @@ STEPS_S = (1e-4, 5e-6)
 """By which the two host seconds are moved to see how open loops change, whose passes hold more the longer they take."""
 SETTLED = 1e-3
 MOST_SLOPES = 8
+"""Where a fit of open loops ends: a relative change this small, or so many slopes."""
 MOST_LAUNCH_S, LAUNCH_STEP_S = 2e-2, 1e-6
 """Of the drafter's launch: the most that is tried, and how finely."""
-"""Where a fit of open loops ends: a relative change this small, or so many slopes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -375,16 +375,21 @@ def _speculation(cells: Cells, rows: Rows) -> tuple[list[int], list[float]]:
         count = 0 if _empty(cell) else number(cell)
         if count is None or not 0 <= count <= MOST_DRAFTS or not float(count).is_integer():
             rows.damage.add(row, f"{DRAFTS[0]} {not_a_number(cell, f'a whole number up to {MOST_DRAFTS}')}")
-            count = 0
+            count, given = 0, {}
         length = 1.0
-        if count and len(given) != 1:
+        if not count and any(_length(1, *each) != 1 for each in given.items()):
+            rows.damage.add(row, f"{' and '.join(given)} without draft tokens; expected {' or '.join(DRAFTS)}, too")
+        elif count and len(given) != 1:
             said = " and ".join(given) or "no acceptance"
             rows.damage.add(row, f"{count:g} draft tokens with {said}; expected one of {', '.join(ACCEPTANCES)}")
         elif count:
             length = _length(int(count), *next(iter(given.items())))
             if not 1 <= length <= count + 1:
                 name, typed = next(iter(given.items()))
-                rows.damage.add(row, f"{name} {typed}: {count:g} draft tokens bring 1 to {count + 1:g} tokens a step")
+                said = f"{count:g} draft tokens bring 1 to {count + 1:g} tokens a step"
+                if name == "acceptance_rates":
+                    said = f"expected {count:g} shares from 1 down to 0, of drafts right up to each position"
+                rows.damage.add(row, f"{name} {typed}: {said}")
         drafts.append(int(count))
         lengths.append(length)
     return drafts, lengths
@@ -393,12 +398,13 @@ def _speculation(cells: Cells, rows: Rows) -> tuple[list[int], list[float]]:
 def _length(drafts: int, name: str, cell: object) -> float:
     """Return the tokens that a step brings, NaN where a cell does not say."""
     shares = [number(each) for each in (str(cell).strip("[]").replace(";", " ").replace(",", " ").split())]
-    if None in shares or not shares or (name != "acceptance_rates" and len(shares) > 1):
+    if None in shares or len(shares) != (drafts if name == "acceptance_rates" else 1):
         return nan
     told = [each for each in shares if each is not None]
     if name == "acceptance_length":
         return told[0]
-    return 1 + drafts * told[0] if name == "acceptance_rate" else 1 + sum(told)
+    falling = told == sorted(told, reverse=True) and 0 <= told[-1] <= told[0] <= 1
+    return (1 + drafts * told[0] if name == "acceptance_rate" else 1 + sum(told)) if falling else nan
 
 
 def _check_gpus(cells: Cells, gpus: int, rows: Rows) -> None:

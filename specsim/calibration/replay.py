@@ -25,7 +25,8 @@ class Load(NamedTuple):
     A closed loop has clients that each wait for their answer. An open loop has `concurrency` 0 and `rate` requests a
     second in a Poisson process. With a `shortest_share` below 1, each length is drawn evenly between this share of it
     and itself, as the option ``--random-range-ratio`` of InferenceMAX's client draws it.
-    With speculation each step drafts chains of `drafts` tokens, and brings `acceptance_length` tokens of a request.
+    With speculation each step drafts chains of `drafts` tokens, and brings `acceptance_length` tokens of a request on
+    average: each draft is right behind a right one at the same rate.
     """
 
     isl: int
@@ -50,6 +51,23 @@ class Load(NamedTuple):
         ends = np.cumsum(np.random.default_rng([*self[:4], 1]).exponential(size=self.requests))
         scaled: Floats = ends * (self.requests / self.rate / ends[-1])
         return scaled
+
+    def steps(self, osl: Ints) -> list[int]:
+        """Return the steps in which each request decodes the tokens behind its first, drawn where it speculates."""
+        if not self.drafts:
+            return [most - 1 for most in osl.tolist()]
+        reached = self._rate() ** np.arange(self.drafts + 2)
+        reached[-1] = 0
+        draw, brought = np.random.default_rng([*self[:4], 2]), np.arange(1, self.drafts + 2)
+        ends = (draw.choice(brought, most - 1, p=-np.diff(reached)).cumsum() for most in osl.tolist())
+        return [int(np.searchsorted(end, len(end))) + 1 for end in ends]
+
+    def _rate(self) -> float:
+        """Return the rate at which a draft is right that brings the acceptance length."""
+        from scipy.optimize import brentq
+
+        positions, accepted = np.arange(1, self.drafts + 1), self.acceptance_length - 1
+        return float(brentq(lambda rate: (rate**positions).sum() - accepted, 0, 1))
 
     @property
     def sent(self) -> str:
@@ -287,7 +305,7 @@ def served(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
     assert door.model is not None or not (door.frontend_s or load.rate), "arrivals in seconds need those of passes"
     (isl, osl), nowhere = load.lengths(), np.zeros(load.requests, np.int64)
     starts: deque[float] = deque(maxlen=door.pipeline_steps)
-    steps = np.ceil((osl - 1) / load.acceptance_length).astype(np.int64).tolist()
+    steps = load.steps(osl)
     server = _Server(load, budget_tokens, door, starts, isl.tolist(), steps, first=nowhere, last=nowhere.copy())
     late_s = load.arrival_s() if load.rate else np.zeros(load.requests)
     if load.rate:

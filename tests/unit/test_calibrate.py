@@ -108,6 +108,12 @@ def test_a_point_says_what_its_drafts_bring(cells: dict[str, Any], length: float
         ),
         ({"k": 3, "acceptance_rate": "high"}, "line 2: acceptance_rate high: 3 draft tokens"),
         ({"k": 2.5, "acceptance_length": 2}, "line 2: num_speculative_tokens .2.5. is not a whole number"),
+        ({"k": 3, "acceptance_length": 0.9}, "line 2: acceptance_length 0.9: 3 draft tokens bring 1 to 4 tokens"),
+        ({"acceptance_length": 2.5}, "line 2: acceptance_length without draft tokens; expected num_speculative_tokens"),
+        ({"k": 0, "acceptance_rate": 0.5}, "line 2: acceptance_rate without draft tokens"),
+        ({"k": 3, "acceptance_rates": "0.8;0.5"}, "line 2: acceptance_rates 0.8;0.5: expected 3 shares"),
+        ({"k": 3, "acceptance_rates": "0.7;0.8;0.8"}, "line 2: acceptance_rates 0.7;0.8;0.8: expected 3 shares"),
+        ({"k": 3, "acceptance_rates": "80;50;20"}, "line 2: acceptance_rates 80;50;20: expected 3 shares"),
     ],
 )
 def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -115,6 +121,31 @@ def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Pat
     frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
     with pytest.raises(SpecsimError, match=said):
         read_points([file], 1)
+
+
+@pytest.mark.parametrize("cells", [{"acceptance_length": 1.0}, {"k": 0, "acceptance_rate": 0}, {"k": ""}])
+def test_a_point_without_drafts_may_say_that_they_bring_nothing(cells: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "points.csv"
+    frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
+    (point,) = read_points([file], 1).points
+    assert (point.load.drafts, point.load.acceptance_length) == (0, 1)
+
+
+def test_a_load_with_drafts_takes_as_long_as_a_run_of_it() -> None:
+    """Answers end at different steps, so that prompts come between decodes, as in a run."""
+    lengths = {
+        f"trace.{name}_tokens": {"distribution": "fixed", "mean": mean}
+        for name, mean in (("prompt", 256), ("output", 64))
+    }
+    drafts = {"scheduler.num_speculative_tokens": 3, "acceptance": 0.7, "acceptance.categories.default.spread": 0}
+    sent = {"concurrency": 32, "requests": 320, "slo": "one", **lengths}
+    run = simulate("vllm_spec", "poisson", profile=PROFILE, engine="vllm_0_12", **drafts, **sent)
+    brought = float(run.metrics["spec_decode_acceptance_length"])
+    engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "vllm_0_12")
+    point = Point(Load(256, 64, 32, 320, drafts=3, acceptance_length=brought), 1.0, 1.0)
+    (held,) = Server(load_profile(PROFILE)).simulated([point], engine)
+    assert held.simulated.tpot_s == pytest.approx(run.requests["tpot_s"].mean(), rel=0.02)
+    assert held.simulated.ttft_s == pytest.approx(run.requests["ttft_s"].mean(), rel=0.15)
 
 
 def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
