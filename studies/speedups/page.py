@@ -14,6 +14,7 @@ import numpy as np
 from profiler.text import table, write
 from studies.speedups import figures
 from studies.speedups.measured import STUDY, THROUGHPUT, TPOT
+from studies.speedups.running import FITTED
 from studies.speedups.scores import Best, Errors, Stop, best_lengths, open_loops, ratios, side, speedups, stops, values
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ TEMPLATE = Path(__file__).with_name("page.md")
 WORST = 8
 P90 = 0.12
 """The 90th percentile that errors are to have."""
-LATER = "DeepSeek-V4|Kimi-K2.6"
-"""Targets that are compared since the engines were given what the page tells."""
 LEAST_COUNT = 2
 """Rows that a group of the table has at least; smaller ones are in the list of points alone."""
 
@@ -55,10 +54,10 @@ def page(rows: DataFrame) -> str:
     copies = scored[(scored["version"] == "vLLM 0.10.1") & (scored["load"] > 1)]
     lookups = copies["drafter"] == "n-gram"
     told, large = scored.apply(lambda row: "told" in _found(row), axis=1), scored["error"].abs() > P90
+    near = scored["version"].isin(rows.loc[rows["role"] == FITTED, "version"])
     stopped, best = list(stops(rows)), list(best_lengths(rows))
     above, below = (side(scored, faster=faster) for faster in (True, False))
     open_errors = open_loops(rows)
-    throughput = open_errors[open_errors["quantity"] == THROUGHPUT][["error_with", "error_without"]]
     return TEMPLATE.read_text(encoding="utf-8").format(
         rows=len(scored),
         **dict(zip(("median", "p90", "bias"), str(Errors.of(scored["error"])).split(" / "), strict=True)),
@@ -68,12 +67,15 @@ def page(rows: DataFrame) -> str:
         told=told.sum(),
         others=Errors.of(scored[~told]["error"]),
         later=Errors.of(scored[scored["version"] == "vLLM >=0.16"]["error"]),
-        now=Errors.of(scored[~scored["target"].str.contains(LATER)]["error"]),
+        near_rows=near.sum(),
+        near=Errors.of(scored[near]["error"]),
+        far=Errors.of(scored[~near]["error"]),
+        plain_tpot=Errors.of(values(rows, TPOT, "without")["error"]),
         above=above,
         below=below,
         always=f"{above.rows} of {above.rows} and 0 of {below.rows}",
         stop_count=f"{sum(each.within for each in stopped)} of {len(stopped)}",
-        open_worst=f"{100 * throughput.abs().to_numpy().max():.1f}",
+        stop_never=sum(np.isinf(each.measured) and each.within for each in stopped),
         targets=table(("target", "wanted", "reached", ""), _targets(rows)),
         groups=table(
             ("source, engine", "target", "drafts", "rows", "median / p90 / bias, %", "worst, %"), _groups(scored)
@@ -105,6 +107,7 @@ def page(rows: DataFrame) -> str:
         compared=f"{(rows['line'] > 0).sum()}",
         in_all=f"{(rows['line'] > 0).sum() + len(json.loads(rows.attrs['left_out']))}",
         solved=f"{(rows['role'] == 'solved').sum()}",
+        fitted=f"{(rows['role'] == FITTED).sum()}",
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from studies.speedups.measured import CLOSED, THROUGHPUT, TPOT
-from studies.speedups.running import FITTED, LINE, SCORED
+from studies.speedups.running import FITTED, LINE, SCORED, SOLVED
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -92,9 +92,10 @@ def side(scored: DataFrame, *, faster: bool) -> Side:
 def values(rows: DataFrame, quantity: str, which: str) -> DataFrame:
     """Return the closed loops whose throughput or TPOT is stated, `which` "with" or "without", with the `error`.
 
-    A baseline that several rows state counts once.
+    A baseline that several rows state counts once. A row that gave the acceptance has its baseline alone.
     """
-    chosen = rows[~rows["role"].isin((LINE, FITTED)) & (rows["kind"] == CLOSED) & (rows["quantity"] == quantity)]
+    left_out = (LINE, FITTED, *((SOLVED,) if which == "with" else ()))
+    chosen = rows[~rows["role"].isin(left_out) & (rows["kind"] == CLOSED) & (rows["quantity"] == quantity)]
     chosen = chosen[chosen[f"measured_{which}"].notna()]
     if which == "without":
         chosen = chosen.drop_duplicates(["source", "target", "dataset", "load", "metric", "measured_without"])
