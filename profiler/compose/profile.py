@@ -32,7 +32,7 @@ from specsim.latency.profile import profile_from_mapping
 ENGINE_FILES = {"vllm": "vllm_0_18", "sglang": "sglang_0_5", "trtllm": "trtllm_1_2"}
 """The engine file that goes with the kernels of each engine: the newest that was held to measurements (engines.md)."""
 OLDER = {("trtllm", "1.0"): "trtllm_1_0", ("vllm", "0.14"): "vllm_0_15"}
-"""Those that go with the beginning of a version of older kernels: those of A100s."""
+"""Engine files of older kernels, those of A100s, by the engine and the beginning of its version."""
 ENGINE_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TRT-LLM"}
 ACTIVATION_TOKENS = 8192
 """Tokens of the pass whose activations are kept free: vLLM's `max_num_batched_tokens` on a large GPU."""
