@@ -19,7 +19,7 @@ SHARED: dict[str, Any] = {
 OUT = "compare_schedulers"  # a second call runs only what is new
 
 
-def main(requests: int, until: str = "4 points", trials: int = 8) -> None:
+def main(requests: int, until: str, trials: int) -> None:
     """Tune every scheduler at 6 requests/s, then run it at every rate on the same requests and the same text."""
     search: dict[str, Any] = {"of": "all", "trials": trials, "seeds": range(3), "requests": requests // 2}
     print(tune(SCHEDULERS, rps=6, out=f"{OUT}/tune", **search, **SHARED))
@@ -34,4 +34,5 @@ def main(requests: int, until: str = "4 points", trials: int = 8) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 3000, *sys.argv[2:3], *map(int, sys.argv[3:4]))
+    requests, until, trials = [*sys.argv[1:], *("3000", "4 points", "8")[len(sys.argv) - 1 :]]
+    main(int(requests), until, int(trials))
