@@ -4,8 +4,8 @@ python -m studies.adaserve_defaults --out results/runs/defaults
 
 Prints the table of docs/adaserve.md, a row a profile and trace: for each load the default's attainment in %, and how
 much the best of the grid gains. The grid changes one default at a time. Its best is chosen on some seeds and compared
-with the default on others, paired. Loads are multiples of a profile's capacity: the requests a second that batches of
-64 serve when all are there at once. An interrupted study continues where it stopped.
+with the default on others, paired. Loads are multiples of a profile's capacity: the highest rate at which the default
+keeps nine tenths of what it attains on an idle server. An interrupted study continues where it stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from scipy.stats import t
 
 from profiler.text import table
-from specsim import simulate, sweep
+from specsim import find, sweep
 from specsim.core.request import Floats
 from specsim.errors import say
 from tools.public.recipes import RECIPES
@@ -34,7 +34,7 @@ GRID: dict[str, Sequence[int]] = {
     "shape.depth_min": (4,),
     "max_num_seqs": (64,),
 }
-CHOOSING, JUDGING = (0, 1), (2, 3, 4)
+CHOOSING, JUDGING = (0, 1), range(2, 12)
 """Seeds that choose the best of the grid, and those that compare it with the default."""
 REQUESTS = 400
 PROFILES = sorted(recipe.name for recipe in RECIPES)
@@ -47,8 +47,8 @@ SHORT = {
     "shape.depth_min": "depth at least",
     "max_num_seqs": "seats",
 }
-AS_BEFORE = {"verify_tokens": 128, "prefill_tokens": 1024, "max_num_seqs": 64, "shape.depth_max": 8}
-"""Settings with which a profile's capacity is measured, so that no default moves the loads."""
+IDLE_RPS, KEPT_SHARE = 0.02, 0.9
+"""A rate at which requests hardly meet, and the share of its attainment that a capacity keeps."""
 
 
 def main() -> None:
@@ -68,19 +68,20 @@ def loads(profile: str, trace: str, out: Path, jobs: int) -> Iterator[str]:
     """Yield for each load what the default attains, and what the best of the grid gains, with half its 95% interval."""
     common: dict[str, Any] = {"trace": trace, "profile": profile, "requests": REQUESTS, "replicas": 1}
     common |= {"scheduler": "adaserve", "any_fit": True}
-    before: dict[str, Any] = {f"scheduler.{key}": value for key, value in AS_BEFORE.items()}
-    capacity = REQUESTS / float(simulate(rps=1000.0, **common, **before).requests["finish_s"].max())
-    rates = [round(load * capacity, 3) for load in LOADS]
-    how: dict[str, Any] = {"keep": "summary", "jobs": jobs, "progress": sys.stderr.isatty()}
+    how: dict[str, Any] = {"jobs": jobs, "progress": sys.stderr.isatty()}
 
     def attained(change: Mapping[str, int], rates: Sequence[float], seeds: Sequence[int]) -> Floats:
         """Return the attainment in %, (rates, seeds)."""
         folder = out / ("_".join(f"{key}={value}" for key, value in change.items()) or "default")
         settings: dict[str, Any] = {f"scheduler.{key}": value for key, value in change.items()}
-        runs = sweep({"rps": rates, "seed": seeds}, out=folder, **how, **common, **settings)
+        runs = sweep({"rps": rates, "seed": seeds}, out=folder, keep="summary", **how, **common, **settings)
         shares = [run.metrics["specsim"]["slo_attainment"] for run in runs]
         return 100 * np.array(shares, dtype=np.float64).reshape(len(rates), len(seeds))
 
+    idle = attained({}, [IDLE_RPS], CHOOSING).mean() / 100
+    search: dict[str, Any] = {"target": KEPT_SHARE * idle, "of": "all", "rates": (IDLE_RPS, 64.0), "within": 0.05}
+    kept = find({"seed": CHOOSING}, out=out / "capacity", **search, **how, **common)
+    rates = [float(f"{load * kept.table['keeps_rps'][0]:.3g}") for load in LOADS]
     changes = [{key: value} for key, values in GRID.items() for value in values]
     chosen = np.array([attained(each, rates, CHOOSING).mean(axis=1) for each in changes])
     default = attained({}, rates, JUDGING)
