@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING
@@ -79,7 +80,10 @@ class Search:
 
 
 def _study(drawn: int) -> Study:
-    import optuna
+    with warnings.catch_warnings():
+        # In Jupyter without ipywidgets its import warns of a bar that it then draws as text.
+        warnings.simplefilter("ignore")
+        import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
