@@ -1,6 +1,6 @@
 """Choose GPUs and a scheduler with its settings: the fewest GPUs on which 95% of a mixed workload attains.
 
-Each scheduler is tuned on the requests of one seed, for each number of servers, and judged on those of another.
+Each scheduler is tuned by four trials on the requests of one seed, for each number of servers, and judged on another's.
 
 python choose_deployment.py
 """
@@ -17,7 +17,7 @@ SERVERS = {"llama70b_1b_4xa100": 4, "llama70b_1b_4xh100": 4}  # GPUs of one serv
 LOAD: dict[str, Any] = {"trace": "poisson", "rps": 12, "slo": "./mix.yaml", "requests": 700, "jobs": 2}
 SEEDS = [1, 0]  # that tunes, and that judges
 GRIDS: dict[str, dict[str, list[Any]]] = {
-    "vllm": {"scheduler.max_num_batched_tokens": [512, 2048]},
+    "vllm": {"scheduler.max_num_batched_tokens": [512, 1024, 2048, 4096]},
     "vllm_spec": {"scheduler.max_num_batched_tokens": [512, 2048], "scheduler.num_speculative_tokens": [2, 4]},
     "adaserve": {"scheduler.shape.depth_max": [2, 3, 4, 8]},
 }

@@ -38,7 +38,7 @@ CHOOSING, JUDGING = (0, 1), range(2, 12)
 """Seeds that choose the best of the grid, and those that compare it with the default."""
 REQUESTS = 400
 PROFILES = sorted(recipe.name for recipe in RECIPES)
-"""Those of docs/adaserve.md: pairs of dense models."""
+"""Profiles of docs/adaserve.md: pairs of dense models."""
 HEAD = ("profile", "trace", *(f"{load:g}" for load in LOADS))
 SHORT = {
     "verify_tokens": "B",

@@ -56,7 +56,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Its scheduler and settings."""
+        """The scheduler with its settings."""
         said = ", ".join(f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in self.settings.items())
         return f"{self.scheduler} ({said})" if said else self.scheduler
 

@@ -48,6 +48,11 @@ def points(rows: DataFrame) -> str:
     return str(joined.to_csv(index=False, float_format="%.5g", lineterminator="\n"))
 
 
+VALUES_HEAD = (
+    "values of closed loops", "with: rows", "median / p90 / bias, %", "without: rows", "median / p90 / bias, %",
+)  # fmt: skip
+
+
 def page(rows: DataFrame) -> str:
     """Return the page: the prose of `TEMPLATE` with its figures filled from the study's rows."""
     scored = speedups(rows)
@@ -89,16 +94,7 @@ def page(rows: DataFrame) -> str:
         best=table(("target", "drafter", "data: k measured, predicted"), _best(best)),
         ratios=table(("data", "clients", "measured", "predicted", "error, %"), _ratios(ratios(rows))),
         ratio_errors=Errors.of(ratios(rows)["error"]),
-        values=table(
-            (
-                "values of closed loops",
-                "with: rows",
-                "median / p90 / bias, %",
-                "without: rows",
-                "median / p90 / bias, %",
-            ),
-            _values(rows),
-        ),
+        values=table(VALUES_HEAD, _values(rows)),
         open=table(
             ("requests/s", "metric", "with: measured", "predicted", "%", "without: measured", "predicted", "%"),
             _open(open_errors),
