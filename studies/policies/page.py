@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.text import table
 from specsim.figures.style import colours, legend_above, new_figure, style
 from specsim.metrics.load import TARGET_HALF_WIDTH
+from specsim.metrics.seeds import ATTAINED
 from studies.policies.running import AS_TUNED, SEEDS, STUDY
 from studies.report import half_width
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 PAGE, FIGURE = Path("docs/policies.md"), Path("docs/figures/policies.png")
 TEMPLATE = Path(__file__).with_name("page.md")
-MEASURE, NONE, AGAINST = "slo_attainment", "vllm", "vllm_spec"
-"""The measure that judges, and the policies without drafts and with a fixed number of them."""
+NONE, AGAINST = "vllm", "vllm_spec"
+"""The policies without drafts and with a fixed number of them."""
 LEVEL_POINTS = 1.0
 """Policies that the best is ahead of by no more, or by no more than half the interval, are level with it."""
 TRACES = {name: about for name, about in STUDY["places"].items() if "tuned" in about}
@@ -48,7 +49,7 @@ def page(rows: DataFrame) -> str:
 
 def _known(rows: DataFrame) -> str:
     """Return how well the points' own attainments are known, from half the 95% intervals over their seeds."""
-    half = 100 * rows.groupby(["place", "mix", "load", "policy"])[MEASURE].agg(half_width)
+    half = 100 * rows.groupby(["place", "mix", "load", "policy"])[ATTAINED].agg(half_width)
     wide = half[half > 100 * TARGET_HALF_WIDTH]
     if wide.empty:
         return f"The attainment of every point is known to ± {half.max():.1f} points or better."
@@ -65,7 +66,7 @@ def _gains(rows: DataFrame) -> Iterable[Sequence[object]]:
             here = rows[(rows["place"] == place) & (rows["load"] == load)]
             if policy == AGAINST:
                 mine = here[here["policy"] == policy]
-                cells.append(f"{100 * mine.groupby('mix')[MEASURE].mean().mean():.0f}%")
+                cells.append(f"{100 * mine.groupby('mix')[ATTAINED].mean().mean():.0f}%")
             else:
                 by_seed = [_ahead(each, policy, AGAINST) for _, each in here.groupby("mix")]
                 cells.append(_gain(sum(by_seed[1:], by_seed[0]) / len(by_seed)))
@@ -75,7 +76,7 @@ def _gains(rows: DataFrame) -> Iterable[Sequence[object]]:
 def _winners(rows: DataFrame, policies: Sequence[str]) -> Iterable[Sequence[object]]:
     """Yield a row a point: what none and the fixed number attain, and the best policy with those level with it."""
     for (place, mix, load), here in rows.groupby(["place", "mix", "load"], sort=False):
-        means = 100 * here.groupby("policy")[MEASURE].mean()
+        means = 100 * here.groupby("policy")[ATTAINED].mean()
         best = str(means.idxmax())
         level = [each for each in policies if each not in (best, NONE) and _is_level(_ahead(here, best, each))]
         gain = _gain(_ahead(here, best, AGAINST)) if best != AGAINST else "-"
@@ -115,7 +116,7 @@ def _chosen(rows: DataFrame) -> Iterable[Sequence[object]]:
 
 def _ahead(rows: DataFrame, policy: Any, against: Any) -> Series[float]:
     """Return by seed how many points a policy attains beyond another on the same requests."""
-    by_seed = 100 * rows.set_index(["policy", "seed"])[MEASURE]
+    by_seed = 100 * rows.set_index(["policy", "seed"])[ATTAINED]
     ahead: Series[float] = (by_seed[policy] - by_seed[against]).dropna()
     return ahead
 
@@ -140,7 +141,7 @@ def figure(rows: DataFrame) -> Figure:
             for axes, mix in zip(across, MIXES, strict=True):
                 here = tuned[(tuned["place"] == place) & (tuned["mix"] == mix)]
                 for number, policy in enumerate(POLICIES):
-                    mine = 100 * here[here["policy"] == policy].groupby("rps")[MEASURE].mean()
+                    mine = 100 * here[here["policy"] == policy].groupby("rps")[ATTAINED].mean()
                     look = {"color": colour[policy], "linestyle": "--" if number >= len(set(colour.values())) else "-"}
                     axes.plot(mine.index, mine, label=policy, marker="o", markersize=2.5, **look)
                 axes.set(

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,19 +15,22 @@ import numpy as np
 from specsim import sweep
 from specsim.errors import SpecsimError, say
 from specsim.files.yaml_file import read_yaml
+from specsim.metrics.load import TARGET_HALF_WIDTH
+from specsim.metrics.seeds import ATTAINED
 from specsim.metrics.sweep_table import ALL, CLASS
-from studies.report import keep, kept
+from studies.report import half_width, keep, kept
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 STUDY: Mapping[str, Any] = read_yaml(Path(__file__).with_name("study.yaml"))
 KEPT = Path("results/policies/measures.parquet")
-TRIALS, SEEDS = 8, 5
+TRIALS, SEEDS, MOST_SEEDS = 8, 5, 80
+"""Trials of a policy, seeds that judge every cell, and the most that judge one whose attainment they do not tell."""
 AS_TUNED = ""
 """The change of a cell that has none."""
 MEASURES = (
-    "slo_attainment",
+    ATTAINED,
     "output_throughput",
     "worst_class_attainment",
     "slo_goodput_tokens_per_s",
@@ -72,14 +75,9 @@ class Cell(NamedTuple):
         return here
 
     @property
-    def seeds(self) -> range:
-        """Return the seeds that judge it."""
-        return range(self.where.get("seeds", {}).get(self.load, SEEDS))
-
-    @property
     def measure(self) -> str:
         """Return the measure by which it is tuned."""
-        return str(self.where.get("measure", "slo_attainment"))
+        return str(self.where.get("measure", ATTAINED))
 
 
 def cells() -> Iterator[Cell]:
@@ -108,25 +106,42 @@ def grid_of(policy: str) -> dict[str, list[Any]]:
 
 
 def run(out: Path, jobs: int) -> DataFrame:
-    """Run what the kept rows lack, keep each cell as it ends, and return all rows.
-
-    Every cell is judged by `SEEDS` seeds before any is by more.
-    """
+    """Run what the kept rows lack, keep each cell as it ends, and return all rows."""
     from pandas import DataFrame, concat
 
     rows = kept(KEPT) if KEPT.is_file() else DataFrame(columns=[*Cell._fields, "seed"])
-    have = set(rows[[*Cell._fields, "seed"]].itertuples(index=False, name=None))
-    wanted = {cell: [seed for seed in cell.seeds if (*cell, seed) not in have] for cell in cells()}
-    first = {cell: [seed for seed in seeds if seed < SEEDS] for cell, seeds in wanted.items()}
-    later = {cell: [seed for seed in seeds if seed >= SEEDS] for cell, seeds in wanted.items()}
-    todo = [(cell, seeds) for part in (first, later) for cell, seeds in part.items() if seeds]
-    for place, (cell, seeds) in enumerate(todo, 1):
-        say(f"{place} of {len(todo)}: {' '.join(filter(None, cell))}, {len(seeds)} seeds")
-        mine = rows[(rows[[*Cell._fields]] == list(cell)).all(axis=1)]
-        chosen = mine["tuned"].iloc[0] if len(mine) else json.dumps(_tuned(cell, out, jobs))
-        rows = concat([rows, _judged(cell, chosen, seeds, out, jobs)], ignore_index=True)
-        keep(rows, KEPT, {})
+    while todo := missing(rows):
+        for place, (cell, seeds) in enumerate(todo, 1):
+            say(f"{place} of {len(todo)}: {' '.join(filter(None, cell))}, {len(seeds)} seeds")
+            mine = rows[(rows[[*Cell._fields]] == list(cell)).all(axis=1)]
+            chosen = mine["tuned"].iloc[0] if len(mine) else json.dumps(_tuned(cell, out, jobs))
+            rows = concat([rows, _judged(cell, chosen, seeds, out, jobs)], ignore_index=True)
+            keep(rows, KEPT, {})
     return rows
+
+
+def missing(rows: DataFrame) -> list[tuple[Cell, range]]:
+    """Return the cells that lack seeds, and which.
+
+    Every cell is judged by `SEEDS`. Then those of one trace, mix and load are judged by as many as each attainment
+    among them needs to be known to `TARGET_HALF_WIDTH`, so that policies are compared on the same requests.
+    """
+    counts = rows.groupby(list(Cell._fields)).size()
+    have = {cell: int(counts.get(tuple(cell), 0)) for cell in cells()}
+    if min(have.values()) < SEEDS:
+        return [(cell, range(count, SEEDS)) for cell, count in have.items() if count < SEEDS]
+    needed = {point: _needed(here) for point, here in rows.groupby(["place", "mix", "load"])}
+    open_loop = ((cell, count) for cell, count in have.items() if cell.measure == ATTAINED)
+    return [(cell, range(count, needed[cell[:3]])) for cell, count in open_loop if count < needed[cell[:3]]]
+
+
+def _needed(rows: DataFrame) -> int:
+    """Return how many seeds know the attainment of each policy of a point well enough, by those that it has."""
+    attained = rows.groupby(["policy", "change"])[ATTAINED]
+    have, half = attained.size(), attained.agg(half_width)
+    lacking = half > TARGET_HALF_WIDTH
+    enough = (have * (half / TARGET_HALF_WIDTH) ** 2)[lacking].max() if lacking.any() else 0
+    return int(max(have.max(), min(ceil(enough), MOST_SEEDS)))
 
 
 def _judged(cell: Cell, tuned: str, seeds: Sequence[int], out: Path, jobs: int) -> DataFrame:

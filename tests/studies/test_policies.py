@@ -21,9 +21,10 @@ def test_every_policy_has_eight_trials_that_its_scheduler_takes(policy):
 
 
 def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path, monkeypatch, capsys):
-    small = {"requests": 40, "trial_requests": 20, "tuned": "at", "loads": {"at": {"rps": 30}}, "seeds": {}}
+    small = {"requests": 40, "trial_requests": 20, "tuned": "at", "loads": {"at": {"rps": 30}}}
     grid = {"num_speculative_tokens": [1, 2, 3, 4], "max_num_seqs": [8, 16]}
     monkeypatch.setattr(running, "KEPT", tmp_path / "rows.parquet")
+    monkeypatch.setattr(running, "MOST_SEEDS", 5)
     for key, value in {
         "places": {"poisson": small},
         "shared": {"profile": "llama8b_1b_h100"},
@@ -44,8 +45,9 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
     assert "1 of 2: poisson urgent at vllm_spec, 5 seeds" in capsys.readouterr().out
     assert len(kept(running.KEPT)) == len(running.run(tmp_path / "runs", 1)) == 10
     assert "of 2" not in capsys.readouterr().out
-    # Further seeds judge what was tuned before.
-    small["seeds"] = {"at": 7}
+    # Further seeds judge what was tuned before, as long as its attainment is not known.
+    monkeypatch.setattr(running, "MOST_SEEDS", 7)
+    monkeypatch.setattr(running, "TARGET_HALF_WIDTH", 1e-6)
     monkeypatch.setattr(running, "_tuned", lambda *_: pytest.fail("it was tuned before"))
     more = running.run(tmp_path / "runs", 1)
     assert "2 of 2: poisson urgent at vllm_spec sure, 2 seeds" in capsys.readouterr().out
@@ -70,3 +72,18 @@ def test_a_winner_is_named_with_what_it_gains_and_who_is_level():
 def test_the_cells_are_each_once():
     every = list(cells())
     assert len(every) == len(set(every))
+
+
+def test_a_point_gets_the_seeds_that_its_least_known_policy_needs(monkeypatch):
+    monkeypatch.setitem(STUDY, "places", {"azure_conv": STUDY["places"]["azure_conv"]})
+    spread = {"at": 0.07, "below": 0.01, "above": 0.3}
+    rows = DataFrame(
+        {**cell._asdict(), "seed": seed, "slo_attainment": 0.5 + (seed - 2) * spread[cell.load] / np.sqrt(2.5)}
+        for cell in cells()
+        for seed in range(5)
+    )
+    assert running.missing(rows[1:]) == [(next(cells()), range(4, 5))]  # every cell has five before one has more
+    lacking = running.missing(rows)
+    # A standard deviation of 7 points over five seeds is known to 2.776 * 7 / sqrt(5) = 8.7: (8.7 / 5)^2 times as many.
+    assert {(cell.load, seeds) for cell, seeds in lacking} == {("at", range(5, 16)), ("above", range(5, 80))}
+    assert len(lacking) == sum(cell.load != "below" for cell in cells())
