@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE, FIGURE = Path("docs/policies.md"), Path("docs/figures/policies.png")
 TEMPLATE = Path(__file__).with_name("page.md")
-NONE, AGAINST = "vllm", "vllm_spec"
+NONE, AGAINST = "vllm", str(STUDY["against"])
 """The policies without drafts and with a fixed number of them."""
 LEVEL_POINTS = 1.0
 """Policies that the best is ahead of by no more, or by no more than half the interval, are level with it."""

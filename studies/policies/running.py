@@ -21,7 +21,7 @@ from specsim.metrics.sweep_table import ALL, CLASS
 from studies.report import half_width, keep, kept
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 STUDY: Mapping[str, Any] = read_yaml(Path(__file__).with_name("study.yaml"))
 KEPT = Path("results/policies/measures.parquet")
@@ -123,25 +123,29 @@ def run(out: Path, jobs: int) -> DataFrame:
 def missing(rows: DataFrame) -> list[tuple[Cell, range]]:
     """Return the cells that lack seeds, and which.
 
-    Every cell is judged by `SEEDS`. Then those of one trace, mix and load are judged by as many as each attainment
-    among them needs to be known to `TARGET_HALF_WIDTH`, so that policies are compared on the same requests.
+    Every cell is judged by `SEEDS`. Then each by as many as its attainment needs to be known to `TARGET_HALF_WIDTH`,
+    and the policy that all are compared with by as many as any of its point, so that it meets the same requests.
     """
     counts = rows.groupby(list(Cell._fields)).size()
     have = {cell: int(counts.get(tuple(cell), 0)) for cell in cells()}
     if min(have.values()) < SEEDS:
         return [(cell, range(count, SEEDS)) for cell, count in have.items() if count < SEEDS]
-    needed = {point: _needed(here) for point, here in rows.groupby(["place", "mix", "load"])}
-    open_loop = ((cell, count) for cell, count in have.items() if cell.measure == ATTAINED)
-    return [(cell, range(count, needed[cell[:3]])) for cell, count in open_loop if count < needed[cell[:3]]]
+    needed = rows.groupby(list(Cell._fields))[ATTAINED].agg(_needed)
+    of_point = needed.groupby(["place", "mix", "load"]).max()
+    lacking = []
+    for cell, count in have.items():
+        enough = of_point[cell[:3]] if cell.policy == STUDY["against"] else needed[tuple(cell)]
+        if count < enough and cell.measure == ATTAINED:
+            lacking.append((cell, range(count, enough)))
+    return lacking
 
 
-def _needed(rows: DataFrame) -> int:
-    """Return how many seeds know the attainment of each policy of a point well enough, by those that it has."""
-    attained = rows.groupby(["policy", "change"])[ATTAINED]
-    have, half = attained.size(), attained.agg(half_width)
-    lacking = half > TARGET_HALF_WIDTH
-    enough = (have * (half / TARGET_HALF_WIDTH) ** 2)[lacking].max() if lacking.any() else 0
-    return int(max(have.max(), min(ceil(enough), MOST_SEEDS)))
+def _needed(attained: Series[float]) -> int:
+    """Return how many seeds know an attainment well enough, by those that it has."""
+    count, half = len(attained), float(half_width(attained))
+    if half <= TARGET_HALF_WIDTH:
+        return count
+    return max(count, min(ceil(count * (half / TARGET_HALF_WIDTH) ** 2), MOST_SEEDS))
 
 
 def _judged(cell: Cell, tuned: str, seeds: Sequence[int], out: Path, jobs: int) -> DataFrame:

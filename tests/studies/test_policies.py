@@ -74,16 +74,21 @@ def test_the_cells_are_each_once():
     assert len(every) == len(set(every))
 
 
-def test_a_point_gets_the_seeds_that_its_least_known_policy_needs(monkeypatch):
+def test_a_cell_gets_the_seeds_that_its_attainment_needs_and_the_compared_one_the_most_of_its_point(monkeypatch):
     monkeypatch.setitem(STUDY, "places", {"azure_conv": STUDY["places"]["azure_conv"]})
-    spread = {"at": 0.07, "below": 0.01, "above": 0.3}
+    spread = {("adaserve", "at"): 0.07, ("vllm", "above"): 0.3}
     rows = DataFrame(
-        {**cell._asdict(), "seed": seed, "slo_attainment": 0.5 + (seed - 2) * spread[cell.load] / np.sqrt(2.5)}
+        {
+            **cell._asdict(),
+            "seed": seed,
+            "slo_attainment": 0.5 + (seed - 2) * spread.get((cell.policy, cell.load), 0.01) / np.sqrt(2.5),
+        }
         for cell in cells()
         for seed in range(5)
     )
     assert running.missing(rows[1:]) == [(next(cells()), range(4, 5))]  # every cell has five before one has more
-    lacking = running.missing(rows)
+    lacking = {(cell.policy, cell.load, cell.change): seeds for cell, seeds in running.missing(rows)}
     # A standard deviation of 7 points over five seeds is known to 2.776 * 7 / sqrt(5) = 8.7: (8.7 / 5)^2 times as many.
-    assert {(cell.load, seeds) for cell, seeds in lacking} == {("at", range(5, 16)), ("above", range(5, 80))}
-    assert len(lacking) == sum(cell.load != "below" for cell in cells())
+    changed = {("adaserve", "at", change): range(5, 16) for change in ("", *STUDY["changed"]["adaserve"])}
+    at, above = ("vllm_spec", "at", ""), ("vllm_spec", "above", "")
+    assert lacking == {**changed, at: range(5, 16), ("vllm", "above", ""): range(5, 80), above: range(5, 80)}
