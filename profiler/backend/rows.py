@@ -51,11 +51,6 @@ class Rows:
         """The requests whose cache is on the host."""
         return set(self._host)
 
-    @property
-    def free_pages(self) -> int:
-        """Pages that nobody holds."""
-        return len(self._free)
-
     def reserve(self, request: int, tokens: int) -> None:
         """Make a request hold the pages of so many tokens, no more and no fewer.
 

@@ -80,11 +80,6 @@ class Ready:
         drafts = {} if isinstance(models.draft, LookupMatch) else {"draft": models.draft.shape}
         return {"target": models.target.shape} | drafts
 
-    def token_bytes(self, role: str) -> int:
-        """Return the bytes that a token holds in a model's cache, 0 for a lookup."""
-        shape = self.shapes.get(role)
-        return 0 if shape is None else _token_bytes(shape, self.models.target.dtype)
-
     def prompts(self, lengths: Iterable[int], seed: int) -> list[Ints]:
         """Return token ids of these lengths: texts of the prompt files one after the other, or random tokens."""
         counts = list(lengths)

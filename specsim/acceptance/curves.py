@@ -111,20 +111,14 @@ class Acceptance:
         return found
 
 
-def curves_from_mapping(mapping: Mapping[str, Any], source: str) -> Acceptance:
-    """Return the acceptance that a YAML of kind ``bernoulli`` or ``curves`` describes.
+def bernoulli(node: CheckedMapping) -> Acceptance:
+    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`.
 
     Raises
     ------
     SpecsimError
-        One line naming `source` and the key.
+        One line naming the source and the key.
     """
-    node = CheckedMapping(source, "", mapping)
-    return bernoulli(node) if mapping["kind"] == "bernoulli" else curves(node)
-
-
-def bernoulli(node: CheckedMapping) -> Acceptance:
-    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`; see `curves_from_mapping`."""
     node.only(("kind", "width", "alpha"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     alpha = node.number("alpha", most=1)
@@ -135,7 +129,13 @@ def bernoulli(node: CheckedMapping) -> Acceptance:
 
 
 def curves(node: CheckedMapping) -> Acceptance:
-    """Return the curves of the checked keys `width`, `levels` and `categories`; see `curves_from_mapping`."""
+    """Return the curves of the checked keys `width`, `levels` and `categories`.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the source and the key.
+    """
     node.only(("kind", "width", "levels", "categories"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     bodies = node.children("categories", "at least one category by name", "agreement, concentration, spread and tail")

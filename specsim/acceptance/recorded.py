@@ -211,19 +211,14 @@ class RecordedTexts:
         return rows if self.at_depth is None else self.at_depth[min(depth, self.depths - 1), rows]
 
 
-def recording_from_mapping(mapping: Mapping[str, Any], source: str, folder: Path) -> Recording:
-    """Return the recording that a YAML of ``kind: recorded`` describes; its path is relative to `folder`.
+def recording_of(node: CheckedMapping, folder: Path) -> Recording:
+    """Return the recording of the checked keys `path` and `categories`; its path is relative to `folder`.
 
     Raises
     ------
     SpecsimError
-        One line naming `source` and the key.
+        One line naming the source and the key.
     """
-    return recording_of(CheckedMapping(source, "", mapping), folder)
-
-
-def recording_of(node: CheckedMapping, folder: Path) -> Recording:
-    """Return the recording of checked keys; see `recording_from_mapping`."""
     source = node.source
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")

@@ -13,7 +13,6 @@ from specsim.metrics.any_run import AnyRun
 from specsim.metrics.sweep_table import CODE, READ, RUN, SEED, SweptRun, differing, sweep_table
 from specsim.store.runs import StoredRun, read_run
 from specsim.store.summaries import Failure
-from specsim.workload.load import varies_with_seed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -80,7 +79,7 @@ def _swept(name: str, run: AnyRun, provenance: Mapping[str, Any]) -> SweptRun:
     settings = {**settings_of(config), **_read_by(provenance)}
     point = shared_identity({each: value for each, value in settings.items() if each != SEED})
     # From the provenance, since the trace's file may have changed or gone since the run.
-    varies = provenance.get("varies_with_seed") or varies_with_seed(config)
+    varies = provenance["varies_with_seed"]
     return SweptRun(name, settings, point, ", ".join(varies), run.metrics)
 
 

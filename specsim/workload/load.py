@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import ceil
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +17,7 @@ from specsim.rng import stream_keys, uniforms
 from specsim.workload import entry as keys
 from specsim.workload.entry import Entry
 from specsim.workload.published import AdaServeTrace, ArrivalWindow, ClassedArrivals, PublishedTrace, UserFile
-from specsim.workload.slo import SloMix, mix_from_mapping
+from specsim.workload.slo import SloMix
 from specsim.workload.synthetic import DrawnTrace, poisson
 from specsim.workload.trace import Floats, HeldTrace, Ints, Trace, TraceReader
 
@@ -211,33 +208,3 @@ def varies(drawn: Set[str], mix: SloMix, *, names_classes: bool) -> tuple[str, .
     classes = "classes" in drawn if stay else len(mix.classes) > 1
     found = {*(drawn - {"classes"}), *(("classes",) if classes else ()), "acceptance"}
     return tuple(each for each in DRAWN if each in found)
-
-
-def varies_with_seed(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return `varies` for a stored configuration whose run did not record it.
-
-    The trace is read again. A trace that is gone is taken to name no classes. A kind of one's own is not built here: of
-    such a trace only the acceptance is known to vary.
-    """
-    entry = config["trace"]
-    if "kind" not in entry:
-        return DRAWN[-1:]
-    names_classes = _names_classes(json.dumps(entry), _changed_ns(entry))
-    return varies(trace_recipe(entry).drawn, mix_from_mapping(config["slo"], "slo"), names_classes=names_classes)
-
-
-def _changed_ns(entry: Mapping[str, Any]) -> int:
-    file = Path(entry.get("path", "")).expanduser()
-    return file.stat().st_mtime_ns if file.is_file() else 0
-
-
-@lru_cache(maxsize=8)
-def _names_classes(entry: str, changed_ns: int) -> bool:
-    """Return whether the trace of an `entry` (JSON) names the class of each request; cached until its file changes."""
-    recipe = trace_recipe(json.loads(entry))
-    if recipe.reader.drawn:
-        return False
-    try:
-        return recipe.trace(0, clients=True).slo_class is not None
-    except SpecsimError:
-        return False

@@ -27,8 +27,6 @@ TEMPLATE = Path(__file__).with_name("page.md")
 WORST = 8
 P90 = 0.12
 """The 90th percentile that errors are to have."""
-LEAST_COUNT = 2
-"""Rows that a group of the table has at least; smaller ones are in the list of points alone."""
 
 
 def written(rows: DataFrame) -> int:

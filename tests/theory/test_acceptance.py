@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from specsim.acceptance.curves import Acceptance, curves_from_mapping, draw_tape, level_rates
+from specsim.acceptance.curves import Acceptance, Curve, draw_tape, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import Tape
 from specsim.backend.simulated import SimulatedBackend, World
@@ -27,8 +27,8 @@ SHAPE = PassShape(1, 1, 1.0, 0, 1, 1)
 
 
 def bernoulli(alpha: float, count: int, seed: int = 0) -> Tape:
-    acceptance = curves_from_mapping({"kind": "bernoulli", "alpha": alpha, "width": 4}, "acceptance")
-    return draw_tape(acceptance, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+    acceptance = acceptance_from_mapping({"kind": "bernoulli", "alpha": alpha, "width": 4}, "acceptance")
+    return acceptance.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
 
 
 @pytest.mark.parametrize("alpha", [1e-4, 2.2e-4, 1e-3, 0.01, 0.5, 0.99, 0.9995, 0.9999])
@@ -130,11 +130,7 @@ def told_by(forest: Forest, ids: Any) -> Told:
     return told
 
 
-CURVED = Acceptance({"default": curves_from_mapping(
-    {"kind": "curves", "width": 4, "levels": 8,
-     "categories": {"default": {"agreement": 0.6, "concentration": 3.0, "spread": 0.5, "tail": 0.5}}},
-    "acceptance",
-).curve("default")}, 4, 8)  # fmt: skip
+CURVED = Acceptance({"default": Curve(agreement=0.6, concentration=3.0, spread=0.5, tail=0.5)}, 4, 8)
 
 
 def curved(count: int, seed: int = 0) -> Tape:

@@ -15,8 +15,8 @@ from profiler.acceptance.analysis import analyse, mapped
 from profiler.acceptance.curves import on_path
 from profiler.acceptance.figures import histogram_figure, request_figure
 from profiler.acceptance.tape_file import Recorded, write_tape
-from specsim.acceptance.curves import curves_from_mapping
-from specsim.acceptance.recorded import recording_from_mapping
+from specsim.acceptance.curves import Acceptance
+from specsim.acceptance.loading import acceptance_from_mapping
 from tests.profiler.acceptance.tapes import drawn_tape
 
 
@@ -35,9 +35,10 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
     ]
     recorded = yaml.safe_load((tmp_path / "mine.yaml").read_text())
     assert recorded["kind"] == "recorded"
-    recording_from_mapping(recorded, "mine.yaml", tmp_path)
+    acceptance_from_mapping(recorded, "mine.yaml", tmp_path)
     curves = yaml.safe_load((tmp_path / "mine_curves.yaml").read_text())
-    fitted = curves_from_mapping(curves, "mine_curves.yaml")
+    fitted = acceptance_from_mapping(curves, "mine_curves.yaml")
+    assert isinstance(fitted, Acceptance)
     assert fitted.curve("chat").agreement == pytest.approx((tape.rank == 0).mean(), rel=1e-4)
     summary = json.loads((tmp_path / "mine" / "summary.json").read_text())
     assert summary["categories"]["chat"]["tokens"] == 720

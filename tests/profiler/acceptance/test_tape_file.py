@@ -34,13 +34,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_the_simulator_reads_it(tmp_path: Path) -> None:
-    from specsim.acceptance.recorded import recorded_tape, recording_from_mapping
+    from specsim.acceptance.loading import acceptance_from_mapping
 
     tape = small_tape()
     write_tape(tmp_path / "a.parquet", tape)
     mapping = {"kind": "recorded", "path": "a.parquet", "categories": {"default": "chat"}}
-    recording = recording_from_mapping(mapping, "mine.yaml", tmp_path)
-    drawn = recorded_tape(recording, ["anything"], np.zeros(3, dtype=np.int64), np.arange(3), 0)
+    recording = acceptance_from_mapping(mapping, "mine.yaml", tmp_path)
+    drawn = recording.tape(["anything"], np.zeros(3, dtype=np.int64), np.arange(3), 0)
     assert drawn.width == tape.proposals
 
 
