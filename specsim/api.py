@@ -14,20 +14,19 @@ from specsim.errors import SpecsimError, one_line
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.metrics.capacity import LONGEST, Asked
-from specsim.metrics.found import Found
-from specsim.metrics.tuned import Tuned
 from specsim.runs.execute import Run, execute
 from specsim.runs.executors import LOCAL, check_executor
-from specsim.runs.exports import check_engine
-from specsim.runs.find import RATE, SEED, search
 from specsim.runs.handed import named
 from specsim.runs.iterations import iterations
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import check_jobs, composed
-from specsim.runs.tune import Goal, check_trials
-from specsim.runs.tune import tune as tune_settings
-from specsim.runs.tuned_files import write_tuned
 from specsim.runs.until import check_until, run_points
+from specsim.search.exports import check_engine
+from specsim.search.find import RATE, SEED, search
+from specsim.search.found import Found
+from specsim.search.tune import Goal, check_trials
+from specsim.search.tune import tune as tune_settings
+from specsim.search.tuned import Tuned, write_tuned
 from specsim.store.runs import StoredRun, holds_remains, read_run
 from specsim.store.sweeps import Sweep, load_sweep
 from specsim.store.writer import check_place

@@ -73,7 +73,7 @@ def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Ite
     elif path == "calibrate" and before[-1] in ("--profile", "--engine") and not is_path(typed):
         found = names(before[-1].removeprefix("--"))
     elif path == "tune" and before[-1] == "--export":
-        found = import_module("specsim.runs.exports").ENGINES
+        found = import_module("specsim.search.exports").ENGINES
     elif (path, before[-1:]) in (("run", ["--against"]), ("tune", ["--schedulers"])):
         found = names("scheduler")
     elif typed.startswith("-"):

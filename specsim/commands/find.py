@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError, one_line, say
 
 if TYPE_CHECKING:
     from specsim.config.configured import Configured
-    from specsim.metrics.found import Found
+    from specsim.search.found import Found
 
 FIND_HELP = """\
 Settings are those of `specsim run`; several values of one make a line each: replicas=1,2,4
@@ -41,8 +41,8 @@ def find_command(arguments: argparse.Namespace) -> int:
     from specsim.config.configured import from_words
     from specsim.files.staging import in_one_step
     from specsim.metrics.capacity import Asked
-    from specsim.metrics.found import FIRST, name_in
-    from specsim.runs.find import search
+    from specsim.search.find import search
+    from specsim.search.found import FIRST, name_in
 
     asked = Asked(share("--target", arguments.target), *_rates(arguments.rates), share("--within", arguments.within))
     if arguments.longest is not None:

@@ -32,7 +32,7 @@ def add_search_options(parser: argparse.ArgumentParser, target: str, out: Path) 
 
 
 def how(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return how a search runs, as `specsim.runs.find.search` takes it."""
+    """Return how a search runs, as `specsim.search.find.search` takes it."""
     return {"jobs": arguments.jobs, "executor": arguments.executor, "say": told, "progress": True}
 
 

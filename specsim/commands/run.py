@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
-    from specsim.config.configured import from_words
+    from specsim.config.configured import against, from_words
     from specsim.metrics.tables import class_table
     from specsim.metrics.why import why_said
     from specsim.runs import plan
     from specsim.runs.execute import execute
-    from specsim.runs.find import against
     from specsim.runs.processes import composed
     from specsim.store.writer import check_place
 

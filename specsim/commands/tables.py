@@ -15,7 +15,7 @@ from specsim.runs.plan import PlannedRun
 from specsim.store.sweeps import Sweep
 
 if TYPE_CHECKING:
-    from specsim.metrics.found import Found, Line
+    from specsim.search.found import Found, Line
 
 
 MOST_SHOWN = 1000

@@ -34,9 +34,9 @@ def add_tune(commands: Any) -> None:
 
 def tune_command(arguments: argparse.Namespace) -> int:
     """Search, print the answer and write it into the folder."""
-    from specsim.runs.exports import check_engine
-    from specsim.runs.tune import Goal, check_trials, tune
-    from specsim.runs.tuned_files import write_tuned
+    from specsim.search.exports import check_engine
+    from specsim.search.tune import Goal, check_trials, tune
+    from specsim.search.tuned import write_tuned
 
     point, schedulers, seeds = _read(arguments.settings, arguments.schedulers)
     of = arguments.of or ("output_throughput" if "concurrency" in point else "worst")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from specsim.config.compose import compose
 from specsim.config.points import Point, axes_of, point_of, points, product
 from specsim.config.sweep_file import points_of
+from specsim.errors import SpecsimError
 
 Described = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """By group and name, what stands in a configuration for an object that Python handed in."""
@@ -81,6 +82,31 @@ def with_settings(point: Point, settings: Point, described: Described = NONE_HAN
     """Return a point with other settings in the place of its own, and with whatever refers to them."""
     (found,) = _configured([{**point, **settings}], described)
     return found
+
+
+def against(chosen: Configured, named: str) -> list[Configured]:
+    """Return a run with each of the `named` schedulers (NAME,NAME), as their files have them, in the place of its own.
+
+    Raises
+    ------
+    SpecsimError
+        One line for a name that is unknown or given twice, and for the run itself.
+    """
+    config, made = chosen.config, []
+    profile = config["choices"]["profile"]
+    try:
+        for point in points([f"scheduler={named}"], sweep=True):
+            name = point["scheduler"]
+            keys = compose({"scheduler": name, "profile": profile})["scheduler"]
+            if keys == config["scheduler"]:
+                raise SpecsimError(f"{name} is the scheduler of the run itself; expected others")
+            choices = {**config["choices"], "scheduler": name}
+            made.append(
+                Configured({**chosen.point, **point}, {**config, "scheduler": keys, "choices": choices, "followed": {}})
+            )
+    except SpecsimError as error:
+        raise SpecsimError(f"--against {named}: {error}") from error
+    return made
 
 
 def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ import yaml
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.metrics.tuned_text import SPEEDUP_OFF
+from specsim.search.tuned import SPEEDUP_OFF
 
 WORDS = ["tune", "scheduler=vllm_spec", "trace=poisson", "profile=llama8b_1b_h100", "rps=30", "requests=30", "seed=0,1"]
 

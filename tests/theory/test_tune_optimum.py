@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import specsim
-from specsim.metrics.tuned_text import SPEEDUP_OFF
+from specsim.search.tuned import SPEEDUP_OFF
 
 DRAFT_S = 1e-3
 

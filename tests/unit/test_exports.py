@@ -10,8 +10,8 @@ import yaml
 
 from specsim.api import simulate
 from specsim.config.compose import compose
-from specsim.metrics.tuned import Candidate, Export
-from specsim.runs.exports import Inexpressible, exported, kind_of
+from specsim.search.exports import Inexpressible, exported, kind_of
+from specsim.search.tuned import Candidate, Export
 
 TABLE = "speculation.num_speculative_tokens_per_batch_size"
 

@@ -13,7 +13,7 @@ from specsim.commands.tables import FAILED, FOOTNOTES, OVERLOADED, SHORT, find_t
 from specsim.errors import SpecsimError
 from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
-from specsim.metrics.found import Found, Judged, Line, name_in
+from specsim.search.found import Found, Judged, Line, name_in
 from specsim.store.sweeps import Sweep
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)

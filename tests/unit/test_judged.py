@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specsim.metrics.batch_means import Z_975
-from specsim.metrics.found import Judged, judged
+from specsim.search.found import Judged, judged
 
 
 def metrics(half: float | None, **load: Any) -> dict[str, Any]:

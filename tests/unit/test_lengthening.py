@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specsim.metrics.capacity import Asked
-from specsim.metrics.found import Judged, Line, longer
+from specsim.search.found import Judged, Line, longer
 
 ASKED = Asked(0.9, 1.0, 8.0, 0.02, longest=10_000)
 RATE = 2.0

@@ -16,20 +16,19 @@ from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import Asked, mean_interval
-from specsim.metrics.found import Found, Line
 from specsim.metrics.seeds import depends_on_length
-from specsim.metrics.tuned import PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
-from specsim.metrics.tuned_text import AS_GIVEN
 from specsim.metrics.validity import stand_in
-from specsim.runs.conditions import Condition, conditions, held_out_error, rate_of, split
 from specsim.runs.executors import LOCAL, check_executor
-from specsim.runs.exports import ENGINES, Inexpressible, exported, kind_of
-from specsim.runs.find import check_whose, search
 from specsim.runs.handed import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
-from specsim.runs.trials import MOST_SEEDS, Search, halved
+from specsim.search.conditions import Condition, conditions, held_out_error, rate_of, split
+from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of
+from specsim.search.find import check_whose, search
+from specsim.search.found import Found, Line
+from specsim.search.trials import MOST_SEEDS, Search, halved
+from specsim.search.tuned import AS_GIVEN, PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.store.summaries import Failure
 
 WITHIN = 0.05

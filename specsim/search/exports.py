@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
-from specsim.metrics.tuned import Candidate, Export
 from specsim.schedulers.sglang_adaptive import DEFAULT, checked_slots
 from specsim.schedulers.trtllm_schedule import checked_schedule
 from specsim.schedulers.vllm_dynamic import checked_ranges
+from specsim.search.tuned import Candidate, Export
 
 Ranges = list[list[int]]
 """[first, last, k] from batch size 1 on without a gap; the last one holds beyond its end, too."""

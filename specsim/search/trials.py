@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from specsim.config.space import Choice, Space
-from specsim.metrics.tuned import Score
+from specsim.search.tuned import Score
 
 if TYPE_CHECKING:
     from optuna import Study

@@ -13,10 +13,9 @@ from specsim.config.configured import Configured
 from specsim.config.points import Point
 from specsim.config.values import python_value
 from specsim.latency.model import Profile
-from specsim.metrics.tuned import PASSES, SPEEDUP
-from specsim.metrics.tuned_text import SPEEDUP_OFF
 from specsim.runs.handed import Objects
 from specsim.runs.prepare import Experiment, recipe
+from specsim.search.tuned import PASSES, SPEEDUP, SPEEDUP_OFF
 from specsim.workload.trace import Trace
 
 REQUESTS = 1000

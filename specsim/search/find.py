@@ -6,47 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.config.compose import compose
 from specsim.config.configured import Configured, labels_of
 from specsim.config.identity import flat, identity, settings_of
-from specsim.config.points import points
 from specsim.errors import SpecsimError
 from specsim.metrics.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
-from specsim.metrics.found import ALL, WORST, Found, Line, judged, longer
 from specsim.metrics.requests import NOTED
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import in_order, run_all, together
+from specsim.search.found import ALL, WORST, Found, Line, judged, longer
 from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
-
-
-def against(chosen: Configured, named: str) -> list[Configured]:
-    """Return a run with each of the `named` schedulers (NAME,NAME), as their files have them, in the place of its own.
-
-    Raises
-    ------
-    SpecsimError
-        One line for a name that is unknown or given twice, and for the run itself.
-    """
-    config, made = chosen.config, []
-    profile = config["choices"]["profile"]
-    try:
-        for point in points([f"scheduler={named}"], sweep=True):
-            name = point["scheduler"]
-            keys = compose({"scheduler": name, "profile": profile})["scheduler"]
-            if keys == config["scheduler"]:
-                raise SpecsimError(f"{name} is the scheduler of the run itself; expected others")
-            choices = {**config["choices"], "scheduler": name}
-            made.append(
-                Configured({**chosen.point, **point}, {**config, "scheduler": keys, "choices": choices, "followed": {}})
-            )
-    except SpecsimError as error:
-        raise SpecsimError(f"--against {named}: {error}") from error
-    return made
-
 
 RATE, SEED, REQUESTS = "rps", "seed", "requests"
 DRAWN = "synthetic"

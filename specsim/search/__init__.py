@@ -1,0 +1,1 @@
+"""Searches: the greatest rate that attains a target, and each scheduler's best settings."""
