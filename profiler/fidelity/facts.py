@@ -21,7 +21,7 @@ from profiler.passes.packing import Ints
 from profiler.passes.versions import versions
 from specsim.config.configured import from_words
 from specsim.config.identity import identity, settings_of
-from specsim.runs.fingerprint import folder_sha256, package_sha256
+from specsim.runs.provenance import folder_sha256, package_sha256
 from specsim.runs.prepare import prepare
 from specsim.runs.provenance import sources_of
 

@@ -26,7 +26,7 @@ from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.sweep_table import extrapolated
 from specsim.metrics.tables import run_line
 from specsim.metrics.validity import STAND_IN, stand_in
-from specsim.runs.notes import hardly_drafts
+from specsim.runs.checks import hardly_drafts
 from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of

@@ -30,6 +30,7 @@ from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, pl
 from specsim.runs.checks import (
     calibration_note,
     check_budget,
+    choice_notes,
     fitness_note,
     guarded,
     pair_note,
@@ -38,13 +39,13 @@ from specsim.runs.checks import (
     router,
     session_note,
     sessions,
+    shedding,
     splitting,
     turns,
 )
-from specsim.runs.fingerprint import package_sha256, plugins_sha256
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, Hardware, closed_loop, counted, fleet
-from specsim.runs.notes import choice_notes, shedding
+from specsim.runs.provenance import package_sha256, plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.observing import Observing
 from specsim.simulation import Simulation

@@ -1,4 +1,4 @@
-"""Where a run comes from: machine, versions and the files behind it; kept beside the metrics, never inside them."""
+"""Where a run comes from: machine, versions, files and checksums of code; kept beside metrics, never inside them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,24 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specsim.latency.model import Profile
 from specsim.metrics.why import ALONE, alone
-from specsim.runs.prepare import Experiment
 from specsim.workload.trace import TraceSource
+
+if TYPE_CHECKING:
+    from specsim.runs.prepare import Experiment
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from importlib.util import resolve_name
+from pathlib import Path
+from types import ModuleType
+from weakref import WeakKeyDictionary
+
+from specsim.errors import SpecsimError
 
 PACKAGES = ("specsim", "numpy", "numba", "scipy", "pandas", "pyarrow", "simpy", "hydra-core")
 
@@ -74,3 +86,98 @@ def _trace_facts(source: TraceSource) -> dict[str, Any]:
         "licence": source.licence,
         "requests": source.holds,
     }
+
+
+PACKAGE = Path(__file__).parents[1]
+
+_AT_FIRST: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
+"""The checksum of each loaded module's file when it was first seen: that of the code in memory."""
+
+
+@cache
+def package_sha256() -> str:
+    """Return the checksum of all of specsim's own code; configuration and traces have their own."""
+    return folder_sha256(PACKAGE)
+
+
+@cache
+def folder_sha256(folder: Path) -> str:
+    """Return the checksum of all Python files below a folder."""
+    return _sha256_of(folder.rglob("*.py"), folder)
+
+
+def plugins_sha256(modules: Sequence[ModuleType]) -> dict[str, str]:
+    """Return a checksum by name of each plug-in: its code, and that of the modules it uses from its own folder.
+
+    A package counts whole. A module without a file of code (built in, compiled) has none.
+
+    Raises
+    ------
+    SpecsimError
+        When a file has changed since its module was first seen: the code in memory is another one.
+    """
+    return {module.__name__: _sha256_of(_files(module), None) for module in modules}
+
+
+def _files(module: ModuleType) -> set[Path]:
+    """Return the files of a module and of what it imports, directly or not, from beside it."""
+    origin = _file_of(module)
+    if origin is None:
+        return set()
+    folder, found = origin.parent, set[Path]()
+    todo: list[tuple[Path | None, ModuleType | None]] = [(origin, module)]
+    while todo:
+        file, each = todo.pop()
+        if file is None or file in found or not file.is_relative_to(folder):
+            continue
+        if each is not None:
+            _check_loaded(each, file)
+        found |= {file, *(file.parent.rglob("*.py") if file.name == "__init__.py" else ())}
+        for name in _used(each, file):
+            loaded = sys.modules.get(name)
+            # What a function imports is not loaded before it runs.
+            todo.append((_beside(folder, name) if loaded is None else _file_of(loaded), loaded))
+    return found
+
+
+def _beside(folder: Path, name: str) -> Path | None:
+    place = folder.joinpath(*name.split("."))
+    return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
+
+
+def _check_loaded(module: ModuleType, file: Path) -> None:
+    now = sha256(file.read_bytes()).hexdigest()
+    if _AT_FIRST.setdefault(module, now) != now:
+        raise SpecsimError(f"plugins: {str(file)!r} has changed since it was imported; expected a new Python session")
+
+
+def _used(module: ModuleType | None, file: Path) -> Iterator[str]:
+    """Yield the names of the modules that a module's code imports, and that its names come from."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            name = "." * node.level + (node.module or "")
+            package = module.__package__ if module is not None else None
+            if node.level and not package:
+                continue  # Of a package, which counts whole.
+            source = resolve_name(name, package) if node.level else name
+            yield source
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+    for value in list(vars(module).values()) if module is not None else ():
+        origin = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if isinstance(origin, str):
+            yield origin
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None
+
+
+def _sha256_of(files: Iterable[Path], root: Path | None) -> str:
+    digest = sha256()
+    for file in sorted(files):
+        digest.update(str(file.relative_to(root) if root else file.name).encode())
+        digest.update(sha256(file.read_bytes()).digest())
+    return digest.hexdigest()

@@ -20,7 +20,6 @@ from specsim.server.faults import Headway, Stalled
 from specsim.server.ledger import Ledger
 from specsim.server.multi_step import FastForward, Horizon
 from specsim.server.planning import Conversation, delays, possible
-from specsim.server.trailing import Trailing
 from specsim.server.view import LedgerView
 
 Thinking = Callable[[TargetPass, Any], float]
@@ -37,7 +36,7 @@ class Replica:
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
     thinking : what the scheduler's own work costs. booking : told of every pass.
     pipeline_steps : how many steps are decided ahead; see `specsim.server.admission.Lobby`.
-    trailing_steps : verifications that a request is in behind its last token; see `specsim.server.trailing.Trailing`.
+    trailing_steps : verifications that a request is in behind its last token; see `Trailing`.
     fast_forward : whether passes and rounds that nothing comes between run at once, where the backend can tell them.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled, between two steps.
     shedding : which requests are refused at their arrival.
@@ -317,3 +316,34 @@ class Replica:
             f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {what}: "
             f"{len(roster.waiting)} without cache, {len(roster.running)} with; {pool.room()}{often}"
         )
+
+
+class Trailing:
+    """Rows of requests that have ended, in so many further verifications beside the rows that go on.
+
+    An engine that decides steps ahead finds an end when the next step is under way. The row's tokens and drafts take
+    their time in it, and nothing of it is kept. An idle engine runs no such step here.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._rows: list[tuple[int, PassShape]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def leave(self, cached: Ints, nodes: Ints) -> None:
+        """Keep rows that have ended with so many tokens in the cache, (n,), and as many drafts a step as `nodes`."""
+        if len(cached):
+            self._rows.append((self._steps, PassShape.of(cached, np.ones_like(cached), nodes)))
+
+    def idle(self) -> None:
+        """Drop the rows: the engine runs nothing."""
+        self._rows = []
+
+    def joined(self, shape: PassShape) -> PassShape:
+        """Return the shape of a verification with the rows that are still in it, each once more."""
+        for _, row in self._rows:
+            shape = shape.plus(row)
+        self._rows = [(steps - 1, row) for steps, row in self._rows if steps > 1]
+        return shape

@@ -12,7 +12,7 @@ from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.columns import ADASERVE_CLASSES
 from specsim.workload.formats import OPTIONAL, ROLES
-from specsim.workload.turns import TURNS, Turns
+from specsim.workload.sessions import TURNS, Turns
 
 Entry = Mapping[str, Any]
 Distribution = Literal["fixed", "uniform", "lognormal"]

@@ -31,9 +31,8 @@ from specsim.workload.formats import (
     choose,
 )
 from specsim.workload.readers import Cells, Damage, Rows, Table, open_table, shown
-from specsim.workload.sessions import prefixes, sessions
+from specsim.workload.sessions import Turns, delays, prefixes, sessions, whole_prompts
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
-from specsim.workload.turns import Turns, delays, whole_prompts
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,7 +12,7 @@ from specsim.commands.terminal import Parser, run
 from specsim.errors import SpecsimError, say
 from specsim.figures.plots import save
 from specsim.files.checked_mapping import expanded
-from specsim.runs import fingerprint
+from specsim.runs import provenance
 from studies.reproduction.comparison import Compared, compared, file_of, is_quick, read_rows, write_rows
 from studies.reproduction.experiment import Experiment, experiments
 from studies.reproduction.page import FIGURES, page
@@ -95,7 +95,7 @@ def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:
                 say(f"note: left out: {error}")
                 continue
             if found is not None:
-                older += [figure.name] if found.code != fingerprint.package_sha256() else []
+                older += [figure.name] if found.code != provenance.package_sha256() else []
                 yield found
     if older:
         said = f"rows of {len(older)} figures, {older[0]} the first, were made by other code than this"

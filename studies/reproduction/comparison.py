@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from specsim.errors import SpecsimError
 from specsim.metrics.seeds import over_seeds
 from specsim.metrics.sweep_table import CLASS, SEED
-from specsim.runs.fingerprint import package_sha256
+from specsim.runs.provenance import package_sha256
 from studies.report import keep, kept
 from studies.reproduction.experiment import Experiment
 from studies.reproduction.figure import Figure, Line

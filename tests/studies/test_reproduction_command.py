@@ -93,7 +93,7 @@ def test_what_was_run_before_an_interruption_is_not_run_again(
     assert main([*words, str(broken), "--redraw"]) == 0
     assert not started
     assert "other code" not in capsys.readouterr().out
-    monkeypatch.setattr("specsim.runs.fingerprint.package_sha256", lambda: "another")
+    monkeypatch.setattr("specsim.runs.provenance.package_sha256", lambda: "another")
     assert main([*words, str(broken), "--redraw"]) == 0
     assert "note: rows of 2 figures, tiny_attainment the first, were made by other code" in capsys.readouterr().out
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from specsim import SpecsimError
-from specsim.runs import fingerprint
-from specsim.runs.fingerprint import package_sha256, plugins_sha256
+from specsim.runs import provenance
+from specsim.runs.provenance import package_sha256, plugins_sha256
 
 FILES = {
     "plug_in.py": "import json\nfrom plug_sizes import SIZE\nfrom plug_package.inner import deep\n",
@@ -64,8 +64,8 @@ def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
     for name in ("a.py", "b/c.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
-    monkeypatch.setattr(fingerprint, "PACKAGE", tmp_path)
-    monkeypatch.setattr(fingerprint, "folder_sha256", fingerprint.folder_sha256.__wrapped__)
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    monkeypatch.setattr(provenance, "folder_sha256", provenance.folder_sha256.__wrapped__)
     found = {package_sha256.__wrapped__()}
     for name, text in (("a.py", "x = 2\n"), ("b/c.py", "x = 2\n"), ("b/d.py", "")):
         (tmp_path / name).write_text(text)
