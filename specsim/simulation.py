@@ -15,7 +15,7 @@ from specsim.cluster.clients import Clients, Turns, arrivals
 from specsim.cluster.dispatch import Dispatch, Sending
 from specsim.cluster.routers import RoundRobin
 from specsim.cluster.routing import Router
-from specsim.cluster.split import Split, Splitting
+from specsim.cluster.split import SplitDispatch, Splitting
 from specsim.core.attribution import begun
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Backend, Belief, Foresight, Observer, Scheduler, View
@@ -32,7 +32,7 @@ from specsim.server.faults import TOO_LONG, StepTooLong, watchdog
 from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
 from specsim.server.observing import Observing, noted_by
-from specsim.server.state import Machine, Progress, Rows, over_pools
+from specsim.server.state import Machine, Progress, SharedRows, over_pools
 from specsim.server.view import LedgerView
 
 Watcher = Callable[[int], None]
@@ -154,7 +154,7 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     prefill = simulation.split.prefill if simulation.split is not None else 0
     observers = [make() for make in simulation.observers]
     observing = Observing(observers, len(requests)) if observers else None
-    rows = [Rows.of(len(requests), simulation.prefixes is not None) for _ in range(2 if prefill else 1)]
+    rows = [SharedRows.of(len(requests), simulation.prefixes is not None) for _ in range(2 if prefill else 1)]
     reading = simulation.world.of_one_token() if prefill else simulation.world
     for name in range(simulation.replicas):
         made = (rows[0], reading) if name < prefill else (rows[-1], simulation.world)
@@ -189,7 +189,7 @@ def _dispatch(
     if split is None:
         return Dispatch(replicas, router(), requests, sessions, simulation.too_long)
     sent = split, router, requests, simulation.world.output_tokens, sessions, simulation.too_long
-    return Split(env, replicas, served[: split.prefill], *sent)
+    return SplitDispatch(env, replicas, served[: split.prefill], *sent)
 
 
 def _replica(
@@ -198,7 +198,7 @@ def _replica(
     simulation: Simulation,
     recorder: Recorder,
     observing: Observing | None,
-    rows: Rows,
+    rows: SharedRows,
     world: World,
 ) -> Replica:
     machine = simulation.machine(name)
@@ -255,10 +255,10 @@ def _record(
     recorder: Recorder,
     pauses: Pauses,
     noted_of: Mapping[str, Floats],
-    rows: Sequence[Rows],
+    rows: Sequence[SharedRows],
 ) -> Record:
     told, replicas = dispatch.requests, dispatch.replicas
-    moves = dispatch.moves if isinstance(dispatch, Split) else None
+    moves = dispatch.moves if isinstance(dispatch, SplitDispatch) else None
     rejected = {request: why for each in replicas for request, why in each.ledger.rejected.items()}
     cancelled_s = {request: at_s for each in replicas for request, at_s in each.ledger.cancelled_s.items()}
     duration_s = duration(told.arrival_s, happened.finish_s, np.array([*cancelled_s.values()]))

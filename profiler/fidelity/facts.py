@@ -21,9 +21,8 @@ from profiler.passes.packing import Ints
 from profiler.passes.versions import versions
 from specsim.config.configured import from_words
 from specsim.config.identity import identity, settings_of
-from specsim.runs.provenance import folder_sha256, package_sha256
 from specsim.runs.prepare import prepare
-from specsim.runs.provenance import sources_of
+from specsim.runs.provenance import folder_sha256, package_sha256, sources_of
 
 PROFILER = Path(__file__).parents[1]
 CHARACTERS = 12

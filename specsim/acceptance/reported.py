@@ -20,7 +20,7 @@ KEYS = ("temperature", "bias")
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ConfidenceCalibration:
     """A drafter's calibration: its reported confidence c' in its likeliest token has logit c' = logit c / T + b.
 
     Temperature scaling as of Guo et al. 2017, Section 4.2, and a bias: T below 1 or b above 0 is a drafter that is
@@ -35,7 +35,7 @@ class Reported:
 
         A row stays in descending order, and its sum at most 1. A row that proposes nothing stays so, and no other does.
         """
-        if self == Reported():
+        if self == ConfidenceCalibration():
             return tape
         from scipy.special import expit, logit
 
@@ -47,7 +47,7 @@ class Reported:
         return replace(tape, confidence=behind, target_probability=tape.truth)
 
 
-def reported(mapping: Mapping[str, Any], source: str) -> Reported:
+def reported(mapping: Mapping[str, Any], source: str) -> ConfidenceCalibration:
     """Return the calibration that an acceptance file states; null, or no key: the acceptance's own confidences.
 
     Raises
@@ -56,10 +56,10 @@ def reported(mapping: Mapping[str, Any], source: str) -> Reported:
         One line naming `source` and the key.
     """
     if not isinstance(mapping.get(CONFIDENCE), Mapping):
-        return Reported()
+        return ConfidenceCalibration()
     node = CheckedMapping(source, "", mapping).child(CONFIDENCE)
     node.only((), KEYS)
-    return Reported(
+    return ConfidenceCalibration(
         node.number("temperature", above=0, most=100) if node.given("temperature") else 1.0,
         node.number("bias", least=-100, most=100) if node.given("bias") else 0.0,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.calibration.fit import Fit, Group
-from specsim.calibration.reading import Point
+from specsim.calibration.reading import MeasuredPoint
 from specsim.latency.engine import LABELS, Engine
 
 DIGITS = 4
@@ -47,7 +47,7 @@ def engine_keys(
     return {"description": description, "source": source} | marked | kept | rounded(engine)
 
 
-def counted(points: Sequence[Point]) -> str:
+def counted(points: Sequence[MeasuredPoint]) -> str:
     """Return how many loads of which kind there are."""
     at_a_rate = sum(each.load.rate > 0 for each in points)
     kinds = ((len(points) - at_a_rate, "closed"), (at_a_rate, "open"))
@@ -60,7 +60,7 @@ def source(
     drafter: str,
     files: Sequence[Path],
     sha256: str,
-    points: Sequence[Point],
+    points: Sequence[MeasuredPoint],
     all_points: Group,
 ) -> str:
     """Return where the numbers are from, in a line without dates; the fit `began` with the engine of this name."""

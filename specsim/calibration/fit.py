@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.calibration.reading import Held, Point, Server
+from specsim.calibration.reading import Held, MeasuredPoint, Server
 from specsim.calibration.replay import Floats
 from specsim.latency.engine import Engine
 
@@ -110,7 +110,7 @@ class Fit:
     base: Engine
     whole: bool = False
 
-    def engine(self, points: Sequence[Point]) -> Engine:
+    def engine(self, points: Sequence[MeasuredPoint]) -> Engine:
         """Return the engine that comes closest to the points, in least squares of relative errors.
 
         Its host time is told by the points without speculation; without any it stays the base's.
@@ -123,7 +123,7 @@ class Fit:
                 break
         return self._drafter([point for point in points if point.load.drafts], engine)
 
-    def _drafter(self, points: Sequence[Point], engine: Engine) -> Engine:
+    def _drafter(self, points: Sequence[MeasuredPoint], engine: Engine) -> Engine:
         """Return the engine with the drafter's launch and, where chains differ in length, the speculation's time."""
         from scipy.optimize import minimize_scalar, nnls
 
@@ -149,7 +149,7 @@ class Fit:
         # A launch that hides behind the drafter's kernels changes nothing.
         return launched(min(0.0, float(found.x), key=loss))
 
-    def _way_in(self, points: Sequence[Point], engine: Engine) -> Engine:
+    def _way_in(self, points: Sequence[MeasuredPoint], engine: Engine) -> Engine:
         """Return the engine with the steps and the frontend that come closest to TTFT; of several, what adds least."""
         ways = [
             replace(engine, pipeline_steps=steps, frontend_s=frontend_s)
@@ -158,20 +158,20 @@ class Fit:
         ]
         return min(ways, key=lambda way: self._ttft_loss(points, way))
 
-    def held_out(self, points: Sequence[Point]) -> list[Held]:
+    def held_out(self, points: Sequence[MeasuredPoint]) -> list[Held]:
         """Return every point, in order, beside its simulation on an engine that was fitted to the other half."""
         halves = halved(points)
-        held: dict[Point, Held] = {}
+        held: dict[MeasuredPoint, Held] = {}
         for fitted, left_out in (halves, halves[::-1]):
             held.update((each.measured, each) for each in self.server.simulated(left_out, self.engine(fitted)))
         return [held[point] for point in points]
 
-    def host_share(self, points: Sequence[Point], engine: Engine) -> float:
+    def host_share(self, points: Sequence[MeasuredPoint], engine: Engine) -> float:
         """Return the median share of the points' TPOT that an engine's kernels leave to its host; negative: none."""
         kernels = self.server.simulated(points, replace(engine, overhead_s=0.0, request_s=0.0))
         return float(np.median([-each.tpot_error for each in kernels]))
 
-    def _host(self, points: Sequence[Point], engine: Engine) -> Engine:
+    def _host(self, points: Sequence[MeasuredPoint], engine: Engine) -> Engine:
         """Return the engine with the host time (at least 0) that the points' TPOT asks for."""
         from scipy.optimize import nnls
 
@@ -184,7 +184,7 @@ class Fit:
             engine = _with_host(engine, host_s)
         return self._host_at_a_rate(points, engine) if at_a_rate else engine
 
-    def _host_at_a_rate(self, points: Sequence[Point], engine: Engine) -> Engine:
+    def _host_at_a_rate(self, points: Sequence[MeasuredPoint], engine: Engine) -> Engine:
         """Return the engine that comes closest where passes depend on their seconds, from a first guess."""
         from scipy.optimize import least_squares
 
@@ -206,7 +206,7 @@ class Fit:
         found = least_squares(errors, guess, slopes, bounds, xtol=SETTLED, ftol=SETTLED, max_nfev=MOST_SLOPES)
         return _with_host(engine, found.x * steps)
 
-    def _ttft_loss(self, points: Sequence[Point], engine: Engine) -> float:
+    def _ttft_loss(self, points: Sequence[MeasuredPoint], engine: Engine) -> float:
         return sum(held.ttft_error**2 for held in self.server.simulated(points, engine))
 
 
@@ -216,18 +216,18 @@ def _with_host(engine: Engine, host_s: Floats) -> Engine:
     return replace(engine, overhead_s=overhead_s, request_s=request_s)
 
 
-def _likeness(point: Point) -> tuple[float, ...]:
+def _likeness(point: MeasuredPoint) -> tuple[float, ...]:
     """Return lengths and draft tokens of a point, then all else."""
     load = point.load
     return (load.isl, load.osl, load.drafts, *load, point.ttft_s, point.tpot_s)
 
 
-def halved(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+def halved(points: Sequence[MeasuredPoint]) -> tuple[list[MeasuredPoint], list[MeasuredPoint]]:
     """Return two halves that cover lengths and concurrencies alike: every second point of each length and of drafts.
 
     The smaller half begins, or by turns: with an even number of concurrencies none falls into one half at every length.
     """
-    halves: tuple[list[Point], list[Point]] = ([], [])
+    halves: tuple[list[MeasuredPoint], list[MeasuredPoint]] = ([], [])
     begins = 1
     for _, alike in groupby(sorted(points, key=_likeness), key=lambda each: _likeness(each)[:3]):
         behind = len(halves[0]) - len(halves[1])

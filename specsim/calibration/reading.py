@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, TOTALS, Result, results, speculation_of
-from specsim.calibration.replay import Cost, Door, Load, Loop, served
+from specsim.calibration.replay import BenchLoad, Cost, Door, Loop, served
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.drafter import Drafter, equipped
 from specsim.latency.engine import Engine
 from specsim.latency.model import MEMORY_SHARE, ModelLatency, Profile
 from specsim.workload.columns import not_a_number, number, tokens
-from specsim.workload.readers import Cells, Damage, Rows, Table, content, open_table
+from specsim.workload.readers import Cells, Damage, FileTable, TableRows, content, open_table
 
 REQUESTS_OF_A_CLIENT = 10
 REQUESTS_AT_A_RATE = 1000
@@ -26,10 +26,10 @@ BUDGET_TOKENS = 8192
 """Batched tokens of a pass at most: what `vllm serve` (max_num_batched_tokens) defaults to on GPUs of 80 GB."""
 
 
-class Point(NamedTuple):
+class MeasuredPoint(NamedTuple):
     """A load and the mean seconds to the first token and per output token after it."""
 
-    load: Load
+    load: BenchLoad
     ttft_s: float
     tpot_s: float
 
@@ -47,8 +47,8 @@ class Point(NamedTuple):
 class Held(NamedTuple):
     """A point, and the same as it was simulated."""
 
-    measured: Point
-    simulated: Point
+    measured: MeasuredPoint
+    simulated: MeasuredPoint
 
     @property
     def ttft_error(self) -> float:
@@ -83,14 +83,14 @@ class Server:
         profile = engine.running(self.profile)
         return profile if self.drafter is None else equipped(profile, self.drafter)
 
-    def cache_tokens(self, load: Load, engine: Engine) -> float:
+    def cache_tokens(self, load: BenchLoad, engine: Engine) -> float:
         """Return the tokens that fit beside the weights: a server without speculation has no drafter."""
         profile = self.running(engine)
         models = (profile.target, profile.draft) if load.drafts else (profile.target,)
         left_bytes = MEMORY_SHARE * self.profile.memory_bytes - sum(each.weights_bytes for each in models)
         return left_bytes / sum(each.kv_bytes_per_token for each in models)
 
-    def fits(self, load: Load, engine: Engine) -> bool:
+    def fits(self, load: BenchLoad, engine: Engine) -> bool:
         """Return whether all caches fit at any time: beyond, engines queue and preempt by rules of their own."""
         if load.rate:
             most = float(self._loop(load, engine).shapes.context_tokens.max()) + load.isl
@@ -98,13 +98,13 @@ class Server:
             most = load.concurrency * (load.isl + load.osl)
         return most <= self.cache_tokens(load, engine)
 
-    def simulated(self, points: Sequence[Point], engine: Engine) -> list[Held]:
+    def simulated(self, points: Sequence[MeasuredPoint], engine: Engine) -> list[Held]:
         """Return the points beside their simulation on an engine."""
         models = self._models(engine)
-        again = [Point(each.load, *self._loop(each.load, engine).latencies(*models)) for each in points]
+        again = [MeasuredPoint(each.load, *self._loop(each.load, engine).latencies(*models)) for each in points]
         return [Held(*both) for both in zip(points, again, strict=True)]
 
-    def costs(self, load: Load, engine: Engine) -> tuple[Cost, Cost]:
+    def costs(self, load: BenchLoad, engine: Engine) -> tuple[Cost, Cost]:
         """Return TTFT and TPOT as the host's seconds change them, in the passes that an engine runs."""
         bare = replace(engine, overhead_s=0.0, request_s=0.0)
         return self._loop(load, engine).costs(*self._models(bare))
@@ -113,7 +113,7 @@ class Server:
         profile = self.running(engine)
         return profile.target, profile.draft
 
-    def _loop(self, load: Load, engine: Engine) -> Loop:
+    def _loop(self, load: BenchLoad, engine: Engine) -> Loop:
         self.on_load()
         first = engine.batches_on(self.profile).order == "prompts_first"
         if not engine.frontend_s and not load.rate:
@@ -123,7 +123,7 @@ class Server:
 
 
 @lru_cache(maxsize=512)
-def _loop(load: Load, budget_tokens: int, pipeline_steps: int, prompts_first: bool) -> Loop:
+def _loop(load: BenchLoad, budget_tokens: int, pipeline_steps: int, prompts_first: bool) -> Loop:
     """Return the passes of a closed loop without a frontend, which do not depend on their seconds."""
     return served(load, budget_tokens, Door(pipeline_steps, prompts_first=prompts_first))
 
@@ -138,19 +138,19 @@ COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mea
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 
 
-def table_of(found: Sequence[Result], file: Path) -> Table:
+def table_of(found: Sequence[Result], file: Path) -> FileTable:
     """Return the results of a file as a table of points."""
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
-        rows = Rows(range(1, len(found) + 1), Damage(file, "result"), [])
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
+        rows = TableRows(range(1, len(found) + 1), Damage(file, "result"), [])
         points = [_point(place, each, rows) for place, each in zip(rows.numbers, found, strict=True)]
         rows.damage.check()
         return {name: [each[name] for each in points] for name in wanted}, rows
 
-    return Table(file, "results", COLUMNS, read)
+    return FileTable(file, "results", COLUMNS, read)
 
 
-def _point(place: int, result: Mapping[str, Any], rows: Rows) -> dict[str, object]:
+def _point(place: int, result: Mapping[str, Any], rows: TableRows) -> dict[str, object]:
     """Return the cells of one result; what is wrong in it is noted."""
     missing = [key for key in KEYS if key not in result]
     done = number(result.get("completed"))
@@ -211,7 +211,7 @@ MOST_DRAFTS = 64
 class Measured(NamedTuple):
     """Points, the checksum of the files that hold them, and what to tell of these."""
 
-    points: list[Point]
+    points: list[MeasuredPoint]
     sha256: str
     notes: list[str]
 
@@ -224,7 +224,7 @@ def read_points(files: Sequence[Path], gpus: int) -> Measured:
     SpecsimError
         One line for a column that is missing, a damaged row, other GPUs, a load that stands there twice.
     """
-    digest, tables = hashlib.sha256(), list[Table]()
+    digest, tables = hashlib.sha256(), list[FileTable]()
     for file in files:
         raw = content(file, "file of points")
         digest.update(raw)
@@ -234,10 +234,10 @@ def read_points(files: Sequence[Path], gpus: int) -> Measured:
     return Measured(points, digest.hexdigest(), notes)
 
 
-def gathered(tables: Iterable[Table], gpus: int | None) -> tuple[list[Point], list[str]]:
+def gathered(tables: Iterable[FileTable], gpus: int | None) -> tuple[list[MeasuredPoint], list[str]]:
     """Return the points of some tables and what to tell of them; see `read_points`. `gpus` None: on however many."""
-    found: dict[Load, str] = {}  # without the number of requests
-    points, notes = list[Point](), list[str]()
+    found: dict[BenchLoad, str] = {}  # without the number of requests
+    points, notes = list[MeasuredPoint](), list[str]()
     for table in tables:
         rows, those = _points(table, gpus)
         notes += [note for note in rows.notes if note not in notes]
@@ -254,7 +254,7 @@ def gathered(tables: Iterable[Table], gpus: int | None) -> tuple[list[Point], li
     return points, notes
 
 
-def _points(table: Table, gpus: int | None) -> tuple[Rows, list[Point]]:
+def _points(table: FileTable, gpus: int | None) -> tuple[TableRows, list[MeasuredPoint]]:
     """Return the rows of a table and the point in each."""
     names = {key: _column(table, key, those) for key, those in COUNTS.items()}
     senders = (_first(table, CLIENTS), _first(table, RATES))
@@ -274,11 +274,11 @@ def _points(table: Table, gpus: int | None) -> tuple[Rows, list[Point]]:
     rows.damage.check()
     if not isl:
         raise SpecsimError(f"{table.file}: no row; expected one for each point")
-    loads = [Load(*each) for each in zip(isl, osl, clients, requests, shares, rates, drafts, lengths, strict=True)]
-    return rows, [Point(*each) for each in zip(loads, ttft, tpot, strict=True)]
+    loads = [BenchLoad(*each) for each in zip(isl, osl, clients, requests, shares, rates, drafts, lengths, strict=True)]
+    return rows, [MeasuredPoint(*each) for each in zip(loads, ttft, tpot, strict=True)]
 
 
-def _column(table: Table, key: str, names: Sequence[str]) -> str:
+def _column(table: FileTable, key: str, names: Sequence[str]) -> str:
     """Return the column that holds a count."""
     if (name := _first(table, names)) is not None:
         return name
@@ -289,12 +289,12 @@ def _column(table: Table, key: str, names: Sequence[str]) -> str:
     )
 
 
-def _first(table: Table, names: Sequence[str]) -> str | None:
+def _first(table: FileTable, names: Sequence[str]) -> str | None:
     """Return the first of some names that a column has."""
     return next((name for name in names if name in table.names), None)
 
 
-def _senders(cells: Cells, concurrency: str | None, rate: str | None, rows: Rows) -> tuple[list[int], list[float]]:
+def _senders(cells: Cells, concurrency: str | None, rate: str | None, rows: TableRows) -> tuple[list[int], list[float]]:
     """Return the clients of each row and the requests a second, one of them 0: a closed loop or an open one."""
     nothing: list[object] = [None] * len(rows.numbers)
     clients, rates = [], []
@@ -308,7 +308,7 @@ def _senders(cells: Cells, concurrency: str | None, rate: str | None, rows: Rows
         if at_a_rate and (number(often) is None or not 0 < (number(often) or 0) <= MOST_RATE):
             rows.damage.add(row, f"{rate} {not_a_number(often, f'a number above 0 and at most {MOST_RATE:g}')}")
         rates.append(number(often) or 1.0 if at_a_rate else 0.0)
-        one_row = Rows([row], rows.damage, rows.notes)
+        one_row = TableRows([row], rows.damage, rows.notes)
         clients.append(0 if at_a_rate or _empty(some) else int(tokens([some], str(concurrency), one_row)[0]))
     return clients, rates
 
@@ -318,7 +318,7 @@ def _empty(cell: object) -> bool:
     return cell is None or str(cell).strip().lower() in ("", "nan", "inf", "infinity")
 
 
-def _time(table: Table, key: str, units: Mapping[str, float]) -> str:
+def _time(table: FileTable, key: str, units: Mapping[str, float]) -> str:
     """Return the column that holds a time, whose name tells the unit."""
     for name in units:
         if name in table.names:
@@ -328,7 +328,7 @@ def _time(table: Table, key: str, units: Mapping[str, float]) -> str:
     return _column(table, f"{key}_ms", ())
 
 
-def _seconds(cells: Cells, name: str, unit_s: float, rows: Rows) -> list[float]:
+def _seconds(cells: Cells, name: str, unit_s: float, rows: TableRows) -> list[float]:
     seconds = []
     for row, cell in zip(rows.numbers, cells[name], strict=True):
         value = number(cell)
@@ -340,7 +340,7 @@ def _seconds(cells: Cells, name: str, unit_s: float, rows: Rows) -> list[float]:
     return seconds
 
 
-def _requests(cells: Cells, clients: Sequence[int], rows: Rows) -> list[int]:
+def _requests(cells: Cells, clients: Sequence[int], rows: TableRows) -> list[int]:
     """Return how many requests were sent; ten for each client, or a thousand, where the points do not say."""
     name = next((name for name in REQUESTS if name in cells), None)
     if name is None:
@@ -352,7 +352,7 @@ def _requests(cells: Cells, clients: Sequence[int], rows: Rows) -> list[int]:
     return sent
 
 
-def _shares(cells: Cells, rows: Rows) -> list[float]:
+def _shares(cells: Cells, rows: TableRows) -> list[float]:
     """Return the shortest length as a share of the longest, 1 where the points do not say."""
     shares = []
     for row, cell in zip(rows.numbers, cells.get(SHARE, [1.0] * len(rows.numbers)), strict=True):
@@ -363,7 +363,7 @@ def _shares(cells: Cells, rows: Rows) -> list[float]:
     return shares
 
 
-def _speculation(cells: Cells, rows: Rows) -> tuple[list[int], list[float]]:
+def _speculation(cells: Cells, rows: TableRows) -> tuple[list[int], list[float]]:
     """Return the draft tokens of each row's steps, 0 without speculation, and the tokens that a step brings."""
     nothing: list[object] = [None] * len(rows.numbers)
     drafts, lengths = [], []
@@ -407,7 +407,7 @@ def _length(drafts: int, name: str, cell: object) -> float:
     return (1 + drafts * told[0] if name == "acceptance_rate" else 1 + sum(told)) if falling else nan
 
 
-def _check_gpus(cells: Cells, gpus: int, rows: Rows) -> None:
+def _check_gpus(cells: Cells, gpus: int, rows: TableRows) -> None:
     """Note the rows that were measured on another number of GPUs than the profile's."""
     for name in GPUS:
         for row, cell in zip(rows.numbers, cells.get(name, ()), strict=False):

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Load(NamedTuple):
+class BenchLoad(NamedTuple):
     """`requests` of `isl` prompt tokens and `osl` output tokens each, from `concurrency` clients or at a `rate`.
 
     A closed loop has clients that each wait for their answer. An open loop has `concurrency` 0 and `rate` requests a
@@ -130,7 +130,7 @@ class Loop:
     step `sent` a request was sent: nothing in a closed loop. `decoded` are the tokens of each behind its first.
     """
 
-    load: Load
+    load: BenchLoad
     steps: Steps
     idle_s: Floats
     sent: Ints
@@ -171,7 +171,7 @@ class _Run(NamedTuple):
     decodes: int
     cached: float
 
-    def times(self, start_s: float, door: Door, load: Load) -> Sequence[float]:
+    def times(self, start_s: float, door: Door, load: BenchLoad) -> Sequence[float]:
         """Return when the first step starts and each ends; by a clock of steps where their seconds change nothing."""
         if door.model is None:
             return [start_s + place for place in range(self.passes + 1)]
@@ -182,7 +182,7 @@ class _Run(NamedTuple):
         return ends
 
 
-def _steps(runs: Sequence[_Run], load: Load) -> Steps:
+def _steps(runs: Sequence[_Run], load: BenchLoad) -> Steps:
     """Return every step of the runs, in order."""
     columns = np.array(runs)
     repeated = np.repeat(columns, columns[:, 0].astype(np.int64), axis=0).T
@@ -202,7 +202,7 @@ class _Server:
     `stepped` counts the passes that decodes were in; `ending` holds the last of them of each request.
     """
 
-    load: Load
+    load: BenchLoad
     budget_tokens: int
     door: Door
     starts: deque[float]
@@ -295,7 +295,7 @@ class _Server:
             self.send(ended)
 
 
-def served(load: Load, budget_tokens: int, door: Door | None = None) -> Loop:
+def served(load: BenchLoad, budget_tokens: int, door: Door | None = None) -> Loop:
     """Return the passes in which the requests of a load are served, all clients of a closed loop starting at once.
 
     No cache is short of memory and no request waits for a batch slot: passes are full at `budget_tokens`. Requests are

@@ -123,7 +123,7 @@ class Outstanding:
 
 
 class Sending(Protocol):
-    """Brings a run's requests to its replicas: a `Dispatch`, or a `specsim.cluster.split.Split` of two pools."""
+    """Brings requests to replicas: a `Dispatch`, or a `specsim.cluster.split.SplitDispatch` of two pools."""
 
     @property
     def replicas(self) -> Sequence[Replica]: ...  # noqa: D102

@@ -37,7 +37,7 @@ class Splitting(NamedTuple):
     link_latency_s: float = 0.0
 
 
-class Split:
+class SplitDispatch:
     """Requests on their way through both pools, in the place of a `Dispatch`.
 
     All that the prompt left in both caches moves. It does so when the prefill pass has ended, and the blocks are

@@ -14,7 +14,7 @@ from specsim.errors import SpecsimError, say
 
 if TYPE_CHECKING:
     from specsim.calibration.fit import Errors, Fit, Group
-    from specsim.calibration.reading import Held, Point
+    from specsim.calibration.reading import Held, MeasuredPoint
     from specsim.latency.engine import Engine
 
 
@@ -124,7 +124,7 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     return Fit(server, engine, whole=arguments.all), config
 
 
-def _check(points: Sequence[Point], given: int) -> None:
+def _check(points: Sequence[MeasuredPoint], given: int) -> None:
     """Refuse points that cannot tell an engine's numbers apart."""
     left_out = f" whose caches fit, of {given}" if len(points) < given else ""
     if len(points) < LEAST_POINTS:

@@ -20,7 +20,7 @@ from specsim.files.yaml_file import read_yaml
 SPACE = "tune"
 """The key of a scheduler's file; no run reads it."""
 Path = tuple[str, ...]
-Choice = tuple[int, ...]
+Combination = tuple[int, ...]
 """The place of a value in each list."""
 
 
@@ -38,11 +38,11 @@ class Space:
         """Return the number of combinations."""
         return prod(map(len, self.values.values()))
 
-    def choices(self) -> Iterator[Choice]:
+    def choices(self) -> Iterator[Combination]:
         """Yield every combination, the last list fastest."""
         yield from product(*(range(len(each)) for each in self.values.values()))
 
-    def settings(self, choice: Choice) -> dict[str, Any]:
+    def settings(self, choice: Combination) -> dict[str, Any]:
         """Return the value of each key of a choice, by its dotted name below the scheduler."""
         found: dict[str, Any] = {}
         for ((key, *below), values), place in zip(self.values.items(), choice, strict=True):

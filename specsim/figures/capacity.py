@@ -116,7 +116,7 @@ BELOW: dict[str, Any] = {"marker": "<", "color": PALETTE[4]}
 
 
 def ranked(
-    asked: Asked, label: str, lines: Mapping[str, Curve], *, title: str = "", covered: Sequence[str] = ()
+    asked: Asked, label: str, lines: Mapping[str, AttainmentCurve], *, title: str = "", covered: Sequence[str] = ()
 ) -> Figure:
     """Return the rates of each system in requests/s, the highest on top.
 
@@ -157,7 +157,7 @@ def _place(each: Capacity) -> tuple[float, float]:
     return (-1.0 if each.keeps is None else each.keeps), mean
 
 
-def _draw_ranked(axes: Axes, row: int, curve: Curve, each: Capacity, left: float) -> None:
+def _draw_ranked(axes: Axes, row: int, curve: AttainmentCurve, each: Capacity, left: float) -> None:
     """Draw a system in its row; `left` is where the axis begins."""
     if isfinite(each.half_width):
         bar: dict[str, Any] = {"color": PALETTE[5], "linewidth": BAR_POINTS, "solid_capstyle": "butt"}
@@ -176,7 +176,11 @@ def _shortened(name: str) -> str:
 
 
 def _ranking_caption(
-    asked: Asked, lines: Mapping[str, Curve], found: Mapping[str, Capacity], covered: Sequence[str], left: float
+    asked: Asked,
+    lines: Mapping[str, AttainmentCurve],
+    found: Mapping[str, Capacity],
+    covered: Sequence[str],
+    left: float,
 ) -> list[str]:
     """Return the sentences of the caption; `left` is where the axis begins."""
     parts = [f"Dot: the highest tested rate up to which all keep the target, {100 * asked.target:g}%."]
@@ -211,7 +215,7 @@ SAID = {
 }
 
 
-class Curve(NamedTuple):
+class AttainmentCurve(NamedTuple):
     """One system.
 
     Attributes
@@ -229,7 +233,7 @@ class Curve(NamedTuple):
 
 
 def attained_up_to(
-    asked: Asked, label: str, lines: Mapping[str, Curve], *, title: str = "", covered: Sequence[str] = ()
+    asked: Asked, label: str, lines: Mapping[str, AttainmentCurve], *, title: str = "", covered: Sequence[str] = ()
 ) -> Figure:
     """Return attainment in % against the rate in requests/s: a line a system, means over seeds with 95% intervals.
 
@@ -273,7 +277,7 @@ def _look(place: int) -> dict[str, Any]:
     return {"color": PALETTE[place], "marker": MARKERS[place], "markersize": MARKER_POINTS, "clip_on": False}
 
 
-def _draw(axes: Axes, curve: Curve, look: Mapping[str, Any], target: float) -> None:
+def _draw(axes: Axes, curve: AttainmentCurve, look: Mapping[str, Any], target: float) -> None:
     rates = sorted(curve.tested)
     middle, half = np.array([mean_interval(100 * np.array(curve.tested[rate])) for rate in rates]).T
     half = np.nan_to_num(half)
@@ -289,7 +293,7 @@ def _draw(axes: Axes, curve: Curve, look: Mapping[str, Any], target: float) -> N
         axes.plot([curve.answer] * 2, [0, 100 * target], **dotted)
 
 
-def doubt(curve: Curve, rate: float) -> str:
+def doubt(curve: AttainmentCurve, rate: float) -> str:
     """Return which caveat a point needs most; an empty one where it needs none."""
     caveats = {"failed": curve.failed, "overloaded": curve.overloaded, "too short": curve.too_short}
     return next((kind for kind, rates in caveats.items() if rate in rates), "")
@@ -310,7 +314,7 @@ def _legend(figure: Figure, looks: Mapping[str, Mapping[str, Any]], title: str) 
     figure.legend(handles, names, title=title, loc="outside upper center", ncols=columns)
 
 
-def _caption(curves: Collection[Curve], covered: Sequence[str]) -> list[str]:
+def _caption(curves: Collection[AttainmentCurve], covered: Sequence[str]) -> list[str]:
     """Return the sentences of the caption."""
     several = any(len(shares) > 1 for curve in curves for shares in curve.tested.values())
     parts = ["Means over seeds with 95% intervals." if several else "One seed: no interval."]

@@ -35,7 +35,7 @@ SLOWEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Cells of a table as words; `keys` has for each row the values that filters look at, by column."""
 
     head: Sequence[str]
@@ -50,7 +50,7 @@ class Section:
     title: str
     said: Sequence[str] = ()
     charts: Sequence[Chart] = ()
-    table: Table | None = None
+    table: PageTable | None = None
     folded: str = ""
 
 
@@ -160,7 +160,7 @@ def _answer(run: AnyRun) -> list[str]:
     return [f"{scheduler} meets the objectives of {attained_by} of {trace}{rate} on {profile}.", worst, *causes]
 
 
-def _classes(metrics: Mapping[str, Any]) -> Table:
+def _classes(metrics: Mapping[str, Any]) -> PageTable:
     block = metrics["specsim"]
     parts = {**block["classes"], "all": {**block, "requests": block["arrived"], "slo_ttft_range_s": None}}
     parts["all"] |= {"slo_tpot_range_s": None, "p99_tpot_s": metrics["p99_tpot_ms"] and metrics["p99_tpot_ms"] / 1000}
@@ -180,7 +180,7 @@ def _classes(metrics: Mapping[str, Any]) -> Table:
     ]
     head = ["class", "requests", "attained, %", "goodput, tokens/s", "TTFT p99, s", "objective"]
     head += ["TPOT p99, ms", "objective", "end to end p99, s"]
-    return Table(head, rows, [{CLASS: name} for name in parts])
+    return PageTable(head, rows, [{CLASS: name} for name in parts])
 
 
 def _timeline(passes: DataFrame | None) -> Section:
@@ -233,8 +233,8 @@ def missed_chart(rows: Sequence[Mapping[str, Any]], bars: Sequence[str], filters
     )
 
 
-def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]]) -> Table:
-    """Return what drafts gave and took, a row of `why` each; `by`: columns that say which, `keys`: as of `Table`."""
+def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]]) -> PageTable:
+    """Return what drafts gave and took, a row of `why` each; `by`: columns that say which, `keys` of a `PageTable`."""
     head = [
         *by,
         "missed",
@@ -254,7 +254,7 @@ def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]])
         ]
         for each in table.to_dict("records")
     ]
-    return Table(head, rows, keys)
+    return PageTable(head, rows, keys)
 
 
 def _cell(value: Any, scale: float, decimals: int) -> str:
@@ -283,7 +283,7 @@ def _slowest(requests: DataFrame) -> Section:
         for each in worst.to_dict("records")
     ]
     said = [f"The {SLOWEST} of each class whose TTFT or TPOT is the largest multiple of its objective."]
-    return Section("Slowest requests", said, table=Table(head, rows, [{CLASS: row[1]} for row in rows]))
+    return Section("Slowest requests", said, table=PageTable(head, rows, [{CLASS: row[1]} for row in rows]))
 
 
 def settings(configs: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[Section]:

@@ -9,7 +9,7 @@ from specsim.errors import SpecsimError
 from specsim.figures import charts
 from specsim.figures.charts import Chart, Filter
 from specsim.figures.plots import best_of, parts
-from specsim.figures.report import CLASS, NONE_MISSED, Section, Table, missed_chart, missed_rows, settings, work
+from specsim.figures.report import CLASS, NONE_MISSED, PageTable, Section, missed_chart, missed_rows, settings, work
 from specsim.figures.style import marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told, word
 from specsim.metrics.seeds import winners
@@ -210,4 +210,4 @@ def _points(sweep: Sweep, axes: SweepAxes) -> Section:
     head = [*keys, "seeds", *(head for head, *_ in shown.values()), "load"]
     keyed = [{"line": row[0]} if keys[:1] == [axes.line] else {} for row in rows]
     said = "Means over seeds, with half the width of their 95% intervals."
-    return Section("Points", [said], table=Table(head, rows, keyed))
+    return Section("Points", [said], table=PageTable(head, rows, keyed))

@@ -47,7 +47,7 @@ class AnyRun(Protocol):
         """Where the run is stored; None: only in memory."""
 
 
-class Reported:
+class WithReport:
     """The page of a run or a sweep."""
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class Reported:
         return write_report(self, Path(file))
 
 
-class Shown(Reported):
+class Shown(WithReport):
     """The common part of a run in memory (`Run`) and of one in its folder (`StoredRun`)."""
 
     __slots__ = ()

@@ -12,7 +12,7 @@ import numpy as np
 from specsim.core.request import Bools, Floats
 from specsim.metrics.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
 from specsim.metrics.distribution import Sketched
-from specsim.metrics.requests import SHED_REASONS, Rows, RunTotals, Window, counts
+from specsim.metrics.requests import SHED_REASONS, RequestRows, RunTotals, Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ SLOWED = 3
 """Stay of a cancelled request that others held up, in the time that it would have taken alone."""
 
 
-def service_s(rows: Rows, totals: RunTotals) -> Floats:
+def service_s(rows: RequestRows, totals: RunTotals) -> Floats:
     """Return the own service of each request, (N,) seconds: the time that this server takes for it; NaN if refused.
 
     It is the least of three estimates, each too long for another reason: its stay, which includes waiting; its
@@ -45,7 +45,7 @@ def service_s(rows: Rows, totals: RunTotals) -> Floats:
     return np.minimum(sojourn_s, alone_s)
 
 
-def alone_s(rows: Rows, totals: RunTotals) -> Floats:
+def alone_s(rows: RequestRows, totals: RunTotals) -> Floats:
     """Return the time that each request would take alone, (N,) seconds; NaN if refused.
 
     It is the lesser of two estimates: its stay, and one mean pass for the prompt, then the request's passes at
@@ -60,7 +60,7 @@ def alone_s(rows: Rows, totals: RunTotals) -> Floats:
     return np.minimum(sojourn_s, passes_s)
 
 
-def turned_away(rows: Rows, totals: RunTotals) -> Bools:
+def turned_away(rows: RequestRows, totals: RunTotals) -> Bools:
     """Return which requests left since the server had too much to do, (N,): shed, or cancelled behind others.
 
     A request that was behind others saw no first token, or stayed `SLOWED` times as long as its tokens take alone. A
@@ -147,7 +147,7 @@ class Load:
     too_short: bool = True
 
 
-def load(rows: Rows, totals: RunTotals, window: Window | None) -> dict[str, Any]:
+def load(rows: RequestRows, totals: RunTotals, window: Window | None) -> dict[str, Any]:
     """Return the block `load` (docs/load.md) of a run's requests, all of them.
 
     The `window` selects the requests whose attainment is judged. The backlog is of all requests; its trend begins at

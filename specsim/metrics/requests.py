@@ -148,7 +148,7 @@ FEW = 10_000
 """Rows whose columns are all made at once, since each is asked for several times; those of more are made each time."""
 
 
-class Rows:
+class RequestRows:
     """Requests as arrays by column, (N,) each: a table of pandas takes longer to ask than a short run to simulate.
 
     Those `kept` (all: None) of a column are copied when it is asked for: a copy of all is the most that a run holds.
@@ -158,7 +158,7 @@ class Rows:
         self.columns, self._kept = columns, kept
 
     @classmethod
-    def of(cls, table: DataFrame | Mapping[str, NDArray[Any]]) -> Rows:
+    def of(cls, table: DataFrame | Mapping[str, NDArray[Any]]) -> RequestRows:
         """Return the rows of a table, or of columns by name."""
         if isinstance(table, Mapping):
             few = len(table["request_id"]) <= FEW
@@ -183,7 +183,7 @@ class Rows:
         finish_s: NDArray[np.float64] = self["finish_s"]
         return finish_s if self.cancelled_s is None else np.fmax(finish_s, self.cancelled_s)
 
-    def where(self, kept: NDArray[np.bool_]) -> Rows:
+    def where(self, kept: NDArray[np.bool_]) -> RequestRows:
         """Return those of the rows where `kept` is true."""
         if kept.all():
             return self
@@ -191,7 +191,7 @@ class Rows:
         if self._kept is not None:
             whole = self._kept.copy()
             whole[whole] = kept
-        return Rows(self.columns, whole)
+        return RequestRows(self.columns, whole)
 
 
 def _array(column: Series[Any]) -> NDArray[Any]:

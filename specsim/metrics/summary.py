@@ -12,7 +12,7 @@ from specsim.core.request import Floats
 from specsim.errors import SpecsimError
 from specsim.metrics.distribution import Sketched
 from specsim.metrics.load import load
-from specsim.metrics.requests import NOTED, PER_POSITION, SCHEMA_VERSION, Rows, RunTotals, Window, counts
+from specsim.metrics.requests import NOTED, PER_POSITION, SCHEMA_VERSION, RequestRows, RunTotals, Window, counts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def summarise(
     SpecsimError
         When the window selects no request.
     """
-    every = Rows.of(table)
+    every = RequestRows.of(table)
     load_block = load(every, totals, window)
     rows = every if window is None else _select(every, window)
     itl_s = totals.itl_s if totals.itl_window == window else np.empty(0)
@@ -153,7 +153,7 @@ def summarise(
     return metrics
 
 
-def _throughput(rows: Rows, done: Rows, duration_s: float | None) -> dict[str, Any]:
+def _throughput(rows: RequestRows, done: RequestRows, duration_s: float | None) -> dict[str, Any]:
     input_tokens = int(done["prompt_tokens"].sum())
     output_tokens = int(done["output_tokens"].sum())
     has_slo = any((~np.isnan(rows[name])).any() for name in ("slo_tpot_s", "slo_ttft_s"))
@@ -171,14 +171,14 @@ def _throughput(rows: Rows, done: Rows, duration_s: float | None) -> dict[str, A
     }
 
 
-def rates_by_position(rows: Rows) -> list[float]:
+def rates_by_position(rows: RequestRows) -> list[float]:
     """Return the share of drafts that were right up to each position, as vLLM logs it: cumulative."""
     drafts = int(rows["speculations"].sum())
     names = [name for name in rows.columns if name.startswith(PER_POSITION)] if drafts else []
     return [int(rows[name].sum()) / drafts for name in names]
 
 
-def _acceptance(rows: Rows) -> dict[str, Any]:
+def _acceptance(rows: RequestRows) -> dict[str, Any]:
     drafts, nodes = int(rows["speculations"].sum()), int(rows["draft_tokens"].sum())
     accepted = int(rows["accepted_tokens"].sum())
     return {
@@ -199,13 +199,13 @@ class _Span(NamedTuple):
     duration_s: float | None
 
 
-def _span(rows: Rows) -> _Span:
+def _span(rows: RequestRows) -> _Span:
     arrival_s = rows["arrival_s"]
     whole_s = duration(arrival_s, rows["finish_s"], rows.cancelled_s)
     return _Span(float(arrival_s.min()), float(arrival_s.max()), whole_s or None)
 
 
-def _service(rows: Rows, span: _Span) -> dict[str, Any]:
+def _service(rows: RequestRows, span: _Span) -> dict[str, Any]:
     """Return the metrics that a whole run and each of its classes have."""
     output_tokens = rows["output_tokens"]
     slo_ok: NDArray[np.bool_] = rows["slo_ok"]
@@ -225,7 +225,7 @@ def _service(rows: Rows, span: _Span) -> dict[str, Any]:
     }
 
 
-def _missed(rows: Rows) -> dict[str, int]:
+def _missed(rows: RequestRows) -> dict[str, int]:
     """Return the counts of requests that missed each objective, and of rejected ones; a request may miss two."""
     rejected = rows["rejected_reason"] != ""
     late = {name: ~rows[f"{name}_ok"] & ~rejected for name in ("ttft", "tpot")}
@@ -238,7 +238,7 @@ def _worst(classes: Mapping[str, Any]) -> dict[str, Any]:
     return {"worst_class": name, "worst_class_attainment": classes[name]["slo_attainment"]}
 
 
-def _classes(rows: Rows, span: _Span) -> dict[str, Any]:
+def _classes(rows: RequestRows, span: _Span) -> dict[str, Any]:
     blocks: dict[str, Any] = {}
     for name in sorted(set(rows["slo_class"])):
         part = rows.where(rows["slo_class"] == name)
@@ -284,7 +284,7 @@ def _engine(totals: RunTotals) -> dict[str, Any]:
     }
 
 
-def _split(rows: Rows, totals: RunTotals) -> dict[str, Any]:
+def _split(rows: RequestRows, totals: RunTotals) -> dict[str, Any]:
     """Return what moved between the pools of a split run; nothing where no run is split."""
     if "split.moving_s" not in rows.columns:
         return {}
@@ -301,7 +301,7 @@ def _split(rows: Rows, totals: RunTotals) -> dict[str, Any]:
     }
 
 
-def _noted(done: Rows) -> dict[str, Any]:
+def _noted(done: RequestRows) -> dict[str, Any]:
     """Return the mean of what is finite in each column that the scheduler noted, by name; nothing if it noted none."""
     columns = [name for name in done.columns if name.startswith(NOTED)]
     means = {name.removeprefix(NOTED): _finite_mean(done[name]) for name in columns}
@@ -315,7 +315,7 @@ def _finite_mean(column: Floats) -> float | None:
     return None if mean is None or not isfinite(mean) else mean
 
 
-def _select(rows: Rows, window: Window) -> Rows:
+def _select(rows: RequestRows, window: Window) -> RequestRows:
     arrival_s = rows["arrival_s"]
     inside = counts(window, arrival_s)
     if not inside.any():
@@ -324,6 +324,6 @@ def _select(rows: Rows, window: Window) -> Rows:
     return rows.where(inside)
 
 
-def _count_reasons(rows: Rows) -> dict[str, int]:
+def _count_reasons(rows: RequestRows) -> dict[str, int]:
     reasons = [str(reason) for reason in rows["rejected_reason"] if reason]
     return {reason: reasons.count(reason) for reason in sorted(set(reasons))}

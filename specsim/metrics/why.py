@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, Rows, counts
+from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, RequestRows, counts
 from specsim.metrics.summary import ratio
 from specsim.pass_shape import PassShape
 
@@ -48,7 +48,7 @@ def alone(profiles: Sequence[Profile]) -> dict[str, Any]:
 
 
 def causes(
-    rows: Rows, decode_s: float, prompt_s: NDArray[np.float64], spent: Mapping[str, float]
+    rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64], spent: Mapping[str, float]
 ) -> NDArray[np.object_]:
     """Return the cause of each missed request, (N,), "" for those that met their objectives.
 
@@ -90,7 +90,7 @@ def with_causes(run: AnyRun) -> DataFrame:
     if block["window"] is not None:
         requests = requests[counts(block["window"], requests["arrival_s"].to_numpy())].reset_index(drop=True)
     prompt_s = np.interp(requests["prompt_tokens"], PROMPTS, told["prompt_s"])
-    return requests.assign(cause=causes(Rows.of(requests), told["decode_s"], prompt_s, block["time_s"]))
+    return requests.assign(cause=causes(RequestRows.of(requests), told["decode_s"], prompt_s, block["time_s"]))
 
 
 def why(run: AnyRun) -> DataFrame:

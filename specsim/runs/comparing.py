@@ -48,7 +48,7 @@ OF_SWEEPS = {
 """By label the measure of a sweep's table, and its factor."""
 
 
-class Served(NamedTuple):
+class ComparedRun(NamedTuple):
     """The settings and metrics of a run or a benchmark, and a row for each request, None where they are not kept."""
 
     settings: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Served(NamedTuple):
     requests: DataFrame | None
 
 
-class Row(NamedTuple):
+class Difference(NamedTuple):
     """The point of a number, its label, both values, the difference B - A, and half its interval (NaN: none)."""
 
     point: tuple[str, ...]
@@ -72,7 +72,7 @@ class Compared(NamedTuple):
 
     settings: list[tuple[str, Any, Any]]
     keys: list[str]
-    rows: list[Row]
+    rows: list[Difference]
     said: str
 
 
@@ -95,12 +95,12 @@ def compared(one: Path, other: Path) -> Compared:
     return compare_runs(*([swept(*each) for each in zip(found.names, found, strict=False)] for found in loaded))
 
 
-def _run(folder: Path) -> Served:
+def _run(folder: Path) -> ComparedRun:
     run = read_run(folder)
-    return Served(swept(folder.name, run).settings, run.metrics, run.requests)
+    return ComparedRun(swept(folder.name, run).settings, run.metrics, run.requests)
 
 
-def _benchmark(file: Path, like: Served | None) -> Served:
+def _benchmark(file: Path, like: ComparedRun | None) -> ComparedRun:
     """Return the result in a file; of several, the one with the load of a run and with drafts where the run has."""
     found = results(content(file))
     held = f"{len(found)} results" if found else "no result of a benchmark"
@@ -110,7 +110,7 @@ def _benchmark(file: Path, like: Served | None) -> Served:
         held = f"{held}, {len(found)} with the load of the run"
     if len(found) != 1:
         raise SpecsimError(f"{file}: {held}; expected one, as of `vllm bench serve`, a run or a sweep")
-    return Served(_load(found[0]), found[0], _requests(found[0]))
+    return ComparedRun(_load(found[0]), found[0], _requests(found[0]))
 
 
 def _load(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _requests(result: Mapping[str, Any]) -> DataFrame | None:
     return table[table["output_tokens"] > 0]
 
 
-def compare_served(one: Served, other: Served) -> Compared:
+def compare_served(one: ComparedRun, other: ComparedRun) -> Compared:
     """Return two runs or benchmarks side by side; differences have intervals where their requests are the same.
 
     An interval is of batch means of the differences by request, since neighbours wait together.
@@ -145,14 +145,14 @@ def compare_served(one: Served, other: Served) -> Compared:
     rows = []
     for label, (a, *of) in ((label, each) for label, each in first.items() if label in second):
         b, half = second[label][0], nan if pairs is None else _half_width(*pairs, *of)
-        rows.append(Row((), label, a, b, b - a, half))
+        rows.append(Difference((), label, a, b, b - a, half))
     said = "the requests are not the same: differences have no intervals"
     if pairs is not None:
         said = f"{len(pairs[0]):,} requests are the same: 95% intervals of differences by request (batch means)"
     return Compared(settings, [], rows, said)
 
 
-def _differing(one: Served, other: Served) -> list[tuple[str, Any, Any]]:
+def _differing(one: ComparedRun, other: ComparedRun) -> list[tuple[str, Any, Any]]:
     """Return the settings that differ; of two runs those that no other implies, of a benchmark those that it has."""
     sides = one, other
     if all("specsim" in side.metrics for side in sides):
@@ -167,7 +167,7 @@ def _differing(one: Served, other: Served) -> list[tuple[str, Any, Any]]:
     return [each for each in both if each[1] != each[2]]
 
 
-def _pairs(one: Served, other: Served, differ: Sequence[str]) -> tuple[DataFrame, DataFrame] | None:
+def _pairs(one: ComparedRun, other: ComparedRun, differ: Sequence[str]) -> tuple[DataFrame, DataFrame] | None:
     """Return both sides' requests where they are the same, in one order."""
     first, second = one.requests, other.requests
     if first is None or second is None or any(key.partition(".")[0] in OF_REQUESTS for key in differ):
@@ -175,7 +175,7 @@ def _pairs(one: Served, other: Served, differ: Sequence[str]) -> tuple[DataFrame
     return (first, second) if np.array_equal(first["prompt_tokens"], second["prompt_tokens"]) else None
 
 
-def _numbers(side: Served) -> dict[str, tuple[float, str, str]]:
+def _numbers(side: ComparedRun) -> dict[str, tuple[float, str, str]]:
     """Return by label a value, the requests' column that it is the mean of ("": none), and their class ("": all)."""
     found = {}
     if (block := side.metrics.get("specsim")) is not None:
@@ -241,7 +241,7 @@ def compare_runs(one: Sequence[SweptRun], other: Sequence[SweptRun]) -> Compared
     return Compared(settings, keys, list(_paired_rows(pairs, keys)), said)
 
 
-def _paired_rows(pairs: DataFrame, keys: Sequence[str]) -> Iterator[Row]:
+def _paired_rows(pairs: DataFrame, keys: Sequence[str]) -> Iterator[Difference]:
     for label, (measure, factor) in OF_SWEEPS.items():
         if measure not in pairs or pairs[measure].isna().any():
             continue
@@ -251,4 +251,4 @@ def _paired_rows(pairs: DataFrame, keys: Sequence[str]) -> Iterator[Row]:
             found = apart.iloc[place]
             one, other = (factor * means[means[SIDE] == side]["mean"].iloc[place] for side in SIDES)
             point = tuple(str(found[key]) for key in keys)
-            yield Row(point, label, one, other, factor * found["mean"], factor * found[HALF])
+            yield Difference(point, label, one, other, factor * found["mean"], factor * found[HALF])

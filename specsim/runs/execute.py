@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 PARSERS = ("argparse", "contextlib", "profiler", "specsim")
 """Modules that may end a command: a parser has said by then what was wrong, or shown its help."""
 OURS = ("profiler", "specsim")
-Given = ParamSpec("Given")
-Found = TypeVar("Found")
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
-def guarded(work: Callable[Given, Found], *given: Given.args, **named: Given.kwargs) -> Found:
+def guarded(work: Callable[Arguments, Answer], *given: Arguments.args, **named: Arguments.kwargs) -> Answer:
     """Return what work returns.
 
     Raises

@@ -23,8 +23,8 @@ from specsim.runs.processes import Lost, in_processes
 if TYPE_CHECKING:
     from distributed import Client, Future, as_completed
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+Piece = TypeVar("Piece")
+Answer = TypeVar("Answer")
 LOCAL = "local"
 NEEDS = {LOCAL: "joblib", "ray": "ray", "dask": "distributed", "slurm": "dask_jobqueue"}
 """Executors, and the module that each is of."""
@@ -61,12 +61,12 @@ def check_executor(executor: object, jobs: int) -> str:
 
 
 def on_workers(
-    work: Callable[[Given], Found],
-    each: Sequence[Given],
-    lost: Lost[Given, Found],
+    work: Callable[[Piece], Answer],
+    each: Sequence[Piece],
+    lost: Lost[Piece, Answer],
     jobs: int = 1,
     executor: str = LOCAL,
-) -> Generator[tuple[int, Found], None, None]:
+) -> Generator[tuple[int, Answer], None, None]:
     """Yield the place and what came of each of the given, as they end.
 
     `work` and what it takes and returns are pickled. Nothing is started where nothing is given. Pieces
@@ -95,7 +95,7 @@ def on_workers(
         raise SpecsimError(f"executor={executor}: {complaint(error)}") from error
 
 
-def _there(work: Callable[[Given], Found], folder: Path, piece: tuple[int, Given]) -> tuple[int, Found]:
+def _there(work: Callable[[Piece], Answer], folder: Path, piece: tuple[int, Piece]) -> tuple[int, Answer]:
     """Work in the folder that the sweep was started in, so that relative paths mean the same there.
 
     The folder is that of a whole process: its threads take turns.

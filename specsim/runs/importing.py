@@ -26,7 +26,7 @@ from specsim.files.staging import in_one_step
 from specsim.store.writer import yaml_text
 from specsim.workload.columns import number
 from specsim.workload.formats import KNOWN, choose
-from specsim.workload.readers import Damage, Table, content, of_lists, of_records, open_table
+from specsim.workload.readers import Damage, FileTable, content, of_lists, of_records, open_table
 from specsim.workload.trace import Trace, TraceSource
 from specsim.workload.user_file import How, read_table
 
@@ -43,7 +43,7 @@ READ = (*LENGTHS, STARTS, "queue_times")
 """Lists of a result of `vllm bench serve` that make a trace."""
 
 
-class Made(NamedTuple):
+class ImportedFile(NamedTuple):
     """A file's name, a line about its content, and what writes it."""
 
     name: str
@@ -65,7 +65,7 @@ class Holdings:
     traces: list[tuple[Trace, str]] = field(default_factory=list)
     requests: list[Verified] = field(default_factory=list)
     server: list[Verified] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[FileTable] = field(default_factory=list)
     models: set[str] = field(default_factory=set)
     logs: list[str] = field(default_factory=list)
     lacks: list[tuple[str, str]] = field(default_factory=list)
@@ -153,7 +153,7 @@ def _read_results(file: Path, found: Sequence[Result], held: Holdings) -> None:
     held.models |= {str(each["model_id"]) for each in found if each.get("model_id")}
 
 
-def _tables(file: Path, found: Sequence[Result]) -> list[Table]:
+def _tables(file: Path, found: Sequence[Result]) -> list[FileTable]:
     """Return the tables of requests in a file: that of each benchmark that tells its requests, or the whole file."""
     records = [each for each in found if isinstance(each.get(REQUESTS), list) and each[REQUESTS]]
     listed = [each for each in found if isinstance(each.get(LENGTHS[0]), list)]
@@ -192,15 +192,15 @@ def _rows_as_sent(result: Result) -> list[Any]:
     return [{key: cell for key, cell in each.items() if key != ROW_START} for each in in_order]
 
 
-def _traces(held: Holdings) -> Iterator[Made]:
+def _traces(held: Holdings) -> Iterator[ImportedFile]:
     """Yield traces under specsim's own names of columns, as Parquet where prompts have hashes."""
     for place, (trace, said) in enumerate(held.traces, start=1):
         name = f"{TRACE}_{place}" if len(held.traces) > 1 else TRACE
         table = _frame(trace)
         if trace.prefixes is None:
-            yield Made(f"{name}.csv", said, partial(table.to_csv, index=False))
+            yield ImportedFile(f"{name}.csv", said, partial(table.to_csv, index=False))
         else:
-            yield Made(f"{name}.parquet", said, partial(table.to_parquet, index=False))
+            yield ImportedFile(f"{name}.parquet", said, partial(table.to_parquet, index=False))
 
 
 def _frame(trace: Trace) -> DataFrame:
@@ -219,7 +219,7 @@ def _frame(trace: Trace) -> DataFrame:
     return DataFrame(columns)
 
 
-def _acceptance(held: Holdings) -> Iterator[Made]:
+def _acceptance(held: Holdings) -> Iterator[ImportedFile]:
     """Yield an acceptance file of rates by draft position."""
     if not (held.requests or held.server):
         return
@@ -234,10 +234,10 @@ def _acceptance(held: Holdings) -> Iterator[Made]:
     pair = {"pair": {"target": next(iter(held.models)), "draft": ANY}} if len(held.models) == 1 else {}
     keys = {"description": f"Accepted lengths of {', '.join(held.logs)}", **pair, "kind": "positions"}
     text = yaml_text({**keys, "categories": categories}, sort_keys=False)
-    yield Made(f"{ACCEPTANCE}.yaml", "; ".join(said), lambda to: to.write_text(text, encoding="utf-8"))
+    yield ImportedFile(f"{ACCEPTANCE}.yaml", "; ".join(said), lambda to: to.write_text(text, encoding="utf-8"))
 
 
-def _points(held: Holdings) -> Iterator[Made]:
+def _points(held: Holdings) -> Iterator[ImportedFile]:
     """Yield the points as CSV, or note why there are none."""
     try:
         points, notes = gathered(held.tables, None)
@@ -252,4 +252,4 @@ def _points(held: Holdings) -> Iterator[Made]:
         few = f"; `specsim calibrate` takes at least {LEAST_POINTS}" if len(points) < LEAST_POINTS else ""
         lacks = dict.fromkeys(why for kind, why in held.lacks if kind == POINTS)
         said = "; ".join((f"{len(points)} points of {counted(points)}{few}", *notes, *lacks))
-        yield Made(f"{POINTS}.csv", said, partial(table.to_csv, index=False, float_format="%.10g"))
+        yield ImportedFile(f"{POINTS}.csv", said, partial(table.to_csv, index=False, float_format="%.10g"))

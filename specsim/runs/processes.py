@@ -86,7 +86,7 @@ def worst_of(metrics: Mapping[str, Any]) -> Worst:
     return Worst(block["worst_class_attainment"], block["worst_class"])
 
 
-class Tally:
+class SweepProgress:
     """Counts the runs of a sweep as they end, and tells of them on stderr.
 
     Attributes
@@ -135,13 +135,13 @@ class Tally:
 
 
 @contextmanager
-def tallied(total: int, progress: bool) -> Iterator[Tally]:
+def tallied(total: int, progress: bool) -> Iterator[SweepProgress]:
     """Yield the tally of a sweep of `total` runs, silent without `progress`."""
     if not progress or not is_watched():
-        yield Tally(total, None, progress)
+        yield SweepProgress(total, None, progress)
         return
     with bar_of(total, "run") as drawn:
-        yield Tally(total, drawn, progress)
+        yield SweepProgress(total, drawn, progress)
 
 
 def told(each: Iterable[Piece], total: int, done: str, progress: bool) -> Iterator[Piece]:
@@ -167,9 +167,8 @@ def composed(points: Sequence[Piece]) -> Iterator[Piece]:
     return told(points, len(points), "composed", progress=True)
 
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
-Lost = Callable[[Given, str], Found]
+Answer = TypeVar("Answer")
+Lost = Callable[[Piece, str], Answer]
 """Answers for a piece of work whose process died, from how it ended, as ``" by SIGKILL(-9)"``, if that is known."""
 EXIT_CODES = re.compile(r"exit codes of the workers are \{(.*)\}")
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT")
@@ -181,7 +180,7 @@ LOOK_S = 0.5
 """How often a process looks whether the one that asked is still there."""
 
 
-class Asked(NamedTuple):
+class ParentProcess(NamedTuple):
     """The process that asks: its host, its id, the folder that it is in, and where it finds published traces."""
 
     host: str
@@ -204,8 +203,8 @@ def check_jobs(jobs: object) -> int:
 
 
 def in_processes(
-    work: Callable[[Given], Found], each: Sequence[Given], jobs: int, lost: Lost[Given, Found]
-) -> Generator[tuple[int, Found], None, None]:
+    work: Callable[[Piece], Answer], each: Sequence[Piece], jobs: int, lost: Lost[Piece, Answer]
+) -> Generator[tuple[int, Answer], None, None]:
     """Yield the place and what came of each of the given, as they end, worked on in `jobs` processes.
 
     `work` and what it takes and returns are pickled. With one job no process is started. When a process dies, all that
@@ -234,8 +233,8 @@ def in_processes(
 
 
 def _surviving(
-    work: Callable[[Given], Found], left: dict[int, Given], jobs: int, **sent: Any
-) -> Iterator[tuple[int, Found]]:
+    work: Callable[[Piece], Answer], left: dict[int, Piece], jobs: int, **sent: Any
+) -> Iterator[tuple[int, Answer]]:
     """Yield what comes of the pieces `left`, and take it out; what was sent when a process died stays."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -258,13 +257,13 @@ def _doubt_kernels(error: Exception) -> None:
 
 
 def _parallel(
-    work: Callable[[Given], Found], pieces: Iterable[tuple[int, Given]], jobs: int, **sent: Any
-) -> Iterator[tuple[int, Found]]:
+    work: Callable[[Piece], Answer], pieces: Iterable[tuple[int, Piece]], jobs: int, **sent: Any
+) -> Iterator[tuple[int, Answer]]:
     from joblib import Parallel, delayed
 
     # A process that has grown (compiled kernels, a long trace) is replaced by joblib, and its work goes on.
     warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
-    asked = Asked(platform.node(), os.getpid(), str(Path.cwd()), os.environ.get(DATA_VARIABLE))
+    asked = ParentProcess(platform.node(), os.getpid(), str(Path.cwd()), os.environ.get(DATA_VARIABLE))
     # One that gets no work, since the one that asked was killed first, must know whom to end with, too.
     processes = Parallel(
         n_jobs=jobs,
@@ -277,7 +276,7 @@ def _parallel(
     yield from processes(delayed(_placed)(work, index, one, asked) for index, one in pieces)
 
 
-def _placed(work: Callable[[Given], Found], index: int, one: Given, asked: Asked) -> tuple[int, Found]:
+def _placed(work: Callable[[Piece], Answer], index: int, one: Piece, asked: ParentProcess) -> tuple[int, Answer]:
     """Work where the process that asked is by now: joblib's processes live on from one call to the next."""
     _end_with(asked.host, asked.pid)
     os.chdir(asked.folder)

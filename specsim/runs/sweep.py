@@ -132,18 +132,18 @@ def run_all(
     return Sweep(stored, [*notes, *made_again(again)], failures=failures)
 
 
-def _summaries(planned: Sequence[PlannedRun], root: Path | None) -> tuple[dict[int, Made], list[str], Sequence[str]]:
+def _summaries(planned: Sequence[PlannedRun], root: Path | None) -> tuple[dict[int, Outcome], list[str], Sequence[str]]:
     """Return the summaries below `root` that still stand, by place; why others are made again; notes on damage."""
     if root is None:
         return {}, [], ()
-    rows, made, again = read_rows(root), dict[int, Made](), list[str]()
+    rows, made, again = read_rows(root), dict[int, Outcome](), list[str]()
     for place, each in enumerate(planned):
         summary = rows.runs.get(each.key) if each.folder is None else None
         if summary is None:
             continue
         reason = changed(summary.provenance, each.sources)
         if reason is None:
-            made[place] = Made(summary, worst_of(summary.metrics), stood=True)
+            made[place] = Outcome(summary, worst_of(summary.metrics), stood=True)
         else:
             again.append(reason)
     return made, again, rows.notes
@@ -162,7 +162,7 @@ def in_order(points: Sequence[Configured | PlannedRun], made: Sweep) -> list[Any
     return [failed.get(identity(settings_of(each.config))) or next(runs) for each in points]
 
 
-class Made(NamedTuple):
+class Outcome(NamedTuple):
     """The outcome of a point.
 
     Attributes
@@ -177,7 +177,7 @@ class Made(NamedTuple):
     stood: bool = False
 
 
-def _made(root: Path | None, planned: PlannedRun) -> Made:
+def _made(root: Path | None, planned: PlannedRun) -> Outcome:
     """Return what comes of a point; its summary or failure is stored below `root`."""
     try:
         return guarded(_executed, root, planned)
@@ -187,7 +187,7 @@ def _made(root: Path | None, planned: PlannedRun) -> Made:
         return _failed(root, planned, error)
 
 
-def _lost(root: Path | None, planned: PlannedRun, how: str) -> Made:
+def _lost(root: Path | None, planned: PlannedRun, how: str) -> Outcome:
     """Return what comes of a point whose process died whenever it ran."""
     said = f"its process was ended{how}, alone, too: out of memory, or a crash of compiled code"
     return _failed(root, planned, SpecsimError(said))
@@ -206,22 +206,22 @@ def write_table(root: Path) -> Sweep:
     return found
 
 
-def _executed(root: Path | None, planned: PlannedRun) -> Made:
+def _executed(root: Path | None, planned: PlannedRun) -> Outcome:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
     config, folder = planned.config, _made_meanwhile(planned) or planned.folder
     if folder is None:
         run = execute(config, None, planned.prepared())
         if not planned.summary:
-            return Made(run, worst_of(run.metrics))
+            return Outcome(run, worst_of(run.metrics))
         summary = run.summary(planned.key, planned.name)
         if root is not None:
             append_row(root, summary)
-        return Made(summary, worst_of(run.metrics))
+        return Outcome(summary, worst_of(run.metrics))
     reason = why_again(folder, planned.sources) if check_same_run(folder, config) else ""
     if reason is None:
         return _standing(folder)
     run = execute(config, folder, planned.prepared())
-    return Made(folder, worst_of(run.metrics), reason)
+    return Outcome(folder, worst_of(run.metrics), reason)
 
 
 def _made_meanwhile(planned: PlannedRun) -> Path | None:
@@ -232,12 +232,12 @@ def _made_meanwhile(planned: PlannedRun) -> Path | None:
     return next(filter(is_run, sorted(folder.parent.glob(f"*-{planned.key}"))), None)
 
 
-def _standing(folder: Path) -> Made:
+def _standing(folder: Path) -> Outcome:
     """Return a run that its folder holds, undamaged."""
-    return Made(folder, worst_of(json.loads((folder / METRICS_FILE).read_bytes())), stood=True)
+    return Outcome(folder, worst_of(json.loads((folder / METRICS_FILE).read_bytes())), stood=True)
 
 
-def _failed(root: Path | None, planned: PlannedRun, error: Exception) -> Made:
+def _failed(root: Path | None, planned: PlannedRun, error: Exception) -> Outcome:
     """Keep what a run failed of, in place of an older run; a run that another process has made meanwhile stays."""
     folder = planned.folder
     if folder is not None:
@@ -257,4 +257,4 @@ def _failed(root: Path | None, planned: PlannedRun, error: Exception) -> Made:
     failure = Failure(stored_config(planned.config), dict(planned.label), line, name, told)
     if root is not None:
         append_row(root, failure)
-    return Made(failure, None)
+    return Outcome(failure, None)

@@ -29,7 +29,7 @@ GROWTH = 2
 """The most by which the seeds of a point multiply at once: a few of them tell little of how many it takes."""
 WORDS = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*points?\s*")
 
-Key = tuple[str, ...]
+PointKey = tuple[str, ...]
 Say = Callable[[str], None]
 
 
@@ -115,9 +115,9 @@ class _Seeds:
 
     def __init__(self, ready: Sequence[Checked], half_width: float):
         self._asked = half_width
-        self._points: dict[Key, dict[int, Checked]] = {}
-        self._paired: dict[Key, list[Key]] = {}
-        self._attained: dict[Key, dict[int, float | None]] = {}
+        self._points: dict[PointKey, dict[int, Checked]] = {}
+        self._paired: dict[PointKey, list[PointKey]] = {}
+        self._attained: dict[PointKey, dict[int, float | None]] = {}
         self.add(ready)
 
     def add(self, ready: Sequence[Checked]) -> None:
@@ -167,7 +167,7 @@ class _Seeds:
             said.append(f"{failed} of {len(self._points)} points have a run that failed, and get no more seeds")
         return "; ".join(said)
 
-    def _wanted(self, key: Key) -> int:
+    def _wanted(self, key: PointKey) -> int:
         """Return how many seeds a point should have."""
         count = len(self._points[key])
         if self._failed(key):
@@ -180,14 +180,14 @@ class _Seeds:
         needed = ceil(count * (half / self._asked) ** 2)
         return min(MOST_SEEDS, GROWTH * count, max(count + 1, needed))
 
-    def _half_width(self, key: Key) -> float:
+    def _half_width(self, key: PointKey) -> float:
         ended = [each for each in self._attained.get(key, {}).values() if each is not None]
         return mean_interval(np.array(ended))[1] if ended else float("inf")
 
-    def _failed(self, key: Key) -> bool:
+    def _failed(self, key: PointKey) -> bool:
         return None in self._attained.get(key, {}).values()
 
 
-def _without(each: Checked, *keys: str) -> Key:
+def _without(each: Checked, *keys: str) -> PointKey:
     """Return what tells a point from others: its settings but some."""
     return tuple(f"{key}={value}" for key, value in each.point.items() if key not in keys)

@@ -47,7 +47,7 @@ FIRST_ACCEPTANCE, NEVER_S, TOO_MANY = 0.7, 1e4, 1e9
 """Supposed rate of a draft position at first; a deadline that never comes; tokens where no chain meets an objective."""
 
 
-class Batches(NamedTuple):
+class PlannedBatches(NamedTuple):
     """Batches that a plan may repeat.
 
     Attributes
@@ -81,7 +81,7 @@ def tiers_of(objective_s: Floats) -> tuple[Floats, Ints]:
 
 def batches_of(
     view: View, tpot_s: Floats, emitted: Floats, decodes: int, context: float, most_tokens: int, margin: float
-) -> Batches:
+) -> PlannedBatches:
     """Return the batches at whose length some tier needs a longer chain, and that of `most_tokens`.
 
     Parameters
@@ -107,10 +107,14 @@ def batches_of(
     wanted = seconds / tpot_s[:, None] * (1 - 1e-9)
     depth = np.searchsorted(emitted, wanted)
     demand = np.minimum(wanted, 1) * (1 + np.where(wanted <= 1, 0, depth) + cached_token * context)
-    return Batches(seconds, np.minimum(depth, most), np.where(depth > most, TOO_MANY, demand), supply, cached_token)
+    return PlannedBatches(
+        seconds, np.minimum(depth, most), np.where(depth > most, TOO_MANY, demand), supply, cached_token
+    )
 
 
-def accepted_prompts(batches: Batches, counts: Ints, due_s: Floats, tokens: Ints, tier: Ints, new: Bools) -> Bools:
+def accepted_prompts(
+    batches: PlannedBatches, counts: Ints, due_s: Floats, tokens: Ints, tier: Ints, new: Bools
+) -> Bools:
     """Return which prompts are accepted, (m,): those that are not new, and as many new ones as possible.
 
     The state is how many new requests of each tier are accepted; its value the prompt tokens that could still be read
@@ -207,7 +211,7 @@ class SlosServe:
         self._note(forest, answer)
 
     def _plan(self, view: View) -> tuple[float, float, float]:
-        """Decide on new requests and chains; return seconds, tokens and `Batches.cached_token` of the best batch."""
+        """Decide on new requests and chains; return seconds, tokens and `cached_token` of the best batch."""
         ids = live(view)
         new = ~self._decided[ids]
         new &= np.cumsum(new) <= MOST_NEW

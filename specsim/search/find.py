@@ -23,7 +23,7 @@ from specsim.store.sweeps import Sweep
 RATE, SEED, REQUESTS = "rps", "seed", "requests"
 DRAWN = "synthetic"
 """The kind of a trace that has no end."""
-Key = tuple[str, ...]
+LineKey = tuple[str, ...]
 Test = tuple[float, int | None]
 """A rate in requests/s, and how many requests the runs at it have; None: what their settings say."""
 At = Callable[[float], Sequence[Configured]]
@@ -60,10 +60,10 @@ def search(
         One line for any mistake in what was given; when no run of a line can be made.
     """
     here = jobs if check_executor(executor, jobs) == LOCAL else 1
-    lines: dict[Key, Line] = {}
-    heard: dict[tuple[Key, float], list[Result]] = {}
+    lines: dict[LineKey, Line] = {}
+    heard: dict[tuple[LineKey, float], list[Result]] = {}
     notes: list[str] = []
-    wanted: dict[Test, Sequence[Key]] = {(asked.first, None): ()}
+    wanted: dict[Test, Sequence[LineKey]] = {(asked.first, None): ()}
     searched = ""
     keys: list[str] = []
     while wanted:
@@ -77,7 +77,7 @@ def search(
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]
         notes += made.whole_notes
-        results: dict[tuple[Key, float], list[Result]] = {}
+        results: dict[tuple[LineKey, float], list[Result]] = {}
         for (key, each), run in zip(keyed, in_order(points, made), strict=True):
             results.setdefault((key, float(each.config[RATE])), []).append((each.config, run))
         for (key, rate), those in results.items():
@@ -91,7 +91,7 @@ def search(
     return Found(asked, of, list(lines.values()), Sweep(runs, together(notes), failures=failures), searched)
 
 
-def _points(at: At, test: Test, who: Sequence[Key]) -> Iterator[tuple[Key, Configured]]:
+def _points(at: At, test: Test, who: Sequence[LineKey]) -> Iterator[tuple[LineKey, Configured]]:
     """Yield the points of a test, each with its line's key: those of the lines `who`, or of all."""
     rate, requests = test
     for each in at(rate):
@@ -105,7 +105,7 @@ def _of_length(each: Configured, requests: int) -> Configured:
     return Configured({**each.point, REQUESTS: str(requests)}, {**each.config, REQUESTS: requests})
 
 
-def _add_lines(lines: dict[Key, Line], keyed: Sequence[tuple[Key, Configured]], of: str) -> None:
+def _add_lines(lines: dict[LineKey, Line], keyed: Sequence[tuple[LineKey, Configured]], of: str) -> None:
     """Add the lines that no point before has shown."""
     for (key, each), label in zip(keyed, labels_of([each.point for _, each in keyed]), strict=True):
         told = {name: value for name, value in label.items() if name not in (RATE, SEED)}
@@ -114,9 +114,9 @@ def _add_lines(lines: dict[Key, Line], keyed: Sequence[tuple[Key, Configured]], 
         check_whose(of, each.config)
 
 
-def _next_tests(asked: Asked, lines: Mapping[Key, Line]) -> dict[Test, Sequence[Key]]:
+def _next_tests(asked: Asked, lines: Mapping[LineKey, Line]) -> dict[Test, Sequence[LineKey]]:
     """Return which lines are to be tested next, by test: what says too little first, since the next rate follows."""
-    wanted: dict[Test, Sequence[Key]] = {}
+    wanted: dict[Test, Sequence[LineKey]] = {}
     for key, line in lines.items():
         tests: list[Test] = [(rate, more) for rate in line.tested if (more := longer(asked, line, rate)) is not None]
         rate = next_rate(asked, line.tested)
@@ -138,7 +138,7 @@ def _identity(asked: Asked, of: str, points: Sequence[Configured]) -> str:
     return identity(flat({**asked._asdict(), "of": of, "runs": runs}))
 
 
-def _key(each: Configured) -> Key:
+def _key(each: Configured) -> LineKey:
     """Return what tells a line from others: all its settings but the rate and the seed."""
     return tuple(f"{key}={value}" for key, value in each.point.items() if key not in (RATE, SEED))
 
@@ -168,7 +168,7 @@ def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
         line.requests[rate] = config[REQUESTS] or config["trace"]["n"]
 
 
-def _check_somebody(of: str, lines: Mapping[Key, Line], wanted: Mapping[Test, Sequence[Key]]) -> None:
+def _check_somebody(of: str, lines: Mapping[LineKey, Line], wanted: Mapping[Test, Sequence[LineKey]]) -> None:
     """Refuse a run in which no request of the class arrived, unless it is made longer: nothing is known from it."""
     coming = {(key, rate) for (rate, _), keys in wanted.items() for key in keys}
     for key, line in lines.items():

@@ -326,7 +326,7 @@ class Found:
 
     def figure(self) -> Figure:
         """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""
-        from specsim.figures.capacity import Curve, attained_up_to, ranked
+        from specsim.figures.capacity import AttainmentCurve, attained_up_to, ranked
         from specsim.figures.style import PALETTE
 
         lines = {}
@@ -334,7 +334,7 @@ class Found:
             doubts = (line.failed, line.overloaded, line.too_short)
             at = (frozenset(filter(doubtful, line.tested)) for doubtful in doubts)
             found = self.capacity(line)
-            lines[line.values] = Curve(line.tested, found.mean if isfinite(found.mean) else found.keeps, *at)
+            lines[line.values] = AttainmentCurve(line.tested, found.mean if isfinite(found.mean) else found.keeps, *at)
         said = (*self.stand_ins, *(self.sweep.seeds_said() if self.sweep else ()))
         failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
         if failed:

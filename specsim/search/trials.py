@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specsim.config.space import Choice, Space
+from specsim.config.space import Combination, Space
 from specsim.search.tuned import Score
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ BATCHES = 2
 PATIENCE = 20
 """Proposals for each trial: a sampler may propose what was tried."""
 
-Run = Callable[[Sequence[tuple[int, Choice]], Sequence[int]], Sequence[Sequence[Score]]]
+RunChoices = Callable[[Sequence[tuple[int, Combination]], Sequence[int]], Sequence[Sequence[Score]]]
 """Runs choices, each with the place of its search, with some seeds; returns for each choice the score of each seed."""
 
 
@@ -36,10 +36,10 @@ class Search:
 
     def __init__(self, space: Space, trials: int) -> None:
         self.space, self.trials = space, min(trials, len(space))
-        self.scores: dict[Choice, list[Score]] = {}
+        self.scores: dict[Combination, list[Score]] = {}
         self._study = _study(self.trials // 2) if self.trials < len(space) else None
 
-    def ask(self) -> list[Choice]:
+    def ask(self) -> list[Combination]:
         """Return the choices to try next; none once there were as many as asked for."""
         left = self.trials - len(self.scores)
         if self._study is None or not left:
@@ -47,15 +47,15 @@ class Search:
         most = self.trials // 2 if not self.scores else ceil((self.trials - self.trials // 2) / BATCHES)
         return self._proposed(self._study, min(left, max(most, 1)))
 
-    def mean(self, choice: Choice) -> Score:
+    def mean(self, choice: Combination) -> Score:
         """Return the mean score of a choice over its seeds."""
         return Score(*np.mean(self.scores[choice], axis=0).tolist())
 
-    def ranked(self, among: Sequence[Choice] = ()) -> list[Choice]:
+    def ranked(self, among: Sequence[Combination] = ()) -> list[Combination]:
         """Return choices, those tried with the most seeds first, and of these the best."""
         return sorted(among or self.scores, key=lambda each: (-len(self.scores[each]), *(-x for x in self.mean(each))))
 
-    def _proposed(self, study: Study, count: int) -> list[Choice]:
+    def _proposed(self, study: Study, count: int) -> list[Combination]:
         from optuna.distributions import IntDistribution
         from optuna.trial import TrialState, create_trial
 
@@ -66,7 +66,7 @@ class Search:
             params = {str(each): place for each, place in enumerate(choice)}
             value = self.scores[choice][0].measure
             study.add_trial(create_trial(params=params, distributions=dict(places), value=value))
-        found: dict[Choice, None] = {}
+        found: dict[Combination, None] = {}
         for _ in range(PATIENCE * count):
             if len(found) == count:
                 break
@@ -91,7 +91,7 @@ def _study(drawn: int) -> Study:
     )
 
 
-def halved(searches: Sequence[Search], seeds: Sequence[int], run: Run, say: Callable[[str], None]) -> None:
+def halved(searches: Sequence[Search], seeds: Sequence[int], run: RunChoices, say: Callable[[str], None]) -> None:
     """Try what each search asks for with the first of `seeds`, then its better half with twice as many, down to two.
 
     Every trial with so many seeds meets the same requests and texts (common random numbers).
@@ -111,6 +111,8 @@ def halved(searches: Sequence[Search], seeds: Sequence[int], run: Run, say: Call
         count *= 2
 
 
-def _hear(searches: Sequence[Search], asked: Sequence[tuple[int, Choice]], scores: Sequence[Sequence[Score]]) -> None:
+def _hear(
+    searches: Sequence[Search], asked: Sequence[tuple[int, Combination]], scores: Sequence[Sequence[Score]]
+) -> None:
     for (place, choice), each in zip(asked, scores, strict=True):
         searches[place].scores.setdefault(choice, []).extend(each)

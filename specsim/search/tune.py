@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.config.configured import Configured, with_settings
 from specsim.config.points import Point
-from specsim.config.space import Choice, space_of
+from specsim.config.space import Combination, space_of
 from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.metrics.any_run import AnyRun
@@ -169,7 +169,7 @@ def _score(run: Result, of: str) -> Score:
 def _search(searches: Sequence[Search], runs: _Runs, goal: Goal, part: Point) -> None:
     """Try settings on a part of the traffic, with seeds that do not judge."""
 
-    def tried(asked: Sequence[tuple[int, Choice]], seeds: Sequence[int]) -> list[list[Score]]:
+    def tried(asked: Sequence[tuple[int, Combination]], seeds: Sequence[int]) -> list[list[Score]]:
         spaces = [(searches[place].space, choice) for place, choice in asked]
         ended = runs([(space.scheduler, space.settings(choice)) for space, choice in spaces], part, seeds)
         return [[_score(run, goal.of) for run in those] for those in ended]

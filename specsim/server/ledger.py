@@ -17,7 +17,7 @@ from specsim.server.events import Emissions, Gaps
 from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, DraftCache, KvPool, Memory, OutOfMemory
 from specsim.server.prefix_cache import Caches
 from specsim.server.rules import Drafts, first_wrong
-from specsim.server.state import Progress, Roster, Rows, known_tokens
+from specsim.server.state import Progress, Roster, SharedRows, known_tokens
 
 
 class Ledger:
@@ -40,10 +40,10 @@ class Ledger:
         memory: Memory,
         draft_cached: bool = True,
         prefixes: Prefixes | None = None,
-        rows: Rows | None = None,
+        rows: SharedRows | None = None,
         place: int = 0,
     ) -> None:
-        rows = Rows.of(size, prefixes is not None) if rows is None else rows
+        rows = SharedRows.of(size, prefixes is not None) if rows is None else rows
         self.facts, self.progress = rows.facts, rows.progress
         self._told = [(name, getattr(self.facts, name)) for name in Facts.__dataclass_fields__]
         self.pool = KvPool(memory, rows.blocks, rows.lent)

@@ -20,7 +20,7 @@ from specsim.server.view import LedgerView
 
 LEAST = 2
 """Fewer passes at once take longer than one by one."""
-Waiting = Generator[simpy.Event, Any, None]
+SimProcess = Generator[simpy.Event, Any, None]
 
 
 class Horizon(NamedTuple):
@@ -129,7 +129,7 @@ class FastForward:
         starts_s[0], starts_s[1:] = self._env.now, seconds
         return np.add.accumulate(starts_s, out=starts_s)
 
-    def _wait(self, seconds: Floats, starts_s: Floats) -> Waiting:
+    def _wait(self, seconds: Floats, starts_s: Floats) -> SimProcess:
         """Let the clock move over rounds (n, passes) as it would pass by pass."""
         check_rounds(seconds, float(starts_s[-1]))
         delay_s = single(float(starts_s[0]), float(starts_s[-1]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.core.request import Ids, Ints, Prefixes
 from specsim.server.kv_cache import DRAFT, TARGET, DraftCache, KvPool
-from specsim.server.state import PrefixRows, Rows
+from specsim.server.state import PrefixRows, SharedRows
 
 HOST, OTHERS, LINK = range(3)
 
@@ -50,7 +50,7 @@ class Elsewhere:
         return back, np.array([self._where.pop(request) for request in back.tolist()], dtype=np.int64)
 
 
-Key = tuple[int, int]
+BlockKey = tuple[int, int]
 """A model, and the hash of a block and of all before it."""
 
 
@@ -72,11 +72,11 @@ class PrefixCache:
     def __init__(self, prefixes: Prefixes, prompt_tokens: Ints, pool: KvPool, rows: PrefixRows) -> None:
         self._prefixes, self._prompt_tokens, self._pool = prefixes, prompt_tokens, pool
         self._tokens = prefixes.block_tokens
-        self._users: dict[Key, int] = {}
-        self._idle: OrderedDict[Key, None] = OrderedDict()
+        self._users: dict[BlockKey, int] = {}
+        self._idle: OrderedDict[BlockKey, None] = OrderedDict()
         self._idle_bytes = 0
-        self._watched: defaultdict[Key, set[int]] = defaultdict(set)
-        self._waiting: dict[int, list[Key]] = {}
+        self._watched: defaultdict[BlockKey, set[int]] = defaultdict(set)
+        self._waiting: dict[int, list[BlockKey]] = {}
         self._changed = set[int]()
         self._used, self._begun, self._hit_tokens = rows
         self.queries = self.hits = 0
@@ -88,7 +88,7 @@ class PrefixCache:
         """
         self._unwatch(request)
         hashes = self._hashes(request, (int(self._prompt_tokens[request]) - 1) // self._tokens)
-        keys, blocks = list[Key](), [0, 0]
+        keys, blocks = list[BlockKey](), [0, 0]
         for model in (TARGET, DRAFT):
             for each in hashes:
                 keys.append((model, each))
@@ -148,7 +148,7 @@ class PrefixCache:
             self._use(keys)
             self._used[model, request] = blocks
 
-    def _use(self, keys: Iterable[Key]) -> None:
+    def _use(self, keys: Iterable[BlockKey]) -> None:
         """Count one more user of each block; one that nobody used takes room in the pool."""
         for key in keys:
             users = self._users.get(key, 0)
@@ -171,7 +171,7 @@ class PrefixCache:
                 self._used[model, request] = 0
                 self._pool.lend(model, request, 0)
 
-    def _leave(self, key: Key) -> None:
+    def _leave(self, key: BlockKey) -> None:
         self._users[key] -= 1
         if not self._users[key]:
             self._pool.occupy(key[0], -self._tokens)
@@ -209,7 +209,7 @@ class Caches:
     prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     """
 
-    def __init__(self, rows: Rows, pool: KvPool, draft_cache: DraftCache, prefixes: Prefixes | None) -> None:
+    def __init__(self, rows: SharedRows, pool: KvPool, draft_cache: DraftCache, prefixes: Prefixes | None) -> None:
         self._progress, self._pool, self._draft_cache = rows.progress, pool, draft_cache
         self.elsewhere = Elsewhere()
         self.prefix: PrefixCache | None = None

@@ -42,7 +42,7 @@ class Roster:
 
     Parameters
     ----------
-    at, admitted, seat : (N,) as in `specsim.server.state.Rows`. place : index of this replica.
+    at, admitted, seat : (N,) as in `specsim.server.state.SharedRows`. place : index of this replica.
 
     Attributes
     ----------
@@ -253,7 +253,7 @@ class PrefixRows(NamedTuple):
     hit_tokens: Ints
 
 
-class Rows(NamedTuple):
+class SharedRows(NamedTuple):
     """All that is written down of each request, for the replicas of one pool: a request is at one of them, once.
 
     Attributes
@@ -277,7 +277,7 @@ class Rows(NamedTuple):
     prefix: PrefixRows | None
 
     @classmethod
-    def of(cls, n: int, keeps_prefixes: bool = False) -> Rows:
+    def of(cls, n: int, keeps_prefixes: bool = False) -> SharedRows:
         """Return rows of `n` requests of which nothing is known yet."""
         blocks, lent, drafted = (np.zeros((2, n), dtype=np.int64) for _ in range(3))
         at, admitted, seat = np.full(n, -1, dtype=np.int32), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64)

@@ -148,7 +148,7 @@ class Failure:
 Row = Summary | Failure
 
 
-class Rows(NamedTuple):
+class KeptRows(NamedTuple):
     """Rows below a sweep's folder, by identity of settings; how many each file holds; notes on damaged files."""
 
     runs: dict[str, Summary]
@@ -176,7 +176,7 @@ def append_row(root: Path, row: Row) -> None:
         raise Unwritable(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def read_rows(root: Path) -> Rows:
+def read_rows(root: Path) -> KeptRows:
     """Return the rows below a sweep's folder in the order of their names, the last one of each run.
 
     Of a file that a kill has cut off, the rows before the cut are read. A damaged file is left out. A note names both.
@@ -238,7 +238,7 @@ def _file_of(process: int) -> str:
     return f"{OPEN}{uuid4().hex}{SUFFIX}"
 
 
-def _read(files: Iterable[Path]) -> Rows:
+def _read(files: Iterable[Path]) -> KeptRows:
     whole: dict[str, Row] = {}
     counts, notes = {}, []
     for file in files:
@@ -259,7 +259,7 @@ def _read(files: Iterable[Path]) -> Rows:
     ordered = dict(sorted(whole.items(), key=lambda item: (item[1].name, item[0])))
     runs = {key: row for key, row in ordered.items() if isinstance(row, Summary)}
     failures = {key: row for key, row in ordered.items() if isinstance(row, Failure)}
-    return Rows(runs, failures, counts, tuple(notes))
+    return KeptRows(runs, failures, counts, tuple(notes))
 
 
 def _add(rows: dict[str, Row], content: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded, shown
-from specsim.metrics.any_run import AnyRun, Reported
+from specsim.metrics.any_run import AnyRun, WithReport
 from specsim.metrics.sweep_table import (
     CLASS,
     CODE,
@@ -89,7 +89,7 @@ def _mixed(table: DataFrame) -> list[str]:
     return [f"the runs were {what[key]}: the column {key} tells which" for key in keys if not key.endswith("origin")]
 
 
-class Sweep(Reported, Sequence[AnyRun]):
+class Sweep(WithReport, Sequence[AnyRun]):
     """A sequence of runs. A stored run is read from its folder each time it is accessed; none is held in memory.
 
     Attributes

@@ -14,7 +14,7 @@ import numpy as np
 from specsim.core.request import LONGEST_S
 from specsim.errors import SpecsimError
 from specsim.workload.columns import not_a_number, number
-from specsim.workload.readers import Cells, Rows, Table, shown
+from specsim.workload.readers import Cells, FileTable, TableRows, shown
 from specsim.workload.trace import Floats
 
 Unit = Literal["s", "ms", "us", "ns"]
@@ -59,7 +59,7 @@ class Clock(NamedTuple):
     step_s: float = 0.0
 
 
-def read_clock(cells: Sequence[object], column: str, rows: Rows, unit: Unit) -> Clock:
+def read_clock(cells: Sequence[object], column: str, rows: TableRows, unit: Unit) -> Clock:
     """Return the arrival of each row; damaged cells are noted and read as 0.
 
     Numbers are finite, not negative and in `unit`. Timestamps are in ISO 8601 to the nanosecond, all with a zone or all
@@ -126,7 +126,7 @@ def spread(stamp_s: Floats, tick_s: float) -> Floats:
     return np.asarray(stamp_s + np.repeat(width_s / size, size) * place, np.float64)
 
 
-def _from_numbers(cells: Sequence[object], column: str, rows: Rows, unit: Unit) -> Clock:
+def _from_numbers(cells: Sequence[object], column: str, rows: TableRows, unit: Unit) -> Clock:
     values = np.zeros(len(cells))
     for i, cell in enumerate(cells):
         value = number(cell)
@@ -186,7 +186,7 @@ def _second(date: str, clock: str, zone: str) -> int | None:
         return None
 
 
-def check_pace(clock: Clock, column: str, table: Table, unit: Unit, chosen: bool) -> list[str]:
+def check_pace(clock: Clock, column: str, table: FileTable, unit: Unit, chosen: bool) -> list[str]:
     """Return notes about an odd pace of arrivals; a unit that the user did not choose must make sense.
 
     Raises
@@ -217,7 +217,7 @@ def check_pace(clock: Clock, column: str, table: Table, unit: Unit, chosen: bool
     return []
 
 
-def unit_asked(cells: Sequence[object], column: str, table: Table) -> SpecsimError:
+def unit_asked(cells: Sequence[object], column: str, table: FileTable) -> SpecsimError:
     """Return the line that asks for the unit of arrivals that make sense in several, with what each would mean."""
     values = [value for value in map(number, cells) if value is not None]
     span, gaps = max(values) - min(values), len(values) - 1
@@ -263,7 +263,7 @@ def said_s(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _set_to(units: Sequence[Unit], table: Table) -> str:
+def _set_to(units: Sequence[Unit], table: FileTable) -> str:
     """Return how the user of a file, or of columns in memory, sets the unit."""
     if not table.in_memory:
         return f"set trace.time_unit={' or '.join(units)}"
@@ -271,7 +271,7 @@ def _set_to(units: Sequence[Unit], table: Table) -> str:
     return f"give simulate trace__time_unit={words}, or trace_of time_unit={words}"
 
 
-def _if_in(likely: Sequence[Unit], unit: Unit, gap_s: float, column: str, table: Table) -> str:
+def _if_in(likely: Sequence[Unit], unit: Unit, gap_s: float, column: str, table: FileTable) -> str:
     gaps = [f"{each} (one in {said_s(gap_s * PER_S[unit] / PER_S[each])})" for each in likely]
     return f"if {column} is in {' or '.join(gaps if len(gaps) > 1 else likely)}, {_set_to(likely, table)}"
 

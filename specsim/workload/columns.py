@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.workload.readers import Cells, Rows, shown
+from specsim.workload.readers import Cells, TableRows, shown
 from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
@@ -46,7 +46,7 @@ def not_a_number(cell: object, wanted: str = "a number") -> str:
     return f"{shown(cell)} holds a comma; expected a decimal point" if comma else f"{shown(cell)} is not {wanted}"
 
 
-def tokens(cells: Sequence[object], column: str, rows: Rows, least: int = 1) -> Ints:
+def tokens(cells: Sequence[object], column: str, rows: TableRows, least: int = 1) -> Ints:
     """Return token counts (N,), each `least` to ``MAX_TOKENS``; damaged cells are noted and read as 1."""
     values = np.ones(len(cells), np.int64)
     odd: object = None
@@ -70,7 +70,7 @@ def tokens(cells: Sequence[object], column: str, rows: Rows, least: int = 1) -> 
     return values
 
 
-def slos(cells: Sequence[object], column: str, rows: Rows) -> Floats:
+def slos(cells: Sequence[object], column: str, rows: TableRows) -> Floats:
     """Return SLOs (N,), each above 0, NaN for an empty cell; damaged cells are noted."""
     values = np.full(len(cells), nan)
     for i, cell in enumerate(cells):
@@ -84,7 +84,7 @@ def slos(cells: Sequence[object], column: str, rows: Rows) -> Floats:
     return values
 
 
-def classes(cells: Sequence[object], column: str, rows: Rows) -> tuple[Ints, tuple[str, ...]]:
+def classes(cells: Sequence[object], column: str, rows: TableRows) -> tuple[Ints, tuple[str, ...]]:
     """Return class codes (N,) and names in alphabetical order; a cell that is no name is noted."""
     names: list[str] = []
     for i, cell in enumerate(cells):
@@ -122,7 +122,7 @@ def trace(
     return Trace(arrival_s - arrival_s[0], prompt_tokens[order], output_tokens[order], row[order], source, **rest)
 
 
-def adaserve_objectives(cells: Cells, rows: Rows) -> dict[str, Any]:
+def adaserve_objectives(cells: Cells, rows: TableRows) -> dict[str, Any]:
     """Return the classes and TPOT SLOs of AdaServe's artifact as fields of a `Trace`.
 
     The authors give three classes by ``slo_ratio``: above 0 a multiple of the baseline latency, below 0 milliseconds

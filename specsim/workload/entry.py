@@ -12,10 +12,10 @@ from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 from specsim.workload.arrivals import UNITS, Unit
 from specsim.workload.columns import ADASERVE_CLASSES
 from specsim.workload.formats import OPTIONAL, ROLES
-from specsim.workload.sessions import TURNS, Turns
+from specsim.workload.sessions import TURNS, TurnPrompts
 
 Entry = Mapping[str, Any]
-Distribution = Literal["fixed", "uniform", "lognormal"]
+LengthDistribution = Literal["fixed", "uniform", "lognormal"]
 
 COMMON = ("name", "description", "kind", "resample")
 PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "twin", "window")
@@ -52,7 +52,7 @@ class Lengths:
     low, high : tokens
     """
 
-    distribution: Distribution
+    distribution: LengthDistribution
     mean: float | None = None
     cv: float | None = None
     low: int | None = None
@@ -118,9 +118,9 @@ def tick_s(node: CheckedMapping) -> float | None:
     return node.number("tick_s", above=0) if node.given("tick_s") else None
 
 
-def turns(node: CheckedMapping) -> Turns | None:
+def turns(node: CheckedMapping) -> TurnPrompts | None:
     """Return what the prompts of turns are; None: told by the content."""
-    return cast(Turns, node.choice("turns", TURNS)) if node.given("turns") else None
+    return cast(TurnPrompts, node.choice("turns", TURNS)) if node.given("turns") else None
 
 
 def lengths(node: CheckedMapping, key: str) -> Lengths:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from specsim.errors import SpecsimError, nearest
 from specsim.workload.arrivals import CHAT, UNITS, Unit
-from specsim.workload.readers import Table, shown
+from specsim.workload.readers import FileTable, shown
 
 MOST_COLUMNS = 1000
 ARRIVAL, PROMPT, OUTPUT = ROLES = ("arrival_s", "prompt_tokens", "output_tokens")
@@ -195,7 +195,7 @@ class Columns(NamedTuple):
         return ", ".join(self.called[name] for name in (*ROLES, *self.form.also) if name in self.called)
 
 
-def choose(table: Table, given: Mapping[str, str] | None = None) -> Columns:
+def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
     """Return which columns of a table make a trace; arrivals may be missing, where all else is known.
 
     Parameters
@@ -235,7 +235,7 @@ def _called(form: Format, names: Names) -> dict[str, str]:
     return found | {name: name for name in (*form.also, *form.optional) if name in names}
 
 
-def _refuse_others(table: Table) -> None:
+def _refuse_others(table: FileTable) -> None:
     for other in OTHERS:
         if other.keys <= set(table.keys) and other.unless not in table.keys:
             raise SpecsimError(f"{table.file}: {other.name}: {other.instead}")
@@ -245,7 +245,7 @@ def _refuse_others(table: Table) -> None:
         )
 
 
-def _refuse_near_names(table: Table, form: Format, missing: list[str], read: set[str]) -> None:
+def _refuse_near_names(table: FileTable, form: Format, missing: list[str], read: set[str]) -> None:
     """Refuse a column that is not read and has almost the name of one that could be."""
     alone = [names[0] for role, names in form.roles.items() if role in missing and len(names) == 1]
     optional = [name for name in (*form.also, *form.optional) if name not in table.names]
@@ -256,7 +256,7 @@ def _refuse_near_names(table: Table, form: Format, missing: list[str], read: set
             raise SpecsimError(f"{where}unknown column {shown(name)}; did you mean {close[0]!r}?")
 
 
-def _lacking(table: Table, form: Format, missing: list[str]) -> str:
+def _lacking(table: FileTable, form: Format, missing: list[str]) -> str:
     """Return the line about columns that no name tells."""
     lacks = ", ".join(form.roles.get(name, (name,))[0] for name in missing)
     roles = ", ".join(f"{name}: YOURS" for name in missing if name in ROLES)

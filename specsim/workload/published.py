@@ -32,7 +32,7 @@ LENGTHS = ("prompt_tokens", "output_tokens")
 SHIPS_AS = {"twin": None, "toy": None}
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """The file, if it was found, and a text for the user about files of its name that were passed over."""
 
     file: Path | None
@@ -84,7 +84,7 @@ class PublishedTrace:
         node = self.node
         return (Published(node.file_name("file"), node.text("sha256"), node.text("url")),)
 
-    def located(self) -> tuple[Found, str]:
+    def located(self) -> tuple[FoundFile, str]:
         """Return the real file, if it was found, and the name that was looked for."""
         file = self.node.file_name("file")
         return locate(file, self.node.text("sha256")), file
@@ -128,14 +128,14 @@ class AdaServeTrace(PublishedTrace):
         """Return the file of each point."""
         return tuple(keys.points_of(self.node).values())
 
-    def located(self) -> tuple[Found, str]:
+    def located(self) -> tuple[FoundFile, str]:
         """Return the Parquet file, else the JSON file of the chosen point."""
         node = self.node
         first, single = locate(node.file_name("file"), node.text("sha256")), self._point[1]
         if first.file is not None:
             return first, single.file
         second = locate(single.file, single.sha256)
-        return Found(second.file, first.passed_over + second.passed_over), f"{node.text('file')} or {single.file}"
+        return FoundFile(second.file, first.passed_over + second.passed_over), f"{node.text('file')} or {single.file}"
 
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the requests of the chosen point."""
@@ -260,17 +260,17 @@ def data_folders() -> tuple[Path, ...]:
     return tuple(expanded(part, f"{DATA_VARIABLE}=") for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
 
 
-def locate(name: str, checksum: str) -> Found:
+def locate(name: str, checksum: str) -> FoundFile:
     """Find the file ``name`` (or its ``.gz``) whose unpacked content has the SHA-256 ``checksum``."""
     passed_over: list[str] = []
     for file in _candidates(name):
         try:
             if sha256(content(file)) == checksum:
-                return Found(file, tuple(passed_over))
+                return FoundFile(file, tuple(passed_over))
             passed_over.append(f"{file} has another sha256 and is not used")
         except SpecsimError as error:
             passed_over.append(f"{error} and is not used")
-    return Found(None, tuple(passed_over))
+    return FoundFile(None, tuple(passed_over))
 
 
 def _candidates(name: str) -> Iterator[Path]:

@@ -48,7 +48,7 @@ SEPARATORS = {
 }
 Cells = dict[str, list[object]]
 """Columns by name; cells are text (CSV) or typed values (JSON, Parquet)."""
-Record = dict[str, Any]
+JsonRecord = dict[str, Any]
 
 
 class Damage:
@@ -74,7 +74,7 @@ class Damage:
         raise SpecsimError(f"{self.file}: {len(self._rows)} damaged {rows}: {', '.join(told + more)}")
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """Row numbers for the user, the damage found in the rows, and notes about what was tolerated."""
 
     numbers: Sequence[int]
@@ -88,7 +88,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FileTable:
     """A file whose columns have names.
 
     Attributes
@@ -103,7 +103,7 @@ class Table:
     file: Path
     kind: str
     names: tuple[str, ...]
-    read: Callable[[Sequence[str]], tuple[Cells, Rows]]
+    read: Callable[[Sequence[str]], tuple[Cells, TableRows]]
     where: str = ""
     keys: tuple[str, ...] = ()
 
@@ -119,7 +119,7 @@ def shown(cell: object, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def open_table(file: Path, known: frozenset[str]) -> Table:
+def open_table(file: Path, known: frozenset[str]) -> FileTable:
     """Return the table in a file, whose first bytes tell Parquet, JSON or CSV, plain or gzip, in any Unicode encoding.
 
     `known` names of columns tell the separator of a CSV, and an object of lists.
@@ -214,7 +214,7 @@ def lines(raw: bytes, newline: str = "\n") -> TextIOWrapper:
     return TextIOWrapper(BytesIO(raw), encoding="utf-8", newline=newline)
 
 
-def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
     """Return the table of a CSV; the separator is the one that yields most `known` names in the header."""
     header = lines(raw, "").readline()
     headers = {each: _split(header, each) for each in SEPARATORS}
@@ -224,7 +224,7 @@ def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Tab
         raise SpecsimError(f"{file}: line 1: no header of a CSV; expected names of columns")
     body = memoryview(raw)[len(header.encode()) :]
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
         damage = Damage(file)
         cells, wrong = _csv_cells(body, separator, names, wanted, file)
         count = len(wrong) + len(cells[wanted[0]])
@@ -232,9 +232,9 @@ def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Tab
         for place, text in wrong.items():
             damage.add(starts[place], f"{text.count(separator) + 1} cells where the header has {len(names)}")
         numbers = [starts[place] for place in range(count) if place not in wrong]
-        return cells, Rows(numbers, damage, [told, *notes] if told else notes)
+        return cells, TableRows(numbers, damage, [told, *notes] if told else notes)
 
-    return Table(file, "CSV", tuple(names), read, where="line 1: ", keys=tuple(names))
+    return FileTable(file, "CSV", tuple(names), read, where="line 1: ", keys=tuple(names))
 
 
 def _split(line: str, separator: str) -> list[str]:
@@ -289,7 +289,7 @@ def _starts(raw: bytes, separator: str, file: Path) -> list[int]:
         raise SpecsimError(f"{file}: line {reader.line_num + 1}: not CSV ({error})") from None
 
 
-def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
     """Return the table of an object a line, of a list of objects, or of an object of lists under `known` names."""
     stream = lines(raw)
     value, more = _parsed(stream.readline()), bool(stream.readline())
@@ -323,28 +323,28 @@ def _whole(raw: bytes, file: Path) -> Any:
         raise SpecsimError(f"{file}: line {line}: not JSON, damaged or cut") from None
 
 
-def _lists(value: Record, known: frozenset[str]) -> Cells:
+def _lists(value: JsonRecord, known: frozenset[str]) -> Cells:
     """Return the lists in an object, none if none of them has a `known` name."""
     found = {name: cells for name, cells in value.items() if isinstance(cells, list)}
     return found if known & found.keys() else {}
 
 
-def of_lists(value: Record, file: Path, known: frozenset[str], notes: list[str]) -> Table:
+def of_lists(value: JsonRecord, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:
     """Return the table of the lists in an object, of which one has a `known` name."""
     columns, told = without_queues(value, _lists(value, known))
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
         cells = {name: columns[name] for name in wanted}
         counts = {len(each) for each in cells.values()}
         if len(counts) > 1:
             listed = ", ".join(f"{len(each)} {name}" for name, each in cells.items())
             raise SpecsimError(f"{file}: its lists differ in length: {listed}")
-        return cells, Rows(range(1, max(counts) + 1), Damage(file, "entry"), notes + told)
+        return cells, TableRows(range(1, max(counts) + 1), Damage(file, "entry"), notes + told)
 
-    return Table(file, "JSON", tuple(columns), read, keys=tuple(value))
+    return FileTable(file, "JSON", tuple(columns), read, keys=tuple(value))
 
 
-def without_queues(result: Record, columns: Cells) -> tuple[Cells, list[str]]:
+def without_queues(result: JsonRecord, columns: Cells) -> tuple[Cells, list[str]]:
     """Return the columns of a result of ``vllm bench serve`` with arrivals before its client's queue, and notes.
 
     A queue time is a request's wait under ``--max-concurrency``: the request arrived that long before it was sent.
@@ -360,9 +360,9 @@ def without_queues(result: Record, columns: Cells) -> tuple[Cells, list[str]]:
     return {**columns, "start_times": arrived}, ["arrivals are start_times less queue_times"] if any(waited) else []
 
 
-def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> Table:
+def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, notes: list[str]) -> FileTable:
     """Return the table of the objects among some values, which are numbered from 1; all other values are damage."""
-    records: dict[int, Record] = {}
+    records: dict[int, JsonRecord] = {}
     for number, value in enumerate(_spans(values, notes), start=1):
         if isinstance(value, dict):
             records[number] = value
@@ -371,11 +371,11 @@ def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, 
     head = list(islice(records.values(), HEAD))
     keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*head), chain(*map(_names, head))))
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
         cells: Cells = {name: [_within(record, name) for record in records.values()] for name in wanted}
-        return cells, Rows(list(records), damage, notes)
+        return cells, TableRows(list(records), damage, notes)
 
-    return Table(file, kind, names, read, keys=keys)
+    return FileTable(file, kind, names, read, keys=keys)
 
 
 def _spans(values: Iterable[object], notes: list[str]) -> Iterator[object]:
@@ -405,7 +405,7 @@ def _within_lists(value: Any, names: Sequence[str]) -> list[Any]:
     return found
 
 
-def _names(record: Record, above: str = "", depth: int = 3) -> Iterator[str]:
+def _names(record: JsonRecord, above: str = "", depth: int = 3) -> Iterator[str]:
     """Yield the names of values; that of a value in an object within is dotted."""
     for name, value in record.items():
         if isinstance(value, dict) and value and depth:
@@ -414,7 +414,7 @@ def _names(record: Record, above: str = "", depth: int = 3) -> Iterator[str]:
             yield above + name
 
 
-def _within(record: Record, name: str) -> object:
+def _within(record: JsonRecord, name: str) -> object:
     """Return the value under a dotted name of an object within, whose own names may have dots; None: not there."""
     if name in record:
         return record[name]
@@ -423,7 +423,7 @@ def _within(record: Record, name: str) -> object:
     return _within(value, below) if below and isinstance(value, dict) else None
 
 
-def open_parquet(raw: bytes, file: Path) -> Table:
+def open_parquet(raw: bytes, file: Path) -> FileTable:
     """Return the table of a Parquet file; timestamps come as ``numpy.datetime64[ns]``.
 
     Raises
@@ -446,15 +446,15 @@ def open_parquet(raw: bytes, file: Path) -> Table:
     groups = (held.metadata.row_group(place) for place in range(held.metadata.num_row_groups))
     check_unpacked(file, "Parquet", sum(group.total_byte_size for group in groups), len(raw))
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
         try:
             table = held.read(columns=list(wanted))
             cells = {name: _parquet_cells(table.column(name)) for name in wanted}
         except (pa.ArrowException, OSError):
             raise SpecsimError(f"{file}: damaged or cut Parquet file") from None
-        return cells, Rows(range(1, count + 1), Damage(file, "row"), [])
+        return cells, TableRows(range(1, count + 1), Damage(file, "row"), [])
 
-    return Table(file, "Parquet", names, read)
+    return FileTable(file, "Parquet", names, read)
 
 
 def _parquet_cells(column: Any) -> list[object]:

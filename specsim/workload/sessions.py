@@ -16,7 +16,7 @@ from specsim.errors import SpecsimError
 from specsim.workload.arrivals import CHAT
 from specsim.workload.columns import not_a_number, number
 from specsim.workload.formats import ARRIVAL, DELAYS, HASHES, PARENT, SESSIONS
-from specsim.workload.readers import Cells, Rows, shown
+from specsim.workload.readers import Cells, TableRows, shown
 from specsim.workload.trace import Trace
 
 NOTHING = frozenset({"", "-1", "nan", "none", "null"})
@@ -28,7 +28,7 @@ BLOCKS = tuple(2**power for power in range(3, 13))
 MOST = 2**63
 
 
-def sessions(cells: Cells, rows: Rows) -> Ints | None:
+def sessions(cells: Cells, rows: TableRows) -> Ints | None:
     """Return the session of each of N requests (N,), numbered from 0 as they appear; None where no column names any.
 
     A request whose cell is empty is a session of its own. By Bailian's columns a request is of the session of its
@@ -46,7 +46,7 @@ def sessions(cells: Cells, rows: Rows) -> Ints | None:
     return None
 
 
-def _names(cells: Sequence[object], column: str, rows: Rows) -> list[str | None]:
+def _names(cells: Sequence[object], column: str, rows: TableRows) -> list[str | None]:
     """Return the text or whole number in each cell as a text, None for an empty one."""
     names: list[str | None] = []
     for row, cell in zip(rows.numbers, cells, strict=True):
@@ -84,7 +84,7 @@ def _numbered(names: Sequence[str | int | None]) -> Ints:
     return np.array([code.setdefault(key, len(code)) for key in keys], dtype=np.int64)
 
 
-def prefixes(cells: Sequence[object], prompt_tokens: Ints, rows: Rows) -> Prefixes | None:
+def prefixes(cells: Sequence[object], prompt_tokens: Ints, rows: TableRows) -> Prefixes | None:
     """Return the hashes of N prompts, `prompt_tokens` (N,); None, with a note, where they are no lists of hashes.
 
     The tokens of a block are the power of two by which each prompt has as many hashes as it has blocks.
@@ -121,12 +121,12 @@ def _chained(lists: Iterable[list[int]]) -> bool:
     return True
 
 
-Turns = Literal["whole", "added"]
+TurnPrompts = Literal["whole", "added"]
 """The prompts of a session's turns: all that is sent, or what a turn adds to the texts before it."""
-TURNS: tuple[Turns, ...] = get_args(Turns)
+TURNS: tuple[TurnPrompts, ...] = get_args(TurnPrompts)
 
 
-def delays(cells: Cells, session: Ints | None, rows: Rows) -> tuple[Cells, Floats | None]:
+def delays(cells: Cells, session: Ints | None, rows: TableRows) -> tuple[Cells, Floats | None]:
     """Return seconds from an answer to the next turn, (N,), NaN where a request arrives by itself; None: no column.
 
     A turn has a delay or an arrival. In the cells that are returned, a turn with a delay has the arrival of the turn
@@ -163,7 +163,7 @@ def _empty(cell: object) -> bool:
     return cell is None or cell == "" or cell != cell
 
 
-def whole_prompts(trace: Trace, turns: Turns | None, file: Path, rows: Rows) -> Trace:
+def whole_prompts(trace: Trace, turns: TurnPrompts | None, file: Path, rows: TableRows) -> Trace:
     """Return a trace whose prompts are all that is sent; the content tells whether they are where `turns` does not.
 
     Raises

@@ -30,8 +30,8 @@ from specsim.workload.formats import (
     Columns,
     choose,
 )
-from specsim.workload.readers import Cells, Damage, Rows, Table, open_table, shown
-from specsim.workload.sessions import Turns, delays, prefixes, sessions, whole_prompts
+from specsim.workload.readers import Cells, Damage, FileTable, TableRows, open_table, shown
+from specsim.workload.sessions import TurnPrompts, delays, prefixes, sessions, whole_prompts
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class How(NamedTuple):
     time_unit: Unit | None = None
     tick_s: float | None = None
     called: tuple[tuple[str, str], ...] = ()
-    turns: Turns | None = None
+    turns: TurnPrompts | None = None
 
 
 def read_user_file(
@@ -74,7 +74,7 @@ def read_user_file(
     time_unit: Unit | None = None,
     tick_s: float | None = None,
     called: Mapping[str, str] | None = None,
-    turns: Turns | None = None,
+    turns: TurnPrompts | None = None,
 ) -> Reading:
     """Return the trace of a CSV, JSON or Parquet file, or of its gzip, with the columns of any of `formats.FORMATS`.
 
@@ -120,7 +120,7 @@ def _hashes(prefixes: Prefixes | None) -> Arrays:
     return {name: getattr(prefixes, name) for name in HASHED} | {"block_tokens": np.array(prefixes.block_tokens)}
 
 
-def read_table(table: Table, source: TraceSource, how: How) -> Reading:
+def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
     """Return the trace of a table; see `read_user_file`."""
     read = choose(table, dict(how.called))
     cells, rows = table.read(list(dict.fromkeys(read.called.values())))
@@ -162,7 +162,7 @@ def read_table(table: Table, source: TraceSource, how: How) -> Reading:
     return Reading(_spread(trace, how.tick_s), _said(table, read, trace, rows))
 
 
-def _served(read: Columns, cells: Cells, rows: Rows, named: bool) -> tuple[Cells, Rows, Ints]:
+def _served(read: Columns, cells: Cells, rows: TableRows, named: bool) -> tuple[Cells, TableRows, Ints]:
     """Return the cells and rows of served requests, without failed ones, and their indices from 0."""
     count = len(rows.numbers)
     if not (read.form.failures or named):
@@ -178,7 +178,9 @@ def _served(read: Columns, cells: Cells, rows: Rows, named: bool) -> tuple[Cells
     return cells, rows, np.array(served, np.int64)
 
 
-def _arrivals(table: Table, read: Columns, cells: Cells, rows: Rows, how: How) -> tuple[Clock, Unit | None] | None:
+def _arrivals(
+    table: FileTable, read: Columns, cells: Cells, rows: TableRows, how: How
+) -> tuple[Clock, Unit | None] | None:
     """Return the arrivals and their unit: the user's, the format's, or that of the content; None: it fits several.
 
     Returns None for a table of lengths alone.
@@ -202,7 +204,7 @@ def _arrivals(table: Table, read: Columns, cells: Cells, rows: Rows, how: How) -
 
 
 def _checked(
-    arrivals: tuple[Clock, Unit | None], table: Table, read: Columns, cells: Cells, rows: Rows, how: How
+    arrivals: tuple[Clock, Unit | None], table: FileTable, read: Columns, cells: Cells, rows: TableRows, how: How
 ) -> Floats:
     """Return arrivals (N,) in seconds since the earliest, with notes about an odd pace; a unit must be known."""
     (clock, unit), name = arrivals, read.called[ARRIVAL]
@@ -213,7 +215,7 @@ def _checked(
     return clock.since_s
 
 
-def _objectives(read: Columns, cells: Cells, rows: Rows) -> dict[str, Any]:
+def _objectives(read: Columns, cells: Cells, rows: TableRows) -> dict[str, Any]:
     """Return the classes and objectives in the columns as fields of a `Trace`."""
     if read.form.name == ADASERVE:
         return columns.adaserve_objectives(cells, rows)
@@ -229,7 +231,7 @@ def _objectives(read: Columns, cells: Cells, rows: Rows) -> dict[str, Any]:
     return found
 
 
-def _cached(cells: Sequence[object], name: str, prompt: Ints, rows: Rows) -> Ints:
+def _cached(cells: Sequence[object], name: str, prompt: Ints, rows: TableRows) -> Ints:
     """Return the tokens of each prompt that are cached at arrival, (N,); an empty cell is 0."""
     cached = columns.tokens([0 if cell is None or cell == "" else cell for cell in cells], name, rows, 0)
     for place in np.flatnonzero(cached > prompt).tolist():
@@ -238,7 +240,7 @@ def _cached(cells: Sequence[object], name: str, prompt: Ints, rows: Rows) -> Int
     return cached
 
 
-def _note_order(since_s: Floats, trace: Trace, tick_s: float | None, rows: Rows) -> None:
+def _note_order(since_s: Floats, trace: Trace, tick_s: float | None, rows: TableRows) -> None:
     early = int(np.count_nonzero(since_s < np.maximum.accumulate(since_s)))
     if early:
         rows.note(f"sorted by arrival ({early:,} of {len(trace):,} stood behind a later one)")
@@ -254,7 +256,7 @@ def _spread(trace: Trace, tick_s: float | None) -> Trace:
     return replace(trace, arrival_s=spread(trace.arrival_s, tick_s), source=replace(trace.source, note=told))
 
 
-def _said(table: Table, read: Columns, trace: Trace, rows: Rows) -> str:
+def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str:
     unused = [name for name in table.names if name not in read.called.values()]
     left = ["an index" if name in INDEX else name if name.isprintable() else shown(name) for name in unused[:TOLD]]
     left = [name if len(name) <= 40 else shown(name) for name in left]
@@ -270,7 +272,7 @@ def trace_of(
     *,
     time_unit: Unit | None = None,
     tick_s: float | None = None,
-    turns: Turns | None = None,
+    turns: TurnPrompts | None = None,
 ) -> Trace:
     """Return the trace of these columns, in order of arrival, with the first arrival at 0.
 
@@ -298,11 +300,11 @@ def trace_of(
         raise SpecsimError(f"{name}: its columns differ in length")
     count = counts.pop() if counts else 0
 
-    def read(wanted: Sequence[str]) -> tuple[Cells, Rows]:
-        return {each: cells[each] for each in wanted}, Rows(range(1, count + 1), _damage(columns, name), [])
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
+        return {each: cells[each] for each in wanted}, TableRows(range(1, count + 1), _damage(columns, name), [])
 
     node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s, "turns": turns})
-    table = Table(Path(name), "columns", tuple(each for each, _ in named), read)
+    table = FileTable(Path(name), "columns", tuple(each for each, _ in named), read)
     how = How(keys.time_unit(node), keys.tick_s(node), turns=keys.turns(node))
     trace, said = read_table(table, TraceSource(name, "object"), how)
     return replace(trace, source=replace(trace.source, sha256=content_sha256(trace))).noted(f"{name}: {said}")

@@ -16,8 +16,8 @@ from profiler.compose.library import Placement, served_points, version
 from profiler.compose.models import model_of
 from profiler.compose.operators import Operators
 from profiler.compose.profile import compose_profile
-from specsim.calibration.reading import BUDGET_TOKENS, REQUESTS_OF_A_CLIENT, Point, Server
-from specsim.calibration.replay import Load
+from specsim.calibration.reading import BUDGET_TOKENS, REQUESTS_OF_A_CLIENT, MeasuredPoint, Server
+from specsim.calibration.replay import BenchLoad
 from specsim.commands.terminal import Parser, run
 from specsim.errors import SpecsimError, say
 from specsim.latency.profile import profile_from_mapping
@@ -191,13 +191,13 @@ def _scored(model: str, place: Placement, rows: DataFrame) -> Iterator[dict[str,
         server = replace(server, budget_tokens=budget_of(row["inferencemax"], place.engine, place.precision, place.tp))
         engine = engine_named(engine_file(place.engine, row["version"]))
         share = share_of(row["inferencemax"], row["version"])
-        load = Load(row["isl"], row["osl"], row["clients"], REQUESTS_OF_A_CLIENT * row["clients"], share)
-        point = Point(load, MS * row["silicon_ttft_ms"], MS * row["silicon_tpot_ms"])
+        load = BenchLoad(row["isl"], row["osl"], row["clients"], REQUESTS_OF_A_CLIENT * row["clients"], share)
+        point = MeasuredPoint(load, MS * row["silicon_ttft_ms"], MS * row["silicon_tpot_ms"])
         if not server.fits(load, engine):
             yield {**row[about], "refused": "caches do not fit"}
             continue
         held = server.simulated([point], engine)[0]
-        own = Point(load, *operators.served(load.concurrency, load.isl, load.osl))
+        own = MeasuredPoint(load, *operators.served(load.concurrency, load.isl, load.osl))
         yield {
             **row[about],
             "refused": "",

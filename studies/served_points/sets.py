@@ -8,8 +8,8 @@ from typing import Any
 
 from profiler.compose.profile import compose_profile
 from specsim.calibration.fit import Fit
-from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Held, Point, Server
-from specsim.calibration.replay import Load
+from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Held, MeasuredPoint, Server
+from specsim.calibration.replay import BenchLoad
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.model import Profile
@@ -29,7 +29,7 @@ class PublishedSet:
     """The points of one model on one engine, by the columns of the file that holds them.
 
     `engine` is the shipped engine that fits, and `seen` says whether its numbers come from these very points.
-    `shortest_share` is that of `specsim.calibration.replay.Load`.
+    `shortest_share` is that of `specsim.calibration.replay.BenchLoad`.
     """
 
     name: str
@@ -99,7 +99,7 @@ def engine_named(name: str) -> Engine:
     return engine_from_mapping(read_yaml(shipped("conf") / "engine" / f"{name}.yaml"), name)
 
 
-def points_of(data: Path, of: PublishedSet) -> list[Point]:
+def points_of(data: Path, of: PublishedSet) -> list[MeasuredPoint]:
     """Return the points of a set; requests of a client are not stated, so that ten are taken."""
     rows: Any = sources.read(data, POINTS)
     rows = rows[(rows["model_path"] == of.model) & (rows["backend"] == of.backend)]
@@ -108,7 +108,9 @@ def points_of(data: Path, of: PublishedSet) -> list[Point]:
     loads = rows[["isl", "osl", "concurrency"]].astype(int).itertuples(index=False)
     times = (MS * rows[["ttft_ms", "tpot_ms"]]).itertuples(index=False)
     return sorted(
-        Point(Load(isl, osl, clients, REQUESTS_OF_A_CLIENT * clients, of.shortest_share), float(ttft), float(tpot))
+        MeasuredPoint(
+            BenchLoad(isl, osl, clients, REQUESTS_OF_A_CLIENT * clients, of.shortest_share), float(ttft), float(tpot)
+        )
         for (isl, osl, clients), (ttft, tpot) in zip(loads, times, strict=True)
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from specsim import load_sweep
 from specsim.cli import main
-from specsim.runs.processes import Tally, Worst
+from specsim.runs.processes import SweepProgress, Worst
 from specsim.store.summaries import SUMMARIES, Failure, append_row, read_rows, settle
 
 FILE = """
@@ -119,7 +119,7 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
 ) -> None:
     now_s = [100.0]
     monkeypatch.setattr("specsim.runs.processes.time.monotonic", lambda: now_s[0])
-    tally = Tally(20, None, speaks=True)
+    tally = SweepProgress(20, None, speaks=True)
     tally.add(Worst(0.5, "chat"), stood=True)
     for worst in (Worst(0.9, "coding"), None, Worst(0.417, "coding")):
         now_s[0] += 4.0
@@ -127,7 +127,7 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
     assert capsys.readouterr().err == (
         "4 of 20 runs done, 1 failed, 0.25 runs/s, 01:04 left, worst class coding 41.7%\n"
     )
-    Tally(20, None, speaks=False).add(None)
+    SweepProgress(20, None, speaks=False).add(None)
     assert capsys.readouterr().err == ""
 
 

@@ -12,7 +12,7 @@ import simpy
 from specsim.api import simulate
 from specsim.schedulers.laps_sd import ShortestRemaining, ToldAcceptance
 from specsim.schedulers.parts.queues import Seats
-from specsim.server.state import Rows
+from specsim.server.state import SharedRows
 from specsim.simulation import Simulation, _replica, run
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of
@@ -30,7 +30,7 @@ AT_ONCE: dict[str, Any] = {
 def backend_of(simulated: Simulation) -> Any:
     """Return the backend of a replica of which no request has begun."""
     none: Any = None
-    rows = Rows.of(len(simulated.requests))
+    rows = SharedRows.of(len(simulated.requests))
     return _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.world).backend
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specsim.schedulers import laps_sd
 from specsim.schedulers.parts import queues
 from specsim.schedulers.parts.queues import Lines, nearest
-from specsim.server.state import SPARSE, Roster, Rows
+from specsim.server.state import SPARSE, Roster, SharedRows
 from specsim.simulation import run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
@@ -34,7 +34,7 @@ def test_the_nearest_are_the_first_of_a_sort(data: st.DataObject, most: int) -> 
 def test_the_line_is_the_same_as_an_array(data: st.DataObject) -> None:
     """Near each other and far apart, before and behind ones that run or have ended."""
     size = 4 * SPARSE
-    rows = Rows.of(size)
+    rows = SharedRows.of(size)
     roster = Roster(rows.at, rows.admitted, rows.seat, 0)
     here = data.draw(st.lists(st.integers(0, size - 1), unique=True, max_size=20))
     for request in here:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.schedulers.slos_serve import Batches, SlosServe, accepted_prompts, batches_of, tiers_of
+from specsim.schedulers.slos_serve import PlannedBatches, SlosServe, accepted_prompts, batches_of, tiers_of
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
 from tests.unit.hand import Hand, sizes
 
@@ -72,13 +72,15 @@ def test_batches_are_as_long_as_chains_allow() -> None:
     assert reading.demand[:, :3] == pytest.approx(np.array([[2, 3, 4], [1, 1.5, 1.75]]))
 
 
-def plain(rate: float, cost: float = 0.0) -> Batches:
+def plain(rate: float, cost: float = 0.0) -> PlannedBatches:
     """Return one batch of a second for two tiers: `rate` tokens; a decode of the first tier takes `cost` of them."""
     whole = np.zeros((2, 1), dtype=np.int64)
-    return Batches(np.ones(1), whole, np.array([[cost], [0.0]]), np.full((1, 1), rate), 0.0)
+    return PlannedBatches(np.ones(1), whole, np.array([[cost], [0.0]]), np.full((1, 1), rate), 0.0)
 
 
-def accepted(batches: Batches, due_s: list[float], tokens: list[int], tier: list[int], new: list[bool]) -> list[bool]:
+def accepted(
+    batches: PlannedBatches, due_s: list[float], tokens: list[int], tier: list[int], new: list[bool]
+) -> list[bool]:
     counts = np.zeros(2, dtype=np.int64)
     found = accepted_prompts(batches, counts, np.array(due_s), np.array(tokens), np.array(tier), np.array(new))
     kept: list[bool] = found.tolist()

@@ -11,7 +11,7 @@ from scipy.special import expit, logit
 
 from specsim import SpecsimError, simulate
 from specsim.acceptance.curves import draw_tape
-from specsim.acceptance.reported import Reported
+from specsim.acceptance.reported import ConfidenceCalibration
 from specsim.acceptance.tape import Tape
 from tests.theory.test_acceptance_by_position import acceptance
 
@@ -34,7 +34,7 @@ def test_the_likeliest_token_is_reported_as_the_rule_says_and_a_row_stays_a_row(
     temperature: float, bias: float
 ) -> None:
     text = tape(conditional=FALLING)
-    told = Reported(temperature, bias).tape(text)
+    told = ConfidenceCalibration(temperature, bias).tape(text)
     assert told.confidence[:, 0] == pytest.approx(expit(logit(text.confidence[:, 0]) / temperature + bias))
     assert (np.diff(told.confidence, axis=1) <= 0).all()
     assert (told.confidence >= 0).all()
@@ -46,10 +46,10 @@ def test_the_likeliest_token_is_reported_as_the_rule_says_and_a_row_stays_a_row(
 def test_certain_and_silent_rows_stay_so() -> None:
     text = tape(conditional=0.7)
     rows = np.array([[1.0, 0.0], [0.0, 0.0], [0.5, 0.5]])
-    told = Reported(2.0, 1.0).tape(Tape(rows, np.zeros(3, dtype=np.int64), _Rows(), text.keys))
+    told = ConfidenceCalibration(2.0, 1.0).tape(Tape(rows, np.zeros(3, dtype=np.int64), _Rows(), text.keys))
     assert told.confidence.tolist() == [[1.0, 0.0], [0.0, 0.0], [expit(1.0), 1 - expit(1.0)]]
     assert told.silent
-    sharp = Reported(0.001, -100.0).tape(tape(conditional=0.4))
+    sharp = ConfidenceCalibration(0.001, -100.0).tape(tape(conditional=0.4))
     assert (sharp.confidence[:, 0] > 0).all(), "a row of zeros proposes nothing"
     assert not sharp.silent
 

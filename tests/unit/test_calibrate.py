@@ -13,8 +13,8 @@ import pytest
 
 from specsim import simulate
 from specsim.calibration.fit import Fit, halved
-from specsim.calibration.reading import Point, Server, read_points
-from specsim.calibration.replay import Load
+from specsim.calibration.reading import MeasuredPoint, Server, read_points
+from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
@@ -24,18 +24,21 @@ from specsim.latency.profile import load_profile
 PROFILE = "llama8b_1b_h100"
 TRUE = Engine(overhead_s=6e-4, request_s=2e-5)
 LOADS = [
-    Load(isl, osl, clients, 4 * clients) for isl in (256, 900) for osl in (16, 60) for clients in (1, 3, 8, 20, 50)
+    BenchLoad(isl, osl, clients, 4 * clients) for isl in (256, 900) for osl in (16, 60) for clients in (1, 3, 8, 20, 50)
 ]
 
 
-def served(engine: Engine, factor: float = 1.0) -> list[Point]:
+def served(engine: Engine, factor: float = 1.0) -> list[MeasuredPoint]:
     """Return what a server that is the engine itself would be measured at, `factor` times as slow."""
-    nothing = [Point(load, 1.0, 1.0) for load in LOADS]
+    nothing = [MeasuredPoint(load, 1.0, 1.0) for load in LOADS]
     held = Server(load_profile(PROFILE)).simulated(nothing, engine)
-    return [Point(each.measured.load, factor * each.simulated.ttft_s, factor * each.simulated.tpot_s) for each in held]
+    return [
+        MeasuredPoint(each.measured.load, factor * each.simulated.ttft_s, factor * each.simulated.tpot_s)
+        for each in held
+    ]
 
 
-def frame(points: list[Point]) -> pd.DataFrame:
+def frame(points: list[MeasuredPoint]) -> pd.DataFrame:
     rows = [(*each.load[:4], 1e3 * each.ttft_s, 1e3 * each.tpot_s) for each in points]
     return pd.DataFrame(rows, columns=["isl", "osl", "concurrency", "requests", "ttft_ms", "tpot_ms"])
 
@@ -60,7 +63,7 @@ def test_the_host_time_of_the_server_is_found() -> None:
 
 
 SPECULATING = [
-    Load(isl, osl, clients, 4 * clients, drafts=drafts, acceptance_length=1 + drafts / 4)
+    BenchLoad(isl, osl, clients, 4 * clients, drafts=drafts, acceptance_length=1 + drafts / 4)
     for isl, osl in ((256, 30), (900, 61))
     for clients in (1, 4, 16)
     for drafts in (0, 2, 5)
@@ -71,7 +74,9 @@ def test_the_launch_of_the_drafter_is_found_beside_the_host_time() -> None:
     """Chains of two lengths tell the launch from what a verification of drafts costs."""
     true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
     server = Server(load_profile(PROFILE))
-    points = [each.simulated for each in server.simulated([Point(load, 1.0, 1.0) for load in SPECULATING], true)]
+    points = [
+        each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in SPECULATING], true)
+    ]
     found = Fit(server, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
@@ -142,7 +147,7 @@ def test_a_load_with_drafts_takes_as_long_as_a_run_of_it() -> None:
     run = simulate("vllm_spec", "poisson", profile=PROFILE, engine="vllm_0_12", **drafts, **sent)
     brought = float(run.metrics["spec_decode_acceptance_length"])
     engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "vllm_0_12")
-    point = Point(Load(256, 64, 32, 320, drafts=3, acceptance_length=brought), 1.0, 1.0)
+    point = MeasuredPoint(BenchLoad(256, 64, 32, 320, drafts=3, acceptance_length=brought), 1.0, 1.0)
     (held,) = Server(load_profile(PROFILE)).simulated([point], engine)
     assert held.simulated.tpot_s == pytest.approx(run.requests["tpot_s"].mean(), rel=0.02)
     assert held.simulated.ttft_s == pytest.approx(run.requests["ttft_s"].mean(), rel=0.15)
@@ -151,17 +156,19 @@ def test_a_load_with_drafts_takes_as_long_as_a_run_of_it() -> None:
 def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
     server = Server(load_profile(PROFILE))
     captured = replace(TRUE, draft_launch_s=1e-5)
-    points = [each.simulated for each in server.simulated([Point(load, 1.0, 1.0) for load in SPECULATING], captured)]
+    points = [
+        each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in SPECULATING], captured)
+    ]
     assert Fit(server, Engine()).engine(points).draft_launch_s == 0
 
 
-RATES = [Load(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0)]
+RATES = [BenchLoad(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0)]
 
 
 def test_the_host_time_is_found_from_open_loops() -> None:
     """The longer passes take, the more requests they hold: the fit ends where both agree."""
     true, server = Engine(overhead_s=2e-3, request_s=5e-5), Server(load_profile(PROFILE))
-    points = [each.simulated for each in server.simulated([Point(load, 1.0, 1.0) for load in RATES], true)]
+    points = [each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in RATES], true)]
     found = Fit(server, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
     assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
@@ -190,7 +197,7 @@ def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
 @pytest.mark.parametrize("clients", [(4, 64), (4, 16, 64), (1, 4, 16, 64), (1, 4, 16, 64, 128), (8,)])
 @pytest.mark.parametrize("lengths", [3, 4, 15])
 def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ...], lengths: int) -> None:
-    points = [Point(Load(256 + isl, 60, each, 64), 1.0, 1.0) for isl in range(lengths) for each in clients]
+    points = [MeasuredPoint(BenchLoad(256 + isl, 60, each, 64), 1.0, 1.0) for isl in range(lengths) for each in clients]
     one, other = halved(points)
     assert sorted(one + other) == points
     assert abs(len(one) - len(other)) <= 1
@@ -263,7 +270,7 @@ def test_a_rate_that_is_none_is_no_open_loop(rate: object, tmp_path: Path) -> No
         assert len(read_points([tmp_path / name], 1).points) == len(LOADS)
 
 
-def result(point: Point, **more: Any) -> dict[str, Any]:
+def result(point: MeasuredPoint, **more: Any) -> dict[str, Any]:
     """Return what `vllm bench serve --save-result --max-concurrency N` writes of a point."""
     isl, osl, clients, requests, *_ = point.load
     told = {

@@ -11,7 +11,7 @@ import pytest
 
 from specsim import load_sweep, simulate, sweep
 from specsim.cli import main
-from specsim.runs.comparing import Served, compare_served
+from specsim.runs.comparing import ComparedRun, compare_served
 
 SMALL = {"trace": "poisson", "requests": 60, "progress": False}
 
@@ -53,7 +53,7 @@ def test_the_interval_is_that_of_twenty_batch_means():
     """40 differences of 0 and 0.02 s in turns, by pairs: means of 0 and 0.02 s, deviation 0.01 * sqrt(20 / 19)."""
     frame = pd.DataFrame({"prompt_tokens": [5] * 40, "ttft_s": [1.0] * 40})
     later = frame.assign(ttft_s=1.0 + np.tile([0.0, 0.0, 0.02, 0.02], 10))
-    sides = [Served({}, {"mean_ttft_ms": value}, rows) for value, rows in ((1000.0, frame), (1010.0, later))]
+    sides = [ComparedRun({}, {"mean_ttft_ms": value}, rows) for value, rows in ((1000.0, frame), (1010.0, later))]
     (row,) = compare_served(*sides).rows
     assert (row.label, row.difference) == ("mean TTFT, ms", 10.0)
     assert row.half_width == pytest.approx(2.093024 * 10 * np.sqrt(20 / 19) / np.sqrt(20), rel=1e-6)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from specsim.calibration.reading import read_points
-from specsim.calibration.replay import Load
+from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.files.yaml_file import read_yaml
 from specsim.workload.trace import Trace, TraceSource
@@ -71,7 +71,7 @@ def trace_in(file: Path) -> Trace:
     return read_user_file(file, TraceSource("t", "file")).trace
 
 
-def points_in(out: Path) -> list[tuple[Load, float, float]]:
+def points_in(out: Path) -> list[tuple[BenchLoad, float, float]]:
     return [(each.load, each.ttft_s, each.tpot_s) for each in read_points([out / "points.csv"], 1).points]
 
 
@@ -81,7 +81,7 @@ def test_appended_results_are_a_trace_and_a_point_each(tmp_path, capsys):
     assert sorted(each.name for each in out.iterdir()) == ["points.csv", "trace_1.csv", "trace_2.csv"]
     trace = trace_in(out / "trace_2.csv")
     assert (trace.source.timed, trace.prompt_tokens.tolist()) == (False, [90, 100])
-    expected = [(Load(100, 10, each, 20), 0.05 + each / 1000, 0.01) for each in (1, 4)]
+    expected = [(BenchLoad(100, 10, each, 20), 0.05 + each / 1000, 0.01) for each in (1, 4)]
     assert points_in(out) == [(load, pytest.approx(ttft_s), tpot_s) for load, ttft_s, tpot_s in expected]
     said = capsys.readouterr().out
     waited = "2 requests, no arrivals; sent by clients that waited for their answers: concurrency=4\n"
@@ -97,7 +97,7 @@ def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_p
     keys = read_yaml(out / "acceptance.yaml")
     assert keys["categories"] == {"default": {"conditional": [0.8, 0.75, 0.6667]}}
     assert keys["pair"] == {"target": "meta-llama/Llama-3.1-8B-Instruct", "draft": "any"}
-    load = Load(100, 10, 4, 20, drafts=3, acceptance_length=2.8)
+    load = BenchLoad(100, 10, 4, 20, drafts=3, acceptance_length=2.8)
     assert points_in(out) == [(load, pytest.approx(0.054), pytest.approx(0.01))]
     again = main(
         ["run", f"trace={out / 'trace.csv'}", f"acceptance={out / 'acceptance.yaml'}", "rps=4", f"out={out / 'r'}"]
@@ -117,7 +117,7 @@ def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, caps
     lines = [result(2, **sglang, accept_length=None), result(3, **sglang, accept_length=2.9)]
     code, out = run_import(tmp_path, "\n".join(map(json.dumps, lines)))
     assert code == 0
-    assert [load for load, _, _ in points_in(out)] == [Load(100, 10, 2, 20)]
+    assert [load for load, _, _ in points_in(out)] == [BenchLoad(100, 10, 2, 20)]
     said = capsys.readouterr().out
     assert "accept_length 2.9 needs its k: a file of kind length" in said
     assert "accept_length, but no spec_decode_per_position_acceptance_rates: what a step drafts" in said
@@ -127,9 +127,9 @@ def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, caps
 @pytest.mark.parametrize(
     ("strategy", "load"),
     [
-        ({"type_": "concurrent", "streams": 2}, Load(100, 20, 2, 3)),
-        ({"type_": "synchronous"}, Load(100, 20, 1, 3)),
-        ({"type_": "poisson", "rate": 2.5}, Load(100, 20, 0, 3, rate=2.5)),
+        ({"type_": "concurrent", "streams": 2}, BenchLoad(100, 20, 2, 3)),
+        ({"type_": "synchronous"}, BenchLoad(100, 20, 1, 3)),
+        ({"type_": "poisson", "rate": 2.5}, BenchLoad(100, 20, 0, 3, rate=2.5)),
         ({"type_": "constant", "rate": 2.5}, None),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy,
 def test_a_summary_of_aiperf_is_a_point(tmp_path):
     code, out = run_import(tmp_path, json.dumps(AIPERF, indent=1))
     assert code == 0
-    assert points_in(out) == [(Load(200, 50, 5, 10), pytest.approx(0.07), pytest.approx(0.008))]
+    assert points_in(out) == [(BenchLoad(200, 50, 5, 10), pytest.approx(0.07), pytest.approx(0.008))]
 
 
 def test_spans_of_opentelemetry_are_a_trace_with_sessions(tmp_path):

@@ -10,7 +10,7 @@ from specsim.api import simulate
 from specsim.figures.style import GLYPHS, HOLLOW, marks_said
 from specsim.metrics.distribution import Sketched
 from specsim.metrics.load import Recorded, alone_s, load, load_notes, service_s
-from specsim.metrics.requests import Rows
+from specsim.metrics.requests import RequestRows
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, depends_on_length, verdict_of, verdicts, worst
 from specsim.metrics.summary import summarise
 from specsim.server.admission import Shedding
@@ -48,25 +48,29 @@ def test_a_requests_own_service_is_the_least_of_three_estimates(table):
     pass_s = 4 / 9
     by_passes, by_tokens = 2 * pass_s, 3 * 0.5
     expected = [by_passes + pass_s, min(3 * pass_s, by_tokens) + pass_s, pass_s, np.nan, by_passes + pass_s]
-    np.testing.assert_allclose(service_s(Rows.of(table), totals()), expected, rtol=1e-12)
-    slow = service_s(Rows.of(table), totals(verify_s=2_000.0))
+    np.testing.assert_allclose(service_s(RequestRows.of(table), totals()), expected, rtol=1e-12)
+    slow = service_s(RequestRows.of(table), totals(verify_s=2_000.0))
     np.testing.assert_allclose(slow, table["e2el_s"], rtol=1e-12)
     many = made_table(verifications=[900, 900, 0, 0, 900])
-    np.testing.assert_allclose(service_s(Rows.of(many), totals())[:2], [4 * 0.5 + pass_s, 3 * 0.5 + pass_s], rtol=1e-12)
+    np.testing.assert_allclose(
+        service_s(RequestRows.of(many), totals())[:2], [4 * 0.5 + pass_s, 3 * 0.5 + pass_s], rtol=1e-12
+    )
 
 
 def test_alone_a_request_takes_its_passes_at_the_least_time_between_two_emissions(table):
     """A mean pass takes 4/9 s, the quickest emission 0.5 s; verifications are 2, 3, 0, 0, 2."""
     pass_s = 4 / 9
     expected = [2 * 0.5 + pass_s, 3 * 0.5 + pass_s, pass_s, np.nan, 2 * 0.5 + pass_s]
-    np.testing.assert_allclose(alone_s(Rows.of(table), totals()), expected, rtol=1e-12)
+    np.testing.assert_allclose(alone_s(RequestRows.of(table), totals()), expected, rtol=1e-12)
     sketched = Sketched(count=9, mean=0.7, std=0.1, least=0.25, median=0.7, p99=1.0)
-    np.testing.assert_allclose(alone_s(Rows.of(table), totals(itl_s=sketched))[:1], [2 * 0.25 + pass_s], rtol=1e-12)
-    np.testing.assert_allclose(alone_s(Rows.of(table), totals(itl_s=np.empty(0))), table["e2el_s"])
+    np.testing.assert_allclose(
+        alone_s(RequestRows.of(table), totals(itl_s=sketched))[:1], [2 * 0.25 + pass_s], rtol=1e-12
+    )
+    np.testing.assert_allclose(alone_s(RequestRows.of(table), totals(itl_s=np.empty(0))), table["e2el_s"])
 
 
 def test_the_block_by_hand(table):
-    block = load(Rows.of(table), totals(), None)
+    block = load(RequestRows.of(table), totals(), None)
     assert block["makespan_ratio"] == pytest.approx(7 / 4)
     assert block["arrival_span_s"] == pytest.approx(4.0)
     assert block["drain_s"] == pytest.approx(3.0)
@@ -78,7 +82,7 @@ def test_the_block_by_hand(table):
 
 
 def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(table):
-    block, counted = load(Rows.of(table), totals(), None), load(Rows.of(table), totals(), (0.0, 2.0))
+    block, counted = load(RequestRows.of(table), totals(), None), load(RequestRows.of(table), totals(), (0.0, 2.0))
     assert counted["makespan_ratio"] == block["makespan_ratio"]
     assert counted["last_backlog"] == block["last_backlog"]
     ends, every = np.array([True, False, True]), np.array([True, False, True, False, False])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from specsim import simulate
-from specsim.calibration.replay import Door, Load, served
+from specsim.calibration.replay import BenchLoad, Door, served
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 
@@ -18,7 +18,7 @@ BUDGET = 128
 
 def test_one_client_by_hand() -> None:
     """A prompt of 10, then 3 decodes that read 10, 11 and 12 tokens; the next request comes at once."""
-    loop = served(Load(10, 4, 1, 2), BUDGET)
+    loop = served(BenchLoad(10, 4, 1, 2), BUDGET)
     assert loop.shapes.context_tokens.tolist() == [0, 10, 11, 12] * 2
     assert loop.shapes.batched_tokens.tolist() == [10, 1, 1, 1] * 2
     assert loop.shapes.attention_pairs.tolist() == [55, 11, 12, 13] * 2
@@ -27,7 +27,7 @@ def test_one_client_by_hand() -> None:
 
 
 def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
-    loop = served(Load(300, 2, 1, 1), BUDGET)
+    loop = served(BenchLoad(300, 2, 1, 1), BUDGET)
     assert loop.shapes.batched_tokens.tolist() == [128, 128, 44, 1]
     assert loop.shapes.context_tokens.tolist() == [0, 128, 256, 300]
     assert loop.shapes.attention_pairs.sum() == 300 * 301 / 2 + 301
@@ -36,7 +36,7 @@ def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
 
 def test_prompts_first_run_alone_and_whole() -> None:
     """Two prompts of 90 tokens do not fit in a pass of 128: each has its own, then both requests decode twice."""
-    loop = served(Load(90, 3, 2, 2), BUDGET, Door(prompts_first=True))
+    loop = served(BenchLoad(90, 3, 2, 2), BUDGET, Door(prompts_first=True))
     assert loop.shapes.batched_tokens.tolist() == [90, 90, 2, 2]
     assert loop.shapes.context_tokens.tolist() == [0, 0, 180, 182]
     assert (loop.first.tolist(), loop.last.tolist()) == ([0, 1], [3, 3])
@@ -55,16 +55,16 @@ ENGINES = [
 @pytest.mark.parametrize(
     "load",
     [
-        Load(1000, 30, 16, 48),
-        Load(5000, 16, 4, 12),
-        Load(64, 9, 1, 4),
-        Load(900, 40, 7, 21, 0.6),
-        Load(700, 30, 0, 60, rate=20.0),
-        Load(900, 60, 0, 60, 0.5, rate=3.0),
+        BenchLoad(1000, 30, 16, 48),
+        BenchLoad(5000, 16, 4, 12),
+        BenchLoad(64, 9, 1, 4),
+        BenchLoad(900, 40, 7, 21, 0.6),
+        BenchLoad(700, 30, 0, 60, rate=20.0),
+        BenchLoad(900, 60, 0, 60, 0.5, rate=3.0),
     ],
 )
 @pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])
-def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine, scheduler: str) -> None:
+def test_a_loop_takes_what_a_run_takes(load: BenchLoad, engine: Engine, scheduler: str) -> None:
     """The same clients in a whole simulation, whose scheduler mixes chunks or reads prompts first, under one budget."""
     isl, osl = load.lengths()
     arrival_s = load.arrival_s() if load.rate else 0.0
@@ -97,7 +97,7 @@ def test_a_loop_takes_what_a_run_takes(load: Load, engine: Engine, scheduler: st
 @pytest.mark.parametrize(("alpha", "length"), [(0, 1.0), (0.5, 1.875)])
 def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha: float, length: float) -> None:
     """The run's chains are accepted by luck and end with their request; the loop's steps bring the mean."""
-    load = Load(300, 120, 8, 24, drafts=3, acceptance_length=length)
+    load = BenchLoad(300, 120, 8, 24, drafts=3, acceptance_length=length)
     trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": [300] * 24, "output_tokens": 120})
     engine = Engine(overhead_s=1e-3, request_s=5e-5, draft_launch_s=4e-3)
     told = {f"engine__{key}": getattr(engine, key) for key in ("overhead_s", "request_s", "draft_launch_s")}
@@ -119,7 +119,7 @@ def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha: float, length: f
 
 
 def test_arrivals_at_a_rate_end_when_they_should() -> None:
-    arrival_s = Load(100, 10, 0, 500, rate=4.0).arrival_s()
+    arrival_s = BenchLoad(100, 10, 0, 500, rate=4.0).arrival_s()
     assert arrival_s[-1] == pytest.approx(125.0)
     gaps = np.diff(arrival_s)
     assert (gaps > 0).all()

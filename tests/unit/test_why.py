@@ -9,7 +9,7 @@ import pytest
 from specsim import load_run, simulate, sweep
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.metrics.requests import Rows
+from specsim.metrics.requests import RequestRows
 from specsim.metrics.why import CAUSES, alone, causes
 from specsim.pass_shape import PassShape
 from specsim.plugin import load_profile
@@ -40,7 +40,7 @@ def test_each_cause_by_hand():
     completed = rows["rejected_reason"] == ""
     rows["ttft_ok"] = completed & (rows["ttft_s"] <= rows["slo_ttft_s"])
     rows["slo_ok"] = rows["ttft_ok"] & (rows["tpot_s"] <= rows["slo_tpot_s"])
-    assert list(causes(Rows.of(rows), LONE_S, np.full(len(rows), PROMPT_S), SPENT)) == list(BY_HAND)
+    assert list(causes(RequestRows.of(rows), LONE_S, np.full(len(rows), PROMPT_S), SPENT)) == list(BY_HAND)
     assert set(CAUSES) == set(BY_HAND) - {""}
 
 
