@@ -26,11 +26,11 @@ from specsim.kernels import compiled_loops
 from specsim.metrics.recorder import Pauses, Record, Recorder
 from specsim.metrics.requests import Window, counts
 from specsim.metrics.summary import duration
-from specsim.server.admission import Shedding
+from specsim.server.admission import AdmissionControl
 from specsim.server.engine import Replica
-from specsim.server.faults import TOO_LONG, StepTooLong, watchdog
 from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
+from specsim.server.livelock import TOO_LONG, StepTooLong, watchdog
 from specsim.server.observing import Observing, noted_by
 from specsim.server.state import Machine, Progress, SharedRows, over_pools
 from specsim.server.view import LedgerView
@@ -52,7 +52,7 @@ class Simulation:
     selection_s, selection_token_s : seconds of the scheduler's own work before it verifies a forest that is not the one
         last drafted, and further seconds per candidate token.
     frontend_s : seconds from a request's arrival to its place in an engine's queue.
-    pipeline_steps : steps that an engine decides before a step ends; see `specsim.server.admission.Lobby`.
+    pipeline_steps : steps that an engine decides before a step ends; see `specsim.server.admission.ArrivalQueue`.
     host_bytes_per_s : how fast a replica's cache moves to the host and back, where a scheduler preempts by transfer.
     concurrency : clients that each wait for their answer before they send their next request; None: each request comes
         at its `arrival_s`.
@@ -62,14 +62,14 @@ class Simulation:
         `host_bytes_per_s`.
     split : which replicas read prompts and how their caches move to the others; None: each replica does both.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
-    shedding : which requests a replica refuses at their arrival; None: none that could ever fit.
+    admission_control : which requests a replica refuses at their arrival; None: none that could ever fit.
     too_long : (N,) which requests are beyond the target's context and refused at their arrival; None: none is.
     sessions : (N,) what requests of one conversation share; None: each request is a session of its own.
     prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     keep_passes : keep one row per pass.
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
-    fast_forward : whether decoding passes, and rounds of chains of one length, that nothing comes between run at once:
-        the same run, sooner.
+    multi_step : whether decoding passes, and rounds of chains of one length, run as one event where no arrival or end
+        falls between them: the same run, sooner.
     step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
     observers : each makes what sees every pass; decoding passes and rounds do not run at once then.
     backend : makes what answers the passes of a replica, from its view; None: what is simulated of `world` and `truth`.
@@ -94,14 +94,14 @@ class Simulation:
     machines: Sequence[Machine] = ()
     split: Splitting | None = None
     timeout_s: float | None = None
-    shedding: Shedding | None = None
+    admission_control: AdmissionControl | None = None
     too_long: Bools | None = None
     sessions: Ints | None = None
     prefixes: Prefixes | None = None
     keep_passes: bool = False
     window: Window | None = None
     step_limit_s: float | None = 60.0
-    fast_forward: bool = True
+    multi_step: bool = True
     observers: Sequence[Callable[[], Observer]] = ()
     backend: Callable[[View], Backend] | None = None
 
@@ -116,7 +116,7 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
 
     Raises
     ------
-    specsim.errors.IllegalPass, specsim.server.faults.Stalled, specsim.errors.SchedulerFault
+    specsim.errors.IllegalPass, specsim.server.livelock.Livelock, specsim.errors.SchedulerFault
         When the scheduler is at fault.
     SpecsimError
         When the run lasts longer than its clock can tell.
@@ -125,7 +125,7 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
     replicas: list[Replica] = []
 
     def alive() -> tuple[int, float, int]:
-        return len(replicas), env.now, sum(replica.headway.passes for replica in replicas)
+        return len(replicas), env.now, sum(replica.livelock.passes for replica in replicas)
 
     compiled_loops()  # Before the clock of `step_limit_s` runs.
     try:
@@ -227,9 +227,9 @@ def _replica(
         recorder,
         simulation.pipeline_steps,
         simulation.trailing_steps,
-        simulation.fast_forward,
+        simulation.multi_step,
         simulation.timeout_s,
-        simulation.shedding if name < prefill or not prefill else None,
+        simulation.admission_control if name < prefill or not prefill else None,
         observing,
     )
 

@@ -30,7 +30,7 @@ class SimulatedRounds:
         self._output_tokens, self._tape, self._truth, self._view = output_tokens, tape, truth, view
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
-        """Return rounds of chains; see `specsim.core.protocols.Repeating`.
+        """Return rounds of chains; see `specsim.core.protocols.MultiStepBackend`.
 
         None, too, where a chain may stop short, or where somebody's own code reads the tape.
         """
@@ -120,7 +120,7 @@ class SimulatedBackend:
         return Emitted(*told), seconds
 
     def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
-        """Return passes of decoding rows; see `specsim.core.protocols.Repeating`."""
+        """Return passes of decoding rows; see `specsim.core.protocols.MultiStepBackend`."""
         ids, cached = work.requests, self._view.target_cached[work.requests]
         left = self._world.output_tokens[ids] - self._view.emitted_tokens[ids]
         first_end = int(np.minimum.reduce(left))

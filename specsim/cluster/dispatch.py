@@ -61,7 +61,7 @@ class Outstanding:
     @property
     def running(self) -> int:
         """Requests that hold cache."""
-        return len(self._ledger.roster.running)
+        return len(self._ledger.queues.running)
 
     @property
     def free_bytes(self) -> int:
@@ -113,7 +113,7 @@ class Outstanding:
         """Return who was sent here and has not ended; whoever has is forgotten."""
         ids = np.concatenate((self._ids, np.array(self._sent, dtype=np.int64)))
         self._sent.clear()
-        self._ids = ids[self._ledger.roster.here(ids) | self._unseen(ids)]
+        self._ids = ids[self._ledger.queues.here(ids) | self._unseen(ids)]
         return self._ids
 
     def _unseen(self, ids: Ids) -> Bools:

@@ -296,7 +296,7 @@ def promises(decider: object) -> bool:
 
 
 @runtime_checkable
-class Repeating(Protocol):
+class MultiStepBackend(Protocol):
     """A backend that can tell several passes at once; one that runs real models has to run each."""
 
     def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:

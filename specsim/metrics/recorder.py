@@ -19,7 +19,7 @@ from specsim.metrics.distribution import BLOCK, Distribution, Sketched
 from specsim.metrics.requests import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RequestTable, RunTotals, Window, reasons
 from specsim.metrics.validity import counts_of, decodes_outside, rounds_outside
 from specsim.pass_shape import PassShape
-from specsim.server.events import Repeated, Speculated, Verification, in_turn
+from specsim.server.events import DecodeSteps, SpeculativeSteps, Verification, in_turn
 from specsim.server.state import Moves, Progress
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Pauses:
         if len(heard.seconds) >= BLOCK:
             self._settle(heard)
 
-    def repeat(self, replica: int, requests: Ids, seconds: Floats) -> None:
+    def add_passes(self, replica: int, requests: Ids, seconds: Floats) -> None:
         """Add passes in which each of these requests (m,) emitted, these seconds (passes,) behind the pass before."""
         heard, everybody, rows = self._heard[replica], requests.tobytes(), len(requests)
         while len(seconds):
@@ -188,7 +188,7 @@ def _columns() -> dict[str, array[Any]]:
 
 
 class Recorder:
-    """The engines' `Booking`: records every pass. `watch` is called every so many iterations.
+    """The engines' `EventLog`: records every pass. `watch` is called every so many iterations.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class Recorder:
         self._busy: defaultdict[int, Busy] = defaultdict(Busy)
 
     def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
-        """Record the passes of a draft; see `specsim.server.events.Booking`."""
+        """Record the passes of a draft; see `specsim.server.events.EventLog`."""
         for (shape, _, _), each in zip(drafted.levels, seconds, strict=True):
             self._spend(replica, DRAFT_PASS, shape, each)
         self.draft_passes += len(seconds)
@@ -236,7 +236,7 @@ class Recorder:
             start_s += each
 
     def verify(self, replica: int, verified: Verification) -> None:
-        """Record a verification; see `specsim.server.events.Booking`."""
+        """Record a verification; see `specsim.server.events.EventLog`."""
         start_s, thinking_s, seconds, work, shape, answer, gaps = verified
         self._spend(replica, VERIFY_PASS, shape, seconds)
         self._busy[replica].selection_s += thinking_s
@@ -259,9 +259,9 @@ class Recorder:
                 queued=self._queued(replica, start_s + (thinking_s + seconds)),
             )
 
-    def repeated(self, replica: int, repeated: Repeated) -> None:
-        """Record passes of decoding rows; see `specsim.server.events.Booking`."""
-        starts_s, decodes, gaps = repeated
+    def decode_steps(self, replica: int, steps: DecodeSteps) -> None:
+        """Record passes of decoding rows; see `specsim.server.events.EventLog`."""
+        starts_s, decodes, gaps = steps
         seconds, context, rows, _ = decodes
         model_s = self._busy[replica].model_s
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
@@ -270,16 +270,16 @@ class Recorder:
         self._pauses.add(replica, *gaps)
         between_s = starts_s[2:] - starts_s[1:-1]
         for those, first, end in decodes.stretches():
-            self._pauses.repeat(replica, gaps.requests[those], between_s[max(first - 1, 0) : end - 1])
+            self._pauses.add_passes(replica, gaps.requests[those], between_s[max(first - 1, 0) : end - 1])
         if self._passes is not None:
             columns: dict[str, Any] = {"start_s": starts_s[:-1], "seconds": seconds, "kind": VERIFY_PASS}
             columns |= dict.fromkeys(("requests", "batched_tokens", "emitted_tokens"), rows)
             columns |= {"context_tokens": context, "queued": self._queues(replica, starts_s[1:])}
             self._keep_all(seconds.shape, columns | {"replica": replica})
 
-    def speculated(self, replica: int, speculated: Speculated) -> None:
-        """Record rounds of chains; see `specsim.server.events.Booking`."""
-        starts_s, rounds, gaps = speculated
+    def speculative_steps(self, replica: int, steps: SpeculativeSteps) -> None:
+        """Record rounds of chains; see `specsim.server.events.EventLog`."""
+        starts_s, rounds, gaps = steps
         depth, model_s = rounds.depth, self._busy[replica].model_s
         model_s[DRAFT_PASS] = in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())
         model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])
@@ -287,10 +287,10 @@ class Recorder:
         self.draft_passes += depth * len(rounds)
         self._iterate(len(rounds))
         self._pauses.add(replica, *gaps)
-        self._pauses.repeat(replica, gaps.requests, np.diff(starts_s[depth + 1 :: depth + 1]))
+        self._pauses.add_passes(replica, gaps.requests, np.diff(starts_s[depth + 1 :: depth + 1]))
         if self._passes is not None:
             queued = self._queues(replica, starts_s[1:]).reshape(rounds.seconds.shape)
-            self._keep_all(rounds.seconds.shape, _columns_of(speculated) | {"replica": replica, "queued": queued})
+            self._keep_all(rounds.seconds.shape, _columns_of(steps) | {"replica": replica, "queued": queued})
 
     def _iterate(self, count: int) -> None:
         """Count so many iterations."""
@@ -359,9 +359,9 @@ class Recorder:
         return {name: column[order] for name, column in columns.items()}
 
 
-def _columns_of(speculated: Speculated) -> dict[str, Any]:
+def _columns_of(steps: SpeculativeSteps) -> dict[str, Any]:
     """Return columns of `PASS_COLUMNS` by name, (rounds, depth + 1) or what broadcasts to it."""
-    starts_s, rounds, gaps = speculated
+    starts_s, rounds, gaps = steps
     depth = rounds.depth
     levels = np.minimum(np.arange(1, depth + 2), depth)
     return {

@@ -27,7 +27,7 @@ from specsim.latency.peaks import peak_notes
 from specsim.pass_shape import PassShape
 from specsim.registry.build import asked
 from specsim.runs.hardware import Fleet
-from specsim.server.admission import Shedding
+from specsim.server.admission import AdmissionControl
 from specsim.server.state import Machine
 from specsim.simulation import Simulation
 from specsim.workload.sessions import prefixes_of_turns
@@ -370,7 +370,7 @@ def hardly_drafts(scheduler: str, rows: Mapping[str, Any], iterations: int, simu
     )
 
 
-def shedding(shed: Shed, clients: int | None, requests: Requests) -> Shedding | None:
+def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl | None:
     """Return which requests are refused at their arrival, None for none; `clients` are those of a closed loop.
 
     Raises
@@ -387,4 +387,4 @@ def shedding(shed: Shed, clients: int | None, requests: Requests) -> Shedding | 
         raise SpecsimError(f"{said}; expected one of them")
     if ttft and bool(np.isnan(requests.ttft_slo_s).all()):
         raise SpecsimError("shed.ttft=true: changes nothing: no request has a TTFT objective")
-    return Shedding(waiting, ttft)
+    return AdmissionControl(waiting, ttft)

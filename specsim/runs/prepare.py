@@ -28,6 +28,7 @@ from specsim.metrics.requests import Window
 from specsim.registry.build import TARGET, Scope, asked, build
 from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, plugin_modules
 from specsim.runs.checks import (
+    admission_control,
     calibration_note,
     check_budget,
     choice_notes,
@@ -39,7 +40,6 @@ from specsim.runs.checks import (
     router,
     session_note,
     sessions,
-    shedding,
     splitting,
     turns,
 )
@@ -341,7 +341,7 @@ def _simulation(
         replicas=settings.replicas,
         router=routed,
         timeout_s=settings.timeout_s,
-        shedding=shedding(settings.shed, settings.concurrency, load.promised.requests),
+        admission_control=admission_control(settings.shed, settings.concurrency, load.promised.requests),
         sessions=sessions(load.trace),
         prefixes=_prefixes(settings, load.trace),
         keep_passes=settings.passes,

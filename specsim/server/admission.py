@@ -16,7 +16,7 @@ from specsim.pass_shape import PassShape
 from specsim.server.ledger import Ledger
 
 
-class Lobby:
+class ArrivalQueue:
     """Requests between their arrival and the first decision that sees them, in order of arrival.
 
     Parameters
@@ -72,7 +72,7 @@ TIMEOUT = "timeout"
 """The reason of a request whose client gave up."""
 
 
-class Patience:
+class RequestTimeouts:
     """The times by which requests of one replica must have ended.
 
     Parameters
@@ -125,7 +125,7 @@ CONTEXT_LENGTH = "context_length"
 """The reason of a request that is longer than the target's context."""
 
 
-class Shedding(NamedTuple):
+class AdmissionControl(NamedTuple):
     """When a replica refuses a request.
 
     Attributes
@@ -142,7 +142,7 @@ class Shedding(NamedTuple):
         self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: Belief, now_s: float
     ) -> str | None:
         """Return why a request is refused that arrives now, None if it is not; `unseen` wait for the engine's door."""
-        if self.waiting is not None and len(ledger.roster.waiting) + len(unseen) >= self.waiting:
+        if self.waiting is not None and len(ledger.queues.waiting) + len(unseen) >= self.waiting:
             return WAITING
         left_s = float(told.ttft_slo_s[request] + told.arrival_s[request]) - now_s
         if self.ttft and self._reading_s(request, told, ledger, unseen, belief) > left_s:
@@ -151,7 +151,7 @@ class Shedding(NamedTuple):
 
     def _reading_s(self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: Belief) -> float:
         """Return the seconds of the pass that reads what is unread; a decoding request has read its text."""
-        here = np.concatenate((np.array(ledger.roster.waiting, dtype=np.int64), ledger.roster.running))
+        here = np.concatenate((np.array(ledger.queues.waiting, dtype=np.int64), ledger.queues.running))
         new = np.array([*unseen, request], dtype=np.int64)
         cached = np.concatenate((ledger.progress.target_cached[here], told.cached_tokens[new]))
         lacks = np.concatenate((ledger.known(here), told.prompt_tokens[new])) - cached

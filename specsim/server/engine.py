@@ -9,16 +9,16 @@ import numpy as np
 import simpy
 
 from specsim.core.passes import NOBODY, Decodes, DraftPass, Emitted, Pass, Rounds, TargetPass
-from specsim.core.protocols import Backend, Foresight, PassEvent, Repeating, Scheduler, promises
+from specsim.core.protocols import Backend, Foresight, MultiStepBackend, PassEvent, Scheduler, promises
 from specsim.core.request import Ids, Ints, Requests
 from specsim.core.trees import Forest
 from specsim.errors import ModelFault, ObserverFault, RouterFault, SpecsimError
 from specsim.pass_shape import PassShape
-from specsim.server.admission import TIMEOUT, Lobby, Patience, Shedding
-from specsim.server.events import Booking, Verification
-from specsim.server.faults import Headway, Stalled
+from specsim.server.admission import TIMEOUT, AdmissionControl, ArrivalQueue, RequestTimeouts
+from specsim.server.events import EventLog, Verification
 from specsim.server.ledger import Ledger
-from specsim.server.multi_step import FastForward, Horizon
+from specsim.server.livelock import Livelock, LivelockDetector
+from specsim.server.multi_step import Horizon, MultiStep
 from specsim.server.planning import Conversation, delays, possible
 from specsim.server.view import LedgerView
 
@@ -34,13 +34,13 @@ class Replica:
     env : simpy environment; the only thing that advances time.
     name : index of the replica.
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
-    thinking : what the scheduler's own work costs. booking : told of every pass.
-    pipeline_steps : how many steps are decided ahead; see `specsim.server.admission.Lobby`.
+    thinking : what the scheduler's own work costs. event_log : told of every pass.
+    pipeline_steps : how many steps are decided ahead; see `specsim.server.admission.ArrivalQueue`.
     trailing_steps : verifications that a request is in behind its last token; see `Trailing`.
-    fast_forward : whether passes and rounds that nothing comes between run at once, where the backend can tell them.
+    multi_step : whether passes between which no arrival or end falls run as one event, if the backend can tell them.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled, between two steps.
-    shedding : which requests are refused at their arrival.
-    observed : called with each pass, behind `booking`; no pass is fast-forwarded then.
+    admission_control : which requests are refused at their arrival.
+    observed : called with each pass, behind `event_log`; each pass is then run by itself.
 
     `moving_s` are the seconds so far in which caches moved.
     `answered` is called with the requests (n,) that have just ended, where clients wait for them.
@@ -59,27 +59,27 @@ class Replica:
         scheduler: Scheduler,
         backend: Backend,
         thinking: Thinking,
-        booking: Booking,
+        event_log: EventLog,
         pipeline_steps: int = 0,
         trailing_steps: int = 0,
-        fast_forward: bool = True,
+        multi_step: bool = True,
         timeout_s: float | None = None,
-        shedding: Shedding | None = None,
+        admission_control: AdmissionControl | None = None,
         observed: Callable[[PassEvent], None] | None = None,
     ) -> None:
         self.env, self.name = env, name
         self.ledger, self.view = ledger, view
         self.scheduler, self.backend = scheduler, backend
-        self._thinking, self._booking = thinking, booking
-        self.headway = Headway(ledger.progress, ledger.roster)
-        self._lobby = Lobby(pipeline_steps) if pipeline_steps else None
+        self._thinking, self._event_log = thinking, event_log
+        self.livelock = LivelockDetector(ledger.progress, ledger.queues)
+        self._arrival_queue = ArrivalQueue(pipeline_steps) if pipeline_steps else None
         self._trailing = Trailing(trailing_steps) if trailing_steps else None
-        self._patience = None if timeout_s is None else Patience(timeout_s, ledger)
-        self._shedding, self._observed = shedding, observed
-        self._fast: FastForward | None = None
-        if fast_forward and observed is None and isinstance(backend, Repeating) and promises(scheduler):
-            told = booking, self.headway, self._lobby
-            self._fast = FastForward(env, name, ledger, view, backend, *told, self._horizon)
+        self._timeouts = None if timeout_s is None else RequestTimeouts(timeout_s, ledger)
+        self._admission_control, self._observed = admission_control, observed
+        self._multi_step: MultiStep | None = None
+        if multi_step and observed is None and isinstance(backend, MultiStepBackend) and promises(scheduler):
+            told = event_log, self.livelock, self._arrival_queue
+            self._multi_step = MultiStep(env, name, ledger, view, backend, *told, self._horizon)
         self.moving_s = 0.0
         self.answered: Callable[[Ids], None] | None = None
         self.onward: Callable[[Ids, Ints], Ids] | None = None
@@ -89,14 +89,14 @@ class Replica:
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request that arrives now, unless it is shed, and wake the replica if it sleeps."""
-        if self._shedding is not None and self._sheds(self._shedding, request, told):
+        if self._admission_control is not None and self._refuses(self._admission_control, request, told):
             return
-        if self._patience is not None:
-            self._patience.begin(request, float(told.arrival_s[request]))
-        if self._lobby is None:
+        if self._timeouts is not None:
+            self._timeouts.begin(request, float(told.arrival_s[request]))
+        if self._arrival_queue is None:
             self._enter(request, told)
         else:
-            self._lobby.enter(request, told, self.env.now)
+            self._arrival_queue.enter(request, told, self.env.now)
         self._ring()
 
     def _enter(self, request: int, told: Requests) -> None:
@@ -104,9 +104,9 @@ class Replica:
         if self.answered is not None and request in self.ledger.rejected:
             self.answered(np.array([request]))
 
-    def _sheds(self, shedding: Shedding, request: int, told: Requests) -> bool:
-        unseen = self._lobby.requests if self._lobby is not None else ()
-        reason = shedding.reason(request, told, self.ledger, unseen, self.view.belief, self.env.now)
+    def _refuses(self, admission_control: AdmissionControl, request: int, told: Requests) -> bool:
+        unseen = self._arrival_queue.requests if self._arrival_queue is not None else ()
+        reason = admission_control.reason(request, told, self.ledger, unseen, self.view.belief, self.env.now)
         if reason is not None:
             self.refuse(request, told, reason)
         return reason is not None
@@ -119,23 +119,28 @@ class Replica:
 
     def _cancel(self) -> None:
         """Cancel who has waited too long."""
-        for request in self._patience.over(self.env.now) if self._patience is not None else ():
-            self.headway.shrunk()
+        for request in self._timeouts.over(self.env.now) if self._timeouts is not None else ():
+            self.livelock.shrunk()
             if self.ledger.cancel(request, TIMEOUT, self.env.now) and self.answered is not None:
                 self.answered(np.array([request]))
 
     def queued(self, at_s: float) -> int:
         """Return how many of the requests that wait were in the queue by `at_s`."""
-        return self.ledger.queued(at_s) + (self._lobby.queued(at_s) if self._lobby is not None else 0)
+        return self.ledger.queued(at_s) + (self._arrival_queue.queued(at_s) if self._arrival_queue is not None else 0)
 
     def _horizon(self) -> Horizon:
-        """Return what may happen that is not this replica's own doing; an arrival may be the lobby's business alone."""
+        """Return the next event from outside this replica; an arrival may concern the arrival queue alone."""
         event_s = self.env.peek() if self.next_arrival_s is None else self.next_arrival_s
-        if self._patience is not None:
-            return Horizon(min(event_s, self._patience.next_s()), 0)
-        if self._lobby is None or self._shedding is not None or self.next_arrival_s is None or not self.alone:
+        if self._timeouts is not None:
+            return Horizon(min(event_s, self._timeouts.next_s()), 0)
+        if (
+            self._arrival_queue is None
+            or self._admission_control is not None
+            or self.next_arrival_s is None
+            or not self.alone
+        ):
             return Horizon(event_s, 0)
-        return Horizon(event_s, self._lobby.unseen_steps)
+        return Horizon(event_s, self._arrival_queue.unseen_steps)
 
     def close(self) -> None:
         """Say that no request will arrive any more."""
@@ -156,12 +161,12 @@ class Replica:
         Stalled
             When it runs nothing although requests wait and none will arrive, or runs passes that bring nothing.
         """
-        while self.ledger.roster.live or self._lobby or not self._closed:
-            if self._lobby is not None:
-                self._let_in(self._lobby)
+        while self.ledger.queues.live or self._arrival_queue or not self._closed:
+            if self._arrival_queue is not None:
+                self._let_in(self._arrival_queue)
             self._cancel()
             ran = False
-            if self.ledger.roster.live:
+            if self.ledger.queues.live:
                 ran = yield from self._turn()
             if not ran:
                 yield from self._rest()
@@ -169,25 +174,25 @@ class Replica:
 
     def _rest(self) -> Generator[simpy.Event, Any, None]:
         """Wait until a request arrives, its client gives up, or the news is that none will come."""
-        live = self.ledger.roster.live
+        live = self.ledger.queues.live
         if self._trailing is not None:
             self._trailing.idle()
-        if self._lobby:
-            self._lobby.idle()
-        elif live and self._patience is not None:
+        if self._arrival_queue:
+            self._arrival_queue.idle()
+        elif live and self._timeouts is not None:
             self._bell = self.env.event()
-            yield self._bell | self.env.timeout(self._patience.next_s() - self.env.now)
+            yield self._bell | self.env.timeout(self._timeouts.next_s() - self.env.now)
         elif live and self._closed:
-            raise self._stalled(f"runs nothing although {live} requests wait and none will arrive")
+            raise self._livelock(f"runs nothing although {live} requests wait and none will arrive")
         elif not self._closed:
             self._bell = self.env.event()
             yield self._bell
 
-    def _let_in(self, lobby: Lobby) -> None:
+    def _let_in(self, arrival_queue: ArrivalQueue) -> None:
         """Enter the requests that the next decision sees."""
-        if not self.ledger.roster.live:
-            lobby.idle()
-        for request, told in lobby.start(self.env.now):
+        if not self.ledger.queues.live:
+            arrival_queue.idle()
+        for request, told in arrival_queue.start(self.env.now):
             self._enter(request, told)
 
     def _turn(self) -> Generator[simpy.Event, Any, bool]:
@@ -210,8 +215,8 @@ class Replica:
             except SpecsimError as error:
                 conversation.refuse(str(error))
             ran = True
-            if self.headway.lost():
-                raise self._stalled(f"has run {self.headway.idle_passes:,} passes without a token or a longer cache")
+            if self.livelock.lost():
+                raise self._livelock(f"has run {self.livelock.idle_passes:,} passes without a token or a longer cache")
             if answer is None:
                 conversation.end()
                 break
@@ -234,9 +239,9 @@ class Replica:
         view.now_s = env.now
         for level in drafted.levels:
             view.forward_s += level.seconds
-        self._booking.draft(self.name, start_s, seconds, work, drafted)
+        self._event_log.draft(self.name, start_s, seconds, work, drafted)
         self._show(start_s, work, drafted.forest)
-        self.headway.passes += len(seconds)
+        self.livelock.passes += len(seconds)
         return drafted.forest
 
     def _verify(self, work: TargetPass, basis: Forest | Emitted | None) -> Generator[simpy.Event, Any, Emitted]:
@@ -252,11 +257,11 @@ class Replica:
         gaps = ledger.commit_verify(work, answer, start_s, env.now)
         view.now_s = env.now
         view.forward_s += forward_s
-        self._booking.verify(self.name, Verification(start_s, thinking_s, seconds, work, shape, answer, gaps))
+        self._event_log.verify(self.name, Verification(start_s, thinking_s, seconds, work, shape, answer, gaps))
         self._show(start_s, work, answer)
         if self._trailing is not None:
             self._trail(self._trailing, work, answer, work.forest.tree_tokens())
-        self.headway.passes += 1
+        self.livelock.passes += 1
         if (self.answered is not None or len(drafted)) and np.count_nonzero(answer.finished):
             self._ended(work.requests[answer.finished], drafted[answer.finished] if len(drafted) else drafted)
         return answer
@@ -274,17 +279,17 @@ class Replica:
         """Send requests on that have just ended here, `drafted` (n,) tokens in the drafter's cache; or answer them."""
         going = self.onward(ids, drafted) if self.onward is not None else NOBODY
         self.ledger.finished -= len(going)
-        if self._patience is not None:
-            self._patience.leave(going.tolist())
+        if self._timeouts is not None:
+            self._timeouts.leave(going.tolist())
         if self.answered is not None and len(ids) > len(going):
             self.answered(ids[~np.isin(ids, going)])
 
     def _at_once(self, work: Pass) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
         """Run at once what can be run so of the steps that begin with this pass; return what ran, None if nothing."""
         moves = self.ledger.pool.drafter_away != (isinstance(work, TargetPass) and work.drafter_away)
-        if self._fast is None or self._lobby or self._trailing or self.onward is not None or moves:
+        if self._multi_step is None or self._arrival_queue or self._trailing or self.onward is not None or moves:
             return None
-        ran = yield from self._fast.run(work, self._ends_alone(work))
+        ran = yield from self._multi_step.run(work, self._ends_alone(work))
         if ran is not None and self._trailing is not None:
             drafts = work.depth if isinstance(work, DraftPass) else 0
             self._trail(self._trailing, work, ran, np.full(len(work.requests), drafts))
@@ -294,9 +299,9 @@ class Replica:
 
     def _ends_alone(self, work: Pass) -> bool:
         """Return whether an end changes no decision: all that run are in the pass, none waits, and no client does."""
-        roster, unshared = self.ledger.roster, self.ledger.caches.prefix is None
-        everybody = len(work.requests) == len(roster.running) and self._trailing is None
-        return everybody and not roster.waiting and self.answered is None and unshared
+        queues, unshared = self.ledger.queues, self.ledger.caches.prefix is None
+        everybody = len(work.requests) == len(queues.running) and self._trailing is None
+        return everybody and not queues.waiting and self.answered is None and unshared
 
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""
@@ -306,15 +311,15 @@ class Replica:
         self.moving_s += seconds
         return seconds
 
-    def _stalled(self, what: str) -> Stalled:
-        """Return the error that says who stalls, when, and what stands on the replica."""
-        roster, pool = self.ledger.roster, self.ledger.pool
-        live, preemptions = roster.ids, self.ledger.progress.preemptions
+    def _livelock(self, what: str) -> Livelock:
+        """Return the error: the scheduler, the simulated time, and the requests on the replica."""
+        queues, pool = self.ledger.queues, self.ledger.pool
+        live, preemptions = queues.ids, self.ledger.progress.preemptions
         most = int(live[preemptions[live].argmax()])
         often = f"; request {most} was preempted {preemptions[most]:,} times" if preemptions[most] else ""
-        return Stalled(
+        return Livelock(
             f"scheduler {type(self.scheduler).__name__} at {self.env.now:g} s: {what}: "
-            f"{len(roster.waiting)} without cache, {len(roster.running)} with; {pool.room()}{often}"
+            f"{len(queues.waiting)} without cache, {len(queues.running)} with; {pool.room()}{often}"
         )
 
 

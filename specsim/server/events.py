@@ -38,7 +38,7 @@ class Emissions:
             self._progress.first_decode_s[list(first)] = start_s
             self._undecoded -= first
 
-    def repeat(self, ids: Ids, starts_s: Floats, last_s: Floats | float) -> Gaps:
+    def emit_steps(self, ids: Ids, starts_s: Floats, last_s: Floats | float) -> Gaps:
         """Note emissions of all at each of `starts_s[1:]`, up to the last of each; return the gaps of the first.
 
         All decode from `starts_s[0]` on.
@@ -84,8 +84,8 @@ class Verification(NamedTuple):
     gaps: Gaps
 
 
-class Repeated(NamedTuple):
-    """Passes of rows that decode one token each, one behind the other.
+class DecodeSteps(NamedTuple):
+    """Steps of multi-step scheduling in which each row decodes one token.
 
     Attributes
     ----------
@@ -98,8 +98,8 @@ class Repeated(NamedTuple):
     gaps: Gaps
 
 
-class Speculated(NamedTuple):
-    """Rounds of chains, one behind the other.
+class SpeculativeSteps(NamedTuple):
+    """Rounds of multi-step scheduling: chains and their verifications.
 
     Attributes
     ----------
@@ -119,8 +119,8 @@ def in_turn(total: float, seconds: Floats) -> float:
     return float(np.add.accumulate(sums, out=sums)[-1])
 
 
-class Booking(Protocol):
-    """Hears of each pass of each replica, by its index, when it has ended."""
+class EventLog(Protocol):
+    """The event log: each pass of each replica, by its index, is entered when it has ended."""
 
     def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
         """Note the passes of a draft, which follow each other without a pause; `seconds` of each, as of a pass."""
@@ -130,10 +130,10 @@ class Booking(Protocol):
         """Note a verification."""
         ...
 
-    def repeated(self, replica: int, repeated: Repeated) -> None:
+    def decode_steps(self, replica: int, steps: DecodeSteps) -> None:
         """Note passes of decoding rows."""
         ...
 
-    def speculated(self, replica: int, speculated: Speculated) -> None:
+    def speculative_steps(self, replica: int, steps: SpeculativeSteps) -> None:
         """Note rounds of chains."""
         ...

@@ -17,14 +17,15 @@ from specsim.server.events import Emissions, Gaps
 from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, DraftCache, KvPool, Memory, OutOfMemory
 from specsim.server.prefix_cache import Caches
 from specsim.server.rules import Drafts, first_wrong
-from specsim.server.state import Progress, Roster, SharedRows, known_tokens
+from specsim.server.state import Progress, RequestQueues, SharedRows, known_tokens
 
 
 class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
-    `roster` is who is there, without and with slots; `caches` are those of either model, in the pool and elsewhere;
-    `ahead` books what runs at once. `rejected` says why, by request; `cancelled_s` when, of those that were let in.
+    `queues` are the waiting and the running requests; `caches` are those of either model, in the pool and elsewhere;
+    `multi_step` books passes that run at once; `rejected` has the reason by request; `cancelled_s` the time, of those
+    that were let in.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class Ledger:
         cached = self.progress.target_cached, self.progress.draft_cached
         self._books = Books(*known, *cached, *rows.blocks, *rows.lent, *rows.drafted)
         self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
-        self.roster = Roster(rows.at, rows.admitted, rows.seat, place)
+        self.queues = RequestQueues(rows.at, rows.admitted, rows.seat, place)
         self.rejected: dict[int, str] = {}
         self.cancelled_s: dict[int, float] = {}
         self.finished = 0
@@ -64,7 +65,7 @@ class Ledger:
         self._draft_cache = DraftCache(self._books, self.pool, draft_cached)
         self.caches = Caches(rows, self.pool, self._draft_cache, prefixes)
         kept = self._draft_cache, self.caches, self._emissions
-        self.ahead = Ahead(self.facts, self.progress, self.pool, self.roster, *kept, self._finish)
+        self.multi_step = MultiStepBooks(self.facts, self.progress, self.pool, self.queues, *kept, self._finish)
 
     @property
     def drafted(self) -> bool:
@@ -78,7 +79,7 @@ class Ledger:
         if self.pool.memory.bytes_of(most, most) > self.pool.memory.capacity_bytes:
             self.rejected[request] = KV_CAPACITY
             return
-        self.roster.enter(request)
+        self.queues.enter(request)
         self._reached_s[request] = now_s
         self._in_order &= request > self._last
         self._last = request
@@ -105,9 +106,9 @@ class Ledger:
 
         A request that ended in the last step, too late, has not finished either.
         """
-        live = bool(self.roster.here(np.array([request]))[0])
+        live = bool(self.queues.here(np.array([request]))[0])
         if live:
-            self.roster.strike(request)
+            self.queues.strike(request)
             self.caches.drop(np.array([request]))
             self._emissions.forget(request)
         else:
@@ -126,7 +127,7 @@ class Ledger:
 
     def queued(self, at_s: float) -> int:
         """Return how many of the waiting requests were here by `at_s`."""
-        waiting = self.roster.waiting
+        waiting = self.queues.waiting
         if not self._in_order:
             return sum(self._reached_s[request] <= at_s for request in waiting)
         count = len(waiting)
@@ -162,7 +163,7 @@ class Ledger:
             if isinstance(work, DraftPass) and self.pool.drafter_away:
                 raise IllegalPass("a draft pass while the drafter is on the host: TargetPass.drafter_away was True")
             if len(work.evict):
-                self.roster.evict(work.evict, ids)
+                self.queues.evict(work.evict, ids)
                 self._drafts.close(work.evict)
                 moved = self.caches.evict(work.evict, work.transfer)
             moved += self.caches.bring_back(ids, isinstance(work, DraftPass))
@@ -183,8 +184,8 @@ class Ledger:
 
     def _check_rows(self, ids: Ids) -> None:
         """Refuse a request that is named twice or is not on this replica."""
-        self.roster.check(ids)
-        for request in self.roster.absent(ids)[:1].tolist():
+        self.queues.check(ids)
+        for request in self.queues.absent(ids)[:1].tolist():
             why = "has not arrived" if np.isnan(self.progress.finish_s[request]) else "has finished"
             if request in self.rejected:
                 why = f"was rejected ({self.rejected[request]})"
@@ -220,7 +221,7 @@ class Ledger:
         ids = self._ids
         if len(work.chunks):
             self.progress.draft_cached[ids] += work.chunks
-            self.roster.admit(ids)
+            self.queues.admit(ids)
             self._emissions.decode(self._draft_cache.extended, start_s)
             self.caches.publish(DRAFT, ids)
         self._drafts.grown(ids, work, grown)
@@ -238,7 +239,7 @@ class Ledger:
         left = commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
         self.pool.take(DRAFT, left.draft_blocks)
         self.pool.take(TARGET, left.target_blocks)
-        self.roster.admit(ids)
+        self.queues.admit(ids)
         self.caches.publish(TARGET, ids)
         self._emissions.begin(left.first)
         self._drafts.verified(ids)
@@ -263,7 +264,7 @@ class Ledger:
         self.caches.settle()
 
     def _finish(self, ids: Ids, at_s: Floats | float) -> None:
-        self.roster.end(ids)
+        self.queues.end(ids)
         self.caches.drop(ids)
         self._emissions.finish(ids, at_s)
         self.finished += len(ids)
@@ -273,12 +274,12 @@ BEHIND_A_ROUND = 2
 """The most tokens that the drafter lacks behind a round: the last of its chain, and the bonus token."""
 
 
-class Ahead:
-    """Books passes that nothing comes between, all in one.
+class MultiStepBooks:
+    """Books the passes of multi-step scheduling, all in one: no arrival and no end falls between them.
 
     Parameters
     ----------
-    facts, progress, pool, roster, draft_cache, caches, emissions : of the ledger.
+    facts, progress, pool, queues, draft_cache, caches, emissions : of the ledger.
     finish : frees what requests hold that have emitted their last token, at these seconds.
     """
 
@@ -287,13 +288,13 @@ class Ahead:
         facts: Facts,
         progress: Progress,
         pool: KvPool,
-        roster: Roster,
+        queues: RequestQueues,
         draft_cache: DraftCache,
         caches: Caches,
         emissions: Emissions,
         finish: Callable[[Ids, Floats | float], None],
     ) -> None:
-        self._facts, self._progress, self._pool, self._roster = facts, progress, pool, roster
+        self._facts, self._progress, self._pool, self._queues = facts, progress, pool, queues
         self._draft_cache, self._caches, self._emissions = draft_cache, caches, emissions
         self._finish = finish
 
@@ -310,7 +311,7 @@ class Ahead:
             return 0
         if not 0 < len(ids) == len(work.chunks) == forest.rows:
             return 0
-        self._roster.check(ids)
+        self._queues.check(ids)
         pending = known_tokens(self._facts, progress, ids) - progress.target_cached[ids]
         ready = (pending == 1) & (work.chunks == 1) & (progress.emitted_tokens[ids] > 0)
         return self._pool.surely_more(len(ids)) if np.count_nonzero(ready) == len(ids) else 0
@@ -326,7 +327,7 @@ class Ahead:
         progress.target_cached[ids] = cached
         self._pool.hold(TARGET, ids, cached)
         ends_s, finished = starts_s[times], decodes.finished
-        gaps = self._emissions.repeat(ids, starts_s, ends_s)
+        gaps = self._emissions.emit_steps(ids, starts_s, ends_s)
         self._draft_cache.follow(ids)
         if np.count_nonzero(finished):
             self._finish(ids[finished], ends_s[finished])
@@ -349,7 +350,7 @@ class Ahead:
             return 0
         if leaves.tobytes() != forest.row.tobytes():
             return 0
-        self._roster.check(ids)
+        self._queues.check(ids)
         prompt, emitted = self._facts.prompt_tokens[ids], progress.emitted_tokens[ids]
         known, drafted = prompt + emitted, progress.draft_cached[ids]
         ready = (known - progress.target_cached[ids] == 1) & (emitted > 0)
@@ -382,7 +383,7 @@ class Ahead:
         progress.draft_cached[ids] = cached - lacking[-1]
         self._pool.hold(TARGET, ids, cached)
         self._pool.hold(DRAFT, ids, progress.draft_cached[ids])
-        gaps = self._emissions.repeat(ids, ends_s, float(ends_s[-1]))
+        gaps = self._emissions.emit_steps(ids, ends_s, float(ends_s[-1]))
         if np.count_nonzero(rounds.finished):
             self._finish(ids[rounds.finished], float(ends_s[-1]))
         self._draft_cache.follow(ids)

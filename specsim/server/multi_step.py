@@ -1,4 +1,4 @@
-"""Passes that nothing comes between, run at once: a batch that only decodes, or drafts chains of one length."""
+"""Multi-step scheduling: passes between which no arrival, end or decision falls run as one event of the clock."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import simpy
 
 from specsim.core.passes import MOST_AT_ONCE, Decodes, DraftPass, Pass, Rounds, TargetPass
-from specsim.core.protocols import Repeating
+from specsim.core.protocols import MultiStepBackend
 from specsim.core.request import Floats
-from specsim.server.admission import Lobby
-from specsim.server.events import Booking, Repeated, Speculated, in_turn
-from specsim.server.faults import Headway
+from specsim.server.admission import ArrivalQueue
+from specsim.server.events import DecodeSteps, EventLog, SpeculativeSteps, in_turn
 from specsim.server.ledger import Ledger
+from specsim.server.livelock import LivelockDetector
 from specsim.server.planning import check_rounds, single
 from specsim.server.view import LedgerView
 
@@ -29,7 +29,7 @@ class Horizon(NamedTuple):
     Attributes
     ----------
     event_s : when at the earliest anything may happen that is not its own doing.
-    unseen_steps : how many steps may end at that time or later before anybody sees what happened; see `Lobby`.
+    unseen_steps : how many steps may end at that time or later before anybody sees what happened; see `ArrivalQueue`.
     """
 
     event_s: float
@@ -46,11 +46,11 @@ class Horizon(NamedTuple):
         return min(int(starts_s.searchsorted(self.event_s)) - 1 + further, count)
 
 
-class FastForward:
+class MultiStep:
     """Run the steps that a scheduler calls stationary and that end before the next event in one step of the clock.
 
     All that is booked is equal, to the last bit, to what the passes book one by one. `horizon` tells what may come
-    between two steps. `lobby`, if any, is empty at first; who arrives meanwhile is in it at last.
+    between two steps. `arrival_queue`, if any, is empty at first; who arrives meanwhile is in it at last.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class FastForward:
         name: int,
         ledger: Ledger,
         view: LedgerView,
-        backend: Repeating,
-        booking: Booking,
-        headway: Headway,
-        lobby: Lobby | None,
+        backend: MultiStepBackend,
+        event_log: EventLog,
+        livelock: LivelockDetector,
+        arrival_queue: ArrivalQueue | None,
         horizon: Callable[[], Horizon],
     ) -> None:
         self._horizon = horizon
         self._env, self._name, self._ledger, self._view = env, name, ledger, view
-        self._backend, self._booking = backend, booking
-        self._headway, self._lobby = headway, lobby
+        self._backend, self._event_log = backend, event_log
+        self._livelock, self._arrival_queue = livelock, arrival_queue
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
     def run(self, work: Pass, ends_alone: bool) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
@@ -85,7 +85,7 @@ class FastForward:
         too few, none runs, and the answer is None.
         """
         ledger, horizon = self._ledger, self._horizon()
-        most = min(ledger.ahead.passes(work), MOST_AT_ONCE)
+        most = min(ledger.multi_step.passes(work), MOST_AT_ONCE)
         if most < LEAST:
             return None
         decodes = self._backend.decodes(work, most, beyond_ends)
@@ -95,18 +95,18 @@ class FastForward:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
         yield from self._wait(decodes.seconds[:, None], starts_s)
-        gaps = ledger.ahead.commit_passes(work, decodes, starts_s)
+        gaps = ledger.multi_step.commit_passes(work, decodes, starts_s)
         self._move_on(decodes.seconds, starts_s[1:-1])
-        self._booking.repeated(self._name, Repeated(starts_s, decodes, gaps))
+        self._event_log.decode_steps(self._name, DecodeSteps(starts_s, decodes, gaps))
         return decodes
 
     def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Rounds | None]:
         """Run rounds, the first of which begins with this pass, which is not reserved; return them. See `passes`."""
-        ahead, passes, horizon = self._ledger.ahead, work.depth + 1, self._horizon()
+        books, passes, horizon = self._ledger.multi_step, work.depth + 1, self._horizon()
         further, within_s = horizon.unseen_steps, horizon.event_s - self._env.now
         if further < LEAST and horizon.event_s <= self._another_s:
             return None
-        most = min(ahead.rounds(work), MOST_AT_ONCE)
+        most = min(books.rounds(work), MOST_AT_ONCE)
         rounds = self._backend.rounds(work, LEAST, most, within_s, further) if most >= LEAST else None
         if rounds is None:
             return None
@@ -118,9 +118,9 @@ class FastForward:
         seconds, ends_s = rounds.seconds.ravel(), starts_s[::passes]
         self._another_s = 2 * ends_s[-1] - ends_s[-2]
         yield from self._wait(rounds.seconds, starts_s)
-        gaps = ahead.commit_rounds(work, rounds, ends_s)
+        gaps = books.commit_rounds(work, rounds, ends_s)
         self._move_on(seconds, ends_s[1:-1])
-        self._booking.speculated(self._name, Speculated(starts_s, rounds, gaps))
+        self._event_log.speculative_steps(self._name, SpeculativeSteps(starts_s, rounds, gaps))
         return rounds
 
     def _starts_s(self, seconds: Floats) -> Floats:
@@ -140,9 +140,9 @@ class FastForward:
         """Note the seconds (n,) of passes that have ended, and when steps started behind the first."""
         self._view.now_s = self._env.now
         self._view.forward_s = in_turn(self._view.forward_s, seconds)
-        self._headway.passes += len(seconds)
-        if self._lobby is not None:
-            self._lobby.started(steps_s.tolist())
+        self._livelock.passes += len(seconds)
+        if self._arrival_queue is not None:
+            self._arrival_queue.started(steps_s.tolist())
 
 
 def _before(until_s: float, starts_s: Floats) -> int:

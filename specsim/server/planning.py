@@ -15,7 +15,7 @@ from specsim.core.passes import DraftPass, Pass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
 from specsim.core.request import Floats
 from specsim.errors import IllegalPass, ModelFault, SchedulerFault, represented
-from specsim.server.faults import TOO_LONG, StepTooLong
+from specsim.server.livelock import TOO_LONG, StepTooLong
 from specsim.server.rules import owned
 
 TARGET, DRAFTER = "the target", "the drafter"

@@ -37,7 +37,7 @@ SPARSE = 64
 """How many places of an array are looked at in the time in which one request is taken from a sorted list."""
 
 
-class Roster:
+class RequestQueues:
     """Request ids of one replica that have arrived and not ended.
 
     Parameters

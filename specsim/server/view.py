@@ -10,7 +10,7 @@ import numpy as np
 from specsim.core.protocols import Belief, View
 from specsim.core.request import Bools, Facts, Ids, Ints, Observed
 from specsim.server.ledger import Ledger
-from specsim.server.state import Roster
+from specsim.server.state import RequestQueues
 
 _Rows = TypeVar("_Rows", Facts, Observed)
 
@@ -26,13 +26,13 @@ def _arrays(rows: _Rows, kind: type[_Rows]) -> dict[str, Any]:
 class _Line(Sequence[int]):
     """The line of waiting requests, which can be looked at, not changed."""
 
-    __slots__ = ("_requests", "_roster")
+    __slots__ = ("_queues", "_requests")
 
-    def __init__(self, roster: Roster) -> None:
-        self._requests, self._roster = roster.waiting, roster
+    def __init__(self, queues: RequestQueues) -> None:
+        self._requests, self._queues = queues.waiting, queues
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ids:
-        return np.asarray(self._roster.waiting_ids, dtype)
+        return np.asarray(self._queues.waiting_ids, dtype)
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -57,7 +57,7 @@ class LedgerView(View):
         self.forward_s = 0.0
         self.belief = belief
         self._ledger = ledger
-        self._waiting = _Line(ledger.roster)
+        self._waiting = _Line(ledger.queues)
 
     @property
     def waiting(self) -> Sequence[int]:
@@ -67,7 +67,7 @@ class LedgerView(View):
     @property
     def running(self) -> Ids:
         """Requests that hold cache, in order of admission."""
-        return self._ledger.roster.running
+        return self._ledger.queues.running
 
     @property
     def free_bytes(self) -> int:
@@ -91,7 +91,7 @@ class LedgerView(View):
 
     def waits(self, ids: Ids | slice) -> Bools:
         """Return whether each request is among the waiting ones, (n,)."""
-        return self._ledger.roster.waits(ids)
+        return self._ledger.queues.waits(ids)
 
     def pending(self, ids: Ids) -> Ints:
         """Return the tokens that the target's cache still lacks, (n,): 1 when decoding."""

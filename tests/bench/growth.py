@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.bench.loops import PROFILE, Loop, batch, steady, timed
 from tests.bench.rows import Row
 
-APART = {"fast_forward": False}
+APART = {"multi_step": False}
 SERVICE_RPS = 51
 """Requests per second that this profile ends of trace=poisson: 20,000 that come at once end in 394 s."""
 OVERLOAD = ((0.9, 20_000, ""), (2, 40_000, "1.5 times that at 0.9"))

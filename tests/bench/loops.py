@@ -59,7 +59,7 @@ def batch(rows: int, output_tokens: int = 2000) -> tuple[str, ...]:
 
 def main_loops(folder: Path) -> Iterator[Loop]:
     """Yield the loops that have targets."""
-    apart = {"fast_forward": False}
+    apart = {"multi_step": False}
     yield Loop("continuous, azure_conv, step by step", ("scheduler=continuous", *CONV), "25,000 it/s", apart)
     yield Loop("continuous, azure_code, step by step", ("scheduler=continuous", *CODE), "25,000 it/s", apart)
     yield Loop("continuous, azure_conv", ("scheduler=continuous", *CONV), "150,000 it/s")

@@ -38,7 +38,7 @@ class Part(NamedTuple):
 def parts(scheduler: str, requests: int = REQUESTS) -> list[Part]:
     """Return `PARTS` stretches of a run up to its last arrival."""
     words = (f"scheduler={scheduler}", "trace=poisson", PROFILE, f"rps={2 * SERVICE_RPS}", f"requests={requests}")
-    simulation = replace(prepared(words), fast_forward=False)
+    simulation = replace(prepared(words), multi_step=False)
     marks: list[tuple[float, float, int]] = []
     record = Recorder.verify
 

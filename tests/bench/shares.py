@@ -37,7 +37,7 @@ class Shares(NamedTuple):
     Attributes
     ----------
     iterations, turns : of the loop, and those of the scheduler in it. us : of an iteration that is not profiled.
-    at_once, bookings : iterations that ran several at once, and in how many steps of the clock.
+    at_once, events : iterations that ran several at once, and in how many events of the clock.
     rooms : by room the share of the time, and the calls per iteration.
     """
 
@@ -45,7 +45,7 @@ class Shares(NamedTuple):
     us: float
     turns: int
     at_once: int
-    bookings: int
+    events: int
     rooms: dict[str, tuple[float, float]]
 
 
@@ -83,7 +83,7 @@ def shares(loop: loops.Loop) -> Shares:
         plain_s / iterations * 1e6,
         times["planning.py", "__init__"],
         iterations - times["simulated.py", "verify"],
-        times.get(("lookahead.py", "commit_passes"), 0) + times.get(("lookahead.py", "commit_rounds"), 0),
+        times.get(("ledger.py", "commit_passes"), 0) + times.get(("ledger.py", "commit_rounds"), 0),
         {room: (seconds[room] / whole_s, calls[room] / iterations) for room in seconds},
     )
 
@@ -107,7 +107,7 @@ def main() -> int:
             raise SpecsimError(f"{wanted}: no loop's name begins so")
         for loop in chosen:
             found = shares(loop)
-            at_once = f"{found.at_once:,} of them at once in {found.bookings:,} bookings"
+            at_once = f"{found.at_once:,} of them at once in {found.events:,} events"
             print(f"\n{loop.name}: {found.iterations:,} iterations, {found.turns:,} turns, {at_once}")
             print(f"{'an iteration':54}{found.us:8.1f} us          (target: {loop.target or '-'})")
             for room, (share, calls) in sorted(found.rooms.items(), key=lambda each: -each[1][0]):

@@ -78,7 +78,7 @@ def conservation(ran: Witnessed) -> None:
             emitted[step.work.requests] += step.answer.tokens
     assert np.array_equal(endings, ~too_large)
     assert np.array_equal(emitted, progress.emitted_tokens)
-    assert not any(view._ledger.roster.live for view in seen.views)
+    assert not any(view._ledger.queues.live for view in seen.views)
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(told)
 
 
@@ -206,8 +206,8 @@ def drafting_at_once(ran: Witnessed) -> None:
 
 
 def running_ahead(ran: Witnessed) -> None:
-    """Passes that nothing comes between are booked at once as they are one by one."""
-    assert_same_record(ran.seen.record, run(replace(ran.simulation, fast_forward=True)))
+    """Passes between which no arrival or end falls leave the same record at once as one by one."""
+    assert_same_record(ran.seen.record, run(replace(ran.simulation, multi_step=True)))
 
 
 def work_conservation(ran: Witnessed) -> None:

@@ -192,7 +192,7 @@ def test_a_request_that_can_never_fit_is_rejected_at_the_door(memory_bytes: int,
     ledger = Ledger(1, Memory(memory_bytes, 1, 3, 1))
     ledger.arrive(0, told, 0.0)
     assert ledger.rejected == ({} if fits else {0: "kv_capacity"})
-    assert ledger.roster.live == fits
+    assert ledger.queues.live == fits
 
 
 @pytest.mark.parametrize("leaves", [[0, 2], [0, 3], [-1, 0]])

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import specsim.server.faults
+import specsim.server.livelock
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, SchedulerFault
-from specsim.server.faults import Stalled, watchdog
+from specsim.server.livelock import Livelock, watchdog
 from specsim.simulation import run
 from tests.layers import grow
 from tests.made import memory, requests, simulation, tape
@@ -307,9 +307,9 @@ class Drafting:
 
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])
 def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specsim.server.faults, "PASSES", 2000)
+    monkeypatch.setattr(specsim.server.livelock, "PASSES", 2000)
     with pytest.raises(
-        Stalled, match=r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
+        Livelock, match=r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
     ) as told:
         faked(scheduler, keep_passes=False)
     assert str(told.value).startswith(f"scheduler {scheduler.__name__} at ")
@@ -321,8 +321,8 @@ def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch: pytest.MonkeyPat
             ids = ids_of(view)
             yield TargetPass(ids, np.ones_like(ids), Forest.roots(len(ids)))
 
-    monkeypatch.setattr(specsim.server.faults, "PASSES", 40)
-    monkeypatch.setattr(specsim.server.faults, "LOOK_EVERY", 10)
+    monkeypatch.setattr(specsim.server.livelock, "PASSES", 40)
+    monkeypatch.setattr(specsim.server.livelock, "LOOK_EVERY", 10)
     told = requests([0.0], [500], [5])
     assert run(simulation(told, [5], OneByOne)).progress.emitted_tokens.tolist() == [5]
 

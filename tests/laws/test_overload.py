@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from specsim.metrics.recorder import Record
 from specsim.metrics.summary import summarise
-from specsim.server.admission import Shedding
+from specsim.server.admission import AdmissionControl
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import NAMES, factory_of
@@ -20,7 +20,9 @@ from tests.laws.watch import watched
 from tests.made import hardware, requests, simulation
 
 TIMEOUTS_S = st.sampled_from((0.004, 0.03, 0.11, 0.5, 3.0))
-SHEDDINGS = st.sampled_from((None, None, Shedding(1), Shedding(3), Shedding(None, True), Shedding(5, True)))
+CONTROLS = st.sampled_from(
+    (None, None, AdmissionControl(1), AdmissionControl(3), AdmissionControl(None, True), AdmissionControl(5, True))
+)
 REASONS = {"kv_capacity", "timeout", "shed_waiting", "shed_ttft"}
 law = settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -54,14 +56,14 @@ def test_every_request_ends_once(name: str, data: st.DataObject) -> None:
     simulated = replace(
         drawn(name, data),
         timeout_s=data.draw(TIMEOUTS_S, label="timeout_s"),
-        shedding=data.draw(SHEDDINGS, label="shedding"),
+        admission_control=data.draw(CONTROLS, label="admission_control"),
         pipeline_steps=data.draw(st.sampled_from((0, 0, 1)), label="pipeline_steps"),
     )
     seen = watched(simulated)
     check_ends(simulated, seen.record)
     for view in seen.views:
         assert view.free_bytes == view.capacity_bytes
-        assert not view._ledger.roster.live
+        assert not view._ledger.queues.live
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(simulated.requests)
     assert_same_record(seen.record, run(simulated))
     check_span(simulated, seen.record)
@@ -89,7 +91,7 @@ def crowd(name: str, **more: Any) -> Simulation:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_patience_beyond_every_latency_changes_nothing(name: str) -> None:
-    assert_same_record(run(crowd(name)), run(crowd(name, timeout_s=1e6, shedding=Shedding(1000))))
+    assert_same_record(run(crowd(name)), run(crowd(name, timeout_s=1e6, admission_control=AdmissionControl(1000))))
 
 
 def test_a_client_gives_up_on_a_server_that_rests() -> None:
@@ -120,15 +122,15 @@ def test_a_full_queue_refuses() -> None:
     told = requests([0.0, 0.15, 0.16], [1] * 3, [5] * 3)
     one = factory_of("continuous", max_num_seqs=1)
     plain = simulation(told, [5] * 3, one, truth=hardware(0.0, 0.0, 0.1))
-    assert run(replace(plain, shedding=Shedding(1))).rejected == {2: "shed_waiting"}
-    assert run(replace(plain, shedding=Shedding(2))).rejected == {}
+    assert run(replace(plain, admission_control=AdmissionControl(1))).rejected == {2: "shed_waiting"}
+    assert run(replace(plain, admission_control=AdmissionControl(2))).rejected == {}
 
 
 def test_an_objective_that_is_lost_is_refused() -> None:
     """At 1 ms a token 990 ahead and 9 of its own take less than 1 s, 2 more do not; without an objective all may."""
     told = requests([0.0, 0.0, 0.0, 0.0], [990, 9, 2, 2], [2] * 4, [1, 1, 1, 2])
     plain = simulation(told, [2] * 4, factory_of("continuous"), truth=hardware(0.0, 1e-3, 0.0))
-    assert run(replace(plain, shedding=Shedding(None, True))).rejected == {2: "shed_ttft"}
+    assert run(replace(plain, admission_control=AdmissionControl(None, True))).rejected == {2: "shed_ttft"}
 
 
 def test_a_client_of_a_closed_loop_goes_on_when_it_gives_up() -> None:

@@ -45,7 +45,7 @@ def sharing(draw: st.DrawFn) -> Simulation:
 
 def recount(cache: PrefixCache, view: LedgerView) -> None:
     """Count the pool again from what each request holds and shares, and the blocks that nobody uses."""
-    pool, everyone = view._ledger.pool, view._ledger.roster.ids
+    pool, everyone = view._ledger.pool, view._ledger.queues.ids
     used = {
         (model, each)
         for model in (TARGET, DRAFT)

@@ -1,4 +1,4 @@
-"""What nothing comes between runs at once, and leaves what it leaves one by one, whatever a run is made of."""
+"""Multi-step scheduling leaves the record of single passes, whatever a run is made of."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from specsim.cluster.split import Splitting
 from specsim.core.protocols import Scheduler, Step, View
-from specsim.server.admission import Shedding
+from specsim.server.admission import AdmissionControl
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factories
 from tests.laws.test_prefix_cache import sharing
 from tests.laws.test_routing import ROUTERS
 from tests.made import simulations, tape
-from tests.unit.test_fast_forward import REPEATING
+from tests.unit.test_multi_step import MULTI_STEP
 
 TIMEOUTS_S = st.sampled_from((None, None, 0.03, 0.11, 0.5, 3.0))
 SPLITS = st.sampled_from((None, None, Splitting(1, 1e6), Splitting(2, float("inf"), 0.05)))
@@ -86,7 +86,7 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
         split=split,
         concurrency=draw(CLIENTS),
         timeout_s=draw(TIMEOUTS_S),
-        shedding=draw(st.sampled_from((None, None, Shedding(5, True)))),
+        admission_control=draw(st.sampled_from((None, None, AdmissionControl(5, True)))),
         pipeline_steps=draw(st.sampled_from((0, 0, 1, 4))),
         trailing_steps=draw(st.sampled_from((0, 0, 1, 3))),
         frontend_s=draw(st.sampled_from((0.0, 0.013))),
@@ -102,13 +102,13 @@ def unseen(draw: st.DrawFn, name: str) -> Simulation:
         split=None,
         concurrency=None,
         timeout_s=None,
-        shedding=None,
+        admission_control=None,
         pipeline_steps=draw(st.sampled_from((1, 1, 2, 4))),
     )
 
 
 @pytest.mark.parametrize("drawn", [worlds, unseen])
-@pytest.mark.parametrize("name", REPEATING)
+@pytest.mark.parametrize("name", MULTI_STEP)
 def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(
     name: str, drawn: Callable[[str], st.SearchStrategy[Simulation]]
 ) -> None:
@@ -121,7 +121,7 @@ def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(
     def alike(simulated: Simulation) -> None:
         nonlocal fewer
         at_once, few = looking(simulated)
-        apart, many = looking(replace(simulated, fast_forward=False))
+        apart, many = looking(replace(simulated, multi_step=False))
         assert_same_record(run(at_once), run(apart))
         for some, every in zip(few, many, strict=True):
             rest = iter(every)

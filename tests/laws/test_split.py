@@ -91,7 +91,7 @@ def test_what_runs_at_once_and_who_watches_shows_nowhere(
     plain = split_of(simulated, name, split, router)
     found = run(plain)
     assert_same_record(found, run(plain))
-    assert_same_record(found, run(replace(plain, fast_forward=False)))
+    assert_same_record(found, run(replace(plain, multi_step=False)))
 
 
 @law
@@ -150,4 +150,4 @@ def test_what_admission_charges_is_what_a_pass_takes(name: str, agreement: float
         record = run(simulated)
         assert not record.rejected
         assert np.array_equal(record.progress.emitted_tokens, simulated.world.output_tokens)
-        assert_same_record(record, run(replace(simulated, fast_forward=False)))
+        assert_same_record(record, run(replace(simulated, multi_step=False)))

@@ -106,7 +106,7 @@ def watched(
             return super().verify(work, shape)
 
     with patch.object(specsim.simulation, "SimulatedBackend", Inspected):
-        record = specsim.simulation.run(replace(simulation, scheduler=scheduler, fast_forward=False))
+        record = specsim.simulation.run(replace(simulation, scheduler=scheduler, multi_step=False))
     return Watched(record, [each.heard for each in listeners], views)
 
 

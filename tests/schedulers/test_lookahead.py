@@ -39,4 +39,4 @@ def test_the_youngest_yields_where_the_slots_behind_the_drafts_lack() -> None:
 @pytest.mark.parametrize("tokens", [120, 150, 165, 700, 1500])
 def test_steps_at_once_keep_the_same_slots(tokens: int) -> None:
     fast = two_on(tokens, lookahead=True)
-    assert_same_record(run(fast), run(replace(fast, fast_forward=False)))
+    assert_same_record(run(fast), run(replace(fast, multi_step=False)))

@@ -174,7 +174,7 @@ class Sending:
 def test_passes_at_once_wait_until_the_drafter_has_left() -> None:
     """The prompt's pass sends it away; all decodes behind it are one step."""
     seen: list[bool] = []
-    run(replace(simulation(requests([0.0], [5], [40]), [40], lambda: Sending(seen)), fast_forward=True))
+    run(replace(simulation(requests([0.0], [5], [40]), [40], lambda: Sending(seen)), multi_step=True))
     assert seen == [False, True]
 
 

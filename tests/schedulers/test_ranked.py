@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specsim.schedulers import laps_sd
 from specsim.schedulers.parts import queues
 from specsim.schedulers.parts.queues import Lines, nearest
-from specsim.server.state import SPARSE, Roster, SharedRows
+from specsim.server.state import SPARSE, RequestQueues, SharedRows
 from specsim.simulation import run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
@@ -35,24 +35,24 @@ def test_the_line_is_the_same_as_an_array(data: st.DataObject) -> None:
     """Near each other and far apart, before and behind ones that run or have ended."""
     size = 4 * SPARSE
     rows = SharedRows.of(size)
-    roster = Roster(rows.at, rows.admitted, rows.seat, 0)
+    queues = RequestQueues(rows.at, rows.admitted, rows.seat, 0)
     here = data.draw(st.lists(st.integers(0, size - 1), unique=True, max_size=20))
     for request in here:
-        roster.enter(request)
+        queues.enter(request)
     inside = np.array(data.draw(st.lists(st.sampled_from(here), unique=True)) if here else [], dtype=np.int64)
-    roster.admit(inside)
-    roster.end(inside[::2])
+    queues.admit(inside)
+    queues.end(inside[::2])
     left = set(inside[1::2].tolist())
     back = data.draw(st.lists(st.sampled_from(sorted(left)), unique=True)) if left else []
     if back:
-        roster.evict(np.array(back, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        queues.evict(np.array(back, dtype=np.int64), np.zeros(0, dtype=np.int64))
     waiting = {*here} - {*inside.tolist()} | {*back}
     gone = data.draw(st.lists(st.sampled_from(sorted(waiting | left)), unique=True)) if waiting | left else []
     for request in gone:
-        roster.strike(request)
+        queues.strike(request)
     waiting -= {*gone}
-    assert roster.waiting_ids.tolist() == sorted(waiting) == list(roster.waiting)
-    assert np.flatnonzero(roster.waits(slice(None))).tolist() == sorted(waiting)
+    assert queues.waiting_ids.tolist() == sorted(waiting) == list(queues.waiting)
+    assert np.flatnonzero(queues.waits(slice(None))).tolist() == sorted(waiting)
 
 
 @pytest.mark.parametrize("name", ORDERED)

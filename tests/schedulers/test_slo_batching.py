@@ -82,7 +82,7 @@ def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:
     told = requests([0.0] * 4, [3] * 4, [9] * 4, [FREE, CHAT, URGENT, URGENT])
     hand = Hand(Composed(TightestFirst(Seats(2, 64, "mixed", 0.0, "keep")), FixedChains(0)), told)
     ran = []
-    while hand.ledger.roster.live:
+    while hand.ledger.queues.live:
         work = hand.begin()
         ran.append(work.requests.tolist())
         hand.emit([1] * len(work.requests), ends=range(len(work.requests)))

@@ -30,7 +30,7 @@ def test_the_smallest_counter_is_let_in_and_charged() -> None:
     """1 a prompt token, 2 an emitted one, each request emits one token: 4 + 2, 10 + 2, 4 + 2, 4 + 2."""
     part, hand = hand_of([4, 4, 4, 10], [A, A, A, B])
     ran, counters = [], []
-    while hand.ledger.roster.live:
+    while hand.ledger.queues.live:
         ran.append(hand.begin().requests.tolist())
         hand.emit([1], ends=[0])
         counters.append((part.served[A], part.served[B]))
@@ -41,12 +41,12 @@ def test_the_smallest_counter_is_let_in_and_charged() -> None:
 def test_who_comes_back_from_idling_is_lifted() -> None:
     """B arrives while A's line is not empty: to A's counter; A again, to an empty line, to the last one out."""
     part, hand = hand_of([4, 4, 4, 4], [A, A, B, A])
-    hand.ledger.roster.strike(2)
-    hand.ledger.roster.strike(3)
+    hand.ledger.queues.strike(2)
+    hand.ledger.queues.strike(3)
     hand.begin()
     hand.emit([1], ends=[0])
     assert part.served == {A: 6.0}
-    hand.ledger.roster.enter(2)
+    hand.ledger.queues.enter(2)
     part.served[A] = 50.0
     hand.begin()
     assert part.served[B] == 50.0
@@ -55,7 +55,7 @@ def test_who_comes_back_from_idling_is_lifted() -> None:
     hand.emit([1], ends=[0])
     last = part.served[part._last_out]  # type: ignore[index]
     part.served[A] = min(part.served.values()) - 20
-    hand.ledger.roster.enter(3)
+    hand.ledger.queues.enter(3)
     hand.begin()
     assert part.served[A] == max(last, part.served[A] - 4) + 4
 
@@ -63,11 +63,11 @@ def test_who_comes_back_from_idling_is_lifted() -> None:
 def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line() -> None:
     newcomer = 2
     part, hand = hand_of([4] * 5, [A, A, B, B, newcomer])
-    hand.ledger.roster.strike(4)
+    hand.ledger.queues.strike(4)
     hand.begin()
     hand.emit([1], ends=[0])
     part.served.update({A: 50.0, B: 10.0})
-    hand.ledger.roster.enter(4)
+    hand.ledger.queues.enter(4)
     hand.begin()
     assert part.served[newcomer] == 10.0
 

@@ -72,7 +72,7 @@ class Surveyor(simpy.Environment):
         self._ledgers = ledgers
 
     def step(self) -> None:
-        before_s, live = self.now, sum(ledger.roster.live for ledger in self._ledgers)
+        before_s, live = self.now, sum(ledger.queues.live for ledger in self._ledgers)
         super().step()
         self.area += live * (self.now - before_s)
 
@@ -107,7 +107,7 @@ def test_littles_law(name: str, replicas: int) -> None:
         luck.integers(0, 3, count).tolist(),
     )
     simulated = simulation(told, luck.integers(1, 26, count).tolist(), factory_of(name), pool=memory(told, 3.0))
-    finish_s, area = surveyed(replace(simulated, replicas=replicas, fast_forward=False))
+    finish_s, area = surveyed(replace(simulated, replicas=replicas, multi_step=False))
     sojourns_s = (finish_s - told.arrival_s).sum()
     assert area == pytest.approx(sojourns_s, rel=1e-9)
     assert area > 5

@@ -22,11 +22,11 @@ def test_a_loop_is_timed_beside_a_yardstick() -> None:
 
 def test_what_ran_at_once_is_counted() -> None:
     loop = loops.Loop("some", ("scheduler=continuous", *loops.batch(2, 60)))
-    found, slowly = shares(loop), shares(replace(loop, fields={"fast_forward": False}))
+    found, slowly = shares(loop), shares(replace(loop, fields={"multi_step": False}))
     assert found.iterations == slowly.iterations == slowly.turns
-    assert (slowly.at_once, slowly.bookings) == (0, 0)
-    assert found.turns + found.at_once - found.bookings == found.iterations
-    assert found.bookings > 0
+    assert (slowly.at_once, slowly.events) == (0, 0)
+    assert found.turns + found.at_once - found.events == found.iterations
+    assert found.events > 0
 
 
 def test_the_cost_of_an_iteration_is_told_by_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:

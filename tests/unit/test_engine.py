@@ -14,8 +14,8 @@ from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, ModelFault, SchedulerFault, SpecsimError
-from specsim.server.admission import Lobby
-from specsim.server.faults import Stalled
+from specsim.server.admission import ArrivalQueue
+from specsim.server.livelock import Livelock
 from specsim.server.planning import check_rounds, delays, possible
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
@@ -37,7 +37,7 @@ def test_a_failure_to_begin_names_the_scheduler() -> None:
 
 
 def test_a_scheduler_that_runs_nothing_is_named() -> None:
-    with pytest.raises(Stalled, match=r"scheduler Silent at 2 s: runs nothing although 2 requests wait"):
+    with pytest.raises(Livelock, match=r"scheduler Silent at 2 s: runs nothing although 2 requests wait"):
         run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Silent))
 
 
@@ -179,20 +179,20 @@ def test_a_pass_may_take_no_time():
 TOLD = requests([0.0, 0.0, 0.0], [1, 1, 1], [1, 1, 1], [0, 0, 0])
 
 
-def seen(lobby: Lobby, now_s: float) -> list[int]:
-    return [request for request, _ in lobby.start(now_s)]
+def seen(arrival_queue: ArrivalQueue, now_s: float) -> list[int]:
+    return [request for request, _ in arrival_queue.start(now_s)]
 
 
 def test_a_step_sees_who_had_arrived_when_the_one_before_it_started() -> None:
-    lobby = Lobby(1)
-    lobby.enter(0, TOLD, 0.0)
-    assert seen(lobby, 0.0) == [0], "an idle engine sees everybody"
-    lobby.enter(1, TOLD, 0.5)
-    assert seen(lobby, 1.0) == [], "this step was decided at 0"
-    lobby.enter(2, TOLD, 1.5)
-    assert seen(lobby, 2.0) == [1]
-    assert seen(lobby, 3.0) == [2]
-    assert not lobby
+    arrival_queue = ArrivalQueue(1)
+    arrival_queue.enter(0, TOLD, 0.0)
+    assert seen(arrival_queue, 0.0) == [0], "an idle engine sees everybody"
+    arrival_queue.enter(1, TOLD, 0.5)
+    assert seen(arrival_queue, 1.0) == [], "this step was decided at 0"
+    arrival_queue.enter(2, TOLD, 1.5)
+    assert seen(arrival_queue, 2.0) == [1]
+    assert seen(arrival_queue, 3.0) == [2]
+    assert not arrival_queue
 
 
 def steady(**more: float) -> np.ndarray:
@@ -210,12 +210,12 @@ def test_a_step_decided_ahead_is_a_step_later() -> None:
     assert ahead == pytest.approx(0.27)
 
 
-@pytest.mark.parametrize("fast_forward", [True, False])
+@pytest.mark.parametrize("multi_step", [True, False])
 @pytest.mark.parametrize(("steps", "behind"), [(0, 0), (1, 1), (3, 2)])
-def test_a_request_is_in_the_verifications_decided_before_its_end(steps: int, behind: int, fast_forward: bool) -> None:
+def test_a_request_is_in_the_verifications_decided_before_its_end(steps: int, behind: int, multi_step: bool) -> None:
     told = requests([0.0, 0.0], [1, 1], [50, 50])
     simulated = simulation(told, [10, 12], factory_of("continuous"), truth=hardware(0.0, 1.0, 0.0))
-    record = run(replace(simulated, trailing_steps=steps, fast_forward=fast_forward))
+    record = run(replace(simulated, trailing_steps=steps, multi_step=multi_step))
     ends_s = record.progress.finish_s
     assert ends_s[0] == 2 * 10, "a second a token, two requests"
     assert ends_s[1] - ends_s[0] == 2 + behind, "two passes are left; so many hold the first request once more"

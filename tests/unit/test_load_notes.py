@@ -13,7 +13,7 @@ from specsim.metrics.load import Recorded, alone_s, load, load_notes, service_s
 from specsim.metrics.requests import RequestRows
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, depends_on_length, verdict_of, verdicts, worst
 from specsim.metrics.summary import summarise
-from specsim.server.admission import Shedding
+from specsim.server.admission import AdmissionControl
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
@@ -249,7 +249,7 @@ def metrics(every_s: float, **more: Any) -> dict[str, Any]:
     return summarise(record.table(), record.totals)
 
 
-SHED = {"shedding": Shedding(2)}
+SHED = {"admission_control": AdmissionControl(2)}
 
 
 @pytest.mark.parametrize("more", [{"timeout_s": 3.0}, SHED, SHED | {"timeout_s": 3.0}])

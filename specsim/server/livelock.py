@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from specsim.errors import SchedulerFault
-from specsim.server.state import Progress, Roster
+from specsim.server.state import Progress, RequestQueues
 
 PASSES = 10_000
 LOOK_EVERY = 1_024
@@ -16,7 +16,7 @@ TICKS = 20
 TOO_LONG = "no next pass within step_limit_s of wall time"
 
 
-class Stalled(SchedulerFault):
+class Livelock(SchedulerFault):
     """A scheduler let requests wait for ever."""
 
 
@@ -24,7 +24,7 @@ class StepTooLong(BaseException):
     """Thrown into a scheduler that has not come to its next pass in time; no `Exception`, so that none catches it."""
 
 
-class Headway:
+class LivelockDetector:
     """Counts the passes of one replica, and those among them that brought nothing.
 
     A pass brings something when a token is emitted, or more is cached in all than at any time since the last token: a
@@ -35,17 +35,17 @@ class Headway:
     passes : of both models so far. idle_passes : those since the last that brought something, as far as it has looked.
     """
 
-    __slots__ = ("_emitted", "_look_at", "_most_cached", "_progress", "_roster", "idle_passes", "passes")
+    __slots__ = ("_emitted", "_look_at", "_most_cached", "_progress", "_queues", "idle_passes", "passes")
 
-    def __init__(self, progress: Progress, roster: Roster) -> None:
+    def __init__(self, progress: Progress, queues: RequestQueues) -> None:
         self.passes = self.idle_passes = 0
-        self._progress, self._roster = progress, roster
+        self._progress, self._queues = progress, queues
         self._look_at = LOOK_EVERY
         self._emitted, self._most_cached = (0, 0), 0
 
     def shrunk(self) -> None:
         """Hear that cache was freed of a request that is gone for good."""
-        self._emitted, self._most_cached = (self._roster.ended, 0), 0
+        self._emitted, self._most_cached = (self._queues.ended, 0), 0
 
     def lost(self) -> bool:
         """Return whether `PASSES` or more have brought nothing by now, looked at now and then."""
@@ -53,8 +53,8 @@ class Headway:
 
     def _look(self) -> bool:
         self._look_at = self.passes + LOOK_EVERY
-        progress, live = self._progress, self._roster.ids
-        emitted = self._roster.ended, int(progress.emitted_tokens[live].sum())
+        progress, live = self._progress, self._queues.ids
+        emitted = self._queues.ended, int(progress.emitted_tokens[live].sum())
         cached = int(progress.target_cached[live].sum()) + int(progress.draft_cached[live].sum())
         if emitted > self._emitted:
             self._emitted, self._most_cached, self.idle_passes = emitted, cached, 0

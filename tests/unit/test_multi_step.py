@@ -1,4 +1,4 @@
-"""Passes that nothing comes between run at once, and leave what they leave one by one."""
+"""Multi-step scheduling leaves the record of single passes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
 from tests.made import Hardware, Linear, hardware, requests, simulation, tape
 
-REPEATING = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "vllm")
+MULTI_STEP = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "vllm")
 """The schedulers that say when their next decision would be the same."""
 
 
@@ -59,11 +59,11 @@ def asked(of: Simulation) -> tuple[int, int]:
         return run(of).totals.iterations, verified
 
 
-@pytest.mark.parametrize("name", REPEATING)
+@pytest.mark.parametrize("name", MULTI_STEP)
 def test_most_decoding_passes_are_not_asked_for_one_by_one(name: str) -> None:
     iterations, verified = asked(busy(name, longer=4))
     assert verified < iterations / 2
-    assert asked(busy(name, longer=4, fast_forward=False)) == (iterations, iterations)
+    assert asked(busy(name, longer=4, multi_step=False)) == (iterations, iterations)
 
 
 class Handwritten:
@@ -93,7 +93,7 @@ def test_passes_run_on_beyond_ends_where_all_that_run_are_in_them(most: int, ste
     of = simulation(requests([0.0] * 3, [4, 5, 6], [80] * 3), [70, 40, 9], Saying, keep_passes=True)
     record = run(of)
     assert len(asked) == steps
-    assert_same_record(record, run(replace(of, fast_forward=False)))
+    assert_same_record(record, run(replace(of, multi_step=False)))
 
 
 class Listening:
@@ -152,7 +152,7 @@ def test_passes_at_once_stop_at_a_deadline_of_the_schedulers_own(tokens: int, mo
     of = chains(lambda: Composed(Shifts(8, 2048, 0.01), FixedChains(tokens)))
     record = run(of)
     at_once = Shifts.asked
-    assert_same_record(record, run(replace(of, fast_forward=False)))
+    assert_same_record(record, run(replace(of, multi_step=False)))
     apart = Shifts.asked - at_once
     assert record.progress.finish_s.max() / 0.1 < at_once < apart / 2
 
@@ -210,7 +210,7 @@ def test_a_scheduler_of_ones_own_may_draft_at_once() -> None:
         made.append(Chains())
         return made[-1]
 
-    assert_same_record(run(chains(scheduler)), run(replace(chains(scheduler), fast_forward=False)))
+    assert_same_record(run(chains(scheduler)), run(replace(chains(scheduler), multi_step=False)))
     assert made[0].steps < made[1].steps / 2
 
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_told_ahead_runs_step_by_step(text: Tape | None, truth: H
     of = chains(Chains, text, truth)
     iterations, verified = asked(of)
     assert iterations == verified
-    assert_same_record(run(of), run(replace(of, fast_forward=False)))
+    assert_same_record(run(of), run(replace(of, multi_step=False)))
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def test_passes_out_of_range_are_counted_as_one_by_one(name: str, most: tuple[fl
     fitted = Fitted(1e-6, 1e-4, 0.02, most_context=most[0], most_batched=most[1])
     of = busy(name, truth=Hardware(fitted, fitted))
     found = run(of)
-    assert_same_record(found, run(replace(of, fast_forward=False)))
+    assert_same_record(found, run(replace(of, multi_step=False)))
     every = found.totals.iterations + found.totals.draft_passes
     assert 0 < found.totals.out_of_range_passes <= every
     assert (found.totals.out_of_range_passes < every) == any(most)
