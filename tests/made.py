@@ -125,10 +125,10 @@ def requests(
 @lru_cache(maxsize=16)
 def _pool(agreement: float, rows: int) -> tuple[Any, Any]:
     """Return confidences that fall with rank, and the target's ranks drawn from them, for one pool."""
-    luck = np.random.default_rng(int(agreement * 1000))
-    top = luck.beta(8 * agreement, 8 * (1 - agreement), rows)[:, None]
+    rng = np.random.default_rng(int(agreement * 1000))
+    top = rng.beta(8 * agreement, 8 * (1 - agreement), rows)[:, None]
     confidence = np.sort(np.concatenate((top, (1 - top) * 0.6 * 0.4 ** np.arange(WIDTH - 1)), axis=1))[:, ::-1].copy()
-    rank = (luck.random(rows)[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
+    rank = (rng.random(rows)[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
     confidence.flags.writeable = rank.flags.writeable = False
     return confidence, rank
 

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="wrong turns at every Nth position (default: %(default)s)",
     )
     add("--batch", metavar="N", type=int, default=8, help="texts written together (default: %(default)s)")
-    add("--seed", type=int, default=0, help="of all luck (default: %(default)s)")
+    add("--seed", type=int, default=0, help="of all random draws (default: %(default)s)")
     add("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
     add("--dtype", default="float32", help=f"{', '.join(DTYPES)} (default: %(default)s)")
 

@@ -80,7 +80,7 @@ def stretches_of(rows: OnPath, between: float) -> tuple[int, float]:
     """Return the positions of a stretch and the variance between a text's stretches.
 
     With stretches of L positions that begin anywhere, the covariance of two positions of a text is the variance
-    `between` texts, and that between stretches times 1 - distance / L, down to 0. Both are 0 where luck may be all.
+    `between` texts, and that between stretches times 1 - distance / L, down to 0. Both are 0 where chance may be all.
     """
     right = rows.right - rows.right.mean()
     apart = [(right[lag:] * right[:-lag])[rows.text[lag:] == rows.text[:-lag]] for lag in LAGS[len(right) > LAGS]]

@@ -31,7 +31,7 @@ class _Line:
     hidden: list[Tensor] = field(default_factory=list)
 
 
-def luck(seed: int, purpose: str, category: str, sequence: int) -> np.uint64:
+def random_key(seed: int, purpose: str, category: str, sequence: int) -> np.uint64:
     """Return the key of a sequence's random stream for one purpose, which does not depend on the batch."""
     key: np.uint64 = stream_keys(seed, f"{purpose}, {category}", [sequence])[0]
     return key

@@ -43,20 +43,20 @@ class ModelDrafter:
         Parameters
         ----------
         prompt : (P,) token ids, at least one. written : what the target wrote behind them, at least one token.
-        key : the drafter's luck on this text.
+        key : of the drafter's random draws on this text.
         """
         here = self.draft.device
         prompt, tokens = prompt.to(here), written.tokens.to(here)
         hidden, cache = self.draft.read(torch.cat((prompt, tokens[:-1]))[None])
         hidden = hidden[0, len(prompt) - 1 :]
-        luck = self._luck(key, 0, 2 * len(tokens)).view(-1, 2)
+        draws = self._draws(key, 0, 2 * len(tokens)).view(-1, 2)
         pieces, likely = [], []
         for first in range(0, len(tokens), PIECE):
             part = slice(first, first + PIECE)
             draft = self.draft.probabilities(hidden[part], self.temperature, self.vocabulary)
             target = self.target.probabilities(written.hidden[part], self.temperature, self.vocabulary).to(here)
             if self.sampled:
-                pieces.append(self._drawn(draft, target, tokens[part], luck[part]))
+                pieces.append(self._drawn(draft, target, tokens[part], draws[part]))
             else:
                 pieces.append(self._ranked(draft, target, tokens[part]))
             likely.append(draft.topk(MOST_WRONG, dim=-1).indices)
@@ -70,15 +70,15 @@ class ModelDrafter:
         overlap = torch.minimum(draft, target).sum(dim=1)
         return on_path(_floats(confidence), _ints(rank), _floats(target.gather(1, proposed)), _floats(overlap))
 
-    def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, luck: Tensor) -> TapeRows:
+    def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, draws: Tensor) -> TapeRows:
         """Draw proposals from the draft's distribution that are right as often as rejection sampling accepts them.
 
         Given the target's token y, the proposal is y with probability min(p, q) / p at y, else drawn from (q - p)+.
         """
         chosen = tokens[:, None]
         truth = target if self.temperature else torch.zeros_like(target).scatter(1, chosen, 1.0)
-        kept = luck[:, 0] < (draft / truth).gather(1, chosen).squeeze(1)
-        instead = _draw((draft - truth).clamp(min=0), luck[:, 1])
+        kept = draws[:, 0] < (draft / truth).gather(1, chosen).squeeze(1)
+        instead = _draw((draft - truth).clamp(min=0), draws[:, 1])
         proposed = torch.where(kept, tokens, instead)[:, None]
         overlap = torch.minimum(draft, target).sum(dim=1)
         return on_path(
@@ -91,13 +91,13 @@ class ModelDrafter:
         wrong = likely[at - 1] != tokens[at - 1, None]
         rank, turn = wrong.T.nonzero(as_tuple=True)
         position, instead = at[turn], likely[at - 1][turn, rank]
-        luck = self._luck(key, 2 * len(tokens), len(position))
+        draws = self._draws(key, 2 * len(tokens), len(position))
         confidence = [np.zeros((0, self.proposals))]
         for first in range(0, len(position), PIECE):
             part = slice(first, first + PIECE)
             said = self._behind(len(prompt) + position[part] - 1, instead[part], cache)
             if self.sampled:
-                confidence.append(_floats(said.gather(1, _draw(said, luck[part])[:, None])))
+                confidence.append(_floats(said.gather(1, _draw(said, draws[part])[:, None])))
             else:
                 confidence.append(_floats(said.topk(self.proposals, dim=-1).values))
         return off_path(_ints(position), _ints(rank + 1), np.concatenate(confidence))
@@ -116,15 +116,15 @@ class ModelDrafter:
         cache.crop(-len(place))  # A negative length works in old and new versions.
         return self.draft.probabilities(hidden[0], self.temperature, self.vocabulary)
 
-    def _luck(self, key: np.uint64, first: int, count: int) -> Tensor:
+    def _draws(self, key: np.uint64, first: int, count: int) -> Tensor:
         words = key + STRIDE * np.arange(first, first + count).astype(np.uint64)
         return torch.from_numpy(uniforms(words)).to(self.draft.device)
 
 
-def _draw(weights: Tensor, luck: Tensor) -> Tensor:
+def _draw(weights: Tensor, draws: Tensor) -> Tensor:
     """Return one index per row (n, vocabulary), drawn by weight, (n,)."""
     total = weights.double().cumsum(dim=-1)
-    drawn = torch.searchsorted(total, luck[:, None] * total[:, -1:], right=True).squeeze(1)
+    drawn = torch.searchsorted(total, draws[:, None] * total[:, -1:], right=True).squeeze(1)
     return drawn.clamp(max=weights.shape[1] - 1)
 
 

@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from profiler.acceptance.batches import Batches, Text
-from profiler.acceptance.generate import luck, write
+from profiler.acceptance.generate import random_key, write
 from profiler.acceptance.lookup_drafter import LookupDrafter
 from profiler.acceptance.model_drafter import ModelDrafter
 from profiler.acceptance.network import Network
@@ -87,7 +87,7 @@ class TapeWriter:
 
     def rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
         """Return the rows of one batch of texts."""
-        keys = [luck(self.seed, "target", *task.text) for task in batch]
+        keys = [random_key(self.seed, "target", *task.text) for task in batch]
         texts = write(
             self.target,
             [task.ids for task in batch],
@@ -99,7 +99,7 @@ class TapeWriter:
         )
         return {
             task.text: self.drafter.rows(
-                torch.tensor(task.ids, device=self.target.device), written, luck(self.seed, "draft", *task.text)
+                torch.tensor(task.ids, device=self.target.device), written, random_key(self.seed, "draft", *task.text)
             )
             for task, written in zip(batch, texts, strict=True)
         }

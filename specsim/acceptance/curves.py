@@ -192,7 +192,7 @@ def _pools(curve: Curve, width: int, levels: int, kinds: int, depths: int, size:
     quantile = (np.arange(size) + 0.5) / size
     # One lattice over all pools; without stretches and depths each level has the same, as it always had.
     index = np.arange(size if kinds == depths == 1 else levels * kinds * size)
-    luck = np.resize(index * GOLDEN % 1.0, (levels * kinds, size)).repeat(depths, axis=0)
+    uniform = np.resize(index * GOLDEN % 1.0, (levels * kinds, size)).repeat(depths, axis=0)
     tops = []
     for rates in level_rates(curve, levels):
         deep = np.pad(rates, (0, depths - len(rates)), mode="edge")
@@ -201,14 +201,14 @@ def _pools(curve: Curve, width: int, levels: int, kinds: int, depths: int, size:
     # Whether a position has a match is drawn apart from whether the draft is right; only a first draft needs one.
     silent = (np.arange(size) + 0.5) * SILVER % 1.0 >= curve.match
     pools = []
-    for place, (top, lucks) in enumerate(zip(tops, luck, strict=True)):
+    for place, (top, numbers) in enumerate(zip(tops, uniform, strict=True)):
         # No later rank may be likelier than the first, so the ranks of an unsure drafter fall off more slowly.
         rest = np.divide(top, 1 - top, out=np.full_like(top, np.inf), where=top < 1)
         tail = np.minimum(curve.tail, rest)[:, None]
         behind = tail * (1 - tail) ** np.arange(width - 1)
         confidence = np.concatenate((top[:, None], (1 - top)[:, None] * behind), axis=1)
         confidence = np.minimum.accumulate(confidence, axis=1)
-        rank = (lucks[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
+        rank = (numbers[:, None] >= np.cumsum(confidence, axis=1)).sum(axis=1)
         confidence[:, 0] = np.maximum(confidence[:, 0], LEAST_CONFIDENCE)
         if curve.match < 1 and place % depths == 0:
             confidence[silent], rank[silent] = 0.0, width

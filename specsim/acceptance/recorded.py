@@ -232,12 +232,12 @@ def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints
     """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`."""
     pages = _pages(recording.path)
     names = [recording.category(each) for each in category]
-    luck = stream_keys(seed, "recorded_text", rows)
+    draws = stream_keys(seed, "recorded_text", rows)
     firsts = [pages.sequences[name] for name in names]
     opening = np.zeros(len(slo_class), dtype=np.int64)
     for code, starts in enumerate(firsts):
         mine = slo_class == code
-        opening[mine] = starts[(luck[mine] % np.uint64(len(starts))).astype(np.int64)] - pages.on[names[code]][0]
+        opening[mine] = starts[(draws[mine] % np.uint64(len(starts))).astype(np.int64)] - pages.on[names[code]][0]
     on = np.array([pages.on[name] for name in names])[slo_class]
     off = np.array([pages.off[name] for name in names])[slo_class]
     keys = stream_keys(seed, "text", rows)

@@ -246,22 +246,22 @@ class Stretches:
     pool_rows : rows of one pool, a power of two. depths : as of `Pools`.
     tokens : (N,) uint64, positions of a stretch.
     keys : (N,) uint64, the key of each request's position 0.
-    luck : (N,) uint64, what the kinds of a request's stretches are hashed from, and where its first one begins.
+    stretch_keys : (N,) uint64, what the kinds of a request's stretches are hashed from, and where its first one begins.
     """
 
     start: Ints
     pool_rows: int
     tokens: Words
     keys: Words
-    luck: Words
+    stretch_keys: Words
     depths: int = 1
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,); see `specsim.acceptance.tape.Layout`."""
-        tokens, luck = self.tokens[requests], self.luck[requests]
+        tokens, stretch_keys = self.tokens[requests], self.stretch_keys[requests]
         position = (keys - self.keys[requests]) * _POSITION
-        stretch = (position + luck % tokens) // tokens
-        kind = np.where(on, mix(luck + STRIDE * stretch), hashed >> _OFF_PATH_BITS) % _KINDS
+        stretch = (position + stretch_keys % tokens) // tokens
+        kind = np.where(on, mix(stretch_keys + STRIDE * stretch), hashed >> _OFF_PATH_BITS) % _KINDS
         offset = kind * word(self.depths * self.pool_rows) + (hashed & word(self.pool_rows - 1))
         return self.start[requests] + pool_of(depth, self.depths) * self.pool_rows + offset.view(np.int64)
 

@@ -138,7 +138,7 @@ def _stream(node: CheckedMapping, key: str, given: Any, seed: int) -> Iterator[V
     """Yield values of a key for ever: from an interval, or from the values that it may have."""
     import numpy as np
 
-    luck = np.random.default_rng([seed, *key.encode()])
+    rng = np.random.default_rng([seed, *key.encode()])
     try:
         bounds = interval_of(f"{key}={given}", given) if isinstance(given, str) else None
     except SpecsimError as error:
@@ -146,13 +146,13 @@ def _stream(node: CheckedMapping, key: str, given: Any, seed: int) -> Iterator[V
     if bounds is None:
         draw = CheckedMapping(node.source, node.path("draw"), {"draw": {key: given}})
         values = _axes(CheckedMapping(node.source, node.key, draw.values), "draw")[key]
-        return (values[int(luck.integers(len(values)))] for _ in iter(int, 1))
+        return (values[int(rng.integers(len(values)))] for _ in iter(int, 1))
     low, high, even = bounds
     if isinstance(low, int) and isinstance(high, int):
-        return (str(int(luck.integers(low, high + 1))) for _ in iter(int, 1))
+        return (str(int(rng.integers(low, high + 1))) for _ in iter(int, 1))
     if even:
-        return (f"{exp(luck.uniform(log(low), log(high))):.{DIGITS}g}" for _ in iter(int, 1))
-    return (f"{luck.uniform(low, high):.{DIGITS}g}" for _ in iter(int, 1))
+        return (f"{exp(rng.uniform(log(low), log(high))):.{DIGITS}g}" for _ in iter(int, 1))
+    return (f"{rng.uniform(low, high):.{DIGITS}g}" for _ in iter(int, 1))
 
 
 def _check_once(node: CheckedMapping, spans: Mapping[str, Sequence[Point]], given: Point) -> None:

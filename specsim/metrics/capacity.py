@@ -12,7 +12,7 @@ from specsim.core.request import Floats
 
 LEVEL = 0.95
 LEAST_SEEDS = 5
-"""Seeds from which on an interval over them is believed: fewer may agree by luck."""
+"""Seeds from which on an interval over them is believed: fewer may agree by chance."""
 LONGEST = 10_000
 """The most requests to which a run is made longer."""
 STEP = 2.0

@@ -195,7 +195,7 @@ class ShortestPredicted(Batching):
 class ToldAcceptance(AcceptanceMonitor):
     """Know each request's mean acceptance rate from the start, for chains of `num_speculative_tokens`, at least 1.
 
-    The luck of its positions is not known. `totals` begin with a round that was not run.
+    The acceptance of single positions is not known. `totals` begin with a round that was not run.
     """
 
     window: int = field(init=False, default=1)

@@ -135,9 +135,9 @@ class BinGreedyLengths(Speculation):
         if bins.length is None:
             self._chosen += 1
             draws = 2 * self._chosen, 2 * self._chosen + 1
-            luck, which = uniforms(stream_keys(self.seed, "nightjar", draws)).tolist()
+            chance, which = uniforms(stream_keys(self.seed, "nightjar", draws)).tolist()
             losses = bins.losses(0.0 if self._drafted else self._switch_s)
-            bins.length = int(which * len(losses)) if luck * bins.number < 1 else int(np.argmin(losses))
+            bins.length = int(which * len(losses)) if chance * bins.number < 1 else int(np.argmin(losses))
         return bins.length
 
     def grow(self, view: View, rows: Rows) -> Growing:

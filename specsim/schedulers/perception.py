@@ -40,17 +40,17 @@ class LengthPredictor:
         if self._foresight is None:
             raise ValueError("output lengths are predicted from the true ones: use a clairvoyant scheduler")
         true = self._foresight.output_tokens(ids).astype(np.float64)
-        return true * np.exp(self.prediction_error * self._luck(ids)) if self.prediction_error else true
+        return true * np.exp(self.prediction_error * self._normal(ids)) if self.prediction_error else true
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
         """Return the predicted lengths of all requests, (requests,); see `Noting`."""
         return {"predicted_output_tokens": self.tokens(np.arange(requests))}
 
-    def _luck(self, ids: Ids) -> Floats:
+    def _normal(self, ids: Ids) -> Floats:
         """Return a standard normal number for each request (Box-Muller)."""
         radius, angle = (uniforms(stream_keys(self.prediction_seed, f"length {part}", ids)) for part in ("r", "phi"))
-        luck: Floats = np.sqrt(-2 * np.log1p(-radius)) * np.cos(2 * np.pi * angle)
-        return luck
+        normal: Floats = np.sqrt(-2 * np.log1p(-radius)) * np.cos(2 * np.pi * angle)
+        return normal
 
 
 @dataclass(slots=True)

@@ -141,7 +141,7 @@ def ended_early(trace: Trace, mean_tokens: Mapping[str, float], seed: int) -> Tr
     """
     assert trace.slo_class is not None
     output = trace.output_tokens.copy()
-    luck = np.log1p(-uniforms(stream_keys(seed, "output ends", trace.row)))
+    log_uniform = np.log1p(-uniforms(stream_keys(seed, "output ends", trace.row)))
     for code, name in enumerate(trace.slo_names):
         if name not in mean_tokens:
             continue
@@ -149,7 +149,7 @@ def ended_early(trace: Trace, mean_tokens: Mapping[str, float], seed: int) -> Tr
             mine = (trace.slo_class == code) & (trace.output_tokens == cap)
             hazard = hazard_of(mean_tokens[name], cap)
             if hazard:
-                drawn = 1 + np.floor(luck[mine] / np.log1p(-hazard)) if hazard < 1 else np.ones(mine.sum())
+                drawn = 1 + np.floor(log_uniform[mine] / np.log1p(-hazard)) if hazard < 1 else np.ones(mine.sum())
                 output[mine] = np.minimum(drawn, cap).astype(np.int64)
     return replace(trace, output_tokens=output)
 

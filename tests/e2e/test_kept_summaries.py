@@ -209,7 +209,7 @@ POINTS = ["scheduler=continuous,vllm_spec", "rps=1,2", "seed=range(0,8)", "trace
 def test_a_sweep_in_two_processes_that_is_killed_ends_in_the_bytes_of_one_that_was_not(tmp_path: Path) -> None:
     seed = int.from_bytes(os.urandom(4))
     print(f"moments are drawn from seed {seed}")
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     words = ["run", "-m", *POINTS, "--jobs", "2", "--keep", "summary"]
     assert main([*words, f"out={tmp_path / 'whole'}"]) == 0
     expected = {name: text for name, text in files(tmp_path / "whole").items() if "provenance" not in name}
@@ -222,10 +222,10 @@ def test_a_sweep_in_two_processes_that_is_killed_ends_in_the_bytes_of_one_that_w
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         ) as process:
-            most = luck.randrange(points // 2)
+            most = rng.randrange(points // 2)
             while len(kept(root)) <= most and process.poll() is None:
                 time.sleep(0.03)
-            time.sleep(luck.uniform(0.0, 0.1))
+            time.sleep(rng.uniform(0.0, 0.1))
             process.kill()
         wait_for_the_end_of_all(process.pid)
         stood.append(len(kept(root)))

@@ -35,7 +35,7 @@ def killed(root: Path, whole_s: float) -> Iterator[int]:
 
     All together they get half the time of the `whole_s` that the sweep takes, so that it ends late or not at all.
     """
-    luck = random.Random(0)
+    rng = random.Random(0)
     for _ in range(KILLS):
         before = written(root)
         process = subprocess.Popen(
@@ -45,7 +45,7 @@ def killed(root: Path, whole_s: float) -> Iterator[int]:
         )
         while process.poll() is None and written(root) == before:
             time.sleep(0.001)
-        time.sleep(luck.uniform(0.0, whole_s / KILLS))
+        time.sleep(rng.uniform(0.0, whole_s / KILLS))
         process.kill()
         yield process.wait()
 

@@ -72,17 +72,17 @@ def with_lengths(simulated: Simulation, output_tokens: Any) -> Simulation:
 
 def other_lengths(simulated: Simulation, seed: int) -> Simulation:
     """Return the simulation with half of the outputs anywhere within what max_tokens allows."""
-    luck = np.random.default_rng(seed)
-    anywhere = luck.integers(1, simulated.requests.max_tokens, endpoint=True)
-    half = luck.random(len(anywhere)) < 0.5
+    rng = np.random.default_rng(seed)
+    anywhere = rng.integers(1, simulated.requests.max_tokens, endpoint=True)
+    half = rng.random(len(anywhere)) < 0.5
     return with_lengths(simulated, np.where(half, anywhere, simulated.world.output_tokens))
 
 
 def other_target_tokens(simulated: Simulation, seed: int) -> Simulation:
     """Return the simulation with a tenth of the target's tokens drawn anew."""
     text = simulated.world.tape
-    luck = np.random.default_rng(seed)
-    changed = np.where(luck.random(len(text.rank)) < 0.1, luck.integers(0, text.width, len(text.rank)), text.rank)
+    rng = np.random.default_rng(seed)
+    changed = np.where(rng.random(len(text.rank)) < 0.1, rng.integers(0, text.width, len(text.rank)), text.rank)
     return replace(simulated, world=replace(simulated.world, tape=replace(text, rank=changed)))
 
 

@@ -95,7 +95,7 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
 
 @st.composite
 def unseen(draw: st.DrawFn, name: str) -> Simulation:
-    """Draw a simulation in which steps are decided before anybody sees an arrival, and nothing else comes between."""
+    """Draw a simulation in which steps are decided before an arrival is seen, and no other event falls between them."""
     return replace(
         draw(worlds(name)),
         replicas=1,

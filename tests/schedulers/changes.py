@@ -39,12 +39,12 @@ def scene(name: str) -> Simulation:
 
 def crowd(room: float = 5.0, agreement: float = 0.6, token_s: float = 6e-3, longest: float = 40) -> Simulation:
     """Return a crowd whose urgent class comes late; the cache holds `room` of the largest."""
-    luck = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     at = np.arange(COUNT)
-    outputs = luck.integers(2, int(longest), COUNT)
+    outputs = rng.integers(2, int(longest), COUNT)
     told = requests(
-        np.sort(luck.uniform(0, 0.3, COUNT)).tolist(),
-        luck.integers(4, 40, COUNT).tolist(),
+        np.sort(rng.uniform(0, 0.3, COUNT)).tolist(),
+        rng.integers(4, 40, COUNT).tolist(),
         (outputs + 5).tolist(),
         np.where(at < 8, 1 + at % 2, at % 3).tolist(),
     )

@@ -171,12 +171,12 @@ def test_a_slope_below_nothing_is_not_taken() -> None:
 
 def test_the_logistic_learns_what_a_drafter_exaggerates_at_each_position() -> None:
     """The drafter's logit is twice the true one at position 0, and one more than that at position 1."""
-    logistic, luck = OnlineLogistic(2), np.random.default_rng(3)
+    logistic, rng = OnlineLogistic(2), np.random.default_rng(3)
     for _ in range(1500):
-        true = luck.normal(0.5, 1.0, 20)
+        true = rng.normal(0.5, 1.0, 20)
         position = np.arange(20) % 2
         reported = 1 / (1 + np.exp(-2 * true - position))
-        logistic.note(reported, position, luck.random(20) < 1 / (1 + np.exp(-true)))
+        logistic.note(reported, position, rng.random(20) < 1 / (1 + np.exp(-true)))
     true = np.array([-1.0, 0.0, 2.0])
     for at in (0, 1):
         found = logistic.estimate(1 / (1 + np.exp(-2 * true - at)), np.full(3, at))

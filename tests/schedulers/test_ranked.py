@@ -57,11 +57,11 @@ def test_the_line_is_the_same_as_an_array(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", ORDERED)
 def test_what_is_left_out_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    luck = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     count = 80
-    at = np.sort(luck.uniform(0, 0.4, count)).tolist()
-    outputs, kinds = luck.integers(1, 40, count).tolist(), luck.integers(0, 3, count).tolist()
-    told = requests(at, luck.integers(1, 60, count).tolist(), outputs, kinds)
+    at = np.sort(rng.uniform(0, 0.4, count)).tolist()
+    outputs, kinds = rng.integers(1, 40, count).tolist(), rng.integers(0, 3, count).tolist()
+    told = requests(at, rng.integers(1, 60, count).tolist(), outputs, kinds)
     simulated = simulation(told, outputs, factory_of(name, max_num_seqs=6), truth=hardware())
     tight = replace(simulated, memory=replace(simulated.memory, capacity_bytes=simulated.memory.capacity_bytes // 4))
     short = [run(each) for each in (simulated, tight)]
@@ -77,12 +77,12 @@ def test_the_first_of_each_line_are_those_of_the_whole_queue(
     objectives: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Objectives that many share, of which each request has its own, and of which one class has none."""
-    luck = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     count = 120
-    outputs, kinds = luck.integers(1, 40, count).tolist(), luck.integers(0, 3, count).tolist()
-    at = np.sort(luck.uniform(0, 0.6, count)).tolist()
-    told = requests(at, luck.integers(1, 60, count).tolist(), outputs, kinds)
-    own_s = {"of each": luck.uniform(0.01, 0.1, count), "none": np.where(told.slo_class == 1, np.nan, told.tpot_slo_s)}
+    outputs, kinds = rng.integers(1, 40, count).tolist(), rng.integers(0, 3, count).tolist()
+    at = np.sort(rng.uniform(0, 0.6, count)).tolist()
+    told = requests(at, rng.integers(1, 60, count).tolist(), outputs, kinds)
+    own_s = {"of each": rng.uniform(0.01, 0.1, count), "none": np.where(told.slo_class == 1, np.nan, told.tpot_slo_s)}
     own_s["endless"] = np.where(told.slo_class == 2, np.inf, own_s["none"])
     told = replace(told, tpot_slo_s=own_s.get(objectives, told.tpot_slo_s))
     simulated = simulation(told, outputs, factory_of("priority", max_num_seqs=6), truth=hardware())

@@ -106,10 +106,10 @@ def test_decodes_take_from_what_is_left_for_prompts() -> None:
 
 def test_no_other_choice_accepts_more() -> None:
     """Against every choice, where decodes cost what they do to the end of the plan."""
-    luck = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     for _ in range(40):
-        due = np.sort(luck.uniform(0, 3, 5))
-        tokens, tier = luck.integers(10, 120, 5), luck.integers(0, 2, 5)
+        due = np.sort(rng.uniform(0, 3, 5))
+        tokens, tier = rng.integers(10, 120, 5), rng.integers(0, 2, 5)
 
         fitting = [choice for choice in product((False, True), repeat=5) if fits(choice, due, tokens, tier)]
         found = accepted(plain(100, 30), due.tolist(), tokens.tolist(), tier.tolist(), [True] * 5)

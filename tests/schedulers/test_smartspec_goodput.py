@@ -54,10 +54,10 @@ def test_a_trees_length_is_exact_where_the_paper_prints_another() -> None:
 def test_a_trees_length_is_the_mean_over_all_luck(top: tuple[int, ...]) -> None:
     """Every candidate of head i right with a_i, on its own; a level counts while all before it hold one right."""
     rates, mean = (0.6, 0.4, 0.8), 0.0
-    for luck in product(*(range(2) for _ in range(sum(top)))):
+    for outcome in product(*(range(2) for _ in range(sum(top)))):
         chance, length, place, alive = 1.0, 1, 0, True
         for head, count in enumerate(top):
-            mine = luck[place : place + count]
+            mine = outcome[place : place + count]
             place += count
             chance *= float(np.prod([rates[head] if each else 1 - rates[head] for each in mine]))
             alive = alive and any(mine)
@@ -171,9 +171,9 @@ def goodput_of(belief: Hardware, batch: Batch, acceptance: Any, lengths: tuple[i
 @pytest.mark.parametrize("seed", range(6))
 def test_own_lengths_are_the_best_of_all_that_there_are(seed: int) -> None:
     """Against every k_1..k_3 up to 4, contexts alike: the survival ranking misses nothing."""
-    luck = np.random.default_rng(seed)
-    acceptance = luck.uniform(0.1, 0.95, 3)
-    made = hardware(alpha=0.0, gamma=float(luck.choice([1e-4, 2e-3, 8e-3])), delta=0.02)
+    rng = np.random.default_rng(seed)
+    acceptance = rng.uniform(0.1, 0.95, 3)
+    made = hardware(alpha=0.0, gamma=float(rng.choice([1e-4, 2e-3, 8e-3])), delta=0.02)
     batch = batch_of(3, longest=[4, 2, 4])
     found = tuple(longest_by_survival(made, batch, acceptance, 4).tolist())
     everything = product(range(5), range(3), range(5))

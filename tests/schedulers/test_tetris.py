@@ -44,9 +44,9 @@ def test_a_token_budget_has_room_for_equal_shares() -> None:
 
 
 def test_no_other_choice_of_prefixes_has_more_expected_tokens() -> None:
-    luck = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     for _ in range(20):
-        forest = chains([luck.uniform(0, 1, 3).tolist() for _ in range(3)])
+        forest = chains([rng.uniform(0, 1, 3).tolist() for _ in range(3)])
         paths = forest.path_probability[3:].reshape(3, 3)  # by depth, by row
         best = max(
             sum(paths[:k, row].sum() for row, k in enumerate(lengths))

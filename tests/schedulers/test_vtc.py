@@ -78,10 +78,10 @@ def test_backlogged_tenants_are_served_alike(seats: int) -> None:
 
     Tenant A brings three times the requests, all at once; while both have requests waiting, they are served alike.
     """
-    luck = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     count = 120
     kinds = np.where(np.arange(count) % 4 == 0, B, A)
-    prompts, outputs = luck.integers(4, 30, count), luck.integers(1, 25, count)
+    prompts, outputs = rng.integers(4, 30, count), rng.integers(1, 25, count)
     told = requests([0.0] * count, prompts.tolist(), [25] * count, kinds.tolist())
     part = VirtualCounters(Seats(seats, 256, "mixed", 0.0, "keep"), 1.0, 2.0)
     gaps: list[float] = []

@@ -62,11 +62,11 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
 @pytest.mark.parametrize("batch", BATCHES)
 def test_a_heads_acceptance_is_unbiased_whatever_the_widths_of_the_steps(batch: int, alpha: float) -> None:
     """The narrow steps alone, each trial of one token, bound the error of all."""
-    luck, average = np.random.default_rng(batch), HeadAverage(2, STEPS, 0.5)
+    rng, average = np.random.default_rng(batch), HeadAverage(2, STEPS, 0.5)
     tried = np.zeros(2)
     for step in range(STEPS):
         top = np.array([1, 1]) if step % 2 else np.array([4, 2])
-        right = np.logical_and.accumulate(luck.random((batch, 2)) < 1 - (1 - alpha) ** top, axis=1)
+        right = np.logical_and.accumulate(rng.random((batch, 2)) < 1 - (1 - alpha) ** top, axis=1)
         average.learn(top, np.full(batch, 2), right.sum(axis=1))
         tried += (step % 2) * np.array([batch, right[:, 0].sum()])
     assert (np.abs(average.rates() - alpha) < DEVIATIONS * np.sqrt(alpha * (1 - alpha) / tried)).all()

@@ -18,11 +18,11 @@ def gain(requests: int, *, bonus: bool) -> float:
     trace=poisson.
     With `bonus` a time is Eq. 6's, length / (n A + 1) rounds; without it is Fig. 1's, length / rate.
     """
-    luck = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     shape = (REPEATS, requests)
-    rate = 1 / (1 + np.exp(-(-0.16 + 1.48 * luck.standard_normal(shape))))
+    rate = 1 / (1 + np.exp(-(-0.16 + 1.48 * rng.standard_normal(shape))))
     sigma = np.sqrt(np.log(1 + 0.8**2))
-    length = np.maximum(np.round(luck.lognormal(np.log(128) - sigma**2 / 2, sigma, shape)), 1)
+    length = np.maximum(np.round(rng.lognormal(np.log(128) - sigma**2 / 2, sigma, shape)), 1)
     accepted = (rate[..., None] ** np.arange(1, TOKENS + 1)).sum(axis=-1)
     time = length / (accepted + 1) if bonus else length / rate
     return mean_latency(time, length) / mean_latency(time, time)

@@ -98,15 +98,15 @@ def test_littles_law(name: str, replicas: int) -> None:
 
     Step by step: who looks in the middle of passes that run at once still sees those that have ended.
     """
-    luck = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     count = 40
     told = requests(
-        np.sort(luck.uniform(0, 2, count)).tolist(),
-        luck.integers(1, 40, count).tolist(),
+        np.sort(rng.uniform(0, 2, count)).tolist(),
+        rng.integers(1, 40, count).tolist(),
         [25] * count,
-        luck.integers(0, 3, count).tolist(),
+        rng.integers(0, 3, count).tolist(),
     )
-    simulated = simulation(told, luck.integers(1, 26, count).tolist(), factory_of(name), pool=memory(told, 3.0))
+    simulated = simulation(told, rng.integers(1, 26, count).tolist(), factory_of(name), pool=memory(told, 3.0))
     finish_s, area = surveyed(replace(simulated, replicas=replicas, multi_step=False))
     sojourns_s = (finish_s - told.arrival_s).sum()
     assert area == pytest.approx(sojourns_s, rel=1e-9)

@@ -32,12 +32,12 @@ def read(folder: Path, lines: list[Any], **keys: Any) -> Acceptance:
 
 def drawn(centres: list[float], spread: float, requests: int, seed: int, tokens: int = 200) -> list[dict[str, Any]]:
     """Return lines of our form: verifications of requests whose logits lie around the centres."""
-    luck, lines = np.random.default_rng(seed), []
+    rng, lines = np.random.default_rng(seed), []
     for request in range(requests):
-        rates = 1 / (1 + np.exp(-(np.array(centres) + spread * luck.standard_normal())))
+        rates = 1 / (1 + np.exp(-(np.array(centres) + spread * rng.standard_normal())))
         accepted: list[int] = []
         while sum(accepted) + len(accepted) < tokens:
-            accepted.append(int(np.cumprod(luck.random(len(rates)) < rates).sum()))
+            accepted.append(int(np.cumprod(rng.random(len(rates)) < rates).sum()))
         lines.append({"request": request, "category": "chat", "k": len(rates), "accepted": accepted})
     return lines
 

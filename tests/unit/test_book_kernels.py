@@ -20,28 +20,28 @@ many = settings(max_examples=300, deadline=None, derandomize=True)
 class Scene:
     """Books of which anything may hold, rows of a pass, and a forest behind them."""
 
-    def __init__(self, luck: np.random.Generator, block_tokens: int, slack: int) -> None:
-        self.luck = luck
-        prompt, emitted = luck.integers(1, 30, N), luck.integers(0, 5, N)
+    def __init__(self, rng: np.random.Generator, block_tokens: int, slack: int) -> None:
+        self.rng = rng
+        prompt, emitted = rng.integers(1, 30, N), rng.integers(0, 5, N)
         known = prompt + emitted
-        target = np.where(luck.random(N) < 0.6, known - 1, luck.integers(0, known))
-        draft = np.where(luck.random(N) < 0.4, known - luck.integers(0, 3, N), luck.integers(0, known + 1)).clip(0)
-        lent = [luck.integers(0, 2, N) * (cached // block_tokens) * block_tokens for cached in (target, draft)]
+        target = np.where(rng.random(N) < 0.6, known - 1, rng.integers(0, known))
+        draft = np.where(rng.random(N) < 0.4, known - rng.integers(0, 3, N), rng.integers(0, known + 1)).clip(0)
+        lent = [rng.integers(0, 2, N) * (cached // block_tokens) * block_tokens for cached in (target, draft)]
         blocks = [-(-(cached - each) // block_tokens) for cached, each in zip((target, draft), lent, strict=True)]
-        nodes = luck.integers(0, 3, (2, N)) * (luck.random(N) < 0.3)
+        nodes = rng.integers(0, 3, (2, N)) * (rng.random(N) < 0.3)
         self.books = Books(prompt, emitted, target, draft, *blocks, *lent, *nodes)
-        self.ids = luck.permutation(N)[: luck.integers(1, N)]
-        self.room = Room(block_tokens, *(int(each) for each in luck.integers(0, slack, 2)))
-        self.numbers = self.forest(int(luck.integers(0, 4)))
+        self.ids = rng.permutation(N)[: rng.integers(1, N)]
+        self.room = Room(block_tokens, *(int(each) for each in rng.integers(0, slack, 2)))
+        self.numbers = self.forest(int(rng.integers(0, 4)))
         least = int(self.numbers[PARENT].max()) + 1
-        self.fresh = int(luck.integers(least, self.numbers.shape[1] + 1))
+        self.fresh = int(rng.integers(least, self.numbers.shape[1] + 1))
 
     def forest(self, levels: int) -> Any:
         rows = len(self.ids)
         numbers = np.full((5, rows), -1)
         numbers[ROW], numbers[DEPTH] = np.arange(rows), 0
         for _ in range(levels):
-            above = np.sort(self.luck.integers(0, numbers.shape[1], self.luck.integers(1, 5)))
+            above = np.sort(self.rng.integers(0, numbers.shape[1], self.rng.integers(1, 5)))
             new = np.zeros((5, len(above)), dtype=np.int64)
             new[ROW], new[PARENT], new[DEPTH] = numbers[ROW, above], above, numbers[DEPTH, above] + 1
             numbers = np.concatenate((numbers, new), axis=1)
@@ -50,10 +50,10 @@ class Scene:
     def leaves(self) -> Any:
         """Mostly nodes without children, rarely anything."""
         nodes = self.numbers.shape[1]
-        if self.luck.random() < 0.2:
-            return self.luck.integers(-1, nodes + 1, self.luck.integers(0, 5))
-        if self.luck.random() < 0.4:
-            return self.luck.permutation(len(self.ids))[: self.luck.integers(0, len(self.ids) + 1)]
+        if self.rng.random() < 0.2:
+            return self.rng.integers(-1, nodes + 1, self.rng.integers(0, 5))
+        if self.rng.random() < 0.4:
+            return self.rng.permutation(len(self.ids))[: self.rng.integers(0, len(self.ids) + 1)]
         return np.setdiff1d(np.arange(nodes), self.numbers[PARENT])
 
     def lacking(self, cached: Any) -> Any:
@@ -86,9 +86,9 @@ def assert_taken(one: Taken, other: Taken) -> None:
 
 def chunks_of(drawn: Scene, lacking: Any) -> Any:
     """Mostly legal ones."""
-    luck, n = drawn.luck, len(lacking)
-    chunks = np.where(luck.random(n) < 0.6, lacking, luck.integers(0, np.maximum(lacking, 0) + 1))
-    return chunks if luck.random() < 0.9 else chunks + luck.integers(-1, 2, n)
+    rng, n = drawn.rng, len(lacking)
+    chunks = np.where(rng.random(n) < 0.6, lacking, rng.integers(0, np.maximum(lacking, 0) + 1))
+    return chunks if rng.random() < 0.9 else chunks + rng.integers(-1, 2, n)
 
 
 @many
@@ -96,8 +96,8 @@ def chunks_of(drawn: Scene, lacking: Any) -> Any:
 def test_a_verification_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
     drawn = scene(seed, block_tokens, slack)
     one, other = drawn.twice()
-    chunks = np.maximum(chunks_of(drawn, drawn.lacking(drawn.books.target_cached)), drawn.luck.integers(0, 2))
-    if drawn.luck.random() < 0.3:
+    chunks = np.maximum(chunks_of(drawn, drawn.lacking(drawn.books.target_cached)), drawn.rng.integers(0, 2))
+    if drawn.rng.random() < 0.3:
         drawn.numbers = drawn.numbers[:, : len(drawn.ids)].copy()
     asked = drawn.ids, chunks, drawn.numbers, drawn.room
     assert_taken(reference.reserve(one, *asked), reserve(other, *asked))
@@ -109,11 +109,11 @@ def test_a_verification_takes_the_same(seed: int, block_tokens: int, slack: int)
 def test_a_draft_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
     drawn = scene(seed, block_tokens, slack)
     one, other = drawn.twice()
-    chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.luck.random() < 0.7 else NO_INTS
+    chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.rng.random() < 0.7 else NO_INTS
     asked = drawn.ids, chunks, drawn.numbers, drawn.fresh, drawn.leaves(), drawn.room
     assert_taken(reference.reserve_draft(one, *asked), reserve_draft(other, *asked))
     assert_same(one, other)
-    extended = np.sort(drawn.luck.integers(0, drawn.numbers.shape[1], drawn.luck.integers(0, 6)))
+    extended = np.sort(drawn.rng.integers(0, drawn.numbers.shape[1], drawn.rng.integers(0, 6)))
     asked = drawn.ids, chunks, drawn.numbers, extended, drawn.room
     assert reference.deepen(one, *asked) == deepen(other, *asked)
     assert_same(one, other)
@@ -131,15 +131,15 @@ def test_nodes_that_do_not_exist_are_refused() -> None:
 @given(*seeds())
 def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int) -> None:
     drawn = scene(seed, block_tokens, slack)
-    luck, n, drafted, feeds = drawn.luck, len(drawn.ids), *(bool(each) for each in drawn.luck.integers(0, 2, 2))
+    rng, n, drafted, feeds = drawn.rng, len(drawn.ids), *(bool(each) for each in drawn.rng.integers(0, 2, 2))
     one, other = drawn.twice()
-    counts, at = luck.integers(0, 9, (5, N)), luck.integers(0, 9, (N, POSITIONS)).astype(np.int32)
-    tallies = [Tally(*counts[:2], at, *counts[2:], *luck.random((2, N)))]
+    counts, at = rng.integers(0, 9, (5, N)), rng.integers(0, 9, (N, POSITIONS)).astype(np.int32)
+    tallies = [Tally(*counts[:2], at, *counts[2:], *rng.random((2, N)))]
     tallies.append(Tally(*(column.copy() for column in tallies[0])))
-    tree = np.bincount(drawn.numbers[ROW, n:], minlength=n) if luck.random() < 0.7 else NO_INTS
-    matched = luck.integers(0, tree + 1) if len(tree) else np.zeros(n, dtype=np.int64)
-    tokens = (matched + 1) * (luck.random(n) < 0.8)
-    answer = tokens, np.minimum(matched, tokens), matched, luck.random(n) < 0.2
+    tree = np.bincount(drawn.numbers[ROW, n:], minlength=n) if rng.random() < 0.7 else NO_INTS
+    matched = rng.integers(0, tree + 1) if len(tree) else np.zeros(n, dtype=np.int64)
+    tokens = (matched + 1) * (rng.random(n) < 0.8)
+    answer = tokens, np.minimum(matched, tokens), matched, rng.random(n) < 0.2
     chunks = np.maximum(drawn.lacking(drawn.books.target_cached), 1)
     asked = drawn.ids, chunks, tree, answer, drafted, feeds, 3.25, block_tokens
     assert_same(reference.commit(one, tallies[0], *asked), commit(other, tallies[1], *asked))

@@ -16,16 +16,16 @@ KINDS = ("exponential", "lognormal", "pareto", "few values", "one value", "zeros
 
 
 def drawn(kind: str, size: int, seed: int) -> Any:
-    luck = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     if kind in ("exponential", "lognormal", "pareto"):
-        return getattr(luck, kind)(2.0, size=size) * 1e-2
+        return getattr(rng, kind)(2.0, size=size) * 1e-2
     choices = {
         "few values": (0.011, 0.0125, 0.3),
         "one value": (0.02,),
         "zeros among them": (0.0, 0.01),
         "two far apart": (1e-6, 1e6),
     }
-    return luck.choice(choices[kind], size)
+    return rng.choice(choices[kind], size)
 
 
 def filled(numbers: Any, sizes: list[int], most_exact: int) -> Distribution:

@@ -132,10 +132,10 @@ def test_what_was_drafted_and_not_verified_is_dropped_at_the_end_of_the_step() -
 
 def test_a_draft_of_several_passes_ends_where_its_passes_end() -> None:
     """Also where no float added to the start gives the end: the passes are waited for one by one there."""
-    luck = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     several = 0
     for _ in range(2_000):
-        start_s, seconds = luck.uniform(5e-4, 1e-2), luck.uniform(1e-4, 3e-3, luck.integers(1, 9)).tolist()
+        start_s, seconds = rng.uniform(5e-4, 1e-2), rng.uniform(1e-4, 3e-3, rng.integers(1, 9)).tolist()
         waited = delays(start_s, seconds)
         assert fold(start_s, waited) == fold(start_s, seconds)
         assert len(waited) in (1, len(seconds))

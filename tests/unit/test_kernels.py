@@ -29,24 +29,24 @@ def assert_equal(one: Sequence[Any], other: Sequence[Any]) -> None:
 
 @st.composite
 def fronts(draw: st.DrawFn) -> tuple[Pooled, Front, Growth]:
-    luck = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     width, trees = draw(st.integers(1, 5)), draw(st.integers(1, 8))
-    confidence = np.sort(luck.choice(CHANCES[draw(st.integers(0, 1)) :], (64, width)))[:, ::-1].copy()
+    confidence = np.sort(rng.choice(CHANCES[draw(st.integers(0, 1)) :], (64, width)))[:, ::-1].copy()
     if draw(st.booleans()):
         row = np.repeat(np.arange(trees), draw(st.integers(1, 3)))
     else:
-        row = np.sort(luck.integers(0, trees, draw(st.integers(1, 16))))
+        row = np.sort(rng.integers(0, trees, draw(st.integers(1, 16))))
     leaves = len(row)
     depths = draw(st.integers(1, 3))
-    start = luck.integers(0, 5 - depths, leaves) * 16
-    off_start = start if draw(st.booleans()) else luck.integers(0, 5 - depths, leaves) * 16
-    rank = luck.integers(0, width + 1, 64)
+    start = rng.integers(0, 5 - depths, leaves) * 16
+    off_start = start if draw(st.booleans()) else rng.integers(0, 5 - depths, leaves) * 16
+    rank = rng.integers(0, width + 1, 64)
     text = Pooled(confidence, rank, bool((confidence[:, 0] == 0).any()), start, off_start, 15, depths)
-    keys = luck.integers(0, 2**64, leaves, dtype=np.uint64, endpoint=False)
+    keys = rng.integers(0, 2**64, leaves, dtype=np.uint64, endpoint=False)
     front = Front(
-        50 + np.arange(leaves), row, luck.integers(0, 3, leaves), luck.random(leaves), keys, luck.random(leaves) < 0.7
+        50 + np.arange(leaves), row, rng.integers(0, 3, leaves), rng.random(leaves), keys, rng.random(leaves) < 0.7
     )
-    limit = luck.integers(0, 7, trees) if draw(st.booleans()) else np.full(trees, 1 << 20)
+    limit = rng.integers(0, 7, trees) if draw(st.booleans()) else np.full(trees, 1 << 20)
     beam = draw(st.sampled_from((ALL, 1, 2, 3, 4)))
     most = draw(st.sampled_from((40, 1 << 21)))
     return text, front, Growth(limit, draw(st.integers(1, 5)), draw(st.integers(1, width)), beam, 50 + leaves, most)
@@ -73,15 +73,15 @@ def test_trees_grow_the_same(drawn: tuple[Pooled, Front, Growth]) -> None:
 @many
 @given(st.data())
 def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
-    luck = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     rows, nodes = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 60))
     row, path = (
-        luck.integers(0, rows, nodes),
-        luck.choice(CHANCES if data.draw(st.booleans()) else luck.random(9), nodes),
+        rng.integers(0, rows, nodes),
+        rng.choice(CHANCES if data.draw(st.booleans()) else rng.random(9), nodes),
     )
-    need = luck.choice([-np.inf, 0.0, 1.0, 1.5, 2.0, 3.0, 5.0, np.inf], rows)
+    need = rng.choice([-np.inf, 0.0, 1.0, 1.5, 2.0, 3.0, 5.0, np.inf], rows)
     bounds = data.draw(st.integers(0, 10)), data.draw(st.integers(rows, rows + nodes + 4)), data.draw(st.booleans())
-    asked = (row, path, need, luck.permutation(rows), *bounds)
+    asked = (row, path, need, rng.permutation(rows), *bounds)
     assert reference.select(*asked).tobytes() == selected(*asked).tobytes()
 
 
@@ -102,7 +102,7 @@ def test_nothing_is_read_beyond_the_end() -> None:
 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[int, Any, Grown, np.random.Generator]:
-    """Rows, a forest's numbers, what was grown of it, and luck."""
+    """Rows, a forest's numbers, what was grown of it, and rng."""
     text, front, growth = draw(fronts())
     grown = reference.grow(text, front, growth._replace(most=1 << 21))
     rows = len(growth.limit)
@@ -116,12 +116,12 @@ def trees(draw: st.DrawFn) -> tuple[int, Any, Grown, np.random.Generator]:
 @many
 @given(trees())
 def test_the_target_says_the_same(drawn: tuple[int, Any, Grown, np.random.Generator]) -> None:
-    rows, numbers, grown, luck = drawn
-    rank = luck.integers(-1, 6, max(grown.rows.shape[1], 1))
-    prompt, emitted = luck.integers(1, 9, 12), luck.integers(0, 4, 12)
-    texts = Texts(prompt, emitted, luck.integers(0, prompt + emitted), emitted + luck.integers(1, 6, 12))
-    ids = luck.permutation(12)[:rows]
-    chunks = np.where(luck.random(rows) < 0.7, (prompt + emitted - texts.target_cached)[ids], 1)
+    rows, numbers, grown, rng = drawn
+    rank = rng.integers(-1, 6, max(grown.rows.shape[1], 1))
+    prompt, emitted = rng.integers(1, 9, 12), rng.integers(0, 4, 12)
+    texts = Texts(prompt, emitted, rng.integers(0, prompt + emitted), emitted + rng.integers(1, 6, 12))
+    ids = rng.permutation(12)[:rows]
+    chunks = np.where(rng.random(rows) < 0.7, (prompt + emitted - texts.target_cached)[ids], 1)
     asked = texts, ids, chunks, numbers, rank
     assert_equal(reference.answer(*asked), answer(*asked))
 
@@ -134,8 +134,8 @@ def test_the_target_walks_chain_after_chain_the_same_way(
     """As far as trees of one chain say that are grown anew behind each bonus token."""
     text, front, _ = drawn
     rows, depth, most = len(front.node), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 20))
-    luck = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    left, room = luck.integers(1, 60, rows), luck.integers(0, 90, rows)
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    left, room = rng.integers(1, 60, rows), rng.integers(0, 90, rows)
     found = reference.rounds(text, front.key, depth, left, room, most)
     assert_equal([found], [rounds(text, front.key, depth, left, room, most)])
     emitted = np.zeros(rows, dtype=np.int64)

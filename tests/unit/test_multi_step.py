@@ -37,11 +37,11 @@ MULTI_STEP = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "vll
 
 def busy(name: str, longer: int = 1, **more: object) -> Simulation:
     """Return a run of bursts and of pauses, with outputs of many lengths and `max_tokens` behind most of them."""
-    luck = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     count = 40
-    at = np.sort(luck.choice([0.0, 1.0, 1.5, 40.0], count) + luck.uniform(0, 0.4, count))
-    outputs = longer * luck.integers(1, 90, count)
-    told = requests(at.tolist(), luck.integers(1, 60, count).tolist(), (outputs + 3 * (outputs % 3)).tolist())
+    at = np.sort(rng.choice([0.0, 1.0, 1.5, 40.0], count) + rng.uniform(0, 0.4, count))
+    outputs = longer * rng.integers(1, 90, count)
+    told = requests(at.tolist(), rng.integers(1, 60, count).tolist(), (outputs + 3 * (outputs % 3)).tolist())
     return replace(simulation(told, outputs.tolist(), factory_of(name)), **more)
 
 

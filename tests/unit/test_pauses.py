@@ -38,8 +38,8 @@ def mixed(window: tuple[float, float] | None = None) -> Simulation:
 
 
 def test_replicas_may_report_in_any_order(in_small_blocks: None) -> None:
-    luck = np.random.default_rng(0)
-    passes = [(replica, np.array([replica]), luck.random(1)) for replica in (0, 1) for _ in range(20)]
+    rng = np.random.default_rng(0)
+    passes = [(replica, np.array([replica]), rng.random(1)) for replica in (0, 1) for _ in range(20)]
     found = []
     for order in (passes, [each for both in zip(passes[:20], passes[20:], strict=True) for each in both]):
         pauses = Pauses(2, counted=None)

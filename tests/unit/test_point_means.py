@@ -15,7 +15,7 @@ from tests.unit.test_metrics_table import metrics
 
 
 def table(schedulers=("vllm", "adaserve"), rates=(10, 2), seeds=(0, 1, 2), **more):
-    """A sweep's table, its rows as a sweep makes them; every measure is luck."""
+    """A sweep's table, its rows as a sweep makes them; every measure is rng."""
     given = {"scheduler": schedulers, "rps": rates} | more | {"seed": seeds}
     frame = pd.DataFrame(list(itertools.product(*given.values())), columns=list(given))
     rest = [key for key in given if key != "seed"]
@@ -23,9 +23,9 @@ def table(schedulers=("vllm", "adaserve"), rates=(10, 2), seeds=(0, 1, 2), **mor
     frame["slo_class"] = "all"
     frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
     frame["varies_with_seed"] = "classes, acceptance"
-    luck = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for name in MEASURES:
-        frame[name] = luck.uniform(0.4, 0.5, len(frame))
+        frame[name] = rng.uniform(0.4, 0.5, len(frame))
     return frame.assign(**{"load.overloaded": False, "load.saturated": False, "load.too_short": False})
 
 

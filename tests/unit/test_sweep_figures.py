@@ -25,11 +25,11 @@ def table(schedulers=("adaserve", "fcfs"), covers="classes, acceptance", **axes)
     rest = [key for key in given if key != "seed"]
     frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
     frame["varies_with_seed"] = covers
-    luck = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     whole = frame["slo_class"] == "all"
-    frame["slo_attainment"] = luck.uniform(0.2, 0.9, len(frame))
-    frame["worst_class_attainment"] = np.where(whole, luck.uniform(0, 0.2, len(frame)), np.nan)
-    frame["slo_goodput_tokens_per_s"] = luck.uniform(100, 900, len(frame))
+    frame["slo_attainment"] = rng.uniform(0.2, 0.9, len(frame))
+    frame["worst_class_attainment"] = np.where(whole, rng.uniform(0, 0.2, len(frame)), np.nan)
+    frame["slo_goodput_tokens_per_s"] = rng.uniform(100, 900, len(frame))
     frame["load.overloaded"] = np.where(whole, frame.get("rps", pd.Series(0, frame.index)) == 8, None)
     frame["load.too_short"] = np.where(whole, False, None)
     return frame

@@ -162,8 +162,8 @@ class RandomChains(Proposer):
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return chains of random length."""
         keys = stream_keys(self.seed, "smartspec_random", batch.requests)
-        luck = uniforms(keys + STRIDE * view.emitted_tokens[batch.requests].astype(np.uint64))
-        lengths = np.minimum((luck * (self.num_speculative_tokens + 1)).astype(np.int64), batch.longest)
+        draws = uniforms(keys + STRIDE * view.emitted_tokens[batch.requests].astype(np.uint64))
+        lengths = np.minimum((draws * (self.num_speculative_tokens + 1)).astype(np.int64), batch.longest)
         cuts = np.minimum(np.arange(self.num_speculative_tokens + 1)[:, None], lengths)
         prefix, most = longest_fitting(fitting(view, batch, cuts))
         return (yield from propose_chains(batch, prefix, cuts[most, :prefix]))

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
-from profiler.acceptance.generate import luck, write  # noqa: E402
+from profiler.acceptance.generate import random_key, write  # noqa: E402
 from profiler.acceptance.network import network  # noqa: E402
 
 WORDS = 61
@@ -72,7 +72,7 @@ def prompt_ids(count: int = 3, seed: int = 1) -> list[list[int]]:
 
 def written(model, prompts, *, tokens: int = 24, temperature: float = 0.0, seed: int = 0):
     """Return what a model writes behind prompts."""
-    keys = [luck(seed, "target", "chat", index) for index in range(len(prompts))]
+    keys = [random_key(seed, "target", "chat", index) for index in range(len(prompts))]
     parts = network(model, "tiny")
     return write(parts, prompts, keys, tokens=tokens, temperature=temperature, vocabulary=WORDS, stop={END})
 

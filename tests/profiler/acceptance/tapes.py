@@ -54,7 +54,7 @@ def drawn_tape(
     top = rng.choice(confidence, size=(sequences, tokens))
     behind = (1 - top) * np.minimum(0.5, top)
     rows = np.stack((top, behind, behind / 2), axis=-1).reshape(-1, 3)
-    luck = rng.random(len(rows))[:, None]
-    rank = (luck >= np.cumsum(rows, axis=1)).sum(axis=1)
+    draws = rng.random(len(rows))[:, None]
+    rank = (draws >= np.cumsum(rows, axis=1)).sum(axis=1)
     sequence, position = np.divmod(np.arange(len(rows)), tokens)
     return tape_of(np.zeros(len(rows), int), sequence, position, np.full(len(rows), -1), rows, rank, (name,))

@@ -8,12 +8,12 @@ import pytest
 made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
 torch = made.torch
 
-from profiler.acceptance.generate import luck  # noqa: E402
+from profiler.acceptance.generate import random_key  # noqa: E402
 from profiler.acceptance.model_drafter import ModelDrafter  # noqa: E402
 from profiler.acceptance.network import network, without_layers  # noqa: E402
 
 pytestmark = pytest.mark.torch
-KEY = luck(0, "draft", "chat", 0)
+KEY = random_key(0, "draft", "chat", 0)
 K = 4
 
 
@@ -137,7 +137,7 @@ def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap
     drafter = drafter_of(target, draft, temperature=1.0, proposals=1, every=99, sampled=True)
     kept, overlap, surplus, variance = [], [], [], []
     for index, text in enumerate(made.written(target, [prompt] * 64, temperature=1.0, tokens=24)):
-        rows = drafter.rows(torch.tensor(prompt), text, luck(0, "draft", "chat", index))
+        rows = drafter.rows(torch.tensor(prompt), text, random_key(0, "draft", "chat", index))
         q = softmax(made.logits(draft, [*prompt, *text.tokens.tolist()[:-1]])[len(prompt) - 1 :])
         kept.append(rows.rank == 0)
         overlap.append(rows.overlap)

@@ -1,4 +1,4 @@
-"""A scheduler that decides by luck whatever is legal, so that a backend meets what no policy asks for."""
+"""A scheduler that draws at random whatever is legal, so that a backend meets what no policy asks for."""
 
 from __future__ import annotations
 
