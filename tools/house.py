@@ -84,8 +84,8 @@ def calls() -> tuple[int, int]:
 def walk(key: str, value: float) -> tuple[int, int]:
     """Return the files whose functions are handed a setting's value, and the moves of it between files.
 
-    A function is handed a value that an argument equals, holds in containers or has in its text as a setting. A move is a
-    pair of functions in two files, the caller and the called.
+    A function is handed a value that an argument equals, holds in containers or has in its text as a setting. A move is
+    a pair of functions in two files, the caller and the called.
     """
     found, moves = set[str](), set[tuple[str, str, str, str]]()
 
