@@ -12,7 +12,6 @@ from specsim.config.groups import (
     FILE_OPTION,
     FORMS,
     REPLICA_PROFILES,
-    choices,
     holds_data,
     names,
     names_for,
@@ -30,8 +29,6 @@ from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import copied, expanded
 from specsim.files.yaml_file import is_closed, is_path, is_plain, read_yaml, shipped
 from specsim.registry.plugins import installed
-
-__all__ = ["choices", "compose", "names"]
 
 
 def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.config.compose import choices
+from specsim.config.groups import choices
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.metrics.requests import RunTotals
 from specsim.metrics.summary import summarise

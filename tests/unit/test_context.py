@@ -11,7 +11,7 @@ import pytest
 
 from specsim.api import simulate
 from specsim.cluster.split import Splitting
-from specsim.config.compose import choices
+from specsim.config.groups import choices
 from specsim.errors import SpecsimError
 from specsim.latency.profile import load_profile
 from specsim.simulation import run
