@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums
 from profiler.lock import only_one
-from profiler.models.loading import DTYPES, require_extra
-from profiler.passes.versions import versions
+from profiler.models.loading import DTYPES, require_extra, versions
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 

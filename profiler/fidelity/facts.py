@@ -16,9 +16,8 @@ from profiler.backend.future import Told
 from profiler.fidelity.models import Ready
 from profiler.fidelity.study import Study
 from profiler.latency.hardware import hardware
-from profiler.models.loading import torch_device
+from profiler.models.loading import torch_device, versions
 from profiler.passes.packing import Ints
-from profiler.passes.versions import versions
 from specsim.config.configured import from_words
 from specsim.config.identity import identity, settings_of
 from specsim.runs.prepare import prepare

@@ -23,7 +23,7 @@ from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.subjects import ceiling_facts, shared_facts, sizes
 from profiler.latency.timers import timer_for
-from profiler.passes.attention_check import checked_error
+from profiler.passes.checks import checked_error
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Work
 from profiler.passes.paths import ASSUMPTIONS

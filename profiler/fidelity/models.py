@@ -22,13 +22,12 @@ from profiler.models.loading import load_model, load_tokenizer, torch_device, to
 from profiler.models.random_weights import random_model, shape_of
 from profiler.models.shapes import ModelShape, named_shape
 from profiler.passes.attention import page_tokens
-from profiler.passes.attention_check import working_kernel
+from profiler.passes.checks import check_replays, working_kernel
 from profiler.passes.forward import PackedForward
+from profiler.passes.graphs import Replays
 from profiler.passes.memory import give_back, memory_for
 from profiler.passes.packing import Ints
 from profiler.passes.paths import forward_of, working_passes
-from profiler.passes.replays import Replays
-from profiler.passes.replays_check import check_replays
 from specsim.errors import SpecsimError
 from specsim.server.kv_cache import Memory
 

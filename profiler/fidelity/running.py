@@ -22,7 +22,7 @@ from profiler.fidelity.serving import Scene, outcome_of, predicted_anew, service
 from profiler.fidelity.study import REAL, SIMULATED, WALL, Cell, Pair, Study, described
 from profiler.fidelity.tables import ABOUT
 from profiler.latency.samples import read_samples
-from profiler.passes.versions import versions
+from profiler.models.loading import versions
 from profiler.text import write
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, first_line

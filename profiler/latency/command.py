@@ -106,7 +106,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
     from profiler.latency.hardware import hardware
     from profiler.latency.subjects import Setting, check_shards, shared_facts
     from profiler.models.loading import default_device, torch_dtype
-    from profiler.passes.attention_check import working_kernel
+    from profiler.passes.checks import working_kernel
     from profiler.passes.paths import working_passes
 
     subjects = _subjects(arguments)

@@ -65,28 +65,28 @@ class Bench:
         work = point.work()
         size = captured_size(work.batched_tokens) if self.timer.captured else work.batched_tokens
         try:
-            ready = self._rotation(point, work, size)
+            ready = self._rotation(work, size)
             drawn = self._drawn(work, 0)
             prepare_s = self.timer.host(lambda: self.forward.inputs(work, *drawn, size))
             sample_s = self._sampling_s(ready[0])
         except (RuntimeError, MemoryError, NoRoom) as error:
             reason = _reason(error)
             if breaks_the_device(error):
-                yield from (self._sample(point, work, size, mode, reason) for mode in modes)
+                yield from (self._sample(point, size, mode, reason) for mode in modes)
                 raise
         else:
             reason = ""
         if reason:  # Outside the except clause, where the error no longer holds the memory of its pass.
             give_back(self.forward.device)
-            yield from (self._sample(point, work, size, mode, reason) for mode in modes)
+            yield from (self._sample(point, size, mode, reason) for mode in modes)
             return
         for mode in modes:
             try:
                 with self.clocks.watch() as seen:
                     timing = self._timing(mode, ready)
-                found = self._sample(point, work, size, mode, "ok", timing, prepare_s, sample_s, seen.median())
+                found = self._sample(point, size, mode, "ok", timing, prepare_s, sample_s, seen.median())
             except (RuntimeError, MemoryError) as error:
-                found = self._sample(point, work, size, mode, _reason(error))
+                found = self._sample(point, size, mode, _reason(error))
                 if breaks_the_device(error):
                     yield found
                     raise
@@ -94,7 +94,7 @@ class Bench:
                 give_back(self.forward.device)
             yield found
 
-    def _rotation(self, point: Point, work: Work, size: int) -> list[Inputs]:
+    def _rotation(self, work: Work, size: int) -> list[Inputs]:
         """Return the inputs to be timed, and those that they take over in turn, with other pages and tokens.
 
         Between two turns of one set the others read keys of twice the last-level cache. There are at most as many sets
@@ -135,7 +135,6 @@ class Bench:
     def _sample(
         self,
         point: Point,
-        work: Work,
         size: int,
         mode: str,
         status: str,

@@ -17,7 +17,7 @@ from profiler.latency.subjects import Setting, Subject, build, sizes, weights_by
 from profiler.latency.timers import Effort, Timer
 from profiler.models.shapes import ModelShape
 from profiler.passes.attention import page_tokens
-from profiler.passes.attention_check import checked_error
+from profiler.passes.checks import checked_error
 from profiler.passes.memory import free_bytes, give_back, memory_for
 from profiler.passes.pages import pages_needed
 from profiler.passes.paths import forward_of

@@ -11,9 +11,9 @@ import torch
 from profiler.latency.grids import Grid
 from profiler.latency.hardware import ceilings, hardware
 from profiler.latency.timers import Timer
+from profiler.models.loading import versions
 from profiler.models.random_weights import random_model, shape_of, shard
 from profiler.models.shapes import ModelShape, named_shape
-from profiler.passes.versions import versions
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:

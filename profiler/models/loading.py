@@ -1,4 +1,4 @@
-"""Loading of models and tokenizers by Hugging Face name, folder or GGUF file; an error is one line."""
+"""Loading of models and tokenizers by Hugging Face name, folder or GGUF file, and the libraries that do it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,15 @@ def require_for_a_sweep() -> None:
 def missing_for_a_fit() -> list[str]:
     """Return the packages missing for a fit and its figures; the samples can be fitted on another machine."""
     return [name for name in _TO_FIT if find_spec(name) is None]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of torch, transformers and specsim, the last of which need not be installed."""
+    found = {name: metadata.version(name) for name in ("torch", "transformers")}
+    try:
+        return {**found, "specsim": metadata.version("specsim")}
+    except metadata.PackageNotFoundError:
+        return {**found, "specsim": "a checkout"}
 
 
 def load_model(name: str, *, device: str = "cpu", dtype: str = "float32") -> PreTrainedModel:

@@ -11,9 +11,9 @@ import torch
 
 from profiler.models.shapes import ModelShape
 from profiler.passes.attention import PAGED, Plan, page_tokens, planner, register
+from profiler.passes.graphs import Replays
 from profiler.passes.packing import Ints, Work, pack
 from profiler.passes.pages import CacheShape, PagedCache, Tables
-from profiler.passes.replays import Replays
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -1,4 +1,4 @@
-"""Triton kernels of the fused path. A model needs one compilation of each, whatever the pass.
+"""The operations of a fused pass as Triton kernels; a model needs one compilation of each, whatever the pass.
 
 Sizes of the model are constants of the compilation; rows, lengths and strides that depend on the pass are not, and no
 integer is specialised on being 1 or divisible by 16. Products and sums are in float32.
@@ -6,8 +6,20 @@ integer is specialised on being 1 or divisible by 16. Products and sums are in f
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+
+from profiler.passes.attention_split import Pools, Tail
+from profiler.passes.operations import Plain
+from profiler.passes.packing import power_of_two
+
+COLUMNS = 1024
+TAIL_TILE = 64
+TAIL_KEYS = 32
+LEAST_DOT = 16
 
 
 @triton.jit(do_not_specialize=["adds"])
@@ -126,3 +138,86 @@ def tail_kernel(  # type: ignore[no-untyped-def] # noqa: D103
     whole = part + rest * total
     merged = (part[:, None] * earlier + rest[:, None] * mixed) / tl.where(whole > 0.0, whole, 1.0)[:, None]
     tl.store(out + at, merged.to(out.dtype.element_ty), mask=there)
+
+
+class Kernels(Plain):
+    """Triton's kernels; with TRITON_INTERPRET=1, set before Triton is imported, they run on the CPU."""
+
+    name = "triton"
+
+    def add_norm(
+        self, hidden: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, epsilon: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add and norm; the sum takes the place of `residual`."""
+        rows, width = hidden.shape
+        kept = torch.empty_like(hidden) if residual is None else residual
+        out = torch.empty_like(hidden)
+        block = power_of_two(width)
+        launch(
+            add_norm_kernel,
+            (rows,),
+            (hidden, kept, weight, out, int(residual is not None), epsilon),
+            {"WIDTH": width, "BLOCK": block},
+            warps=min(max(block // 512, 1), 16),
+        )
+        return out, kept
+
+    def rotary_write(
+        self, qkv: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, rotary: Pools, pools: Pools
+    ) -> torch.Tensor:
+        """Rotate and write."""
+        kv_heads, width = pools[0].shape[1:]
+        heads = qkv.shape[1] // width - 2 * kv_heads
+        query = qkv.new_empty((len(qkv), heads, width))
+        share = heads // kv_heads
+        sizes = {"KV_HEADS": kv_heads, "SHARE": share, "SHARES": power_of_two(share)}
+        launch(
+            rotary_write_kernel,
+            (len(qkv), kv_heads),
+            (qkv, positions, slots, *rotary, query, *pools),
+            {**sizes, "WIDTH": width, "HALF": power_of_two(width // 2)},
+            warps=1,
+        )
+        return query
+
+    def silu_multiply(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """Multiply."""
+        rows, width = len(gate_up), gate_up.shape[1] // 2
+        out = gate_up.new_empty((rows, width))
+        launch(
+            silu_multiply_kernel,
+            (rows, -(-width // COLUMNS)),
+            (gate_up, out),
+            {"WIDTH": width, "BLOCK": COLUMNS},
+            warps=4,
+        )
+        return out
+
+    def tail(self, query: torch.Tensor, pools: Pools, tail: Tail, context: Pools, scaling: float) -> torch.Tensor:
+        """Attend to the tails and merge in place."""
+        (_, heads, width), kv_heads = query.shape, pools[0].shape[1]
+        share = heads // kv_heads
+        shares = power_of_two(share)
+        queries = max(TAIL_TILE // shares, 1)
+        out, lse = context
+        launch(
+            tail_kernel,
+            (tail.rows, kv_heads, -(-tail.most_queries // queries)),
+            (query, *pools, *tail.tensors, out, lse, lse.stride(0), scaling),
+            {
+                "KV_HEADS": kv_heads,
+                "SHARE": share,
+                "SHARES": shares,
+                "WIDTH": width,
+                "COLUMNS": max(power_of_two(width), LEAST_DOT),
+                "QUERIES": queries,
+                "BLOCK": TAIL_KEYS,
+            },
+            warps=4,
+        )
+        return out
+
+
+def launch(kernel: Any, grid: tuple[int, ...], given: tuple[Any, ...], sizes: dict[str, int], warps: int) -> None:
+    """Launch a kernel; only the types of `given`, `sizes` and `warps` decide what is compiled."""
+    kernel[grid](*given, **sizes, num_warps=warps)

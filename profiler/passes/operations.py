@@ -71,7 +71,7 @@ def operations(name: str) -> Plain:
         return Plain()
     if find_spec("triton") is None:
         raise SpecsimError('triton is not installed; expected pip install "specsim[profiler]"')
-    from profiler.passes.operations_triton import Kernels
+    from profiler.passes.kernels import Kernels
 
     return Kernels()
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from profiler.models.shapes import ModelShape
+from profiler.passes.checks import check_operations
 from profiler.passes.forward import Forward, PackedForward
-from profiler.passes.fused import Fused
-from profiler.passes.fused_check import check_operations
-from profiler.passes.fused_weights import check_fused, refusal
+from profiler.passes.fused import Fused, check_fused, refusal
 from specsim.errors import SpecsimError, say
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 
 from profiler.latency.points import Point
 from profiler.passes.attention import KERNELS, page_tokens, planner
-from profiler.passes.attention_check import TOLERANCE, work_error
+from profiler.passes.checks import TOLERANCE, work_error
 from profiler.passes.memory import breaks_the_device
 from profiler.passes.packing import Work, pack
 from profiler.passes.pages import CacheShape, deal, pages_needed

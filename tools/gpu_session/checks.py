@@ -9,7 +9,7 @@ from profiler.latency import command
 from profiler.latency.clocks import clocks_of
 from profiler.latency.timers import Effort, timer_for
 from profiler.models.shapes import named_shape
-from profiler.passes.attention_check import working_kernel
+from profiler.passes.checks import working_kernel
 from profiler.passes.memory import breaks_the_device, give_back
 from specsim.errors import first_line
 from tools.gpu_session import attention_checks, device_checks

@@ -61,8 +61,7 @@ def _stages() -> dict[str, Callable[[State, float], int]]:
 def machine(state: State) -> dict[str, Any]:
     """Return the facts of this machine that a session records."""
     from profiler.latency.hardware import hardware
-    from profiler.models.loading import default_device
-    from profiler.passes.versions import versions
+    from profiler.models.loading import default_device, versions
     from tools.gpu_session.pairs import first_arguments
 
     about = hardware(default_device(first_arguments(state).device))

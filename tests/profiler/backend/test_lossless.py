@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from profiler.passes.forward import Forward  # noqa: E402
-from profiler.passes.replays import Replays  # noqa: E402
+from profiler.passes.graphs import Replays  # noqa: E402
 from specsim.metrics.recorder import Record  # noqa: E402
 from specsim.simulation import Simulation, run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402

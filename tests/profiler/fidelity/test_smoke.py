@@ -18,7 +18,7 @@ from profiler.fidelity.cells import read_outcome  # noqa: E402
 from profiler.fidelity.study import Pair  # noqa: E402
 from profiler.fidelity.study_file import study_named  # noqa: E402
 from profiler.fidelity.tables import read_tables  # noqa: E402
-from profiler.passes.replays import Replays  # noqa: E402
+from profiler.passes.graphs import Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.files.yaml_file import shipped  # noqa: E402
 from tests.profiler.passes.graph import rerun  # noqa: E402

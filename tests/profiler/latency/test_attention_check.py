@@ -8,14 +8,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.passes.attention_check import (  # noqa: E402
+from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
+from profiler.passes.checks import (  # noqa: E402
     TOLERANCE,
     checked_error,
     checked_work,
     kernel_error,
     working_kernel,
 )
-from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
 from profiler.passes.packing import EVERYWHERE, pack  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
@@ -27,7 +27,7 @@ def test_the_kernel_check_finds_sdpa_right_and_a_blind_kernel_wrong(monkeypatch)
     place = {"device": CPU, "dtype": torch.float32}
     assert kernel_error("sdpa", 4, 2, 16, **place) < 1e-6
     assert working_kernel("auto", **place) == "sdpa"
-    monkeypatch.setattr("profiler.passes.attention_check.planner", lambda *a, **k: Blind())
+    monkeypatch.setattr("profiler.passes.checks.planner", lambda *a, **k: Blind())
     with pytest.raises(SpecsimError, match="attention 'sdpa' is wrong by"):
         checked_error("sdpa", 4, 2, 16, **place)
 
@@ -76,7 +76,7 @@ def test_the_kernel_check_finds_a_single_node_seen_or_missed(monkeypatch):
     ]
     moves += [("opens", key, 1) for key in range(len(packed.opens))]
     for move in moves:
-        monkeypatch.setattr("profiler.passes.attention_check.planner", lambda *a, move=move, **k: Mutant(*move))
+        monkeypatch.setattr("profiler.passes.checks.planner", lambda *a, move=move, **k: Mutant(*move))
         assert kernel_error("sdpa", 8, 2, 64, **place) > limit, move
 
 
@@ -93,7 +93,7 @@ def test_the_kernel_check_sees_a_plan_that_does_not_take_over_pages(monkeypatch)
 def test_a_kernel_that_cannot_be_captured_is_passed_over(monkeypatch, capsys):
     """What a GPU says of a kernel that asks the device for a number while its graph is captured."""
     refusal = "operation not permitted when stream is capturing"
-    monkeypatch.setattr("profiler.passes.attention_check.best_kernel", lambda device: "flex")
+    monkeypatch.setattr("profiler.passes.checks.best_kernel", lambda device: "flex")
     tried = []
 
     def capture(run, warm_up, cuda):
@@ -103,7 +103,7 @@ def test_a_kernel_that_cannot_be_captured_is_passed_over(monkeypatch, capsys):
             raise RuntimeError(refusal)
         return SimpleNamespace(replay=lambda: result.copy_(run()), reset=lambda: None), (result := run())
 
-    monkeypatch.setattr("profiler.passes.attention_check.capture", capture)
+    monkeypatch.setattr("profiler.passes.checks.capture", capture)
     fake = SimpleNamespace(synchronize=lambda: None)
     assert working_kernel("auto", device=CPU, dtype=torch.float32, cuda=fake) == "sdpa"
     assert f"attention 'flex' does not run on cpu: {refusal}" in capsys.readouterr().err
@@ -117,7 +117,7 @@ def test_no_gpu_is_swept_with_gathered_keys_unless_that_is_asked_for(monkeypatch
             raise SpecsimError(f"attention {kernel!r} does not run")
         return 0.0
 
-    monkeypatch.setattr("profiler.passes.attention_check.checked_error", check)
+    monkeypatch.setattr("profiler.passes.checks.checked_error", check)
     place = {"device": torch.device("cuda"), "dtype": torch.bfloat16}
     with pytest.raises(SpecsimError, match=r"^no fused attention works on cuda; expected .*--attention sdpa asked for"):
         working_kernel("auto", **place)

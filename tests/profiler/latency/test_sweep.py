@@ -132,7 +132,7 @@ def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monke
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
     with monkeypatch.context() as patch:
-        patch.setattr("profiler.passes.attention_check.kernel_error", full)
+        patch.setattr("profiler.passes.checks.kernel_error", full)
         with pytest.raises(SpecsimError, match=r"^attention 'sdpa': too little memory on cpu$"):
             sweep(tmp_path / "s.parquet", CountingTimer()).run()
     monkeypatch.setattr("profiler.passes.forward.PagedCache", full)
@@ -148,7 +148,7 @@ def test_inputs_come_round_again_only_when_the_others_have_outgrown_the_cache_tw
     forward = Forward(model, TINY_LLAMA, 100)
     for cache_bytes, repeats, others in ((4 * read, 20, 9), (4 * read, 5, 5), (0, 20, 2), (read // 9, 1, 2)):
         bench = Bench("target", forward, TINY_LLAMA, HostTimer(), Clocks(None), Effort(repeats, 1.0), cache_bytes)
-        ready = bench._rotation(point, point.work(), 4)
+        ready = bench._rotation(point.work(), 4)
         assert len({tuple(each.slots.tolist()) for each in ready}) == len(ready) == 1 + others
         ready[0].load = turns.append
         turns.clear()

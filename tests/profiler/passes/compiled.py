@@ -30,10 +30,10 @@ from profiler.latency.grids import FULL
 from profiler.latency.measure import captured_size
 from profiler.models.random_weights import random_model
 from profiler.models.shapes import LLAMA_1B, LLAMA_8B, QWEN_05B, QWEN_32B, TINY_LLAMA
-from profiler.passes import operations_triton
+from profiler.passes import kernels
 from profiler.passes.attention_split import Split
+from profiler.passes.checks import operations_error
 from profiler.passes.fused import Fused
-from profiler.passes.fused_check import operations_error
 from profiler.passes.pages import deal, pages_needed
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -59,7 +59,7 @@ def over_the_grid(paged):
         model = random_model(shape, device=CPU, dtype=torch.bfloat16)
         points = FULL.passes(role)
         pages = max(int(pages_needed(point.work(), 16).sum()) for point in points) + 1
-        fused = Fused(model, shape, pages, "split", operations_triton.Kernels())
+        fused = Fused(model, shape, pages, "split", kernels.Kernels())
         fused.planner = Split("fa3", fused.cache.shape, paged, fused.operations.tail, device=CPU)
         for point in points:
             work = point.work()
@@ -91,14 +91,12 @@ def spilled(kernel, types, sizes, warps):
 
 def main():
     asked = set()
-    operations_triton.launch = lambda kernel, grid, given, sizes, warps: asked.add(
-        specialised(kernel, given, sizes, warps)
-    )
+    kernels.launch = lambda kernel, grid, given, sizes, warps: asked.add(specialised(kernel, given, sizes, warps))
     over_the_grid(unattended)
     counted = len(asked)
     functions = len({kernel for kernel, *_ in asked})
     for shape in (LLAMA_8B, LLAMA_1B, QWEN_32B, QWEN_05B):
-        operations_error(operations_triton.Kernels(), shape, device=CPU, dtype=torch.bfloat16)
+        operations_error(kernels.Kernels(), shape, device=CPU, dtype=torch.bfloat16)
         tails(shape)
     lost = sum(spilled(*each) for each in asked)
     print(f"{len(asked)} compiled, sizes of real models included")
@@ -109,10 +107,10 @@ def tails(shape):
     """Launch the tail kernel at a model's sizes."""
     none = torch.zeros(4, dtype=torch.int32)
     tensors = (none, none, none.long(), none, none, none, none)
-    tail = operations_triton.Tail(*tensors, (0, 1, 2, 3), (0, 1, 2, 3))
+    tail = kernels.Tail(*tensors, (0, 1, 2, 3), (0, 1, 2, 3))
     pool = torch.zeros(32, shape.kv_heads, shape.head_dim, dtype=torch.bfloat16)
     query = torch.zeros(3, shape.heads, shape.head_dim, dtype=torch.bfloat16)
-    operations_triton.Kernels().tail(query, (pool, pool), tail, (query, torch.zeros(shape.heads, 3)), 0.1)
+    kernels.Kernels().tail(query, (pool, pool), tail, (query, torch.zeros(shape.heads, 3)), 0.1)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch")
 
 from profiler.passes import attention_fa3  # noqa: E402
 from profiler.passes.attention import best_kernel, page_tokens, planner  # noqa: E402
-from profiler.passes.attention_check import working_kernel  # noqa: E402
 from profiler.passes.attention_fa3 import LIBRARY, Fa3, library  # noqa: E402
 from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
 from profiler.passes.attention_split import Split, plain_tail  # noqa: E402
+from profiler.passes.checks import working_kernel  # noqa: E402
 from profiler.passes.packing import pack  # noqa: E402
 from profiler.passes.pages import CacheShape  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -210,8 +210,8 @@ def test_what_fails_is_tried_without_a_schedule_next(monkeypatch, capsys):
             raise SpecsimError("attention 'fa3' does not run on cuda: scheduler_metadata has another shape")
         return 0.0
 
-    monkeypatch.setattr("profiler.passes.attention_check.best_kernel", lambda device: "fa3")
-    monkeypatch.setattr("profiler.passes.attention_check.checked_error", check)
+    monkeypatch.setattr("profiler.passes.checks.best_kernel", lambda device: "fa3")
+    monkeypatch.setattr("profiler.passes.checks.checked_error", check)
     assert working_kernel("auto", device=torch.device("cuda"), dtype=torch.bfloat16) == "fa3-unscheduled"
     assert tried == ["fa3", "fa3-unscheduled"]
     assert "note: attention 'fa3' does not run" in capsys.readouterr().err

@@ -11,11 +11,10 @@ torch = pytest.importorskip("torch")
 
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
-from profiler.passes import operations_triton  # noqa: E402
+from profiler.passes import kernels  # noqa: E402
+from profiler.passes.checks import check_operations, operations_error  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
-from profiler.passes.fused import Fused  # noqa: E402
-from profiler.passes.fused_check import check_operations, operations_error  # noqa: E402
-from profiler.passes.fused_weights import take_over  # noqa: E402
+from profiler.passes.fused import Fused, take_over  # noqa: E402
 from profiler.passes.operations import Plain, operations  # noqa: E402
 from profiler.passes.pages import deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -183,7 +182,7 @@ def test_launching_kernels_asks_the_device_nothing(monkeypatch):
     _, fused = both("llama 3", kernel="split", operations=operations("triton"))
     fused.planner._merge = fused.operations.tail
     launched = []
-    monkeypatch.setattr(operations_triton, "launch", lambda kernel, *_, **__: launched.append(kernel.__name__))
+    monkeypatch.setattr(kernels, "launch", lambda kernel, *_, **__: launched.append(kernel.__name__))
     work = PASSES["tree of 7"]
     tables = deal(work, fused.cache.shape, np.random.default_rng(0))
     ready = fused.inputs(work, tables, np.arange(work.batched_tokens))

@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.backend.rows import Rows  # noqa: E402
+from profiler.passes.checks import check_replays, checked_works  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.graphs import ROWS, Replays  # noqa: E402
 from profiler.passes.packing import Work  # noqa: E402
 from profiler.passes.pages import deal  # noqa: E402
-from profiler.passes.replays import ROWS, Replays  # noqa: E402
-from profiler.passes.replays_check import check_replays, checked_works  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.backend.pairs import SHAPE, VOCABULARY, loud  # noqa: E402
 from tests.profiler.passes.graph import rerun  # noqa: E402

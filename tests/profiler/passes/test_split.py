@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from profiler.passes.attention import planner  # noqa: E402
-from profiler.passes.attention_check import checked_error, kernel_error  # noqa: E402
 from profiler.passes.attention_sdpa import Sdpa, visible  # noqa: E402
 from profiler.passes.attention_split import plain_paged  # noqa: E402
+from profiler.passes.checks import checked_error, kernel_error  # noqa: E402
 from profiler.passes.packing import Work, is_causal, pack  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.works import works  # noqa: E402
