@@ -1,11 +1,17 @@
-"""Text that a command writes: Markdown tables, and files that are replaced in one step."""
+"""Text that a command writes: Markdown tables, YAML of profiles, and files that are replaced in one step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
+from typing import Any
 
 from specsim.files.staging import in_one_step
+
+INLINE_WIDTH = 170
+"""Characters of a line of YAML before it is broken."""
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
@@ -24,3 +30,61 @@ def write(path: Path, text: str) -> None:
     """
     with in_one_step(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def yaml_text(mapping: Mapping[str, Any], heading: str) -> str:
+    """Return a mapping as YAML under a comment: in its order, six significant digits, one line per small mapping."""
+    lines = [f"# {heading}"]
+    for key, value in mapping.items():
+        lines += _block(key, value, 0)
+    return "\n".join(lines) + "\n"
+
+
+def _block(key: str, value: object, depth: int) -> list[str]:
+    """Return the lines of one entry."""
+    pad = "  " * depth
+    line = f"{pad}{key}: {_inline(value)}"
+    simple = not isinstance(value, Mapping | list) or _is_flat(value)
+    if simple and len(line) <= INLINE_WIDTH:
+        return [line]
+    if isinstance(value, Mapping):
+        return [f"{pad}{key}:"] + [each for k, v in value.items() for each in _block(k, v, depth + 1)]
+    if isinstance(value, list) and _is_flat(value):
+        return wrap(line, INLINE_WIDTH, subsequent_indent=f"{pad}  ", break_long_words=False)
+    if isinstance(value, list):
+        return [f"{pad}{key}:"] + [each for item in value for each in _item(item, depth + 1)]
+    return [line]
+
+
+def _is_flat(value: object) -> bool:
+    """Return whether a mapping or list has neither nested values nor long text."""
+    items = list(value.values()) if isinstance(value, Mapping) else value
+    return isinstance(items, list) and all(isinstance(each, int | float) or each is None for each in items)
+
+
+def _item(item: object, depth: int) -> list[str]:
+    """Return the lines of one item of a list."""
+    pad = "  " * depth
+    if not isinstance(item, Mapping):
+        return [f"{pad}- {_inline(item)}"]
+    lines = [line for key, value in item.items() for line in _block(key, value, depth + 1)]
+    return [f"{pad}- {lines[0].strip()}", *lines[1:]]
+
+
+def _inline(value: object) -> str:
+    """Return a value on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_inline(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_inline(each) for each in value) + "]"
+    if isinstance(value, float):
+        return _number(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Return six significant digits, written so that every YAML reader reads a number."""
+    text = f"{value:.6g}"
+    mantissa, _, exponent = text.partition("e")
+    mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
+    return f"{mantissa}e{exponent}" if exponent else mantissa

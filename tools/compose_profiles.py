@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from profiler.compose.profile import compose_profile
-from profiler.latency.text import yaml_text
-from profiler.text import write
+from profiler.text import write, yaml_text
 from specsim.commands.terminal import Parser, run
 
 HEADING = "Written by `python -m tools.compose_profiles`; docs/composing.md says how. Seconds, bytes, tokens."

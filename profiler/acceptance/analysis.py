@@ -23,8 +23,7 @@ from profiler.acceptance.curves import (
 from profiler.acceptance.fit import between_texts, fit_curves
 from profiler.acceptance.lengths import Compared, clustered_error, compare
 from profiler.acceptance.tape_file import Recorded
-from profiler.latency.text import yaml_text
-from profiler.text import write
+from profiler.text import write, yaml_text
 from specsim.acceptance.curves import Acceptance
 from specsim.errors import SpecsimError
 

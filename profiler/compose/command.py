@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.compose.profile import compose_profile
-from profiler.latency.text import yaml_text
-from profiler.text import write
+from profiler.text import write, yaml_text
 from specsim.errors import say
 from specsim.files.checked_mapping import expanded
 from specsim.latency.fitness import unfit

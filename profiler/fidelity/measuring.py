@@ -19,9 +19,9 @@ from profiler.backend.served import LookupMatch
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
 from profiler.latency.grids import Grid
+from profiler.latency.models import ceiling_facts, shared_facts, sizes
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
-from profiler.latency.subjects import ceiling_facts, shared_facts, sizes
 from profiler.latency.timers import timer_for
 from profiler.passes.checks import checked_error
 from profiler.passes.forward import PackedForward
@@ -29,7 +29,6 @@ from profiler.passes.packing import Work
 from profiler.passes.paths import ASSUMPTIONS
 from specsim.pass_shape import PassShape
 
-ROLES = ("target", "draft")
 WIDTH = 3
 """Children of a leaf that a timed draft pass chooses."""
 LOOKUPS, LOOKUP_ROWS, LOOKUP_TOKENS, LOOKUP_WORDS = 15, 6, 64, 20

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from profiler.backend.served import LookupMatch
-from profiler.fidelity.measuring import ROLES, ROUNDS, runs, sample_facts
+from profiler.fidelity.measuring import ROUNDS, runs, sample_facts
 from profiler.fidelity.models import Ready
 from profiler.latency.grids import Grid
 from profiler.latency.measure import sample_of
-from profiler.latency.order import interleaved
-from profiler.latency.points import Point
+from profiler.latency.points import ROLES, Point, interleaved
 from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import WRITE_EVERY_S, SampleFile, read_samples
-from profiler.latency.text import yaml_text
 from profiler.latency.timers import Timing
-from profiler.text import write
+from profiler.text import write, yaml_text
 
 FIRST = "first"
 Turn = tuple[int, str, Point]

@@ -20,7 +20,7 @@ from specsim.files.checked_mapping import expanded
 if TYPE_CHECKING:
     import torch
 
-    from profiler.latency.subjects import Setting, Subject
+    from profiler.latency.models import Setting, Subject
 
 TIME_IS_UP = 3
 
@@ -104,7 +104,7 @@ class _Plan:
 def _plan(arguments: argparse.Namespace) -> _Plan:
     from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
-    from profiler.latency.subjects import Setting, check_shards, shared_facts
+    from profiler.latency.models import Setting, check_shards, shared_facts
     from profiler.models.loading import default_device, torch_dtype
     from profiler.passes.checks import working_kernel
     from profiler.passes.paths import working_passes
@@ -134,7 +134,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
 
 
 def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
-    from profiler.latency.subjects import Subject
+    from profiler.latency.models import Subject
     from profiler.models.shapes import named_shape
 
     shapes, given = list(arguments.random_weights), {"target": arguments.target, "draft": arguments.draft}
@@ -178,9 +178,10 @@ def _assumptions(
 
 def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None, most: int | None) -> int:
     """Measure the missing points; return how many there was no time for."""
+    from profiler.latency.models import ceiling_facts
+    from profiler.latency.points import ROLES
     from profiler.latency.samples import SampleFile
-    from profiler.latency.subjects import ceiling_facts
-    from profiler.latency.sweep import ROLES, Sweep
+    from profiler.latency.sweep import Sweep
     from profiler.latency.timers import timer_for
     from profiler.passes.memory import memory_for
 

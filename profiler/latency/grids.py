@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from profiler.latency.points import Point
+from profiler.latency.points import ROLES, Point
 from profiler.typed import typed
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
@@ -161,7 +161,7 @@ def shipped(device: str, quick: bool) -> Grid:
 
 def shares() -> str:
     """Return in words how many points the quick grids and the full grids have."""
-    counts = [sum(len(grid.passes(role)) for role in ("target", "draft")) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
+    counts = [sum(len(grid.passes(role)) for role in ROLES) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
     return "{} points of {} on a GPU, {} of {} on the CPU".format(*counts)
 
 

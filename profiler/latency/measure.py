@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from profiler.latency.all_reduce import all_reduce_s
-from profiler.latency.clocks import Clocks
+from profiler.latency.hardware import Clocks
 from profiler.latency.points import Point
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing

@@ -1,19 +1,22 @@
-"""The points of a sweep: shapes of pass, and the work of each."""
+"""The points of a sweep: shapes of pass, the work of each, and the order in which they are timed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
 
 from profiler.passes.packing import Ints, Work
 
+ROLES = ("target", "draft")
 TARGET_KINDS = ("decode", "verify", "prefill", "mixed")
 DRAFT_KINDS = ("draft", "catchup", "prefill")
 RAGGED = 0.25
 DRAFTED_BEFORE = 2
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +120,24 @@ _WORK: dict[str, Callable[[Point, np.random.Generator], Work]] = {
     "mixed": _mixed,
     "draft": _draft,
 }
+
+
+def spread(ordered: Sequence[T]) -> list[T]:
+    """Return a sequence from its ends inwards: the first, the last, then the middles of the gaps (van der Corput)."""
+    most = len(ordered) - 1
+    bits = max(most, 0).bit_length()
+    reversed_bits = sorted(range(len(ordered)), key=lambda place: f"{place:0{bits}b}"[::-1])
+    places = dict.fromkeys([*reversed_bits[:1], most, *reversed_bits]) if ordered else {}
+    return [ordered[place] for place in places]
+
+
+def interleaved(by_role: Mapping[str, Sequence[Point]]) -> list[tuple[str, Point]]:
+    """Return every point with its role; of any first part each kind of each role has its share, small and large."""
+    turns = []
+    for role, points in by_role.items():
+        kinds = dict.fromkeys(point.kind for point in points)
+        for kind in kinds:
+            of_kind = spread([point for point in points if point.kind == kind])
+            turns += [((place + 0.5) / len(of_kind), role, point) for place, point in enumerate(of_kind)]
+    turns.sort(key=lambda turn: turn[0])
+    return [(role, point) for _, role, point in turns]

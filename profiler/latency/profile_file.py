@@ -11,15 +11,14 @@ import numpy as np
 
 from profiler.latency.choice import Choice, Statistic, judge, usable
 from profiler.latency.fit import fitted_keys
-from profiler.latency.sample_checks import check_apart, check_finished
-from profiler.latency.samples import Sample, check_same, machines, read_samples
+from profiler.latency.points import ROLES
+from profiler.latency.samples import Sample, check_apart, check_finished, check_same, machines, read_samples
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from specsim.latency.model import PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 
 HEADING = "Written by `specsim profile latency`; docs/profiling.md says how. Seconds, bytes and tokens."
-ROLES = ("target", "draft")
 ENGINE = "vllm_0_15"
 SMOKE_TEST = "smoke test"
 QUICK_GRID = "quick"

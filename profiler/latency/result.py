@@ -1,15 +1,17 @@
-"""The results of a sweep: the profile, its figures, a table of errors, and whether the fit is fit for use."""
+"""``specsim profile fit`` and the end of a sweep: the profile, its figures, a table of errors, and an exit code."""
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from profiler.latency.profile_file import HEADING, ROLES, profile_mapping
-from profiler.latency.text import yaml_text
-from profiler.text import write
-from specsim.errors import SpecsimError
+from profiler.latency.points import ROLES
+from profiler.latency.profile_file import HEADING, check_apart_from, check_writable, profile_mapping
+from profiler.text import write, yaml_text
+from specsim.errors import SpecsimError, say
+from specsim.files.checked_mapping import expanded
 from specsim.latency.fitness import unfit
 from specsim.latency.profile import profile_from_mapping
 
@@ -77,3 +79,22 @@ def summary(mapping: dict[str, Any]) -> list[str]:
         lines.append(f"{role}: {ridge}; compute over bandwidth {knee['compute_over_bandwidth']:.0f}")
     lines += [line for line in mapping["assumptions"] if line.startswith(NOTED)]
     return lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command's options."""
+    parser.add_argument("samples", nargs="+", type=expanded, metavar="SAMPLES", help="Parquet files of one pair")
+    parser.add_argument(
+        "--figures", type=expanded, metavar="DIR", help="folder for the figures (default: beside SAMPLES)"
+    )
+    parser.add_argument("--out", type=expanded, required=True, metavar="FILE", help="the profile, a YAML file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fit and write; return 0, or 4 if the fit is not fit for use."""
+    places = Places.of(arguments.out, arguments.samples[0], arguments.figures)
+    check_apart_from(places.profile, arguments.samples)
+    check_writable(places.profile)
+    result = write_profile(places, arguments.samples)
+    say(*result.text.split("\n"))
+    return result.code

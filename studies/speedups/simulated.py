@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profiler.compose.profile import compose_profile
-from profiler.latency.text import yaml_text
-from profiler.text import write
+from profiler.text import write, yaml_text
 from specsim.api import simulate
 from specsim.errors import say
 from studies.speedups.measured import OPEN, STUDY, TPOT, Row, Side, about

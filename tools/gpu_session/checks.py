@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from profiler.latency import command
-from profiler.latency.clocks import clocks_of
+from profiler.latency.hardware import clocks_of
 from profiler.latency.timers import Effort, timer_for
 from profiler.models.shapes import named_shape
 from profiler.passes.checks import working_kernel

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from profiler.latency.clocks import Clocks
+from profiler.latency.hardware import Clocks
 from profiler.latency.timers import Effort, Timer, Timing
 from profiler.models.random_weights import random_model
 from profiler.models.shapes import ModelShape

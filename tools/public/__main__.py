@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from profiler.latency.text import yaml_text
-from profiler.text import write
+from profiler.text import write, yaml_text
 from specsim.commands.terminal import Parser, run
 from tools.public.build import artifact_profile, composed_profile
 from tools.public.recipes import ARTIFACTS, RECIPES

@@ -243,7 +243,7 @@ def test_memory_that_runs_out_while_the_ceilings_are_measured_is_one_line(tmp_pa
     def full(*_, **__):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
-    monkeypatch.setattr("profiler.latency.subjects.ceilings", full)
+    monkeypatch.setattr("profiler.latency.models.ceilings", full)
     assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
     assert capsys.readouterr().err == "specsim: the large product and copy: too little memory on cpu\n"
 

@@ -7,9 +7,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.latency.grids import CPU_QUICK, FULL  # noqa: E402
+from profiler.latency.models import (  # noqa: E402
+    Setting,
+    needed,
+    pool_pages,
+)
 from profiler.latency.points import Point  # noqa: E402
-from profiler.latency.residents import needed, pool_pages  # noqa: E402
-from profiler.latency.subjects import Setting  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, QWEN_05B, QWEN_32B, TINY_LLAMA  # noqa: E402
 from profiler.passes.memory import breaks_the_device, free_bytes, is_out_of_memory  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -36,7 +39,7 @@ def test_what_earlier_work_left_in_torchs_cache_counts_as_free(monkeypatch):
 
 
 def test_too_little_memory_for_any_cache(monkeypatch):
-    monkeypatch.setattr("profiler.latency.residents.free_bytes", lambda device: 10**6)
+    monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: 10**6)
     with pytest.raises(SpecsimError, match=r"Llama-3.1-70B: too little memory on cpu: its weights leave room for 0"):
         pool_pages({"target": [Point("decode", 1, 128, 1)]}, {"target": LLAMA_70B}, SETTING)
 
@@ -49,7 +52,7 @@ def test_the_pool_is_no_larger_than_the_largest_point():
 def pages_of_qwen(monkeypatch, memory_bytes):
     """Return each role's pages beside the weights of the 32B and the 0.5B in bfloat16, and the bytes left over."""
     free = memory_bytes - 10**9 - QWEN_32B.weights_bytes - QWEN_05B.weights_bytes
-    monkeypatch.setattr("profiler.latency.residents.free_bytes", lambda device: free)
+    monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: free)
     setting = Setting(torch.device("cuda"), torch.bfloat16, "flex", FULL, 1, None, 0)
     shapes = {"target": QWEN_32B, "draft": QWEN_05B}
     pages = pool_pages({role: FULL.passes(role) for role in shapes}, shapes, setting)

@@ -6,8 +6,7 @@ import pytest
 
 from profiler.latency.choice import judge
 from profiler.latency.grids import CPU, CPU_QUICK, FULL, QUICK
-from profiler.latency.order import interleaved, spread
-from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS
+from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS, interleaved, spread
 from specsim.latency.forms import Roofline
 from tests.profiler.latency.made import samples_of
 

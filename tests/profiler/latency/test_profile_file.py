@@ -13,7 +13,7 @@ from profiler.latency.grids import QUICK
 from profiler.latency.points import Point
 from profiler.latency.profile_file import profile_mapping
 from profiler.latency.samples import SampleFile
-from profiler.latency.text import yaml_text
+from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.config.compose import compose
 from specsim.latency.forms import Linear, Roofline

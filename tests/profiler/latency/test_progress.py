@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.latency.progress import Progress
+from profiler.latency.sweep import Progress
 
 
 @pytest.mark.parametrize(

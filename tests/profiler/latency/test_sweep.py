@@ -8,12 +8,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.latency.all_reduce import stated  # noqa: E402
-from profiler.latency.clocks import Clocks  # noqa: E402
 from profiler.latency.grids import CPU_QUICK  # noqa: E402
+from profiler.latency.hardware import Clocks  # noqa: E402
 from profiler.latency.measure import Bench, captured_size, modes_of  # noqa: E402
+from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.subjects import Setting, Subject, weights_bytes  # noqa: E402
 from profiler.latency.sweep import Sweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
@@ -187,7 +187,7 @@ def test_a_point_that_breaks_the_device_is_kept_so_that_the_next_run_passes_it(t
 
     lost = RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA")
     with monkeypatch.context() as patch:
-        patch.setattr("profiler.latency.residents.give_back", nothing_runs)
+        patch.setattr("profiler.latency.models.give_back", nothing_runs)
         with pytest.raises(
             SpecsimError, match=r"^(target|draft) .*: CUDA error: an illegal memory access was encountered"
         ):
@@ -214,9 +214,7 @@ def test_inputs_that_break_the_device_are_kept_likewise(tmp_path, monkeypatch):
 
 
 def test_points_that_the_memory_does_not_hold_are_left_out_and_said(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "profiler.latency.residents.pool_pages", lambda points, shapes, setting: dict.fromkeys(points, 20)
-    )
+    monkeypatch.setattr("profiler.latency.models.pool_pages", lambda points, shapes, setting: dict.fromkeys(points, 20))
     assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
     facts, samples = read_samples(tmp_path / "s.parquet")
     keys = {each.key for each in samples if each.role == "target"}

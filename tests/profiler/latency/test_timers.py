@@ -12,8 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.latency.clocks import Clocks, clocks_of  # noqa: E402
-from profiler.latency.hardware import Ceilings, ceilings, hardware  # noqa: E402
+from profiler.latency.hardware import Ceilings, Clocks, ceilings, clocks_of, hardware  # noqa: E402  # noqa: E402
 from profiler.latency.timers import CudaTimer, Effort, HostTimer, Timing  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -278,7 +277,7 @@ def wait_for(happened):
 def test_nvidia_smi_reads_where_nvml_is_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
-    monkeypatch.setattr("profiler.latency.clocks.SMI_EVERY_S", 0.001)
+    monkeypatch.setattr("profiler.latency.hardware.SMI_EVERY_S", 0.001)
     with clocks_of(torch.device("cuda:1")).watch() as seen:
         wait_for(lambda: seen.readings)
     assert seen.median() == (1980.0, 3201.0)
@@ -309,7 +308,7 @@ def test_clocks_that_cannot_be_read_are_nan(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     answering(monkeypatch, {})
     monkeypatch.setattr("subprocess.run", missing)
-    monkeypatch.setattr("profiler.latency.clocks.SMI_EVERY_S", 0.001)
+    monkeypatch.setattr("profiler.latency.hardware.SMI_EVERY_S", 0.001)
     for device in (torch.device("cuda"), torch.device("cpu")):
         with clocks_of(device).watch() as seen:
             time.sleep(0.01)

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.latency.clocks import Clocks  # noqa: E402
 from profiler.latency.command import TIME_IS_UP  # noqa: E402
+from profiler.latency.hardware import Clocks  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
