@@ -14,6 +14,7 @@ from profiler.acceptance.curves import (
     at_depth,
     by_confidence,
     calibration_error,
+    clustered_error,
     on_path,
     request_rates,
     rounds,
@@ -21,9 +22,9 @@ from profiler.acceptance.curves import (
     settling,
 )
 from profiler.acceptance.fit import between_texts, fit_curves
-from profiler.acceptance.lengths import Compared, clustered_error, compare
+from profiler.acceptance.lengths import Compared, compare
 from profiler.acceptance.tape_file import Recorded
-from profiler.text import write, yaml_text
+from profiler.text import table, write, yaml_text
 from specsim.acceptance.curves import Acceptance
 from specsim.errors import SpecsimError
 
@@ -34,6 +35,15 @@ MARKS = np.array([10, 20, 50, 100])
 TRACE_NAMES = {"coding": "code", "chat": "chat", "summarization": "summarisation"}
 """Categories of the shipped traces, and their names in prompt files."""
 DEFAULTS = ("chat", "code")
+CATEGORY_HEAD = (
+    *("category", "texts", "tokens", "top-1 agreement", "without a proposal", "agreement where proposed", "in top 3"),
+    *("confidence", "calibration error", "mean run that ends", "requests' sd", "sd beyond chance"),
+)
+CATEGORY_NUMBERS = (
+    *("agreement_within_3", "mean_confidence", "calibration_error", "mean_run"),
+    *("requests_sd", "requests_sd_beyond_luck"),
+)
+"""Keys of the last columns."""
 
 
 def summary(tape: Recorded, category: str) -> dict[str, Any]:
@@ -190,36 +200,42 @@ def _pair(about: Mapping[str, Any]) -> str:
 
 def markdown(told: Mapping[str, Any]) -> str:
     """Return the tables of a recording."""
-    lines = [
-        "| category | texts | tokens | top-1 agreement | without a proposal | agreement where proposed | in top 3 | "
-        "confidence | calibration error | mean run that ends | requests' sd | beyond luck |",
-        f"|{'---|' * 12}",
-    ]
-    for name, each in told["categories"].items():
-        lines.append(
-            f"| {name} | {each['texts']} | {each['tokens']} | "
-            f"{each['top1_agreement']:.3f} +- {_number(each['error'])} | "
-            f"{each['positions_without_proposal']} | "
-            f"{_number(each['agreement_where_proposed'])} +- {_number(each['error_where_proposed'])} | "
-            f"{each['agreement_within_3']:.3f} | {_number(each['mean_confidence'])} | "
-            f"{_number(each['calibration_error'])} | "
-            f"{_number(each['mean_run'])} | {_number(each['requests_sd'])} | "
-            f"{_number(each['requests_sd_beyond_luck'])} |"
+    categories = told["categories"]
+    rounds_head = ("category", "accepted in a round", "rounds that accept none")
+    every_round = ((name, *map(_number, each[f"rounds_of_{ROUND}"].values())) for name, each in categories.items())
+    lengths_head = ("category", "depth x width", "recorded", "drawn", "total variation")
+    lengths = (
+        (
+            name,
+            f"{row['depth']} x {row['width']}",
+            f"{_number(row['mean'])} +- {_number(row['error'])}",
+            _number(row["mean_drawn"]),
+            _number(row["total_variation"]),
         )
-    lines += ["", f"Rounds of chains of {ROUND}, one behind the other's bonus token:", ""]
-    lines += ["| category | accepted in a round | rounds that accept none |", "|---|---|---|"]
-    for name, each in told["categories"].items():
-        accepted, none = each[f"rounds_of_{ROUND}"].values()
-        lines.append(f"| {name} | {_number(accepted)} | {_number(none)} |")
-    lines += ["", "Accepted tokens, recorded (+- standard error) against drawn from the curves; total variation:", ""]
-    lines += ["| category | depth x width | recorded | drawn | total variation |", "|---|---|---|---|---|"]
-    for name, rows in told["drawn_against_recorded"].items():
-        for row in sorted(rows, key=lambda row: -row["total_variation"]):
-            lines.append(
-                f"| {name} | {row['depth']} x {row['width']} | {row['mean']:.3f} +- {_number(row['error'])} | "
-                f"{row['mean_drawn']:.3f} | {row['total_variation']:.3f} |"
-            )
-    return "\n".join(lines) + "\n"
+        for name, rows in told["drawn_against_recorded"].items()
+        for row in sorted(rows, key=lambda row: -row["total_variation"])
+    )
+    parts = [
+        table(CATEGORY_HEAD, (_category_row(name, each) for name, each in categories.items())),
+        f"Rounds of chains of {ROUND}, one behind the other's bonus token:",
+        table(rounds_head, every_round),
+        "Accepted tokens, recorded (+- standard error) against drawn from the curves; total variation:",
+        table(lengths_head, lengths),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _category_row(name: str, numbers: Mapping[str, Any]) -> list[str]:
+    """Return a row of the table of categories."""
+    return [
+        name,
+        f"{numbers['texts']}",
+        f"{numbers['tokens']}",
+        f"{_number(numbers['top1_agreement'])} +- {_number(numbers['error'])}",
+        f"{numbers['positions_without_proposal']}",
+        f"{_number(numbers['agreement_where_proposed'])} +- {_number(numbers['error_where_proposed'])}",
+        *(_number(numbers[key]) for key in CATEGORY_NUMBERS),
+    ]
 
 
 def _mean(values: Any) -> float | None:

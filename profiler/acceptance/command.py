@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums
+from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums, same_settings
 from profiler.lock import only_one
 from profiler.models.loading import DTYPES, require_extra, versions
 from specsim.errors import SpecsimError, say
@@ -83,7 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def tape(arguments: argparse.Namespace) -> Recorded:
     """Return the recording that the arguments ask for, from its file if that is complete."""
-    from profiler.acceptance.batches import same_settings
     from profiler.acceptance.prompts import read_prompts
     from profiler.acceptance.tape_file import read_tape
 
@@ -104,10 +103,9 @@ def tape(arguments: argparse.Namespace) -> Recorded:
 
 def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]) -> None:
     """Write the recording; finished batches stay beside it until it is complete."""
-    from profiler.acceptance.assemble import assemble
-    from profiler.acceptance.batches import Batches
     from profiler.acceptance.pair import encoder, load_pair, tasks
     from profiler.acceptance.record import TapeWriter
+    from profiler.acceptance.rows import Batches, assemble
     from profiler.acceptance.tape_file import write_tape
 
     pair = load_pair(settings, arguments.device)

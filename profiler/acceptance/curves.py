@@ -1,18 +1,25 @@
-"""Statistics of a recording's drafter, by pure functions of its rows."""
+"""Statistics of a recording's drafter, by pure functions of its rows, and tables of a shipped recording for figures."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profiler.acceptance.tape_file import Recorded
+from profiler.acceptance.tape_file import Recorded, read_tape
+from specsim.config.groups import names
 from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, nearest
+from specsim.files.yaml_file import shipped
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 BINS = 10
 FEWEST_TOKENS = 16
 """The least tokens of a text whose share right is counted."""
+Z = 1.96
+"""Half widths of 95% intervals in standard errors."""
 
 
 class OnPath(NamedTuple):
@@ -168,3 +175,73 @@ def running_rates(rows: OnPath, text: int, step: int = 10) -> tuple[Ints, Floats
     accepted = np.cumsum(rows.right[rows.text == text])
     at = np.searchsorted(accepted, np.arange(step, accepted[-1] + 1, step))
     return at + 1, accepted[at] / (at + 1)
+
+
+def clustered_error(values: Ints, text: Ints) -> float:
+    """Return the standard error of the mean of values (n,), clustered by `text` (n,); NaN for a single text."""
+    _, code = np.unique(text, return_inverse=True)
+    surplus = np.bincount(code, weights=values - values.mean())
+    texts = len(surplus)
+    if texts < 2:
+        return float("nan")
+    return float(np.sqrt((surplus**2).sum() * texts / (texts - 1)) / len(values))
+
+
+def shipped_recording(name: str) -> Recorded:
+    """Return the recording that ``acceptance=NAME`` reads.
+
+    Raises
+    ------
+    SpecsimError
+        When no recording of that name ships.
+    """
+    path = shipped("conf") / "acceptance" / f"{name}.parquet"
+    if not path.is_file():
+        there = [each for each in names("acceptance") if path.with_stem(each).is_file()]
+        raise SpecsimError(f"no recording {name!r} ships; expected one of {', '.join(there)}")
+    return read_tape(path)
+
+
+def confidence_table(name: str) -> DataFrame:
+    """Return a row per bin of confidence of a shipped recording, all categories together.
+
+    Columns: ``pair`` (the name), ``temperature``, ``confidence`` (mean), ``accepted`` (share right), ``half_width`` (of
+    its 95% interval, by texts), ``proposals``. A bin without a proposal has no row.
+    """
+    from pandas import DataFrame
+
+    tape = shipped_recording(name)
+    every = [on_path(tape, category) for category in tape.categories]
+    made = np.concatenate([each.proposed for each in every])
+    confidence = np.concatenate([each.confidence for each in every])[made]
+    right = np.concatenate([each.right for each in every])[made]
+    # Texts are numbered within their category.
+    text = np.concatenate([place + len(every) * each.text for place, each in enumerate(every)])[made]
+    bins = by_confidence(confidence, right)
+    which = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    found = []
+    for place in np.flatnonzero(bins.rows):
+        inside = which == place
+        reach = Z * clustered_error(right[inside].astype(np.int64), text[inside])
+        numbers = float(bins.confidence[place]), float(bins.accepted[place]), reach, int(bins.rows[place])
+        found.append((name, float(tape.about["temperature"]), *numbers))
+    return DataFrame(found, columns=["pair", "temperature", "confidence", "accepted", "half_width", "proposals"])
+
+
+def chain_table(name: str, longest: int = 8) -> DataFrame:
+    """Return a row per category and length of chain of a shipped recording, each text verified in rounds.
+
+    A round begins behind the bonus token of the one before, as on a server: easy stretches, which many tokens pass at
+    once, are met less often than by position. Columns: ``category``, ``draft_tokens`` (1 to `longest`),
+    ``accepted_tokens`` (mean of a round), ``half_width`` (of its 95% interval, by texts), ``rounds``.
+    """
+    from pandas import DataFrame
+
+    tape, found = shipped_recording(name), []
+    for category in tape.categories:
+        rows = on_path(tape, category)
+        for draft_tokens in range(1, longest + 1):
+            accepted, text = each_round(rows, draft_tokens)
+            reach = Z * clustered_error(accepted, text)
+            found.append((category, draft_tokens, float(accepted.mean()), reach, len(accepted)))
+    return DataFrame(found, columns=["category", "draft_tokens", "accepted_tokens", "half_width", "rounds"])

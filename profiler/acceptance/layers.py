@@ -10,8 +10,7 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
-from profiler.acceptance.generate import write
-from profiler.acceptance.network import Network, network, without_layers
+from profiler.acceptance.network import Network, generate, network, without_layers
 from profiler.acceptance.record import Task
 from specsim.errors import SpecsimError
 
@@ -47,7 +46,9 @@ class LayerSearch:
         keys = [np.uint64(0)] * len(prompts)
         self._layers = len(target.body.layers)
         self._texts: list[tuple[Tensor, Tensor]] = []
-        written = write(target, prompts, keys, tokens=tokens, temperature=0.0, vocabulary=target.vocabulary, stop=stop)
+        written = generate(
+            target, prompts, keys, tokens=tokens, temperature=0.0, vocabulary=target.vocabulary, stop=stop
+        )
         for prompt, each in zip(prompts, written, strict=True):
             self._texts.append((torch.tensor(prompt, device=target.device), each.tokens))
 

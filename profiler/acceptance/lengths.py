@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profiler.acceptance.curves import on_path
+from profiler.acceptance.curves import clustered_error, on_path
 from profiler.acceptance.tape_file import Recorded
 from specsim.acceptance.curves import Acceptance, draw_tape
 from specsim.acceptance.tape import STRETCHES, Pools, Stretches
@@ -127,13 +127,3 @@ def _compared(ours: Ints, theirs: Ints, depth: int, width: int, text: Ints) -> C
         clustered_error(ours, text),
         float(theirs.mean()),
     )
-
-
-def clustered_error(values: Ints, text: Ints) -> float:
-    """Return the standard error of the mean of values (n,), clustered by `text` (n,); NaN for a single text."""
-    _, code = np.unique(text, return_inverse=True)
-    surplus = np.bincount(code, weights=values - values.mean())
-    texts = len(surplus)
-    if texts < 2:
-        return float("nan")
-    return float(np.sqrt((surplus**2).sum() * texts / (texts - 1)) / len(values))

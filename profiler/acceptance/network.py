@@ -1,17 +1,19 @@
-"""A causal language model split into body and head, so that hidden states can be kept and decoded later."""
+"""A causal language model split into body and head, and the texts that it generates, a random stream per sequence."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from specsim.errors import SpecsimError
+from specsim.rng import STRIDE, stream_keys, uniforms
 
 PIECE = 256
 """Positions whose logits over the whole vocabulary are in memory at once."""
@@ -138,3 +140,88 @@ def _shortened(config: Any, kept: Sequence[int]) -> Any:
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[index] for index in kept]
     return config
+
+
+class Written(NamedTuple):
+    """A text of the target: tokens (T,), end of text included, and the hidden states (T, size) behind them."""
+
+    tokens: Tensor
+    hidden: Tensor
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """One unfinished sequence."""
+
+    place: int
+    key: np.uint64
+    tokens: list[int] = field(default_factory=list)
+    hidden: list[Tensor] = field(default_factory=list)
+
+
+def random_key(seed: int, purpose: str, category: str, sequence: int) -> np.uint64:
+    """Return the key of a sequence's random stream for one purpose, which does not depend on the batch."""
+    key: np.uint64 = stream_keys(seed, f"{purpose}, {category}", [sequence])[0]
+    return key
+
+
+@torch.inference_mode()
+def generate(
+    target: Network,
+    prompts: Sequence[Sequence[int]],
+    keys: Sequence[np.uint64],
+    *,
+    tokens: int,
+    temperature: float,
+    vocabulary: int,
+    stop: Collection[int],
+) -> list[Written]:
+    """Return at most `tokens` tokens for each prompt; all prompts are decoded together.
+
+    Parameters
+    ----------
+    prompts : token ids, at least one each. keys : of each random stream; unused at temperature 0, which is greedy.
+    vocabulary : ids that may be chosen; logits beyond are padding. stop : ids that end a text; the text includes them.
+    """
+    width = max(map(len, prompts))
+    ids = torch.zeros((len(prompts), width), dtype=torch.long, device=target.device)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        mask[row, width - len(prompt) :] = 1
+    unfinished = [_Sequence(place, key) for place, key in enumerate(keys)]
+    done: list[_Sequence] = []
+    cache: Any = None
+    while unfinished:
+        position = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        hidden, cache = target.read(ids, cache, attention_mask=mask, position_ids=position)
+        chosen = _choose(target, hidden[:, -1], unfinished, temperature, vocabulary)
+        for row, each in enumerate(unfinished):
+            each.tokens.append(int(chosen[row]))
+            each.hidden.append(hidden[row, -1].clone())
+        over = [len(each.tokens) >= tokens or each.tokens[-1] in stop for each in unfinished]
+        done += [each for each, ended in zip(unfinished, over, strict=True) if ended]
+        ids, mask = chosen[:, None], torch.nn.functional.pad(mask, (0, 1), value=1)
+        if any(over):
+            left = torch.tensor(
+                [row for row, ended in enumerate(over) if not ended], dtype=torch.long, device=target.device
+            )
+            unfinished = [unfinished[int(row)] for row in left]
+            ids, mask = ids[left], mask[left]
+            cache.batch_select_indices(left)
+    done.sort(key=lambda each: each.place)
+    return [Written(torch.tensor(each.tokens, device=target.device), torch.stack(each.hidden)) for each in done]
+
+
+def _choose(
+    target: Network, hidden: Tensor, unfinished: Sequence[_Sequence], temperature: float, vocabulary: int
+) -> Tensor:
+    """Return the next token of each sequence, (sequences,): the likeliest, or drawn by inverting the cumulative sum."""
+    if not temperature:
+        chosen: Tensor = target.head(hidden)[:, :vocabulary].argmax(dim=-1)
+        return chosen
+    token = np.array([len(unfinished[0].tokens)], dtype=np.uint64)
+    words = np.array([each.key for each in unfinished]) + STRIDE * token
+    total = target.probabilities(hidden, temperature, vocabulary).double().cumsum(dim=-1)
+    drawn = torch.from_numpy(uniforms(words)).to(total.device)[:, None] * total[:, -1:]
+    return torch.searchsorted(total, drawn, right=True).squeeze(1).clamp(max=vocabulary - 1)

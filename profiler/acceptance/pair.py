@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from profiler.acceptance.lookup_drafter import LookupDrafter
-from profiler.acceptance.model_drafter import ModelDrafter
+from profiler.acceptance.drafters import LookupDrafter, ModelDrafter
 from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task

@@ -1,4 +1,4 @@
-"""Recording: the target writes a batch of texts, and the drafter proposes along each."""
+"""Recording: the target writes a batch of texts, the drafter proposes along each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from profiler.acceptance.batches import Batches, Text
-from profiler.acceptance.generate import random_key, write
-from profiler.acceptance.lookup_drafter import LookupDrafter
-from profiler.acceptance.model_drafter import ModelDrafter
-from profiler.acceptance.network import Network
-from profiler.acceptance.rows import TapeRows
+from profiler.acceptance.drafters import LookupDrafter, ModelDrafter
+from profiler.acceptance.network import Network, generate, random_key
+from profiler.acceptance.rows import Batches, TapeRows, Text
 from specsim.errors import SpecsimError
 
 WINDOW = 4
@@ -88,7 +85,7 @@ class TapeWriter:
     def rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
         """Return the rows of one batch of texts."""
         keys = [random_key(self.seed, "target", *task.text) for task in batch]
-        texts = write(
+        texts = generate(
             self.target,
             [task.ids for task in batch],
             keys,

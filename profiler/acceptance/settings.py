@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -103,3 +103,15 @@ def short_name(model: str) -> str:
 def checksums(paths: Sequence[Path]) -> tuple[tuple[str, str], ...]:
     """Return name and short SHA-256 of each file."""
     return tuple((path.name, hashlib.sha256(path.read_bytes()).hexdigest()[:16]) for path in paths)
+
+
+def same_settings(there: object, wanted: Mapping[str, Any], where: str) -> None:
+    """Raise SpecsimError, one line naming `where` and the first key that differs, unless both are equal."""
+    if not isinstance(there, Mapping):
+        raise SpecsimError(f"{where}: its settings are no mapping; give another --out or delete it")
+    for key in wanted:
+        if key not in there or there[key] != wanted[key]:
+            raise SpecsimError(
+                f"{where}: holds a recording with {key} {there.get(key)!r}, not {wanted[key]!r}; "
+                "give another --out or delete it"
+            )

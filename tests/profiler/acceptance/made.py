@@ -13,8 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 
-from profiler.acceptance.generate import random_key, write  # noqa: E402
-from profiler.acceptance.network import network  # noqa: E402
+from profiler.acceptance.network import generate, network, random_key  # noqa: E402
 
 WORDS = 61
 END = 1
@@ -74,7 +73,7 @@ def written(model, prompts, *, tokens: int = 24, temperature: float = 0.0, seed:
     """Return what a model writes behind prompts."""
     keys = [random_key(seed, "target", "chat", index) for index in range(len(prompts))]
     parts = network(model, "tiny")
-    return write(parts, prompts, keys, tokens=tokens, temperature=temperature, vocabulary=WORDS, stop={END})
+    return generate(parts, prompts, keys, tokens=tokens, temperature=temperature, vocabulary=WORDS, stop={END})
 
 
 def logits(model, ids) -> np.ndarray:

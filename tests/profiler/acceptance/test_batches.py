@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profiler.acceptance.batches import Batches
-from profiler.acceptance.rows import TapeRows
+from profiler.acceptance.rows import Batches, TapeRows
 from specsim.errors import SpecsimError
 
 

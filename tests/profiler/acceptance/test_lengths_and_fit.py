@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.acceptance.curves import on_path
+from profiler.acceptance.curves import clustered_error, on_path
 from profiler.acceptance.fit import between_texts, calibrated, fit_curve, spread_of
 from profiler.acceptance.lengths import (
     Walks,
     accepted_lengths,
-    clustered_error,
     compare,
     recorded_walks,
 )

@@ -44,7 +44,7 @@ def test_a_match_right_after_itself_proposes_the_same_token_again() -> None:
 
 def rows_of(model, prompt, tokens: int, fewest: int, most: int):
     made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
-    from profiler.acceptance.lookup_drafter import LookupDrafter
+    from profiler.acceptance.drafters import LookupDrafter
     from profiler.acceptance.network import network
 
     text = made.written(model, [prompt], tokens=tokens)[0]

@@ -8,9 +8,8 @@ import pytest
 made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
 torch = made.torch
 
-from profiler.acceptance.generate import random_key  # noqa: E402
-from profiler.acceptance.model_drafter import ModelDrafter  # noqa: E402
-from profiler.acceptance.network import network, without_layers  # noqa: E402
+from profiler.acceptance.drafters import ModelDrafter  # noqa: E402
+from profiler.acceptance.network import network, random_key, without_layers  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KEY = random_key(0, "draft", "chat", 0)
@@ -76,7 +75,7 @@ def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch: pytes
     target, draft, prompt = made.llama(), made.llama(1, seed=7), made.prompt_ids()[1]
     text = made.written(target, [prompt])[0]
     whole = recorded(target, draft, prompt, text)
-    monkeypatch.setattr("profiler.acceptance.model_drafter.PIECE", 5)
+    monkeypatch.setattr("profiler.acceptance.drafters.PIECE", 5)
     pieces = recorded(target, draft, prompt, text)
     for name, column in whole._asdict().items():
         assert np.allclose(column, getattr(pieces, name), equal_nan=True), name

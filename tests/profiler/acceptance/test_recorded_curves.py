@@ -2,8 +2,7 @@
 
 import pytest
 
-from profiler.acceptance.curves import on_path, rounds
-from profiler.acceptance.recorded_curves import chain_table, confidence_table, shipped_recording
+from profiler.acceptance.curves import chain_table, confidence_table, on_path, rounds, shipped_recording
 from specsim import SpecsimError
 
 PAIR = "qwen1_5b_05b"

@@ -14,7 +14,7 @@ from profiler.latency.measure import Bench, captured_size, modes_of  # noqa: E40
 from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.sweep import Sweep  # noqa: E402
+from profiler.latency.sweep import Progress, Sweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
@@ -262,3 +262,20 @@ def test_a_draft_that_is_the_targets_own_layers_adds_no_weights(tmp_path):
     assert about["draft"]["weights_bytes"] == 0
     assert about["target"]["weights_bytes"] == 4 * TINY_LLAMA.parameters
     assert about["target"]["kv_bytes_per_token"] == 2 * 2 * 16 * 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(1.0, [1, 11, 21, 31, 35]), (4.0, [1, 5, 9, 13, 17, 21, 25, 29, 33, 35]), (60.0, [*range(1, 36)])],
+)
+def test_a_line_comes_every_ten_points_or_fifteen_seconds(capsys, seconds, told):
+    now = [100.0]
+    progress = Progress(35, "big + small", clock=lambda: now[0])
+    for number in range(1, 36):
+        now[0] += seconds
+        progress.done(f"decode/{number}", 0.0123)
+    progress.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert [int(line.split()[3]) for line in lines] == told
+    used, left = told[0] * seconds, 34 * seconds
+    assert lines[0] == f"big + small: 1 of 35 points, {used:.0f} s, about {left:.0f} s left; decode/1 12.300 ms"
