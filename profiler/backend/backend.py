@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from profiler.backend.drafting import ModelDrafter
-from profiler.backend.lookup import LookupDrafter
+from profiler.backend.drafting import LookupDrafter, ModelDrafter
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import MOVE, Stopwatch
 from profiler.backend.text import Text

@@ -20,12 +20,12 @@ from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest
 
 PROPOSALS = 8
-"""Tokens of a position that a draft model is heard for."""
+"""Of a draft model at each position."""
 LIKELY = 256
 """Tokens of a position whose probability by the target is kept; that of others is taken as 0."""
 
 
-class Told(NamedTuple):
+class OracleText(NamedTuple):
     """The output of one request that decodes alone, (T,) tokens.
 
     Attributes
@@ -49,7 +49,7 @@ class Told(NamedTuple):
 
 
 NO_ROWS = np.zeros((0, 1))
-NOTHING_TOLD = Told(np.zeros(0, np.int64), NO_ROWS, np.zeros(0, np.int64), np.zeros((0, 1), np.int64), NO_ROWS)
+NO_TEXT = OracleText(np.zeros(0, np.int64), NO_ROWS, np.zeros(0, np.int64), np.zeros((0, 1), np.int64), NO_ROWS)
 
 
 class ModelFuture:
@@ -58,8 +58,8 @@ class ModelFuture:
     Behind its end a text is not known, and nothing is right there.
     """
 
-    def __init__(self, told: Sequence[Told], output_tokens: Ints, view: View) -> None:
-        self._told, self._output_tokens, self._view = told, output_tokens, view
+    def __init__(self, texts: Sequence[OracleText], output_tokens: Ints, view: View) -> None:
+        self._texts, self._output_tokens, self._view = texts, output_tokens, view
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request emits in all, (n,)."""
@@ -68,15 +68,15 @@ class ModelFuture:
     def right(self, forest: Forest) -> Bools:
         """Return which nodes are the target's own, (nodes,)."""
         right = np.ones(len(forest), dtype=np.bool_)
-        for node, (told, at) in enumerate(self._places(forest), start=forest.rows):
-            own = at < len(told.tokens) and told.tokens[at] == forest.token[node]
+        for node, (text, at) in enumerate(self._places(forest), start=forest.rows):
+            own = at < len(text.tokens) and text.tokens[at] == forest.token[node]
             right[node] = own and right[forest.parent[node]]
         return right
 
     def right_ahead(self, ids: Ids, most: int) -> Ints:
         """Return how many tokens of the drafter's likeliest chain would be right now, up to `most`, (n,)."""
         at = self._view.emitted_tokens[ids].tolist()
-        return np.array([_ahead(self._told[each], start, most) for each, start in zip(ids.tolist(), at, strict=True)])
+        return np.array([_ahead(self._texts[each], start, most) for each, start in zip(ids.tolist(), at, strict=True)])
 
     def rounds_left(self, ids: Ids, most: int) -> Ints:
         """Return how many verifications of chains of `most` each request still needs, (n,)."""
@@ -84,34 +84,34 @@ class ModelFuture:
         for place, request in enumerate(ids.tolist()):
             at = max(int(self._view.emitted_tokens[request]), 1)
             while at < self._output_tokens[request]:
-                at += _ahead(self._told[request], at, most) + 1
+                at += _ahead(self._texts[request], at, most) + 1
                 rounds[place] += 1
         return rounds
 
     def agreement(self, ids: Ids) -> Floats:
         """Return how often the drafter's likeliest token is right, (n,)."""
-        return np.array([self._told[each].agrees.mean() if len(self._told[each].agrees) else 0.0 for each in ids])
+        return np.array([self._texts[each].agrees.mean() if len(self._texts[each].agrees) else 0.0 for each in ids])
 
     def target_probability(self, forest: Forest) -> Floats:
         """Return the target's probability of each node given its path; off the path the drafter's confidence."""
         probability, right = forest.probability.copy(), self.right(forest)
-        for node, (told, at) in enumerate(self._places(forest), start=forest.rows):
-            if right[forest.parent[node]] and at < len(told.tokens):
-                probability[node] = told.probability[at][told.likely[at] == forest.token[node]].sum()
+        for node, (text, at) in enumerate(self._places(forest), start=forest.rows):
+            if right[forest.parent[node]] and at < len(text.tokens):
+                probability[node] = text.probability[at][text.likely[at] == forest.token[node]].sum()
         return probability
 
-    def _places(self, forest: Forest) -> list[tuple[Told, int]]:
+    def _places(self, forest: Forest) -> list[tuple[OracleText, int]]:
         """Return for each drafted node the text of its request, and its position in the output."""
         if not forest.draft_nodes:
             return []
         assert forest.origin is not None, "only what a draft pass answered has a future"
         ids = forest.origin[forest.row[forest.rows :]]
         at = self._view.emitted_tokens[ids] + forest.depth[forest.rows :] - 1
-        return [(self._told[request], place) for request, place in zip(ids.tolist(), at.tolist(), strict=True)]
+        return [(self._texts[request], place) for request, place in zip(ids.tolist(), at.tolist(), strict=True)]
 
 
-def _ahead(told: Told, at: int, most: int) -> int:
-    agrees = told.agrees[at : at + most]
+def _ahead(text: OracleText, at: int, most: int) -> int:
+    agrees = text.agrees[at : at + most]
     return int(np.logical_and.accumulate(agrees).sum())
 
 
@@ -138,7 +138,7 @@ def decoded_alone(target: PackedForward, prompt: Ints, count: int, vocabulary: i
 
 
 def drafted_alone(draft: PackedForward, prompt: Ints, tokens: Ints, vocabulary: int) -> tuple[Floats, Ints]:
-    """Return `Told.confidence` and `Told.rank` of a draft model: one pass over prompt and output."""
+    """Return `OracleText.confidence` and `OracleText.rank` of a draft model: one pass over prompt and output."""
     before = tokens[:-1]
     row = Row(0, 0, prompt, (), list(range(-1, len(before) - 1)), before.tolist())
     logits: torch.Tensor = passed(draft, Rows(draft, 1), [row], laid_out([row]))()
@@ -147,7 +147,7 @@ def drafted_alone(draft: PackedForward, prompt: Ints, tokens: Ints, vocabulary: 
 
 
 def looked_up_alone(prompt: Ints, tokens: Ints, fewest: int, most: int) -> tuple[Floats, Ints]:
-    """Return `Told.confidence` and `Told.rank` of a prompt lookup; where there is no match nothing is proposed."""
+    """Return `OracleText.confidence` and `OracleText.rank` of a prompt lookup; without a match nothing is proposed."""
     on, _ = lookups(np.concatenate([prompt, tokens]), len(prompt), fewest, most)
     matched = np.array([found.match > 0 for found in on], dtype=np.float64)[:, None]
     return matched, _rank(np.array([[found.token] for found in on]), tokens)
@@ -160,9 +160,9 @@ def _rank(proposed: Ints, tokens: Ints) -> Ints:
     return rank
 
 
-def told(
+def oracle_text(
     target: PackedForward, drafter: PackedForward | tuple[int, int], prompt: Ints, count: int, vocabulary: int
-) -> Told:
+) -> OracleText:
     """Return the output of one request; `drafter` is a model, or the fewest and most tokens of a lookup's match.
 
     A request that does not fit the cache has none: the ledger rejects it.
@@ -174,5 +174,5 @@ def told(
         else:
             confidence, rank = looked_up_alone(prompt, tokens, *drafter)
     except NoRoom:
-        return NOTHING_TOLD
-    return Told(tokens, confidence, rank, likely, probability)
+        return NO_TEXT
+    return OracleText(tokens, confidence, rank, likely, probability)

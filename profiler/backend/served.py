@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from profiler.backend.backend import TorchBackend
-from profiler.backend.drafting import ModelDrafter
-from profiler.backend.future import ModelFuture, Told, told
+from profiler.backend.drafting import LookupDrafter, ModelDrafter
+from profiler.backend.future import ModelFuture, OracleText, oracle_text
 from profiler.backend.known import Known, checked_prompts, random_tokens
-from profiler.backend.lookup import LookupDrafter
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import DeviceStopwatch, Stopwatch, WallClock
 from profiler.backend.text import ModelText, TapeText
@@ -20,7 +17,6 @@ from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Ints
 from specsim.backend.simulated import SimulatedBackend
 from specsim.core.protocols import Backend, Clairvoyant, View
-from specsim.core.request import Floats
 from specsim.errors import SpecsimError
 from specsim.simulation import Simulation
 
@@ -37,10 +33,6 @@ class LookupMatch:
     fewest: int = 1
     most: int = 3
     confidence: float = 0.5
-
-    def by_length(self) -> Floats:
-        """Return the confidence of a match of each length from 0, (most + 1,)."""
-        return np.full(self.most + 1, self.confidence)
 
 
 @dataclass(slots=True)
@@ -66,7 +58,7 @@ def served(
     seed: int = 0,
     stopwatch: Stopwatch | None = None,
     emitted: Callable[[Known], None] | None = None,
-    texts: Sequence[Told] | None = None,
+    texts: Sequence[OracleText] | None = None,
     wall: bool = False,
 ) -> Simulation:
     """Return the simulation with real passes in place of simulated ones; the rest of it stays as it is.
@@ -126,7 +118,7 @@ class _Serving:
     seed: int
     clock: Stopwatch
     emitted: Callable[[Known], None] | None
-    texts: Sequence[Told] | None
+    texts: Sequence[OracleText] | None
     wall: bool
 
     def __call__(self, view: View) -> Backend:
@@ -143,7 +135,7 @@ class _Serving:
             tape = SimulatedBackend(self.simulation.world, self.simulation.truth, view)
             text = TapeText(tape, known, self.seed, models.vocabulary)
             return TorchBackend(verifier, drafter, text, tape, view, clock)
-        future = ModelFuture(self._told(self.prompts), lengths, view)
+        future = ModelFuture(self._texts(self.prompts), lengths, view)
         return TorchBackend(verifier, drafter, ModelText(known, lengths, view), future, view, clock)
 
     def _prompts(self) -> Sequence[Ints]:
@@ -155,17 +147,17 @@ class _Serving:
     def _drafter(self, known: Known, view: View, requests: int, clock: Stopwatch) -> ModelDrafter | LookupDrafter:
         draft = self.models.draft
         if isinstance(draft, LookupMatch):
-            return LookupDrafter(known, clock, draft.fewest, draft.most, draft.by_length())
+            return LookupDrafter(known, clock, draft.fewest, draft.most, draft.confidence)
         return ModelDrafter(draft, Rows(draft, requests), known, view, clock, self.models.vocabulary)
 
-    def _told(self, prompts: Sequence[Ints]) -> Sequence[Told]:
+    def _texts(self, prompts: Sequence[Ints]) -> Sequence[OracleText]:
         """Return what a clairvoyant scheduler is told; of others nobody asks, so nothing is found out."""
         if self.texts is not None or not isinstance(self.simulation.scheduler(), Clairvoyant):
             return self.texts or []
         return texts_of(self.models, prompts, self.simulation.world.output_tokens)
 
 
-def texts_of(models: Models, prompts: Sequence[Ints], output_tokens: Ints) -> list[Told]:
+def texts_of(models: Models, prompts: Sequence[Ints], output_tokens: Ints) -> list[OracleText]:
     """Return what the target says to each prompt alone, in so many tokens, and where its drafter is right.
 
     The caches of both models must be nobody's.
@@ -173,6 +165,6 @@ def texts_of(models: Models, prompts: Sequence[Ints], output_tokens: Ints) -> li
     draft = models.draft
     by = (draft.fewest, draft.most) if isinstance(draft, LookupMatch) else draft
     return [
-        told(models.target, by, prompt, count, models.vocabulary)
+        oracle_text(models.target, by, prompt, count, models.vocabulary)
         for prompt, count in zip(prompts, output_tokens.tolist(), strict=True)
     ]

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profiler.backend.drafting import ModelDrafter
+from profiler.backend.drafting import LookupDrafter, ModelDrafter
 from profiler.backend.known import Known
 from profiler.backend.layout import Laid, Row, laid_out, passed
-from profiler.backend.lookup import LookupDrafter
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import TARGET, Stopwatch
 from profiler.passes.forward import PackedForward

@@ -15,7 +15,7 @@ from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
-    from profiler.fidelity.running import Told
+    from profiler.fidelity.running import Notify
     from profiler.fidelity.study import Pair, Study
     from profiler.fidelity.tables import Tables
 
@@ -71,9 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
 
         require_extra()
         total = sum(len(study.cells(pair)) for pair in study.pairs)
-        with only_one(root / ABOUT), _progress(total) as told:
+        with only_one(root / ABOUT), _progress(total) as notify:
             try:
-                files = run_study(study, root, told, command=shlex.join(["specsim", "fidelity", *arguments.typed]))
+                files = run_study(study, root, notify, command=shlex.join(["specsim", "fidelity", *arguments.typed]))
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
                     f"the cells that ended are kept; the same command with --out {root} goes on"
@@ -112,7 +112,7 @@ def write_report(tables: Tables, root: Path, page_file: Path | None) -> list[Pat
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Told]:
+def _progress(total: int) -> Iterator[Notify]:
     """Yield what shows lines, and on a terminal a bar below them."""
     from specsim.runs.processes import bar_of, is_watched
 
@@ -142,7 +142,7 @@ def study_of(arguments: argparse.Namespace) -> Study:
     SpecsimError
         One line: an option beside a study that has its own, no scheduler, a word that is neither study nor setting.
     """
-    from profiler.fidelity.study_file import study_named
+    from profiler.fidelity.study import study_named
 
     words: list[str] = list(arguments.settings)
     if words and "=" not in words[0]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from profiler.backend.future import Told
+from profiler.backend.future import OracleText
 from profiler.fidelity.models import Ready
 from profiler.fidelity.study import Study
 from profiler.latency.hardware import hardware
@@ -56,7 +56,7 @@ def lookup_facts(study: Study, ready: Ready) -> dict[str, Any]:
 
 
 def pair_facts(
-    study: Study, ready: Ready, words: Sequence[str], prompts: Sequence[Ints] | None, texts: Sequence[Told] | None
+    study: Study, ready: Ready, words: Sequence[str], prompts: Sequence[Ints] | None, texts: Sequence[OracleText] | None
 ) -> dict[str, Any]:
     """Return what all cells of a pair depend on beside their settings.
 
@@ -74,7 +74,7 @@ def pair_facts(
         "pair": pair,
         "files": sources_of(prepare(_config(words))),
         "prompt_tokens": _arrays_sha256(prompts or ()),
-        "text_tokens": _arrays_sha256(each for told in texts or () for each in (told.tokens, told.rank)),
+        "text_tokens": _arrays_sha256(each for text in texts or () for each in (text.tokens, text.rank)),
     }
 
 

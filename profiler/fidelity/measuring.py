@@ -1,32 +1,38 @@
-"""Passes of a pair timed on the very path that serves: laid out, run, and their choice on the host."""
+"""The profile of a pair, timed on the very path that serves, in rounds: the first before its runs, others between."""
 
 from __future__ import annotations
 
+import json
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from profiler.backend.drafting import likeliest_tokens
+from profiler.backend.drafting import LookupDrafter, likeliest_tokens
 from profiler.backend.known import Known, random_tokens
 from profiler.backend.layout import Row, laid_out, passed
-from profiler.backend.lookup import LookupDrafter
 from profiler.backend.rows import Rows
 from profiler.backend.served import LookupMatch
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
 from profiler.latency.grids import Grid
+from profiler.latency.measure import sample_of
 from profiler.latency.models import ceiling_facts, shared_facts, sizes
-from profiler.latency.points import Point
-from profiler.latency.samples import Sample
-from profiler.latency.timers import timer_for
+from profiler.latency.points import ROLES, Point, interleaved
+from profiler.latency.profile_file import HEADING, profile_mapping
+from profiler.latency.samples import WRITE_EVERY_S, Sample, SampleFile, read_samples
+from profiler.latency.timers import Timing, timer_for
 from profiler.passes.checks import checked_error
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Work
 from profiler.passes.paths import ASSUMPTIONS
+from profiler.text import write, yaml_text
 from specsim.pass_shape import PassShape
 
 WIDTH = 3
@@ -36,9 +42,11 @@ LEAST_LOOKUP_S = 1e-6
 ROUNDS = 3
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
 REPLAYED = ", but for decodes and levels of chains, which are replayed as CUDA graphs"
+FIRST = "first"
+Turn = tuple[int, str, Point]
 
 
-def pace(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
+def slowdown(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
     """Return how much longer the smallest target pass takes now than when the profile was measured, as a ratio."""
     point = grid.passes("target")[0]
     (known,) = [each.median_s for each in samples if each.name == ("target", point.key, "eager")]
@@ -57,7 +65,7 @@ def lookup_s(ready: Ready, grid: Grid) -> dict[str, float]:
     # Of a few words only, so that something matches.
     texts = [random_tokens(0, row, LOOKUP_TOKENS, LOOKUP_WORDS) for row in range(LOOKUP_ROWS + 1)]
     known = Known(texts, np.zeros(LOOKUP_ROWS + 1, np.int64))
-    drafter = LookupDrafter(known, clock, match.fewest, match.most, match.by_length())
+    drafter = LookupDrafter(known, clock, match.fewest, match.most, match.confidence)
     point, seconds = grid.passes("target")[0], dict[int, list[float]]()
 
     def searched(rows: int) -> None:
@@ -145,3 +153,97 @@ def sample_facts(ready: Ready, grid: Grid) -> dict[str, Any]:
         "attention_error": errors,
         **ceiling_facts(timer_for(target.device), **place),
     }
+
+
+class Rounds:
+    """Times all points of a grid in each of some rounds, so that a disturbance of the machine meets few runs of any.
+
+    The first round makes a first profile, by which schedulers decide. The seconds of passes are those of the
+    later ones, which lie between the runs that they predict. Every timing is kept, share by share.
+
+    Parameters
+    ----------
+    place : where the profiles are kept, a name without suffix.
+    notify : is called with a line about each round.
+    """
+
+    def __init__(self, ready: Ready, grid: Grid, place: Path, notify: Callable[[str], None]) -> None:
+        self._ready, self._grid, self._place, self._notify = ready, grid, place, notify
+        self._kept = _named(place, "runs.json")
+        self._seconds: dict[str, list[float]] = (
+            json.loads(self._kept.read_text(encoding="utf-8")) if self._kept.exists() else {}
+        )
+        points = list(interleaved({role: grid.passes(role) for role in ROLES}))
+        # Behind a lookup the target stands in the place of a draft model, whose price no run pays.
+        lasting = points if not isinstance(ready.models.draft, LookupMatch) else [p for p in points if p[0] == "target"]
+        self._first: list[Turn] = [(0, *each) for each in points]
+        self._later: list[Turn] = [(turn, *each) for turn in range(1, ROUNDS) for each in lasting]
+
+    def first(self) -> Path:
+        """Return the profile of the first round."""
+        return self._profile(f"{self._place.name}.{FIRST}", self._first, "its first round")
+
+    def go_on(self, share: float) -> None:
+        """Time what is missing of the first `share` of the later rounds, 0 to 1."""
+        self._time(self._later[: round(share * len(self._later))])
+
+    def whole(self) -> Path:
+        """Return the profile of the rounds between the runs, and of the first where there are no others."""
+        again = {each[1:] for each in self._later}
+        once = [each for each in self._first if each[1:] not in again]
+        return self._profile(self._place.name, once + self._later, "the rounds between the runs")
+
+    def _profile(self, name: str, turns: list[Turn], said: str) -> Path:
+        """Return the profile's file of that name, measured and fitted unless it is there."""
+        file = self._place.with_name(f"{name}.yaml")
+        if file.exists():
+            return file
+        self._notify(f"profile: {said}, {len(turns)} passes")
+        self._time(turns)
+        seconds = defaultdict[tuple[str, Point], list[float]](list)
+        for turn, role, point in turns:
+            seconds[role, point] += self._seconds[_key(turn, role, point)]
+        samples = samples_file(file)
+        samples.unlink(missing_ok=True)
+        kept = SampleFile(samples, self._facts())
+        timings = {key: Timing.of(each) for key, each in seconds.items()}
+        kept.samples += [sample_of(*key, "eager", "ok", each) for key, each in timings.items()]
+        kept.write()
+        mapping, _ = profile_mapping(self._ready.pair.name, [kept.path], "mean")
+        # This profile holds the host's time: no engine adds any.
+        mapping.pop("suggests", None)
+        mapping["assumptions"] = kept.facts["assumptions"]
+        write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
+        return file
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what the samples share; the ceilings of the machine are found once."""
+        first = samples_file(self._place.with_name(f"{self._place.name}.{FIRST}.yaml"))
+        return read_samples(first)[0] if first.exists() else sample_facts(self._ready, self._grid)
+
+    def _time(self, turns: list[Turn]) -> None:
+        """Time what is missing of some turns, and keep it."""
+        written_s = time.monotonic()
+        missing = [each for each in turns if _key(*each) not in self._seconds]
+        for place, (turn, role, point) in enumerate(missing, start=1):
+            self._seconds[_key(turn, role, point)] = runs(self._ready, role, point, self._grid, turn)
+            if place == len(missing) or time.monotonic() - written_s > WRITE_EVERY_S:
+                self._write()
+                written_s = time.monotonic()
+
+    def _write(self) -> None:
+        write(self._kept, json.dumps(self._seconds) + "\n")
+
+
+def samples_file(profile: Path) -> Path:
+    """Return the file of the points behind a measured profile."""
+    return _named(profile.with_suffix(""), "samples.parquet")
+
+
+def _named(place: Path, suffix: str) -> Path:
+    """Return the file of that suffix behind a name that may hold dots."""
+    return place.with_name(f"{place.name}.{suffix}")
+
+
+def _key(turn: int, role: str, point: Point) -> str:
+    return f"{turn} {role} {point.key}"

@@ -98,7 +98,7 @@ def _cut(texts: list[tuple[int, ...]], row: int, count: int) -> Ints:
     return np.array(found[:count], dtype=np.int64)
 
 
-class Shelf:
+class ModelCache:
     """The models of one pair at a time; the next pair takes over what it has of them."""
 
     def __init__(self, study: Study) -> None:

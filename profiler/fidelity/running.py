@@ -13,14 +13,13 @@ from typing import Any
 import torch
 
 from profiler.backend.served import LookupMatch
-from profiler.fidelity import measuring
-from profiler.fidelity.cells import CELLS, Outcome, place_of, read_outcome, store
 from profiler.fidelity.facts import key_of, lookup_facts, pair_facts, profile_facts, settings_key
-from profiler.fidelity.models import Ready, Shelf
-from profiler.fidelity.rounds import Rounds, samples_file
+from profiler.fidelity.measuring import Rounds, lookup_s, samples_file, slowdown
+from profiler.fidelity.models import ModelCache, Ready
 from profiler.fidelity.serving import Scene, outcome_of, predicted_anew, service_rate, with_texts
 from profiler.fidelity.study import REAL, SIMULATED, WALL, Cell, Pair, Study, described
-from profiler.fidelity.tables import ABOUT
+from profiler.fidelity.tables import ABOUT, CELLS, Outcome, place_of, read_outcome, store
+from profiler.latency.points import ROLES
 from profiler.latency.samples import read_samples
 from profiler.models.loading import versions
 from profiler.text import write
@@ -29,12 +28,12 @@ from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 
-Told = Callable[..., None]
-"""Hears of what happens: a line, empty for none, and how many cells have ended."""
+Notify = Callable[..., None]
+"""Shows progress: a line, empty for none, and how many cells have ended."""
 
 
 def run_study(
-    study: Study, root: Path, told: Told, clock: Callable[[], float] = time.monotonic, *, command: str
+    study: Study, root: Path, notify: Notify, clock: Callable[[], float] = time.monotonic, *, command: str
 ) -> list[Path]:
     """Run what is missing of a study in the folder `root`; return the files of its cells.
 
@@ -43,10 +42,10 @@ def run_study(
     """
     if study.threads:
         torch.set_num_threads(study.threads)
-    shelf, about, files = Shelf(study), dict[str, Any](), list[Path]()
+    cache, about, files = ModelCache(study), dict[str, Any](), list[Path]()
     for pair in study.pairs:
-        # Nobody but the shelf may hold the models when the next pair comes.
-        mine, about[pair.name] = _pair_run(study, pair, shelf, root, told, clock)
+        # The cache alone may hold the models when the next pair comes.
+        mine, about[pair.name] = _pair_run(study, pair, cache, root, notify, clock)
         files += mine
     if not files:
         raise SpecsimError(f"fidelity {study.name}: no pair could be served")
@@ -56,30 +55,30 @@ def run_study(
 
 
 def _pair_run(
-    study: Study, pair: Pair, shelf: Shelf, root: Path, told: Told, clock: Callable[[], float]
+    study: Study, pair: Pair, cache: ModelCache, root: Path, notify: Notify, clock: Callable[[], float]
 ) -> tuple[list[Path], dict[str, Any]]:
     blocks = block_tokens(study, pair)
     try:
-        ready = shelf.ready(pair, blocks)
+        ready = cache.ready(pair, blocks)
     except SpecsimError as error:
-        told(f"{pair.name}: left out: {error}")
+        notify(f"{pair.name}: left out: {error}")
         return [], {"left_out": str(error)}
     first = next(iter(study.schedulers))
     words = study.words(pair, first)
-    rounds = _rounds(study, ready, root, words, told)
+    rounds = _rounds(study, ready, root, words, notify)
     scene = _scene(study, ready, root, rounds.first() if rounds else given_profile(words))
     if pair.text == "model":
-        told(f"{pair.name}: each text alone")
+        notify(f"{pair.name}: each text alone")
         scene = with_texts(scene, words)
     rate = service_rate(scene, words)
-    told(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
+    notify(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
     real = [each for each in study.cells(pair) if each.side == REAL]
-    files = _cells_run(study, scene, real, rate, rounds, root, told, clock)
+    files = _cells_run(study, scene, real, rate, rounds, root, notify, clock)
     if rounds is not None:
         scene = replace(scene, truth=rounds.whole())
         _predict_anew(study, scene, rate, zip(real, files, strict=True))
     rest = [each for each in study.cells(pair) if each.side != REAL]
-    files += _cells_run(study, scene, rest, rate, None, root, told, clock)
+    files += _cells_run(study, scene, rest, rate, None, root, notify, clock)
     return files, {
         "text": pair.text,
         "rate": rate,
@@ -97,7 +96,7 @@ def _cells_run(
     rate: float,
     rounds: Rounds | None,
     root: Path,
-    told: Told,
+    notify: Notify,
     clock: Callable[[], float],
 ) -> list[Path]:
     """Run the cells that are not there, and between them the rounds of the profile; return the files of all."""
@@ -113,15 +112,15 @@ def _cells_run(
         failed = file.with_name(f"{file.stem}.failed.parquet")
         if not file.exists():
             started = clock()
-            pace = measuring.pace(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
-            outcome = _outcome(scene, cell, words, pace)
+            slower = slowdown(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
+            outcome = _outcome(scene, cell, words, slower)
             store(file if "error" not in outcome.numbers else failed, cell, outcome)
             said = outcome.numbers.get("error", "done")
-            told(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s", 1)
+            notify(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s", 1)
             if rounds is not None:
                 rounds.go_on(number / len(cells))
         else:
-            told("", 1)
+            notify("", 1)
         files.append(file if file.exists() else failed)
     return files
 
@@ -155,22 +154,22 @@ def given_profile(words: list[str]) -> Path | None:
     return expanded(names[0]) if is_path(names[0]) else shipped("conf") / "profile" / f"{names[0]}.yaml"
 
 
-def _outcome(scene: Scene, cell: Cell, words: list[str], pace: float) -> Outcome:
-    """Run a cell, noting the pace of the machine before it; one that fails leaves its error alone."""
+def _outcome(scene: Scene, cell: Cell, words: list[str], slower: float) -> Outcome:
+    """Run a cell, noting how much slower the machine was just before; one that fails leaves its error alone."""
     try:
         outcome = outcome_of(scene, cell, words)
-        return outcome._replace(numbers={**outcome.numbers, "pace": pace})
+        return outcome._replace(numbers={**outcome.numbers, "pace": slower})
     except (SpecsimError, RuntimeError, MemoryError) as error:
         return Outcome([], {"error": first_line(error) or type(error).__name__}, {})
 
 
-def _rounds(study: Study, ready: Ready, root: Path, words: list[str], told: Told) -> Rounds | None:
+def _rounds(study: Study, ready: Ready, root: Path, words: list[str], notify: Notify) -> Rounds | None:
     """Return what measures the profile of a pair; None where settings name one."""
     if given_profile(words) is not None:
         return None
     pair = ready.pair
     place = root / CELLS / f"{pair.name}-{key_of(profile_facts(study, ready))}"
-    return Rounds(ready, study.grid, place, lambda line: told(f"{pair.name}: {line}"))
+    return Rounds(ready, study.grid, place, lambda line: notify(f"{pair.name}: {line}"))
 
 
 def _scene(study: Study, ready: Ready, root: Path, profile: Path | None) -> Scene:
@@ -180,7 +179,7 @@ def _scene(study: Study, ready: Ready, root: Path, profile: Path | None) -> Scen
     if isinstance(ready.models.draft, LookupMatch):
         kept = root / CELLS / f"{ready.pair.name}-{key_of(lookup_facts(study, ready))}.lookup.json"
         if not kept.exists():
-            write(kept, json.dumps(measuring.lookup_s(ready, study.grid), indent=1) + "\n")
+            write(kept, json.dumps(lookup_s(ready, study.grid), indent=1) + "\n")
         prices = json.loads(kept.read_text(encoding="utf-8"))
         further += ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
     wall = study.clock == WALL
@@ -197,7 +196,7 @@ def _drafter(ready: Ready) -> str:
 def _held_out(profile: Path) -> dict[str, float]:
     """Return the median held-out error of each kind of pass of a profile."""
     mapping = read_yaml(profile)
-    errors = {role: mapping[role].get("held_out_error", {}).get(mapping["form"], {}) for role in measuring.ROLES}
+    errors = {role: mapping[role].get("held_out_error", {}).get(mapping["form"], {}) for role in ROLES}
     return {f"{role} {kind}": each["median"] for role, held in errors.items() for kind, each in held.items()}
 
 

@@ -1,4 +1,4 @@
-"""One cell run: the simulation of its settings, on simulated passes or on real ones."""
+"""One cell run: the simulation of its settings, on simulated passes or on real ones, and texts as a tape."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from profiler.backend.future import Told
+from profiler.backend.future import OracleText
 from profiler.backend.known import Known
 from profiler.backend.served import LookupMatch, served, texts_of
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.accounting import Step, accounted
-from profiler.fidelity.cells import Outcome
 from profiler.fidelity.journal import Clock, Entry, Journal, predicted
 from profiler.fidelity.models import Ready
 from profiler.fidelity.study import REAL, REVERSE, SIMULATED, Cell, merged
-from profiler.fidelity.texts import differing, tape_of
+from profiler.fidelity.tables import Outcome
 from profiler.fidelity.verdicts import CLEAR
-from profiler.passes.packing import Ints
+from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
+from specsim.acceptance.tape import Tape
 from specsim.backend.simulated import SimulatedBackend, World
 from specsim.config.configured import from_words
 from specsim.core.protocols import Backend, View
-from specsim.core.request import Floats
+from specsim.core.request import Floats, Ints
 from specsim.errors import SpecsimError
 from specsim.metrics.recorder import Record
 from specsim.metrics.summary import summarise
+from specsim.rng import stream_keys
 from specsim.runs.prepare import prepare
 from specsim.simulation import Simulation, run
 
@@ -56,7 +57,7 @@ class Scene:
     words: tuple[str, ...]
     cache_tokens: int
     prompts: Sequence[Ints] | None
-    texts: Sequence[Told] | None
+    texts: Sequence[OracleText] | None
     seed: int = 0
     wall: bool = False
     truth: Path | None = None
@@ -188,4 +189,50 @@ def _accounts(entries: Sequence[Entry], arrival_s: Floats, side: str) -> dict[st
         steps = (Step(each.requests, each.emitted, each.host_s + getattr(each.time, column)) for each in entries)
         means = accounted(steps, arrival_s).means(arrival_s)
         found |= {f"{told}.{name}": value for name, value in means.items()}
+    return found
+
+
+def tape_of(texts: Sequence[OracleText], seed: int, confidence: float | None) -> Tape:
+    """Return the tape of requests whose texts these are, position by position.
+
+    Behind the end of a text it begins again. Off the target's path, where nobody has read, a hash picks any position of
+    a draft model; a lookup reads on in what it has found, so it goes on proposing.
+
+    Parameters
+    ----------
+    confidence : of a lookup's proposals; None: a draft model's own.
+    """
+    length = np.array([len(each.tokens) for each in texts])
+    start, requests = np.cumsum(length) - length, np.arange(len(texts))
+    held, rank = np.concatenate([each.confidence for each in texts]), np.concatenate([each.rank for each in texts])
+    nothing, off = np.zeros_like(requests), (0, len(held))
+    if confidence is None:
+        held = np.maximum(held, LEAST_CONFIDENCE)
+    else:
+        held, rank = confidence * np.concatenate([held, [[1.0]]]), np.append(rank, 1)
+        off = len(held) - 1, 1
+    keys = stream_keys(seed, "text", requests)
+    off_start, off_length = (np.full_like(requests, each) for each in off)
+    return Tape(held, rank, RecordedTexts(keys, start, off_start, nothing, length, off_length), keys)
+
+
+def differing(known: Known, texts: Sequence[OracleText], served: Ints) -> tuple[int, float]:
+    """Return how many of the requests `served` say something else than alone, and the widest gap where they begin to.
+
+    The gap is that of the two likeliest logits when the target reads alone: rounding may turn a small one.
+    """
+    count, widest = 0, 0.0
+    for request in served.tolist():
+        said, alone = known.output(request), texts[request].tokens
+        wrong = np.flatnonzero(said != alone[: len(said)])
+        if len(wrong):
+            count += 1
+            widest = max(widest, float(gap(texts[request])[wrong[0]]))
+    return count, widest
+
+
+def gap(text: OracleText) -> Floats:
+    """Return the logit of the target's likeliest token less that of the next one, (T,)."""
+    first, second = np.log(np.maximum(text.probability[:, :2], 1e-300)).T
+    found: Floats = first - second
     return found

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from profiler.acceptance.lookup import lookups, match_lengths  # noqa: E402
+from profiler.backend.drafting import LookupDrafter  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
-from profiler.backend.lookup import LookupDrafter  # noqa: E402
 from specsim.core.passes import NOBODY, DraftPass, TargetPass  # noqa: E402
 from specsim.core.trees import Forest  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -138,10 +138,10 @@ def test_more_tokens_than_there_are_cannot_be_proposed():
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=40), st.integers(1, 3), st.integers(3, 5))
 def test_a_lookup_finds_what_the_recording_one_finds(text, fewest, most):
-    """Acceptance is recorded with `lookups`: its proposal for the token behind the text, and the match's length."""
+    """Acceptance is recorded with `lookups`: its proposal for the token behind the text."""
     text = np.array(text)
     expected = lookups(np.append(text, 0), len(text), fewest, most)[0][0]
-    drafter = LookupDrafter(Known([text], np.zeros(1, int)), None, fewest, most, np.arange(most + 1) / 10)
+    drafter = LookupDrafter(Known([text], np.zeros(1, int)), None, fewest, most, 0.5)
     chain, sure = drafter.search(0)
-    assert (int(chain[0]), sure) == (expected.token, expected.match / 10) if len(chain) else expected.match == 0
+    assert (int(chain[0]), sure) == (expected.token, 0.5) if len(chain) else (expected.match, sure) == (0, 0.0)
     assert match_lengths(text, most).max() <= most

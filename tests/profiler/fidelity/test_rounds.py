@@ -9,10 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.backend.served import LookupMatch  # noqa: E402
-from profiler.fidelity import models, rounds  # noqa: E402
-from profiler.fidelity.rounds import Rounds, samples_file  # noqa: E402
-from profiler.fidelity.study import Pair  # noqa: E402
-from profiler.fidelity.study_file import study_named  # noqa: E402
+from profiler.fidelity import measuring, models  # noqa: E402
+from profiler.fidelity.measuring import Rounds, samples_file  # noqa: E402
+from profiler.fidelity.study import Pair, study_named  # noqa: E402
 from profiler.latency.samples import read_samples  # noqa: E402
 from specsim.latency.profile import load_profile  # noqa: E402
 from specsim.pass_shape import PassShape  # noqa: E402
@@ -30,13 +29,13 @@ def timed(monkeypatch):
         found.append((turn, role, point.key))
         return [float(len(found))]
 
-    monkeypatch.setattr(rounds, "runs", runs)
+    monkeypatch.setattr(measuring, "runs", runs)
     return found
 
 
 @pytest.fixture(scope="module")
 def ready():
-    return models.Shelf(study_named("tiny")).ready(TAPE, {16})
+    return models.ModelCache(study_named("tiny")).ready(TAPE, {16})
 
 
 def rounds_of(ready, place, told=lambda line: None):
@@ -73,7 +72,7 @@ def test_profiles_are_fitted_to_means(ready, tmp_path, monkeypatch):
     The first round, in which none did, is no part of what passes take.
     """
     slow = [1.0, 10.0, 1.0]
-    monkeypatch.setattr(rounds, "runs", lambda ready, role, point, grid, turn: slow if turn else [1.0])
+    monkeypatch.setattr(measuring, "runs", lambda ready, role, point, grid, turn: slow if turn else [1.0])
     study = rounds_of(ready, tmp_path)
     first, whole = (load_profile(each) for each in (study.first(), study.whole()))
     for role in ("target", "draft"):

@@ -14,10 +14,8 @@ torch = pytest.importorskip("torch")
 
 from profiler.cli import fidelity  # noqa: E402
 from profiler.fidelity import facts, models, running, serving  # noqa: E402
-from profiler.fidelity.cells import read_outcome  # noqa: E402
-from profiler.fidelity.study import Pair  # noqa: E402
-from profiler.fidelity.study_file import study_named  # noqa: E402
-from profiler.fidelity.tables import read_tables  # noqa: E402
+from profiler.fidelity.study import Pair, study_named  # noqa: E402
+from profiler.fidelity.tables import read_outcome, read_tables  # noqa: E402
 from profiler.passes.graphs import Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.files.yaml_file import shipped  # noqa: E402
@@ -239,21 +237,21 @@ def test_graphs_of_a_study_are_checked_and_used(monkeypatch):
     tiny = study_named("tiny")
     study = SimpleNamespace(**{each.name: getattr(tiny, each.name) for each in fields(tiny)} | {"graphs": True})
     monkeypatch.setattr(models, "Replays", partial(Replays, captured=rerun))
-    ready = models.Shelf(study).ready(Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1")), {16})
+    ready = models.ModelCache(study).ready(Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1")), {16})
     assert [len(each.replays) for each in (ready.models.target, ready.models.draft)] == [2, 2]
 
 
 def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
-    shelf = models.Shelf(study_named("tiny"))
+    cache = models.ModelCache(study_named("tiny"))
     first = Pair("first", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
-    ready = shelf.ready(first, {16})
-    assert shelf.ready(replace(first, name="equal"), {16}).models is ready.models
+    ready = cache.ready(first, {16})
+    assert cache.ready(replace(first, name="equal"), {16}).models is ready.models
     gone, there = weakref.ref(ready.models.target), []
-    made = shelf._made
-    monkeypatch.setattr(shelf, "_made", lambda *given: there.append(gone()) or made(*given))
+    made = cache._made
+    monkeypatch.setattr(cache, "_made", lambda *given: there.append(gone()) or made(*given))
     del ready
-    again = shelf.ready(replace(first, random_weights=("tiny-llama-skip1", "tiny-llama")), {16})
+    again = cache.ready(replace(first, random_weights=("tiny-llama-skip1", "tiny-llama")), {16})
     assert there == [None]
     assert again.models.target.shape.layers == 1
 
@@ -268,16 +266,16 @@ def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
 )
 def test_models_that_share_weights_do_without_the_fused_path(monkeypatch, pair):
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
-    assert models.Shelf(study_named("tiny")).ready(pair, {16}).passes == "transformers"
+    assert models.ModelCache(study_named("tiny")).ready(pair, {16}).passes == "transformers"
 
 
 def test_a_cache_holds_the_pool_in_blocks_of_any_size():
-    shelf = models.Shelf(replace(study_named("tiny"), cache_tokens=4096))
+    cache = models.ModelCache(replace(study_named("tiny"), cache_tokens=4096))
     pair = Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
     pages = {
         block: [each.cache.shape.pages for each in (made.target, made.draft)]
         for block in (16, 20)
-        for made in (shelf.ready(pair, {16, block}).models,)
+        for made in (cache.ready(pair, {16, block}).models,)
     }
     # Tokens of the pool are of 3 layers, of the models 2 and 1; a block of 20 takes two pages of 16.
     assert pages == {16: [4096 * 3 // 2 // 16 + 1, 4096 * 3 // 16 + 1], 20: [307 * 2 + 1, 614 * 2 + 1]}

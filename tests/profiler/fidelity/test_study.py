@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from profiler.fidelity.command import add_arguments, study_of
-from profiler.fidelity.study import REAL, REVERSE, SIMULATED, described
-from profiler.fidelity.study_file import study_named
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED, described, study_named
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 

@@ -7,16 +7,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.backend.future import Told  # noqa: E402
+from profiler.backend.future import OracleText  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
-from profiler.fidelity.texts import differing, tape_of  # noqa: E402
+from profiler.fidelity.serving import differing, tape_of  # noqa: E402
 from specsim.rng import mix  # noqa: E402
 
 pytestmark = pytest.mark.torch
 LIKELY = np.zeros((3, 2), dtype=np.int64)
 TEXTS = [
-    Told(np.array([5, 6, 7]), np.array([[0.9], [0.0], [0.4]]), np.array([0, 1, 1]), LIKELY, np.array([[0.6, 0.3]] * 3)),
-    Told(np.array([8, 9]), np.array([[0.2], [0.3]]), np.array([1, 0]), LIKELY[:2], np.array([[0.5, 0.5]] * 2)),
+    OracleText(
+        np.array([5, 6, 7]), np.array([[0.9], [0.0], [0.4]]), np.array([0, 1, 1]), LIKELY, np.array([[0.6, 0.3]] * 3)
+    ),
+    OracleText(np.array([8, 9]), np.array([[0.2], [0.3]]), np.array([1, 0]), LIKELY[:2], np.array([[0.5, 0.5]] * 2)),
 ]
 
 
