@@ -104,10 +104,10 @@ def runs(rows: OnPath) -> Ints:
     return run_before(rows)[~rows.right]
 
 
-def request_rates(rows: OnPath, least: int = FEWEST_TOKENS) -> Floats:
-    """Return the share right in each text of at least `least` tokens, (texts,)."""
+def request_rates(rows: OnPath) -> Floats:
+    """Return the share right in each text of at least `FEWEST_TOKENS` tokens, (texts,)."""
     tokens = np.bincount(rows.text)
-    rate: Floats = (np.bincount(rows.text, weights=rows.right) / tokens)[tokens >= least]
+    rate: Floats = (np.bincount(rows.text, weights=rows.right) / tokens)[tokens >= FEWEST_TOKENS]
     return rate
 
 
@@ -170,10 +170,10 @@ def settling(rows: OnPath, marks: Ints) -> Settling:
     return Settling(len(distances), least, distance)
 
 
-def running_rates(rows: OnPath, text: int, step: int = 10) -> tuple[Ints, Floats]:
-    """Return positions after each `step` more accepted tokens, and the share right up to each (LAPS-SD Fig. 3)."""
+def running_rates(rows: OnPath, text: int) -> tuple[Ints, Floats]:
+    """Return positions after each ten more accepted tokens, and the share right up to each (LAPS-SD Fig. 3)."""
     accepted = np.cumsum(rows.right[rows.text == text])
-    at = np.searchsorted(accepted, np.arange(step, accepted[-1] + 1, step))
+    at = np.searchsorted(accepted, np.arange(10, accepted[-1] + 1, 10))
     return at + 1, accepted[at] / (at + 1)
 
 

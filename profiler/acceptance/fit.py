@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.acceptance.curves import OnPath, on_path
+from profiler.acceptance.curves import FEWEST_TOKENS, OnPath, on_path
 from profiler.acceptance.tape_file import Recorded
 from specsim.acceptance.curves import Acceptance, Curve, draw_tape, level_means
 from specsim.core.request import Bools, Floats
@@ -63,12 +63,12 @@ def calibrated(confidence: Floats, right: Bools) -> Floats:
     return risen[which]
 
 
-def between_texts(rows: OnPath, least: int = 16) -> float:
+def between_texts(rows: OnPath) -> float:
     """Return the variance between texts of the share right: the covariance of their halves, at least 0."""
     halves = []
     for text in range(int(rows.text.max()) + 1):
         right = rows.right[rows.text == text]
-        if len(right) >= least:
+        if len(right) >= FEWEST_TOKENS:
             middle = len(right) // 2
             halves.append((right[:middle].mean(), right[middle:].mean()))
     if len(halves) < 3:

@@ -72,10 +72,10 @@ def recorded_walks(tape: Recorded, category: str) -> Walks:
     return Walks(confidence, rank, first[:, None] + np.arange(DEEPEST), len(tape) * same, len(pool) * same, text)
 
 
-def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
+def drawn_walks(acceptance: Acceptance, category: str) -> Walks:
     """Return one walk along each of many texts drawn from the curves."""
     many = np.arange(DRAWN_TEXTS)
-    tape = draw_tape(acceptance, [category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, seed)
+    tape = draw_tape(acceptance, [category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, 0)
     layout = tape.layout
     assert isinstance(layout, Pools | Stretches)
     request, position = np.repeat(many, DEEPEST), np.tile(np.arange(DEEPEST), DRAWN_TEXTS)
@@ -85,13 +85,13 @@ def drawn_walks(acceptance: Acceptance, category: str, seed: int) -> Walks:
     return Walks(tape.confidence, tape.rank, on, layout.start, np.full(DRAWN_TEXTS, off_rows), many)
 
 
-def accepted_lengths(walks: Walks, width: int, seed: int = 0) -> Ints:
+def accepted_lengths(walks: Walks, width: int) -> Ints:
     """Return the accepted tokens of each walk for beams of depth 1, 2, ..., (walks, DEEPEST).
 
     A beam keeps the `width` likeliest paths of each depth, and every leaf proposes its `width` likeliest tokens. The
     target's path is accepted as far as the beam holds it.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     count = len(walks.on)
     probability, right = np.ones((count, 1)), np.ones((count, 1), dtype=np.bool_)
     held = np.zeros((count, DEEPEST), dtype=np.bool_)
@@ -106,12 +106,12 @@ def accepted_lengths(walks: Walks, width: int, seed: int = 0) -> Ints:
     return np.cumsum(held, axis=1)
 
 
-def compare(tape: Recorded, acceptance: Acceptance, category: str, seed: int = 0) -> list[Compared]:
+def compare(tape: Recorded, acceptance: Acceptance, category: str) -> list[Compared]:
     """Return recorded and drawn accepted lengths of a category, for every shape whose width both have."""
-    recorded, drawn = recorded_walks(tape, category), drawn_walks(acceptance, category, seed)
+    recorded, drawn = recorded_walks(tape, category), drawn_walks(acceptance, category)
     found = []
     for width in range(1, min(WIDEST, tape.width, acceptance.width) + 1):
-        ours, theirs = accepted_lengths(recorded, width, seed), accepted_lengths(drawn, width, seed)
+        ours, theirs = accepted_lengths(recorded, width), accepted_lengths(drawn, width)
         for depth in range(1, DEEPEST + 1):
             found.append(_compared(ours[:, depth - 1], theirs[:, depth - 1], depth, width, recorded.text))
     return found

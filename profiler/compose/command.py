@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from profiler.compose.profile import compose_profile
+from profiler.latency.result import UNFIT
 from profiler.text import write, yaml_text
 from specsim.errors import say
 from specsim.files.checked_mapping import expanded
 from specsim.latency.fitness import unfit
 from specsim.latency.profile import profile_from_mapping
-
-NOT_FIT = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         yaml_text(mapping, "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."),
     )
     say(*_said(mapping, out))
-    return 0 if unfit(profile_from_mapping(mapping, str(out))) is None else NOT_FIT
+    return 0 if unfit(profile_from_mapping(mapping, str(out))) is None else UNFIT
 
 
 def _said(mapping: dict[str, Any], out: Path) -> list[str]:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from profiler.compose.completed import MARKOV, completed, name_of
-from profiler.compose.lent import BLACKWELL, SAID, lender_of, lending
+from profiler.compose.completed import BLACKWELL, MARKOV, SAID, completed, lender_of, lending, name_of
 from profiler.compose.library import PRECISIONS, NoKernels, Placement, described, quiet, sdk
 from profiler.latency.fit import Floats
 from specsim.errors import one_line

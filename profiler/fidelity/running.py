@@ -32,9 +32,7 @@ Notify = Callable[..., None]
 """Shows progress: a line, empty for none, and how many cells have ended."""
 
 
-def run_study(
-    study: Study, root: Path, notify: Notify, clock: Callable[[], float] = time.monotonic, *, command: str
-) -> list[Path]:
+def run_study(study: Study, root: Path, notify: Notify, *, command: str) -> list[Path]:
     """Run what is missing of a study in the folder `root`; return the files of its cells.
 
     `command` is what was typed, for the report. A pair whose models cannot be had is left out, with a line. A cell that
@@ -45,7 +43,7 @@ def run_study(
     cache, about, files = ModelCache(study), dict[str, Any](), list[Path]()
     for pair in study.pairs:
         # The cache alone may hold the models when the next pair comes.
-        mine, about[pair.name] = _pair_run(study, pair, cache, root, notify, clock)
+        mine, about[pair.name] = _pair_run(study, pair, cache, root, notify)
         files += mine
     if not files:
         raise SpecsimError(f"fidelity {study.name}: no pair could be served")
@@ -55,7 +53,7 @@ def run_study(
 
 
 def _pair_run(
-    study: Study, pair: Pair, cache: ModelCache, root: Path, notify: Notify, clock: Callable[[], float]
+    study: Study, pair: Pair, cache: ModelCache, root: Path, notify: Notify
 ) -> tuple[list[Path], dict[str, Any]]:
     blocks = block_tokens(study, pair)
     try:
@@ -73,12 +71,12 @@ def _pair_run(
     rate = service_rate(scene, words)
     notify(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
     real = [each for each in study.cells(pair) if each.side == REAL]
-    files = _cells_run(study, scene, real, rate, rounds, root, notify, clock)
+    files = _cells_run(study, scene, real, rate, rounds, root, notify)
     if rounds is not None:
         scene = replace(scene, truth=rounds.whole())
         _predict_anew(study, scene, rate, zip(real, files, strict=True))
     rest = [each for each in study.cells(pair) if each.side != REAL]
-    files += _cells_run(study, scene, rest, rate, None, root, notify, clock)
+    files += _cells_run(study, scene, rest, rate, None, root, notify)
     return files, {
         "text": pair.text,
         "rate": rate,
@@ -97,7 +95,6 @@ def _cells_run(
     rounds: Rounds | None,
     root: Path,
     notify: Notify,
-    clock: Callable[[], float],
 ) -> list[Path]:
     """Run the cells that are not there, and between them the rounds of the profile; return the files of all."""
     ready, pair = scene.ready, scene.ready.pair
@@ -111,12 +108,12 @@ def _cells_run(
         file = place_of(root, cell, key_of({"cell": cell._asdict(), "facts": facts, "settings": settings}))
         failed = file.with_name(f"{file.stem}.failed.parquet")
         if not file.exists():
-            started = clock()
+            started = time.monotonic()
             slower = slowdown(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
             outcome = _outcome(scene, cell, words, slower)
             store(file if "error" not in outcome.numbers else failed, cell, outcome)
             said = outcome.numbers.get("error", "done")
-            notify(f"{number} of {len(cells)}: {cell.label}: {said}, {clock() - started:.1f} s", 1)
+            notify(f"{number} of {len(cells)}: {cell.label}: {said}, {time.monotonic() - started:.1f} s", 1)
             if rounds is not None:
                 rounds.go_on(number / len(cells))
         else:

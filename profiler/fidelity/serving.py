@@ -35,6 +35,8 @@ from specsim.simulation import Simulation, run
 TIMES = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2el_ms")
 SERVICE = ("slo_attainment", "slo_goodput_tokens_per_s", "mean_tokens_per_verification", "iterations", "preemptions")
 """Figures of a whole run that a cell keeps: keys of ``metrics.json``, and of its block ``specsim``."""
+SEED = 0
+"""Of random tokens, and of a tape's positions off the target's path."""
 AT_ONCE = 1e6
 """Requests per second at which all are there from the beginning."""
 REQUESTS = ("arrival_s", "ttft_s", "tpot_s", "e2el_s", "slo_ok", "slo_class", "output_tokens", "prompt_tokens")
@@ -48,7 +50,7 @@ class Scene:
     ----------
     profile : its file, by which schedulers decide and objectives are promised.
     words : settings of the drafter. prompts, texts : of the requests where the text is the model's.
-    cache_tokens : that both models hold. seed : of random tokens. wall : whether real runs go by the wall's clock.
+    cache_tokens : that both models hold. wall : whether real runs go by the wall's clock.
     truth : the file of the profile that says what simulated passes take; None: `profile` does.
     """
 
@@ -58,7 +60,6 @@ class Scene:
     cache_tokens: int
     prompts: Sequence[Ints] | None
     texts: Sequence[OracleText] | None
-    seed: int = 0
     wall: bool = False
     truth: Path | None = None
 
@@ -84,14 +85,14 @@ class Scene:
         if self.texts is None:
             return whole
         match = self.ready.models.draft
-        tape = tape_of(self.texts, self.seed, match.confidence if isinstance(match, LookupMatch) else None)
+        tape = tape_of(self.texts, SEED, match.confidence if isinstance(match, LookupMatch) else None)
         return replace(whole, world=World(whole.world.output_tokens, tape))
 
 
 def with_texts(scene: Scene, words: Sequence[str]) -> Scene:
     """Return the scene with the prompts of these settings' requests, and what the target says to each alone."""
     simulation = scene.simulation(words)
-    prompts = scene.ready.prompts(simulation.requests.prompt_tokens.tolist(), scene.seed)
+    prompts = scene.ready.prompts(simulation.requests.prompt_tokens.tolist(), SEED)
     return replace(scene, prompts=prompts, texts=texts_of(scene.ready.models, prompts, simulation.world.output_tokens))
 
 
@@ -147,7 +148,7 @@ def _with_backend(
         simulation,
         models,
         scene.prompts,
-        seed=scene.seed,
+        seed=SEED,
         stopwatch=clock,
         emitted=kept.append,
         texts=scene.texts,

@@ -18,8 +18,7 @@ from profiler.latency import command
 from profiler.models.shapes import ModelShape, named_shape
 from specsim.errors import say
 from tools.gpu_session.pairs import first_arguments
-from tools.gpu_session.rows import Row
-from tools.gpu_session.state import State
+from tools.gpu_session.state import Row, State
 
 PARTS = ("alone", "drafting")
 """Engines that are started one after the other: the target alone, and with its draft model."""

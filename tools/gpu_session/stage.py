@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from profiler.latency.result import UNFIT
 from specsim.errors import SpecsimError, first_line, say
 from tools.gpu_session.state import OtherGpu, State, read_state
 
-FAILED, UNFIT, OTHER_GPU = 2, 4, 6
+FAILED, OTHER_GPU = 2, 6
 
 
 def main(argv: list[str]) -> int:

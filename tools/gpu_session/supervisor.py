@@ -15,9 +15,10 @@ from typing import Any
 
 import tools
 from profiler.latency.command import TIME_IS_UP
+from profiler.latency.result import UNFIT
 from specsim.errors import say
 from tools.gpu_session.archive import pack
-from tools.gpu_session.stage import OTHER_GPU, UNFIT
+from tools.gpu_session.stage import OTHER_GPU
 from tools.gpu_session.state import LOG, State, read_state
 
 ARCHIVE_EVERY_S = 15.0

@@ -1,20 +1,25 @@
-"""The stages `sweep` and `rest`: the first pair, its drift, and the other pairs."""
+"""The stages `sweep` and `rest`: the first pair, how far its device has drifted since, and the other pairs."""
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
 
 from profiler.latency import command
 from profiler.latency.result import Places
+from profiler.latency.samples import read_samples
 from specsim.errors import SpecsimError, say
-from tools.gpu_session.drift import POINTS, drift
 from tools.gpu_session.pairs import QUICK, arguments_of
 from tools.gpu_session.stage import FAILED
-from tools.gpu_session.state import State
+from tools.gpu_session.state import Row, State
 
 TO_BEGIN_S = 30.0
 """The least seconds left to begin another pair: drawing its weights and checking its kernel take about as long."""
+POINTS = 20
 
 
 def sweep(state: State, deadline: float) -> int:
@@ -75,3 +80,17 @@ def _arguments(state: State, pair: str, deadline: float) -> argparse.Namespace:
     words = [*state.pairs[pair], *(["--quick"] if state.quick else [])]
     minutes = max(deadline - time.monotonic(), 0.0) / 60
     return arguments_of(pair, [*words, "--minutes", str(minutes), "--out", str(state.folder / f"{pair}.yaml")])
+
+
+def drift(before: Path, again: Path) -> Iterator[Row]:
+    """Yield the ratio of the second time to the first: its median, and the one farthest from 1."""
+    first = {each.name: each.median_s for each in read_samples(before)[1] if each.status == "ok"}
+    second = {each.name: each.median_s for each in read_samples(again)[1] if each.status == "ok"}
+    ratios = {name: second[name] / first[name] for name in second if name in first}
+    if not ratios:
+        yield Row("drift", before.stem, "ratio", note="no point was measured twice")
+        return
+    worst = max(ratios, key=lambda name: abs(ratios[name] - 1))
+    case = f"{before.name.partition('.')[0]}, {len(ratios)} points"
+    yield Row("drift", case, "median ratio", float(np.median(list(ratios.values()))))
+    yield Row("drift", case, "farthest ratio", ratios[worst], note=f"{worst[0]} {worst[1]}")

@@ -16,12 +16,11 @@ from profiler.latency.samples import SampleFile  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from tests.profiler.latency.made import FACTS, sample  # noqa: E402
-from tools.gpu_session import attention_checks, checks, device_checks  # noqa: E402
+from tools.gpu_session import checks  # noqa: E402
 from tools.gpu_session.checks import CHECKS, check, place_of  # noqa: E402
-from tools.gpu_session.drift import drift  # noqa: E402
 from tools.gpu_session.place import Place  # noqa: E402
-from tools.gpu_session.rows import Row  # noqa: E402
-from tools.gpu_session.state import State  # noqa: E402
+from tools.gpu_session.state import Row, State  # noqa: E402
+from tools.gpu_session.sweeps import drift  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -39,31 +38,31 @@ def state(tmp_path):
 
 
 def test_every_kernel_is_compared_over_decode_prefill_chain_and_trees_up_to_64():
-    rows = list(attention_checks.attention_errors(place()))
+    rows = list(checks.attention_errors(place()))
     for kernel in ("flex", "sdpa", "split"):
         of_kernel = {row.case: row for row in rows if row.case.startswith(f"{kernel}, ")}
-        assert set(of_kernel) == {f"{kernel}, {case}" for case in attention_checks.error_works()}
+        assert set(of_kernel) == {f"{kernel}, {case}" for case in checks.error_works()}
         assert max(row.value for row in of_kernel.values()) < 1e-5
         assert not any(row.note for row in of_kernel.values())
     (missing,) = [row for row in rows if row.case == "fa3"]
     assert missing.value is None
     assert "expected its path in SPECSIM_FA3" in missing.note
-    sizes = {case: len(work.node_row) + 1 for case, work in attention_checks.error_works().items() if "tree" in case}
+    sizes = {case: len(work.node_row) + 1 for case, work in checks.error_works().items() if "tree" in case}
     assert sizes == {f"tree of {size}": size for size in (3, 8, 16, 32, 64)}
 
 
 def test_a_wrong_kernel_is_flagged(monkeypatch):
-    monkeypatch.setattr(attention_checks, "work_error", lambda *_, **__: 0.03)
-    rows = list(attention_checks.attention_errors(place()))
+    monkeypatch.setattr(checks, "work_error", lambda *_, **__: 0.03)
+    rows = list(checks.attention_errors(place()))
     assert {row.note for row in rows} == {"FLAGGED: beyond rounding"}
 
 
 def test_attention_is_timed_over_eight_passes(monkeypatch):
-    monkeypatch.setattr(attention_checks, "KERNELS", ("auto", "fa3", "sdpa"))
-    rows = list(attention_checks.attention_seconds(place()))
+    monkeypatch.setattr(checks, "KERNELS", ("auto", "fa3", "sdpa"))
+    rows = list(checks.attention_seconds(place()))
     assert len([row for row in rows if row.case.startswith("sdpa, ") and row.value > 0]) == 8
     assert len([row for row in rows if row.case.startswith("fa3, ")]) == 1
-    assert len(attention_checks.ON_GPU) == 8
+    assert len(checks.ON_GPU) == 8
 
 
 class Replays:
@@ -81,35 +80,33 @@ class Replays:
 
 @pytest.mark.parametrize(("hidden_from", "flagged"), [(1, ""), (10, "FLAGGED: the launch shows")])
 def test_a_point_whose_launch_shows_behind_the_spin_is_flagged(monkeypatch, hidden_from, flagged):
-    monkeypatch.setattr(device_checks, "CudaTimer", lambda spin: Replays(spin, hidden_from))
-    monkeypatch.setattr(device_checks, "works", lambda _: {"decode": device_checks.Work.of([16], [1])})
-    (row,) = device_checks.spin(place(Replays()))
+    monkeypatch.setattr(checks, "CudaTimer", lambda spin: Replays(spin, hidden_from))
+    monkeypatch.setattr(checks, "works", lambda _: {"decode": checks.Work.of([16], [1])})
+    (row,) = checks.spin(place(Replays()))
     assert row.value == pytest.approx(1.0 if hidden_from == 1 else 1 / 1.5)
     assert row.note == flagged
 
 
 def test_a_layer_is_what_further_layers_take(monkeypatch):
-    monkeypatch.setattr(device_checks, "_pass_s", lambda place, passes, count, work: 0.5 + 0.002 * count)
-    rows = list(device_checks.layers(place()))
-    assert {row.case for row in rows} == {
-        f"{a}, {b}" for a in ("fused", "transformers") for b in device_checks.works(place())
-    }
+    monkeypatch.setattr(checks, "_pass_s", lambda place, passes, count, work: 0.5 + 0.002 * count)
+    rows = list(checks.layers(place()))
+    assert {row.case for row in rows} == {f"{a}, {b}" for a in ("fused", "transformers") for b in checks.works(place())}
     assert [row.value for row in rows] == pytest.approx([2000.0] * 6)
 
 
 def test_layers_of_both_paths_run():
-    work = device_checks.works(place())["verify"]
+    work = checks.works(place())["verify"]
     for passes in ("fused", "transformers"):
-        assert device_checks._pass_s(place(), passes, 1, work) > 0
+        assert checks._pass_s(place(), passes, 1, work) > 0
 
 
 def test_the_others_give_rows(monkeypatch):
-    monkeypatch.setattr(device_checks, "HELD_S", 0.2)
+    monkeypatch.setattr(checks, "HELD_S", 0.2)
     for name in ("small_kernels", "compiles", "clocks", "spin"):
         rows = list(CHECKS[name](place()))
         assert rows
         assert {row.check for row in rows} == {name}
-    assert {row.note for row in device_checks.clocks(place()) if row.value is None} == {"not read"}
+    assert {row.note for row in checks.clocks(place()) if row.value is None} == {"not read"}
 
 
 def fine(name):

@@ -9,8 +9,7 @@ import pytest
 from specsim.errors import SpecsimError
 from tools.gpu_session import archive
 from tools.gpu_session.archive import pack, unpack
-from tools.gpu_session.rows import Journal, Row
-from tools.gpu_session.state import OtherGpu, State, read_state
+from tools.gpu_session.state import Journal, OtherGpu, Row, State, read_state
 
 HERE = {"hardware": "NVIDIA H100", "driver": "580.1", "host": "EPYC, Linux 6", "torch": "2.11"}
 
