@@ -121,17 +121,17 @@ def _attention(layer: nn.Module) -> nn.Module | None:
 
 def _numbered(layer: nn.Module, index: int) -> Any:
     """Return a copy of a layer with another number, under which it caches keys and values."""
-    twin = _copied(layer)
-    twin.self_attn = _copied(twin.self_attn)
-    twin.self_attn.layer_idx = index
-    return twin
+    copied = _copied(layer)
+    copied.self_attn = _copied(copied.self_attn)
+    copied.self_attn.layer_idx = index
+    return copied
 
 
 def _copied(module: nn.Module) -> Any:
     """Return a shallow copy, whose parts can be replaced."""
-    twin = copy.copy(module)
-    twin._modules = dict(module._modules)
-    return twin
+    copied = copy.copy(module)
+    copied._modules = dict(module._modules)
+    return copied
 
 
 def _shortened(config: Any, kept: Sequence[int]) -> Any:

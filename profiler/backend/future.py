@@ -118,7 +118,7 @@ def _ahead(text: OracleText, at: int, most: int) -> int:
 def decoded_alone(target: PackedForward, prompt: Ints, count: int, vocabulary: int) -> tuple[Ints, Ints, Floats]:
     """Return `count` greedy tokens behind a prompt, and the likeliest tokens of each position, (count, l) each.
 
-    The target's cache must be nobody's yet.
+    The target's cache must be free.
 
     Raises
     ------

@@ -63,7 +63,7 @@ def served(
 ) -> Simulation:
     """Return the simulation with real passes in place of simulated ones; the rest of it stays as it is.
 
-    The clock is the engine's own, moved on by measured seconds: no time goes by while nobody has work. The scheduler's
+    The clock is the engine's own, moved on by measured seconds: time without work is skipped. The scheduler's
     belief, the memory that it may use and the host time of its own work are those of `simulation`. On the `wall`
     clock time goes by, see `profiler.backend.stopwatch.WallClock`, and the scheduler's own work takes what it takes.
 
@@ -151,7 +151,7 @@ class _Serving:
         return ModelDrafter(draft, Rows(draft, requests), known, view, clock, self.models.vocabulary)
 
     def _texts(self, prompts: Sequence[Ints]) -> Sequence[OracleText]:
-        """Return what a clairvoyant scheduler is told; of others nobody asks, so nothing is found out."""
+        """Return the texts that a clairvoyant scheduler is told; none for others."""
         if self.texts is not None or not isinstance(self.simulation.scheduler(), Clairvoyant):
             return self.texts or []
         return texts_of(self.models, prompts, self.simulation.world.output_tokens)
@@ -160,7 +160,7 @@ class _Serving:
 def texts_of(models: Models, prompts: Sequence[Ints], output_tokens: Ints) -> list[OracleText]:
     """Return what the target says to each prompt alone, in so many tokens, and where its drafter is right.
 
-    The caches of both models must be nobody's.
+    The caches of both models must be free.
     """
     draft = models.draft
     by = (draft.fewest, draft.most) if isinstance(draft, LookupMatch) else draft

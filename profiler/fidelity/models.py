@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from profiler.acceptance.network import without_layers
 from profiler.acceptance.pair import encoder, same_vocabulary
@@ -110,7 +109,7 @@ class ModelCache:
     def ready(self, pair: Pair, block_tokens: Collection[int]) -> Ready:
         """Return a pair that can serve; a pair of the same models and blocks as the one before has its models.
 
-        Other models of the one before go first: nobody else may hold its `Ready` by then.
+        Other models of the one before go first: its `Ready` may not be held elsewhere by then.
 
         Parameters
         ----------
@@ -145,10 +144,10 @@ class ModelCache:
         shared = pair.drafter == "skip" or draft is target
         passes = working_passes("transformers" if shared else None, configs, self._device)
         if passes == "fused":
-            # They lose their weights to the passes, so nobody else may have them.
+            # They lose their weights to the passes, so no other pair may take them over.
             self._models.clear()
         of_target = shape_of(target, self._name(pair.target, pair.random_weights[:1]))
-        bytes_ = [_token_bytes(of_target, self._dtype)]
+        bytes_ = [of_target.kv_values_per_token * self._dtype.itemsize]
         if draft is None:
             pages = self._pages(bytes_[0], bytes_[0], block_tokens, kernel)
             served = self._forward(target, of_target, pages, kernel, passes)
@@ -157,7 +156,7 @@ class ModelCache:
         less = f"{of_target.name} less {len(pair.skip_layers)} layers"
         named = less if pair.drafter == "skip" else self._name(pair.draft, pair.random_weights[-1:])
         of_draft = shape_of(draft, named)
-        bytes_.append(_token_bytes(of_draft, self._dtype))
+        bytes_.append(of_draft.kv_values_per_token * self._dtype.itemsize)
         pages_of = [self._pages(each, sum(bytes_), block_tokens, kernel) for each in bytes_]
         models = Models(
             self._forward(target, of_target, pages_of[0], kernel, passes),
@@ -194,7 +193,3 @@ class ModelCache:
                 check_replays(forward, replays)
                 forward.replays = replays
         return forward
-
-
-def _token_bytes(shape: ModelShape, dtype: torch.dtype) -> int:
-    return int(shape.layers * shape.kv_heads * shape.head_dim * 2 * dtype.itemsize)

@@ -196,8 +196,8 @@ def _accounts(entries: Sequence[Entry], arrival_s: Floats, side: str) -> dict[st
 def tape_of(texts: Sequence[OracleText], seed: int, confidence: float | None) -> Tape:
     """Return the tape of requests whose texts these are, position by position.
 
-    Behind the end of a text it begins again. Off the target's path, where nobody has read, a hash picks any position of
-    a draft model; a lookup reads on in what it has found, so it goes on proposing.
+    Behind the end of a text it begins again. Off the target's path, where no model has read, a hash picks any position
+    of a draft model; a lookup reads on in what it has found, so it goes on proposing.
 
     Parameters
     ----------

@@ -100,8 +100,7 @@ class Bench:
         Between two turns of one set the others read keys of twice the last-level cache. There are at most as many sets
         as runs.
         """
-        held = self.forward.cache.shape
-        read = work.context_tokens * held.layers * held.kv_heads * held.head_dim * 2 * self.forward.dtype.itemsize
+        read = work.context_tokens * self.forward.shape.kv_values_per_token * self.forward.dtype.itemsize
         apart = -(-2 * self.cache_bytes // read) if read else 0
         turns = min(max(apart + 1, FEWEST_ROTATED), max(self.effort.repeats, FEWEST_ROTATED))
         return [self.forward.inputs(work, *self._drawn(work, turn), size) for turn in range(1 + turns)]

@@ -106,7 +106,7 @@ def sizes(shape: ModelShape, weights: int, dtype: torch.dtype) -> dict[str, Any]
     """Return a model's sizes for the profile, given the bytes that its weights add."""
     return {
         "name": shape.name,
-        "kv_bytes_per_token": shape.layers * shape.kv_heads * shape.head_dim * 2 * dtype.itemsize,
+        "kv_bytes_per_token": shape.kv_values_per_token * dtype.itemsize,
         "weights_bytes": weights,
     }
 
@@ -264,10 +264,7 @@ def pool_pages(
     """
     held = page_tokens(setting.kernel, setting.device)
     needs = {role: sorted(needed(point, held) for point in every) for role, every in points.items()}
-    page_bytes = {
-        role: held * shape.layers * shape.kv_heads * shape.head_dim * 2 * setting.dtype.itemsize
-        for role, shape in shapes.items()
-    }
+    page_bytes = {role: held * shape.kv_values_per_token * setting.dtype.itemsize for role, shape in shapes.items()}
     widest = max(max(shape.vocab, 3 * shape.ffn) for shape in shapes.values())
     activations = ACTIVATION_COPIES * widest * setting.grid.max_batched_tokens * setting.dtype.itemsize // 2
     room = MEMORY_SHARE[setting.device.type] * free_bytes(setting.device) - activations

@@ -50,7 +50,7 @@ def profile_mapping(
 ) -> tuple[dict[str, Any], dict[str, Choice]]:
     """Return the keys of a profile fitted to samples files, and the fits of target and draft.
 
-    A `median` is what a pass takes on a machine that nobody disturbs. A `mean` is what passes take in a run, one with
+    A `median` is what a pass takes on an undisturbed machine. A `mean` is what passes take in a run, one with
     the other.
 
     Raises

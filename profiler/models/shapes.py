@@ -52,9 +52,14 @@ class ModelShape:
         return 2 * (self.parameters - layers // self.weight_bytes) + layers
 
     @property
+    def kv_values_per_token(self) -> int:
+        """Numbers that one token holds in the cache: keys and values of every layer, summed over GPUs."""
+        return self.layers * self.kv_heads * self.head_dim * 2
+
+    @property
     def kv_bytes_per_token(self) -> int:
-        """Bytes one token holds in the cache: keys and values of every layer, summed over GPUs."""
-        return self.layers * self.kv_heads * self.head_dim * 2 * self.cache_bytes
+        """Bytes that one token holds in the cache."""
+        return self.kv_values_per_token * self.cache_bytes
 
 
 LLAMA_70B = ModelShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, max_model_len=131072)

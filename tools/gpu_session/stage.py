@@ -24,7 +24,7 @@ FAILED, OTHER_GPU = 2, 6
 
 def main(argv: list[str]) -> int:
     """Run a stage for at most so many seconds."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The session's process hears it and ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The session's process gets it too, and ends this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     threading.Thread(target=_end_with_the_session, daemon=True).start()
     folder, stage, seconds = argv
