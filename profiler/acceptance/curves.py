@@ -126,8 +126,8 @@ class Settling(NamedTuple):
     distance: Floats
 
 
-class Rounds(NamedTuple):
-    """Rounds along texts, each a chain that begins behind the last round's bonus token.
+class RoundMeans(NamedTuple):
+    """Means of rounds along texts, each a chain that begins behind the last round's bonus token.
 
     Attributes
     ----------
@@ -138,10 +138,12 @@ class Rounds(NamedTuple):
     none: float
 
 
-def rounds(rows: OnPath, depth: int) -> Rounds:
+def rounds(rows: OnPath, depth: int) -> RoundMeans:
     """Return what rounds of chains of `depth` accept; a round that a text's end would cut is left out."""
     accepted, _ = each_round(rows, depth)
-    return Rounds(float(accepted.mean()), float((accepted == 0).mean())) if len(accepted) else Rounds(np.nan, np.nan)
+    if not len(accepted):
+        return RoundMeans(np.nan, np.nan)
+    return RoundMeans(float(accepted.mean()), float((accepted == 0).mean()))
 
 
 def each_round(rows: OnPath, depth: int) -> tuple[Ints, Ints]:

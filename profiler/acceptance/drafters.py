@@ -17,7 +17,7 @@ from specsim.rng import STRIDE, uniforms
 
 
 @dataclass(frozen=True, slots=True)
-class ModelDrafter:
+class ModelRecorder:
     """A separate draft model, or the target with layers skipped.
 
     Attributes
@@ -139,7 +139,7 @@ def _ints(values: Tensor) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class LookupDrafter:
+class LookupRecorder:
     """Propose what followed the longest earlier match of the text's last tokens.
 
     Confidence is 1 here. `assemble` replaces it by the measured acceptance of matches of that length.
@@ -162,7 +162,7 @@ class LookupDrafter:
 
     @torch.inference_mode()
     def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
-        """See `profiler.acceptance.drafters.ModelDrafter.rows`."""
+        """See `profiler.acceptance.drafters.ModelRecorder.rows`."""
         text: Ints = torch.cat((prompt, written.tokens)).cpu().numpy()
         on, off = lookups(text, len(prompt), self.fewest, self.most)
         token, match = np.array(on).T

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from profiler.acceptance.drafters import LookupDrafter, ModelDrafter
+from profiler.acceptance.drafters import LookupRecorder, ModelRecorder
 from profiler.acceptance.network import Network, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task
@@ -16,21 +16,21 @@ from profiler.models.loading import load_model, load_tokenizer
 from specsim.errors import SpecsimError
 
 
-class Pair(NamedTuple):
+class RecordingPair(NamedTuple):
     """A pair to record: the target's network, the drafter, the tokenizer, the common ids, those that end a text.
 
     `positions` is the longest text, prompt included, that both models allow; 0 if they state none.
     """
 
     target: Network
-    drafter: ModelDrafter | LookupDrafter
+    drafter: ModelRecorder | LookupRecorder
     tokenizer: PreTrainedTokenizerBase
     vocabulary: int
     stop: frozenset[int]
     positions: int
 
 
-def load_pair(settings: Settings, device: str) -> Pair:
+def load_pair(settings: Settings, device: str) -> RecordingPair:
     """Return a pair ready to record.
 
     Raises
@@ -43,13 +43,13 @@ def load_pair(settings: Settings, device: str) -> Pair:
         same_vocabulary(tokenizer, load_tokenizer(settings.draft), settings.target, settings.draft)
     model = load_model(settings.target, device=device, dtype=settings.dtype)
     draft = _draft(settings, model, device)
-    target = network(model, settings.target)
+    target, stop = network(model, settings.target), stop_ids(model, tokenizer)
     if draft is None:
         lookup = _lookup(settings, target)
-        return Pair(target, lookup, tokenizer, target.vocabulary, stop_ids(model, tokenizer), _positions(model))
+        return RecordingPair(target, lookup, tokenizer, target.vocabulary, stop, _positions(model))
     drafts = network(draft, settings.draft or settings.target)
     vocabulary = min(target.vocabulary, drafts.vocabulary)
-    drafter = ModelDrafter(
+    drafter = ModelRecorder(
         drafts,
         target,
         vocabulary,
@@ -59,7 +59,7 @@ def load_pair(settings: Settings, device: str) -> Pair:
         settings.draft_sampling,
     )
     positions = min(filter(None, (_positions(model), _positions(draft))), default=0)
-    return Pair(target, drafter, tokenizer, vocabulary, stop_ids(model, tokenizer), positions)
+    return RecordingPair(target, drafter, tokenizer, vocabulary, stop, positions)
 
 
 def same_vocabulary(
@@ -125,9 +125,9 @@ def _draft(settings: Settings, model: PreTrainedModel, device: str) -> PreTraine
     return None
 
 
-def _lookup(settings: Settings, target: Network) -> LookupDrafter:
+def _lookup(settings: Settings, target: Network) -> LookupRecorder:
     fewest, most = settings.lookup
-    return LookupDrafter(
+    return LookupRecorder(
         target, target.vocabulary, settings.temperature, settings.proposals, fewest, most, settings.every
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from profiler.acceptance.drafters import LookupDrafter, ModelDrafter
+from profiler.acceptance.drafters import LookupRecorder, ModelRecorder
 from profiler.acceptance.network import Network, generate, random_key
 from profiler.acceptance.rows import Batches, TapeRows, Text
 from specsim.errors import SpecsimError
@@ -39,7 +39,7 @@ class TapeWriter:
     """
 
     target: Network
-    drafter: ModelDrafter | LookupDrafter
+    drafter: ModelRecorder | LookupRecorder
     tokens: int
     temperature: float
     vocabulary: int

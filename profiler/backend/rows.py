@@ -7,7 +7,7 @@ import torch
 
 from profiler.passes.forward import PackedForward
 from profiler.passes.packing import Ints
-from profiler.passes.pages import NoRoom, Tables
+from profiler.passes.pages import NoRoom, PageTables
 from specsim.server.kv_cache import Memory
 
 
@@ -74,13 +74,13 @@ class Rows:
         self._host.pop(request, None)
         self.held[request] = 0
 
-    def tables(self, requests: list[int]) -> Tables:
+    def tables(self, requests: list[int]) -> PageTables:
         """Return the pages of these requests as a pass reads them."""
         lists = [self._pages[request] for request in requests]
         pages = np.full((len(lists), max(map(len, lists))), -1, dtype=np.int64)
         for row, each in enumerate(lists):
             pages[row, : len(each)] = each
-        return Tables(pages, self._page_tokens)
+        return PageTables(pages, self._page_tokens)
 
     def copy(self, source: Ints, target: Ints) -> None:
         """Copy the keys and values of slots (n,) to other slots (n,), which may overlap them."""

@@ -155,7 +155,7 @@ def sample_facts(ready: Ready, grid: Grid) -> dict[str, Any]:
     }
 
 
-class Rounds:
+class ProfileRounds:
     """Times all points of a grid in each of some rounds, so that a disturbance of the machine meets few runs of any.
 
     The first round makes a first profile, by which schedulers decide. The seconds of passes are those of the

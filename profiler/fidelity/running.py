@@ -14,7 +14,7 @@ import torch
 
 from profiler.backend.served import LookupMatch
 from profiler.fidelity.facts import key_of, lookup_facts, pair_facts, profile_facts, settings_key
-from profiler.fidelity.measuring import Rounds, lookup_s, samples_file, slowdown
+from profiler.fidelity.measuring import ProfileRounds, lookup_s, samples_file, slowdown
 from profiler.fidelity.models import ModelCache, Ready
 from profiler.fidelity.serving import Scene, outcome_of, predicted_anew, service_rate, with_texts
 from profiler.fidelity.study import REAL, SIMULATED, WALL, Cell, Pair, Study, described
@@ -92,7 +92,7 @@ def _cells_run(
     scene: Scene,
     cells: Sequence[Cell],
     rate: float,
-    rounds: Rounds | None,
+    rounds: ProfileRounds | None,
     root: Path,
     notify: Notify,
 ) -> list[Path]:
@@ -160,13 +160,13 @@ def _outcome(scene: Scene, cell: Cell, words: list[str], slower: float) -> Outco
         return Outcome([], {"error": first_line(error) or type(error).__name__}, {})
 
 
-def _rounds(study: Study, ready: Ready, root: Path, words: list[str], notify: Notify) -> Rounds | None:
+def _rounds(study: Study, ready: Ready, root: Path, words: list[str], notify: Notify) -> ProfileRounds | None:
     """Return what measures the profile of a pair; None where settings name one."""
     if given_profile(words) is not None:
         return None
     pair = ready.pair
     place = root / CELLS / f"{pair.name}-{key_of(profile_facts(study, ready))}"
-    return Rounds(ready, study.grid, place, lambda line: notify(f"{pair.name}: {line}"))
+    return ProfileRounds(ready, study.grid, place, lambda line: notify(f"{pair.name}: {line}"))
 
 
 def _scene(study: Study, ready: Ready, root: Path, profile: Path | None) -> Scene:

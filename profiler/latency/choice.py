@@ -43,7 +43,7 @@ Statistic = Literal["median", "mean"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CrossValidated:
     """A form fitted to all samples, and predictions of each sample by a fit without its shape.
 
     `held_out_s` (n,) are these predictions in the order of the samples, `errors` their relative errors by kind of pass.
@@ -64,11 +64,11 @@ class Choice:
     """Both forms of one model, judged on the same shapes."""
 
     samples: Samples
-    linear: Judged
-    roofline: Judged
+    linear: CrossValidated
+    roofline: CrossValidated
 
     @property
-    def forms(self) -> dict[str, Judged]:
+    def forms(self) -> dict[str, CrossValidated]:
         """The forms by their names in a profile."""
         return {"roofline": self.roofline, "linear": self.linear}
 
@@ -131,7 +131,7 @@ def _chosen_offsets(samples: Samples, fold: NDArray[np.int64]) -> Lists:
     return min(sound, key=lambda each: float(errors[each][few].mean()) / (1 - LEAST_GAIN) ** gains[each])
 
 
-def _takes_time(judged: Judged) -> bool:
+def _takes_time(judged: CrossValidated) -> bool:
     """Return whether every pass of few tokens takes some time: noise of tiny models may deny it."""
     form = judged.fitted.form
     return not isinstance(form, Roofline) or not (form.few_s or form.few_logits_s) or form.shortest_s > 0
@@ -178,10 +178,10 @@ def _roofline(tile: int, extra: tuple[str, ...], few: int) -> Fit:
     return fit
 
 
-def _judged(samples: Samples, fold: NDArray[np.int64], fit: Fit) -> Judged:
+def _judged(samples: Samples, fold: NDArray[np.int64], fit: Fit) -> CrossValidated:
     predicted = np.empty(len(fold))
     for held_out in np.unique(fold):
         form = fit(samples.only(fold != held_out)).form
         predicted[fold == held_out] = samples.only(fold == held_out).predicted_by(form)
     relative = np.abs(predicted - samples.seconds) / samples.seconds
-    return Judged(fit(samples), predicted, errors_by_kind(samples.kinds, relative))
+    return CrossValidated(fit(samples), predicted, errors_by_kind(samples.kinds, relative))

@@ -18,7 +18,7 @@ from profiler.models.shapes import ModelShape
 from profiler.passes.forward import Inputs, PackedForward
 from profiler.passes.memory import breaks_the_device, give_back, is_out_of_memory
 from profiler.passes.packing import Ints, Work
-from profiler.passes.pages import NoRoom, Tables, deal
+from profiler.passes.pages import NoRoom, PageTables, deal
 from specsim.errors import first_line
 
 NAN = float("nan")
@@ -105,7 +105,7 @@ class Bench:
         turns = min(max(apart + 1, FEWEST_ROTATED), max(self.effort.repeats, FEWEST_ROTATED))
         return [self.forward.inputs(work, *self._drawn(work, turn), size) for turn in range(1 + turns)]
 
-    def _drawn(self, work: Work, turn: int) -> tuple[Tables, Ints]:
+    def _drawn(self, work: Work, turn: int) -> tuple[PageTables, Ints]:
         """Return the pages and tokens of a turn; they are not timed, since a server would already have them."""
         rng = np.random.default_rng([turn, work.rows, work.context_tokens, work.batched_tokens])
         tables = deal(work, self.forward.cache.shape, rng)

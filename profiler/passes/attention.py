@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from profiler.passes.packing import Packed, Work
-from profiler.passes.pages import CacheShape, Tables
+from profiler.passes.pages import CacheShape, PageTables
 from specsim.errors import SpecsimError, nearest
 
 PAGED = "specsim_paged"
@@ -39,7 +39,7 @@ class Planner(Protocol):
     name: str
     page_tokens: int
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> Plan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> Plan:
         """Return the plan of a pass whose T queries are padded to `size`.
 
         The sizes of the plan depend on the keys of each row; with `room` they are those of rows of so many keys.

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 from profiler.passes.attention_sdpa import grouped
 from profiler.passes.packing import EVERYWHERE, Ints, Packed, Work, power_of_two
-from profiler.passes.pages import CacheShape, Tables
+from profiler.passes.pages import CacheShape, PageTables
 
 BLOCK_TOKENS = 128
 QUERY_BLOCK = 128
@@ -196,7 +196,7 @@ class Flex:
         self._pipelined = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> FlexPlan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> FlexPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`. Its tables are as wide as the pool."""
         del room
         owner, first = self._ownership(tables)
@@ -219,7 +219,7 @@ class Flex:
         whole[..., : blocks.shape[-1]] = blocks
         return whole
 
-    def _ownership(self, tables: Tables) -> tuple[torch.Tensor, torch.Tensor]:
+    def _ownership(self, tables: PageTables) -> tuple[torch.Tensor, torch.Tensor]:
         row, place = np.nonzero(tables.pages >= 0)
         held = tables.pages[row, place]
         owner, first = np.full(self._pages, -1, np.int32), np.zeros(self._pages, np.int32)
@@ -227,7 +227,7 @@ class Flex:
         return torch.from_numpy(owner).to(self._device), torch.from_numpy(first).to(self._device)
 
 
-def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tuple[dict[str, Any], Ints]:
+def group_arrays(rows: Ints, work: Work, packed: Packed, tables: PageTables) -> tuple[dict[str, Any], Ints]:
     """Return the arrays of a `FlexGroup` except `owner` and `first`, and the packed query of each place (-1: none)."""
     counts = work.new_tokens[rows]
     tails = packed.tail_start[rows + 1] - packed.tail_start[rows]
@@ -252,7 +252,7 @@ def group_arrays(rows: Ints, work: Work, packed: Packed, tables: Tables) -> tupl
     return arrays, places
 
 
-def _blocks(rows: Ints, packed: Packed, tables: Tables, queries: Ints) -> dict[str, Any]:
+def _blocks(rows: Ints, packed: Packed, tables: PageTables, queries: Ints) -> dict[str, Any]:
     """Return the pages that each block of 128 queries visits, as a table as wide as the longest row.
 
     A block visits no page after the last key that one of its queries may see.

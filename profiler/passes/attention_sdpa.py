@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from profiler.passes.packing import Bools, Ints, Packed, Work
-from profiler.passes.pages import Tables
+from profiler.passes.pages import PageTables
 
 GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
 
@@ -76,7 +76,7 @@ class Sdpa:
         self._device = device
         self._dtype = dtype
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> SdpaPlan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> SdpaPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         groups, order = [], []
         limit = GATHERED_TOKENS[self._device.type]
@@ -91,7 +91,7 @@ class Sdpa:
         return SdpaPlan(groups, torch.from_numpy(inverse).to(self._device))
 
     def _group(
-        self, rows: Ints, work: Work, packed: Packed, tables: Tables, keys: int
+        self, rows: Ints, work: Work, packed: Packed, tables: PageTables, keys: int
     ) -> tuple[SdpaGroup, Ints, Bools]:
         counts, lengths = work.new_tokens[rows], work.key_tokens[rows]
         place: Ints = np.arange(counts.max())

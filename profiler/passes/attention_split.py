@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from profiler.passes.packing import Ints, Packed, Work, is_causal
-from profiler.passes.pages import CacheShape, Tables
+from profiler.passes.pages import CacheShape, PageTables
 
 Pools: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
@@ -125,7 +125,7 @@ class Split:
         self._paged, self._merge, self._prepare = paged, merge, prepare
         self._device = device
 
-    def plan(self, work: Work, packed: Packed, tables: Tables, size: int, room: int | None = None) -> SplitPlan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> SplitPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         causal = is_causal(work, packed)
         length = work.key_tokens if causal else work.context
@@ -144,7 +144,7 @@ class Split:
             span = replace(span, schedule=self._prepare(span))
         return SplitPlan(span, None if causal else self._tail(work, packed, tables), self._paged, self._merge)
 
-    def _tail(self, work: Work, packed: Packed, tables: Tables) -> Tail:
+    def _tail(self, work: Work, packed: Packed, tables: PageTables) -> Tail:
         row = np.repeat(np.arange(work.rows), np.diff(packed.tail_start))
         place = work.context[row] + np.arange(len(row)) - packed.tail_start[row]
         return Tail(

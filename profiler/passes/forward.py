@@ -13,7 +13,7 @@ from profiler.models.shapes import ModelShape
 from profiler.passes.attention import PAGED, Plan, page_tokens, planner, register
 from profiler.passes.graphs import Replays
 from profiler.passes.packing import Ints, Work, pack
-from profiler.passes.pages import CacheShape, PagedCache, Tables
+from profiler.passes.pages import CacheShape, PagedCache, PageTables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -59,7 +59,7 @@ class PackedForward(ABC):
         self.replays: Replays | None = None
 
     def inputs(
-        self, work: Work, tables: Tables, tokens: Ints, size: int | None = None, room: int | None = None
+        self, work: Work, tables: PageTables, tokens: Ints, size: int | None = None, room: int | None = None
     ) -> Inputs:
         """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row.
 
@@ -80,7 +80,7 @@ class PackedForward(ABC):
         whole[: len(values)] = values
         return torch.from_numpy(whole).to(self.device)
 
-    def prepared(self, work: Work, tables: Tables, tokens: Ints) -> Callable[[], torch.Tensor]:
+    def prepared(self, work: Work, tables: PageTables, tokens: Ints) -> Callable[[], torch.Tensor]:
         """Return what lays the inputs of a pass of (T,) tokens out and runs it; its logits hold until the next pass."""
         replayed = None if self.replays is None else self.replays.prepared(work, tables, tokens)
         return replayed or (lambda: self.run(self.inputs(work, tables, tokens)))

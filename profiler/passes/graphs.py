@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from profiler.passes.packing import Ints, Work, is_causal, pack, power_of_two
-from profiler.passes.pages import Tables
+from profiler.passes.pages import PageTables
 
 if TYPE_CHECKING:
     from profiler.passes.forward import Inputs, PackedForward
@@ -75,7 +75,7 @@ class Replays:
     def __len__(self) -> int:
         return len(self._graphs)
 
-    def prepared(self, work: Work, tables: Tables, tokens: Ints) -> Callable[[], torch.Tensor] | None:
+    def prepared(self, work: Work, tables: PageTables, tokens: Ints) -> Callable[[], torch.Tensor] | None:
         """Return what lays a pass out and replays it, its graph captured; None if its shape does not come again."""
         if work.rows > ROWS[-1] or not _one_query_a_row(work):
             return None
@@ -114,8 +114,8 @@ def _one_query_a_row(work: Work) -> bool:
     return is_causal(work, pack(work))
 
 
-def _with_padding(tables: Tables, rows: int, page: int) -> Tables:
+def _with_padding(tables: PageTables, rows: int, page: int) -> PageTables:
     """Return the tables with rows of padding behind them, which have one page that belongs to no row."""
     more = np.full((rows, tables.pages.shape[1]), -1, dtype=np.int64)
     more[:, 0] = page
-    return Tables(np.concatenate([tables.pages, more]), tables.page_tokens)
+    return PageTables(np.concatenate([tables.pages, more]), tables.page_tokens)

@@ -75,18 +75,18 @@ class PagedCache:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class PageTables:
     """The pages of n rows, (n, most) int64 in the order of their tokens; -1 after a row's last page."""
 
     pages: NDArray[np.int64]
     page_tokens: int
 
-    def widened(self, most: int) -> Tables:
+    def widened(self, most: int) -> PageTables:
         """Return the tables with at least so many columns."""
         missing = most - self.pages.shape[1]
         if missing <= 0:
             return self
-        return Tables(np.pad(self.pages, ((0, 0), (0, missing)), constant_values=-1), self.page_tokens)
+        return PageTables(np.pad(self.pages, ((0, 0), (0, missing)), constant_values=-1), self.page_tokens)
 
     def slots(self, row: Ints, place: Ints) -> Ints:
         """Return the slot of each key, given its row and its place among the row's keys."""
@@ -103,7 +103,7 @@ def pages_needed(work: Work, page_tokens: int) -> Ints:
     return np.asarray(-(-work.key_tokens // page_tokens), dtype=np.int64)
 
 
-def deal(work: Work, shape: CacheShape, rng: np.random.Generator) -> Tables:
+def deal(work: Work, shape: CacheShape, rng: np.random.Generator) -> PageTables:
     """Deal pages to rows at random, as in a server that has run for a while.
 
     Raises
@@ -118,4 +118,4 @@ def deal(work: Work, shape: CacheShape, rng: np.random.Generator) -> Tables:
     dealt = rng.permutation(shape.pages - 1)[:total]
     pages = np.full((work.rows, int(needed.max(initial=1))), -1, dtype=np.int64)
     pages[np.arange(pages.shape[1]) < needed[:, None]] = dealt
-    return Tables(pages, shape.page_tokens)
+    return PageTables(pages, shape.page_tokens)

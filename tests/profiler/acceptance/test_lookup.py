@@ -44,11 +44,11 @@ def test_a_match_right_after_itself_proposes_the_same_token_again() -> None:
 
 def rows_of(model, prompt, tokens: int, fewest: int, most: int):
     made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
-    from profiler.acceptance.drafters import LookupDrafter
+    from profiler.acceptance.drafters import LookupRecorder
     from profiler.acceptance.network import network
 
     text = made.written(model, [prompt], tokens=tokens)[0]
-    drafter = LookupDrafter(network(model, "tiny"), made.WORDS, 0.0, 8, fewest, most, 1)
+    drafter = LookupRecorder(network(model, "tiny"), made.WORDS, 0.0, 8, fewest, most, 1)
     return text, drafter.rows(made.torch.tensor(prompt), text, np.uint64(0))
 
 

@@ -8,7 +8,7 @@ import pytest
 made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
 torch = made.torch
 
-from profiler.acceptance.drafters import ModelDrafter  # noqa: E402
+from profiler.acceptance.drafters import ModelRecorder  # noqa: E402
 from profiler.acceptance.network import network, random_key, without_layers  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -21,9 +21,9 @@ def softmax(values: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def drafter_of(target, draft, *, temperature=0.0, proposals=K, every=1, sampled=False) -> ModelDrafter:
+def drafter_of(target, draft, *, temperature=0.0, proposals=K, every=1, sampled=False) -> ModelRecorder:
     parts = network(draft, "draft"), network(target, "target")
-    return ModelDrafter(*parts, made.WORDS, temperature, proposals, every, sampled)
+    return ModelRecorder(*parts, made.WORDS, temperature, proposals, every, sampled)
 
 
 def recorded(target, draft, prompt, text, **options):

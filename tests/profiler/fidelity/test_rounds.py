@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.backend.served import LookupMatch  # noqa: E402
 from profiler.fidelity import measuring, models  # noqa: E402
-from profiler.fidelity.measuring import Rounds, samples_file  # noqa: E402
+from profiler.fidelity.measuring import ProfileRounds, samples_file  # noqa: E402
 from profiler.fidelity.study import Pair, study_named  # noqa: E402
 from profiler.latency.samples import read_samples  # noqa: E402
 from specsim.latency.profile import load_profile  # noqa: E402
@@ -39,7 +39,7 @@ def ready():
 
 
 def rounds_of(ready, place, told=lambda line: None):
-    return Rounds(ready, study_named("tiny").grid, place / "tape", told)
+    return ProfileRounds(ready, study_named("tiny").grid, place / "tape", told)
 
 
 def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path, timed):

@@ -14,7 +14,7 @@ from profiler.passes.attention import page_tokens, planner  # noqa: E402
 from profiler.passes.attention_flex import QUERY_BLOCK, Flex, group_arrays, tiling  # noqa: E402
 from profiler.passes.attention_sdpa import Sdpa, grouped  # noqa: E402
 from profiler.passes.packing import Work, pack  # noqa: E402
-from profiler.passes.pages import CacheShape, Tables, deal  # noqa: E402
+from profiler.passes.pages import CacheShape, PageTables, deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.works import seen_by_definition, works  # noqa: E402
 
@@ -156,7 +156,7 @@ def test_a_sweep_compiles_few_kernels(grid, role, most):
     kernels = set()
     for point in grid.passes(role):
         work = point.work()
-        packed, tables = pack(work), Tables(np.zeros((work.rows, 64), np.int64), 128)
+        packed, tables = pack(work), PageTables(np.zeros((work.rows, 64), np.int64), 128)
         for rows in grouped(work.new_tokens, work.key_tokens, limit=2**62):
             arrays, _ = group_arrays(rows, work, packed, tables)
             kernels.add((arrays["point"].shape, arrays["opens"].shape))

@@ -15,7 +15,7 @@ from profiler.models.random_weights import MAX_POSITIONS, random_model, shape_of
 from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_shape  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.packing import Work  # noqa: E402
-from profiler.passes.pages import Tables, deal, pages_needed  # noqa: E402
+from profiler.passes.pages import PageTables, deal, pages_needed  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.works import works  # noqa: E402
 
@@ -170,7 +170,7 @@ def test_dealt_pages_belong_to_one_row_and_never_to_padding():
     held = tables.pages[tables.pages >= 0]
     assert len(set(held.tolist())) == pages_needed(work, 16).sum() == 5
     assert held.max() < 7
-    assert isinstance(tables, Tables)
+    assert isinstance(tables, PageTables)
     with pytest.raises(SpecsimError, match="a pass needs 8 pages of KV cache; there are 7"):
         deal(Work.of([127], [1]), forward.cache.shape, np.random.default_rng(3))
 
