@@ -18,9 +18,9 @@ from profiler.passes.fused import Fused, take_over  # noqa: E402
 from profiler.passes.operations import Plain, operations  # noqa: E402
 from profiler.passes.pages import deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from tests.profiler.latency.test_forward import WhatMayBeCaptured  # noqa: E402
-from tests.profiler.latency.works import works  # noqa: E402
 from tests.profiler.passes.layouts import PASSES  # noqa: E402
+from tests.profiler.passes.test_forward import WhatMayBeCaptured  # noqa: E402
+from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")

@@ -13,8 +13,8 @@ from profiler.passes.attention_split import plain_paged  # noqa: E402
 from profiler.passes.checks import checked_error, kernel_error  # noqa: E402
 from profiler.passes.packing import Work, is_causal, pack  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from tests.profiler.latency.works import works  # noqa: E402
 from tests.profiler.passes.layouts import CAUSAL, PASSES, TREES, pools  # noqa: E402
+from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")

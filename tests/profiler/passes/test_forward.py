@@ -17,7 +17,7 @@ from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.packing import Work  # noqa: E402
 from profiler.passes.pages import PageTables, deal, pages_needed  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from tests.profiler.latency.works import works  # noqa: E402
+from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")

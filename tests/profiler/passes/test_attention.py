@@ -16,7 +16,7 @@ from profiler.passes.attention_sdpa import Sdpa, grouped  # noqa: E402
 from profiler.passes.packing import Work, pack  # noqa: E402
 from profiler.passes.pages import CacheShape, PageTables, deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from tests.profiler.latency.works import seen_by_definition, works  # noqa: E402
+from tests.profiler.passes.works import seen_by_definition, works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")

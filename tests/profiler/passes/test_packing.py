@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 
 from profiler.passes.packing import EVERYWHERE, Work, pack
-from tests.profiler.latency.works import seen_by_definition, works
+from tests.profiler.passes.works import seen_by_definition, works
 
 
 def test_a_tree_behind_a_chunk_by_hand():
