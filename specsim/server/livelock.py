@@ -1,4 +1,4 @@
-"""Livelock detection and invariant checks of one server."""
+"""Livelock detection of one server, and a limit of the wall time in which a scheduler comes to its next pass."""
 
 from __future__ import annotations
 
