@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specsim.acceptance.reported import CONFIDENCE, KEYS
+from specsim.config.fleet import KEY as FLEET
+from specsim.config.fleet import profile_named, with_fleet
 from specsim.config.groups import (
     FILE_OPTION,
     FORMS,
-    REPLICA_PROFILES,
     holds_data,
     names,
     names_for,
-    profile_named,
     rates_typed,
     shipped_names,
-    with_fleet,
 )
 from specsim.config.points import Point, check_typed, put
 from specsim.config.schema import GROUPS, TEXTS, defaults
@@ -66,7 +65,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     resolved["out"] = None if out is None else str(expanded(out, "out="))
     resolved["belief"] = _belief(_text(point, "belief"), resolved["profile"], held, fleet)
     if fleet:
-        resolved["profiles"] = {name: profile_named(name, REPLICA_PROFILES) for name in fleet[1:] if name != fleet[0]}
+        resolved["profiles"] = {name: profile_named(name, FLEET) for name in fleet[1:] if name != fleet[0]}
     return resolved
 
 

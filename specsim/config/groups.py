@@ -1,4 +1,4 @@
-"""Groups of the configuration, their names, the choices of a run, and profiles that differ by replica."""
+"""Groups of the configuration, their names, and the choices of a run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from string import digits
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.schema import GROUPS
-from specsim.config.values import PythonValue, value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded, is_number
-from specsim.files.yaml_file import is_path, peek_yaml, read_yaml, shipped
+from specsim.files.yaml_file import is_path, peek_yaml, shipped
 from specsim.registry.plugins import installed
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 
 FILE_OPTION = "file"
-REPLICA_PROFILES = "replica_profiles"
-"""The key that names a profile for each replica, and so says how many there are."""
 MOST_NAME_BYTES = 200
 YAML_SUFFIXES = (".yaml", ".yml")
 LABELS = {
@@ -51,7 +48,7 @@ def names_for(key: str) -> list[str]:
     """Return the names that a group, `belief`, or a place of `replica_profiles` may take."""
     if key == "belief":
         return sorted({*names("profile"), *FORMS})
-    return names("profile" if key == REPLICA_PROFILES else key)
+    return names("profile" if key == "replica_profiles" else key)
 
 
 def choices(group: str) -> dict[str, str]:
@@ -205,59 +202,3 @@ def choices_in(config: Mapping[str, Any]) -> Choices:
         each: Choice(each, chosen[each], config[each], suggested.get(f"{each}={chosen[each]}", "")) for each in GROUPS
     }
     return Choices(**groups, profiles=config.get("profiles", {}), followed=followed)
-
-
-def with_fleet(point: Point, held: Mapping[str, Any]) -> tuple[Point, tuple[str, ...]]:
-    """Return the point and the profile of each replica, () where all have the run's.
-
-    The first of them is the run's own `profile`, and their number is `replicas`.
-
-    Raises
-    ------
-    SpecsimError
-        When the value is no list of profiles, or another key says something else.
-    """
-    fleet = _profiles_of(point)
-    if not fleet:
-        return point, ()
-    for key in ("profile", "replicas"):
-        _check_same(point, held, key, fleet[0] if key == "profile" else str(len(fleet)))
-    for key in point:
-        if key.startswith("profile."):
-            raise SpecsimError(
-                f"{key}={point[key]}: replica_profiles names each profile; expected a file with this value there"
-            )
-    return {**point, "profile": fleet[0], "replicas": str(len(fleet))}, fleet
-
-
-def profile_named(chosen: str, key: str) -> dict[str, Any]:
-    """Return the keys of the profile that a `key` names, by its name or by path.
-
-    Raises
-    ------
-    SpecsimError
-        When there is none.
-    """
-    if is_path(chosen):
-        return read_yaml(expanded(chosen, f"{key}="), group=f"{key}=")
-    if chosen not in names("profile"):
-        raise SpecsimError(f"{key}={chosen}: unknown{nearest(chosen, names_for(key))}")
-    return read_yaml(shipped("conf") / "profile" / f"{chosen}.yaml")
-
-
-def _profiles_of(point: Point) -> tuple[str, ...]:
-    """Return the profiles that the point names, () where it names none."""
-    text = point.get(REPLICA_PROFILES, "null")
-    value = text.value if isinstance(text, PythonValue) else value_of(f"replica_profiles={text}", text)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
-        raise SpecsimError(f"replica_profiles={text}: expected a list of profiles, one for each replica")
-    return tuple(value)
-
-
-def _check_same(point: Point, held: Mapping[str, Any], key: str, wanted: str) -> None:
-    """Refuse a key that does not say what the list says of it."""
-    if key in held or str(point.get(key, wanted)) != wanted:
-        says = "its first profile" if key == "profile" else "one profile for each"
-        raise SpecsimError(f"{key}={point[key]}: replica_profiles says {wanted}, {says}; expected one of the two keys")
