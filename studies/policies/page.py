@@ -144,10 +144,10 @@ def figure(rows: DataFrame) -> Figure:
                     mine = 100 * here[here["policy"] == policy].groupby("rps")[ATTAINED].mean()
                     look = {"color": colour[policy], "linestyle": "--" if number >= len(set(colour.values())) else "-"}
                     axes.plot(mine.index, mine, label=policy, marker="o", markersize=2.5, **look)
-                axes.set(
-                    title=f"{place}, {mix}", xticks=[each["rps"] for each in about["loads"].values()], ylim=(0, 100)
-                )
-            across[0].set_ylabel("SLO attainment, %")
+                axes.set(xticks=[each["rps"] for each in about["loads"].values()], ylim=(0, 100))
+            across[0].set_ylabel(f"{place}\nSLO attainment, %")
+        for axes, mix in zip(panels[0], MIXES, strict=True):
+            axes.set_title(mix)
         for axes in panels[-1]:
             axes.set_xlabel("requests/s")
         legend_above(drawn, panels[0][0])

@@ -69,6 +69,10 @@ def test_a_winner_is_named_with_what_it_gains_and_who_is_level():
     assert (none, fixed, best, gain, level) == ("52.0", "72.0", "`adaserve`", "+20.0 ± 0.0", "`specserve`")
 
 
+def test_the_committed_page_is_what_the_committed_rows_say():
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(kept(running.KEPT))
+
+
 def test_the_cells_are_each_once():
     every = list(cells())
     assert len(every) == len(set(every))
