@@ -138,10 +138,12 @@ def test_more_tokens_than_there_are_cannot_be_proposed():
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=40), st.integers(1, 3), st.integers(3, 5))
 def test_a_lookup_finds_what_the_recording_one_finds(text, fewest, most):
-    """Acceptance is recorded with `lookups`: its proposal for the token behind the text."""
+    """Acceptance is recorded with `lookups`: its proposal for the token behind the text, and the match's length."""
     text = np.array(text)
     expected = lookups(np.append(text, 0), len(text), fewest, most)[0][0]
     drafter = LookupDrafter(Known([text], np.zeros(1, int)), None, fewest, most, 0.5)
     chain, sure = drafter.search(0)
     assert (int(chain[0]), sure) == (expected.token, 0.5) if len(chain) else (expected.match, sure) == (0, 0.0)
+    if len(chain):
+        assert match_lengths(text, most)[len(text) - len(chain) - 1] == expected.match
     assert match_lengths(text, most).max() <= most

@@ -176,6 +176,8 @@ def test_rows_hold_their_pages_and_bring_their_keys_back():
     forward.cache.keys[1][slots] = kept = torch.randn(17, 1, 8, dtype=torch.float64)
     rows.to_host(0)
     assert rows.away == {0}
+    with pytest.raises(NoRoom, match="3 are free"):
+        rows.reserve(2, 65)
     forward.cache.fill(0)
     rows.reserve(2, 1)
     rows.from_host(0)
