@@ -283,6 +283,11 @@ class Operators:
         sizes = {"batch_size": 1, "s": tokens} if prompt else {"batch_size": tokens, "s": 2}
         return [row[1] for row in self._told(lambda: ask(those, x=tokens, **sizes))]
 
+    def named(self, name: str, tokens: int) -> float:
+        """Return the seconds of the operator of that name in a decode of `tokens` requests, over all layers."""
+        those = [i for i, each in enumerate(self._generation) if name_of(each) == f"generation_{name}"]
+        return sum(self._priced(those, tokens, prompt=False)) * MS
+
     def logits(self, rows: int) -> float:
         """Return the seconds of the logits of `rows` tokens."""
         return self._sum(self._engine.evaluate_generation_ops, self._logits, batch_size=rows, s=2, x=rows)

@@ -13,6 +13,7 @@ from profiler.latency.choice import Choice, Statistic, judge, usable
 from profiler.latency.fit import fitted_keys
 from profiler.latency.points import ROLES
 from profiler.latency.samples import Sample, check_apart, check_finished, check_same, machines, read_samples
+from profiler.models.shapes import BY_NAME, widths
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from specsim.latency.model import PROFILE_VERSION
@@ -123,12 +124,21 @@ def _model(facts: dict[str, Any], choice: Choice, samples: list[Sample], role: s
         "name": about["name"],
         "kv_bytes_per_token": about["kv_bytes_per_token"],
         "weights_bytes": about["weights_bytes"],
-        **{name: about[name] for name in ("max_model_len",) if name in about},
+        **_widths(about, role),
         "overhead_s": 0.0 if on_gpu else overhead_s(usable(samples, role)),
     }
     fits = {name: judged.fitted for name, judged in choice.forms.items()}
     errors = {name: judged.errors for name, judged in choice.forms.items()}
     return mapping | fitted_keys(fits, errors, choice.samples)
+
+
+def _widths(about: dict[str, Any], role: str) -> dict[str, int]:
+    """Return what is known of a model beside its bytes: the weights of its layers, and of a target its sizes."""
+    shape = next((each for each in BY_NAME.values() if each.name == about["name"]), None)
+    if shape is None:
+        return {name: about[name] for name in ("max_model_len",) if name in about}
+    of_target = {"max_model_len": shape.max_model_len, **widths(shape)} if role == "target" else {}
+    return {"nonembedding_bytes": shape.nonembedding_bytes, **{name: each for name, each in of_target.items() if each}}
 
 
 def overhead_s(samples: list[Sample]) -> float:

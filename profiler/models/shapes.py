@@ -62,6 +62,11 @@ class ModelShape:
         return self.kv_values_per_token * self.cache_bytes
 
 
+def widths(shape: ModelShape) -> dict[str, int]:
+    """Return what heads are composed from, by the names of a configuration on the Hugging Face hub."""
+    return {"num_hidden_layers": shape.layers, "hidden_size": shape.hidden, "vocab_size": shape.vocab}
+
+
 LLAMA_70B = ModelShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, max_model_len=131072)
 LLAMA_70B_FP8 = replace(LLAMA_70B, weight_bytes=1)
 LLAMA_8B = ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, max_model_len=131072)

@@ -15,8 +15,8 @@ from profiler.passes.pages import CacheShape, PageTables
 from specsim.errors import SpecsimError, nearest
 
 PAGED = "specsim_paged"
-KERNELS = ("auto", "fa3", "fa3-unscheduled", "flex", "sdpa", "split")
-SPLIT = ("fa3", "fa3-unscheduled", "split")
+KERNELS = ("auto", "fa3", "flex", "sdpa", "split")
+SPLIT = ("fa3", "split")
 SMALL_PAGE_TOKENS = 16
 CHANGES_THE_RESULT = ("sliding_window", "softcap", "s_aux", "sinks", "learnable_sink", "position_bias")
 
@@ -113,7 +113,7 @@ def _split(name: str, shape: CacheShape, heads: int, *, device: torch.device, dt
     from profiler.passes.attention_fa3 import fa3
 
     paged = fa3(device, dtype)
-    prepare = paged.preparation(heads, shape.kv_heads, shape.head_dim, dtype) if name == "fa3" else None
+    prepare = paged.preparation(heads, shape.kv_heads, shape.head_dim, dtype)
     return Split(name, shape, paged, operations("triton").tail, device=device, prepare=prepare)
 
 

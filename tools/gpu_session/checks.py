@@ -7,7 +7,8 @@ errors against float64, and their seconds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,11 +20,13 @@ from profiler.latency.timers import CudaTimer, Effort, timer_for
 from profiler.models.shapes import named_shape
 from profiler.passes.attention import KERNELS, page_tokens, planner
 from profiler.passes.checks import TOLERANCE, work_error, working_kernel
+from profiler.passes.forward import Inputs
 from profiler.passes.memory import breaks_the_device, give_back
 from profiler.passes.packing import Work, pack
 from profiler.passes.pages import CacheShape, deal, pages_needed
 from profiler.passes.paths import PASSES, working_passes
 from specsim.errors import SpecsimError, first_line
+from tools.gpu_session.experts import experts
 from tools.gpu_session.pairs import first_arguments
 from tools.gpu_session.place import Place
 from tools.gpu_session.state import Row, State
@@ -35,7 +38,12 @@ SPIN_MATTERS = 0.02
 HELD_S, HELD_LAYERS = 2.0, 8
 GAP_S = 0.05
 TREES = (3, 8, 16, 32, 64)
-# Of a 32-head layer: eight passes as a server runs them, the last four of which are trees.
+HEAD_VOCABULARY = 32_000
+FLUSHED_BYTES = 2**28
+REFERENCES = ("split", "sdpa")
+QUICK_TO_BEGIN = tuple(kernel for kernel in KERNELS if kernel not in ("auto", "flex"))
+"""Kernels that do not compile anew for each size of pass."""
+# Of a 32-head layer: passes as a server runs them. Those that verify are trees; the last two are chains of their sizes.
 ON_GPU = (
     Point("decode", 1, 4096, 1),
     Point("decode", 64, 1024, 1),
@@ -45,6 +53,8 @@ ON_GPU = (
     Point("verify", 8, 1024, 64),
     Point("verify", 64, 1024, 8),
     Point("verify", 128, 1024, 16),
+    Point("prefill", 64, 1024, 8),
+    Point("prefill", 128, 1024, 16),
 )
 ON_CPU = (
     Point("decode", 1, 64, 1),
@@ -184,10 +194,10 @@ def error_works() -> dict[str, Work]:
     return works
 
 
-def attention_errors(place: Place) -> Iterator[Row]:
+def attention_errors(place: Place, kernels: Sequence[str] = QUICK_TO_BEGIN) -> Iterator[Row]:
     """Yield each kernel's largest relative error of a query's head, flagged where it exceeds its type's rounding."""
     shape = place.shape
-    for kernel in KERNELS[1:]:
+    for kernel in kernels:
         for case, work in error_works().items():
             try:
                 error = work_error(
@@ -202,10 +212,15 @@ def attention_errors(place: Place) -> Iterator[Row]:
             yield Row("attention_errors", f"{kernel}, {case}", "error", error, note=note)
 
 
-def attention_seconds(place: Place) -> Iterator[Row]:
-    """Yield the microseconds of one layer's attention, by kernel and pass."""
-    for kernel in KERNELS[1:]:
-        for point in ON_GPU if place.on_gpu else ON_CPU:
+def attention_seconds(place: Place, kernels: Sequence[str] = QUICK_TO_BEGIN) -> Iterator[Row]:
+    """Yield the microseconds of one layer's attention, by kernel and pass, trees first.
+
+    On a GPU the references `split` and `sdpa` are not timed.
+    """
+    for kernel in kernels:
+        if kernel in REFERENCES and place.on_gpu:
+            continue
+        for point in reversed(ON_GPU if place.on_gpu else ON_CPU):
             try:
                 seconds = _attention_s(place, kernel, point)
             except Exception as problem:  # As above.
@@ -230,7 +245,42 @@ def _attention_s(place: Place, kernel: str, point: Point) -> float:
     query = torch.randn(work.batched_tokens, shape.heads, shape.head_dim, **draw)
     made = planner(kernel, cache, shape.heads, device=place.device, dtype=place.dtype)
     plan = made.plan(work, pack(work), tables, work.batched_tokens)
-    return place.timed(lambda: plan(query, keys, values, shape.head_dim**-0.5)).median_s
+    flushed = torch.empty(FLUSHED_BYTES if place.on_gpu else 1, device=place.device, dtype=torch.uint8)
+    # Before each run, so that no cache holds the keys.
+    return place.timed(lambda: plan(query, keys, values, shape.head_dim**-0.5), lambda _: flushed.zero_()).median_s
+
+
+def flex(place: Place) -> Iterator[Row]:
+    """Yield times and errors of FlexAttention, which compiles a kernel for each of them."""
+    yield from attention_seconds(place, ("flex",))
+    yield from attention_errors(place, ("flex",))
+
+
+def head(place: Place) -> Iterator[Row]:
+    """Yield the microseconds of an EAGLE-3 head of the target: one layer of doubled input, a product that joins three.
+
+    It has a vocabulary of 32,000 tokens.
+    """
+    shape = replace(place.shape, layers=1, vocab=HEAD_VOCABULARY)
+    qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    every = {
+        f"decode of {n} x 1024": Work.of([1024] * n, [1] * n)
+        for n in ((1, 8, 32, 64, 128, 256) if place.on_gpu else (1,))
+    }
+    forward = place.forward(place_passes(place), 1, list(every.values()), HEAD_VOCABULARY)
+    draw = {"device": place.device, "dtype": place.dtype}
+    joined = torch.randn(3 * shape.hidden, shape.hidden, **draw)
+    doubled = torch.randn(shape.hidden, qkv, **draw)
+    for case, work in every.items():
+        inputs = place.inputs(forward, work)
+        three = torch.randn(work.batched_tokens, 3 * shape.hidden, **draw)
+
+        def run(inputs: Inputs = inputs, three: torch.Tensor = three) -> None:
+            (three @ joined) @ doubled
+            forward.run(inputs)
+
+        with torch.inference_mode():
+            yield Row("head", case, "time", 1e6 * place.timed(run).median_s, "us")
 
 
 def check(state: State, deadline: float) -> int:
@@ -287,11 +337,14 @@ def _ended(state: State, name: str, place: Place, deadline: float) -> bool:
 CHECKS: dict[str, Check] = {
     "peaks": peaks,
     "attention_errors": attention_errors,
-    "small_kernels": small_kernels,
+    "attention_seconds": attention_seconds,
     "compiles": compiles,
     "layers": layers,
+    "head": head,
+    "experts": experts,
     "spin": spin,
+    "small_kernels": small_kernels,
     "clocks": clocks,
-    "attention_seconds": attention_seconds,
+    "flex": flex,
 }
 """In their order."""

@@ -44,9 +44,9 @@ class Place:
         chosen = timer or self.timer
         return (chosen.captured or chosen.launched)(run, rotate, self.effort)
 
-    def forward(self, passes: str, layers: int, works: list[Work]) -> PackedForward:
-        """Return a model of the target's shape with so many layers and a small head, with room for these passes."""
-        shape = replace(self.shape, layers=layers, vocab=HEAD_TOKENS)
+    def forward(self, passes: str, layers: int, works: list[Work], vocab: int = HEAD_TOKENS) -> PackedForward:
+        """Return a model of the target's shape with so many layers and such a head, with room for these passes."""
+        shape = replace(self.shape, layers=layers, vocab=vocab)
         held = page_tokens(self.kernel, self.device)
         pages = max(int(pages_needed(work, held).sum()) for work in works) + 1
         model = random_model(shape, device=self.device, dtype=self.dtype)

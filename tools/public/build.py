@@ -10,7 +10,7 @@ import numpy as np
 
 from profiler.compose.passes import Alike, ComposedPass, passes, sampled
 from profiler.latency.fit import Fitted, errors_by_kind, fit_linear, fit_roofline, fitted_keys
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import ModelShape, widths
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 from tools.public import sources
@@ -86,8 +86,7 @@ def composed_model(data: Path, placement: Placement, overhead_s: float, capacity
 
 def sizes(shape: ModelShape, overhead_s: float, role: str) -> dict[str, Any]:
     """Return the keys of one model that are facts about it; the context is the target's."""
-    widths = {"num_hidden_layers": shape.layers, "hidden_size": shape.hidden, "vocab_size": shape.vocab}
-    of_target = {"max_model_len": shape.max_model_len, **widths} if role == "target" else {}
+    of_target = {"max_model_len": shape.max_model_len, **widths(shape)} if role == "target" else {}
     return {
         "name": shape.name,
         "kv_bytes_per_token": shape.kv_bytes_per_token,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
+
+from profiler.latency.choice import usable
+from profiler.latency.samples import read_samples
 from profiler.text import table
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
-from specsim.latency.peaks import implied, peak_of
 from specsim.latency.profile import ModelLatency, Profile, load_profile
 from specsim.pass_shape import PassShape
 from tools.compose_profiles import SHIPPED
@@ -16,20 +19,22 @@ from tools.public.recipes import ARTIFACTS, RECIPES
 
 MS = 1e-3
 CHUNK = 2048
+MEASURED = Path(__file__).parents[2] / "results" / "profiles"
+"""The raw samples of pairs that were measured."""
 VERIFIED_TOKENS = (64, 128, 256, 512, 1024)
 DRAFTED_TOKENS = (1, 64, 192)
 CONTEXT = 512
 
 
 def markdown(profiles: Path) -> str:
-    """Return every table as Markdown text; errors and peaks of the profiles that are composed here alone."""
+    """Return every table as Markdown text; errors of the profiles that are composed here alone."""
     own = sorted(recipe.name for recipe in (*RECIPES, *ARTIFACTS))
     every = [load_profile(profiles / f"{name}.yaml") for name in sorted((*own, *SHIPPED))]
     loaded = [each for each in every if each.name in own]
     tables = [
         ("Profiles", table(SUMMARY_HEAD, map(summary, every))),
         ("Held-out error of the roofline, median / p95 / worst, %", table(ERROR_HEAD, error_rows(loaded))),
-        ("Share of the hardware's peak that a coefficient implies, %", table(PEAK_HEAD, peak_rows(loaded))),
+        ("Composed against measured passes, error in %", table(MEASURED_HEAD, measured_rows(every))),
         ("Pass times, ms", table(TIMES_HEAD, map(times, every))),
     ]
     return "\n".join(f"### {title}\n\n{text}\n" for title, text in tables)
@@ -59,7 +64,7 @@ SUMMARY_HEAD = (
     "KV pool, tokens",
 )
 ERROR_HEAD = ("profile", "model", "decode", "verify", "prefill", "mixed")
-PEAK_HEAD = ("profile", "model", "reading the cache", "reading the weights", "products")
+MEASURED_HEAD = ("profile", "model", "kind of pass", "points", "median", "median without sign", "p90")
 TIMES_HEAD = (
     "profile",
     *(f"verify {tokens}" for tokens in VERIFIED_TOKENS),
@@ -99,15 +104,21 @@ def error_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
             yield [f"`{profile.name}`", role, *cells]
 
 
-def peak_rows(profiles: Iterable[Profile]) -> Iterable[list[str]]:
-    """Yield a row per model whose cost of reading a cached token is known; a draft runs on one GPU."""
+def measured_rows(profiles: Iterable[Profile]) -> Iterator[list[str]]:
+    """Yield a row for each kind of pass of a pair that was measured on its GPU and is composed too."""
     for profile in profiles:
-        peak = peak_of(profile.hardware)
-        for role, model, gpus in (("target", profile.target, profile.gpus), ("draft", profile.draft, 1)):
-            if peak is None or not isinstance(model.chosen, Roofline):
-                continue
-            shares = [f"{100 * each.rate / each.peak:.0f}" for each in implied(model, peak, gpus)]
-            yield [f"`{profile.name}`", role, *shares]
+        raw = MEASURED / f"{profile.name}.samples.parquet"
+        for role, model in (("target", profile.target), ("draft", profile.draft)) if raw.is_file() else ():
+            of_kind: dict[str, list[float]] = {}
+            for each in usable(read_samples(raw)[1], role):
+                pairs, logits = each.attention_pairs, each.logit_tokens
+                shape = PassShape(each.context_tokens, each.batched_tokens, pairs, 0, logits, each.requests)
+                error = model.chosen.seconds(shape) / (each.median_s + each.all_reduce_s) - 1
+                of_kind.setdefault(each.kind, []).append(100 * error)
+            for kind, errors in of_kind.items():
+                median, p90 = np.quantile(np.abs(errors), [0.5, 0.9])
+                shown = f"{np.median(errors):+.1f}", f"{median:.1f}", f"{p90:.1f}"
+                yield [f"`{profile.name}`", role, kind, str(len(errors)), *shown]
 
 
 def times(profile: Profile) -> list[str]:

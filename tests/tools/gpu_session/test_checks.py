@@ -16,7 +16,7 @@ from profiler.latency.samples import SampleFile  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from tests.profiler.latency.made import FACTS, sample  # noqa: E402
-from tools.gpu_session import checks  # noqa: E402
+from tools.gpu_session import checks, experts  # noqa: E402
 from tools.gpu_session.checks import CHECKS, check, place_of  # noqa: E402
 from tools.gpu_session.place import Place  # noqa: E402
 from tools.gpu_session.state import Row, State  # noqa: E402
@@ -38,7 +38,7 @@ def state(tmp_path):
 
 
 def test_every_kernel_is_compared_over_decode_prefill_chain_and_trees_up_to_64():
-    rows = list(checks.attention_errors(place()))
+    rows = [*checks.attention_errors(place()), *checks.attention_errors(place(), ("flex",))]
     for kernel in ("flex", "sdpa", "split"):
         of_kernel = {row.case: row for row in rows if row.case.startswith(f"{kernel}, ")}
         assert set(of_kernel) == {f"{kernel}, {case}" for case in checks.error_works()}
@@ -57,12 +57,12 @@ def test_a_wrong_kernel_is_flagged(monkeypatch):
     assert {row.note for row in rows} == {"FLAGGED: beyond rounding"}
 
 
-def test_attention_is_timed_over_eight_passes(monkeypatch):
-    monkeypatch.setattr(checks, "KERNELS", ("auto", "fa3", "sdpa"))
-    rows = list(checks.attention_seconds(place()))
+def test_attention_is_timed_over_decodes_chunks_trees_and_chains():
+    rows = list(checks.attention_seconds(place(), ("fa3", "sdpa")))
     assert len([row for row in rows if row.case.startswith("sdpa, ") and row.value > 0]) == 8
     assert len([row for row in rows if row.case.startswith("fa3, ")]) == 1
-    assert len(checks.ON_GPU) == 8
+    chains = [(each.requests, each.queries, each.context) for each in checks.ON_GPU[-2:]]
+    assert chains == [(each.requests, each.queries, each.context) for each in checks.ON_GPU[-4:-2]]
 
 
 class Replays:
@@ -102,7 +102,7 @@ def test_layers_of_both_paths_run():
 
 def test_the_others_give_rows(monkeypatch):
     monkeypatch.setattr(checks, "HELD_S", 0.2)
-    for name in ("small_kernels", "compiles", "clocks", "spin"):
+    for name in ("small_kernels", "compiles", "clocks", "spin", "head", "experts"):
         rows = list(CHECKS[name](place()))
         assert rows
         assert {row.check for row in rows} == {name}
@@ -171,3 +171,14 @@ def test_time_that_runs_out_within_a_check_leaves_it_for_the_next_start(state, m
     monkeypatch.setattr(checks, "CHECKS", {"a": two})
     assert check(state, time.monotonic() + 0.1) == TIME_IS_UP
     assert state.journal.ended() == set()
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 40])
+def test_experts_are_those_of_one_expert_after_the_other(tokens):
+    pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
+    made = experts.drawn(experts.TINY, place(), seed=1)
+    hidden = torch.randn(tokens, experts.TINY.hidden, generator=torch.Generator().manual_seed(0))
+    expected = experts.plain(made, hidden)
+    torch.testing.assert_close(experts.grouped(made, hidden), expected, rtol=1e-4, atol=1e-6)
+    for tile in ((16, 16, 16, 4), (32, 64, 32, 4)):
+        torch.testing.assert_close(experts.fused(made, hidden, tile), expected, rtol=1e-4, atol=1e-6)
