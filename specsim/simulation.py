@@ -16,11 +16,11 @@ from specsim.cluster.dispatch import Dispatch, Sending
 from specsim.cluster.routers import RoundRobin
 from specsim.cluster.routing import Router
 from specsim.cluster.split import SplitDispatch, Splitting
-from specsim.core.attribution import begun
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Backend, Belief, Foresight, Observer, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.core.trees import Forest
+from specsim.core.user_code import begun
 from specsim.errors import SchedulerFault, SpecsimError
 from specsim.kernels import compiled_loops
 from specsim.metrics.recorder import Pauses, Record, Recorder

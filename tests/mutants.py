@@ -43,7 +43,7 @@ def of(*names: str) -> tuple[str, ...]:
 LAWS = "tests/laws/test_every_scheduler.py"
 GOLDEN = "tests/golden/test_golden.py"
 MISTAKES = "tests/conf/test_bad_input.py"
-BOOKS, TREES = "specsim/kernels/book_loops.py", "specsim/kernels/tree_loops.py"
+BOOKS, TREES = "specsim/kernels/ledger_loops.py", "specsim/kernels/tree_loops.py"
 SLO_TREES = "conf/scheduler/adaserve.yaml"
 SELECTION = "specsim.schedulers.parts.selection"
 
@@ -73,7 +73,7 @@ FAULTS = (
         BOOKS,
         "draft_nodes[request] = draft_depth[request] = 0",
         "draft_depth[request] = 0",
-        ("tests/unit/test_book_kernels.py",),
+        ("tests/unit/test_ledger_kernels.py",),
     ),
     Fault(
         "specsim/backend/drafting.py",

@@ -9,10 +9,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from specsim.cluster.routing import Coming, Planning, Router
-from specsim.core.attribution import complaint, own_line
 from specsim.core.passes import NOBODY
 from specsim.core.protocols import Belief
 from specsim.core.request import Bools, Floats, Ids, Ints, Requests
+from specsim.core.user_code import complaint, own_line
 from specsim.errors import RouterFault, passes_through, represented
 from specsim.pass_shape import PassShape
 from specsim.server.admission import CONTEXT_LENGTH

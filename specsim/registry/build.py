@@ -79,7 +79,7 @@ def asked(source: str, method: Callable[..., Any], wanted: type, *arguments: Any
     except BaseException as error:
         if passes_through(error):
             raise
-        from specsim.core.attribution import complaint, own_line
+        from specsim.core.user_code import complaint, own_line
 
         where = own_line(error.__traceback__, getattr(method, "__self__", method))
         raise SpecsimError(f"{source}: {name}: {complaint(error)}{where}") from error

@@ -17,8 +17,8 @@ import numpy as np
 
 from specsim.config.groups import Choice
 from specsim.config.identity import NOT_OF_THE_RUN
-from specsim.core.attribution import complaint, own_frames, own_line
 from specsim.core.protocols import Observer
+from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
 from specsim.files.checked_mapping import copied
 from specsim.metrics.any_run import Shown

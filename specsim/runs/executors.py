@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from specsim.core.attribution import complaint
+from specsim.core.user_code import complaint
 from specsim.errors import SpecsimError, represented
 from specsim.runs.processes import Lost, in_processes
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from specsim.config.points import HANDED, is_several
 from specsim.config.schema import GROUPS
 from specsim.config.values import python_value
-from specsim.core.attribution import complaint, own_line
+from specsim.core.user_code import complaint, own_line
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.model import Profile

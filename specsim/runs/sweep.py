@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from specsim.config.configured import Configured
 from specsim.config.identity import identity, settings_of
-from specsim.core.attribution import complaint
+from specsim.core.user_code import complaint
 from specsim.errors import SpecsimError
 from specsim.files.staging import Unwritable, in_one_step, remove_stale
 from specsim.metrics.any_run import AnyRun

@@ -11,7 +11,7 @@ import numpy as np
 from specsim.core.passes import NOBODY, Drafted, DraftPass
 from specsim.core.request import Bools, Ids, Ints, Requests
 from specsim.errors import IllegalPass
-from specsim.kernels.books import Books, Room, deepen, reserve_draft
+from specsim.kernels.ledger import Books, Room, deepen, reserve_draft
 from specsim.pass_shape import PassShape
 from specsim.server.rules import check_leaves, first_wrong
 
@@ -56,7 +56,7 @@ class KvPool:
 
     `capacity_bytes` are those of the memory, and the drafter's weights' while `drafter_away`.
     `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
-    `blocks` and `lent` (2, N) are columns of `specsim.kernels.books.Books`, by model: the blocks that each request
+    `blocks` and `lent` (2, N) are columns of `specsim.kernels.ledger.Books`, by model: the blocks that each request
     holds of its own, and its tokens in blocks that are lent to it.
     """
 

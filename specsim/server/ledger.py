@@ -11,7 +11,7 @@ from specsim.core.passes import NOBODY, Decodes, Drafted, DraftPass, Emitted, Ro
 from specsim.core.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, ModelFault
-from specsim.kernels.books import POSITIONS, Books, Tally, commit, reserve
+from specsim.kernels.ledger import POSITIONS, Books, Tally, commit, reserve
 from specsim.pass_shape import PassShape
 from specsim.server.events import Emissions, Gaps
 from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, DraftCache, KvPool, Memory, OutOfMemory

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core.attribution import complaint, own_line
 from specsim.core.protocols import Beginning, Noting, Observer, PassEvent, Scheduler
 from specsim.core.request import Floats, Ints
+from specsim.core.user_code import complaint, own_line
 from specsim.errors import ObserverFault, SchedulerFault, SpecsimError, represented
 
 Fault = type[SpecsimError]

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from specsim.core.attribution import complaint, definition, own_line
 from specsim.core.passes import DraftPass, Pass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
 from specsim.core.request import Floats
+from specsim.core.user_code import complaint, definition, own_line
 from specsim.errors import IllegalPass, ModelFault, SchedulerFault, represented
 from specsim.server.livelock import TOO_LONG, StepTooLong
 from specsim.server.rules import owned

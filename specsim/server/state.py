@@ -13,7 +13,7 @@ from sortedcontainers import SortedList
 from specsim.core.protocols import Belief
 from specsim.core.request import Bools, Facts, Floats, Ids, Ints, Observed, Places
 from specsim.errors import IllegalPass
-from specsim.kernels.books import POSITIONS
+from specsim.kernels.ledger import POSITIONS
 from specsim.server.kv_cache import Memory
 
 
@@ -259,7 +259,7 @@ class SharedRows(NamedTuple):
     Attributes
     ----------
     facts, progress : (N,) each.
-    blocks, lent, drafted : (2, N) as in `specsim.kernels.books.Books`, by model, and nodes and depth of drafts.
+    blocks, lent, drafted : (2, N) as in `specsim.kernels.ledger.Books`, by model, and nodes and depth of drafts.
     reached_s : (N,) seconds at which each came to its replica.
     at : (N,) index of the replica at which each is alive, -1 elsewhere. admitted : (N,) whether it holds cache there.
     seat : (N,) for a pass to find doubled rows by. prefix : None where no blocks of prompts are kept.

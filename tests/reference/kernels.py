@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from specsim.kernels.books import NO_INTS, POSITIONS, Books, Left, Room, Taken, Tally
 from specsim.kernels.growth import (
     ALL,
     DEPTH,
@@ -31,6 +30,7 @@ from specsim.kernels.growth import (
     likeliest,
     next_keys,
 )
+from specsim.kernels.ledger import NO_INTS, POSITIONS, Books, Left, Room, Taken, Tally
 from specsim.pass_shape import PassShape
 from specsim.rng import STRIDE, Words, mix
 

@@ -11,9 +11,9 @@ import simpy
 from specsim.cluster.clients import arrivals
 from specsim.cluster.dispatch import Dispatch
 from specsim.cluster.routers import RoundRobin
-from specsim.core.attribution import begun
 from specsim.core.passes import DraftPass, Emitted, TargetPass
 from specsim.core.request import Floats, Ids, Ints
+from specsim.core.user_code import begun
 from specsim.pass_shape import PassShape
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted

@@ -1,4 +1,4 @@
-"""Error attribution: the line of the user's own code, and what an exception says, in one line."""
+"""The line of the user's own code, and what an exception says, in one line."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.books import NO_INTS, POSITIONS, Books, Room, Taken, Tally, commit, deepen, reserve, reserve_draft
 from specsim.kernels.growth import DEPTH, PARENT, ROW
+from specsim.kernels.ledger import NO_INTS, POSITIONS, Books, Room, Taken, Tally, commit, deepen, reserve, reserve_draft
 from tests.reference import kernels as reference
 
 N = 10

@@ -1,6 +1,6 @@
 """The arithmetic of a ledger (a pass takes cache, the target answers, cache is left) as loops that numba compiles.
 
-See `specsim.kernels.books` and `acceptance` for what they do, and `tree_loops` for how they are written.
+See `specsim.kernels.ledger` and `acceptance` for what they do, and `tree_loops` for how they are written.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from specsim.kernels.books import ILLEGAL
 from specsim.kernels.compiling import (
     FLAG,
     INTS,
@@ -20,6 +19,7 @@ from specsim.kernels.compiling import (
     inner,
 )
 from specsim.kernels.growth import DEPTH, PARENT, ROW, SLOT, TOKEN
+from specsim.kernels.ledger import ILLEGAL
 
 NUMBERS = array_of(WHOLE, 2)
 BOOKS = (filled(WHOLE),) * 10
@@ -66,7 +66,7 @@ def reserve(
     target_lent, draft_lent, draft_nodes, draft_depth,
     ids, chunks, numbers, block_tokens, most, _, tree, cached,
 ):  # fmt: skip
-    """See `specsim.kernels.books.reserve`; `tree` (n,) is filled, `cached` (n,) may hold anything."""
+    """See `specsim.kernels.ledger.reserve`; `tree` (n,) is filled, `cached` (n,) may hold anything."""
     rows = len(ids)
     tree[:] = 0
     if not _inside(numbers, rows):
@@ -149,7 +149,7 @@ def reserve_draft(
     target_lent, draft_lent, draft_nodes, draft_depth,
     ids, chunks, numbers, fresh, leaves, block_tokens, _, most, extended, scratch,
 ):  # fmt: skip
-    """See `specsim.kernels.books.reserve_draft`; `extended` (m,) is filled, `scratch` (3, n) holds anything."""
+    """See `specsim.kernels.ledger.reserve_draft`; `extended` (m,) is filled, `scratch` (3, n) holds anything."""
     rows, more, prefill, begins = len(ids), 0, 0, len(chunks) > 0 or not len(leaves)
     if not (_inside(numbers, rows) and _fit(leaves, numbers, rows, fresh)):
         return NOTHING
@@ -184,7 +184,7 @@ def deepen(
     target_lent, draft_lent, draft_nodes, draft_depth,
     ids, chunks, numbers, extended, block_tokens, _, most, scratch,
 ):  # fmt: skip
-    """See `specsim.kernels.books.deepen`; `scratch` (2, n) may hold anything."""
+    """See `specsim.kernels.ledger.deepen`; `scratch` (2, n) may hold anything."""
     more, nodes, fed = 0, scratch[0], scratch[1]
     nodes[:] = 0
     if not _inside(numbers, len(ids)):
@@ -215,7 +215,7 @@ def commit(
     ids, chunks, tree, tokens, accepted, matched, drafted, feeds, now_s, block_tokens,
     who, gaps_s,
 ):  # fmt: skip
-    """See `specsim.kernels.books.commit`; return the further blocks of both models, and how many `who` holds.
+    """See `specsim.kernels.ledger.commit`; return the further blocks of both models, and how many `who` holds.
 
     `who` (2, n) is filled with those that emit again, whose gaps are `gaps_s` (n,), and for the first time.
     """
