@@ -28,9 +28,10 @@ from profiler.latency.points import ROLES, Point, interleaved
 from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import WRITE_EVERY_S, Sample, SampleFile, read_samples
 from profiler.latency.timers import Timing, timer_for
+from profiler.passes.attention import SPLIT
 from profiler.passes.checks import checked_error
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import Work
+from profiler.passes.packing import LARGEST_CAPTURED, Work
 from profiler.passes.paths import ASSUMPTIONS
 from profiler.text import write, yaml_text
 from specsim.pass_shape import PassShape
@@ -41,7 +42,11 @@ LOOKUPS, LOOKUP_ROWS, LOOKUP_TOKENS, LOOKUP_WORDS = 15, 6, 64, 20
 LEAST_LOOKUP_S = 1e-6
 ROUNDS = 3
 COVERS = "seconds of the serving path: inputs laid out, pass, choice on the host; passes launched kernel by kernel"
-REPLAYED = ", but for decodes and levels of chains, which are replayed as CUDA graphs"
+REPLAYED = {
+    True: f", but for all of up to {LARGEST_CAPTURED} tokens without a prompt's, which are replayed as CUDA graphs",
+    False: ", but for decodes and levels of chains, which are replayed as CUDA graphs",
+}
+"""By whether attention is in two parts."""
 FIRST = "first"
 Turn = tuple[int, str, Point]
 
@@ -148,7 +153,10 @@ def sample_facts(ready: Ready, grid: Grid) -> dict[str, Any]:
     }
     return {
         **shared_facts(shapes["target"].name, shapes["draft"].name, grid, ready.kernel, ready.passes, **place),
-        "assumptions": [ASSUMPTIONS[ready.passes], COVERS + (REPLAYED if target.replays is not None else "")],
+        "assumptions": [
+            ASSUMPTIONS[ready.passes],
+            COVERS + ("" if target.replays is None else REPLAYED[ready.kernel in SPLIT]),
+        ],
         "models": model_sizes,
         "attention_error": errors,
         **ceiling_facts(timer_for(target.device), **place),

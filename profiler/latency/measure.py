@@ -17,22 +17,14 @@ from profiler.latency.timers import Effort, Timer, Timing
 from profiler.models.shapes import ModelShape
 from profiler.passes.forward import Inputs, PackedForward
 from profiler.passes.memory import breaks_the_device, give_back, is_out_of_memory
-from profiler.passes.packing import Ints, Work
+from profiler.passes.packing import Ints, Work, captured_size
 from profiler.passes.pages import NoRoom, PageTables, deal
 from specsim.errors import first_line
 
 NAN = float("nan")
-LARGEST_CAPTURED = 512
 PROPOSALS = 8
 FEWEST_ROTATED = 2
 LONGEST_REASON = 100
-
-
-def captured_size(tokens: int) -> int:
-    """Return the batch size of an engine's graph for `tokens`: 1, 2, 4, then every 8; above 512 `tokens` itself."""
-    if tokens > LARGEST_CAPTURED:
-        return tokens
-    return next((size for size in (1, 2, 4) if size >= tokens), -(-tokens // 8) * 8)
 
 
 def modes_of(timer: Timer, point: Point, launched: Collection[str] = ()) -> tuple[str, ...]:

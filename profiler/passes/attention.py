@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from profiler.passes.packing import Packed, Work
+from profiler.passes.packing import Packed, Room, Work
 from profiler.passes.pages import CacheShape, PageTables
 from specsim.errors import SpecsimError, nearest
 
@@ -39,10 +39,11 @@ class Planner(Protocol):
     name: str
     page_tokens: int
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> Plan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> Plan:
         """Return the plan of a pass whose T queries are padded to `size`.
 
-        The sizes of the plan depend on the keys of each row; with `room` they are those of rows of so many keys.
+        With `room` the plan's sizes are the same for all passes of that room: for one of `SPLIT` always, for another
+        if each row has one query.
         """
         ...
 

@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import pad
 
 from profiler.passes.attention_sdpa import grouped
-from profiler.passes.packing import EVERYWHERE, Ints, Packed, Work, power_of_two
+from profiler.passes.packing import EVERYWHERE, Ints, Packed, Room, Work, power_of_two
 from profiler.passes.pages import CacheShape, PageTables
 
 BLOCK_TOKENS = 128
@@ -196,7 +196,7 @@ class Flex:
         self._pipelined = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> FlexPlan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> FlexPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`. Its tables are as wide as the pool."""
         del room
         owner, first = self._ownership(tables)

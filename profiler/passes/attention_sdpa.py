@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from profiler.passes.packing import Bools, Ints, Packed, Work
+from profiler.passes.packing import Bools, Ints, Packed, Room, Work
 from profiler.passes.pages import PageTables
 
 GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
@@ -76,11 +76,11 @@ class Sdpa:
         self._device = device
         self._dtype = dtype
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> SdpaPlan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> SdpaPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         groups, order = [], []
         limit = GATHERED_TOKENS[self._device.type]
-        keys = work.key_tokens if room is None else np.full(work.rows, room)
+        keys = work.key_tokens if room is None else np.full(work.rows, room.keys)
         for rows in grouped(work.new_tokens, keys, limit):
             group, queries, real = self._group(rows, work, packed, tables, int(keys[rows].max()))
             groups.append(group)

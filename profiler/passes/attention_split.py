@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 import torch
 
-from profiler.passes.packing import Ints, Packed, Work, is_causal
+from profiler.passes.packing import Ints, Packed, Room, Work, is_causal
 from profiler.passes.pages import CacheShape, PageTables
 
 Pools: TypeAlias = tuple[torch.Tensor, torch.Tensor]
+KEYS_OF_A_QUERY = 16
+"""For each query of a captured pass there is room for so many keys after the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Span:
     start : (n + 1,) int32 first query of each row.
     length : (n,) int32 keys of each row.
     pages : (n, most) int32 pages of each row; 0 after its last.
-    starts, longest : `start` and the largest length on the host, since asking the device ends a capture.
+    longest, most_queries : bounds on a row's length and queries, on the host, since asking the device ends a capture.
     page_tokens : tokens of a page.
     causal : whether a row's last query sees every key, the one before it one fewer, and so on.
     schedule : what the kernel has prepared for spans of these lengths, if it prepares anything.
@@ -38,21 +39,19 @@ class Span:
     start: torch.Tensor
     length: torch.Tensor
     pages: torch.Tensor
-    starts: tuple[int, ...]
     longest: int
+    most_queries: int
     page_tokens: int
     causal: bool
     schedule: torch.Tensor | None = None
 
-    @property
-    def most_queries(self) -> int:
-        """Queries of the row that has most."""
-        return max(np.diff(self.starts).tolist())
-
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The keys after the cached context of n rows, and the intervals of `Packed`; integers are int32, slots int64."""
+    """The keys after the cached context of n rows, and the intervals of `Packed`; integers are int32, slots int64.
+
+    Padding keys and queries come last, and belong to no row. No row has more than `most_queries`.
+    """
 
     start: torch.Tensor
     tail_start: torch.Tensor
@@ -61,8 +60,7 @@ class Tail:
     closes: torch.Tensor
     point: torch.Tensor
     context: torch.Tensor
-    starts: tuple[int, ...]
-    tail_starts: tuple[int, ...]
+    most_queries: int
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -72,12 +70,7 @@ class Tail:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(self.starts) - 1
-
-    @property
-    def most_queries(self) -> int:
-        """Queries of the row that has most."""
-        return max(np.diff(self.starts).tolist())
+        return len(self.context)
 
 
 Paged: TypeAlias = Callable[[torch.Tensor, Pools, Span, float], tuple[torch.Tensor, torch.Tensor]]
@@ -125,42 +118,46 @@ class Split:
         self._paged, self._merge, self._prepare = paged, merge, prepare
         self._device = device
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: int | None = None) -> SplitPlan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> SplitPlan:
         """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
         causal = is_causal(work, packed)
         length = work.key_tokens if causal else work.context
-        longest = int(length.max()) if room is None else room
+        longest, most = (int(length.max()), int(work.new_tokens.max())) if room is None else (room.keys, room.queries)
         held = max(-(-longest // self.page_tokens), 1)
         span = Span(
             start=self._placed(packed.start),
             length=self._placed(length),
             pages=self._placed(np.maximum(tables.widened(held).pages[:, :held], 0)),
-            starts=tuple(packed.start.tolist()),
             longest=longest,
+            most_queries=most,
             page_tokens=self.page_tokens,
             causal=causal,
         )
         if self._prepare is not None:
             span = replace(span, schedule=self._prepare(span))
-        return SplitPlan(span, None if causal else self._tail(work, packed, tables), self._paged, self._merge)
+        keys = len(packed.opens) if room is None else KEYS_OF_A_QUERY * size
+        tail = None if causal else self._tail(work, packed, tables, size, keys, most)
+        return SplitPlan(span, tail, self._paged, self._merge)
 
-    def _tail(self, work: Work, packed: Packed, tables: PageTables) -> Tail:
+    def _tail(self, work: Work, packed: Packed, tables: PageTables, size: int, keys: int, most: int) -> Tail:
         row = np.repeat(np.arange(work.rows), np.diff(packed.tail_start))
         place = work.context[row] + np.arange(len(row)) - packed.tail_start[row]
         return Tail(
             start=self._placed(packed.start),
             tail_start=self._placed(packed.tail_start),
-            slots=torch.from_numpy(tables.slots(row, place)).to(self._device),
-            opens=self._placed(packed.opens),
-            closes=self._placed(packed.closes),
-            point=self._placed(packed.point),
+            slots=self._placed(tables.slots(row, place), keys, np.int64),
+            opens=self._placed(packed.opens, keys),
+            closes=self._placed(packed.closes, keys),
+            point=self._placed(packed.point, size),
             context=self._placed(work.context),
-            starts=tuple(packed.start.tolist()),
-            tail_starts=tuple(packed.tail_start.tolist()),
+            most_queries=most,
         )
 
-    def _placed(self, values: Ints) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values, np.int32)).to(self._device)
+    def _placed(self, values: Ints, size: int | None = None, kind: type[np.signedinteger] = np.int32) -> torch.Tensor:
+        """Return the values on the device, with zeros behind them up to `size`."""
+        whole = np.zeros((size or len(values), *values.shape[1:]), kind)
+        whole[: len(values)] = values
+        return torch.from_numpy(whole).to(self._device)
 
 
 def plain_paged(query: torch.Tensor, pools: Pools, span: Span, scaling: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -168,22 +165,23 @@ def plain_paged(query: torch.Tensor, pools: Pools, span: Span, scaling: float) -
 
     A row without keys has 0 and -inf. The pools are (slots, kv_heads, head_dim).
     """
-    out, lse = torch.zeros_like(query), _wide(query).new_full(query.shape[1::-1], float("-inf"))
-    place = torch.arange(span.page_tokens, device=query.device)
-    key = torch.arange(span.pages.shape[1] * span.page_tokens, device=query.device)
-    for row, (first, last) in enumerate(pairwise(span.starts)):
-        if first == last:
-            continue
+    count, device = len(query), query.device
+    # The places of queries that a row lacks are those of one more, which is cut off.
+    out = query.new_zeros((count + 1, *query.shape[1:]))
+    lse = _wide(query).new_full((query.shape[1], count + 1), float("-inf"))
+    place, nth = torch.arange(span.page_tokens, device=device), torch.arange(span.most_queries, device=device)
+    key = torch.arange(span.pages.shape[1] * span.page_tokens, device=device)
+    for row in range(len(span.length)):
+        first, last = span.start[row], span.start[row + 1]
+        asked = torch.where(first + nth < last, first + nth, count)
         slots = (span.pages[row][:, None] * span.page_tokens + place).flatten()
-        end = span.length[row].expand(last - first)
-        if span.causal:
-            end = end - torch.arange(last - first - 1, -1, -1, device=query.device)
-        score = _scores(query[first:last], pools[0].index_select(0, slots), scaling)
+        end = span.length[row] - (last - 1 - asked if span.causal else torch.zeros_like(asked))
+        score = _scores(query[asked.clamp(max=count - 1)], pools[0].index_select(0, slots), scaling)
         score = score.masked_fill(key >= end[:, None], float("-inf"))
         found = score.logsumexp(-1)
         weight = (score - found[..., None]).exp().nan_to_num(0.0)
-        out[first:last], lse[:, first:last] = _mixed(weight, pools[1].index_select(0, slots)), found
-    return out, lse
+        out[asked], lse[:, asked] = _mixed(weight, pools[1].index_select(0, slots)).to(out.dtype), found
+    return out[:count], lse[:, :count]
 
 
 def plain_tail(
@@ -193,21 +191,21 @@ def plain_tail(
 
     A query sees the keys of its row's tail whose interval holds its point. Those of an empty context are not read.
     """
-    out = context[0].clone()
-    for row in range(tail.rows):
-        (first, last), (begin, end) = (each[row : row + 2] for each in (tail.starts, tail.tail_starts))
-        if first == last:
-            continue
-        slots, point = tail.slots[begin:end], tail.point[first:last, None]
-        sees = (tail.opens[begin:end] <= point) & (point < tail.closes[begin:end])
-        score = _scores(query[first:last], pools[0].index_select(0, slots), scaling).masked_fill(~sees, float("-inf"))
-        found = score.logsumexp(-1)
-        mixed = _mixed((score - found[..., None]).exp(), pools[1].index_select(0, slots))
-        some = tail.context[row] > 0
-        before = torch.where(some, context[1][:, first:last], float("-inf"))
-        share = torch.sigmoid(before - found).T[..., None]
-        out[first:last] = torch.where(some, _wide(context[0][first:last]), 0.0) * share + mixed * (1 - share)
-    return out
+    of_query, of_key = _rows(tail.start, len(query)), _rows(tail.tail_start, len(tail.slots))
+    point = tail.point[:, None]
+    sees = (of_query[:, None] == of_key) & (tail.opens <= point) & (point < tail.closes)
+    score = _scores(query, pools[0].index_select(0, tail.slots), scaling).masked_fill(~sees, float("-inf"))
+    found = score.logsumexp(-1)
+    mixed = _mixed((score - found[..., None]).exp(), pools[1].index_select(0, tail.slots))
+    some = tail.context[of_query.clamp(max=tail.rows - 1)] > 0
+    share = torch.sigmoid(torch.where(some, context[1], float("-inf")) - found).T[..., None]
+    before = torch.where(some[:, None, None], _wide(context[0]), 0.0)
+    return (before * share + mixed * (1 - share)).to(query.dtype)
+
+
+def _rows(start: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the row of each of so many entries, (count,), given the first of each row; of padding one row more."""
+    return torch.searchsorted(start[1:], torch.arange(count, device=start.device, dtype=start.dtype), right=True)
 
 
 def _scores(query: torch.Tensor, keys: torch.Tensor, scaling: float) -> torch.Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from profiler.models.shapes import ModelShape
 from profiler.passes.attention import KERNELS, SPLIT, best_kernel, page_tokens, planner
@@ -15,7 +16,7 @@ from profiler.passes.forward import PackedForward
 from profiler.passes.graphs import Replays, capture
 from profiler.passes.memory import is_out_of_memory, memory_for
 from profiler.passes.operations import Plain
-from profiler.passes.packing import Work, pack
+from profiler.passes.packing import Ints, Work, pack
 from profiler.passes.pages import CacheShape, deal
 from specsim.errors import SpecsimError, first_line, say
 
@@ -203,7 +204,7 @@ def check_operations(made: Plain, shape: ModelShape, *, device: torch.device, dt
 
 
 def check_replays(forward: PackedForward, replays: Replays) -> None:
-    """Replay decodes and levels of chains over other rows than they were captured with, and compare.
+    """Replay passes of each kind over other rows than their graphs were captured with, and compare.
 
     Roundings of a layer add up like steps of a random walk; logits of a wrong row differ by as much as they are.
 
@@ -213,7 +214,7 @@ def check_replays(forward: PackedForward, replays: Replays) -> None:
         When a graph cannot be captured, or its logits differ.
     """
     allowed = TOLERANCE[forward.dtype] * (2 * forward.shape.layers) ** 0.5
-    for seed, work in enumerate(checked_works(forward.cache.shape)):
+    for seed, work in enumerate(checked_works(forward.cache.shape, forward.planner.name)):
         rng = np.random.default_rng(seed)
         tables = deal(work, forward.cache.shape, rng)
         tokens = rng.integers(0, forward.shape.vocab, work.batched_tokens)
@@ -230,34 +231,60 @@ def check_replays(forward: PackedForward, replays: Replays) -> None:
             raise SpecsimError(f"graphs: a replay of {forward.shape.name} errs by {error:.2g}; expected {allowed:.2g}")
 
 
-def checked_works(shape: CacheShape) -> list[Work]:
+def checked_works(shape: CacheShape, kernel: str) -> list[Work]:
     """Return the passes that are replayed: each graph is captured over three rows and replayed over four.
 
-    Of the second the last row is long, at first just over half of what the graph has room for, then nearly all.
+    Decodes and draft steps of chains; in one pair of decodes the last row is long, at first just over half of what the
+    graph has room for, then nearly all. Where `Replays` takes them also verified chains and trees, draft steps of
+    several leaves, and catch-ups.
     """
     pages, fewest = 2, shape.pages - 8
     while 2 * pages <= min(fewest, MOST // shape.page_tokens):
         pages *= 2
     room = pages * shape.page_tokens
-    works = [decodes(3), decodes(4), levels(3), levels(4)]
+    works = [decodes(3), decodes(4), extended([1, 1, 1]), extended([1, 1, 1, 1])]
     if pages > 2:
         works += [decodes(3, room // 2 + 1), decodes(4, room - 2)]
+    if kernel in SPLIT:
+        for children in (1, 2):
+            works += [verified([1, 2, 4], children), verified([7, 0, 3, 1], children)]
+        works += [extended([2, 1, 3]), extended([4, 2, 1, 1])]
+        works += [Work.of(_contexts(3), [2, 1, 4]), Work.of(_contexts(4), [4, 1, 2, 1])]
     return works
 
 
 def decodes(rows: int, last: int | None = None) -> Work:
     """Return a decode of rows of different contexts, the last of them so long if it is given."""
-    context = np.arange(rows) * 4 + SHORT
+    context = _contexts(rows)
     if last is not None:
         context[-1] = last
     return Work.of(context, np.ones(rows))
 
 
-def levels(rows: int) -> Work:
-    """Return a level of chains: behind a node that is cached, one node of each row."""
-    context, place = np.arange(rows) * 4 + SHORT, np.tile([0, 1], rows)
-    parent = np.where(place == 0, -1, np.arange(2 * rows) - 1)
-    return Work.of(context, np.zeros(rows), np.repeat(np.arange(rows), 2), parent, place == 0)
+def verified(nodes: Sequence[int], children: int) -> Work:
+    """Return the verification of trees of so many nodes, with so many behind each node; with one they are chains."""
+    row, place = _places(nodes)
+    parent = np.where(place > 0, np.arange(len(row)) - place + (place - 1) // children, -1)
+    return Work.of(_contexts(len(nodes)), np.ones(len(nodes)), row, parent)
+
+
+def extended(leaves: Sequence[int]) -> Work:
+    """Return a draft step: behind so many cached nodes of each row one node each."""
+    row, place = _places(2 * np.array(leaves))
+    behind = np.array(leaves)[row]
+    parent = np.where(place < behind, -1, np.arange(len(row)) - behind)
+    return Work.of(_contexts(len(leaves)), np.zeros(len(leaves)), row, parent, place < behind)
+
+
+def _contexts(rows: int) -> Ints:
+    return np.arange(rows) * 4 + SHORT
+
+
+def _places(counts: ArrayLike) -> tuple[Ints, Ints]:
+    """Return the row of each of so many nodes a row, and its place among the row's."""
+    count = np.asarray(counts)
+    row = np.repeat(np.arange(len(count)), count)
+    return row, np.arange(len(row)) - (np.cumsum(count) - count)[row]
 
 
 def _relative(found: torch.Tensor, expected: torch.Tensor) -> float:

@@ -12,7 +12,7 @@ import torch
 from profiler.models.shapes import ModelShape
 from profiler.passes.attention import PAGED, Plan, page_tokens, planner, register
 from profiler.passes.graphs import Replays
-from profiler.passes.packing import Ints, Work, pack
+from profiler.passes.packing import Ints, Room, Work, pack
 from profiler.passes.pages import CacheShape, PagedCache, PageTables
 
 if TYPE_CHECKING:
@@ -59,19 +59,20 @@ class PackedForward(ABC):
         self.replays: Replays | None = None
 
     def inputs(
-        self, work: Work, tables: PageTables, tokens: Ints, size: int | None = None, room: int | None = None
+        self, work: Work, tables: PageTables, tokens: Ints, size: int | None = None, room: Room | None = None
     ) -> Inputs:
         """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row.
 
-        With `room` their sizes are those of a pass over rows of so many keys; see `profiler.passes.attention.Planner`.
+        With `room` their sizes are its own, and logit rows are padded too; see `profiler.passes.attention.Planner`.
         """
         packed = pack(work)
         padded = len(packed.row) if size is None else size
+        logits = len(packed.logits) if room is None else room.logits
         return Inputs(
             self._placed(tokens, padded, 0)[None],
             self._placed(packed.position, padded, 0)[None],
             self._placed(tables.query_slots(packed), padded, self.cache.shape.padding_slot),
-            torch.from_numpy(packed.logits).to(self.device),
+            self._placed(packed.logits[:logits], logits, 0),
             self.planner.plan(work, packed, tables, padded, room),
         )
 

@@ -1,13 +1,13 @@
 """CUDA graphs: passes captured once and replayed.
 
-A pass comes again if each of its rows has one query: a decode, or a level of chains. Rows are padded to the next size,
-keys to the next power of two pages; a row of padding writes to the page of no row. Verifications are launched: a
-profile times them over trees of other shapes.
+Decodes, draft steps, catch-ups and verifications come again by their `Room`: rows, tokens and logits are padded to the
+sizes that an engine captures, and a power of two bounds a row's queries, and its pages. Larger passes are launched, and
+those with a chunk that is long enough to be a prompt's. An attention kernel whose plan has other sizes for each tree
+replays only decodes and levels of chains.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from profiler.passes.packing import Ints, Work, is_causal, pack, power_of_two
+from profiler.passes.attention import SPLIT
+from profiler.passes.attention_split import KEYS_OF_A_QUERY
+from profiler.passes.packing import LARGEST_CAPTURED, Ints, Room, Work, captured_size, is_causal, pack, power_of_two
 from profiler.passes.pages import PageTables
 
 if TYPE_CHECKING:
     from profiler.passes.forward import Inputs, PackedForward
 
-ROWS = (1, 2, 4, *range(8, 257, 8))
-"""The rows of graphs, those that vLLM captures by default."""
+LONGEST_CHUNK = 16
+"""Tokens of the longest chunk that counts as a catch-up; a longer one is a prompt's."""
 Capture = Callable[[Callable[[], Any], Callable[[], object]], tuple[Any, Any]]
 
 
@@ -53,69 +55,86 @@ def _side_stream(cuda: Any) -> Any:
 
 
 class Captured(NamedTuple):
-    """A graph with a `replay`, the inputs that it reads and the logits that it writes."""
+    """A graph with a `replay`, and the inputs that it reads."""
 
     graph: Any
     inputs: Inputs
-    logits: torch.Tensor
 
 
 class Replays:
-    """The graphs of one model, by rows and pages of a row; each is captured when first asked for.
+    """The graphs of one model by the rooms of their passes; each is captured when first asked for.
 
-    They share their memory, so the logits of one hold until the next replay. `captured` is by default
+    They share their memory and write the same logits, which hold until the next replay. `captured` is by default
     `profiler.passes.graphs.capture`.
     """
 
     def __init__(self, forward: PackedForward, captured: Capture | None = None) -> None:
         self._forward = forward
         self._capture = captured or partial(capture, pool=torch.cuda.graph_pool_handle())
-        self._graphs: dict[tuple[int, int], Captured] = {}
+        self._graphs: dict[Room, Captured] = {}
+        self._logits = torch.empty((LARGEST_CAPTURED, forward.shape.vocab), device=forward.device, dtype=forward.dtype)
 
     def __len__(self) -> int:
         return len(self._graphs)
 
     def prepared(self, work: Work, tables: PageTables, tokens: Ints) -> Callable[[], torch.Tensor] | None:
         """Return what lays a pass out and replays it, its graph captured; None if its shape does not come again."""
-        if work.rows > ROWS[-1] or not _one_query_a_row(work):
+        if work.batched_tokens > LARGEST_CAPTURED or work.chunk.max() > LONGEST_CHUNK:
             return None
-        rows = ROWS[bisect_left(ROWS, work.rows)]
-        room = power_of_two(-(-int(work.key_tokens.max()) // tables.page_tokens))
-        missing = rows - work.rows
-        padded = Work.of(np.pad(work.key_tokens - 1, (0, missing)), np.ones(rows))
-        pages = _with_padding(tables, missing, self._forward.cache.shape.pages - 1)
-        words = np.pad(tokens, (0, missing))
+        packed = pack(work)
+        causal = is_causal(work, packed)
+        if causal and work.logit_tokens == work.rows and np.all(work.new_tokens == 1):
+            work = Work.of(work.key_tokens - 1, np.ones(work.rows))
+        elif self._forward.planner.name not in SPLIT:
+            return None
+        room = _room(work, causal, tables.page_tokens)
+        if not causal and len(packed.opens) + room.rows > KEYS_OF_A_QUERY * room.tokens:
+            return None
+        padded, pages = _padded(work, tables, room, self._forward.cache.shape.pages - 1)
 
         def inputs() -> Inputs:
-            return self._forward.inputs(padded, pages, words, room=room * tables.page_tokens)
+            return self._forward.inputs(padded, pages, tokens, room.tokens, room)
 
-        key = rows, room
-        if key not in self._graphs:
-            self._graphs[key] = self._captured(inputs())
-        held, wanted = self._graphs[key], work.rows
+        if room not in self._graphs:
+            self._graphs[room] = self._captured(inputs(), self._logits[: room.logits])
+        held = self._graphs[room]
 
         def run() -> torch.Tensor:
             held.inputs.load(inputs())
             held.graph.replay()
-            return held.logits[:wanted]
+            return self._logits[: work.logit_tokens]
 
         return run
 
-    def _captured(self, inputs: Inputs) -> Captured:
-        run = partial(self._forward.run, inputs)
-        graph, logits = self._capture(run, run)
-        return Captured(graph, inputs, logits)
+    def _captured(self, inputs: Inputs, logits: torch.Tensor) -> Captured:
+        def run() -> torch.Tensor:
+            return logits.copy_(self._forward.run(inputs))
+
+        graph, _ = self._capture(run, run)
+        return Captured(graph, inputs)
 
 
-def _one_query_a_row(work: Work) -> bool:
-    """Return whether each row has one query, behind all that it sees, whose logits count."""
-    if work.logit_tokens != work.rows or np.any(work.new_tokens != 1):
-        return False
-    return is_causal(work, pack(work))
+def _room(work: Work, causal: bool, page_tokens: int) -> Room:
+    """Return the room of a pass."""
+    return Room(
+        rows=captured_size(work.rows),
+        tokens=captured_size(work.batched_tokens),
+        logits=captured_size(work.logit_tokens),
+        queries=power_of_two(int(work.new_tokens.max())),
+        keys=power_of_two(-(-int(work.key_tokens.max()) // page_tokens)) * page_tokens,
+        causal=causal,
+    )
 
 
-def _with_padding(tables: PageTables, rows: int, page: int) -> PageTables:
-    """Return the tables with rows of padding behind them, which have one page that belongs to no row."""
-    more = np.full((rows, tables.pages.shape[1]), -1, dtype=np.int64)
+def _padded(work: Work, tables: PageTables, room: Room, page: int) -> tuple[Work, PageTables]:
+    """Return the pass with rows of padding behind its own; each has a padding token as long as there are any.
+
+    All of them write to `page`, which belongs to no row.
+    """
+    missing = room.rows - work.rows
+    alone = np.arange(missing) < room.tokens - work.batched_tokens
+    context, chunk = np.pad(work.context, (0, missing)), np.concatenate([work.chunk, alone])
+    padded = Work.of(context, chunk, work.node_row, work.node_parent, work.node_cached)
+    more = np.full((missing, tables.pages.shape[1]), -1, dtype=np.int64)
     more[:, 0] = page
-    return PageTables(np.concatenate([tables.pages, more]), tables.page_tokens)
+    return padded, PageTables(np.concatenate([tables.pages, more]), tables.page_tokens)

@@ -8,7 +8,7 @@ numbered in preorder, so that a node's interval is its subtree. A chain is a tre
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 EVERYWHERE = 2**30
+LARGEST_CAPTURED = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,23 @@ class Work:
         return int(np.count_nonzero(~self.node_cached) + np.count_nonzero(self.chunk))
 
 
+class Room(NamedTuple):
+    """The sizes of a captured pass: passes of one room have tensors of equal sizes, and their numbers stay below its.
+
+    Attributes
+    ----------
+    rows, tokens, logits : to which a pass is padded. queries, keys : the most of a row.
+    causal : whether the pass has no tree; see `is_causal`.
+    """
+
+    rows: int
+    tokens: int
+    logits: int
+    queries: int
+    keys: int
+    causal: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     """The T query tokens of a `Work`, row after row, and the keys' intervals.
@@ -156,6 +174,13 @@ def is_causal(work: Work, packed: Packed) -> bool:
     chains = (packed.opens == place) & (packed.closes >= np.diff(packed.tail_start)[row])
     after = packed.start[packed.row + 1] - np.arange(len(packed.row))
     return bool(chains.all() and (packed.key == work.key_tokens[packed.row] - after).all())
+
+
+def captured_size(count: int) -> int:
+    """Return the size of an engine's graph for so many tokens: 1, 2, 4, then every 8; above 512 there is none."""
+    if count > LARGEST_CAPTURED:
+        return count
+    return next((size for size in (1, 2, 4) if size >= count), -(-count // 8) * 8)
 
 
 def power_of_two(count: int) -> int:

@@ -66,7 +66,7 @@ def _models(drafter: str) -> tuple[Any, Any]:
     return target, {"separate": lambda: loud(NOISE), ITSELF: loud, "lookup": lambda: None}[drafter]()
 
 
-def pair(simulation: Simulation, drafter: str) -> Models:
+def pair(simulation: Simulation, drafter: str, kernel: str = "sdpa") -> Models:
     """Return a pair whose caches are as small as the simulation's pool allows."""
     target, draft = _models(drafter)
     memory = simulation.memory
@@ -75,8 +75,8 @@ def pair(simulation: Simulation, drafter: str) -> Models:
     pages = [min(each, 2 * most + 1) for each in pages]
     served: Any = LookupMatch(1, 3)
     if draft is not None:
-        served = Forward(draft, shape_of(draft, "draft"), pages[1])
-    models = Models(Forward(target, SHAPE, pages[0]), served, VOCABULARY)
+        served = Forward(draft, shape_of(draft, "draft"), pages[1], kernel)
+    models = Models(Forward(target, SHAPE, pages[0], kernel), served, VOCABULARY)
     for each in (models.target, models.draft):
         if isinstance(each, Forward):
             each.cache.fill(seed=1)  # Memory that was never written may hold no numbers.

@@ -93,12 +93,13 @@ def test_on_a_tape_and_the_profiles_clock_it_is_the_simulated_run(name, drafter)
     on_a_tape(name, drafter, QUICK)
 
 
+@pytest.mark.parametrize("kernel", ["sdpa", "split"])
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("name", ["adaserve", "laps_sd", "vllm_spec"])
-def test_replayed_passes_say_the_same(name, drafter):
+def test_replayed_passes_say_the_same(name, drafter, kernel):
     """Graphs are captured in the midst of a run, and take over rows that come and go."""
     simulation = replace(for_drafter(scene(), drafter), scheduler=factory_of(name))
-    models = pair(simulation, drafter)
+    models = pair(simulation, drafter, kernel)
     forwards = [each for each in (models.target, models.draft) if isinstance(each, Forward)]
     for each in forwards:
         each.replays = Replays(each, rerun)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from profiler.latency.all_reduce import stated  # noqa: E402
 from profiler.latency.grids import CPU_QUICK  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
-from profiler.latency.measure import Bench, captured_size, modes_of  # noqa: E402
+from profiler.latency.measure import Bench, modes_of  # noqa: E402
 from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
@@ -19,6 +19,7 @@ from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.packing import captured_size  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.made import FACTS  # noqa: E402
 

@@ -27,13 +27,13 @@ from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 
 from profiler.latency.grids import FULL
-from profiler.latency.measure import captured_size
 from profiler.models.random_weights import random_model
 from profiler.models.shapes import LLAMA_1B, LLAMA_8B, QWEN_05B, QWEN_32B, TINY_LLAMA
 from profiler.passes import kernels
 from profiler.passes.attention_split import Split
 from profiler.passes.checks import operations_error
 from profiler.passes.fused import Fused
+from profiler.passes.packing import captured_size
 from profiler.passes.pages import deal, pages_needed
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -107,7 +107,7 @@ def tails(shape):
     """Launch the tail kernel at a model's sizes."""
     none = torch.zeros(4, dtype=torch.int32)
     tensors = (none, none, none.long(), none, none, none, none)
-    tail = kernels.Tail(*tensors, (0, 1, 2, 3), (0, 1, 2, 3))
+    tail = kernels.Tail(*tensors, most_queries=1)
     pool = torch.zeros(32, shape.kv_heads, shape.head_dim, dtype=torch.bfloat16)
     query = torch.zeros(3, shape.heads, shape.head_dim, dtype=torch.bfloat16)
     kernels.Kernels().tail(query, (pool, pool), tail, (query, torch.zeros(shape.heads, 3)), 0.1)

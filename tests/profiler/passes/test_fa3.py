@@ -15,10 +15,15 @@ from profiler.passes.attention import best_kernel, page_tokens, planner  # noqa:
 from profiler.passes.attention_fa3 import LIBRARY, Fa3, library  # noqa: E402
 from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
 from profiler.passes.attention_split import Split, plain_tail  # noqa: E402
-from profiler.passes.checks import working_kernel  # noqa: E402
+from profiler.passes.checks import check_replays, working_kernel  # noqa: E402
+from profiler.passes.forward import Forward  # noqa: E402
+from profiler.passes.graphs import Replays  # noqa: E402
+from profiler.passes.operations import operations  # noqa: E402
 from profiler.passes.packing import pack  # noqa: E402
 from profiler.passes.pages import CacheShape  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.backend.pairs import SHAPE, loud  # noqa: E402
+from tests.profiler.passes.graph import rerun  # noqa: E402
 from tests.profiler.passes.layouts import CAUSAL, PAGE, PASSES, pools  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -55,6 +60,8 @@ def attended(op, *given, **named):
     """Attend as the operator's documentation says: causal from the bottom right, over `seqused_k` keys of each row."""
     told = by_name(op, given, named)
     CALLS.append(told)
+    if (schedule := told["scheduler_metadata"]) is not None:
+        assert torch.equal(schedule, told["seqused_k"] * 2 + told["is_causal"])
     q, k, v = told["q"], told["k"], told["v"]
     share = q.shape[1] // k.shape[2]
     out, lse = torch.full_like(q, torch.nan), torch.full(q.shape[1::-1], torch.nan, dtype=q.dtype)
@@ -136,7 +143,6 @@ def test_a_schedule_is_asked_for_once_with_what_the_pass_then_gets(name):
     for call in CALLS:
         assert {each: call[each] for each in same} == {each: told[each] for each in same}
         assert all(torch.equal(call[each], told[each]) for each in ("seqused_k", "cu_seqlens_q"))
-        assert torch.equal(call["scheduler_metadata"], told["seqused_k"] * 2 + told["is_causal"])
     sizes = {"batch_size": work.rows, "num_heads": 8, "num_heads_k": 2, "headdim": 8, "headdim_v": 8, "page_size": PAGE}
     assert {each: told[each] for each in sizes} == sizes
     assert (told["has_softcap"], told["max_seqlen_k_new"]) == (False, 0)
@@ -145,6 +151,21 @@ def test_a_schedule_is_asked_for_once_with_what_the_pass_then_gets(name):
     plan.load(planned.plan(work, pack(work), other, len(query)))
     assert plan.span.schedule is held
     assert torch.equal(held, plan.span.length * 2 + plan.span.causal)
+
+
+def test_replays_stay_within_what_the_library_was_told():
+    """A graph keeps the numbers of the pass that it was captured with; they must bound every other pass's."""
+    pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
+    forward = Forward(loud(dtype=torch.float32), SHAPE, 80, "split")
+    forward.cache.fill(seed=1)
+    paged, merge = made("fwd"), operations("triton").tail
+    prepare = paged.preparation(SHAPE.heads, SHAPE.kv_heads, SHAPE.head_dim, torch.bfloat16)
+    forward.planner = Split("fa3", forward.cache.shape, paged, merge, device=CPU, prepare=prepare)
+    replays = Replays(forward, rerun)
+    CALLS.clear()
+    check_replays(forward, replays)
+    assert len(replays) == 6
+    assert {(each["max_seqlen_q"], each["is_causal"]) for each in CALLS} >= {(1, True), (8, True), (8, False)}
 
 
 def test_another_library_is_refused_by_name():

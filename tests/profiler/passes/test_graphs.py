@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
 from profiler.backend.rows import Rows  # noqa: E402
-from profiler.passes.checks import check_replays, checked_works  # noqa: E402
+from profiler.passes import graphs  # noqa: E402
+from profiler.passes.checks import check_replays, checked_works, verified  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
-from profiler.passes.graphs import ROWS, Replays  # noqa: E402
-from profiler.passes.packing import Work  # noqa: E402
+from profiler.passes.graphs import LONGEST_CHUNK, Replays  # noqa: E402
+from profiler.passes.packing import LARGEST_CAPTURED, Room, Work, pack  # noqa: E402
 from profiler.passes.pages import deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.backend.pairs import SHAPE, VOCABULARY, loud  # noqa: E402
 from tests.profiler.passes.graph import rerun  # noqa: E402
 from tests.profiler.passes.layouts import TREES  # noqa: E402
+from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KERNELS = ("sdpa", "split", "flex")
@@ -56,7 +61,7 @@ def test_replays_over_other_rows_say_what_launched_passes_say(kernel):
         contexts = rng.integers(1, 60, rows)
         for work in (
             Work.of(contexts, np.ones(rows)),
-            levels(contexts, int(rng.integers(0, 4))),
+            levels(contexts, 20 if seed == 0 else int(rng.integers(0, 4))),
         ):
             plain, replayed = both(forward, replays, work, seed)
             assert replayed is not None
@@ -72,44 +77,89 @@ def test_a_level_of_a_chain_takes_the_graph_of_a_decode():
     assert len(replays) == 1
 
 
+@cache
+def of_one_room():
+    """Return a model and graphs that replay every pass of the test below by two of them, one for passes with a tree."""
+    forward = served("split")
+    return forward, Replays(forward, rerun)
+
+
+@settings(max_examples=60, deadline=None)
+@given(works(rows=6, chunk=3, nodes=8), st.integers(0, 2**16))
+def test_any_pass_takes_over_a_graph_that_has_room_for_it(work, seed):
+    """Trees, chains, draft steps and catch-ups in one pass, rows without queries, and padding of every kind."""
+    forward, replays = of_one_room()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graphs, "_room", lambda work, causal, page_tokens: Room(8, 128, 128, 16, 128, causal))
+        plain, replayed = both(forward, replays, work, seed)
+    torch.testing.assert_close(replayed, plain, atol=1e-11, rtol=1e-11)
+    assert len(replays) <= 2
+
+
+def test_trees_of_other_rows_share_a_graph():
+    """What the first pass is padded with is the second's own, and the other way round."""
+    forward = served("split")
+    replays = Replays(forward, rerun)
+    for seed, nodes in enumerate(([7, 2, 1], [0, 4, 3, 1], [6, 0, 3])):
+        plain, replayed = both(forward, replays, verified(nodes, 2), seed)
+        torch.testing.assert_close(replayed, plain, atol=1e-11, rtol=1e-11)
+    assert len(replays) == 1, "three rows are padded to four, ten tokens to 16, five of a row to eight"
+
+
+large = cache(partial(served, pages=600))
+
+
 @pytest.mark.parametrize(
-    "work",
+    ("work", "kernels"),
     [
-        *TREES.values(),
-        Work.of([40, 3], [1, 2]),
-        Work.of([0], [5]),
-        Work.of([9, 4], [1, 1], [0], [-1]),
-        Work.of(np.ones(ROWS[-1] + 1), np.ones(ROWS[-1] + 1)),
-        Work.of([5, 9], [1, 1], [0, 0, 1, 1], [-1, 0, -1, 2]),
+        *((each, ("sdpa", "flex")) for each in TREES.values()),
+        (Work.of([40, 3], [1, 2]), ("sdpa", "flex")),
+        (Work.of([9, 4], [1, 1], [0], [-1]), ("sdpa", "flex")),
+        (Work.of([5, 9], [1, 1], [0, 0, 1, 1], [-1, 0, -1, 2]), ("sdpa", "flex")),
+        (Work.of([0], [LONGEST_CHUNK + 1]), KERNELS),
+        (Work.of([9, 4], [LONGEST_CHUNK + 1, 1], [1], [-1]), KERNELS),
+        (Work.of(np.ones(LARGEST_CAPTURED + 1), np.ones(LARGEST_CAPTURED + 1)), KERNELS),
+        (Work.of([9], [0], np.zeros(17), np.full(17, -1), np.arange(17) < 16), KERNELS),
     ],
 )
-def test_other_passes_are_launched(work):
-    forward = served(pages=400)
-    replays = Replays(forward, rerun)
-    assert both(forward, replays, work, seed=0)[1] is None
-    assert not len(replays)
+def test_other_passes_are_launched(work, kernels):
+    for kernel in kernels:
+        forward = large(kernel)
+        replays = Replays(forward, rerun)
+        tables = deal(work, forward.cache.shape, np.random.default_rng(0))
+        assert replays.prepared(work, tables, np.zeros(work.batched_tokens, np.int64)) is None
+        assert not len(replays)
 
 
-def test_a_pass_of_padding_leaves_other_rows_alone():
-    """Three rows of four: what the fourth writes is on the page of no row."""
-    forward = served()
+@pytest.mark.parametrize(
+    ("kernel", "work"), [("sdpa", Work.of([20, 30, 9], [1, 1, 1])), ("split", verified([4, 0, 3], 2))]
+)
+def test_a_pass_of_padding_leaves_other_rows_alone(kernel, work):
+    """Three rows of four: what the fourth writes, and padding tokens behind it, is on the page of no row."""
+    forward = served(kernel)
     forward.replays = Replays(forward, rerun)
-    work = Work.of([20, 30, 9], [1, 1, 1])
     tables = deal(work, forward.cache.shape, np.random.default_rng(3))
     before = forward.cache.keys[0].clone()
-    forward.prepared(work, tables, np.array([1, 2, 3]))()
-    changed = torch.nonzero((forward.cache.keys[0] != before).any(-1).any(-1)).flatten().tolist()
-    own = tables.slots(np.arange(3), work.context).tolist()
-    nobody = forward.cache.shape.padding_slot // 16 * 16
-    assert sorted(changed) == sorted([*own, nobody])
+    forward.prepared(work, tables, np.zeros(work.batched_tokens, np.int64))()
+    assert len(forward.replays) == 1
+    changed = torch.nonzero((forward.cache.keys[0] != before).any(-1).any(-1)).flatten()
+    own = np.sort(tables.query_slots(pack(work)))
+    assert changed[: len(own)].tolist() == own.tolist()
+    assert changed[len(own)] == forward.cache.shape.padding_slot // 16 * 16
 
 
-def test_replays_are_compared_before_they_are_used():
-    forward = served()
+@pytest.mark.parametrize(("kernel", "kinds"), [("sdpa", 2), ("split", 6)])
+def test_replays_are_compared_before_they_are_used(kernel, kinds):
+    """Short rows, and one that fills nearly all that a graph has room for; in split attention four kinds more."""
+    forward = served(kernel)
     replays = Replays(forward, rerun)
     check_replays(forward, replays)
-    assert len(replays) == 2, "short rows, and one that fills nearly all that a graph has room for"
-    assert max(int(work.key_tokens.max()) for work in checked_works(forward.cache.shape)) == 64 * 16 - 1
+    assert len(replays) == kinds
+    assert max(int(work.key_tokens.max()) for work in checked_works(forward.cache.shape, kernel)) == 64 * 16 - 1
+
+
+def test_replays_that_err_or_cannot_be_captured_are_refused():
+    forward = served()
 
     def stuck(run, warm_up):
         return SimpleNamespace(replay=lambda: None), run()

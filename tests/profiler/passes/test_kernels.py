@@ -110,7 +110,7 @@ def test_the_kernel_reads_nothing_of_an_empty_context():
     assert work.context.tolist() == [0, 1]
     out, lse = plain_paged(query, (keys, values), plan.span, 0.4)
     expected = plain_tail(query, (keys, values), plan.tail, (out, lse), 0.4)
-    first = plan.tail.starts[1]
+    first = int(plan.tail.start[1])
     for poison in (float("nan"), float("inf")):
         out[:first], lse[:, :first] = poison, poison
         for tail in (plain_tail, operations("triton").tail):
