@@ -4,11 +4,12 @@ import re
 
 import pytest
 
+from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.cli import main
 from specsim.config.compose import compose
 from specsim.config.groups import choices
 from specsim.config.schema import GROUPS
-from specsim.files.yaml_file import shipped
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.metrics.tables import WIDTH
 from specsim.runs.prepare import prepare
 
@@ -70,6 +71,14 @@ def test_list_prints_a_line_for_each_name(capsys, kind, group):
     assert [line.split()[0] for line in lines] == list(choices(group))
     for line, said in zip(lines, choices(group).values(), strict=True):
         assert line.endswith(said)
+
+
+@pytest.mark.parametrize("name", NAMES["acceptance"])
+def test_published_rates_and_lengths_say_that_the_spread_between_requests_is_assumed(name):
+    body = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")
+    if body.get("kind") in ("length", "positions"):
+        note = acceptance_from_mapping(body, name).note
+        assert note.count("; spread between requests assumed: 0.5") == len(body["categories"])
 
 
 def test_list_of_profiles_has_a_table_for_each_gpu(capsys):
