@@ -83,6 +83,7 @@ def test_every_shipped_profile_states_the_context_of_its_target(name):
         "Llama-3.1-70B": 131_072,
         "Llama-3.1-8B": 131_072,
         "Qwen2.5-32B": 32_768,
+        "Qwen2.5-1.5B": 32_768,  # of the instructed one
         "Qwen2.5-Coder-1.5B": 32_768,
         "Qwen3-32B": 40_960,
         "Qwen3-8B": 40_960,
