@@ -58,6 +58,8 @@ def page() -> str:
         launched=table(("role", "passes", "count", "median, ms"), launched()),
         again=again(),
         head_worst=max(abs(int(each[-1])) for each in heads),
+        rest_verify=shown(100 * (1 - values["spin", "verify"])),
+        rest_chunk=shown(100 * (1 - values["spin", "prefill"])),
         held=shown(values["clocks", "held multiprocessors"]),
         bursts=shown(values["clocks", "bursts multiprocessors"]),
         **{

@@ -133,7 +133,7 @@ def spin(place: Place) -> Iterator[Row]:
             place.timed(lambda inputs=inputs: forward.run(inputs), timer=CudaTimer(spin=factor)).median_s
             for factor in (1, SPIN_FACTOR)
         )
-        flagged = "FLAGGED: the launch shows" if abs(ten / one - 1) > SPIN_MATTERS else ""
+        flagged = "FLAGGED: the launch shows, or another clock" if abs(ten / one - 1) > SPIN_MATTERS else ""
         yield Row("spin", case, f"ratio at {SPIN_FACTOR} times the spin", ten / one, note=flagged)
 
 

@@ -78,7 +78,7 @@ class Replays:
     launched = captured
 
 
-@pytest.mark.parametrize(("hidden_from", "flagged"), [(1, ""), (10, "FLAGGED: the launch shows")])
+@pytest.mark.parametrize(("hidden_from", "flagged"), [(1, ""), (10, "FLAGGED: the launch shows, or another clock")])
 def test_a_point_whose_launch_shows_behind_the_spin_is_flagged(monkeypatch, hidden_from, flagged):
     monkeypatch.setattr(checks, "CudaTimer", lambda spin: Replays(spin, hidden_from))
     monkeypatch.setattr(checks, "works", lambda _: {"decode": checks.Work.of([16], [1])})
