@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from profiler.text import table
 from specsim.figures.style import colours, legend_above, new_figure, style
 from specsim.metrics.load import TARGET_HALF_WIDTH
 from specsim.metrics.seeds import ATTAINED, LEVEL
-from studies.policies.running import AS_TUNED, SEEDS, STUDY
+from studies.policies.running import AS_TUNED, CHANGED_AT, SEEDS, STUDY
 from studies.report import half_width
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ NONE, AGAINST = "vllm", str(STUDY["against"])
 LEVEL_POINTS = 1.0
 """Policies that the best is ahead of by no more, or by no more than half the interval, are level with it."""
 TRACES = {name: about for name, about in STUDY["places"].items() if "tuned" in about}
+TUNED = [load for about in TRACES.values() for load in about["loads"] if load not in about["tuned"]]
+"""Loads that are tuned for themselves."""
 CLOSED = next(name for name in STUDY["places"] if name not in TRACES)
 POLICIES, MIXES = STUDY["policies"], list(STUDY["mixes"])
 
@@ -42,7 +45,7 @@ def page(rows: DataFrame) -> str:
         winners=table(winners, _winners(open_loop, list(POLICIES))),
         changes=table(("policy", "trace", *STUDY["changes"]), _changes(rows)),
         batches=table(("policy", *clients), _speed_ups(closed, clients)),
-        tuned=table(("policy", *(f"{trace}, {mix}" for trace in TRACES for mix in MIXES)), _chosen(open_loop)),
+        tuned=table(("policy", "load", *(f"{trace}, {mix}" for trace in TRACES for mix in MIXES)), _chosen(open_loop)),
         level=f"{LEVEL_POINTS:g}",
         known=_known(open_loop),
         seeds=SEEDS,
@@ -88,8 +91,8 @@ def _winners(rows: DataFrame, policies: Sequence[str]) -> Iterable[Sequence[obje
 
 def _changes(rows: DataFrame) -> Iterable[Sequence[object]]:
     """Yield a row a policy and trace: what each change of its knowledge brings, in points."""
-    for policy, (place, about) in ((policy, each) for policy in STUDY["changed"] for each in TRACES.items()):
-        here = rows[(rows["place"] == place) & (rows["mix"] == MIXES[0]) & (rows["load"] == about["tuned"])]
+    for policy, place in ((policy, place) for policy in STUDY["changed"] for place in TRACES):
+        here = rows[(rows["place"] == place) & (rows["mix"] == MIXES[0]) & (rows["load"] == CHANGED_AT)]
         mine = here[here["policy"] == policy].assign(policy=lambda each: each["change"])
         has = STUDY["changed"][policy]
         cells = (_gain(*_ahead(mine, change, AS_TUNED)) if change in has else "" for change in STUDY["changes"])
@@ -109,11 +112,11 @@ def _speed_ups(rows: DataFrame, clients: Sequence[str]) -> Iterable[Sequence[obj
 
 
 def _chosen(rows: DataFrame) -> Iterable[Sequence[object]]:
-    """Yield a row a policy: the settings that its trials chose, by trace and mix."""
-    first = rows.groupby(["policy", "place", "mix"])["tuned"].first()
-    for policy in POLICIES:
-        chosen = [first[policy, place, mix].strip("{}").replace('"', "") for place in TRACES for mix in MIXES]
-        yield f"`{policy}`", *chosen
+    """Yield a row a policy and load that is tuned: the settings that its trials chose, by trace and mix."""
+    first = rows.groupby(["policy", "load", "place", "mix"])["tuned"].first()
+    for policy, load in product(POLICIES, dict.fromkeys(TUNED)):
+        chosen = [first[policy, load, place, mix].strip("{}").replace('"', "") for place in TRACES for mix in MIXES]
+        yield f"`{policy}`", load, *chosen
 
 
 def _ahead(rows: DataFrame, policy: Any, against: Any) -> tuple[float, float]:

@@ -27,6 +27,8 @@ STUDY: Mapping[str, Any] = read_yaml(Path(__file__).with_name("study.yaml"))
 KEPT = Path("results/policies/measures.parquet")
 TRIALS, SEEDS, MOST_SEEDS = 8, 5, 80
 """Trials of a policy, seeds that judge every cell, and the most that judge one whose attainment they do not tell."""
+CHANGED_AT = "at"
+"""The load at which a policy's knowledge is changed."""
 AS_TUNED = ""
 """The change of a cell that has none."""
 MEASURES = (
@@ -75,6 +77,11 @@ class Cell(NamedTuple):
         return here
 
     @property
+    def tuned_at(self) -> str:
+        """Return the load at which it is tuned."""
+        return str(self.where.get("tuned", {}).get(self.load, self.load))
+
+    @property
     def measure(self) -> str:
         """Return the measure by which it is tuned."""
         return str(self.where.get("measure", ATTAINED))
@@ -88,7 +95,7 @@ def cells() -> Iterator[Cell]:
         if "tuned" in about:
             mix = next(iter(STUDY["mixes"]))
             for policy, changes in STUDY["changed"].items():
-                yield from (Cell(place, mix, about["tuned"], policy, change) for change in changes)
+                yield from (Cell(place, mix, CHANGED_AT, policy, change) for change in changes)
 
 
 def grid_of(policy: str) -> dict[str, list[Any]]:
@@ -124,7 +131,8 @@ def missing(rows: DataFrame) -> list[tuple[Cell, range]]:
     """Return the cells that lack seeds, and which.
 
     Every cell is judged by `SEEDS`. Then each by as many as its attainment needs to be known to `TARGET_HALF_WIDTH`,
-    and the policy that all are compared with by as many as any of its point, so that it meets the same requests.
+    and by half as many as any of its point, since a few seeds may be alike. The policy that all are compared with is
+    judged by as many as any, so that it meets the same requests.
     """
     counts = rows.groupby(list(Cell._fields)).size()
     have = {cell: int(counts.get(tuple(cell), 0)) for cell in cells()}
@@ -134,7 +142,8 @@ def missing(rows: DataFrame) -> list[tuple[Cell, range]]:
     of_point = needed.groupby(["place", "mix", "load"]).max()
     lacking = []
     for cell, count in have.items():
-        enough = of_point[cell[:3]] if cell.policy == STUDY["against"] else needed[tuple(cell)]
+        most = int(of_point[cell[:3]])
+        enough = most if cell.policy == STUDY["against"] else max(needed[tuple(cell)], ceil(most / 2))
         if count < enough and cell.measure == ATTAINED:
             lacking.append((cell, range(count, enough)))
     return lacking
@@ -161,7 +170,7 @@ def _tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
     """Return the settings of the trial that does best on the earlier part of the trace, at the load of the tuning."""
     grid = grid_of(cell.policy)
     earlier = {**STUDY["tuned"], "requests": cell.where["trial_requests"]}
-    tuning = cell._replace(load=cell.where.get("tuned", cell.load)).arrivals
+    tuning = cell._replace(load=cell.tuned_at).arrivals
     trials = _sweep(cell, grid, earlier, tuning, out / "tuned", jobs)
     best = trials[cell.measure].to_numpy(dtype=np.float64).reshape(TRIALS, -1).mean(axis=1).argmax()
     names = (key.removeprefix("scheduler.") for key in grid)

@@ -21,7 +21,7 @@ def test_every_policy_has_eight_trials_that_its_scheduler_takes(policy):
 
 
 def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path, monkeypatch, capsys):
-    small = {"requests": 40, "trial_requests": 20, "tuned": "at", "loads": {"at": {"rps": 30}}}
+    small = {"requests": 40, "trial_requests": 20, "tuned": {}, "loads": {"at": {"rps": 30}}}
     grid = {"num_speculative_tokens": [1, 2, 3, 4], "max_num_seqs": [8, 16]}
     monkeypatch.setattr(running, "KEPT", tmp_path / "rows.parquet")
     monkeypatch.setattr(running, "MOST_SEEDS", 5)
@@ -93,7 +93,9 @@ def test_the_cells_are_each_once():
     assert len(every) == len(set(every))
 
 
-def test_a_cell_gets_the_seeds_that_its_attainment_needs_and_the_compared_one_the_most_of_its_point(monkeypatch):
+def test_a_cell_gets_the_seeds_that_its_attainment_needs_half_of_the_most_of_its_point_and_the_compared_one_all(
+    monkeypatch,
+):
     monkeypatch.setitem(STUDY, "places", {"azure_conv": STUDY["places"]["azure_conv"]})
     spread = {("adaserve", "at"): 0.07, ("vllm", "above"): 0.3}
     rows = DataFrame(
@@ -109,5 +111,8 @@ def test_a_cell_gets_the_seeds_that_its_attainment_needs_and_the_compared_one_th
     lacking = {(cell.policy, cell.load, cell.change): seeds for cell, seeds in running.missing(rows)}
     # A standard deviation of 7 points over five seeds is known to 2.776 * 7 / sqrt(5) = 8.7: (8.7 / 5)^2 times as many.
     changed = {("adaserve", "at", change): range(5, 16) for change in ("", *STUDY["changed"]["adaserve"])}
+    half = {"at": 8, "above": 40}
+    others = {(each.policy, each.load, each.change): range(5, half[each.load]) for each in cells() if each.load in half}
     at, above = ("vllm_spec", "at", ""), ("vllm_spec", "above", "")
-    assert lacking == {**changed, at: range(5, 16), ("vllm", "above", ""): range(5, 80), above: range(5, 80)}
+    needed = {**changed, at: range(5, 16), ("vllm", "above", ""): range(5, 80), above: range(5, 80)}
+    assert lacking == {**others, **needed}
