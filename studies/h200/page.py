@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from profiler.latency.choice import usable
+from profiler.latency.samples import read_samples
 from profiler.text import table
 from specsim.figures.style import colours, new_figure, style
+from specsim.files.yaml_file import shipped
+from specsim.latency.profile import load_profile
 from studies.report import kept
+from tools.public.tables import off_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +40,8 @@ PASSES = {
 }
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 BATCHES = (1, 8, 32, 64, 128, 256)
+FEW, MANY = 128, 256
+"""Tokens of a pass that counts as small, and above which one counts as large."""
 LAYERS = 48
 """Of Qwen3-30B-A3B."""
 
@@ -58,6 +65,9 @@ def page() -> str:
         launched=table(("role", "passes", "count", "median, ms"), launched()),
         again=again(),
         head_worst=max(abs(int(each[-1])) for each in heads),
+        **dict(zip(("few_least", "few_most", "many_most"), composed_passes(), strict=True)),
+        tree_least=tree_costs(values)[0],
+        tree_most=tree_costs(values)[1],
         rest_verify=shown(100 * (1 - values["spin", "verify"])),
         rest_chunk=shown(100 * (1 - values["spin", "prefill"])),
         held=shown(values["clocks", "held multiprocessors"]),
@@ -91,13 +101,30 @@ def attention(values: dict[tuple[str, str], float]) -> Iterator[list[str]]:
         yield [said, f"{split:.0f}", f"{flex:.0f}", f"{flex / split:.2f}"]
 
 
+def tree_costs(values: dict[tuple[str, str], float]) -> list[str]:
+    """Return by how many percent the attention of trees exceeds that of chains of their size, the least first."""
+    sizes = ("64x8@1024", "128x16@1024")
+    cost = {
+        each: [values["attention_seconds", f"fa3, {kind}/{each}"] for kind in ("verify", "prefill")] for each in sizes
+    }
+    return [shown(each) for each in sorted(100 * (tree / chain - 1) for tree, chain in cost.values())]
+
+
+def composed_passes() -> list[str]:
+    """Return by how many percent composed target passes are off: few tokens least and most, many tokens at most."""
+    target = load_profile(shipped("conf") / "profile" / "llama8b_1b_h200.yaml").target
+    errors = [(each.batched_tokens, off_by(target, each)) for each in usable(read_samples(FIRST)[1], "target")]
+    few = [error for tokens, error in errors if tokens <= FEW]
+    return [shown(min(few)), shown(max(few)), shown(-min(error for tokens, error in errors if tokens > MANY))]
+
+
 def experts(values: dict[tuple[str, str], float], composed: dict[int, float]) -> Iterator[list[float]]:
     """Yield a row a number of tokens: microseconds a layer, and the percent by which the composed cost is off."""
     for tokens in TOKENS:
         case = f"{tokens} tokens"
         laid, grouped = (values["experts", f"{name}, {case}"] for name in ("router and layout alone", "grouped"))
-        fused = min(us for (check, each), us in values.items() if check == "experts" and each[:5] == "fused"
-                    and each.endswith(f", {case}"))  # fmt: skip
+        here = (each for each in values if each[0] == "experts" and each[1].endswith(f", {case}"))
+        fused = min(values[each] for each in here if each[1].startswith("fused"))
         yield [
             tokens,
             grouped,

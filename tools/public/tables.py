@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.latency.choice import usable
-from profiler.latency.samples import read_samples
+from profiler.latency.samples import Sample, read_samples
 from profiler.text import table
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
@@ -111,14 +111,18 @@ def measured_rows(profiles: Iterable[Profile]) -> Iterator[list[str]]:
         for role, model in (("target", profile.target), ("draft", profile.draft)) if raw.is_file() else ():
             of_kind: dict[str, list[float]] = {}
             for each in usable(read_samples(raw)[1], role):
-                pairs, logits = each.attention_pairs, each.logit_tokens
-                shape = PassShape(each.context_tokens, each.batched_tokens, pairs, 0, logits, each.requests)
-                error = model.chosen.seconds(shape) / (each.median_s + each.all_reduce_s) - 1
-                of_kind.setdefault(each.kind, []).append(100 * error)
+                of_kind.setdefault(each.kind, []).append(off_by(model, each))
             for kind, errors in of_kind.items():
                 median, p90 = np.quantile(np.abs(errors), [0.5, 0.9])
                 shown = f"{np.median(errors):+.1f}", f"{median:.1f}", f"{p90:.1f}"
                 yield [f"`{profile.name}`", role, kind, str(len(errors)), *shown]
+
+
+def off_by(model: ModelLatency, sample: Sample) -> float:
+    """Return by how many percent a composed pass is off a measured one."""
+    pairs, logits = sample.attention_pairs, sample.logit_tokens
+    shape = PassShape(sample.context_tokens, sample.batched_tokens, pairs, 0, logits, sample.requests)
+    return 100 * (model.chosen.seconds(shape) / (sample.median_s + sample.all_reduce_s) - 1)
 
 
 def times(profile: Profile) -> list[str]:

@@ -97,7 +97,7 @@ def test_any_pass_takes_over_a_graph_that_has_room_for_it(work, seed):
 
 
 def test_trees_of_other_rows_share_a_graph():
-    """What the first pass is padded with is the second's own, and the other way round."""
+    """Rows of the second pass take the place of the first one's padding, and the other way round."""
     forward = served("split")
     replays = Replays(forward, rerun)
     for seed, nodes in enumerate(([7, 2, 1], [0, 4, 3, 1], [6, 0, 3])):
