@@ -112,10 +112,11 @@ def tune(
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
     if found is not None:
         lines += _doubts(found, [candidates[place].scheduler for place in searched], given[0], goal)
-    chosen = [stand_in(experiment.source.name, experiment.source.origin), *experiment.notes, *experiment.drafting_notes]
-    notes = [*parts.notes, *filter(None, chosen), *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
+    chosen = [*experiment.notes, *experiment.drafting_notes]
+    notes = [*parts.notes, *chosen, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried)
-    return Tuned(*told, export, notes)
+    stands_in = stand_in(experiment.source.name, experiment.source.origin)
+    return Tuned(*told, export, [stands_in] if stands_in else [], notes)
 
 
 class _Runs:

@@ -13,7 +13,8 @@ import numpy as np
 from specsim.core.request import Floats
 from specsim.files.staging import in_one_step
 from specsim.metrics.capacity import mean_interval
-from specsim.metrics.tables import aligned
+from specsim.metrics.tables import WIDTH, aligned
+from specsim.metrics.validity import header
 from specsim.search.found import ALL, WORST, Found, judged
 from specsim.store.writer import yaml_text
 
@@ -124,7 +125,7 @@ class Tuned:
     replicas : servers that keep the target at the rate; None where no number was found. carrier : the place of the
         candidate that they run.
     export : the first candidate that a serving engine can express, in its settings; None where none was asked for or
-        can be. notes : lines worth reading.
+        can be. stand_ins : a note for a trace that ships in the place of another. notes : lines worth reading.
     """
 
     of: str
@@ -140,6 +141,7 @@ class Tuned:
     replicas: int | None
     carrier: int
     export: Export | None
+    stand_ins: Sequence[str]
     notes: Sequence[str]
 
     @property
@@ -258,6 +260,7 @@ def answer(tuned: Tuned) -> Iterator[str]:
     """Yield the answer: sentences, the configurations, other conditions, and what follows."""
     yield from _sentences(tuned)
     yield ""
+    yield from header(tuned.stand_ins, WIDTH)
     yield from _configurations(tuned)
     yield ""
     yield from _conditions(tuned)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -25,12 +24,11 @@ STAMP = re.compile(
 )
 SINCE_1970_S = 1e9
 """Seconds since 1970, in September 2001."""
-CHAT = "chat_id"
-"""A column of Bailian's traces."""
+CHAT, PARENT = "chat_id", "parent_chat_id"
+"""Columns of Bailian's traces: a request, and the one whose answer it replies to."""
+BAILIAN = {CHAT, PARENT}
 AIPERF = {"delay", "delay_ms"}
 """Columns of sessions in milliseconds, as aiperf and Dynamo write them."""
-HEAD = 100
-"""Rows whose hashes tell the unit."""
 SPARSE_S, FAST_PER_S = 3600, 1000
 """The mean gap and the mean rate beyond which a unit is not believed."""
 YEAR_S = 365.25 * 86400
@@ -86,21 +84,16 @@ def is_stamp(cell: object) -> bool:
     return _nanoseconds(cell) is not None
 
 
-def told_unit(cells: Cells, column: str, lengths: str) -> tuple[Unit, str] | None:
+def told_unit(cells: Cells, column: str) -> tuple[Unit, str] | None:
     """Return the unit of arrivals that are numbers in a column of no unit of its own, and what tells it; None: nothing.
 
-    ``chat_id`` is Bailian's, in seconds. Blocks of ``hash_ids`` tell Mooncake (512 tokens, milliseconds) from Bailian
-    (16 tokens). Without them the size of stamps since 1970 tells it, or a single unit in which the mean rate is
-    plausible.
+    ``chat_id`` beside ``parent_chat_id`` is Bailian's, in seconds; delays are aiperf's, in milliseconds. Otherwise the
+    size of stamps since 1970 tells it, or a single unit in which the mean rate is plausible.
     """
-    if CHAT in cells:
-        return "s", f"{CHAT} is Bailian's"
+    if cells.keys() >= BAILIAN:
+        return "s", f"{CHAT} and {PARENT} are Bailian's"
     if AIPERF & cells.keys():
         return "ms", "delays are aiperf's"
-    hashed = list(zip(cells.get("hash_ids", [])[:HEAD], cells[lengths], strict=False))
-    blocks = [block for block in (16, 512) if hashed and all(_fills(*each, block) for each in hashed)]
-    if len(blocks) == 1:
-        return ("ms" if blocks == [512] else "s"), f"hash_ids stand for {blocks[0]} tokens"
     values = [value for value in map(number, cells[column]) if value is not None]
     least, most = min(values, default=0.0), max(values, default=0.0)
     if least > SINCE_1970_S:
@@ -156,11 +149,6 @@ def _whole(cell: object) -> int | None:
     if isinstance(cell, str):
         return int(cell) if cell.strip().isdecimal() else None
     return cell if isinstance(cell, int) else None
-
-
-def _fills(ids: object, length: object, block: int) -> bool:
-    tokens = number(length)
-    return isinstance(ids, list | np.ndarray) and tokens is not None and len(ids) == ceil(tokens / block)
 
 
 def _nanoseconds(cell: object) -> tuple[int, bool] | None:

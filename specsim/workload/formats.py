@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError, nearest
-from specsim.workload.arrivals import CHAT, UNITS, Unit
+from specsim.workload.arrivals import CHAT, PARENT, UNITS, Unit
 from specsim.workload.readers import FileTable, shown
 
 MOST_COLUMNS = 1000
@@ -19,8 +19,6 @@ AIPERF_SESSIONS = ("metadata.x_correlation_id", "metadata.conversation_id")
 SESSIONS = ("session_id", "Session ID", *SPAN_SESSIONS, *AIPERF_SESSIONS)
 """Columns that name the session of a request: specsim's, BurstGPT's, OpenTelemetry's and aiperf's."""
 HASHES = "hash_ids"
-PARENT = "parent_chat_id"
-"""A column of Bailian's traces, which tells with `CHAT` whose answer a request replies to."""
 DELAYS = {"delay_s": 1.0, "delay": 1e-3, "delay_ms": 1e-3}
 """Columns of the time from an answer to the next turn, in seconds: specsim's own, then those of aiperf and Dynamo."""
 OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0], "delay_s")

@@ -192,7 +192,7 @@ def _arrivals(
         return None
     name, why, unit = read.called[ARRIVAL], None, how.time_unit or read.unit
     if unit is None:
-        unit, why = told_unit(cells, ARRIVAL, PROMPT) or (None, None)
+        unit, why = told_unit(cells, ARRIVAL) or (None, None)
     clock = read_clock(cells[ARRIVAL], name, rows, unit or "s")
     if clock.latest_s is None and how.time_unit is not None:
         raise SpecsimError(f"{table.file}: trace.time_unit={how.time_unit} changes nothing: {name} holds timestamps")

@@ -62,7 +62,7 @@ def test_what_is_expected_is_accepted(expected, tmp_path):
     lengths = {"input_length": 700, "output_length": 5}
     rows = [{"timestamp": 500 * row, "hash_ids": [0, row], **lengths} for row in range(99)]
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    trace = [] if any(each.startswith("trace=") for each in words) else [f"trace={file}"]
+    trace = [] if any(each.startswith("trace=") for each in words) else [f"trace={file}", "trace.time_unit=ms"]
     checked(from_words([*words, *trace], sweep=False))
 
 

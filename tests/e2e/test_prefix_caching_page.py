@@ -57,7 +57,8 @@ def test_the_second_prompt_of_the_page_finds_two_blocks(tmp_path: Path, monkeypa
     ids=str,
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str, tmp_path: Path) -> None:
-    given = {"scheduler": "continuous", "trace": made(tmp_path), "prefix_caching": True}
+    timed = {} if "trace" in settings else {"trace": made(tmp_path), "trace__time_unit": "ms"}
+    given = {"scheduler": "continuous", **timed, "prefix_caching": True}
     with pytest.raises(SpecsimError) as raised:
         simulate(**{**given, **settings})
     assert said in str(raised.value)

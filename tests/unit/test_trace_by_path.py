@@ -85,9 +85,12 @@ def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(
 @pytest.mark.parametrize(
     ("stamps", "more", "unit", "why"),
     [
-        ((0, 3053), {"input_length": 6955, "hash_ids": list(range(14))}, "ms", "hash_ids stand for 512 tokens"),
-        ((0, 3), {"input_length": 521, "hash_ids": list(range(33))}, "s", "hash_ids stand for 16 tokens"),
-        ((0, 3053), {"input_length": 7, "chat_id": 5}, "s", "chat_id is Bailian's"),
+        (
+            (0, 3053),
+            {"input_length": 7, "chat_id": 5, "parent_chat_id": -1},
+            "s",
+            "chat_id and parent_chat_id are Bailian's",
+        ),
         ((0, 0.25), {"input_length": 7}, "s", "as milliseconds 4,000 requests/s"),
         ((5, 5), {"input_length": 7}, "s", "all are alike"),
         ((1700000000, 1700000003), {"input_length": 7}, "s", "since 1970"),
@@ -112,6 +115,12 @@ def test_a_timed_traces_unit_is_read_from_its_content_and_said(read, stamps, mor
     [
         (range(0, 3360, 28), {}, "s (56 min, one request in 28 s) or ms (3.33 s, 35.7 requests/s)", "s or ms"),
         ((0, 3), {}, "s (3 s, one request in 3 s) or ms (0.003 s, 333 requests/s)", "s or ms"),
+        (
+            range(0, 3360, 28),
+            {"input_length": 6955, "hash_ids": list(range(14))},
+            "s (56 min, one request in 28 s) or ms (3.33 s, 35.7 requests/s)",
+            "s or ms",
+        ),
         ((0, 294e3), {}, "ms (5 min, one request in 5 min) or us (0.294 s, 3.4 requests/s)", "ms or us"),
         (
             (0, 3053),
@@ -262,10 +271,10 @@ def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
     assert "one request in 7 min: if arrival_s is in ms, set trace.time_unit=ms" in read(slow).said
     assert "time_unit" not in read(slow, time_unit="s").said
     assert read(slow, time_unit="ms").trace.arrival_s.tolist() == [0, 0.4, 0.8]
-    fast = lines(*({"timestamp": i, "input_length": 1000, "output_length": 1, "hash_ids": [1, 2]} for i in range(9)))
+    fast = lines(*({"arrival_ms": i, "prompt_tokens": 1000, "output_tokens": 1} for i in range(9)))
     assert "requests/s" not in read(fast, "t.jsonl").said
-    fast = fast.replace('"timestamp": 8', '"timestamp": 7')
-    assert "1,143 requests/s: if timestamp is in s, set trace.time_unit=s" in read(fast, "t.jsonl").said
+    fast = fast.replace('"arrival_ms": 8', '"arrival_ms": 7')
+    assert "1,143 requests/s: if arrival_ms is in s, set trace.time_unit=s" in read(fast, "t.jsonl").said
 
 
 def test_a_unit_changes_nothing_for_timestamps(refused):
