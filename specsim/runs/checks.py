@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -290,13 +291,19 @@ def batching_notes(engine: Choice, scheduler: Choice) -> tuple[str, ...]:
     served_by = scheduler.values.get("served_by") or {"mixed": "mixed", "first": "prompts_first"}.get(str(prefill))
     if order is None and scheduler.values.get("batching") == "engine":
         return (f"{engine} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",)
-    if order is None or served_by in (None, order):
+    maker, needed = _MAKERS.get(str(served_by), ("", served_by))
+    others = {prefix for prefix in _MAKERS if prefix != served_by} if maker else set()
+    if Path(engine.name).stem.partition("_")[0] in others:
+        return (f"{scheduler} is {maker}'s, {engine} is not: no server ran the two together",)
+    if order is None or needed in (None, order):
         return ()
     its = "is of an engine that " if scheduler.values.get("batching") == "engine" else ""
-    return (f"{scheduler} {its}{_ORDERS[served_by]}, {engine} {_ORDERS[order]}: no server ran the two together",)
+    return (f"{scheduler} {its}{_ORDERS[needed]}, {engine} {_ORDERS[order]}: no server ran the two together",)
 
 
 _ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}
+_MAKERS = {"vllm": ("vLLM", "mixed"), "sglang": ("SGLang", "prompts_first"), "trtllm": ("TensorRT-LLM", "mixed")}
+"""By the first word of their files, the engines that ship policies, and the order in which those read prompts."""
 
 
 def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -> str | None:

@@ -376,6 +376,11 @@ def test_an_engine_without_batching_mixes_and_is_noted() -> None:
         ("adaserve", "vllm_0_6", True),
         ("adaserve", "vllm_0_12", False),
         ("sglang_adaptive", "vllm_0_15", True),
+        ("sglang_adaptive", "sglang_0_5", False),
+        ("trtllm_schedule", "vllm_0_15", True),
+        ("trtllm_schedule", "trtllm_1_2", False),
+        ("vllm_dynamic", "trtllm_1_2", True),
+        ("adaptive_verification", "vllm_0_28", False),
     ],
 )
 def test_a_scheduler_on_an_engine_that_never_ran_it_is_noted(scheduler: str, engine: str, noted: bool) -> None:
