@@ -10,7 +10,7 @@ FAST := not slow and not torch
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help run notebook check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce anomalies twins clean
+.PHONY: help install run notebook check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce anomalies twins clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -42,6 +42,8 @@ $(VENV)/peers: $(VENV)/core
 	-{ $(PYTHON) -m venv $@ && $@/bin/python -m pip --disable-pip-version-check --quiet install typing_extensions && \
 	$@/bin/python -m pip --disable-pip-version-check --quiet install --no-deps ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1; \
 	} || rm -rf $@
+
+install: $(VENV)/core  ## specsim in .venv
 
 run: $(VENV)/core  ## the main job: AdaServe serves the Azure conversation trace, and today's vLLM the same requests
 	$(BIN)/specsim run +scheduler=adaserve scheduler.shape.depth_max=2 engine.max_num_batched_tokens=512 \
