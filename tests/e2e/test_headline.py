@@ -74,3 +74,27 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatc
     # Level: no difference of a point is told from none.
     assert (at_these["difference"].abs() - at_these["difference_half_width"] < 0.01).all()
     assert (means[means["scheduler"] == "vllm"]["difference"] < -0.1).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("profile", "rps", "requests", "attained", "budgets"),
+    [
+        ("llama70b_1b_4xh100", 6, 1000, 94.8, {192: 88.1, 256: 86.4, 512: 72.7}),
+        ("qwen32b_05b_2xa100", 2, 600, 98.5, {64: 97.7, 96: 97.8, 128: 96.5, 256: 90.7, 512: 75.0}),
+    ],
+)
+def test_adaserve_s_budget_attains_more_than_a_constant_as_its_page_says(
+    profile: str, rps: int, requests: int, attained: float, budgets: dict[int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    page = " ".join((ROOT / "docs" / "adaserve.md").read_text(encoding="utf-8").split())
+    settings = {"trace": "azure_conv", "profile": profile, "rps": rps, "requests": requests}
+
+    def share(**budget: int) -> float:
+        return round(100 * simulate("adaserve", **settings, **budget).slo_attainment, 1)
+
+    assert share() == attained > max(budgets.values())
+    assert {budget: share(scheduler__verify_tokens=budget) for budget in budgets} == budgets
+    assert f"{profile}` attains {attained}%" in page or f"{profile}` {attained}%" in page
+    assert all(f"{each}" in page for each in budgets.values())
