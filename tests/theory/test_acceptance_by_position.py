@@ -15,7 +15,8 @@ from specsim.acceptance.tape import Tape
 from specsim.core.passes import TargetPass
 from specsim.core.request import Ints
 from specsim.rng import mix
-from tests.laws.subjects import NAMES, factory_of
+from specsim.schedulers.loading import scheduler_factory
+from tests.laws.subjects import NAMES, factory_of, raw_of, resolved
 from tests.laws.watch import watched
 from tests.made import memory, requests, simulation
 
@@ -65,6 +66,47 @@ def test_measured_conditional_rates_give_their_length() -> None:
     assert abs(length_at(6, conditional=list(MEASURED), spread=0) - 3.39) < 0.03
     single = acceptance(k=3, length=1 + float(np.cumprod(MEASURED[:3]).sum())).curve("x").rates[0]
     assert abs(length_at(6, conditional=single, spread=0) - 3.81) < 0.03
+
+
+SIX = {
+    "vllm_spec": {"num_speculative_tokens": 6},
+    "specserve": {"num_speculative_tokens": 6},
+    "adaserve": {"verify_tokens": 64, "shape.depth_min": 6, "shape.depth_max": 6, "shape.width_max": 1},
+    "smartspec_tree": {"heads": 6, "width": 1, "tree_tokens": 6},
+}
+"""Schedulers, set to chains of up to six tokens."""
+
+
+def verified(name: str, length: int = 6000) -> dict[int, tuple[int, int]]:
+    """Return by output position the draft tokens that the scheduler had verified there, and how many were right."""
+    raw = raw_of(name)
+    for key, value in SIX[name].items():
+        *above, last = key.split(".")
+        node = raw[above[0]] if above else raw
+        node[last] = value
+    told = requests([0.0], [3], [length])
+    text = draw_tape(acceptance(conditional=list(MEASURED), spread=0), ["text"], np.zeros(1, np.int64), np.arange(1), 0)
+    factory = scheduler_factory(resolved(raw), name)
+    run = simulation(told, [length], factory, text=text, pool=memory(told, 2.0))
+    found, position = {}, 1
+    for step in watched(run).heard[0]:
+        if isinstance(step.work, TargetPass) and len(step.answer.matched) and step.work.forest is not None:
+            (drafted,), (matched,) = step.work.forest.tree_tokens().tolist(), step.answer.matched.tolist()
+            found[position] = drafted, matched
+            position += matched + 1
+    return found
+
+
+@pytest.mark.parametrize("name", [each for each in SIX if each != "vllm_spec"])
+def test_as_many_tokens_are_right_for_schedulers_that_verify_the_same_nodes(name: str) -> None:
+    """Where both verify from the same position of the text, the chain of six has as much right up to the end of the other."""
+    of_six, other = verified("vllm_spec"), verified(name)
+    both = of_six.keys() & other.keys()
+    assert len(both) > 300
+    for position in both:
+        (drafted, right), (fewer, as_right) = of_six[position], other[position]
+        same = min(drafted, fewer)
+        assert min(right, same) == min(as_right, same), position
 
 
 def test_a_list_is_read_as_conditional_or_as_cumulative() -> None:
