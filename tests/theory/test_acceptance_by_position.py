@@ -99,7 +99,7 @@ def verified(name: str, length: int = 6000) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("name", [each for each in SIX if each != "vllm_spec"])
 def test_as_many_tokens_are_right_for_schedulers_that_verify_the_same_nodes(name: str) -> None:
-    """Where both verify from the same position of the text, the chain of six has as much right up to the end of the other."""
+    """Where both verify from a position of the text, the shorter chain has as much right as that of six up to there."""
     of_six, other = verified("vllm_spec"), verified(name)
     both = of_six.keys() & other.keys()
     assert len(both) > 300
