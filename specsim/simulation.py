@@ -17,7 +17,7 @@ from specsim.cluster.routers import RoundRobin
 from specsim.cluster.routing import Router
 from specsim.cluster.split import SplitDispatch, Splitting
 from specsim.core.passes import TargetPass
-from specsim.core.protocols import Backend, Belief, Foresight, Observer, Scheduler, View
+from specsim.core.protocols import Backend, CostModel, Foresight, Observer, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.core.trees import Forest
 from specsim.core.user_code import begun
@@ -77,8 +77,8 @@ class Simulation:
 
     requests: Requests
     world: World
-    truth: Belief
-    belief: Belief
+    truth: CostModel
+    belief: CostModel
     memory: Memory
     scheduler: Callable[[], Scheduler]
     selection_s: float = 0.0

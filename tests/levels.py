@@ -26,11 +26,11 @@ def one_by_one(step: Step) -> Step:
 
 def levels(work: DraftPass) -> Generator[DraftPass, Forest, Forest]:
     before = len(work.forest)
-    forest = yield work._replace(depth=1, deepest=None, stationary_until_s=-inf)
+    forest = yield work._replace(depth=1, max_depth=None, stationary_until_s=-inf)
     for _ in range(work.depth - 1):
         leaves = np.arange(before, len(forest))
-        if work.deepest is not None:
-            leaves = leaves[forest.depth[leaves] < work.deepest[forest.row[leaves]]]
+        if work.max_depth is not None:
+            leaves = leaves[forest.depth[leaves] < work.max_depth[forest.row[leaves]]]
         if not len(leaves):
             break
         before = len(forest)

@@ -47,7 +47,7 @@ class Linear:
     one_pass: bool = False
     expands: bool = False
     cached: bool = True
-    deepest: int = 1 << 20
+    max_depth: int = 1 << 20
     bend_tokens: float | None = None
 
     def seconds(self, shape: PassShape) -> float:

@@ -77,8 +77,8 @@ FAULTS = (
     ),
     Fault(
         "specsim/backend/drafting.py",
-        "grown.numbers[DEPTH] < deepest[row]",
-        "grown.numbers[DEPTH] <= deepest[row]",
+        "grown.numbers[DEPTH] < max_depth[row]",
+        "grown.numbers[DEPTH] <= max_depth[row]",
         (LAWS, *of("smartspec_per_request")),
     ),
     Fault(

@@ -68,8 +68,8 @@ class ModelText:
                 self._slots += len(leaves)
             levels.append(Level(shape, seconds, forest.draft_nodes))
             leaves = np.arange(nodes, len(forest))
-            if work.deepest is not None:
-                leaves = leaves[forest.depth[leaves] < work.deepest[forest.row[leaves]]]
+            if work.max_depth is not None:
+                leaves = leaves[forest.depth[leaves] < work.max_depth[forest.row[leaves]]]
         return Drafted(forest, levels, np.concatenate([NOBODY, *extended]))
 
     def _shape(self, work: DraftPass, forest: Forest, leaves: Ints) -> PassShape:

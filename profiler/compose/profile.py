@@ -138,7 +138,7 @@ def _hardware(target: Operators, usable: int) -> dict[str, Any]:
 def _shapes(model: Model, head: DecoderHead | None) -> tuple[dict[str, int], dict[str, int]]:
     """Return the keys of the target's shape, and how far a head drafts."""
     target = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
-    draft = {} if head is None else {"block_tokens" if head.one_pass else "deepest": head.depth}
+    draft = {} if head is None else {"block_tokens" if head.one_pass else "max_depth": head.depth}
     return {"max_model_len": model.whole("max_position_embeddings"), **target}, draft
 
 

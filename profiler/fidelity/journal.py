@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from profiler.backend.backend import FORESIGHT
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
 from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
-from specsim.core.protocols import Backend, Belief
+from specsim.core.protocols import Backend, CostModel
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 
@@ -55,7 +55,7 @@ def kind_of(role: str, shape: PassShape) -> str:
     return f"{role} {kind}"
 
 
-def predicted(role: str, shape: PassShape, truth: Belief, host_bytes_per_s: float) -> float:
+def predicted(role: str, shape: PassShape, truth: CostModel, host_bytes_per_s: float) -> float:
     """Return the seconds of a piece of work by a latency model; caches move at so many bytes per second."""
     if role == MOVE:
         return shape.moved_bytes / host_bytes_per_s
@@ -70,7 +70,7 @@ class Clock:
     inner : measures. truth : the latency model. host_bytes_per_s : how fast caches are predicted to move.
     """
 
-    def __init__(self, inner: Stopwatch, truth: Belief, host_bytes_per_s: float, *, predicted: bool) -> None:
+    def __init__(self, inner: Stopwatch, truth: CostModel, host_bytes_per_s: float, *, predicted: bool) -> None:
         self.kept: list[Timed] = []
         self._inner, self._truth, self._bytes_per_s = inner, truth, host_bytes_per_s
         self._predicted = predicted

@@ -8,7 +8,7 @@ import numpy as np
 
 from specsim.acceptance.tape import Tape
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Level
-from specsim.core.protocols import DraftBelief, View
+from specsim.core.protocols import DraftCosts, View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
@@ -24,16 +24,16 @@ class Layers(NamedTuple):
     extended: Ints
 
 
-def layers_of(grown: Grown, depth: int, deepest: Ints | None, cached: Ints) -> Layers:
+def layers_of(grown: Grown, depth: int, max_depth: Ints | None, cached: Ints) -> Layers:
     """Return the passes of a draft of `depth`, as far as there is anything to extend.
 
     Parameters
     ----------
-    deepest : (n,) no node that deep is extended; None: none is too deep.
+    max_depth : (n,) no node that deep is extended; None: none is too deep.
     cached : (n,) tokens that the drafter's cache holds of each row behind the first pass.
     """
     row, ends, rows, low = grown.numbers[ROW], grown.ends.tolist(), b"", 0
-    shallow = None if deepest is None else grown.numbers[DEPTH] < deepest[row]
+    shallow = None if max_depth is None else grown.numbers[DEPTH] < max_depth[row]
     shapes: list[PassShape] = []
     while len(shapes) < depth - 1 and low < ends[len(shapes)]:
         layer = slice(low, ends[len(shapes)])
@@ -95,7 +95,7 @@ class SimulatedDrafter:
     tape : its proposals, and which are right. model : pass times. view : the replica's ledger, for positions.
     """
 
-    def __init__(self, tape: Tape, model: DraftBelief, view: View) -> None:
+    def __init__(self, tape: Tape, model: DraftCosts, view: View) -> None:
         self.proposals = Proposals(4096)
         self._tape, self._model, self._view = tape, model, view
         self._verified = False
@@ -129,7 +129,7 @@ class SimulatedDrafter:
         if work.depth == 1:
             return Drafted(self._with(forest, grown, 0), levels)
         cached = self._view.draft_cached[work.requests]
-        layers = layers_of(grown, work.depth, work.deepest, cached + work.chunks if feeds else cached)
+        layers = layers_of(grown, work.depth, work.max_depth, cached + work.chunks if feeds else cached)
         plain, drafted = None, 0
         for level, each in enumerate(layers.shapes, 1):
             if each is not plain:
@@ -176,13 +176,13 @@ class SimulatedDrafter:
 
     def _grow(self, work: DraftPass) -> Grown:
         """Return the nodes of all levels, with their slots."""
-        width, limit = work.width, np.full(len(work.requests), self._model.deepest)
+        width, limit = work.width, np.full(len(work.requests), self._model.max_depth)
         if width > self._tape.width:
             raise SpecsimError(
                 f"tree width {width} exceeds the {self._tape.width} proposals per position of the acceptance tape"
             )
-        if work.deepest is not None:
-            limit = np.minimum(limit, work.deepest)
+        if work.max_depth is not None:
+            limit = np.minimum(limit, work.max_depth)
         front, requests = self._front(work)
         growth = Growth(limit, work.depth, width, work.beam or ALL, len(work.forest), MOST_PROPOSED)
         grown = grow(self._tape.text(requests), front, growth)

@@ -9,7 +9,7 @@ import numpy as np
 from specsim.acceptance.tape import Tape
 from specsim.backend.drafting import SimulatedDrafter
 from specsim.core.passes import Decodes, Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass, by_pass
-from specsim.core.protocols import Belief, View
+from specsim.core.protocols import CostModel, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.kernels.growth import OFF_PATH, Pooled, Texts, answer, rounds
@@ -26,7 +26,7 @@ class SimulatedRounds:
     view : the replica's ledger, for positions.
     """
 
-    def __init__(self, output_tokens: Ints, tape: Tape, truth: Belief, view: View) -> None:
+    def __init__(self, output_tokens: Ints, tape: Tape, truth: CostModel, view: View) -> None:
         self._output_tokens, self._tape, self._truth, self._view = output_tokens, tape, truth, view
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
@@ -36,7 +36,7 @@ class SimulatedRounds:
         """
         view, drafter, ids, depth = self._view, self._truth.draft, work.requests, work.depth
         text = self._tape.text(ids)
-        if not isinstance(text, Pooled) or text.silent or drafter.expands or drafter.deepest < depth:
+        if not isinstance(text, Pooled) or text.silent or drafter.expands or drafter.max_depth < depth:
             return None
         emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
         left = self._output_tokens[ids] - emitted
@@ -92,7 +92,7 @@ class SimulatedBackend:
     host_bytes_per_s : bandwidth of a cache's transfer to the host and back.
     """
 
-    def __init__(self, world: World, truth: Belief, view: View, host_bytes_per_s: float = float("inf")) -> None:
+    def __init__(self, world: World, truth: CostModel, view: View, host_bytes_per_s: float = float("inf")) -> None:
         self._world = world
         self._host_bytes_per_s = host_bytes_per_s
         self._truth = truth

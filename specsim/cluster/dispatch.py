@@ -10,7 +10,7 @@ import numpy as np
 
 from specsim.cluster.routing import Coming, Planning, Router
 from specsim.core.passes import NOBODY
-from specsim.core.protocols import Belief
+from specsim.core.protocols import CostModel
 from specsim.core.request import Bools, Floats, Ids, Ints, Requests
 from specsim.core.user_code import complaint, own_line
 from specsim.errors import RouterFault, passes_through, represented
@@ -43,7 +43,7 @@ class Outstanding:
     ledger : of the replica. belief : of its scheduler. told : of the requests sent to any replica.
     """
 
-    def __init__(self, ledger: Ledger, belief: Belief, told: Sent) -> None:
+    def __init__(self, ledger: Ledger, belief: CostModel, told: Sent) -> None:
         self._ledger, self._told = ledger, told
         self.belief = belief
         self._ids: Ids = NOBODY

@@ -7,7 +7,7 @@ from math import inf
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from specsim.core.protocols import Belief
+from specsim.core.protocols import CostModel
 from specsim.errors import SpecsimError, first_line
 from specsim.registry.build import Scope, build
 
@@ -50,7 +50,7 @@ class Server(Protocol):
     @property
     def capacity_bytes(self) -> int: ...  # noqa: D102
     @property
-    def belief(self) -> Belief: ...  # noqa: D102
+    def belief(self) -> CostModel: ...  # noqa: D102
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
         """Return the tokens that requests due by then still need: to be read, and to be emitted at most."""

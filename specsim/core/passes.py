@@ -38,8 +38,8 @@ class DraftPass(NamedTuple):
     evict, transfer : as in `TargetPass`.
     depth : passes, at least 1. Each behind the first extends the new nodes of the one before; where there are none the
         answer comes early.
-    deepest : (n,) depth up to which each row's tree may grow: a chain of row i gets at most `deepest[i]` tokens. None:
-        as deep as `depth` brings it.
+    max_depth : (n,) depth up to which each row's tree may grow: a chain of row i gets at most `max_depth[i]` tokens.
+        None: as deep as `depth` brings it.
     stationary_until_s : a promise about the steps that start before this time; -inf: none. This step and they are a
         chain of `depth` tokens behind the root of each row, fed what the drafter's cache lacks, and its verification as
         a whole, as long as no request arrives or ends, more cache surely fits and no row is that near to its
@@ -56,7 +56,7 @@ class DraftPass(NamedTuple):
     evict: Ids = NOBODY
     transfer: bool = False
     depth: int = 1
-    deepest: Ints | None = None
+    max_depth: Ints | None = None
     stationary_until_s: float = -inf
 
 

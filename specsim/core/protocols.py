@@ -12,8 +12,8 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 
 
-class ModelBelief(Protocol):
-    """Seconds that one model's forward pass is believed to take.
+class PassCosts(Protocol):
+    """Seconds of one model's forward pass.
 
     `bend_tokens` are the batched tokens from which on compute is the slower side; None if it never is.
     """
@@ -34,11 +34,11 @@ class ModelBelief(Protocol):
         ...
 
 
-class DraftBelief(ModelBelief, Protocol):
-    """Seconds that a drafter's pass is believed to take.
+class DraftCosts(PassCosts, Protocol):
+    """Seconds of a drafter's pass.
 
     `one_pass` says whether one pass proposes all depths of a step, so that later ones cost nothing (prompt lookup,
-    Medusa's heads); `cached` whether the drafter keeps a cache of its own, which has to be fed; `deepest` how many
+    Medusa's heads); `cached` whether the drafter keeps a cache of its own, which has to be fed; `max_depth` how many
     tokens ahead it ever proposes; `expands` whether its engine makes a sequence of each token (batch expansion).
     """
 
@@ -47,21 +47,21 @@ class DraftBelief(ModelBelief, Protocol):
     @property
     def cached(self) -> bool: ...  # noqa: D102
     @property
-    def deepest(self) -> int: ...  # noqa: D102
+    def max_depth(self) -> int: ...  # noqa: D102
     @property
     def expands(self) -> bool: ...  # noqa: D102
 
 
-class Belief(Protocol):
-    """The cost model of a scheduler; equal to the truth unless a study separates them."""
+class CostModel(Protocol):
+    """Seconds of passes of both models: the truth of a run, and the `belief` that its scheduler plans with."""
 
     @property
-    def target(self) -> ModelBelief:
+    def target(self) -> PassCosts:
         """The target model."""
         ...
 
     @property
-    def draft(self) -> DraftBelief:
+    def draft(self) -> DraftCosts:
         """The drafter."""
         ...
 
@@ -92,7 +92,7 @@ class View(Facts, Observed, ABC):
 
     now_s: float
     forward_s: float
-    belief: Belief
+    belief: CostModel
 
     @property
     @abstractmethod
@@ -195,7 +195,7 @@ class Wide(Protocol):
     """A scheduler that says how many children of one node it ever asks for; one that does not asks for one."""
 
     @property
-    def widest(self) -> int: ...  # noqa: D102
+    def max_width(self) -> int: ...  # noqa: D102
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
 from specsim.registry.build import Kinds, Maker, asked
 
-SIZES = {"kv_bytes_per_token": 0, "weights_bytes": 0, "deepest": 1}
+SIZES = {"kv_bytes_per_token": 0, "weights_bytes": 0, "max_depth": 1}
 """Whole numbers of a model, and the least of each."""
 NUMBERS = ("overhead_s", "least_s", "request_s")
 FLAGS = ("one_pass", "cached")

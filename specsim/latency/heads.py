@@ -56,7 +56,7 @@ class Heads:
     def named(self, name: str, profile: Profile) -> ModelLatency:
         """Return the same, under the name that an acceptance's pair gives."""
         heads = _of_target(profile, name, self.pass_share, self.cache_share, self.weights_share)
-        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, deepest=self.depth)
+        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, max_depth=self.depth)
 
 
 class _Parts(NamedTuple):

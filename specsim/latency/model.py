@@ -38,7 +38,7 @@ class ModelLatency:
     - ``launch_s`` is the host time to launch a pass kernel by kernel; None: not measured.
     - ``least_s`` is the least time of a pass; 0 under CUDA graphs.
     - Of a drafter: ``one_pass`` says whether one pass proposes all depths of a step, ``cached`` whether it has a cache,
-      ``deepest`` the most tokens ahead that it proposes.
+      ``max_depth`` the most tokens ahead that it proposes.
     - ``nonembedding_bytes`` are those of the weights that every batched token multiplies, all but the embedding and the
       head; None where the file does not state them.
     - ``max_model_len`` is the most tokens of a prompt and its output; None: no limit is stated.
@@ -62,7 +62,7 @@ class ModelLatency:
     least_s: float = 0.0
     one_pass: bool = False
     cached: bool = True
-    deepest: int = MOST_DEPTH
+    max_depth: int = MOST_DEPTH
     request_s: float = 0.0
     sequence_s: float | None = None
     speculation_s: float = 0.0

@@ -39,7 +39,7 @@ TOP_OPTIONS = (
 MODEL_KEYS = ("name", "kv_bytes_per_token", "weights_bytes", "overhead_s", "forms")
 MODEL_OPTIONS = ("standard_errors", "valid", "held_out_error", "launch_s", "nonembedding_bytes")
 TARGET_OPTIONS = ("max_model_len", *ModelShape._fields)
-DRAFT_OPTIONS = ("deepest", "block_tokens")
+DRAFT_OPTIONS = ("max_depth", "block_tokens")
 LINEAR_KEYS = ("alpha_s", "gamma_s", "delta_s")
 ROOFLINE_KEYS = ("delta_s", "gamma_s", "compute_delta_s", "compute_s", "alpha_s", "beta_s")
 ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
@@ -144,7 +144,7 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
         max_model_len=_max_model_len(node),
         shape=_shape(node),
         one_pass=block > 0,
-        deepest=block or (node.whole("deepest") if node.given("deepest") else MOST_DEPTH),
+        max_depth=block or (node.whole("max_depth") if node.given("max_depth") else MOST_DEPTH),
         **_ranges(node, stages),
     )
 

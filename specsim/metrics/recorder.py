@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.core.passes import Drafted, DraftPass, by_pass
-from specsim.core.protocols import Belief
+from specsim.core.protocols import CostModel
 from specsim.core.request import Bools, Floats, Ids, Ints, Requests
 from specsim.metrics.distribution import BLOCK, Distribution, Sketched
 from specsim.metrics.requests import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RequestTable, RunTotals, Window, reasons
@@ -199,7 +199,7 @@ class Recorder:
     """
 
     def __init__(
-        self, keep_passes: bool, truths: Sequence[Belief], queued: Callable[[int, float], int], pauses: Pauses
+        self, keep_passes: bool, truths: Sequence[CostModel], queued: Callable[[int, float], int], pauses: Pauses
     ) -> None:
         self._passes = _columns() if keep_passes else None
         self._models = [(truth.draft, truth.target) for truth in truths]

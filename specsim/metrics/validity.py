@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specsim.core.passes import Rounds, by_pass
-from specsim.core.protocols import ModelBelief
+from specsim.core.protocols import PassCosts
 from specsim.core.request import Ints
 from specsim.pass_shape import PassShape
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def decodes_outside(target: ModelBelief, context_tokens: Ints, rows: Ints | int) -> int:
+def decodes_outside(target: PassCosts, context_tokens: Ints, rows: Ints | int) -> int:
     """Return how many passes that decode so many rows each, (passes,) or a number for all, lie outside."""
     if _inside(target, _range(context_tokens), _range(rows)):
         return 0
     return _outside(target, context_tokens, np.broadcast_to(rows, context_tokens.shape))
 
 
-def rounds_outside(draft: ModelBelief, target: ModelBelief, rounds: Rounds) -> int:
+def rounds_outside(draft: PassCosts, target: PassCosts, rounds: Rounds) -> int:
     """Return how many passes of rounds lie outside the range of their model; contexts rise from round to round."""
     depth, fed, read = rounds.depth, rounds.draft.context_tokens, rounds.verify.context_tokens
     drafted = rounds.draft.requests, rounds.draft.batched_tokens.max()
@@ -42,13 +42,13 @@ def counts_of(rounds: Rounds, name: str) -> Ints:
     return counts
 
 
-def _inside(model: ModelBelief, context_tokens: Any, batched_tokens: Any) -> bool:
+def _inside(model: PassCosts, context_tokens: Any, batched_tokens: Any) -> bool:
     """Return whether passes surely lie inside, by their least and their greatest counts, (2,) each."""
     least, most = map(_counts, context_tokens, batched_tokens)
     return not (model.extrapolates(least) or model.extrapolates(most))
 
 
-def _outside(model: ModelBelief, context_tokens: Ints, batched_tokens: Ints) -> int:
+def _outside(model: PassCosts, context_tokens: Ints, batched_tokens: Ints) -> int:
     corners = zip(context_tokens.ravel().tolist(), batched_tokens.ravel().tolist(), strict=True)
     return sum(model.extrapolates(_counts(*each)) for each in corners)
 

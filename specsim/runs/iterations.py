@@ -58,9 +58,9 @@ class ListenedTo(Speculation):
         return self.part.drafts
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children that the part gives a node."""
-        return self.part.widest
+        return self.part.max_width
 
     def draft_tokens(self, requests: int) -> int:
         """Return the most draft tokens that each of `requests` verifies in a step of the part."""

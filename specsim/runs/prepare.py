@@ -299,12 +299,12 @@ def _tape(model: AcceptanceModel, load: _Load, seed: int, named: str) -> Tape:
 
 
 def _check_width(scheduler: Scheduler, tape: Tape, chosen: Choices) -> None:
-    widest = scheduler.widest if isinstance(scheduler, Wide) else 1
-    if type(widest) is not int:
-        raise SpecsimError(f"{chosen.scheduler}: widest is {represented(widest)}; expected a whole number")
-    if widest > tape.width:
+    max_width = scheduler.max_width if isinstance(scheduler, Wide) else 1
+    if type(max_width) is not int:
+        raise SpecsimError(f"{chosen.scheduler}: max_width is {represented(max_width)}; expected a whole number")
+    if max_width > tape.width:
         raise SpecsimError(
-            f"{chosen.scheduler}: trees of width {widest} are wider than the {tape.width} proposals of "
+            f"{chosen.scheduler}: trees of width {max_width} are wider than the {tape.width} proposals of "
             f"{chosen.acceptance}; expected a narrower tree, or more proposals"
         )
 

@@ -54,12 +54,12 @@ class CandidateTrees(Speculation):
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the trees have depth 0."""
-        return self.shape.deepest > 0
+        return self.shape.max_depth > 0
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children that a draft pass may give a node."""
-        return self.shape.widest
+        return self.shape.max_width
 
     def draft_tokens(self, requests: int) -> int:
         """Return an equal share of the budget, root excluded."""

@@ -54,9 +54,9 @@ class Composed:
         return self.speculation.by_table
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children that a draft pass may give a node."""
-        return self.speculation.widest
+        return self.speculation.max_width
 
     @property
     def _stationary(self) -> bool:

@@ -30,7 +30,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.schedulers.parts.growth import deepest_of, fitting_shape, grow_trees, plain_shape
+from specsim.schedulers.parts.growth import fitting_shape, grow_trees, max_depths, plain_shape
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
 from specsim.schedulers.parts.selection import likeliest_of_all
 from specsim.schedulers.parts.tree_shape import TreeShape
@@ -80,7 +80,7 @@ class CostSizedTrees(Speculation):
         return min(self.speculative_num_steps, self.speculative_num_draft_tokens - 1) > 0
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children of a node."""
         return self.speculative_eagle_topk
 
@@ -95,7 +95,7 @@ class CostSizedTrees(Speculation):
         forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
         if not forest.draft_nodes:
             return forest
-        self._note(forest, np.minimum(deepest_of(view, rows.requests, rows.decoding), depth), width)
+        self._note(forest, np.minimum(max_depths(view, rows.requests, rows.decoding), depth), width)
         return forest.subset(likeliest_of_all(forest, nodes * rows.decoding))
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
@@ -156,15 +156,15 @@ class CostSizedTrees(Speculation):
         self._room = wanted.nodes
         return wanted if wanted.nodes <= room else self.size(view, rows, room)
 
-    def _note(self, forest: Forest, deepest: Ints, width: int) -> None:
-        """Add the path probabilities by level and place, and those of the level above, of trees `deepest` (n,) deep."""
-        depth, widest = self._found.shape[1:]
+    def _note(self, forest: Forest, max_depth: Ints, width: int) -> None:
+        """Add the path probabilities by level and place, and those of the level above, of trees of `max_depth` (n,)."""
+        depth, max_width = self._found.shape[1:]
         group = forest.row * (depth + 1) + forest.depth
         order = np.lexsort((-forest.path_probability, group))
         group, path = group[order], forest.path_probability[order]
         place = np.arange(len(group)) - np.searchsorted(group, group)
-        levels = np.zeros((forest.rows, depth + 1, widest))
+        levels = np.zeros((forest.rows, depth + 1, max_width))
         levels[group // (depth + 1), group % (depth + 1), place] = path
-        tried = deepest[:, None] > np.arange(depth)
+        tried = max_depth[:, None] > np.arange(depth)
         self._found[0] += levels[:, 1:].sum(axis=0)
         self._found[1, :, :width] += (levels[:, :-1].sum(axis=2) * tried).sum(axis=0)[:, None]

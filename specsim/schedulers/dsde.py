@@ -27,7 +27,7 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import deepest_of, grow
+from specsim.schedulers.parts.growth import grow, max_depths
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
 from specsim.schedulers.threshold import fitting_chain
 
@@ -94,10 +94,10 @@ class DivergenceLengths(Speculation):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes and return each request's chain."""
-        deepest = deepest_of(view, rows.requests, rows.decoding)
-        deepest[: rows.decoding] = np.minimum(deepest[: rows.decoding], self.lengths(rows))
-        widths = fitting_chain(view, rows, max(int(deepest.max(initial=1)), 1))
-        return grow(rows.requests, rows.fed, deepest, widths)
+        max_depth = max_depths(view, rows.requests, rows.decoding)
+        max_depth[: rows.decoding] = np.minimum(max_depth[: rows.decoding], self.lengths(rows))
+        widths = fitting_chain(view, rows, max(int(max_depth.max(initial=1)), 1))
+        return grow(rows.requests, rows.fed, max_depth, widths)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the divergence of each token that the target has judged, and set the next lengths."""
@@ -141,7 +141,7 @@ class DivergenceLengths(Speculation):
 
 
 def divergences(forest: Forest, matched: Ints) -> Floats:
-    """Return what each draft token that the target has judged diverges by, (n, deepest); 0 behind the first wrong one.
+    """Return what each draft token that the target has judged diverges by, (n, depth); 0 behind the first wrong one.
 
     `matched` (n,) are the right tokens of each chain.
     """

@@ -51,7 +51,7 @@ class DynamicTrees(Speculation):
         return self.draft_tokens(1) > 0
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children of a node."""
         return self.speculative_eagle_topk
 

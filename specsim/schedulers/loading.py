@@ -8,7 +8,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from specsim.core.protocols import Belief, Clairvoyant, Scheduler
+from specsim.core.protocols import Clairvoyant, CostModel, Scheduler
 from specsim.errors import SpecsimError
 from specsim.registry.build import Scope, build
 from specsim.schedulers.parts.due_chunk import DueChunk
@@ -59,7 +59,7 @@ def scheduler_factory(
     source: str,
     plugins: Mapping[str, ModuleType] | None = None,
     engine: EngineBatching | None = None,
-    belief: Belief | None = None,
+    belief: CostModel | None = None,
 ) -> SchedulerFactory:
     """Return a factory of schedulers; one is made at once, so that mistakes show before a run.
 
@@ -103,7 +103,7 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     return {**mapping, **limits, **({"batching": part} if as_engine else {})}
 
 
-def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, belief: Belief | None) -> dict[str, Any]:
+def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, belief: CostModel | None) -> dict[str, Any]:
     """Return a scheduler's keys with what follows profile and batch in the place of each ``auto`` of both keys."""
 
     @cache

@@ -76,13 +76,13 @@ class AcceptanceMonitor:
     def hear(self, ids: Ids, forest: Forest, accepted: Ints) -> None:
         """Note one round: the trees (n,) that were verified, and how many of their tokens were accepted (n,)."""
         drafted = forest.tree_tokens()
-        deepest = np.zeros(forest.rows, dtype=np.int64)
+        depths = np.zeros(forest.rows, dtype=np.int64)
         # Nodes are in order of layers, so the last node of a row is among its deepest.
-        deepest[forest.row] = forest.depth
+        depths[forest.row] = forest.depth
         told = drafted > 0
         if not told.all():
-            ids, drafted, deepest, accepted = ids[told], drafted[told], deepest[told], accepted[told]
-        totals = self.totals[:, ids] + np.array((np.ones_like(ids), drafted, deepest, accepted), dtype=np.float64)
+            ids, drafted, depths, accepted = ids[told], drafted[told], depths[told], accepted[told]
+        totals = self.totals[:, ids] + np.array((np.ones_like(ids), drafted, depths, accepted), dtype=np.float64)
         self.totals[:, ids] = totals
         rounds, processed, _, right = totals
         self._recent[ids, rounds.astype(np.int64) % self.window] = right / processed

@@ -36,7 +36,7 @@ from specsim.core.request import Bools, Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.batching import decoding
-from specsim.schedulers.parts.growth import deepest_of, fitting_shape, grow
+from specsim.schedulers.parts.growth import fitting_shape, grow, max_depths
 from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evicting, rows_of, share
 from specsim.schedulers.parts.queues import fitting_head, growth_bytes, last_to_yield, live
 from specsim.schedulers.parts.tree_shape import TreeShape
@@ -202,10 +202,10 @@ class SlosServe:
         """Yield the drafter's passes and one verification."""
         rows = self._rows(view, *self._plan(view))
         forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
-        deepest = np.minimum(deepest_of(view, rows.requests, rows.decoding), self._chain[rows.requests])
-        longest = fitting_shape(view, rows, TreeShape(int(deepest.max()), 1)).depth
+        max_depth = np.minimum(max_depths(view, rows.requests, rows.decoding), self._chain[rows.requests])
+        longest = fitting_shape(view, rows, TreeShape(int(max_depth.max()), 1)).depth
         if longest:
-            growing = grow(rows.requests, rows.fed, np.minimum(deepest, longest), (1,) * longest)
+            growing = grow(rows.requests, rows.fed, np.minimum(max_depth, longest), (1,) * longest)
             forest, evicted = yield from evicting(growing, evicted)
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
         self._note(forest, answer)

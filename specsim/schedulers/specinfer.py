@@ -36,7 +36,7 @@ class FixedTrees(Speculation):
         return len(self.expansion) > 0
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children of a node."""
         return max(self.expansion, default=1)
 

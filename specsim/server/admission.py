@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specsim.core.protocols import Belief
+from specsim.core.protocols import CostModel
 from specsim.core.request import Requests
 from specsim.pass_shape import PassShape
 from specsim.server.ledger import Ledger
@@ -139,7 +139,7 @@ class AdmissionControl(NamedTuple):
     ttft: bool = False
 
     def reason(
-        self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: Belief, now_s: float
+        self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: CostModel, now_s: float
     ) -> str | None:
         """Return why a request is refused that arrives now, None if it is not; `unseen` wait for the engine's door."""
         if self.waiting is not None and len(ledger.queues.waiting) + len(unseen) >= self.waiting:
@@ -149,7 +149,9 @@ class AdmissionControl(NamedTuple):
             return TTFT
         return None
 
-    def _reading_s(self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: Belief) -> float:
+    def _reading_s(
+        self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: CostModel
+    ) -> float:
         """Return the seconds of the pass that reads what is unread; a decoding request has read its text."""
         here = np.concatenate((np.array(ledger.queues.waiting, dtype=np.int64), ledger.queues.running))
         new = np.array([*unseen, request], dtype=np.int64)

@@ -263,7 +263,7 @@ class DraftCache:
             When the pool is too small.
         """
         forest, leaves = work.forest, work.leaves
-        if len(leaves) and (work.deepest is not None or not work.width):
+        if len(leaves) and (work.max_depth is not None or not work.width):
             check_leaves(work)
         asked = ids, work.chunks, forest.numbers, forest.fresh, leaves
         taken = reserve_draft(self._books, *asked, self._pool.left())

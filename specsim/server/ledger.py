@@ -344,7 +344,7 @@ class MultiStepBooks:
             When a request is unknown or named twice.
         """
         ids, leaves, forest, progress = work.requests, work.leaves, work.forest, self._progress
-        if work.width != 1 or work.beam is not None or work.deepest is not None or len(work.evict):
+        if work.width != 1 or work.beam is not None or work.max_depth is not None or len(work.evict):
             return 0
         if self._caches.elsewhere or forest.draft_nodes or not 0 < len(ids) == len(work.chunks) == forest.rows:
             return 0

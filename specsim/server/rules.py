@@ -139,8 +139,8 @@ def check_leaves(work: DraftPass) -> None:
         raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
     if not _are_leaves(work.forest, work.leaves):
         _check_leaves(work.forest, work.leaves)
-    if work.deepest is not None:
-        _check_room(work.forest, work.leaves, work.deepest)
+    if work.max_depth is not None:
+        _check_room(work.forest, work.leaves, work.max_depth)
 
 
 def _are_leaves(forest: Forest, leaves: Ints) -> bool:
@@ -166,12 +166,12 @@ def _check_leaves(forest: Forest, leaves: Ints) -> None:
             raise IllegalPass(f"leaf {leaves[wrong][0]} {what}")
 
 
-def _check_room(forest: Forest, leaves: Ints, deepest: Ints) -> None:
-    """Refuse a leaf that lies as deep as the tree of its row may grow, `deepest` (n,)."""
-    depth, limit = forest.depth[leaves], deepest[forest.row[leaves]]
+def _check_room(forest: Forest, leaves: Ints, max_depth: Ints) -> None:
+    """Refuse a leaf that lies as deep as the tree of its row may grow, `max_depth` (n,)."""
+    depth, limit = forest.depth[leaves], max_depth[forest.row[leaves]]
     for place in np.flatnonzero(depth >= limit)[:1].tolist():
         raise IllegalPass(
-            f"leaf {leaves[place]} lies at depth {depth[place]}, and DraftPass.deepest of its row is {limit[place]}; "
+            f"leaf {leaves[place]} lies at depth {depth[place]}, and DraftPass.max_depth of its row is {limit[place]}; "
             f"expected more where a leaf is extended"
         )
 
@@ -183,7 +183,7 @@ def _check_growth(work: DraftPass) -> None:
     if type(width) is not int or width < 0 or (beam is not None and (type(beam) is not int or beam < 1)):
         _check_size("width", width, 0)
         _check_size("beam", 1 if beam is None else beam, 1)
-    if work.depth != 1 or work.deepest is not None:
+    if work.depth != 1 or work.max_depth is not None:
         _check_depth(work)
     if work.stationary_until_s != -inf:
         _check_stationary(work)
@@ -200,11 +200,11 @@ def _check_depth(work: DraftPass) -> None:
     _check_size("depth", work.depth, 1)
     if work.depth > DEEPEST:
         raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {DEEPEST:,}")
-    if work.deepest is None:
+    if work.max_depth is None:
         return
-    _check_array(work, "deepest")
-    if len(work.deepest) != len(work.requests):
-        raise IllegalPass(f"DraftPass.deepest has {len(work.deepest)} rows; expected one for each request")
+    _check_array(work, "max_depth")
+    if len(work.max_depth) != len(work.requests):
+        raise IllegalPass(f"DraftPass.max_depth has {len(work.max_depth)} rows; expected one for each request")
 
 
 def _check_size(name: str, value: Any, least: int) -> None:

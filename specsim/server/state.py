@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sortedcontainers import SortedList
 
-from specsim.core.protocols import Belief
+from specsim.core.protocols import CostModel
 from specsim.core.request import Bools, Facts, Floats, Ids, Ints, Observed, Places
 from specsim.errors import IllegalPass
 from specsim.kernels.ledger import POSITIONS
@@ -27,8 +27,8 @@ class Machine(NamedTuple):
     host_bytes_per_s : how fast its cache moves to the host and back, where a scheduler preempts by transfer.
     """
 
-    truth: Belief
-    belief: Belief
+    truth: CostModel
+    belief: CostModel
     memory: Memory
     host_bytes_per_s: float = float("inf")
 

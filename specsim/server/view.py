@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from specsim.core.protocols import Belief, View
+from specsim.core.protocols import CostModel, View
 from specsim.core.request import Bools, Facts, Ids, Ints, Observed
 from specsim.server.ledger import Ledger
 from specsim.server.state import RequestQueues
@@ -50,7 +50,7 @@ class LedgerView(View):
     # The clock is set with every pass: the checks of two frozen dataclasses would cost 5% of a plain run.
     __setattr__ = object.__setattr__
 
-    def __init__(self, ledger: Ledger, belief: Belief) -> None:
+    def __init__(self, ledger: Ledger, belief: CostModel) -> None:
         Facts.__init__(self, **_arrays(ledger.facts, Facts))
         Observed.__init__(self, **_arrays(ledger.progress, Observed))
         self.now_s = 0.0

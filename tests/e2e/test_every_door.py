@@ -106,8 +106,8 @@ class Scheduler:
         self.inner = scheduler_factory(chosen.config["scheduler"], "inner")()
 
     @property
-    def widest(self):
-        door("Scheduler.widest")
+    def max_width(self):
+        door("Scheduler.max_width")
         return 1
 
     def step(self, view):
@@ -142,7 +142,7 @@ CHECKED = (
     "Router",
     "Router.plan",
     "Scheduler",
-    "Scheduler.widest",
+    "Scheduler.max_width",
 )
 """Doors that are asked before anything runs."""
 RUNNING = (

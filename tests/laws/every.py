@@ -93,9 +93,9 @@ def counting(ran: Witnessed) -> None:
         if not isinstance(step.work, TargetPass):
             continue
         ids, forest, trees = step.work.requests, step.work.forest, step.work.forest.tree_tokens()
-        deepest = np.zeros(len(ids), dtype=int)
-        np.maximum.at(deepest, forest.row, forest.depth)
-        assert (step.answer.matched <= deepest).all()
+        max_depth = np.zeros(len(ids), dtype=int)
+        np.maximum.at(max_depth, forest.row, forest.depth)
+        assert (step.answer.matched <= max_depth).all()
         assert (step.answer.accepted <= step.answer.tokens).all()
         decodes = np.array([request in begun for request in ids.tolist()]) & (step.answer.tokens > 0)
         tallies["draft"][ids] += trees

@@ -162,14 +162,14 @@ REFUSED: dict[type[Speculative], str] = {
     drafting("NoDepth", depth=0): "DraftPass.depth is 0 (int); expected a whole number of at least 1",
     drafting("HalfADepth", depth=1.5): "DraftPass.depth is 1.5 (float); expected a whole number of at least 1",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
-    drafting("FloatLimits", depth=2, deepest=lambda ids, _: ids * 1.0): (
-        "DraftPass.deepest is an array (2,) of float64; expected a numpy array (n,) of int64"
+    drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): (
+        "DraftPass.max_depth is an array (2,) of float64; expected a numpy array (n,) of int64"
     ),
-    drafting("TooFewLimits", depth=2, deepest=lambda ids, _: ids[:0]): (
-        "DraftPass.deepest has 0 rows; expected one for each request"
+    drafting("TooFewLimits", depth=2, max_depth=lambda ids, _: ids[:0]): (
+        "DraftPass.max_depth has 0 rows; expected one for each request"
     ),
-    drafting("NoDeeperThanItIs", depth=2, deepest=lambda ids, _: np.ones_like(ids)): (
-        "leaf 2 lies at depth 1, and DraftPass.deepest of its row is 1; expected more where"
+    drafting("NoDeeperThanItIs", depth=2, max_depth=lambda ids, _: np.ones_like(ids)): (
+        "leaf 2 lies at depth 1, and DraftPass.max_depth of its row is 1; expected more where"
     ),
     drafting("TreesThatExplode", width=4, depth=40): "tokens; expected at most 2,097,152",
     verifying("FloatChunks", chunks=lambda chunks: chunks * 1.0): (

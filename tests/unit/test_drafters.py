@@ -247,7 +247,7 @@ def test_heads_that_leave_no_memory_are_refused() -> None:
 SIZES = [
     ("weights_bytes", -5_000_000_000, "weights_bytes: -5000000000 is not a whole number between 0 and"),
     ("kv_bytes_per_token", 0.5, "kv_bytes_per_token: 0.5 is not a whole number between 0 and"),
-    ("deepest", 0, "deepest: 0 is not a whole number between 1 and"),
+    ("max_depth", 0, "max_depth: 0 is not a whole number between 1 and"),
     ("overhead_s", float("nan"), "overhead_s: nan is not a finite number"),
     ("one_pass", 1, "one_pass: 1 is not true or false"),
     ("cached", None, "cached: None is not true or false"),

@@ -228,9 +228,9 @@ def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
         run(chains(Failing))
 
 
-def expanding(deepest: int = 1 << 20, *, expands: bool = False) -> Hardware:
+def expanding(max_depth: int = 1 << 20, *, expands: bool = False) -> Hardware:
     plain = hardware()
-    return replace(plain, draft=replace(plain.draft, expands=expands, deepest=deepest))
+    return replace(plain, draft=replace(plain.draft, expands=expands, max_depth=max_depth))
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ class Sixes(Speculation):
         return self.says
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        deepest = np.where(np.arange(len(rows.requests)) < rows.decoding, 6, 0)
-        return grow(rows.requests, rows.fed, deepest, (1,) * 6)
+        max_depth = np.where(np.arange(len(rows.requests)) < rows.decoding, 6, 0)
+        return grow(rows.requests, rows.fed, max_depth, (1,) * 6)
 
 
 class NotSaid(Speculation):
@@ -61,7 +61,7 @@ def test_a_part_without_what_it_must_say_is_refused_by_name() -> None:
 
 def test_depths_that_are_no_integers_are_refused() -> None:
     requests = np.arange(3)
-    with pytest.raises(TypeError, match="deepest holds float64; expected integers"):
+    with pytest.raises(TypeError, match="max_depth holds float64; expected integers"):
         next(grow(requests, requests, np.ceil(requests * 0.5), (1, 1)))
 
 

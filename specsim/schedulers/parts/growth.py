@@ -38,14 +38,14 @@ def grow_trees(
     chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
     stationary_until_s : as in `DraftPass`.
     """
-    deepest, beam = deepest_of(view, requests, growing), width if width > 1 else None
-    return grow(requests, chunks, deepest, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s)
+    max_depth, beam = max_depths(view, requests, growing), width if width > 1 else None
+    return grow(requests, chunks, max_depth, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s)
 
 
 def grow(
     requests: Ids,
     chunks: Ints,
-    deepest: Ints,
+    max_depth: Ints,
     widths: Sequence[int],
     *,
     beam: int | None = None,
@@ -61,17 +61,17 @@ def grow(
     requests : (n,) rows of the coming verification.
     chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can grow. If
         `going_on` stops all trees, they are left to a later step.
-    deepest : (n,) integers, the greatest depth of each tree.
+    max_depth : (n,) integers, the greatest depth of each tree.
     widths : children of each leaf, by depth; empty: no pass.
     beam, stationary_until_s : as in `DraftPass`.
     """
-    if deepest.dtype.kind != "i":
-        raise TypeError(f"deepest holds {deepest.dtype}; expected integers")
+    if max_depth.dtype.kind != "i":
+        raise TypeError(f"max_depth holds {max_depth.dtype}; expected integers")
     forest = Forest.roots(len(requests))
-    leaves = np.flatnonzero(deepest > 0)
+    leaves = np.flatnonzero(max_depth > 0)
     if not len(leaves) and len(widths) and chunks.any():
         yield DraftPass(requests, chunks, forest)
-    limit = deepest if len(leaves) and int(deepest[leaves].min()) < len(widths) else None
+    limit = max_depth if len(leaves) and int(max_depth[leaves].min()) < len(widths) else None
     level = 0
     while level < len(widths) and len(leaves):
         if going_on is not None:
@@ -88,7 +88,7 @@ def grow(
             widths[level],
             beam,
             depth=depth,
-            deepest=bound,
+            max_depth=bound,
             stationary_until_s=stationary_until_s,
         )
         chunks, level = NOBODY, level + depth
@@ -101,8 +101,8 @@ def grow(
 
 def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn | None = None) -> Growing:
     """Return `grow` for the decoding rows, with no tree deeper than the tokens its request may still emit."""
-    deepest = deepest_of(view, rows.requests, rows.decoding)
-    return grow(rows.requests, rows.fed, deepest, widths, going_on=going_on)
+    max_depth = max_depths(view, rows.requests, rows.decoding)
+    return grow(rows.requests, rows.fed, max_depth, widths, going_on=going_on)
 
 
 def _equal(widths: Sequence[int], first: int) -> int:
@@ -113,11 +113,11 @@ def _equal(widths: Sequence[int], first: int) -> int:
     return last - first
 
 
-def deepest_of(view: View, requests: Ids, growing: int) -> Ints:
+def max_depths(view: View, requests: Ids, growing: int) -> Ints:
     """Return the greatest useful depth of each row's tree, (n,); 0 for rows after the first `growing`."""
-    deepest = useful_depth(view, requests)
-    deepest[growing:] = 0
-    return deepest
+    max_depth = useful_depth(view, requests)
+    max_depth[growing:] = 0
+    return max_depth
 
 
 def useful_depth(view: View, requests: Ids) -> Ints:

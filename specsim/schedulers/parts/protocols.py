@@ -97,7 +97,7 @@ class Speculation(Protocol):
         ...
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children that it ever gives a node; by default 1."""
         return 1
 

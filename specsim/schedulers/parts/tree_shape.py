@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from specsim.core.protocols import Belief
+from specsim.core.protocols import CostModel
 from specsim.pass_shape import Ints, PassShapes
 from specsim.schedulers.parts.protocols import at_least, draft_length
 
@@ -32,10 +32,10 @@ class ShapeRule(Protocol):
     """Gives the shape for a number of speculating requests, and the largest depth and width of any number."""
 
     @property
-    def deepest(self) -> int: ...  # noqa: D102
+    def max_depth(self) -> int: ...  # noqa: D102
 
     @property
-    def widest(self) -> int: ...  # noqa: D102
+    def max_width(self) -> int: ...  # noqa: D102
 
     def __call__(self, requests: int) -> TreeShape: ...  # noqa: D102
 
@@ -61,7 +61,7 @@ class BatchBudget:
         return self.tokens[min(max(requests, 1), len(self.tokens)) - 1] - 1
 
 
-def profiled_budget(belief: Belief, most: int) -> BatchBudget:
+def profiled_budget(belief: CostModel, most: int) -> BatchBudget:
     """Return the budget that profiling chains finds for batches of 1 to `most` requests (AdaServe, section 5.2).
 
     A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and
@@ -81,8 +81,8 @@ def profiled_budget(belief: Belief, most: int) -> BatchBudget:
         passes = 1 if belief.draft.one_pass else depth
         seconds = passes * draft_s + belief.target.seconds_array(shapes(n * depth))
         per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
-    deepest = LEAST_DEPTH + np.argmax(np.array(per_s) >= NEAR * np.max(per_s, axis=0), axis=0)
-    return BatchBudget(tuple((1 + deepest).tolist()))
+    max_depth = LEAST_DEPTH + np.argmax(np.array(per_s) >= NEAR * np.max(per_s, axis=0), axis=0)
+    return BatchBudget(tuple((1 + max_depth).tolist()))
 
 
 def budget_of(verify_tokens: int | BatchBudget, requests: int) -> int:
@@ -110,12 +110,12 @@ class Budgeted:
         at_least(1, verify_tokens=budget_of(self.verify_tokens, 1), draft_pass_tokens=self.draft_pass_tokens)
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The largest depth it ever returns."""
         return self.depth_max
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The largest width it ever returns."""
         return self.width_max
 
@@ -186,12 +186,12 @@ class Fixed:
         at_least(1, width=self.width)
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The depth."""
         return self.depth
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The width."""
         return self.width
 

@@ -77,7 +77,7 @@ class GoodputChains(Speculation, Proposer):
         return self.num_speculative_tokens
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The most draft tokens of a chain."""
         return self.num_speculative_tokens
 

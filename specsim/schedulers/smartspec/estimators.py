@@ -113,7 +113,7 @@ class ForeseenChains(Proposer):
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The most draft tokens of a chain."""
         return self.num_speculative_tokens
 
@@ -155,7 +155,7 @@ class RandomChains(Proposer):
         at_least(0, seed=self.seed)
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The most draft tokens of a chain."""
         return self.num_speculative_tokens
 
@@ -187,7 +187,7 @@ class ConfidentChains(Proposer):
         at_least(0, threshold=self.threshold)
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The most draft tokens of a chain."""
         return self.num_speculative_tokens
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from specsim.core.passes import NOBODY
-from specsim.core.protocols import Belief, DraftBelief, ModelBelief, View
+from specsim.core.protocols import CostModel, DraftCosts, PassCosts, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.pass_shape import PassShape, PassShapes
 
@@ -79,7 +79,7 @@ def _shapes(counts: Ints) -> PassShapes:
     return PassShapes(context, batched, pairs, requests, requests, 0)
 
 
-def draft_seconds(model: DraftBelief, batch: Batch, most: int) -> Floats:
+def draft_seconds(model: DraftCosts, batch: Batch, most: int) -> Floats:
     """Return the seconds of the first 0..most draft passes of each prefix, (most + 1, n) (Eq. 5)."""
     seconds = np.zeros((most + 1, len(batch.requests)))
     passes = _shapes(np.add.accumulate(pass_counts(batch, most), axis=2)).seconds(model)
@@ -89,7 +89,7 @@ def draft_seconds(model: DraftBelief, batch: Batch, most: int) -> Floats:
     return seconds
 
 
-def target_seconds(model: ModelBelief, batch: Batch, tree_tokens: Ints | Floats) -> Floats:
+def target_seconds(model: PassCosts, batch: Batch, tree_tokens: Ints | Floats) -> Floats:
     """Return the seconds of verifying each prefix, (rows, n), with `tree_tokens` (rows, n) behind each root.
 
     Batched tokens are the sum of k_i + 1, as in section 7.2.2; 4.3 forgets the roots.
@@ -101,7 +101,7 @@ def target_seconds(model: ModelBelief, batch: Batch, tree_tokens: Ints | Floats)
     return model.seconds_array(PassShapes.with_nodes(roots, nodes, pairs))
 
 
-def goodput(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Floats:
+def goodput(belief: CostModel, batch: Batch, acceptance: Floats, most: int) -> Floats:
     """Return generated tokens per second of each (k, prefix), (most + 1, n) (Eq. 3, 4, 9); `acceptance` (n,).
 
     Algorithm 1 line 4 multiplies the generated tokens by n twice; here each request counts once.
@@ -114,8 +114,8 @@ def goodput(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Floa
 
 def fitting(view: View, batch: Batch, tree_tokens: Ints) -> Bools:
     """Return for which (row, prefix) the cache has slots, (rows, n), with `tree_tokens` (rows, n) in both caches."""
-    rows, deepest = len(batch.requests), int(tree_tokens.max(initial=0))
-    if view.surely_fits(rows, rows * (deepest + 1), rows * deepest + int(batch.fed.sum())):
+    rows, max_depth = len(batch.requests), int(tree_tokens.max(initial=0))
+    if view.surely_fits(rows, rows * (max_depth + 1), rows * max_depth + int(batch.fed.sum())):
         return np.ones(tree_tokens.shape, dtype=np.bool_)
     drafted = np.where(tree_tokens > 0, batch.fed + tree_tokens, 0)
     growth = view.growth_bytes(batch.requests, batch.target_cached + 1 + tree_tokens, batch.draft_cached + drafted)
@@ -141,7 +141,7 @@ def longest_fitting(fits: Bools) -> tuple[int, int]:
     return (prefix, int(np.count_nonzero(fits[:, prefix - 1])) - 1) if prefix else (0, 0)
 
 
-def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: int) -> Ints:
+def longest_by_survival(belief: CostModel, batch: Batch, acceptance: Floats, most: int) -> Ints:
     """Return k_1..k_n of at most `most`, (n,), for the goodput of the whole batch, `acceptance` (n,) one each.
 
     All lengths at once are too many to try (section 5 gives no method). Drafted tokens are ranked by the probability
@@ -171,7 +171,7 @@ def longest_by_survival(belief: Belief, batch: Batch, acceptance: Floats, most: 
     return np.bincount(request[: count + 1][level[: count + 1] <= last], minlength=len(batch.requests))
 
 
-def _verification(model: ModelBelief, batch: Batch, request: Ints, within: Bools) -> Floats:
+def _verification(model: PassCosts, batch: Batch, request: Ints, within: Bools) -> Floats:
     """Return the seconds of verifying the first tokens of the ranking, (tokens, passes), those `within` the passes."""
     plain = PassShape.of_decoding(batch.target_cached)
     nodes = np.cumsum(within, axis=0)

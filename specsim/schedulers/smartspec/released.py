@@ -151,7 +151,7 @@ class ReleasedLengths(Speculation):
 
     def _goodput(self, view: View, rows: Rows) -> Floats:
         """Return the tokens per believed second of each length, as they are compared, (longest + 1,)."""
-        n, longest = rows.decoding, min(self.num_speculative_tokens, view.belief.draft.deepest)
+        n, longest = rows.decoding, min(self.num_speculative_tokens, view.belief.draft.max_depth)
         requests = rows.requests[:n]
         cached, ones = view.target_cached[requests], np.ones(n, dtype=np.int64)
         batch = Batch(requests, cached, cached, ones, np.full(n, longest))

@@ -82,12 +82,12 @@ class Proposer(Protocol):
     """
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The most draft tokens of a path, V in the paper; 0 where it never drafts."""
         ...
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children of one node that it ever asks for; 1 where a part does not say."""
         return 1
 
@@ -130,12 +130,12 @@ class SmartSpec:
     @property
     def drafts(self) -> bool:
         """Whether it ever drafts."""
-        return self.proposal.deepest > 0
+        return self.proposal.max_depth > 0
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children of one node that a draft pass is ever asked for."""
-        return self.proposal.widest
+        return self.proposal.max_width
 
     def begin(self, requests: int) -> None:
         """Have the parts make their state of so many requests."""
@@ -149,7 +149,7 @@ class SmartSpec:
             yield from self._mixed.step(view)
             return
         # A drafter without a cache of its own reads no prompts: there is nothing to spare.
-        drafting = self.proposal.deepest > 0 and (self.feedback.drafting or not view.belief.draft.cached)
+        drafting = self.proposal.max_depth > 0 and (self.feedback.drafting or not view.belief.draft.cached)
         assert isinstance(self.batching, PrefillFirst)
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
@@ -184,7 +184,7 @@ class SmartSpec:
         if not has_slot(view, requests[:1]):
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
-        longest = np.minimum(useful_depth(view, requests), min(self.proposal.deepest, view.belief.draft.deepest))
+        longest = np.minimum(useful_depth(view, requests), min(self.proposal.max_depth, view.belief.draft.max_depth))
         longest[self.feedback.plain(requests)] = 0
         return Batch(
             requests,

@@ -162,12 +162,12 @@ class GoodputTrees(Proposer):
         self._top = self._shapes[0]
 
     @property
-    def deepest(self) -> int:
+    def max_depth(self) -> int:
         """The most levels of a tree."""
         return self.heads
 
     @property
-    def widest(self) -> int:
+    def max_width(self) -> int:
         """The most children of one node that a draft pass is ever asked for."""
         return self.width
 

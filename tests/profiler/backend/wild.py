@@ -63,10 +63,10 @@ class Wild:
             leaves = leaves[np.lexsort((leaves, forest.row[leaves]))]
             if not (leaves >= forest.rows).any():
                 break
-            depth, deepest = int(rng.integers(1, 3)), None
+            depth, max_depth = int(rng.integers(1, 3)), None
             if rng.random() < 0.3:
-                deepest = np.full(len(rows), int(forest.depth.max()) + 1)
-            forest = yield DraftPass(rows, NOBODY, forest, leaves, width, beam, depth=depth, deepest=deepest)
+                max_depth = np.full(len(rows), int(forest.depth.max()) + 1)
+            forest = yield DraftPass(rows, NOBODY, forest, leaves, width, beam, depth=depth, max_depth=max_depth)
         return self._pruned(forest)
 
     def _pruned(self, forest: Forest) -> Forest:

@@ -79,7 +79,7 @@ def test_sizes_of_a_dense_model(llama: Operators) -> None:
     # EAGLE-3: a layer, its first product twice as wide, three states joined, 32,000 tokens of its own.
     layer = 4096 * 6144 * 2 + 4096 * 4096 + 3 * 4096 * 14336
     assert profile.draft.weights_bytes == 2 * (layer + 3 * 4096 * 4096 + 32000 * 4096)
-    assert (profile.draft.one_pass, profile.draft.deepest) == (False, 8)
+    assert (profile.draft.one_pass, profile.draft.max_depth) == (False, 8)
     # 0.9 of 80 GiB, less both models' weights and the library's 11 values a token and width of activations.
     kept = 2 * 8192 * 4096 * 11
     weights = profile.target.weights_bytes + profile.draft.weights_bytes
@@ -377,7 +377,7 @@ def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -
 def test_a_parallel_head_has_a_block_of_tokens_for_each_request() -> None:
     mapping = compose_profile("Llama-3.1-8B", gpu="h100_sxm", drafter="p_eagle")
     draft = profile_from_mapping(mapping, "composed").draft
-    assert (draft.one_pass, draft.deepest, mapping["draft"]["block_tokens"]) == (True, 7, 7)
+    assert (draft.one_pass, draft.max_depth, mapping["draft"]["block_tokens"]) == (True, 7, 7)
     found = Operators(head_of(model_of("Llama-3.1-8B"), DecoderHead("p_eagle", 3, True, True, 4, 7, 32000)), H100)
     seconds = draft.chosen.seconds(PassShape.decode(8 * 512, 8))
     assert seconds == pytest.approx(composed(found, verified(8, 512, 7)), rel=0.1)
