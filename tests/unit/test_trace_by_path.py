@@ -271,7 +271,8 @@ def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
     assert "one request in 7 min: if arrival_s is in ms, set trace.time_unit=ms" in read(slow).said
     assert "time_unit" not in read(slow, time_unit="s").said
     assert read(slow, time_unit="ms").trace.arrival_s.tolist() == [0, 0.4, 0.8]
-    fast, called = lines(*({"sent_ms": i, "prompt_tokens": 9, "output_tokens": 1} for i in range(9))), {"arrival_s": "sent_ms"}
+    called = {"arrival_s": "sent_ms"}
+    fast = lines(*({"sent_ms": i, "prompt_tokens": 9, "output_tokens": 1} for i in range(9)))
     assert "requests/s" not in read(fast, "t.jsonl", called=called).said
     fast = fast.replace('"sent_ms": 8', '"sent_ms": 7')
     said = "1,143 requests/s: if sent_ms is in s, set trace.time_unit=s"
