@@ -170,6 +170,7 @@ def _tuned(cell: Cell, out: Path, jobs: int) -> dict[str, Any]:
     """Return the settings of the trial that does best on the earlier part of the trace, at the load of the tuning."""
     grid = grid_of(cell.policy)
     earlier = {**STUDY["tuned"], "requests": cell.where["trial_requests"]}
+    earlier["seed"] = cell.where.get("trial_seeds", {}).get(cell.tuned_at, earlier["seed"])
     tuning = cell._replace(load=cell.tuned_at).arrivals
     trials = _sweep(cell, grid, earlier, tuning, out / "tuned", jobs)
     best = trials[cell.measure].to_numpy(dtype=np.float64).reshape(TRIALS, -1).mean(axis=1).argmax()
