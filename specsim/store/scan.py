@@ -79,7 +79,9 @@ def _swept(name: str, run: AnyRun, provenance: Mapping[str, Any]) -> SweptRun:
     settings = {**settings_of(config), **_read_by(provenance)}
     point = shared_identity({each: value for each, value in settings.items() if each != SEED})
     # From the provenance, since the trace's file may have changed or gone since the run.
-    varies = provenance["varies_with_seed"]
+    varies = provenance.get("varies_with_seed")
+    if varies is None:
+        raise SpecsimError(f"{name!r} does not say what its seed drew: an earlier version stored it; run it again")
     return SweptRun(name, settings, point, ", ".join(varies), run.metrics)
 
 

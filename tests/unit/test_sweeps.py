@@ -146,6 +146,19 @@ def test_the_same_run_twice_with_other_results_is_refused(copied):
         load_sweep(copied)
 
 
+def test_a_run_of_an_earlier_version_is_left_out_with_a_note(copied):
+    first = load_sweep(copied)[0].folder
+    provenance = json.loads((first / "provenance.json").read_text())
+    del provenance["sha256"], provenance["varies_with_seed"]
+    (first / "provenance.json").write_text(json.dumps(sealed(provenance, first)))
+    found = load_sweep(copied)
+    assert len(found) == 7
+    (note,) = found.whole_notes
+    assert (
+        note == f"left out: {first.name!r} does not say what its seed drew: an earlier version stored it; run it again"
+    )
+
+
 def test_select_keeps_the_runs_of_a_value(stored):
     found = load_sweep(stored)
     some = found.select(scheduler="fcfs", rps=[2, 4], seed=0)
