@@ -1,7 +1,8 @@
-"""Compare schedulers at several request rates: a table on the terminal, a figure in compare_schedulers.png.
+"""Compare schedulers at several request rates: a table, and a figure in compare_schedulers.csv and .png.
 
 Each is tuned on the first half of the trace with the same number of trials, and judged on the second half, with seeds
-until each point is known to 4 points, the same for all. Takes half an hour of two cores.
+until each point is known to 4 points, the same for all. `vllm` and `vllm_spec` mix prompts with decodes, as vLLM does
+today; the papers compared with V0, which reads prompts first (`engine=vllm_0_6`). Takes half an hour of two cores.
 """
 
 import sys
@@ -30,6 +31,7 @@ def main(requests: int, until: str, trials: int) -> None:
     print("share of requests that met every objective, and its paired difference from vllm_spec\n")
     shown = found.sort_values(["rps", "slo_attainment"]).filter(regex="scheduler|rps|seeds|slo_attainment|diff|load")
     print(shown.round(3).to_string(index=False, na_rep="-"))
+    found.to_csv("compare_schedulers.csv", index=False)
     runs.figure(x="rps", names=names).save("compare_schedulers.png")
 
 

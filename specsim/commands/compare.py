@@ -25,7 +25,8 @@ def add_compare(commands: Any) -> None:
 def compare_command(arguments: argparse.Namespace) -> int:
     """Print the settings and the numbers of both sides, and their differences."""
     from specsim.commands.tables import interval
-    from specsim.metrics.tables import aligned
+    from specsim.metrics.tables import WIDTH, aligned
+    from specsim.metrics.validity import header
     from specsim.runs.comparing import compared
 
     found = compared(arguments.A, arguments.B)
@@ -37,7 +38,7 @@ def compare_command(arguments: argparse.Namespace) -> int:
         told = interval(apart, half, "+") if isfinite(half) else f"{apart:+.4g}"
         rows.append((*point, label, f"{one:.4g}", f"{other:.4g}", told))
     head, *lines = aligned(rows, left=len(found.keys) + 1)
-    say(head, "-" * max(map(len, (head, *lines))), *lines, found.said)
+    say(*header(found.stand_ins, WIDTH), head, "-" * max(map(len, (head, *lines))), *lines, found.said)
     return 0
 
 

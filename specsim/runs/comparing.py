@@ -16,6 +16,7 @@ from specsim.errors import SpecsimError
 from specsim.metrics.batch_means import BATCHES, T_975
 from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
+from specsim.metrics.validity import stand_ins, stand_ins_of
 from specsim.store.runs import read_run
 from specsim.store.scan import swept
 from specsim.store.sweeps import holds_runs, load_sweep
@@ -68,12 +69,16 @@ class Difference(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Settings that differ as (key, A's, B's), the keys of points, their numbers, and a line about the intervals."""
+    """Settings that differ as (key, A's, B's), the keys of points, their numbers, and a line about the intervals.
+
+    `stand_ins` has a note for each trace that ships in the place of another.
+    """
 
     settings: list[tuple[str, Any, Any]]
     keys: list[str]
     rows: list[Difference]
     said: str
+    stand_ins: list[str]
 
 
 def compared(one: Path, other: Path) -> Compared:
@@ -149,7 +154,7 @@ def compare_served(one: ComparedRun, other: ComparedRun) -> Compared:
     said = "the requests are not the same: differences have no intervals"
     if pairs is not None:
         said = f"{len(pairs[0]):,} requests are the same: 95% intervals of differences by request (batch means)"
-    return Compared(settings, [], rows, said)
+    return Compared(settings, [], rows, said, stand_ins(each.metrics.get("specsim", {}) for each in (one, other)))
 
 
 def _differing(one: ComparedRun, other: ComparedRun) -> list[tuple[str, Any, Any]]:
@@ -238,7 +243,7 @@ def compare_runs(one: Sequence[SweptRun], other: Sequence[SweptRun]) -> Compared
         raise SpecsimError(f"no point is in both sweeps with one seed; expected the same {', '.join([*keys, SEED])}")
     left = len(table) - len(pairs)
     said = f"differences are paired by seed, with 95% intervals{f'; {left} runs have no partner' if left else ''}"
-    return Compared(settings, keys, list(_paired_rows(pairs, keys)), said)
+    return Compared(settings, keys, list(_paired_rows(pairs, keys)), said, stand_ins_of(pairs))
 
 
 def _paired_rows(pairs: DataFrame, keys: Sequence[str]) -> Iterator[Difference]:

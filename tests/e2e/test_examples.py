@@ -27,7 +27,7 @@ ARGUMENTS = {"compare_schedulers.py": ["100", "50 points", "2"]}
 """Short runs of what takes half an hour."""
 WRITES = {
     "choose_deployment.py": {"mix.yaml"},
-    "compare_schedulers.py": {"compare_schedulers", "compare_schedulers.png"},
+    "compare_schedulers.py": {"compare_schedulers", "compare_schedulers.csv", "compare_schedulers.png"},
     "own_scheduler.py": {"own_scheduler.yaml"},
 }
 
