@@ -171,11 +171,15 @@ def _throughput(rows: RequestRows, done: RequestRows, duration_s: float | None) 
     }
 
 
+def right_by_position(rows: RequestRows) -> list[int]:
+    """Return the number of drafts that were right up to each position, as vLLM counts them: cumulative."""
+    return [int(rows[name].sum()) for name in rows.columns if name.startswith(PER_POSITION)]
+
+
 def rates_by_position(rows: RequestRows) -> list[float]:
     """Return the share of drafts that were right up to each position, as vLLM logs it: cumulative."""
     drafts = int(rows["speculations"].sum())
-    names = [name for name in rows.columns if name.startswith(PER_POSITION)] if drafts else []
-    return [int(rows[name].sum()) / drafts for name in names]
+    return [right / drafts for right in right_by_position(rows)] if drafts else []
 
 
 def _acceptance(rows: RequestRows) -> dict[str, Any]:
@@ -187,6 +191,7 @@ def _acceptance(rows: RequestRows) -> dict[str, Any]:
         "spec_decode_num_drafts": drafts,
         "spec_decode_draft_tokens": nodes,
         "spec_decode_accepted_tokens": accepted,
+        "spec_decode_num_accepted_tokens_per_pos": right_by_position(rows) if drafts else [],
         "spec_decode_per_position_acceptance_rates": rates_by_position(rows),
     }
 

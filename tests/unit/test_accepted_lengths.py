@@ -196,6 +196,9 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
     run = simulate("vllm_spec", "poisson", requests=200, acceptance=path, scheduler__num_speculative_tokens=3)
     rates = run.metrics["spec_decode_per_position_acceptance_rates"]
     assert rates == pytest.approx(np.cumprod(wanted.rates[:3]), abs=0.03)
+    counts = run.metrics["spec_decode_num_accepted_tokens_per_pos"]
+    assert counts == [run.requests[f"accepted_tokens_per_pos.{place}"].sum() for place in range(3)]
+    assert rates == [count / run.metrics["spec_decode_num_drafts"] for count in counts]
     assert any("chat: 100 requests" in note for note in run.notes)
 
 
