@@ -143,7 +143,15 @@ def compare_served(one: ComparedRun, other: ComparedRun) -> Compared:
     """Return two runs or benchmarks side by side; differences have intervals where their requests are the same.
 
     An interval is of batch means of the differences by request, since neighbours wait together.
+
+    Raises
+    ------
+    SpecsimError
+        When a side served no request.
     """
+    idle = [name for name, side in zip(SIDES, (one, other), strict=True) if side.metrics.get("completed") == 0]
+    if idle:
+        raise SpecsimError(f"nothing ran in {' and '.join(idle)}: every request was rejected or cancelled")
     settings = _differing(one, other)
     pairs = _pairs(one, other, [key for key, _, _ in settings])
     first, second = _numbers(one), _numbers(other)

@@ -50,6 +50,8 @@ def test_a_run(scheduler: str, settings: dict[str, Any], capsys: pytest.CaptureF
     assert isinstance(made, Run)
     assert main(["plot", "run"]) == 0
     assert capsys.readouterr().out.startswith("note: no timeline: no request was served\n")
+    assert main(["compare", "run", "run"]) != 0
+    assert "nothing ran in A and B: every request was rejected or cancelled" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("unrendered")
