@@ -37,7 +37,7 @@ GRID: dict[str, Sequence[int]] = {
 CHOOSING, JUDGING = (0, 1), range(2, 12)
 """Seeds that choose the best of the grid, and those that compare it with the default."""
 REQUESTS = 400
-PROFILES = sorted(recipe.name for recipe in RECIPES)
+PROFILES = sorted(["qwen3_8b_06b_h100", *(recipe.name for recipe in RECIPES)])
 """Profiles of docs/adaserve.md: pairs of dense models."""
 HEAD = ("profile", "trace", *(f"{load:g}" for load in LOADS))
 SHORT = {
