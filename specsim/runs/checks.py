@@ -291,9 +291,9 @@ def batching_notes(engine: Choice, scheduler: Choice) -> tuple[str, ...]:
     served_by = scheduler.values.get("served_by") or {"mixed": "mixed", "first": "prompts_first"}.get(str(prefill))
     if order is None and scheduler.values.get("batching") == "engine":
         return (f"{engine} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",)
-    maker, needed = _MAKERS.get(str(served_by), ("", served_by))
-    others = {prefix for prefix in _MAKERS if prefix != served_by} if maker else set()
-    if Path(engine.name).stem.partition("_")[0] in others:
+    maker, needed = _MAKERS.get(str(served_by), (None, served_by))
+    made_by = Path(engine.name).stem.partition("_")[0]
+    if maker and made_by in _MAKERS and made_by != served_by:
         return (f"{scheduler} is {maker}'s, {engine} is not: no server ran the two together",)
     if order is None or needed in (None, order):
         return ()

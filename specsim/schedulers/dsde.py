@@ -141,7 +141,7 @@ class DivergenceLengths(Speculation):
 
 
 def divergences(forest: Forest, matched: Ints) -> Floats:
-    """Return what each draft token that the target has judged diverges by, (n, depth); 0 behind the first wrong one.
+    """Return the divergence of each draft token that the target has judged, (n, depth); 0 behind the first wrong one.
 
     `matched` (n,) are the right tokens of each chain.
     """

@@ -112,11 +112,10 @@ def tune(
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
     if found is not None:
         lines += _doubts(found, [candidates[place].scheduler for place in searched], given[0], goal)
-    chosen = [*experiment.notes, *experiment.drafting_notes]
-    notes = [*parts.notes, *chosen, *lines, *_fewer(searches, goal.trials), *together(runs.notes)]
+    notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried)
     stands_in = stand_in(experiment.source.name, experiment.source.origin)
-    return Tuned(*told, export, [stands_in] if stands_in else [], notes)
+    return Tuned(*told, export, [stands_in] if stands_in else [], [*notes, *together(runs.notes)])
 
 
 class _Runs:
