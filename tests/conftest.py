@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 import specsim.files.kept
+import tests.data  # noqa: F401  It hides the machine's data before any test asks.
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")

@@ -9,5 +9,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def shipped_traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

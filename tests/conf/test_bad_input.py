@@ -207,7 +207,6 @@ def base_of(words):
 @pytest.fixture
 def refused(tmp_path, monkeypatch, capsys):
     """Return a function that runs the command and holds that it was refused before anything ran."""
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
@@ -255,7 +254,6 @@ def test_a_mistake_is_told_before_anything_runs(refused, case, flags):
 def elsewhere(tmp_path, monkeypatch):
     """Stand in an empty folder that stays empty."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
     yield
     assert not list(tmp_path.iterdir())
 

@@ -26,7 +26,6 @@ SMALL = {
 
 @pytest.fixture(autouse=True)
 def _no_data(monkeypatch, tmp_path):
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 

@@ -73,7 +73,6 @@ SPECIAL = [
 def refused(tmp_path, monkeypatch, capsys):
     """Return a function that runs the command and holds that it was refused and wrote nothing."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
 
     def nothing_runs(*_):
         raise AssertionError("a simulation started")

@@ -45,7 +45,6 @@ def test_what_compares_defaults_is_seen() -> None:
 @pytest.mark.slow
 def test_the_page_on_sweeps_compares_two_policies_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     part = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("## Policies at their best")[2]
     tuning, comparing = (shlex.split(line)[1:] for line in part.splitlines()[:12] if line.startswith("    specsim "))

@@ -41,7 +41,6 @@ def consoles(text):
 )
 def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
     runs = 0
     for kind, text in blocks(name):
         if kind in ("yaml", "python"):

@@ -49,7 +49,6 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatc
 
     README's figure, of more schedulers and rates, has the same verdict.
     """
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     cells = json.loads((ROOT / "notebooks" / "attainment.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -87,7 +86,6 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatc
 def test_adaserve_s_budget_attains_more_than_a_constant_as_its_page_says(
     profile: str, rps: int, requests: int, attained: float, budgets: dict[int, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPECSIM_DATA", "")
     page = " ".join((ROOT / "docs" / "adaserve.md").read_text(encoding="utf-8").split())
     settings = {"trace": "azure_conv", "profile": profile, "rps": rps, "requests": requests}
 

@@ -28,7 +28,6 @@ COLUMNS = {"arrival_s": [0.0, 0.5, 0.9], "prompt_tokens": [100, 200, 50], "outpu
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
 
 
 @dataclass

@@ -31,7 +31,6 @@ def test_the_make_targets_it_names_exist() -> None:
 def test_its_commands_run_in_their_order_and_print_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPECSIM_DATA", "")
     assert len(SPECSIM) >= 6
     for line in SPECSIM:
         done = subprocess.run(
@@ -54,7 +53,6 @@ def test_its_commands_run_in_their_order_and_print_what_it_says(
 def test_its_table_is_what_make_run_prints_of_runs_that_are_long_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPECSIM_DATA", "")
     recipe = (ROOT / "Makefile").read_text().partition("\nrun: ")[2].partition("\n\n")[0].partition("/specsim ")[2]
     words = [sys.executable, "-m", "specsim", *shlex.split(recipe.replace("\\\n", " "))]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)

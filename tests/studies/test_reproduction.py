@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +19,7 @@ from studies.reproduction.page import page
 from studies.reproduction.plot import drawn
 from studies.reproduction.running import Measured, measured
 from studies.reproduction.verdict import FigureGap, figure_gap, line_gaps
+from tests.data import real_file
 from tests.studies.tiny import TINY, tiny
 
 ROOT = shipped("conf").parent
@@ -392,10 +392,7 @@ def test_the_committed_page_is_what_the_committed_files_say() -> None:
 
 def test_the_published_values_are_those_of_the_data() -> None:
     """Where the project's data is there, the YAML repeats its table of what was read from the paper."""
-    found = [
-        Path(each) / "adaserve/paper_figures.csv" for each in os.environ.get("SPECSIM_DATA", "").split(":") if each
-    ]
-    file = next((each for each in found if each.is_file()), None)
+    file = real_file("adaserve/paper_figures.csv")
     if file is None:
         pytest.skip("no paper_figures.csv")
     table = pd.read_csv(file).query("model == 'Llama-3.1-70B-Instruct'").set_index(["figure", "system", "x"])["y"]

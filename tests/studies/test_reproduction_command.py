@@ -127,7 +127,6 @@ def test_a_wrong_word_is_one_line(
 def test_a_toy_supports_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[object]
 ) -> None:
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["adaserve_fig8_llama", "--out", str(tmp_path / "out")]) == 2
     line = capsys.readouterr().err
@@ -154,6 +153,5 @@ def test_rows_that_are_not_there_or_no_longer_stand_are_named(
 
 @pytest.mark.slow
 def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["--quick", "--out", str(tmp_path / "out")]) == 0

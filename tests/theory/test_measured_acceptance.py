@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-from pathlib import Path
 
 import pytest
 
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.config.compose import compose
+from tests.data import real_file
 from tests.theory.test_acceptance_by_position import accepted_of
 
-FILES = [Path(each) / "speculation" / "measured.csv" for each in os.environ.get("SPECSIM_DATA", "").split(os.pathsep)]
+MEASURED = real_file("speculation/measured.csv")
 TOLERANCE = 0.01
 
 
 def rows() -> list[tuple[str, list[float], int, float | None]]:
     """Return pair and data set, cumulative rates, k and the stated length of each row whose rates are numbers."""
     found = []
-    for path in [each for each in FILES if each.exists()][:1]:
-        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+    if MEASURED is not None:
+        for row in csv.DictReader(MEASURED.read_text(encoding="utf-8").splitlines()):
             if not re.fullmatch(r"[\d.]+(;[\d.]+)*", row["acceptance_per_position"]):
                 continue
             rates = [float(each) for each in row["acceptance_per_position"].split(";")]

@@ -19,7 +19,6 @@ SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile"
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
 
 
 @pytest.mark.parametrize("function", [simulate, sweep])

@@ -99,8 +99,7 @@ def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(sweeps, capsys):
     assert shown == pytest.approx([*means, means[1] - means[0]], rel=1e-2)
 
 
-def test_the_table_names_the_twin(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("SPECSIM_DATA", "")
+def test_the_table_names_the_twin(tmp_path, capsys):
     given = {"trace": "azure_conv", "requests": 20, "rps": 4}
     for name in ("vllm", "vllm_spec"):
         simulate(name, **given, out=tmp_path / name)

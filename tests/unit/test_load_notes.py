@@ -221,7 +221,6 @@ def _short(run):
 
 @pytest.fixture
 def twins(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 

@@ -51,7 +51,6 @@ def entry(**more: Any) -> dict[str, Any]:
 
 
 def test_the_published_workload_ends_early_where_its_entry_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", "/nonexistent")
     plain = trace_recipe(entry())
     ends = trace_recipe(entry(mean_output_tokens={"coding": 202.0, "chat": 225.0}))

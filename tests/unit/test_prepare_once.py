@@ -17,7 +17,6 @@ SMALL = {"scheduler": "vllm_spec", "requests": 6, "profile": "llama8b_1b_h100"}
 def prepared(monkeypatch, tmp_path):
     """Go to an empty folder and count what is prepared."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPECSIM_DATA", raising=False)
     counted = []
 
     def counting(*arguments):

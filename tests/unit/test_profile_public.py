@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +10,14 @@ from profiler.latency.fit import Samples, errors_by_kind, fit_roofline
 from profiler.models import shapes
 from specsim.files.yaml_file import shipped
 from specsim.latency.forms import Form, Roofline
+from tests.data import real_file
 from tests.made import many
 from tools.public.build import sizes
 from tools.public.compose import A100, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, MAX_BATCHED_TOKENS
 
-
-def data_folder() -> Path | None:
-    for folder in filter(None, os.environ.get("SPECSIM_DATA", "").split(os.pathsep)):
-        if (Path(folder) / "perf").is_dir():
-            return Path(folder)
-    return None
-
-
-DATA = data_folder()
+PERF = real_file("perf")
+DATA = None if PERF is None else PERF.parent
 needs_data = pytest.mark.skipif(DATA is None, reason="$SPECSIM_DATA is unset or lacks perf/")
 
 

@@ -48,7 +48,6 @@ def entry(name, **changes):
 
 @pytest.fixture(autouse=True)
 def nothing_real(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 

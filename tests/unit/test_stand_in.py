@@ -26,7 +26,6 @@ SMALL = {"requests": 20, "profile": "llama8b_1b_h100"}
 @pytest.fixture(autouse=True, scope="module")
 def nothing_but_what_ships(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECSIM_DATA", "")
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
