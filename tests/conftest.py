@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 import specsim.files.kept
-import tests.data  # noqa: F401  It hides the machine's data before any test asks.
+import tests.data  # It hides the machine's data before any test asks.
 
 settings.register_profile("specsim", deadline=None, derandomize=True)
 settings.load_profile("specsim")
@@ -36,6 +36,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and "not slow" not in config.option.markexpr:
         reporter.write_line(f"thorough laws: --hypothesis-seed={config.getoption('--hypothesis-seed')}")
+
+
+@pytest.fixture
+def real_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test see the machine's data folders; it is left out where there are none."""
+    if not os.environ[tests.data.KEPT]:
+        pytest.skip("$SPECSIM_DATA is unset")
+    monkeypatch.setenv(tests.data.DATA_VARIABLE, os.environ[tests.data.KEPT])
 
 
 @pytest.fixture

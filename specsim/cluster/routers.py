@@ -70,6 +70,8 @@ class Slack:
 class Affinity:
     """Send all requests of a session to one server, by a hash of the session: no load is looked at."""
 
+    by_session = True
+
     def route(self, coming: Coming, servers: Sequence[Server]) -> int:
         """Return the place that belongs to the session."""
         return int(mix(np.array(coming.session, dtype=np.int64).astype(np.uint64)) % np.uint64(len(servers)))
@@ -99,6 +101,7 @@ class Dedicated:
             if type(count) is not int or count < 1:
                 raise ValueError(f"pools: {name}: {count!r} is not a whole number of servers above 0")
         self._within, self._counts = within, pools
+        self.by_session = getattr(within, "by_session", False)
         self._pools: dict[str, _Pool] = {}
 
     def plan(self, classes: Sequence[str], servers: int) -> None:

@@ -92,6 +92,8 @@ class Engine:
     batches, large_batches : how it batches, and on a large GPU.
     blackwell_tokens : most tokens of a pass on Blackwell's data-center GPUs; None: as on a large GPU.
     speculating_seqs : most requests that hold cache where speculation is configured; None: as many as without.
+    batching : the order of the batches as its file states it; None: it does not say.
+    misfit : why its calibration is not fit for use; None: it is, or it has none.
     """
 
     overhead_s: float | None = None
@@ -115,6 +117,8 @@ class Engine:
     large_batches: Batches = V1
     blackwell_tokens: int | None = None
     speculating_seqs: int | None = None
+    batching: str | None = None
+    misfit: str | None = None
 
     def batches_on(self, profile: Profile, *, speculating: bool = False) -> Batches:
         """Return how it batches on a profile's GPUs: large ones have 70 GiB each and are no A100.
@@ -211,6 +215,8 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         large_batches=_batches(node, "large_gpu"),
         blackwell_tokens=_further(node, "max_num_batched_tokens"),
         speculating_seqs=_further(node, "max_num_seqs"),
+        batching=node.choice("batching", ORDERS) if node.given("batching") else None,
+        misfit=node.text("misfit") if "misfit" in node.values else None,
     )
 
 

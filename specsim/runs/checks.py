@@ -18,16 +18,18 @@ from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
 from specsim.config.groups import FILE_OPTION, Choice, Choices, shipped_names
 from specsim.config.schema import Shed, Split
+from specsim.core.protocols import Scheduler
 from specsim.core.request import Bools, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import is_number
 from specsim.files.yaml_file import peek_yaml, shipped
+from specsim.latency.engine import Engine
 from specsim.latency.fitness import unfit
 from specsim.latency.model import Profile
 from specsim.latency.peaks import peak_notes
 from specsim.pass_shape import PassShape
 from specsim.registry.build import asked
 from specsim.runs.hardware import Fleet
+from specsim.schedulers.loading import MAKERS, SchedulerFactory, Serving
 from specsim.server.admission import AdmissionControl
 from specsim.server.state import Machine
 from specsim.simulation import Simulation
@@ -36,8 +38,6 @@ from specsim.workload.trace import Trace
 
 POOLED, WITHIN = "specsim.cluster.routers.Dedicated", "within"
 """A router, and its argument that is a router itself; a shipped one may be named there, as in `router=`."""
-BY_SESSION, LOOKS_AT_SESSIONS = "affinity", "specsim.cluster.routers.Affinity"
-"""The router that looks at sessions alone, and how the name of its class begins."""
 
 
 def router(
@@ -71,12 +71,11 @@ def turns(trace: Trace) -> Turns | None:
     return Turns(then, trace.delay_s)
 
 
-def session_note(router: Choice, trace: Trace) -> str | None:
+def session_note(router: Router, source: str, trace: Trace) -> str | None:
     """Return a line for the user where a router deals by sessions that the trace does not name."""
-    looks = LOOKS_AT_SESSIONS in str(router.values) or router.values.get(WITHIN) == BY_SESSION
-    if not looks or trace.session is not None:
+    if not getattr(router, "by_session", False) or trace.session is not None:
         return None
-    return f"{router}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+    return f"{source}: trace {trace.source.name!r} names no sessions: each request is one of its own"
 
 
 def _of_name(name: str, named: str) -> dict[str, Any]:
@@ -271,39 +270,34 @@ def fitness_note(profile: Profile, source: str, *, any_fit: bool) -> str | None:
     return _let_stand(unfit(profile), source, "another profile", any_fit=any_fit)
 
 
-def calibration_note(engine: Choice, *, any_fit: bool) -> str | None:
+def calibration_note(engine: Engine, source: str, *, any_fit: bool) -> str | None:
     """Return the same as `fitness_note` of an engine whose calibration is marked as not fit for use."""
-    misfit = engine.values.get("misfit")
-    said = None if misfit is None else f"not fit for use: {misfit}"
-    return _let_stand(said, str(engine), "another engine", any_fit=any_fit)
+    said = None if engine.misfit is None else f"not fit for use: {engine.misfit}"
+    return _let_stand(said, source, "another engine", any_fit=any_fit)
 
 
-def spelling_note(scheduler: Choice) -> str | None:
+def spelling_note(scheduler: Choice, example: Scheduler) -> str | None:
     """Return a line where `scheduler=vllm_spec` is given no draft token: that run has a name of its own."""
-    if scheduler.name != "vllm_spec" or scheduler.values.get("num_speculative_tokens") != 0:
+    if scheduler.name != "vllm_spec" or getattr(example, "drafts", True):
         return None
     return "scheduler=vllm_spec without draft tokens drafts nothing: scheduler=vllm is the name of that run"
 
 
-def batching_notes(engine: Choice, scheduler: Choice) -> tuple[str, ...]:
-    """Return a line where an engine does not say how it batches, and where it never ran a scheduler."""
-    order, prefill = engine.values.get("batching"), scheduler.values.get("prefill")
-    served_by = scheduler.values.get("served_by") or {"mixed": "mixed", "first": "prompts_first"}.get(str(prefill))
-    if order is None and scheduler.values.get("batching") == "engine":
+def batching_notes(chosen: Choices, order: str | None, serving: Serving) -> tuple[str, ...]:
+    """Return a line where an engine does not say how it batches, its `order`, and where it never ran a scheduler."""
+    engine, scheduler = chosen.engine, chosen.scheduler
+    if order is None and serving.as_engine:
         return (f"{engine} does not say how it batches (batching): prompts are mixed with decodes, as in vLLM V1",)
-    maker, needed = _MAKERS.get(str(served_by), (None, served_by))
     made_by = Path(engine.name).stem.partition("_")[0]
-    if maker and made_by in _MAKERS and made_by != served_by:
-        return (f"{scheduler} is {maker}'s, {engine} is not: no server ran the two together",)
-    if order is None or needed in (None, order):
+    if serving.maker is not None and made_by in MAKERS and made_by != serving.maker:
+        return (f"{scheduler} is {MAKERS[serving.maker][0]}'s, {engine} is not: no server ran the two together",)
+    if order is None or serving.order in (None, order):
         return ()
-    its = "is of an engine that " if scheduler.values.get("batching") == "engine" else ""
-    return (f"{scheduler} {its}{_ORDERS[needed]}, {engine} {_ORDERS[order]}: no server ran the two together",)
+    its = "is of an engine that " if serving.as_engine else ""
+    return (f"{scheduler} {its}{_ORDERS[serving.order]}, {engine} {_ORDERS[order]}: no server ran the two together",)
 
 
 _ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}
-_MAKERS = {"vllm": ("vLLM", "mixed"), "sglang": ("SGLang", "prompts_first"), "trtllm": ("TensorRT-LLM", "mixed")}
-"""By the first word of their files, the engines that ship policies, and the order in which those read prompts."""
 
 
 def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -> str | None:
@@ -312,25 +306,10 @@ def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -
     return None if said is None else f"{source}: {said}"
 
 
-def check_budget(scheduler: Choice) -> None:
-    """Refuse a scheduler whose verification budget does not hold a root of everybody it admits (AdaServe: n <= B).
-
-    Raises
-    ------
-    SpecsimError
-        One line that names both values.
-    """
-    budget, seats = (scheduler.values.get(key) for key in ("verify_tokens", "max_num_seqs"))
-    if is_number(budget) and is_number(seats) and seats > budget:
-        raise SpecsimError(
-            f"{scheduler}: max_num_seqs={seats} exceeds verify_tokens={budget}; expected room for a root each"
-        )
-
-
-def budget_note(scheduler: Choice, truth: Profile, profile: str) -> str | None:
+def budget_note(budget: float | None, truth: Profile, profile: str) -> str | None:
     """Return a line where verifying a whole budget leaves the memory-bound part of the target's pass."""
-    budget, bend = scheduler.values.get("verify_tokens"), truth.target.bend_tokens
-    if not is_number(budget) or bend is None or budget <= bend:
+    bend = truth.target.bend_tokens
+    if budget is None or bend is None or budget <= bend:
         return None
     return (
         f"scheduler.verify_tokens={budget} lies past the bend of {profile}, {bend:.4g} tokens: from there on compute "
@@ -338,16 +317,18 @@ def budget_note(scheduler: Choice, truth: Profile, profile: str) -> str | None:
     )
 
 
-def choice_notes(chosen: Choices, served_on: Fleet, fit_notes: Sequence[str | None]) -> Iterator[str | None]:
+def choice_notes(
+    chosen: Choices, served_on: Fleet, scheduler: SchedulerFactory, fit_notes: Sequence[str | None]
+) -> Iterator[str | None]:
     """Yield the lines, or None; `fit_notes` are those of profiles and engines that are not fit for use."""
     for named, each in served_on.each():
         yield from peak_notes(each.truth, named)
     yield from fit_notes
     yield chosen.suggestion_note
-    yield spelling_note(chosen.scheduler)
-    yield from batching_notes(chosen.engine, chosen.scheduler)
+    yield spelling_note(chosen.scheduler, scheduler.example)
+    yield from batching_notes(chosen, served_on.first.engine.batching, scheduler.serving)
     for named, each in served_on.each():
-        yield budget_note(chosen.scheduler, each.truth, named)
+        yield budget_note(scheduler.serving.verify_tokens, each.truth, named)
 
 
 RARELY = 0.1

@@ -109,13 +109,12 @@ class Hardware(NamedTuple):
         """Return what a replica runs on; each of its GPUs moves so many bytes to the host and back."""
         return Machine(self.truth, self.belief, self.memory(block_tokens), host_bytes_per_s * self.truth.gpus)
 
-    def baseline_s(self, trace: Mapping[str, Any]) -> tuple[float, str | None]:
-        """Return the baseline latency that ratios are multiples of, the trace's for this model or ours, and a note."""
-        stated: Mapping[str, float] = trace.get("baselines_s") or {}
+    def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:
+        """Return the baseline latency that ratios are multiples of, the model's of `stated` or ours, and a note."""
         if not stated:
             return self.truth.baseline_s, None
         if self.truth.target.name in stated:
-            return float(stated[self.truth.target.name]), None
+            return stated[self.truth.target.name], None
         return self.truth.baseline_s, (
             f"the trace states no baseline latency for {self.truth.target.name}: its ratios are multiples of the "
             f"profile's {self.truth.baseline_s * 1000:.1f} ms"
@@ -149,9 +148,9 @@ class Fleet(NamedTuple):
         """The hardware of each replica; empty where all are alike."""
         return tuple(self.by_name[name][1] for name in self.names)
 
-    def baseline_s(self, trace: Mapping[str, Any]) -> tuple[float, str | None]:
+    def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:
         """Return the baseline latency that ratios are multiples of, the first profile's, and a note: see `Hardware`."""
-        found_s, note = self.first.baseline_s(trace)
+        found_s, note = self.first.baseline_s(stated)
         (named, first), *others = self.each()
         of_first = found_s == first.truth.baseline_s
         if note is None and of_first and any(each.truth.baseline_s != found_s for _, each in others):

@@ -30,7 +30,6 @@ from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, pl
 from specsim.runs.checks import (
     admission_control,
     calibration_note,
-    check_budget,
     choice_notes,
     fitness_note,
     guarded,
@@ -148,18 +147,17 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     model = _acceptance(chosen.acceptance, settings.acceptance_scale, plugins)
     pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
     fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
-    fit_notes.append(calibration_note(chosen.engine, any_fit=any_fit))
+    fit_notes.append(calibration_note(served_on.first.engine, str(chosen.engine), any_fit=any_fit))
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
-    check_budget(chosen.scheduler)
     load = _load(settings, chosen, plugins, handed, served_on)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
     tape = told.tape(_tape(model, load, settings.seed, str(chosen.acceptance)))
     _check_width(factory.example, tape, chosen)
-    said = session_note(chosen.router, load.trace)
-    notes = (*load.notes, said, *choice_notes(chosen, served_on, fit_notes), handed.note)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
+    said = session_note(routed(), str(chosen.router), load.trace)
+    notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, fit_notes), handed.note)
     speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on
@@ -242,7 +240,7 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     if settings.warmup is not None and waits.any():
         raise SpecsimError("warmup: turns of the trace's sessions arrive as answers come; expected no warmup")
     window, warmup_note = counted(settings.warmup, trace.arrival_s)
-    baseline_s, baseline_note = served_on.baseline_s(chosen.trace.values)
+    baseline_s, baseline_note = served_on.baseline_s(recipe.baselines_s)
     scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
     promised = promise(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
     promised, too_long = within_context(promised, served_on)
@@ -275,7 +273,7 @@ def recipe(config: Mapping[str, Any], handed: Handed = NOTHING) -> TraceRecipe:
 def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:
     if handed.trace is not None:
         node = CheckedMapping("", "trace", chosen.values)
-        return TraceRecipe(str(chosen), HeldTrace(handed.trace.trace), keys.window(node), keys.resample(node))
+        return TraceRecipe(str(chosen), HeldTrace(handed.trace.trace), keys.window(node), keys.resample(node), {})
     return trace_recipe(*_parts(chosen), plugins)
 
 

@@ -42,12 +42,38 @@ class EngineBatching(NamedTuple):
     lookahead: bool = False
 
 
+MAKERS = {"vllm": ("vLLM", "mixed"), "sglang": ("SGLang", "prompts_first"), "trtllm": ("TensorRT-LLM", "mixed")}
+"""By the first word of their files, the engines that ship policies, and the order in which those read prompts."""
+BY_PREFILL = {"mixed": "mixed", "first": "prompts_first"}
+
+
+class Serving(NamedTuple):
+    """The engine that a scheduler needs, as its file states it; an object of one's own needs none.
+
+    Attributes
+    ----------
+    as_engine : whether it batches as the run's engine.
+    maker : the engine that ships it, a key of `MAKERS`, or None.
+    order : the order in which its engine reads prompts, as in `EngineBatching`; None: any.
+    verify_tokens : its constant verification budget; None: it has none, or one that follows profile and batch.
+    """
+
+    as_engine: bool = False
+    maker: str | None = None
+    order: str | None = None
+    verify_tokens: float | None = None
+
+
+NEEDS_NONE = Serving()
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerFactory:
     """Make a new scheduler for each replica when called; `example` is one of them, for their common properties."""
 
     make: Callable[[], Scheduler]
     example: Scheduler
+    serving: Serving = NEEDS_NONE
 
     def __call__(self) -> Scheduler:
         """Return a new scheduler."""
@@ -89,7 +115,28 @@ def scheduler_factory(
             raise SpecsimError(f"{source}: clairvoyant: expected true exactly where the scheduler has a foresee method")
         return scheduler
 
-    return SchedulerFactory(make, make())
+    example = make()
+    return SchedulerFactory(make, example, _serving(mapping, source))
+
+
+def _serving(mapping: Mapping[str, Any], source: str) -> Serving:
+    """Return the engine that a scheduler's keys need.
+
+    Raises
+    ------
+    SpecsimError
+        Where the verification budget does not hold a root of everybody it admits (AdaServe: n <= B).
+    """
+    budget, seats = (each if type(each := mapping.get(key)) in (int, float) else None for key in (BUDGET, SEATS))
+    if budget is not None and seats is not None and seats > budget:
+        raise SpecsimError(f"{source}: {SEATS}={seats} exceeds {BUDGET}={budget}; expected room for a root each")
+    served_by = str(mapping.get("served_by") or BY_PREFILL.get(str(mapping.get("prefill")), ""))
+    return Serving(
+        as_engine=mapping.get("batching") == AS_ENGINE,
+        maker=served_by if served_by in MAKERS else None,
+        order=MAKERS[served_by][1] if served_by in MAKERS else served_by or None,
+        verify_tokens=budget,
+    )
 
 
 def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
+from specsim.schedulers.loading import MAKERS
 from specsim.schedulers.sglang_adaptive import DEFAULT, checked_slots
 from specsim.schedulers.trtllm_schedule import checked_schedule
 from specsim.schedulers.vllm_dynamic import checked_ranges
@@ -36,7 +37,7 @@ DRAFTERS = {
 """The engines' names of each drafter, in the order of `ENGINES`; None: not with settings of a chain."""
 HEAD = "head"
 WITHOUT_MODEL = ("mtp", "lookup", "suffix")
-ENGINES = ("vllm", "sglang", "trtllm")
+ENGINES = tuple(MAKERS)
 
 
 class Policy(NamedTuple):

@@ -169,11 +169,17 @@ def mean_output_tokens(node: CheckedMapping) -> dict[str, float]:
     return {name: means.number(name, least=1, most=MOST) for name in means.values}
 
 
+def baselines_s(node: CheckedMapping) -> dict[str, float]:
+    """Return the baseline latencies that a trace states, seconds by the name of a target model."""
+    if "baselines_s" not in node.values:
+        return {}
+    stated = node.child("baselines_s", "seconds by the name of a target model")
+    return {model: stated.number(model, above=0) for model in stated.values}
+
+
 def points_of(node: CheckedMapping) -> dict[float, Published]:
     """Return the file of each point of an AdaServe figure."""
-    baselines, base, found = node.child("baselines_s", "seconds by the name of a target model"), node.text("url"), {}
-    for model in baselines.values:
-        baselines.number(model, above=0)
+    base, found = node.text("url"), {}
     for each in node.items("points", "mappings of point, file and sha256"):
         each.only(("point", "file", "sha256"))
         file = each.file_name("file")

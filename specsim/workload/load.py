@@ -52,12 +52,14 @@ class TraceRecipe:
     source : the beginning of messages. reader : of the whole trace.
     window : seconds of arrival that are kept; None: all.
     block_s : seconds of the blocks that the seed draws from a recording; None: not resampled.
+    baselines_s : baseline latencies that it states, seconds by the name of a target model.
     """
 
     source: str
     reader: TraceReader
     window: tuple[float, float] | None
     block_s: float | None
+    baselines_s: Mapping[str, float]
 
     @property
     def drawn(self) -> frozenset[str]:
@@ -126,7 +128,7 @@ def trace_recipe(
     window, block_s = keys.window(node), keys.resample(node)
     if block_s is not None and "arrivals" in reader.drawn:
         node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
-    return TraceRecipe(node.source, reader, window, block_s)
+    return TraceRecipe(node.source, reader, window, block_s, keys.baselines_s(node))
 
 
 def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: float | None = None) -> Trace:

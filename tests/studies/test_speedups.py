@@ -12,7 +12,6 @@ from specsim.files.yaml_file import shipped
 from studies.report import kept
 from studies.speedups import page, running, scores, simulated
 from studies.speedups.measured import CLOSED, THROUGHPUT, Row, Shape, Side, rows
-from tests.unit.test_profile_public import needs_data
 
 ROOT = shipped("conf").parent
 ROW = Row(
@@ -167,7 +166,7 @@ def test_the_readme_begins_with_the_headline(monkeypatch: pytest.MonkeyPatch) ->
     assert "docs/speedups.md#worst-rows" in rest[:300]
 
 
-@needs_data
+@pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("line", [303, 77])
 def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its profile is composed anew; where this fails, the rows are of older code: python -m studies.speedups."""
@@ -185,7 +184,7 @@ def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monk
         assert found[key] == pytest.approx(before[key], rel=1e-6)
 
 
-@needs_data
+@pytest.mark.usefixtures("real_data")
 def test_every_kept_row_is_one_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     from studies.speedups.measured import measured
 

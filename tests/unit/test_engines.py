@@ -47,7 +47,7 @@ FIXED = {"mean": 20, "cv": None, "low": None, "high": None}
 
 def test_the_profiled_engine_adds_nothing() -> None:
     engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "profiled.yaml"), "engine=profiled")
-    assert replace(engine, batches=Batches(), large_batches=Batches()) == Engine()
+    assert replace(engine, batches=Batches(), large_batches=Batches(), batching=None) == Engine()
     assert engine.running(PROFILE) == PROFILE
 
 
