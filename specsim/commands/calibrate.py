@@ -51,8 +51,8 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from specsim.calibration.fit import groups
     from specsim.calibration.reading import read_points
     from specsim.files.staging import in_one_step
+    from specsim.files.yaml_file import yaml_text
     from specsim.latency.peaks import peak_notes
-    from specsim.store.writer import yaml_text
 
     out, figure = _places(arguments.out, force=arguments.force)
     fit, config = _fit(arguments)

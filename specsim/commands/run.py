@@ -99,8 +99,8 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     """Print the config.yaml that each point's run would have, or a part of it."""
     from specsim.config.configured import labels_of
     from specsim.config.schema import commented
+    from specsim.files.yaml_file import config_text
     from specsim.runs.execute import stored_config
-    from specsim.store.writer import config_text
 
     if arguments.cfg is None:
         raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")

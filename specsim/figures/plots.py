@@ -14,15 +14,14 @@ from specsim.figures.style import run_said, style
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
 from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
-from specsim.files.staging import in_one_step
+from specsim.files.staging import in_one_step, readable_name
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweepAxes, line_named, rows_with, values_of, without_failures
-from specsim.store.runs import readable_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from specsim.metrics.any_run import AnyRun
+    from specsim.figures.any_run import AnyRun
 
 # Without dates and version strings the same run gives the same bytes.
 METADATA: dict[str, dict[str, Any]] = {

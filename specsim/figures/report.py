@@ -13,6 +13,7 @@ import numpy as np
 from specsim.errors import SpecsimError, printable
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
+from specsim.files.yaml_file import config_text
 from specsim.metrics.tables import attained, number, objective
 from specsim.metrics.validity import sentences, stand_ins
 from specsim.metrics.why import CAUSES, why, why_said, with_causes
@@ -20,8 +21,8 @@ from specsim.metrics.why import CAUSES, why, why_said, with_causes
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from specsim.figures.any_run import AnyRun
     from specsim.figures.charts import Chart, Filter
-    from specsim.metrics.any_run import AnyRun
     from specsim.store.sweeps import Sweep
 
 
@@ -78,9 +79,8 @@ def write_report(told: AnyRun | Sweep, file: Path) -> Path:
     import jinja2
 
     from specsim.figures.report_sweep import sweep_page
-    from specsim.store.sweeps import Sweep
 
-    filters, said, sections = sweep_page(told) if isinstance(told, Sweep) else run_page(told)
+    filters, said, sections = sweep_page(told) if isinstance(told, Sequence) else run_page(told)
     folder = Path(__file__).parent
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -288,8 +288,6 @@ def _slowest(requests: DataFrame) -> Section:
 
 def settings(configs: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[Section]:
     """Yield the sections of the settings that all of the runs share, and of the notes."""
-    from specsim.store.writer import config_text
-
     first, *others = configs
     same = {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
     short = {**first["choices"], **{key: same[key] for key in SHOWN if key in same}}

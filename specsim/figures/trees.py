@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame, Series
 
-    from specsim.metrics.recorder import Iteration
+    from specsim.runs.iterations import Iteration
 
 
 LANE_IN, HEAD_IN, AROUND_IN = 0.27, 0.3, 0.75

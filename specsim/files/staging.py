@@ -6,14 +6,16 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from specsim.errors import SpecsimError
 
 DAY_S = 86_400.0
+NAME_BYTES = 120
 _NAME = re.compile(r"\.specsim-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{8}\.tmp")
 
 
@@ -91,3 +93,10 @@ def is_alive(pid: int) -> bool:
 
 def _host() -> str:
     return re.sub(r"[^A-Za-z0-9.]", "_", platform.node())[:64] or "unnamed"
+
+
+def readable_name(named: Mapping[str, Any]) -> str:
+    """Return settings as the name of a folder or file, of at most `NAME_BYTES`; "run" without settings."""
+    text = ",".join(f"{key}={value}" for key, value in named.items()) or "run"
+    plain = "".join(each if each.isalnum() or each in "=,.-_" else "_" for each in text)
+    return plain.encode()[:NAME_BYTES].decode(errors="ignore")

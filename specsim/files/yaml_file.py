@@ -310,3 +310,29 @@ def _problem(event: Any, depth: int) -> str | None:
     if isinstance(event, yaml.ScalarEvent) and len(event.value) > MOST_CHARACTERS:
         return f"a value of {len(event.value):,} characters; expected at most {MOST_CHARACTERS:,}"
     return None
+
+
+CLASSES = ("slo", "classes")
+
+
+def _ordered(value: Any, *above: str) -> Any:
+    """Return mappings with sorted keys, but for a mix's classes, whose order decides which request is of which."""
+    if isinstance(value, list | tuple):
+        return [_ordered(each, *above) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    keys = value if above == CLASSES else sorted(value, key=lambda key: (isinstance(key, str), key))
+    return {key: _ordered(value[key], *above, key) for key in keys}
+
+
+def config_text(value: Any, *above: str) -> str:
+    """Return a run's settings, or those below the keys `above`, as the text of ``config.yaml``."""
+    return yaml_text(_ordered(value, *above), sort_keys=False)
+
+
+def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
+    """Return plain values as YAML."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=sort_keys, allow_unicode=True, default_flow_style=False)
+    return text.removesuffix("...\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,7 @@ from specsim.server.events import DecodeSteps, SpeculativeSteps, Verification, i
 from specsim.server.state import Moves, Progress
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
+    pass
 
 
 @dataclass(slots=True)
@@ -131,43 +130,6 @@ class Record:
         right = np.flatnonzero(self.progress.accepted_at.any(axis=0))
         rest = self.moves, cancelled_s, 0, int(right[-1]) + 1 if len(right) else 0
         return RequestTable(*happened, self.noted, self.replica_of, why, *rest)
-
-
-@dataclass(frozen=True, slots=True)
-class Iteration:
-    """One verification: which tokens were drafted, which of them the target read, and which it accepted.
-
-    Attributes
-    ----------
-    number : of the verification in its run, from 0: its place among the rows of ``kind`` 1 in `passes`.
-    start_s : simulated seconds at which the scheduler asked for it, its drafting behind it.
-    requests : a row per request of the pass: ``request``, ``slo_class``, ``tpot_slo_s``; ``decoding``, False where a
-        prompt is read; ``decoded_tokens`` before this verification, and the seconds spent on them and on this step's
-        drafting, ``decoding_s``; ``accepted_tokens`` and ``emitted_tokens`` of this verification.
-    nodes : a row per node, roots first: its ``request``, ``parent`` (a row of this table, -1 at roots), ``depth``;
-        ``rank`` among the drafter's proposals, from 0, -1 at roots; ``probability`` and ``path_probability`` by the
-        drafter; ``verified``; ``for_slo``, whether AdaServe's first selection took it, missing where the scheduler
-        has no such selection; ``right``, whether the target chooses this path; ``accepted``.
-    stand_in : what is said of a trace that ships in another's place; None: the run's is what it says.
-    """
-
-    number: int
-    start_s: float
-    requests: DataFrame
-    nodes: DataFrame
-    stand_in: str | None = None
-
-    def draw(self, requests: Iterable[int] | None = None) -> Figure:
-        """Return a figure of the token trees of these requests, by default of all that decode.
-
-        Raises
-        ------
-        SpecsimError
-            When a request does not decode in this iteration, or there is none to draw.
-        """
-        from specsim.figures.trees import token_trees
-
-        return token_trees(self, requests)
 
 
 WATCHED_EVERY = 64

@@ -20,8 +20,8 @@ from specsim.config.identity import NOT_OF_THE_RUN
 from specsim.core.protocols import Observer
 from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
+from specsim.figures.any_run import Shown
 from specsim.files.checked_mapping import copied
-from specsim.metrics.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.sweep_table import extrapolated
 from specsim.metrics.tables import run_line

@@ -23,7 +23,7 @@ from specsim.calibration.reading import gathered, table_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.staging import in_one_step
-from specsim.store.writer import yaml_text
+from specsim.files.yaml_file import yaml_text
 from specsim.workload.columns import number
 from specsim.workload.formats import KNOWN, choose
 from specsim.workload.readers import Damage, FileTable, content, of_lists, of_records, open_table

@@ -14,6 +14,7 @@ from specsim.config.identity import identity, settings_of
 from specsim.config.points import Point
 from specsim.config.schema import Settings, check_one, settings_in, written
 from specsim.errors import SpecsimError, represented
+from specsim.files.staging import readable_name
 from specsim.files.yaml_file import peek_yaml
 from specsim.registry.plugins import unused_plugins
 from specsim.runs.checks import pools
@@ -22,7 +23,7 @@ from specsim.runs.handed import NO_OBJECTS, NOTHING, Handed, Objects
 from specsim.runs.prepare import Experiment, extensible, prepare
 from specsim.runs.processes import check_jobs, in_processes, told
 from specsim.runs.provenance import sources_of
-from specsim.store.runs import key_of, readable_name, run_folders
+from specsim.store.runs import key_of, run_folders
 from specsim.store.summaries import SUMMARIES
 from specsim.store.writer import check_no_run, check_same_run, check_writable
 

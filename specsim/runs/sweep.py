@@ -20,8 +20,8 @@ from specsim.config.configured import Configured
 from specsim.config.identity import identity, settings_of
 from specsim.core.user_code import complaint
 from specsim.errors import SpecsimError
+from specsim.figures.any_run import AnyRun
 from specsim.files.staging import Unwritable, in_one_step, remove_stale
-from specsim.metrics.any_run import AnyRun
 from specsim.runs.execute import Run, execute, guarded, stored_config
 from specsim.runs.executors import LOCAL, on_workers
 from specsim.runs.plan import PlannedRun

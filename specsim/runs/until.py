@@ -13,7 +13,7 @@ import numpy as np
 
 from specsim.config.configured import NONE_HANDED, Configured, Described, with_settings
 from specsim.errors import SpecsimError, represented
-from specsim.metrics.any_run import AnyRun
+from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.runs.executors import LOCAL
 from specsim.runs.handed import NO_OBJECTS, Objects

@@ -9,7 +9,7 @@ from typing import Any
 from specsim.config.configured import Configured, labels_of
 from specsim.config.identity import flat, identity, settings_of
 from specsim.errors import SpecsimError
-from specsim.metrics.any_run import AnyRun
+from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.requests import NOTED
 from specsim.runs.executors import LOCAL, check_executor

@@ -14,7 +14,7 @@ from specsim.config.points import Point
 from specsim.config.space import Combination, space_of
 from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
-from specsim.metrics.any_run import AnyRun
+from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.validity import stand_in

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.config.identity import HASH_CHARACTERS, identity, settings_of
 from specsim.errors import SpecsimError, beside, first_line, nearest
+from specsim.figures.any_run import Shown
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
-from specsim.metrics.any_run import Shown
 from specsim.metrics.requests import FURTHER_COLUMNS, NOTED, PASS_COLUMNS, PER_POSITION, REQUEST_COLUMNS, SCHEMA_VERSION
 from specsim.metrics.tables import run_line
 
@@ -30,7 +30,6 @@ FILES = (REQUESTS_FILE, PASSES_FILE, CONFIG_FILE, PROVENANCE_FILE, METRICS_FILE)
 """The files of a run in the order in which they take their places; a folder without the last is no run."""
 PLANNED_FILE = ".sweep.json"
 """In a sweep's folder: the keys of the last sweep's points; its time is when that sweep began."""
-NAME_BYTES = 120
 """The most bytes of a readable name; with a hash behind it, it stays below a file system's 255."""
 CHECKSUMS, OWN = "files", "sha256"
 """Keys of a provenance: the checksums of the other files, and of all its own content but that checksum."""
@@ -59,13 +58,6 @@ def run_folders(folder: Path) -> list[Path]:
     """
     inside = Path(folder).iterdir() if Path(folder).is_dir() else ()
     return sorted(each for each in inside if not each.name.startswith(".") and holds_remains(each))
-
-
-def readable_name(named: Mapping[str, Any]) -> str:
-    """Return settings as the name of a folder or file, of at most `NAME_BYTES`; "run" without settings."""
-    text = ",".join(f"{key}={value}" for key, value in named.items()) or "run"
-    plain = "".join(each if each.isalnum() or each in "=,.-_" else "_" for each in text)
-    return plain.encode()[:NAME_BYTES].decode(errors="ignore")
 
 
 def sealed(provenance: Mapping[str, Any], folder: Path) -> dict[str, Any]:

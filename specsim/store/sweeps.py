@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
+from specsim.figures.any_run import AnyRun, WithReport
 from specsim.files.checked_mapping import expanded, shown
-from specsim.metrics.any_run import AnyRun, WithReport
 from specsim.metrics.sweep_table import (
     CLASS,
     CODE,

@@ -15,6 +15,7 @@ from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.kept import one_at_a_time
 from specsim.files.staging import Unwritable, remove, staging_path
+from specsim.files.yaml_file import config_text
 from specsim.metrics.requests import PASS_COLUMNS, SCHEMA_VERSION
 from specsim.store.runs import (
     CONFIG_FILE,
@@ -137,7 +138,6 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, NDArray[Any]]
 
-CLASSES = ("slo", "classes")
 GROUP_ROWS = 32_768
 """Rows of a Parquet file that are made and written at once."""
 
@@ -262,26 +262,3 @@ def _write_json(path: Path, content: Mapping[str, Any], *, sort_keys: bool) -> N
     except ValueError as error:
         raise SpecsimError(f"{path.name} cannot hold NaN or infinity; expected null: {error}") from error
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def _ordered(value: Any, *above: str) -> Any:
-    """Return mappings with sorted keys, but for a mix's classes, whose order decides which request is of which."""
-    if isinstance(value, list | tuple):
-        return [_ordered(each, *above) for each in value]
-    if not isinstance(value, Mapping):
-        return value
-    keys = value if above == CLASSES else sorted(value, key=lambda key: (isinstance(key, str), key))
-    return {key: _ordered(value[key], *above, key) for key in keys}
-
-
-def config_text(value: Any, *above: str) -> str:
-    """Return a run's settings, or those below the keys `above`, as the text of ``config.yaml``."""
-    return yaml_text(_ordered(value, *above), sort_keys=False)
-
-
-def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
-    """Return plain values as YAML."""
-    import yaml
-
-    text: str = yaml.safe_dump(value, sort_keys=sort_keys, allow_unicode=True, default_flow_style=False)
-    return text.removesuffix("...\n")

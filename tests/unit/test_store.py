@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.files.yaml_file import config_text
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
 from specsim.store import writer
 from specsim.store.runs import damage, is_run, read_run
@@ -83,7 +84,7 @@ def test_what_is_written_is_read(run):
 
 
 def test_keys_that_are_numbers_stand_before_words():
-    assert writer.config_text({"alpha": 0.2, 8: 0, 1: 3}) == "1: 3\n8: 0\nalpha: 0.2\n"
+    assert config_text({"alpha": 0.2, 8: 0, 1: 3}) == "1: 3\n8: 0\nalpha: 0.2\n"
 
 
 def test_types_on_disk_are_those_of_the_schema(tmp_path):
