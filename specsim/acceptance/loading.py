@@ -7,12 +7,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from specsim.acceptance.accepted_lengths import runs
 from specsim.acceptance.curves import bernoulli, curves
 from specsim.acceptance.pinned import pinned
 from specsim.acceptance.positions import length, positions
 from specsim.acceptance.recorded import recording_of
 from specsim.acceptance.reported import CONFIDENCE
-from specsim.acceptance.runs import runs
 from specsim.acceptance.tape import AcceptanceModel, Evidence
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.registry.build import Kinds

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from pandas import DataFrame
 
+from specsim.acceptance.accepted_lengths import fitted
 from specsim.acceptance.loading import ANY
 from specsim.acceptance.logs import Verified, verifications
 from specsim.acceptance.positions import SPREAD, curve_of, worth
-from specsim.acceptance.runs import fitted
 from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, REQUESTS, Result, results, speculation_of
 from specsim.calibration.engine_file import counted
 from specsim.calibration.reading import gathered, table_of
