@@ -102,7 +102,7 @@ def _beside(found: DataFrame, means: DataFrame, keys: Sequence[str], name: str) 
 
 LEVEL = 0.95
 COVERS = "interval_covers"
-ONE_SEED = "no interval: one seed"
+ONE_SEED, NO_VALUE = "no interval: one seed", "no value: a measure of all classes together"
 MOST_SHOWN = 4
 
 
@@ -134,6 +134,7 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
     found["half_width"] = t.ppf((1 + LEVEL) / 2, found["count"] - 1) * found["sem"]
     found[COVERS] = groups[VARIES].first() if VARIES in table else "what the seed draws anew"
     found.loc[found["count"] < 2, COVERS] = ONE_SEED
+    found.loc[found["count"] < 1, COVERS] = NO_VALUE
     whole: DataFrame = found.reset_index()
     return whole[[*keys, "mean", "half_width", "count", COVERS]]
 

@@ -100,10 +100,10 @@ def check_arguments(target: Any, arguments: Mapping[str, Any], where: str, *, co
     for key in arguments:
         if key not in parameters:
             raise SpecsimError(f"{where}: unknown key {key!r}{nearest(key, parameters)}")
-    missing = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
-    for name in missing if complete else ():
-        if name not in arguments:
-            raise SpecsimError(f"{where}: missing key {name!r}")
+    needed = [name for name, each in parameters.items() if each.default is inspect.Parameter.empty]
+    missing = [repr(name) for name in needed if name not in arguments]
+    if complete and missing:
+        raise SpecsimError(f"{where}: missing key{'s' * (len(missing) > 1)} {', '.join(missing)}")
     hints = parameter_types(target)
     for key, value in arguments.items():
         _check_type(hints.get(key), value, f"{where}: {key}")
