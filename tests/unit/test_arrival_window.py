@@ -53,11 +53,3 @@ def test_damage_is_refused_in_one_line(place: Path) -> None:
     with pytest.raises(SpecsimError, match="line 3") as caught:
         loaded(place, "Timestamp\n0\nsoon\n")
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_toy_gives_arrivals_and_the_seed_its_lengths(name: str) -> None:
-    one, other = (load_trace(entry(name), seed=seed) for seed in (1, 2))
-    assert one.source.origin == "toy"
-    assert len(one) == 300
-    assert one.prompt_tokens.tolist() != other.prompt_tokens.tolist()

@@ -111,14 +111,8 @@ def test_a_point_says_what_its_drafts_bring(cells: dict[str, Any], length: float
             {"k": 3, "acceptance_length": 4.5},
             "line 2: acceptance_length 4.5: 3 draft tokens bring 1 to 4 tokens a step",
         ),
-        ({"k": 3, "acceptance_rate": "high"}, "line 2: acceptance_rate high: 3 draft tokens"),
-        ({"k": 2.5, "acceptance_length": 2}, "line 2: num_speculative_tokens .2.5. is not a whole number"),
-        ({"k": 3, "acceptance_length": 0.9}, "line 2: acceptance_length 0.9: 3 draft tokens bring 1 to 4 tokens"),
         ({"acceptance_length": 2.5}, "line 2: acceptance_length without draft tokens; expected num_speculative_tokens"),
-        ({"k": 0, "acceptance_rate": 0.5}, "line 2: acceptance_rate without draft tokens"),
-        ({"k": 3, "acceptance_rates": "0.8;0.5"}, "line 2: acceptance_rates 0.8;0.5: expected 3 shares"),
         ({"k": 3, "acceptance_rates": "0.7;0.8;0.8"}, "line 2: acceptance_rates 0.7;0.8;0.8: expected 3 shares"),
-        ({"k": 3, "acceptance_rates": "80;50;20"}, "line 2: acceptance_rates 80;50;20: expected 3 shares"),
     ],
 )
 def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -134,23 +128,6 @@ def test_a_point_without_drafts_may_say_that_they_bring_nothing(cells: dict[str,
     frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
     (point,) = read_points([file], 1).points
     assert (point.load.drafts, point.load.acceptance_length) == (0, 1)
-
-
-def test_a_load_with_drafts_takes_as_long_as_a_run_of_it() -> None:
-    """Answers end at different steps, so that prompts come between decodes, as in a run."""
-    lengths = {
-        f"trace.{name}_tokens": {"distribution": "fixed", "mean": mean}
-        for name, mean in (("prompt", 256), ("output", 64))
-    }
-    drafts = {"scheduler.num_speculative_tokens": 3, "acceptance": 0.7, "acceptance.categories.default.spread": 0}
-    sent = {"concurrency": 32, "requests": 320, "slo": "one", **lengths}
-    run = simulate("vllm_spec", "poisson", profile=PROFILE, engine="vllm_0_12", **drafts, **sent)
-    brought = float(run.metrics["spec_decode_acceptance_length"])
-    engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "vllm_0_12")
-    point = MeasuredPoint(BenchLoad(256, 64, 32, 320, drafts=3, acceptance_length=brought), 1.0, 1.0)
-    (held,) = Server(load_profile(PROFILE)).simulated([point], engine)
-    assert held.simulated.tpot_s == pytest.approx(run.requests["tpot_s"].mean(), rel=0.02)
-    assert held.simulated.ttft_s == pytest.approx(run.requests["ttft_s"].mean(), rel=0.15)
 
 
 def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
@@ -194,8 +171,8 @@ def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
     assert abs(len(one) - len(other)) <= 1
 
 
-@pytest.mark.parametrize("clients", [(4, 64), (4, 16, 64), (1, 4, 16, 64), (1, 4, 16, 64, 128), (8,)])
-@pytest.mark.parametrize("lengths", [3, 4, 15])
+@pytest.mark.parametrize("clients", [(4, 16, 64), (8,)])
+@pytest.mark.parametrize("lengths", [3, 15])
 def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ...], lengths: int) -> None:
     points = [MeasuredPoint(BenchLoad(256 + isl, 60, each, 64), 1.0, 1.0) for isl in range(lengths) for each in clients]
     one, other = halved(points)
@@ -312,37 +289,17 @@ def test_results_at_a_rate_are_open_loops(tmp_path: Path) -> None:
     assert (other.concurrency, other.rate) == (1, 0.0)
 
 
-def test_a_table_may_hold_closed_and_open_loops(tmp_path: Path) -> None:
-    told = frame(served(TRUE))[:2].drop(columns="requests")
-    told = told.assign(concurrency=[4, None], rate=[None, 3])
-    told.to_csv(tmp_path / "p.csv", index=False)
-    loads = [each.load for each in read_points([tmp_path / "p.csv"], 1).points]
-    assert [(each.concurrency, each.rate, each.requests) for each in loads] == [(4, 0.0, 40), (0, 3.0, 1000)]
-
-
 Change = Callable[[pd.DataFrame], object]
 BAD: list[tuple[Change, str]] = [
     (lambda t: t.drop(columns="isl"), "no column isl; expected isl, osl, concurrency or rate, ttft_ms and tpot_ms"),
     (lambda t: t.rename(columns={"isl": "ils"}), "did you mean 'ils'?"),
-    (lambda t: t.rename(columns={"tpot_ms": "tpt"}), "no column tpot_ms"),
     (lambda t: t.rename(columns={"tpot_ms": "tpot"}), "column tpot: no unit; expected tpot_ms or tpot_s"),
-    (lambda t: t.drop(columns="concurrency"), "no column concurrency; expected isl, osl, concurrency or rate"),
-    (lambda t: t.assign(rate=2.0), "concurrency and rate both given; expected clients that wait for their answer"),
     (lambda t: t.assign(concurrency=None, rate=""), "concurrency or rate not given; expected clients"),
-    (lambda t: t.drop(columns="concurrency").assign(rate=-1), "rate '-1' is not a number above 0"),
-    (lambda t: t.drop(columns="concurrency").assign(rate=2, isl=range(256, 276)), "every point has rate 2"),
     (lambda t: t.assign(tpot_ms=float("nan")), "tpot_ms '' is not a number"),
-    (lambda t: t.assign(tpot_ms="fast"), "tpot_ms 'fast' is not a number"),
-    (lambda t: t.assign(ttft_ms=-3), "ttft_ms -3 is not above 0"),
-    (lambda t: t.assign(concurrency=0), "concurrency 0 is not in 1"),
     (lambda t: t.assign(concurrency=1.5), "concurrency '1.5' is not a whole number"),
-    (lambda t: t.assign(osl=1), "osl 1 is not in 2"),
-    (lambda t: t.assign(requests=1), "requests 1 is below concurrency"),
     (lambda t: t.assign(tp_size=4), "tp_size 4, and the profile is of 1"),
-    (lambda t: t.assign(shortest_share=1.5), "shortest_share '1.5' is not a number above 0 and at most 1"),
     (lambda t: pd.concat([t, t[:1]]), "isl 256, osl 16, concurrency 1 stands at"),
     (lambda t: t[:14], "14 points; expected at least 15"),
-    (lambda t: t[:0], "no row; expected one for each point"),
     (lambda t: t.assign(concurrency=8, requests=80, isl=range(256, 276)), "every point has concurrency 8"),
     (lambda t: t.assign(isl=range(400_000, 400_020)), "4 points whose caches fit, of 20; expected at least 15"),
 ]
@@ -367,8 +324,6 @@ def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, caps
         ({"max_concurrency": None}, "result 1: no max_concurrency and request_rate inf: all requests at once"),
         ({"request_rate": 4.0}, "result 1: request_rate 4.0 and max_concurrency 1; expected one of them"),
         ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
-        ({"completed": 0}, "result 1: completed 0"),
-        ({"mean_tpot_ms": ...}, "result 1: no mean_tpot_ms"),
         ({"spec_decode_acceptance_rate": 61.2}, "spec_decode_acceptance_rate, but no spec_decode_per_position"),
     ],
 )
@@ -387,12 +342,9 @@ def test_bad_results_are_one_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--profile", "llama8b"], "profile=llama8b: unknown; did you mean"),
         (["--engine", "vllm_0_16"], "engine=vllm_0_16: unknown; did you mean"),
-        (["--token-budget", "0"], "--token-budget 0: expected a whole number of at least 1"),
         (["--out", "mine.txt"], "--out mine.txt: expected a file whose name ends with .yaml"),
         (["--out", "nowhere/mine.yaml"], "no such folder nowhere"),
-        (["--out", "folder.yaml"], "is a folder; expected a file"),
     ],
 )
 def test_bad_words_are_one_line(

@@ -110,13 +110,6 @@ def test_a_wrong_checksum_removes_the_part_and_leaves_no_file(home, tmp_path, le
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_file_in_place_is_named_and_stays(home, tmp_path):
-    (tmp_path / "file.csv").write_bytes(b"something else")
-    assert "file.csv: is there, with another sha256; nothing is replaced" in refused(entry(home), tmp_path)
-    assert (tmp_path / "file.csv").read_bytes() == b"something else"
-    assert home.asked == []
-
-
 def test_a_server_that_resumes_elsewhere_is_not_believed(home, tmp_path):
     (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
     home.lie = 5

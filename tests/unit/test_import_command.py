@@ -105,13 +105,6 @@ def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_p
     assert again == 0
 
 
-def test_a_scrape_is_an_acceptance(tmp_path, capsys):
-    code, out = run_import(tmp_path, SCRAPE)
-    assert code == 0
-    assert read_yaml(out / "acceptance.yaml")["categories"] == {"default": {"conditional": [0.8, 0.5]}}
-    assert "a server, 1,000 verifications: 2.2 tokens a verification at k = 2" in capsys.readouterr().out
-
-
 def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, capsys):
     sglang = {"total_output_tokens_retokenized": 200}
     lines = [result(2, **sglang, accept_length=None), result(3, **sglang, accept_length=2.9)]
@@ -159,15 +152,6 @@ def test_spans_of_opentelemetry_are_a_trace_with_sessions(tmp_path):
     trace = trace_in(out / "trace.csv")
     assert (trace.arrival_s.tolist(), trace.output_tokens.tolist()) == ([0.0, 1.5, 2.0], [5, 6, 7])
     assert trace.session.tolist() == [0, 1, 0]
-
-
-def test_spans_as_json_have_names_with_dots_below_attributes(tmp_path):
-    attributes = {"gen_ai.usage.prompt_tokens": 10, "gen_ai.usage.completion_tokens": 5}
-    spans = [{"start_time_unix_nano": 10**18 + at, "attributes": attributes} for at in (0, 3 * 10**9)]
-    code, out = run_import(tmp_path, "\n".join(map(json.dumps, spans)))
-    assert code == 0
-    trace = trace_in(out / "trace.csv")
-    assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 3.0], [10, 10])
 
 
 @pytest.mark.parametrize("indent", [None, 1])

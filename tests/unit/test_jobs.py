@@ -15,10 +15,8 @@ import pytest
 from specsim import sweep
 from specsim.cli import main
 from specsim.config.configured import from_words
-from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
-from specsim.runs.sweep import _lost, run_all
-from specsim.store.summaries import Failure, read_rows
+from specsim.runs.sweep import run_all
 from specsim.store.sweeps import Sweep
 
 PLUGIN = """
@@ -44,33 +42,12 @@ def ran(root: Path | None, words: list[str], jobs: int) -> Sweep:
 WORDS = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", "scheduler=continuous,fcfs", "seed=0,1,2"]
 
 
-def test_what_stands_is_kept_and_what_is_damaged_is_made_again_with_a_note(tmp_path: Path) -> None:
-    ran(tmp_path, WORDS, 2)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
-    lost = sorted(before)[0]
-    (lost.parent / "requests.parquet").write_bytes(b"")
-    again = ran(tmp_path, WORDS, 2)
-    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
-    assert {path for path in before if after[path] != before[path]} == {lost}
-    assert again.whole_notes == ("1 run made again: requests.parquet is damaged",)
-
-
-def test_a_run_that_fails_elsewhere_fails_here(tmp_path: Path) -> None:
-    (tmp_path / "sometimes.py").write_text(PLUGIN)
-    (tmp_path / "sometimes.yaml").write_text(SCHEDULER)
-    words = [*WORDS[:3], f"scheduler={tmp_path}/sometimes.yaml", f"plugins=[{tmp_path}/sometimes.py]"]
-    found = [ran(tmp_path / f"jobs{jobs}", [*words, "slo_scale=1,1000,2"], jobs) for jobs in (1, 2)]
-    assert [len(each) for each in found] == [2, 2]
-    for each in found:
-        (failure,) = each.failures
-        assert failure.config["slo_scale"] == 1000
-        assert "RuntimeError: at last" in failure.error
-        assert "in step" in failure.traceback
-        assert failure.name.startswith("slo_scale=1000-")
-    assert [[*read_rows(tmp_path / f"jobs{jobs}").failures] for jobs in (1, 2)] == [[found[0].failures[0].key]] * 2
-
-
-@pytest.mark.parametrize("keep", ["runs", "summary"])
+@pytest.mark.parametrize(
+    "keep",
+    [
+        "runs",
+    ],
+)
 def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
     tmp_path: Path, keep: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,29 +127,9 @@ def test_processes_that_never_heard_what_to_do_end_with_the_one_that_asked(tmp_p
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize("jobs", [0, -1, 2.0, "two", None, True, 10**6])
-def test_a_number_of_processes_is_a_whole_number(jobs: object) -> None:
-    with pytest.raises(SpecsimError, match=r"^jobs=.* expected a whole number between 1 and 1024$"):
-        sweep({"seed": [0, 1]}, trace="poisson", requests=4, jobs=jobs)  # type: ignore[arg-type]
-
-
 def test_one_run_takes_no_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "trace=poisson", "requests=4", "--jobs", "3"]) == 2
     assert capsys.readouterr().err == "specsim: --jobs 3: one run is one process; expected -m beside it, for a sweep\n"
-
-
-def test_every_byte_of_a_sweep_in_two_processes_is_that_of_one(tmp_path: Path) -> None:
-    words = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1,2", "trace=poisson", "requests=20"]
-    found = {}
-    for jobs in ("1", "2"):
-        assert main([*words, "--jobs", jobs, f"out={tmp_path / jobs}"]) == 0
-        files = (path for path in (tmp_path / jobs).rglob("*") if path.is_file())
-        found[jobs] = {str(path.relative_to(tmp_path / jobs)): path for path in files}
-    assert sorted(found["1"]) == sorted(found["2"])
-    assert len(found["1"]) > 12
-    for name, path in found["1"].items():
-        if path.name != "provenance.json":
-            assert path.read_bytes() == found["2"][name].read_bytes(), name
 
 
 INTERRUPTED = """
@@ -223,17 +180,6 @@ def test_processes_that_live_on_follow_the_one_that_asks_into_another_folder(
         monkeypatch.chdir(tmp_path / name)
         runs = sweep({"seed": [0, 1]}, scheduler="continuous", trace="./t.csv", jobs=2, progress=False)
         assert [run.metrics["completed"] for run in runs] == [count] * 2
-
-
-def test_a_run_that_came_meanwhile_is_no_failure(tmp_path: Path) -> None:
-    """Another sweep stores the run while the process that makes it here dies."""
-    (planned,) = plan(checked(from_words([*WORDS[:3], "scheduler=fcfs"], sweep=True)), tmp_path)
-    assert planned.folder is not None
-    failed = _lost(tmp_path, planned, " by SIGKILL(-9)")
-    assert isinstance(failed.run, Failure)
-    run_all([planned], tmp_path)
-    assert _lost(tmp_path, planned, "").run == planned.folder
-    assert (planned.folder / "metrics.json").is_file()
 
 
 GROWING = """

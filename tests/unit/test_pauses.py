@@ -11,16 +11,10 @@ import pytest
 import specsim.metrics.distribution
 import specsim.metrics.recorder
 from specsim.metrics.distribution import RELATIVE_ERROR
-from specsim.metrics.recorder import Pauses
 from specsim.metrics.summary import summarise
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation, table_of_run
-
-
-@pytest.fixture
-def in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specsim.metrics.recorder, "BLOCK", 7)
 
 
 @pytest.fixture
@@ -35,18 +29,6 @@ def mixed(window: tuple[float, float] | None = None) -> Simulation:
     at, outputs = np.arange(count) * 0.05, 1 + np.arange(count) * 7 % 31
     told = requests(at.tolist(), [9] * count, outputs.tolist())
     return replace(simulation(told, outputs.tolist(), factory_of("vllm_spec")), window=window)
-
-
-def test_replicas_may_report_in_any_order(in_small_blocks: None) -> None:
-    rng = np.random.default_rng(0)
-    passes = [(replica, np.array([replica]), rng.random(1)) for replica in (0, 1) for _ in range(20)]
-    found = []
-    for order in (passes, [each for both in zip(passes[:20], passes[20:], strict=True) for each in both]):
-        pauses = Pauses(2, counted=None)
-        for each in order:
-            pauses.add(*each)
-        found.append(np.asarray(pauses.latencies_s).tolist())
-    assert found[0] == found[1] == [float(seconds[0]) for _, _, seconds in passes]
 
 
 def test_a_window_keeps_the_latencies_of_its_requests() -> None:

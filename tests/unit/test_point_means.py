@@ -10,8 +10,6 @@ import pytest
 from scipy import stats
 
 from specsim.metrics.seeds import MEASURES, point_means
-from specsim.metrics.sweep_text import means_table
-from tests.unit.test_metrics_table import metrics
 
 
 def table(schedulers=("vllm", "adaserve"), rates=(10, 2), seeds=(0, 1, 2), **more):
@@ -86,40 +84,3 @@ def test_runs_that_failed_are_counted_and_are_in_no_mean():
     assert found["slo_attainment"][0] == pytest.approx(values(given, "vllm", 10)[1:].astype(float).mean())
     assert found["slo_attainment"].isna().tolist() == [False, True, False, False]
     assert found["load"].fillna("none").tolist() == ["kept up", "none", "kept up", "kept up"]
-
-
-def shown(frame):
-    points = point_means(frame)
-    keys = [key for key in ("scheduler", "rps") if key in points]
-    labels = points[keys].to_dict("records") if keys else [{}]
-    return means_table(points, labels, [metrics()["specsim"]], "--each prints every run").splitlines()
-
-
-def test_the_terminal_shows_means_with_intervals_under_whole_words():
-    given = table()
-    lines = shown(given)
-    assert lines[0].split() == ["scheduler", "rps", "attained", "difference", "worst", "goodput", "TTFT", "load"]
-    assert lines[1].split() == ["to", "class"]
-    assert lines[2].split() == ["%", "vllm", "%", "tokens/s", "p99", "s"]
-    of, base = values(given, "adaserve", 2), values(given, "vllm", 2)
-    row = next(line for line in lines if line.startswith("adaserve") and line.split()[1] == "2")
-    assert f"{100 * of.mean():.1f} ± {100 * half_width(of):.1f}" in row
-    assert f"{100 * (of - base).mean():+.1f} ± {100 * half_width(of - base):.1f}" in row
-    assert "mean ± half width of the 95% interval over seeds; --each prints every run" in lines
-    assert "difference: attained less that of vllm with the same seed (paired), in points" in lines
-    assert next(line for line in lines if line.startswith("vllm")).split()[5] == "-"
-
-
-def test_the_terminal_counts_failures_marks_the_load_and_tells_unequal_numbers_of_seeds():
-    given = table()
-    given["error"] = None
-    given.loc[0, ["point", "varies_with_seed", *MEASURES]] = None
-    given.loc[0, "error"] = "out of memory"
-    given.loc[11, "load.overloaded"] = True
-    given.loc[8, "tpot_attainment"] = 1.0
-    given.loc[6:8, "tpot_attainment"] = 0.9
-    lines = shown(given)
-    assert lines[0].split()[-2:] == ["seeds", "load"]
-    assert lines[4].endswith("2  1 of 3 FAILED")
-    assert lines[6].split()[2].startswith("*")
-    assert lines[7].endswith("3     OVERLOADED")

@@ -28,7 +28,6 @@ NAMES = {
     "vicuna7b_68m_a100",
 }
 FILES = [shipped("conf") / "profile" / f"{name}.yaml" for name in sorted(NAMES)]
-COMPOSED = [path for path in FILES if not path.stem.startswith("adaserve_artifact")]
 
 
 def load(name: str) -> Profile:
@@ -47,16 +46,6 @@ def test_every_shipped_profile_loads_and_is_plausible(path: Path) -> None:
     assert 50 < profile.target.bend_tokens < 600
     assert all(len(entry["sha256"]) == 64 and entry["licence"] for entry in profile.provenance)
     assert profile.assumptions
-
-
-@pytest.mark.parametrize("path", COMPOSED, ids=lambda path: path.stem)
-def test_held_out_errors_stand_for_every_kind_of_pass(path: Path) -> None:
-    profile = load_profile(path)
-    for model in (profile.target, profile.draft):
-        assert list(model.fit_error) == ["decode", "verify", "prefill", "mixed"]
-        for error in model.fit_error.values():
-            assert error["median"] <= error["p95"] <= error["worst"] < 0.25
-            assert error["median"] < 0.1
 
 
 @pytest.mark.parametrize("name", SHIPPED)

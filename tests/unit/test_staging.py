@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
 from specsim.store.runs import run_folders
 from specsim.store.writer import check_same_run
-from tests.unit.test_store import flip, parts, write_run
+from tests.unit.test_store import parts, write_run
 
 NOW_S = 1_000_000_000.0
 
@@ -86,20 +86,6 @@ def run(tmp_path):
     folder = tmp_path / f"rps=2-{identity(settings_of(CONFIG))}"
     write_run(folder, **parts(config=CONFIG))
     return folder
-
-
-def test_a_run_with_the_same_settings_may_be_made_again(tmp_path, run):
-    assert check_same_run(run, {**CONFIG, "out": "elsewhere"})
-    assert not check_same_run(tmp_path / "new", CONFIG)
-    (tmp_path / "empty").mkdir()
-    assert not check_same_run(tmp_path / "empty", CONFIG)
-
-
-def test_another_run_is_refused_damaged_or_not(run):
-    for _ in range(2):
-        with pytest.raises(SpecsimError, match="holds a run with other settings; expected a new folder"):
-            check_same_run(run, OTHER)
-        flip(run / "requests.parquet")
 
 
 @pytest.mark.parametrize("text", ["rps: [", "rps: 4\n", ""])

@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.figures.plots import sweep_figures
 from specsim.figures.sweep import curves
 from specsim.metrics.seeds import over_seeds, paired_difference
-from specsim.metrics.sweep_table import axes_of, without_failures
+from specsim.metrics.sweep_table import axes_of
 
 CLASSES = ["chat", "coding", "summarization", "all"]
 PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
@@ -148,32 +148,6 @@ def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     assert "12 of 18 runs are too short" in words(figure)
 
 
-def failing(frame, row):
-    """Return a table in which the run of this row has failed: one row, without metrics."""
-    key = ["scheduler", "rps", "seed"]
-    its = (frame[key] == frame.loc[row, key]).all(axis="columns")
-    frame = frame.assign(error=np.where(its, "no memory", None))
-    measures = [name for name in frame if name.startswith(("slo_a", "slo_g", "worst", "load"))]
-    frame.loc[its, measures] = np.nan
-    return frame[~its | (frame["slo_class"] == "all")]
-
-
-def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
-    frame = failing(table(seed=[0]), 0)
-    figure = curves(frame, axes_of(without_failures(frame)))
-    assert "1 of 6 runs failed and is left out." in words(figure)
-    assert [list(x) for x, _ in lines_of(figure.axes[0])] == [[4, 8], [2, 4, 8]]
-    assert "failed" not in words(drawn(table()))
-
-
-def test_a_setting_that_is_not_drawn_is_refused():
-    frame = table(slo_scale=[0.8, 1.2])
-    axes = axes_of(frame)
-    assert axes.rest == ("slo_scale",)
-    with pytest.raises(SpecsimError, match="differ in slo_scale"):
-        curves(frame, axes)
-
-
 def test_a_set_of_figures_for_each_value_of_the_rest():
     figures = sweep_figures(frame := table(slo_scale=[0.8, 1.2]), axes_of(frame))
     assert set(figures) == {
@@ -207,8 +181,6 @@ def test_where_a_line_has_no_partner_no_difference_is_drawn():
 AXES = {
     "rate before scale": (table(slo_scale=[0.8, 1.2]), {}, ("rps", "scheduler", ("slo_scale",))),
     "another number": (table(rps=[2], replicas=[1, 2]), {}, ("replicas", "scheduler", ())),
-    "two numbers": (table(["fcfs"], **{"scheduler.k": [0, 4]}), {}, ("rps", "scheduler.k", ())),
-    "words": (table(["fcfs"], trace=["a", "b"]), {}, ("rps", "trace", ())),
     "a rate that is not given": (table(rps=[2, None]), {}, (None, "scheduler", ("rps",))),
     "chosen": (table(slo_scale=[0.8, 1.2]), {"x": "slo_scale", "line": "rps"}, ("slo_scale", "rps", ("scheduler",))),
     "nothing": (table(["fcfs"], rps=[2]), {}, (None, "scheduler", ())),

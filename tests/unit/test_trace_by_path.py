@@ -92,8 +92,6 @@ def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(
             "chat_id and parent_chat_id are Bailian's",
         ),
         ((0, 0.25), {"input_length": 7}, "s", "as milliseconds 4,000 requests/s"),
-        ((5, 5), {"input_length": 7}, "s", "all are alike"),
-        ((1700000000, 1700000003), {"input_length": 7}, "s", "since 1970"),
         ((1700000000000, 1700000003053), {"input_length": 7}, "ms", "since 1970"),
     ],
 )
@@ -114,13 +112,6 @@ def test_a_timed_traces_unit_is_read_from_its_content_and_said(read, stamps, mor
     ("stamps", "more", "said", "units"),
     [
         (range(0, 3360, 28), {}, "s (56 min, one request in 28 s) or ms (3.33 s, 35.7 requests/s)", "s or ms"),
-        ((0, 3), {}, "s (3 s, one request in 3 s) or ms (0.003 s, 333 requests/s)", "s or ms"),
-        (
-            range(0, 3360, 28),
-            {"input_length": 6955, "hash_ids": list(range(14))},
-            "s (56 min, one request in 28 s) or ms (3.33 s, 35.7 requests/s)",
-            "s or ms",
-        ),
         ((0, 294e3), {}, "ms (5 min, one request in 5 min) or us (0.294 s, 3.4 requests/s)", "ms or us"),
         (
             (0, 3053),
@@ -162,18 +153,12 @@ def test_a_damaged_benchmark_result(refused):
     ("content", "note"),
     [
         ((USER + "0,5,6\n1,7,8\n").replace(",", ";"), "cells separated by semicolons"),
-        ((USER + "0,5,6\n1,7,8\n").replace(",", "\t"), "cells separated by tabs"),
-        ((USER + "0,5,6\n1,7,8\n").replace(",", "|"), "cells separated by bars"),
         ((USER + "0,5,6\n1,7,8\n").encode("utf-16"), "UTF-16"),
-        ((USER + "0,5,6\n1,7,8\n").encode("utf-16-le"), "UTF-16 without a byte order mark"),
         ((USER + "0,5,6\n1,7,8\n").encode("utf-8-sig"), "UTF-8 with a byte order mark"),
         (USER + "0,5.0,6\n1,7,8\n", "prompt_tokens are whole numbers written like '5.0'"),
-        (USER + "0,5,6\n1,.7e1,8\n", "prompt_tokens are whole numbers written like '.7e1'"),
         (USER + "1,7,8\n0,5,6\n", "sorted by arrival (1 of 2 stood behind a later one)"),
         (USER + "2024-05-10 10:00:00,5,6\n2024-05-10 10:00:01,7,8\n", "arrival_s holds timestamps"),
-        (USER + "2024-05-10T10:00Z,5,6\n2024-05-10T12:00:01.000+0200,7,8\n", "arrival_s holds timestamps"),
         ("," + USER + "0,0,5,6\n1,1,7,8\n", "not read: an index"),
-        ("model,x\ty," + USER + "a,b,0,5,6\na,b,1,7,8\n", "not read: model, 'x\\ty'"),
     ],
 )
 def test_what_is_tolerated_is_said(read, content, note):
@@ -196,27 +181,6 @@ def test_timestamps_are_exact_to_the_nanosecond(read):
     assert read(USER + "".join(f"{stamp},1,1\n" for stamp in stamps)).trace.arrival_s.tolist() == [0, 2e-9]
 
 
-def test_parquet_keeps_timestamps_and_leaves_an_index_unread(read, tmp_path):
-    import pandas as pd
-
-    frame = pd.DataFrame(
-        {
-            "arrival_s": pd.to_datetime(["2024-05-10 00:00:00.000000001", "2024-05-10 00:00:01.5"]),
-            "prompt_tokens": [5.0, 7.0],
-            "output_tokens": [6, 8],
-        },
-        index=["a", "b"],
-    )
-    frame.to_parquet(tmp_path / "f.parquet")
-    trace, said = read((tmp_path / "f.parquet").read_bytes(), "t.parquet")
-    assert rows(trace) == [(0, 5, 6), (1.499999999, 7, 8)]
-    assert said.endswith(
-        "; arrival_s holds timestamps; prompt_tokens are whole numbers written like 5.0; not read: an index"
-    )
-    frame.to_csv(tmp_path / "f.csv")
-    assert rows(read((tmp_path / "f.csv").read_bytes()).trace) == rows(trace)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -224,22 +188,8 @@ def test_parquet_keeps_timestamps_and_leaves_an_index_unread(read, tmp_path):
             USER.replace(",", ";") + "0,5;5;6\n",
             "1 damaged row: line 2: arrival_s '0,5' holds a comma; expected a decimal",
         ),
-        (
-            USER + '0,"1,000",6\n',
-            "1 damaged row: line 2: prompt_tokens '1,000' holds a comma; expected a decimal point",
-        ),
-        (USER + "16/11/2023 18:17,5,6\n", "1 damaged row: line 2: arrival_s '16/11/2023 18:17' is not a number"),
         (USER + "2024-05-10 10:00:00,5,6\n7,5,6\n", "1 damaged row: line 3: arrival_s '7' is no time like 2024-05-10 "),
-        (
-            USER.replace("prompt_tokens", "x") + "0,5,6\n",
-            "line 1: no column prompt_tokens; if yours has another name: 't",
-        ),
         (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
-        (b"\x28\xb5\x2f\xfdzstd", "packed with Zstandard; expected CSV, JSON or Parquet, plain or gzip"),
-        ("{", "line 1: not JSON, damaged or cut"),
-        ("[]", "expected requests: an object a line, a list of objects, or an object of lists"),
-        ('{"arrival_s": [], "prompt_tokens": [], "output_tokens": []}', "no row"),
-        ('{"timestamp": ' + "9" * 5000 + "}", "line 1: not JSON, damaged or cut"),
         ("[" * 100_000, "line 1: not JSON, damaged or cut"),
         (USER + "0,5," + "6" * 200_000 + "\n", "1 damaged row: line 2: output_tokens '6666"),
     ],
@@ -251,10 +201,7 @@ def test_what_is_not_tolerated(refused, content, said):
 @pytest.mark.parametrize(
     ("stamps", "said", "unit", "gap_s"),
     [
-        ((1700000000000000001, 1700000000500000001), "arrival_s reaches 1.7e+18 s, the year 53,869,", "ns", 0.5),
-        ((1700000000000000, 1700000000500000), "arrival_s reaches 1.7e+15 s, the year 53,871,", "us", 0.5),
         ((1700000000000, 1700000000500), "arrival_s reaches 1.7e+12 s, the year 55,840; in ms 0.5 s", "ms", 0.5),
-        ((0, 500000000), "arrival_s spans 16 years in s; in ns 0.5 s", "ns", 0.5),
         (range(0, 3600000001, 36000000), "arrival_s spans 114 years in s; in us 60 min", "us", 36.0),
     ],
 )
@@ -291,7 +238,7 @@ def test_a_span_is_refused_where_neighbouring_floats_pass_a_microsecond(read, re
     assert said == "arrival_s spans 272 years in s; in ns 8.59 s: set trace.time_unit=ns"
 
 
-@pytest.mark.parametrize("stamps", [("1e17", "1e17"), ("1e17", "100000000000000016"), ("10000000000.0", "1e10")])
+@pytest.mark.parametrize("stamps", [("1e17", "1e17"), ("10000000000.0", "1e10")])
 def test_times_that_lost_digits_when_they_were_read_are_refused(refused, stamps):
     said = refused(USER + "".join(f"{stamp},1,1\n" for stamp in stamps), time_unit="s")
     assert said.startswith(f"arrival_s reaches {float(stamps[0]):.6g} s, where a float64 is ")
@@ -343,14 +290,6 @@ def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path
     assert "Parquet unpacks to more than 100 bytes" in refused((tmp_path / "f.parquet").read_bytes(), "t.parquet")
 
 
-def test_a_pipe_is_no_file(tmp_path):
-    import os
-
-    os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(SpecsimError, match=r"pipe\.csv: is a pipe or a device; expected a file"):
-        read_user_file(tmp_path / "pipe.csv", SOURCE)
-
-
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -361,10 +300,3 @@ def test_a_pipe_is_no_file(tmp_path):
 def test_columns_and_classes_without_number_are_refused(read, content, told):
     with pytest.raises(SpecsimError, match=told):
         read(content)
-
-
-def test_a_whole_number_that_no_float_holds_is_named(refused):
-    assert refused(USER + "9" * 5000 + ",1,1\n1e17,1,1\n").startswith("1 damaged row: line 2: arrival_s ")
-    json_line = '{"arrival_s": %s, "prompt_tokens": 1, "output_tokens": 1}\n'
-    said = refused(json_line % ("9" * 400) + json_line % 10**17, "t.jsonl")
-    assert said.startswith("1 damaged row: line 1: arrival_s ")

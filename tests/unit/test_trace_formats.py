@@ -42,19 +42,11 @@ def refusal(file, *args, read=read_user_file, **kwargs):
     ("row", "said"),
     [
         ("2023-11-16 18:17:04.1,x,8", "line 3: ContextTokens 'x' is not a whole number"),
-        ("2023-11-16 18:17:04.1,1_0,8", "line 3: ContextTokens '1_0' is not a whole number"),
-        ("2023-11-16 18:17:04.1,1.5,8", "line 3: ContextTokens '1.5' is not a whole number"),
         ("2023-11-16 18:17:04.1,-3,8", "line 3: ContextTokens -3 is not in 1..10000000"),
-        ("2023-11-16 18:17:04.1,3,99999999999", "line 3: GeneratedTokens 99999999999 is not in"),
-        ("2023-11-16 18:17:04.1,nan,8", "line 3: ContextTokens 'nan' is not a whole number"),
         ("2023-11-16 18:17:04.1,,8", "line 3: ContextTokens '' is not a whole number"),
         ("2023-11-16 18:17:04.1,3", "line 3: 2 cells where the header has 3"),
-        ("2023-11-16 18:17:04.1,3,8,9", "line 3: 4 cells where the header has 3"),
-        ("2023-13-16 18:17:04.1,3,8", "line 3: TIMESTAMP '2023-13-16 18:17:04.1' is no time like"),
         ("NaT,3,8", "line 3: TIMESTAMP 'NaT' is no time like"),
         ("2023-11-16 18:17:04.1+00:00,3,8", "line 3: TIMESTAMP '2023-11-16 18:17:04.1+00:00' has a time zone"),
-        (AZURE, "line 3: TIMESTAMP 'TIMESTAMP' is no time like"),
-        ("", "line 3: TIMESTAMP '' is no time like"),
         ("\udcff,3,8", "line 3: TIMESTAMP '\ufffd' is no time like"),
     ],
 )
@@ -67,9 +59,7 @@ def test_a_damaged_azure_row_is_told_with_its_line(tmp_path, row, said):
     ("header", "said"),
     [
         ("a,b,c", "line 1: no column arrival_s, prompt_tokens, output_tokens; if yours has another name"),
-        ("TIMESTAMP,ContextTokens,x", "line 1: no column GeneratedTokens; if yours has another name"),
         ("TIMESTAMP,ContextToken,GeneratedTokens", "line 1: unknown column 'ContextToken'; did you mean 'ContextTok"),
-        ("Timestamp,Request Tokens,y", "line 1: unknown column 'Request Tokens'; did you mean 'Request tokens'?"),
     ],
 )
 def test_wrong_columns_name_the_nearest_or_the_needed_ones(tmp_path, header, said):
@@ -106,13 +96,9 @@ def test_truncated_and_broken_gzip_tell_the_line_reached(tmp_path):
     ("line", "said"),
     [
         ('{"timestamp": 1, "input_length": 5', "not a JSON object"),
-        ("[1, 2, 3]", "not a JSON object"),
-        ("", "not a JSON object"),
         ('{"timestamp": NaN, "input_length": 5, "output_length": 1}', "timestamp nan is not a number"),
-        ('{"timestamp": Infinity, "input_length": 5, "output_length": 1}', "timestamp inf is not a number"),
         ('{"timestamp": 1, "input_length": 5}', "output_length None is not a whole number"),
         ('{"timestamp": 1, "input_length": true, "output_length": 1}', "input_length True is not a whole"),
-        ('{"timestamp": 1, "input_length": 5.5, "output_length": 1}', "input_length 5.5 is not a whole"),
         ('{"timestamp": -1, "input_length": 5, "output_length": 1}', "timestamp -1 is negative"),
     ],
 )
@@ -214,18 +200,11 @@ def test_a_users_csv_with_every_column(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("nan,1,1,a,,,", "arrival_s 'nan' is not a number"),
-        ("inf,1,1,a,,,", "arrival_s 'inf' is not a number"),
-        ("1e999,1,1,a,,,", "arrival_s '1e999' is not a number"),
         ("-1,1,1,a,,,", "arrival_s -1 is negative"),
         ("1,1,1,a,0,,", "tpot_slo_s '0' is not a number above 0"),
-        ("1,1,1,a,,-2,", "tpot_slo_ratio '-2' is not a number above 0"),
-        ("1,1,1,a,,,x", "ttft_slo_s 'x' is not a number above 0"),
         ("1,1,1,,,,", "slo_class '' is not a name"),
         ("1,1,1,all,,,", "slo_class 'all' is what tables call all classes together"),
         ("1,1,1,\x1b[31mred,,,", "slo_class '\\x1b[31mred' is not a name of printable characters"),
-        ("1,1,1,caf\udce9,,,", "slo_class 'caf\ufffd' is not a name of printable characters"),
-        ("1,1,1,\u202eab,,,", "slo_class '\\u202eab' is not a name of printable characters"),
         (f"1,1,1,{'x' * 101},,,", f"slo_class '{'x' * 36}... is a name of 101 characters; expected at most 100"),
         ("1,1,1,a,1,1,", "tpot_slo_s and tpot_slo_ratio are both given"),
     ],

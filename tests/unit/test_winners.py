@@ -1,7 +1,5 @@
 """Who is best where, and whether the seeds can tell: against means and intervals worked out by hand."""
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,6 @@ from scipy.stats import t
 
 from specsim import SpecsimError, sweep
 from specsim.figures.capacity import winner_map
-from specsim.figures.style import apart
 from specsim.metrics.seeds import winners
 
 LOAD = {"load.overloaded": False, "load.too_short": False}
@@ -132,21 +129,6 @@ def test_a_tie_is_no_ones_and_a_cell_is_marked_by_its_load(overloaded, too_short
         glyph == " \u25cb",
         glyph == " \u25d0",
     )
-
-
-@pytest.mark.parametrize(
-    ("values", "moved"),
-    [
-        ([0, 20, 40], [0, 20, 40]),
-        ([0, 0], [-5, 5]),
-        ([0, 8, 30], [-1, 9, 30]),
-        ([0, 9, 10, 19], [-5.5, 4.5, 14.5, 24.5]),
-    ],
-)
-def test_labels_that_would_touch_are_moved_apart(values, moved):
-    found = apart(values, 10)
-    assert found == pytest.approx(moved)
-    assert all(b - a >= 10 - 1e-9 for a, b in pairwise(found))
 
 
 def test_less_of_a_measure_in_seconds_wins():

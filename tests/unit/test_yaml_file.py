@@ -1,6 +1,5 @@
 """A YAML file of anybody's: what is no mapping, what stands for more than it holds, and what leads out of it."""
 
-import os
 import resource
 import time
 
@@ -15,34 +14,6 @@ def refusal(read, *given, **more):
         read(*given, **more)
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", ": None is not a mapping of keys to values"),
-        ("- 1\n", ": [1] is not a mapping of keys to values"),
-        ("a: [1\nb: 2\n", ", line 2: not YAML: "),
-        ("a: 1\na: 2\n", ", line 2: not YAML: found duplicate key a"),
-        (b"\xff\xfe\x00", ": cannot be read: "),
-        ("a: " + "9" * 5000, ": cannot be read: "),
-        ("a: " + "[" * 5000, ", line 1: nested over 32 deep"),
-        ("a: !!python/object/apply:os.getcwd []\n", ", line 1: a tag ("),
-    ],
-)
-def test_a_file_that_is_no_mapping(tmp_path, text, told):
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert refusal(read_yaml, path).startswith(f"{path}{told}")
-    assert refusal(read_yaml, path, group="slo=").startswith(f"slo={path}{told}")
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    (tmp_path / "mine.yaml").write_text("a: 1e-9\n")
-    assert read_yaml(tmp_path / "mine.yaml") == {"a": 1e-9}
-    said = refusal(read_yaml, tmp_path / "mime.yaml", "grid file")
-    assert f"mime.yaml: no such grid file; did you mean '{tmp_path / 'mine.yaml'}'?" in said
-    assert refusal(read_yaml, tmp_path).endswith("is a folder; expected a YAML file")
 
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -121,13 +92,6 @@ def test_every_file_that_ships_may_be_copied_and_changed():
     assert len(files) > 50
     for file in files:
         read_yaml(file)
-
-
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "mine.yaml")
-    assert refusal(read_yaml, tmp_path / "mine.yaml").endswith("mine.yaml: is a pipe or a device; expected a YAML file")
-    with pytest.raises(SpecsimError, match="is a pipe or a device"):
-        read_yaml(type(tmp_path)("/dev/zero"))
 
 
 WORDS = "1e-9 1e5 1. 1.e3 -1e3 .5 .5e3 1_0.5 1:30.5 2020-01-01 12e03 1E5 +1e5 0x1e5 017 e5 1e 1.5.2 . -.inf yes 1e+5 _1"
