@@ -61,17 +61,12 @@ VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".joi
     "line",
     [
         pytest.param({"k": K, "accepted": ACCEPTED}, id="ours"),
-        pytest.param({"k": [K] * 80, "accepted": ACCEPTED}, id="ours, by step"),
         pytest.param({"k": K, "histogram": HISTOGRAM}, id="ours, histogram"),
         pytest.param({"metrics": {"speculative_decoding": COUNTS}}, id="vLLM"),
         pytest.param('{"text": "one\u2028two\x85", "k": 3, "histogram": [30, 20, 10, 20]}', id="a text's breaks"),
         pytest.param(
             {"spec_decode_acceptance": COUNTS | {"acceptance_histogram": {"0": 30, "1": 20, "2": 10, "3": 20}}},
             id="aiperf",
-        ),
-        pytest.param(
-            {"spec_decode_acceptance": COUNTS | {"per_step_accepted": ACCEPTED, "per_step_drafted": [K] * 80}},
-            id="aiperf, by step",
         ),
         pytest.param({"choices": [{"speculative_decoding": COUNTS}]}, id="TensorRT-LLM"),
         pytest.param(

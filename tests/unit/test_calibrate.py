@@ -18,7 +18,7 @@ from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.latency.engine import Engine, engine_from_mapping
+from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 
 PROFILE = "llama8b_1b_h100"
@@ -122,14 +122,6 @@ def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Pat
         read_points([file], 1)
 
 
-@pytest.mark.parametrize("cells", [{"acceptance_length": 1.0}, {"k": 0, "acceptance_rate": 0}, {"k": ""}])
-def test_a_point_without_drafts_may_say_that_they_bring_nothing(cells: dict[str, Any], tmp_path: Path) -> None:
-    file = tmp_path / "points.csv"
-    frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
-    (point,) = read_points([file], 1).points
-    assert (point.load.drafts, point.load.acceptance_length) == (0, 1)
-
-
 def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
     server = Server(load_profile(PROFILE))
     captured = replace(TRUE, draft_launch_s=1e-5)
@@ -182,29 +174,6 @@ def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ..
         assert {each.load.concurrency for each in half} == set(clients)
         if len(clients) > 1:
             assert len({each.load.isl for each in half}) == lengths
-
-
-@pytest.mark.slow
-def test_the_command_writes_an_engine_that_a_run_takes(
-    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "mine.yaml"
-    assert calibrate(csv, "--out", out, "--engine", "vllm_0_12") == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("engine=vllm_0_12 with overhead_s 0.")
-    assert said[1].split()[:3] == ["held-out", "error,", "%"]
-    assert said[2].split()[:2] == ["all", "20"]
-    assert said[-2:] == [str(out), str(tmp_path / "mine.png")]
-    assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
-    keys = read_yaml(out)
-    assert list(keys) == list(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"))
-    assert (keys["graph_tokens"], keys["graph_most"]) == ([1, 2, 4], 512)
-    assert "20 closed loops of points.csv (sha256 " in keys["source"]
-    engine = engine_from_mapping(keys, "mine")
-    run = simulate("sarathi", "poisson", profile=PROFILE, engine=str(out), requests=20)
-    same = {"engine__overhead_s": engine.overhead_s, "engine__request_s": engine.request_s}
-    other = simulate("sarathi", "poisson", profile=PROFILE, engine="vllm_0_12", requests=20, **same)
-    assert run.requests.finish_s.tolist() == other.requests.finish_s.tolist()
 
 
 def test_without_an_engine_that_of_the_profile_is_taken(csv: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specsim.commands.tables import FAILED, FOOTNOTES, OVERLOADED, SHORT, find_table
+from specsim.commands.tables import FAILED, FOOTNOTES, SHORT, find_table
 from specsim.errors import SpecsimError
 from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
@@ -52,14 +52,6 @@ def row(of: Found, value: str) -> str:
     return next(each for each in find_table(of) if each.startswith(f"{value} "))
 
 
-def test_what_cannot_be_judged_is_marked_and_the_marks_are_explained() -> None:
-    each = found(line(), doubtful())
-    assert f"{RATE}{SHORT}{OVERLOADED}  " in row(each, "8")
-    assert f"{RATE}    " in row(each, "4")
-    below = list(find_table(each))[-2:]
-    assert below == [f"{mark} {FOOTNOTES[mark]}" for mark in (SHORT, OVERLOADED)]
-
-
 def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first() -> None:
     later = {1.0: [1.0, 1.0, 0.97], 2.0: [0.99, 0.93, 0.96], 4.0: [0.54, 0.83, 0.75]}
     each = found(line(), line("8", later, gpus=2))
@@ -79,29 +71,6 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert np.isnan(table["difference_rps"][0])
     assert table["difference_rps"][1] == pytest.approx(apart.mean())
     assert table["difference_half_width_rps"][1] == pytest.approx(half)
-
-
-@pytest.mark.parametrize(
-    ("tested", "said"),
-    [
-        ({1.0: [0.5, 0.5], 2.0: [0.4, 0.4]}, "below 1"),
-        ({1.0: [1.0, 1.0], 4.0: [1.0, 1.0]}, "above 4"),
-        ({1.0: [1.0, 0.95], 2.0: [0.95, 0.8]}, "1"),
-        ({1.0: [1.0], 2.0: [0.5]}, "1"),
-    ],
-)
-def test_without_an_interval_the_number_is_the_tested_rate(tested: dict[float, list[float]], said: str) -> None:
-    each = found(line(tested=tested), line("8", tested))
-    assert row(each, "4").split(maxsplit=1)[1].rpartition("-")[0].strip() == said
-    assert row(each, "8").split(maxsplit=1)[1].rpartition("-")[0].strip() == said
-    assert list(find_table(each))[-1] == "a rate without \u00b1 is the highest tested that keeps the target"
-
-
-def test_the_table_counts_the_runs_that_cannot_be_judged() -> None:
-    table = found(line(), doubtful(), line("16", {1.0: [0.5, 0.5, 0.5]})).table
-    assert table["keeps_too_short"].tolist() == [0, 2, 0]
-    assert table["misses_too_short"].tolist() == [0, 1, 0]
-    assert table["keeps_overloaded"].tolist() == [0, 1, 0]
 
 
 def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:

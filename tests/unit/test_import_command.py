@@ -75,21 +75,6 @@ def points_in(out: Path) -> list[tuple[BenchLoad, float, float]]:
     return [(each.load, each.ttft_s, each.tpot_s) for each in read_points([out / "points.csv"], 1).points]
 
 
-def test_appended_results_are_a_trace_and_a_point_each(tmp_path, capsys):
-    code, out = run_import(tmp_path, "\n".join(json.dumps(result(each, **DETAILS)) for each in (1, 4)))
-    assert code == 0
-    assert sorted(each.name for each in out.iterdir()) == ["points.csv", "trace_1.csv", "trace_2.csv"]
-    trace = trace_in(out / "trace_2.csv")
-    assert (trace.source.timed, trace.prompt_tokens.tolist()) == (False, [90, 100])
-    expected = [(BenchLoad(100, 10, each, 20), 0.05 + each / 1000, 0.01) for each in (1, 4)]
-    assert points_in(out) == [(load, pytest.approx(ttft_s), tpot_s) for load, ttft_s, tpot_s in expected]
-    said = capsys.readouterr().out
-    waited = "2 requests, no arrivals; sent by clients that waited for their answers: concurrency=4\n"
-    assert waited in said, "times at which clients that wait send are those of the server"
-    assert "points.csv: 2 points of 2 closed loops; `specsim calibrate` takes at least 15" in said
-    assert "no acceptance: accepted lengths stand in the log, answers or /metrics" in said
-
-
 def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_path):
     """Cumulative 0.8, 0.6, 0.4: conditional 0.8, 0.75, 0.667."""
     code, out = run_import(tmp_path, json.dumps(result(4, **DETAILS, **SPEC)))

@@ -42,9 +42,8 @@ def agrees(run, steps):
         assert got.to_dict() == expected[expected > 0].to_dict()
 
 
-@pytest.mark.parametrize("scheduler", ["adaserve_clairvoyant"])
-def test_any_scheduler_is_seen(scheduler):
-    run = simulate(scheduler, **SMALL, replicas=2)
+def test_any_scheduler_is_seen():
+    run = simulate("adaserve_clairvoyant", **SMALL, replicas=2)
     agrees(run, iterations(run, range(run.metrics["specsim"]["iterations"])))
 
 
@@ -133,12 +132,7 @@ def test_a_run_of_objects_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ([-1], "the run has those from 0 to"),
-        ([10**6], "1000000"),
-        ("1", "a list"),
-    ],
+    ("numbers", "said"), [([-1], "the run has those from 0 to"), ([10**6], "1000000"), ("1", "a list")]
 )
 def test_a_number_that_is_none_is_refused(run, numbers, said):
     with pytest.raises(SpecsimError, match=said):

@@ -42,21 +42,15 @@ def ran(root: Path | None, words: list[str], jobs: int) -> Sweep:
 WORDS = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", "scheduler=continuous,fcfs", "seed=0,1,2"]
 
 
-@pytest.mark.parametrize(
-    "keep",
-    [
-        "runs",
-    ],
-)
 def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
-    tmp_path: Path, keep: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dies = PLUGIN.replace('raise RuntimeError("at last")', "os.kill(os.getpid(), signal.SIGKILL)")
     (tmp_path / "dies.py").write_text(f"import os, signal{dies}")
     (tmp_path / "dies.yaml").write_text(SCHEDULER.replace("sometimes", "dies"))
     words = [*WORDS[:3], f"scheduler={tmp_path}/dies.yaml", f"plugins=[{tmp_path}/dies.py]", f"out={tmp_path}/out"]
     said = "its process was ended by SIGKILL(-9), alone, too: out of memory, or a crash of compiled code"
-    command = ["run", "-m", *words, "slo_scale=1,2,1000,3", "--jobs", "2", "--keep", keep]
+    command = ["run", "-m", *words, "slo_scale=1,2,1000,3", "--jobs", "2"]
     assert main(command) == 1
     assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
     table = pd.read_csv(tmp_path / "out" / "table.csv")

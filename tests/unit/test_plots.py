@@ -230,31 +230,6 @@ def test_comparison_has_one_group_per_run(count):
     assert overlapping_ticks(figure) == []
 
 
-@pytest.mark.parametrize(
-    "count",
-    [
-        11,
-    ],
-)
-def test_many_runs_have_a_row_each(count):
-    runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
-    figure = comparison(runs)
-    left, right = figure.axes
-    assert axis_labels(figure) == [("SLO attainment (%)", "Run"), ("SLO goodput (tokens/s)", "")]
-    assert [label.get_text() for label in left.get_yticklabels()] == [label + SHORT for label, _ in runs]
-    assert left.get_ylim()[0] > left.get_ylim()[1], "the first run on top"
-    assert legend_texts(figure) == [*NAMES, "all"]
-    blocks = [metrics["specsim"] for _, metrics in runs]
-    assert [bar.get_width() for bar in left.containers[0]] == [100 * block["slo_attainment"] for block in blocks]
-    for marks, name in zip(left.lines, NAMES, strict=True):
-        assert marks.get_xdata() == pytest.approx([100 * block["classes"][name]["slo_attainment"] for block in blocks])
-        assert np.abs(marks.get_ydata() - np.arange(count)).max() <= 0.25
-    goodputs = [block["slo_goodput_tokens_per_s"] for block in blocks]
-    assert [bar.get_x() + bar.get_width() for bar in right.containers[-1]] == pytest.approx(goodputs)
-    assert [text.get_text() for text in right.texts] == [f"{goodput:.1f}" for goodput in goodputs]
-    assert figure.get_figheight() / count > 0.19, "rows do not touch"
-
-
 @pytest.mark.parametrize("count", [3, 11])
 def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
     runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]

@@ -145,20 +145,6 @@ def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path:
     assert [text.rank[text.text_rows(ids[:1], depth)].tolist() for depth in (0, 1, 7)] == [[0, 1, 2], *[[0, 2, 3]] * 2]
 
 
-def test_a_chain_accepts_by_the_row_of_each_depth(tmp_path: Path) -> None:
-    """Right at depth 0 and wrong at 1, at every position: of any draft one token is accepted, two are emitted."""
-    table = by_depth({(at, depth): K * depth for at in range(5) for depth in range(2)})
-    write(tmp_path, table, depth=of_depths(table))
-    given = {"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given))
-    for scheduler in ("vllm_spec", "adaserve"):
-        run = simulate(
-            scheduler, "poisson", requests=20, profile="llama8b_1b_h100", acceptance=str(tmp_path / "mine.yaml")
-        )
-        lengths = run.metrics["spec_decode_per_position_acceptance_rates"]
-        assert lengths[1:] == [0.0] * (len(lengths) - 1)
-
-
 @pytest.mark.parametrize("depths", [{(0, 1): 0}, {(0, 0): 0, (1, 0): 0, (1, 1): 0}])
 def test_draft_positions_without_a_first_or_twice_are_one_line(tmp_path: Path, depths: Any) -> None:
     table = by_depth(depths)

@@ -101,27 +101,6 @@ def test_a_scheduler_may_bring_its_own_acceptance():
     assert len(paired_difference(given, MEASURE, "fcfs", ["rps"])) == 2
 
 
-WITHOUT = table()[lambda rows: ~((rows["scheduler"] == "fcfs") & (rows["seed"] == 1))]
-MISTAKES = {
-    "by none": (lambda: over_seeds(table(), MEASURE, None), "list of columns"),
-    "unknown column": (lambda: over_seeds(table(), MEASURE, ["schedulr"]), "'scheduler'"),
-    "a setting for a measure": (lambda: over_seeds(table(), "rps", ["scheduler"]), "no measure 'rps'"),
-    "unknown other": (lambda: paired_difference(table(), MEASURE, "fcf", ["rps"]), "'fcfs'"),
-    "compared and in by": (lambda: paired_difference(table(), MEASURE, "fcfs", ["scheduler", "rps"]), "scheduler"),
-    "of the seed": (lambda: paired_difference(table(), MEASURE, 0, ["rps"], of="seed"), "over seeds"),
-    "no partner": (lambda: paired_difference(WITHOUT, MEASURE, "fcfs", ["rps"]), "rps=2, seed=1 has no partner"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line(name):
-    call, named = MISTAKES[name]
-    with pytest.raises(SpecsimError) as raised:
-        call()
-    assert named in str(raised.value)
-    assert len(str(raised.value).splitlines()) == 1
-
-
 def test_a_sweep_says_what_its_seeds_cover():
     (line,) = covers_said(table())
     assert "3 seeds" in line

@@ -31,14 +31,7 @@ def test_requests_of_one_name_share_a_session(columns, name):
     assert "4 sessions" in found.source.note
 
 
-@pytest.mark.parametrize(
-    "nothing",
-    [
-        "nan",
-        -1,
-        "",
-    ],
-)
+@pytest.mark.parametrize("nothing", ["nan", -1, ""])
 def test_what_stands_for_nothing_is_no_name(nothing):
     assert trace(OWN, session_id=[nothing, 7, nothing, 7]).session.tolist() == [0, 1, 2, 1]
 

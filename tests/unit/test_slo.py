@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from specsim.acceptance.curves import draw_tape
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
@@ -33,16 +32,6 @@ def promised(mapping=THREE, given=None, seed=0, **scales):
 
 def edited(**changes):
     return {**THREE, "classes": {**THREE["classes"], "chat": {**THREE["classes"]["chat"], **changes}}}
-
-
-def test_a_class_belongs_to_the_seed_and_the_row():
-    whole = promised().requests.slo_class
-    assert np.array_equal(whole, promised().requests.slo_class)
-    assert np.array_equal(whole[:100], promised(given=trace().head(100)).requests.slo_class)
-    assert np.array_equal(whole[100:200], promised(given=trace().window(10.0, 20.0)).requests.slo_class)
-    assert np.array_equal(whole, promised(given=trace().at_rate(3.0)).requests.slo_class)
-    assert np.array_equal(whole, promised(slo_scale=2.0).requests.slo_class)
-    assert not np.array_equal(whole, promised(seed=1).requests.slo_class)
 
 
 def test_objectives_are_absolute_or_a_ratio_of_the_baseline():
@@ -201,33 +190,8 @@ def test_shares_that_round_to_one_are_one():
     assert sum(each.share for each in mix_from_mapping({"classes": tenths}, "x").classes) == pytest.approx(1)
 
 
-BERNOULLI = {"kind": "bernoulli", "alpha": 0.7, "width": 4}
 CURVE = {"agreement": 0.8, "concentration": 1.0, "spread": 0.5, "tail": 0.5}
 CURVES = {"kind": "curves", "width": 4, "levels": 4, "categories": {"chat": CURVE}}
-
-
-def curved(**changes):
-    return {**CURVES, "categories": {"chat": {**CURVE, **changes}}}
-
-
-@pytest.mark.parametrize(
-    ("mapping", "named"),
-    [
-        ({}, "kind: missing key"),
-        ({**BERNOULLI, "alhpa": 1}, "alhpa: unknown key.*'alpha'"),
-        ({"kind": "bernoulli", "width": 4}, "alpha: missing key"),
-        *(
-            ({**BERNOULLI, "alpha": value}, "alpha: ")
-            for value in (1e-5, 0.99999, 1.1, -0.1, float("nan"), "x", True, None)
-        ),
-        ({**CURVES, "categories": {"chat": {"agreement": 0.5}}}, r"categories\.chat\.concentration: missing key"),
-        *((curved(agreement=value), r"chat\.agreement: ") for value in (0, 1, float("nan"), None)),
-    ],
-)
-def test_a_mistake_in_an_acceptance_names_its_source_and_key(mapping, named):
-    with pytest.raises(SpecsimError, match=f"acceptance=mine: .*{named}") as raised:
-        acceptance_from_mapping(mapping, "acceptance=mine")
-    assert "\n" not in str(raised.value)
 
 
 def test_a_category_falls_back_on_the_default_and_only_on_it():
@@ -237,15 +201,6 @@ def test_a_category_falls_back_on_the_default_and_only_on_it():
     assert acceptance.curve("coding").agreement == 0.8
     with pytest.raises(SpecsimError, match=r"'cha'.*'chat'"):
         acceptance_from_mapping(CURVES, "x").curve("cha")
-
-
-@pytest.mark.parametrize("tail", [0.2, 0.5, 0.9])
-def test_the_top_token_agrees_as_often_as_the_curve_says_and_confidences_fall(tail):
-    acceptance = acceptance_from_mapping(curved(tail=tail), "x")
-    tape = draw_tape(acceptance, ("chat",), np.zeros(5, np.int64), np.arange(5), 0)
-    assert np.mean(tape.rank == 0) == pytest.approx(0.8, abs=1e-3)
-    assert (np.diff(tape.confidence, axis=1) <= 0).all()
-    assert (tape.confidence.sum(axis=1) <= 1 + 1e-12).all()
 
 
 def shipped_mix(**changes):

@@ -1,6 +1,9 @@
 """The run folder: same bytes for same inputs, never half a run, and errors a person can act on."""
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
 from specsim.store import writer
-from specsim.store.runs import damage, is_run, read_run
-from specsim.store.writer import remove_run, write_run
+from specsim.store.runs import damage, is_run, read_run, run_folders
+from specsim.store.writer import write_run
 from tests.made import columns_of
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
@@ -90,16 +94,10 @@ def test_types_on_disk_are_those_of_the_schema(tmp_path):
         assert schema.metadata == {b"specsim_schema_version": b"2"}
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        2,
-    ],
-)
-def test_a_table_written_in_parts_is_read_as_one(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(writer, "GROUP_ROWS", rows)
+def test_a_table_written_in_parts_is_read_as_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "GROUP_ROWS", 2)
     write_run(tmp_path / "run", **parts(passes=passes()))
-    assert pq.read_metadata(tmp_path / "run" / "requests.parquet").num_row_groups == -(-3 // rows)
+    assert pq.read_metadata(tmp_path / "run" / "requests.parquet").num_row_groups == 2
     stored = read_run(tmp_path / "run")
     pd.testing.assert_frame_equal(stored.requests, table().frame(), check_dtype=False)
     pd.testing.assert_frame_equal(stored.passes, pd.DataFrame(passes()), check_dtype=False)
@@ -174,32 +172,6 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang(run, name):
         read_run(run)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_folder_that_appears_while_a_run_is_placed_is_not_replaced(tmp_path, run, monkeypatch, seed):
-    """The last moment: the folder was not there when the run looked, and is there at the rename."""
-    before, exists = contents(run), Path.exists
-    monkeypatch.setattr(Path, "exists", lambda path: path != run and exists(path))
-    given = parts(provenance={"host": "there"}, config={"seed": seed, "choices": {"scheduler": "adaserve"}})
-    if seed:
-        with pytest.raises(SpecsimError, match="other settings"):
-            write_run(run, **given)
-    else:
-        write_run(run, **given)
-    monkeypatch.undo()
-    assert contents(run) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_a_removed_run_leaves_files_of_others(run):
-    (run / "mine.txt").write_text("mine")
-    remove_run(run)
-    assert [path.name for path in run.iterdir()] == ["mine.txt"]
-    (run / "mine.txt").unlink()
-    write_run(run, **parts())
-    remove_run(run)
-    assert not run.exists()
-
-
 def test_parquet_damaged_since_the_run_was_read_is_found_at_access(run):
     stored, path = read_run(run), run / "requests.parquet"
     path.write_bytes(path.read_bytes()[:-100])
@@ -212,3 +184,66 @@ def test_nan_in_json_is_refused(tmp_path):
     with pytest.raises(SpecsimError, match=r"metrics\.json cannot hold NaN"):
         write_run(tmp_path / "run", **parts(metrics={"completed": float("nan")}))
     assert not (tmp_path / "run").exists()
+
+
+NOW_S = 1_000_000_000.0
+
+
+@pytest.fixture
+def gone():
+    """The process id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def left(folder, pid, host=None):
+    """Leave a complete run as a kill between writing and renaming does, begun just now."""
+    path = staging_path(folder)
+    parts_of_name = path.name.split("-")
+    parts_of_name[2] = str(pid)
+    parts_of_name[1] = host or parts_of_name[1]
+    path = path.with_name("-".join(parts_of_name))
+    write_run(folder / "whole", **parts())
+    shutil.move(folder / "whole", path)
+    os.utime(path, (NOW_S, NOW_S))
+    return path
+
+
+def test_what_a_process_of_this_host_left_is_removed_once_it_is_gone(tmp_path, gone):
+    write_run(tmp_path / "run", **parts())
+    stale, inside, alive = left(tmp_path, gone), left(tmp_path / "run", gone), left(tmp_path, os.getpid())
+    remove_stale(tmp_path, NOW_S)
+    assert not stale.exists()
+    assert not inside.exists()
+    assert alive.exists()
+    assert run_folders(tmp_path) == [tmp_path / "run"]
+
+
+def test_what_another_host_left_is_removed_after_a_day(tmp_path, gone):
+    path = left(tmp_path, gone, host="elsewhere")
+    remove_stale(tmp_path, NOW_S + DAY_S - 1)
+    assert path.exists()
+    remove_stale(tmp_path, NOW_S + DAY_S + 1)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", [".mine.tmp", "specsim-a-1-00000000.tmp", ".specsim-notes"])
+def test_other_hidden_files_stay(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    remove_stale(tmp_path, NOW_S * 100)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "new" / "table.csv"
+    with in_one_step(file) as partial:
+        partial.write_text("one")
+        assert not file.exists()
+    assert file.read_text() == "one"
+    with pytest.raises(ZeroDivisionError), in_one_step(file) as partial:
+        partial.write_text(f"tw{1 / 0}")
+    with pytest.raises(SpecsimError, match=r"^.*table.csv: cannot be written: No space left"), in_one_step(file):
+        raise OSError(28, "No space left on device")
+    assert file.read_text() == "one"
+    assert list(file.parent.iterdir()) == [file]

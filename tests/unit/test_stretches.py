@@ -54,12 +54,6 @@ def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
     assert covariance[0] - between > 0.02
 
 
-def test_without_stretches_a_tape_is_what_it_was() -> None:
-    alone, named = drawn(Curve(0.7, 2.0, 0.3, 0.5)), drawn(Curve(0.7, 2.0, 0.3, 0.5, 0, 0.0))
-    assert not isinstance(alone.layout, Stretches)
-    assert np.array_equal(alone.rank, named.rank)
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -130,43 +130,12 @@ def test_a_timestamp_that_makes_sense_in_several_units_asks_for_one(read, refuse
         assert trace.arrival_s[-1] == pytest.approx(stamps[-1] / {"s": 1, "ms": 1e3, "us": 1e6}[unit])
 
 
-def test_a_benchmark_result_of_vllm(read):
-    for content in (json.dumps(RESULT), json.dumps(RESULT, indent=1)):
-        trace, said = read(content, "r.json")
-        assert rows(trace) == [(0, 7, 70), (1.25, 5, 50)]
-        assert trace.row.tolist() == [2, 0]
-        assert said.startswith("read as benchmark result JSON: start_times, input_lens, output_lens; 2 requests in ")
-        assert "left out 1 of 3 requests (0 tokens: they failed)" in said
-        assert "sorted by arrival (1 of 2 stood behind a later one)" in said
-        assert "max_concurrency" not in said
-
-
 def test_a_damaged_benchmark_result(refused):
     assert refused(json.dumps([RESULT]) + "\n{}", "r.json").startswith("line 2: more behind the first")
     uneven = refused(json.dumps({**RESULT, "start_times": [1.0]}), "r.json")
     assert uneven == "its lists differ in length: 1 start_times, 3 input_lens, 3 output_lens"
     null = refused(json.dumps({**RESULT, "start_times": [1.0, None, None]}), "r.json")
     assert null == "1 damaged row: entry 3: start_times None is not a number"
-
-
-@pytest.mark.parametrize(
-    ("content", "note"),
-    [
-        ((USER + "0,5,6\n1,7,8\n").replace(",", ";"), "cells separated by semicolons"),
-        ((USER + "0,5,6\n1,7,8\n").encode("utf-16"), "UTF-16"),
-        ((USER + "0,5,6\n1,7,8\n").encode("utf-8-sig"), "UTF-8 with a byte order mark"),
-        (USER + "0,5.0,6\n1,7,8\n", "prompt_tokens are whole numbers written like '5.0'"),
-        (USER + "1,7,8\n0,5,6\n", "sorted by arrival (1 of 2 stood behind a later one)"),
-        (USER + "2024-05-10 10:00:00,5,6\n2024-05-10 10:00:01,7,8\n", "arrival_s holds timestamps"),
-        ("," + USER + "0,0,5,6\n1,1,7,8\n", "not read: an index"),
-    ],
-)
-def test_what_is_tolerated_is_said(read, content, note):
-    trace, said = read(content)
-    assert rows(trace) == [(0, 5, 6), (1, 7, 8)]
-    assert said.removeprefix("read as specsim CSV: arrival_s, prompt_tokens, output_tokens; ") == (
-        f"2 requests in 1 s, 1/s; {note}"
-    )
 
 
 def test_a_line_is_counted_where_quoted_cells_hold_line_breaks(read, refused):
@@ -224,25 +193,6 @@ def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
     fast = fast.replace('"sent_ms": 8', '"sent_ms": 7')
     said = "1,143 requests/s: if sent_ms is in s, set trace.time_unit=s"
     assert said in read(fast, "t.jsonl", called=called).said
-
-
-def test_a_unit_changes_nothing_for_timestamps(refused):
-    said = refused(AZURE + "2024-05-12 00:00:00+00:00,9,10\n", time_unit="s")
-    assert said == "trace.time_unit=s changes nothing: TIMESTAMP holds timestamps"
-
-
-def test_a_span_is_refused_where_neighbouring_floats_pass_a_microsecond(read, refused):
-    """2^33 s is the last second up to which they lie within one."""
-    assert read(USER + f"0,1,1\n{2**33},1,1\n", time_unit="s").trace.arrival_s[-1] == 2**33
-    said = refused(USER + f"0,1,1\n{2**33}.00001,1,1\n", time_unit="s")
-    assert said == "arrival_s spans 272 years in s; in ns 8.59 s: set trace.time_unit=ns"
-
-
-@pytest.mark.parametrize("stamps", [("1e17", "1e17"), ("10000000000.0", "1e10")])
-def test_times_that_lost_digits_when_they_were_read_are_refused(refused, stamps):
-    said = refused(USER + "".join(f"{stamp},1,1\n" for stamp in stamps), time_unit="s")
-    assert said.startswith(f"arrival_s reaches {float(stamps[0]):.6g} s, where a float64 is ")
-    assert "s from the next: expected whole numbers, or times since the first; in " in said
 
 
 def test_coarse_stamps_are_said_and_spread_on_demand(read):

@@ -112,8 +112,6 @@ def test_window_then_limit_then_rate():
 @pytest.mark.parametrize(
     ("name", "changes", "said"),
     [
-        ("azure_code", {"window": [99999, 999999]}, "nothing arrives in it"),
-        ("adaserve_fig8", {"point": 4.1}, "trace.point: 4.1 is not one of 2.4, 2.6, "),
         ("poisson", {"prompt_tokens": {"distribution": "zipf"}}, "distribution: 'zipf' is unknown"),
         ("poisson", {"prompt_tokens": {"distribution": "fixed", "mean": 3, "cv": 1}}, "cv: 1 changes nothing"),
         (
