@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from specsim import SpecsimError, load_run, load_sweep, simulate, sweep
+from specsim import SpecsimError, load_run, simulate, sweep
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 
@@ -86,32 +86,6 @@ def test_a_run_in_memory_must_be_told_where_to_plot(tmp_path):
     with pytest.raises(SpecsimError, match="folder"):
         run.plot()
     assert run.plot("here")
-
-
-MISTAKES = [
-    (lambda: simulate("continuos"), "'continuous'"),
-    (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
-    (lambda: simulate("fcfs", out="file", **SMALL), "file"),
-    (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
-    (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
-    (lambda: load_sweep("nope"), "nope"),
-]
-
-
-@pytest.mark.parametrize(("call", "named"), MISTAKES, ids=range(len(MISTAKES)))
-def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("mine")
-
-    def nothing_runs(*_):
-        raise AssertionError("a simulation started")
-
-    monkeypatch.setattr("specsim.simulation.run", nothing_runs)
-    with pytest.raises(SpecsimError) as raised:
-        call()
-    assert named in str(raised.value)
-    assert len(str(raised.value).splitlines()) <= 2
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 class Textless:

@@ -116,8 +116,3 @@ def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pyt
         files.append(file)
     assert len(set(files)) == len(files)
     assert [each.is_file() for each in files] == [False, False] + [True] * compile_cache.MOST_KEPT
-
-
-def test_numba_is_not_imported_before_the_first_run() -> None:
-    code = "import sys, specsim.api, specsim.runs.prepare, specsim.simulation; assert 'numba' not in sys.modules"
-    subprocess.run((sys.executable, "-c", code), check=True)

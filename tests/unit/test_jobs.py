@@ -60,37 +60,6 @@ def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
     assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
 
 
-KILLED = """
-import os, sys, time
-from pathlib import Path
-from specsim.runs.processes import in_processes
-
-def work(folder):
-    Path(folder, str(os.getpid())).touch()
-    time.sleep(60)
-
-if __name__ == "__main__":
-    list(in_processes(work, [sys.argv[1]] * 4, 2, None))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes live")
-def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
-    (tmp_path / "killed.py").write_text(KILLED)
-    (tmp_path / "pids").mkdir()
-    with subprocess.Popen(
-        [sys.executable, tmp_path / "killed.py", tmp_path / "pids"], stderr=subprocess.DEVNULL
-    ) as one:
-        while len(list((tmp_path / "pids").iterdir())) < 2:
-            assert one.poll() is None
-            time.sleep(0.05)
-        one.kill()
-    until = time.monotonic() + 20
-    while alive := [each.name for each in (tmp_path / "pids").iterdir() if Path("/proc", each.name).exists()]:
-        assert time.monotonic() < until, alive
-        time.sleep(0.1)
-
-
 UNSENT = """
 import os, signal, sys
 from specsim.runs.processes import in_processes

@@ -95,13 +95,6 @@ def test_without_ratios_the_scale_falls_on_all_of_the_trace_s_objectives():
     assert np.isnan(found.requests.ttft_slo_s).all()
 
 
-def test_a_trace_without_objectives_cannot_bring_the_mix():
-    with pytest.raises(SpecsimError, match=r"slo=trace.*'made'.*slo=adaserve"):
-        promised(OWN)
-    with pytest.raises(SpecsimError, match="slo=trace"):
-        promised(OWN, trace(2, slo_class=np.array([0, 1]), slo_names=("a", "b")))
-
-
 def test_the_scale_of_ttft_falls_on_every_class_that_has_one():
     requests = promised(ttft_scale=2.0).requests
     expected = np.array([np.nan, 3.0, np.nan])[requests.slo_class]

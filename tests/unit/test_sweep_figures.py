@@ -264,17 +264,6 @@ def test_bands_are_the_intervals_of_paired_differences(runs):
     assert "minus fcfs" in axes.get_ylabel()
 
 
-@pytest.mark.parametrize("columns", [1, 2])
-def test_names_stand_inside_the_axes_and_do_not_touch(runs, columns):
-    figure = runs.figure(columns=columns).figure
-    figure.draw_without_rendering()
-    for axes in figure.axes:
-        low, high = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
-        assert low.y1 <= high.y0 + 0.5 * (high.y1 - high.y0)
-        inside = axes.get_window_extent()
-        assert all(box.x1 <= inside.x1 and box.y0 >= inside.y0 - 1 for box in (low, high))
-
-
 def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
     files = runs.plot(tmp_path, style="paper")
     assert [each.name for each in files] == ["attainment.pdf", "difference.pdf", "captions.txt"]
