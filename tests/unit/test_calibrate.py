@@ -28,14 +28,10 @@ LOADS = [
 ]
 
 
-def served(engine: Engine, factor: float = 1.0) -> list[MeasuredPoint]:
-    """Return what a server that is the engine itself would be measured at, `factor` times as slow."""
-    nothing = [MeasuredPoint(load, 1.0, 1.0) for load in LOADS]
-    held = Server(load_profile(PROFILE)).simulated(nothing, engine)
-    return [
-        MeasuredPoint(each.measured.load, factor * each.simulated.ttft_s, factor * each.simulated.tpot_s)
-        for each in held
-    ]
+def served(engine: Engine, loads: list[BenchLoad] = LOADS) -> list[MeasuredPoint]:
+    """Return what a server that is the engine itself would be measured at."""
+    nothing = [MeasuredPoint(load, 1.0, 1.0) for load in loads]
+    return [each.simulated for each in Server(load_profile(PROFILE)).simulated(nothing, engine)]
 
 
 def frame(points: list[MeasuredPoint]) -> pd.DataFrame:
@@ -73,10 +69,7 @@ SPECULATING = [
 def test_the_launch_of_the_drafter_is_found_beside_the_host_time() -> None:
     """Chains of two lengths tell the launch from what a verification of drafts costs."""
     true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
-    server = Server(load_profile(PROFILE))
-    points = [
-        each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in SPECULATING], true)
-    ]
+    server, points = Server(load_profile(PROFILE)), served(true, SPECULATING)
     found = Fit(server, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
@@ -123,12 +116,8 @@ def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Pat
 
 
 def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
-    server = Server(load_profile(PROFILE))
-    captured = replace(TRUE, draft_launch_s=1e-5)
-    points = [
-        each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in SPECULATING], captured)
-    ]
-    assert Fit(server, Engine()).engine(points).draft_launch_s == 0
+    points = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
+    assert Fit(Server(load_profile(PROFILE)), Engine()).engine(points).draft_launch_s == 0
 
 
 RATES = [BenchLoad(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0)]
@@ -136,9 +125,8 @@ RATES = [BenchLoad(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in
 
 def test_the_host_time_is_found_from_open_loops() -> None:
     """The longer passes take, the more requests they hold: the fit ends where both agree."""
-    true, server = Engine(overhead_s=2e-3, request_s=5e-5), Server(load_profile(PROFILE))
-    points = [each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in RATES], true)]
-    found = Fit(server, Engine()).engine(points)
+    points = served(Engine(overhead_s=2e-3, request_s=5e-5), RATES)
+    found = Fit(Server(load_profile(PROFILE)), Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
     assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
 

@@ -4,9 +4,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from specsim.errors import SpecsimError
 from specsim.workload import fetch as fetching
 from specsim.workload.fetch import fetch
+from tests.made import refusal
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 
@@ -66,10 +66,7 @@ def entry(home, path="/file.csv", sha256=None):
 
 
 def refused(values, folder):
-    with pytest.raises(SpecsimError) as caught:
-        fetch("made", values, folder, progress=False)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal(fetch, "made", values, folder, progress=False)
 
 
 def test_a_file_is_downloaded_checked_and_not_downloaded_again(home, tmp_path):

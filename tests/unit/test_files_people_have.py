@@ -11,6 +11,7 @@ from specsim import SpecsimError, simulate
 from specsim.cli import main
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
+from tests.made import refusal
 
 SOURCE = TraceSource("made", "file")
 SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli", "scheduler": "continuous"}
@@ -179,9 +180,7 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
 )
 def test_files_of_another_kind_are_told_what_to_do(tmp_path, content, said):
     (tmp_path / "t").write_text(content)
-    with pytest.raises(SpecsimError) as caught:
-        read_user_file(tmp_path / "t", SOURCE)
-    assert str(caught.value).startswith(f"{tmp_path / 't'}: {said}")
+    assert refusal(read_user_file, tmp_path / "t", SOURCE).startswith(f"{tmp_path / 't'}: {said}")
 
 
 @pytest.mark.parametrize("result", [{**SGLANG, **LENGTHS}, {**VLLM, **LENGTHS, "max_concurrency": 8}])

@@ -14,41 +14,26 @@ import pytest
 
 from specsim import sweep
 from specsim.cli import main
-from specsim.config.configured import from_words
-from specsim.runs.plan import checked, plan
-from specsim.runs.sweep import run_all
-from specsim.store.sweeps import Sweep
 
-PLUGIN = """
+DYING = """
+import os, signal
 from specsim.schedulers.fcfs import Fcfs
 
-class Sometimes(Fcfs):
+class Dying(Fcfs):
     def step(self, view):
         if view.tpot_slo_s[0] > 1:
-            raise RuntimeError("at last")
+            os.kill(os.getpid(), signal.SIGKILL)
         return Fcfs.step(self, view)
 """
-SCHEDULER = """
-description: "fails where objectives are loose"
-_target_: sometimes.Sometimes
-max_num_seqs: 8
-"""
-
-
-def ran(root: Path | None, words: list[str], jobs: int) -> Sweep:
-    return run_all(plan(checked(from_words(words, sweep=True)), root), root, jobs=jobs)
-
-
-WORDS = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", "scheduler=continuous,fcfs", "seed=0,1,2"]
 
 
 def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dies = PLUGIN.replace('raise RuntimeError("at last")', "os.kill(os.getpid(), signal.SIGKILL)")
-    (tmp_path / "dies.py").write_text(f"import os, signal{dies}")
-    (tmp_path / "dies.yaml").write_text(SCHEDULER.replace("sometimes", "dies"))
-    words = [*WORDS[:3], f"scheduler={tmp_path}/dies.yaml", f"plugins=[{tmp_path}/dies.py]", f"out={tmp_path}/out"]
+    (tmp_path / "dies.py").write_text(DYING)
+    (tmp_path / "dies.yaml").write_text("_target_: dies.Dying\nmax_num_seqs: 8\n")
+    words = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", f"out={tmp_path}/out"]
+    words += [f"scheduler={tmp_path}/dies.yaml", f"plugins=[{tmp_path}/dies.py]"]
     said = "its process was ended by SIGKILL(-9), alone, too: out of memory, or a crash of compiled code"
     command = ["run", "-m", *words, "slo_scale=1,2,1000,3", "--jobs", "2"]
     assert main(command) == 1
@@ -143,27 +128,3 @@ def test_processes_that_live_on_follow_the_one_that_asks_into_another_folder(
         monkeypatch.chdir(tmp_path / name)
         runs = sweep({"seed": [0, 1]}, scheduler="continuous", trace="./t.csv", jobs=2, progress=False)
         assert [run.metrics["completed"] for run in runs] == [count] * 2
-
-
-GROWING = """
-import os
-from joblib.externals.loky import process_executor
-from specsim.runs.processes import in_processes
-
-def work(size):
-    # joblib's own bounds are 300 MB, looked at once a second.
-    process_executor._MAX_MEMORY_LEAK_SIZE, process_executor._MEMORY_LEAK_CHECK_DELAY = 30_000_000, 0.0
-    process_executor.kept = [*getattr(process_executor, "kept", []), bytearray(b"1") * size]
-    return os.getpid()
-
-if __name__ == "__main__":
-    print(len({pid for _, pid in in_processes(work, 12 * [40_000_000], 2, None)}))
-"""
-
-
-def test_a_process_that_has_grown_is_replaced_without_a_word(tmp_path: Path) -> None:
-    pytest.importorskip("psutil")  # joblib weighs its processes with it, and replaces none without it
-    (tmp_path / "growing.py").write_text(GROWING)
-    told = subprocess.run([sys.executable, tmp_path / "growing.py"], capture_output=True, text=True, check=True)
-    assert told.stderr == ""
-    assert int(told.stdout) > 2

@@ -2,12 +2,10 @@
 
 import math
 import re
-import tracemalloc
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -266,16 +264,3 @@ def test_columns_are_summed_up_as_the_table_that_they_make():
     assert summarise(columns, totals()) == summarise(columns.frame(), totals())
     with pytest.raises(KeyError, match="e2e_s"):
         columns["e2e_s"]
-
-
-@pytest.mark.parametrize("rejected", [False, True])
-def test_a_summary_holds_few_columns_beside_the_table(rejected):
-    """A copy of all columns, and a string of its own for each request, were most of the memory of a long run."""
-    repeats, rows = 4000, [0, 1, 2, 3, 4] if rejected else [0, 1, 2, 4]
-    table = pd.concat([made_table(rows)] * repeats, ignore_index=True)
-    summarise(made_table(rows), totals())
-    tracemalloc.start()
-    summarise(table, totals())
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak / len(table) < 16 * 8, "bytes of a row; it has 30 columns"

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from specsim.latency.profile import profile_from_mapping
-from tests.made import one
+from tests.made import one, refusal
 
 MODEL: dict[str, Any] = {
     "name": "model",
@@ -53,10 +52,7 @@ def changed(key: str, value: object) -> dict[str, Any]:
 
 
 def refused(mapping: dict[str, Any]) -> str:
-    with pytest.raises(SpecsimError) as caught:
-        profile_from_mapping(mapping, "mine.yaml")
-    message = str(caught.value)
-    assert "\n" not in message
+    message = refusal(profile_from_mapping, mapping, "mine.yaml")
     assert message.startswith("mine.yaml: ")
     return message
 

@@ -68,13 +68,6 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def only_line(folder):
-    with pytest.raises(SpecsimError) as raised:
-        read_run(folder)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
-
-
 def test_what_is_written_is_read(run):
     stored = read_run(run)
     assert stored.metrics == parts()["metrics"]

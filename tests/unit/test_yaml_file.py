@@ -5,16 +5,8 @@ import time
 
 import pytest
 
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped
-
-
-def refusal(read, *given, **more):
-    with pytest.raises(SpecsimError) as caught:
-        read(*given, **more)
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
-
+from tests.made import refusal
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
