@@ -230,7 +230,6 @@ def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path: 
     write(tmp_path)
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"kind": "recorded", "path": "mine.parquet", "categories": {"codin": "chat"}}))
-    said = "categories: no category 'coding' and no default; did you mean"
-    assert refusal(
-        simulate, trace="poisson", requests=5, profile="llama8b_1b_h100", acceptance=str(file), any_fit=True
-    ).startswith(f"acceptance={file}: {said}")
+    run = {"trace": "poisson", "requests": 5, "profile": "llama8b_1b_h100", "acceptance": str(file)}
+    said = f"acceptance={file}: categories: no category 'coding' and no default; did you mean"
+    assert refusal(simulate, **run, any_fit=True).startswith(said)
