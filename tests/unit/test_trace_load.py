@@ -47,14 +47,6 @@ def test_what_ships_stands_in_and_says_so(name):
     refused(entry(name, twin=False), "trace.twin=false, but ")
 
 
-def test_toys_of_adaserve_keep_classes_and_slos():
-    trace = load_trace(entry("adaserve_fig11", point=0.8), seed=1)
-    assert set(trace.slo_names) == {"coding", "chat", "summarization"}
-    coding = trace.slo_class == trace.slo_names.index("coding")
-    assert (trace.tpot_slo_ratio[coding] == 0.8).all()
-    assert set(trace.tpot_slo_s[~coding].tolist()) == {0.05, 0.15}
-
-
 def test_the_real_file_is_found_by_name_and_checksum_and_passed_over_by_checksum(monkeypatch, tmp_path):
     good, bad = tmp_path / "b" / "deep" / "er", tmp_path / "a"
     good.mkdir(parents=True)
