@@ -18,23 +18,8 @@ from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
 from tests.unit.test_metrics_summary import made_table, totals
 
-FINE = {
-    "makespan_ratio": 1.02,
-    "arrival_span_s": 100.0,
-    "drain_s": 2.0,
-    "longest_service_s": 5.0,
-    "longest_alone_s": 3.0,
-    "last_backlog": 7,
-    "backlog_trend_per_s": 0.01,
-    "backlog_trend_interval_per_s": [-0.1, 0.12],
-    "backlog_grows": False,
-    "overloaded": False,
-    "steady": True,
-    "attainment_half_width": 0.02,
-    "needed_requests": 161,
-    "needed_s": 16.1,
-    "too_short": False,
-}
+FINE = load(RequestRows.of(made_table()), totals(), None)
+FINE |= {"overloaded": False, "saturated": False, "steady": True, "too_short": False}
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from specsim.metrics.sweep_text import comparison_table
 from specsim.metrics.tables import WIDTH, class_table
 from tests.unit.test_metrics_summary import made_table, totals
 
-
 BY_HAND = summarise(made_table(), totals())
 
 
