@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from specsim import SpecsimError, load_run, simulate, sweep
+from specsim import SpecsimError, load_run, load_sweep, simulate, sweep
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 
@@ -103,3 +103,29 @@ def test_a_value_without_a_text_of_its_own_is_one_line(value):
         with pytest.raises(SpecsimError, match=r"rps: a \w+ that cannot be written as text") as caught:
             call()
         assert len(str(caught.value).splitlines()) == 1
+
+
+MISTAKES = [
+    (lambda: simulate("continuos"), "'continuous'"),
+    (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
+    (lambda: simulate("fcfs", out="file", **SMALL), "file"),
+    (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
+    (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
+    (lambda: load_sweep("nope"), "nope"),
+]
+
+
+@pytest.mark.parametrize(("call", "named"), MISTAKES, ids=range(len(MISTAKES)))
+def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+
+    def nothing_runs(*_):
+        raise AssertionError("a simulation started")
+
+    monkeypatch.setattr("specsim.simulation.run", nothing_runs)
+    with pytest.raises(SpecsimError) as raised:
+        call()
+    assert named in str(raised.value)
+    assert len(str(raised.value).splitlines()) <= 2
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -14,6 +14,10 @@ import pytest
 
 from specsim import sweep
 from specsim.cli import main
+from specsim.config.configured import from_words
+from specsim.runs.plan import checked, plan
+from specsim.runs.sweep import _lost, run_all
+from specsim.store.summaries import Failure
 
 DYING = """
 import os, signal
@@ -128,3 +132,46 @@ def test_processes_that_live_on_follow_the_one_that_asks_into_another_folder(
         monkeypatch.chdir(tmp_path / name)
         runs = sweep({"seed": [0, 1]}, scheduler="continuous", trace="./t.csv", jobs=2, progress=False)
         assert [run.metrics["completed"] for run in runs] == [count] * 2
+
+
+KILLED = """
+import os, sys, time
+from pathlib import Path
+from specsim.runs.processes import in_processes
+
+def work(folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(60)
+
+if __name__ == "__main__":
+    list(in_processes(work, [sys.argv[1]] * 4, 2, None))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes live")
+def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    (tmp_path / "pids").mkdir()
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "killed.py", tmp_path / "pids"], stderr=subprocess.DEVNULL
+    ) as one:
+        while len(list((tmp_path / "pids").iterdir())) < 2:
+            assert one.poll() is None
+            time.sleep(0.05)
+        one.kill()
+    until = time.monotonic() + 20
+    while alive := [each.name for each in (tmp_path / "pids").iterdir() if Path("/proc", each.name).exists()]:
+        assert time.monotonic() < until, alive
+        time.sleep(0.1)
+
+
+def test_a_run_that_came_meanwhile_is_no_failure(tmp_path: Path) -> None:
+    """Another sweep stores the run while the process that makes it here dies."""
+    words = ["trace=poisson", "requests=20", "scheduler=fcfs"]
+    (planned,) = plan(checked(from_words(words, sweep=True)), tmp_path)
+    assert planned.folder is not None
+    failed = _lost(tmp_path, planned, " by SIGKILL(-9)")
+    assert isinstance(failed.run, Failure)
+    run_all([planned], tmp_path)
+    assert _lost(tmp_path, planned, "").run == planned.folder
+    assert (planned.folder / "metrics.json").is_file()

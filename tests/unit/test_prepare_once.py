@@ -6,6 +6,7 @@ from specsim import sweep
 from specsim.config.configured import from_words
 from specsim.runs import execute, plan
 from specsim.runs.prepare import prepare
+from specsim.workload import user_file
 
 SMALL = {"scheduler": "vllm_spec", "requests": 6, "profile": "llama8b_1b_h100"}
 
@@ -48,3 +49,22 @@ def test_what_happens_to_one_run_s_configuration_does_not_reach_another(prepared
     assert other.config["profile"]["target"]["name"] != "mine"
     (third,) = sweep({"seed": [2]}, trace="poisson", progress=False, **SMALL)
     assert third.config["profile"]["target"]["name"] == other.config["profile"]["target"]["name"]
+
+
+def test_a_file_is_parsed_once_until_it_changes(prepared, tmp_path, monkeypatch):
+    read, counted = user_file.read_table, []
+
+    def counting(*arguments, **more):
+        counted.append(1)
+        return read(*arguments, **more)
+
+    monkeypatch.setattr(user_file, "read_table", counting)
+    file = tmp_path / "mine.csv"
+    lines = ["arrival_s,prompt_tokens,output_tokens", *(f"{i},{10 + i},4" for i in range(8))]
+    file.write_text("\n".join(lines))
+    first = sweep({"rps": [1, 2, 3]}, trace=str(file), progress=False, **SMALL)
+    assert len(counted) == 1
+    file.write_text("\n".join(lines).replace(",10,", ",99,"))
+    (second,) = sweep({"rps": [1]}, trace=str(file), progress=False, **SMALL)
+    assert len(counted) == 2
+    assert (first[0].requests["prompt_tokens"][0], second.requests["prompt_tokens"][0]) == (10, 99)

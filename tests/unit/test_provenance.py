@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from specsim import SpecsimError
-from specsim.runs.provenance import plugins_sha256
+from specsim.runs import provenance
+from specsim.runs.provenance import package_sha256, plugins_sha256
 
 FILES = {
     "plug_in.py": "import json\nfrom plug_sizes import SIZE\nfrom plug_package.inner import deep\n",
@@ -65,3 +66,18 @@ def test_what_a_function_will_import_counts_before_it_runs(folder):
     assert "plug_sizes" not in sys.modules
     (folder / "plug_sizes.py").write_text("SIZE = 4\n")
     assert checksum("plug_lazy") != before
+
+
+def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
+    for name in ("a.py", "b/c.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    monkeypatch.setattr(provenance, "folder_sha256", provenance.folder_sha256.__wrapped__)
+    found = {package_sha256.__wrapped__()}
+    for name, text in (("a.py", "x = 2\n"), ("b/c.py", "x = 2\n"), ("b/d.py", "")):
+        (tmp_path / name).write_text(text)
+        found.add(package_sha256.__wrapped__())
+    (tmp_path / "notes.txt").write_text("no code")
+    found.add(package_sha256.__wrapped__())
+    assert len(found) == 4

@@ -152,6 +152,11 @@ def test_a_session_of_two_blocks_is_two_sessions():
     assert len(set(drawn.session.tolist())) > 100
 
 
-def test_affinity_without_sessions_is_noted():
-    done = simulate("continuous", "poisson", requests=5, replicas=4, router="affinity", out=None)
-    assert any("router=affinity: trace 'poisson' names no sessions" in note for note in done.notes)
+def test_affinity_keeps_conversations_together_and_spreads_them_over_the_replicas():
+    asked = {"replicas": 4, "router": "affinity", "out": None}
+    turns = trace(OWN, session_id=[place % 8 for place in range(80)])
+    replica = simulate("continuous", turns, **asked).requests["replica"].to_numpy().reshape(10, 8)
+    assert (replica == replica[0]).all()
+    assert len(set(replica[0].tolist())) > 1
+    told = simulate("continuous", "poisson", requests=5, **asked)
+    assert any("router=affinity: trace 'poisson' names no sessions" in note for note in told.notes)

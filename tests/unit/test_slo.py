@@ -212,3 +212,13 @@ def test_objectives_that_may_be_in_milliseconds_are_named():
     said = "TTFT objective of coding, batch: 2,000 s; objectives are in s: if ms are meant, expected 2"
     assert odd(promised({**THREE, "ttft_s": 2000})) == [said]
     assert odd(promised(edited(tpot_s=0.99, ttft_s=99), slo_scale=50.0)) == []
+
+
+def test_a_class_belongs_to_the_seed_and_the_row():
+    whole = promised().requests.slo_class
+    assert np.array_equal(whole, promised().requests.slo_class)
+    assert np.array_equal(whole[:100], promised(given=trace().head(100)).requests.slo_class)
+    assert np.array_equal(whole[100:200], promised(given=trace().window(10.0, 20.0)).requests.slo_class)
+    assert np.array_equal(whole, promised(given=trace().at_rate(3.0)).requests.slo_class)
+    assert np.array_equal(whole, promised(slo_scale=2.0).requests.slo_class)
+    assert not np.array_equal(whole, promised(seed=1).requests.slo_class)

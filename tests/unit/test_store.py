@@ -16,8 +16,8 @@ from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
 from specsim.store import writer
 from specsim.store.runs import damage, is_run, read_run, run_folders
-from specsim.store.writer import write_run
-from tests.made import columns_of
+from specsim.store.writer import remove_run, write_run
+from tests.made import columns_of, refusal
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
 
@@ -240,3 +240,25 @@ def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
         raise OSError(28, "No space left on device")
     assert file.read_text() == "one"
     assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"[1]", "holds list; expected a mapping of keys to values"),
+        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2: upgrade"),
+    ],
+)
+def test_metrics_of_something_else(run, text, expected):
+    (run / "metrics.json").write_bytes(text)
+    assert expected in refusal(read_run, run)
+
+
+def test_a_removed_run_leaves_files_of_others(run):
+    (run / "mine.txt").write_text("mine")
+    remove_run(run)
+    assert [path.name for path in run.iterdir()] == ["mine.txt"]
+    (run / "mine.txt").unlink()
+    write_run(run, **parts())
+    remove_run(run)
+    assert not run.exists()

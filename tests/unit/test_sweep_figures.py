@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.figures.plots import sweep_figures
 from specsim.figures.sweep import curves
 from specsim.metrics.seeds import over_seeds, paired_difference
-from specsim.metrics.sweep_table import axes_of
+from specsim.metrics.sweep_table import axes_of, without_failures
 
 CLASSES = ["chat", "coding", "summarization", "all"]
 PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
@@ -294,3 +294,21 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     assert "along with scheduler: acceptance" in words(curves(frame, axes))
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
+
+
+def failing(frame, row):
+    """Return a table in which the run of this row has failed: one row, without metrics."""
+    key = ["scheduler", "rps", "seed"]
+    its = (frame[key] == frame.loc[row, key]).all(axis="columns")
+    frame = frame.assign(error=np.where(its, "no memory", None))
+    measures = [name for name in frame if name.startswith(("slo_a", "slo_g", "worst", "load"))]
+    frame.loc[its, measures] = np.nan
+    return frame[~its | (frame["slo_class"] == "all")]
+
+
+def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
+    frame = failing(table(seed=[0]), 0)
+    figure = curves(frame, axes_of(without_failures(frame)))
+    assert "1 of 6 runs failed and is left out." in words(figure)
+    assert [list(x) for x, _ in lines_of(figure.axes[0])] == [[4, 8], [2, 4, 8]]
+    assert "failed" not in words(drawn(table()))

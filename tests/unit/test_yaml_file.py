@@ -95,3 +95,19 @@ def test_values_are_what_hydra_reads_in_its_own_files(tmp_path, monkeypatch, lib
     path.write_text("a: &a 1")
     assert "line 1: an anchor" in refusal(read_yaml, path)
     _loader.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ": None is not a mapping of keys to values"),
+        ("- 1\n", ": [1] is not a mapping of keys to values"),
+        ("a: 1\na: 2\n", ", line 2: not YAML: found duplicate key a"),
+        (b"\xff\xfe\x00", ": cannot be read: "),
+    ],
+)
+def test_a_file_that_is_no_mapping(tmp_path, text, told):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert refusal(read_yaml, path).startswith(f"{path}{told}")
+    assert refusal(read_yaml, path, group="slo=").startswith(f"slo={path}{told}")
