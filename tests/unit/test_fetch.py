@@ -4,6 +4,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload import fetch as fetching
 from specsim.workload.fetch import fetch
 from tests.made import refusal
@@ -49,20 +50,9 @@ def home(monkeypatch):
 
 
 def entry(home, path="/file.csv", sha256=None):
-    return {
-        "name": "made",
-        "description": "made",
-        "kind": "azure_csv",
-        "file": "file.csv",
-        "sha256": sha256 or hashlib.sha256(BODY).hexdigest(),
-        "url": f"http://127.0.0.1:{home.server_port}{path}",
-        "licence": "none",
-        "ships": "none",
-        "ships_as": "twin",
-        "twin": True,
-        "window": None,
-        "resample": None,
-    }
+    published = read_yaml(shipped("conf") / "trace" / "azure_code.yaml")
+    url = f"http://127.0.0.1:{home.server_port}{path}"
+    return published | {"file": "file.csv", "sha256": sha256 or hashlib.sha256(BODY).hexdigest(), "url": url}
 
 
 def refused(values, folder):
@@ -125,15 +115,10 @@ def test_a_missing_page_and_a_silent_port_are_one_line(home, tmp_path):
 
 
 def test_every_point_of_a_figure_is_fetched(home, tmp_path):
-    values = entry(home) | {
-        "kind": "adaserve",
-        "workload": "w",
-        "point": 1.0,
-        "baselines_s": {},
-        "mean_output_tokens": None,
-    }
-    values["url"] = values["url"].removesuffix("file.csv")
-    values["points"] = [{"point": 1.0, "file": "file.csv", "sha256": hashlib.sha256(BODY).hexdigest()}]
+    one = entry(home)
+    values = read_yaml(shipped("conf") / "trace" / "adaserve_fig8.yaml") | {"url": one["url"].removesuffix("file.csv")}
+    values["points"] = [values["points"][0] | {"file": "file.csv", "sha256": one["sha256"]}]
+    values.pop("defaults", None)
     assert fetch("made", values, tmp_path, progress=False) == (tmp_path / "file.csv",)
 
 
