@@ -49,6 +49,13 @@ def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
     assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
 
 
+def wait_for_the_end_of(pids: list[str]) -> None:
+    until = time.monotonic() + 20
+    while alive := [each for each in pids if Path("/proc", each).exists()]:
+        assert time.monotonic() < until, alive
+        time.sleep(0.1)
+
+
 UNSENT = """
 import os, signal, sys
 from specsim.runs.processes import in_processes
@@ -73,10 +80,7 @@ def test_processes_that_never_heard_what_to_do_end_with_the_one_that_asked(tmp_p
     assert one.returncode == -signal.SIGKILL
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) >= 2
-    until = time.monotonic() + 20
-    while alive := [each for each in pids if Path("/proc", each).exists()]:
-        assert time.monotonic() < until, alive
-        time.sleep(0.1)
+    wait_for_the_end_of(pids)
 
 
 def test_one_run_takes_no_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,10 +163,7 @@ def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
             assert one.poll() is None
             time.sleep(0.05)
         one.kill()
-    until = time.monotonic() + 20
-    while alive := [each.name for each in (tmp_path / "pids").iterdir() if Path("/proc", each.name).exists()]:
-        assert time.monotonic() < until, alive
-        time.sleep(0.1)
+    wait_for_the_end_of([each.name for each in (tmp_path / "pids").iterdir()])
 
 
 def test_a_run_that_came_meanwhile_is_no_failure(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class MemoryRun:
     passes: pd.DataFrame | None = None
 
 
-def run(seed=0, rows=300, with_passes=False, names=NAMES):
+def run(seed=0, rows=300, names=NAMES):
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, rows)
     arrival_s = np.sort(rng.uniform(0, 100, rows))
@@ -55,7 +55,7 @@ def run(seed=0, rows=300, with_passes=False, names=NAMES):
         ttft_slo_s=np.array([0.5, np.nan, np.nan])[kind],
     )
     totals = RunTotals(10, 20, 1.0, 1.0, 0.1, 2.0, 1.0, itl_s=np.array([0.1]))
-    return MemoryRun(summarise(table, totals), table, passes() if with_passes else None)
+    return MemoryRun(summarise(table, totals), table)
 
 
 def passes(rows=400):

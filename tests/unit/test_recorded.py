@@ -157,20 +157,10 @@ def test_draft_positions_without_a_first_or_twice_are_one_line(tmp_path: Path, d
 
 def test_a_run_reads_a_recording_beside_its_yaml(tmp_path: Path) -> None:
     write(tmp_path)
-    given = {"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given))
-
-    def run(scheduler: str) -> Any:
-        return simulate(
-            scheduler,
-            trace="poisson",
-            requests=30,
-            rps=40,
-            profile="llama8b_1b_h100",
-            acceptance=str(tmp_path / "mine.yaml"),
-        )
-
-    adaserve, seeing = run("adaserve"), run("adaserve_true_probability")
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}))
+    given = {"trace": "poisson", "requests": 30, "rps": 40, "profile": "llama8b_1b_h100", "acceptance": str(file)}
+    adaserve, seeing = (simulate(name, **given) for name in ("adaserve", "adaserve_true_probability"))
     assert adaserve.metrics["completed"] == 30
     # The recorded target likes the second proposal best, so who sees that selects otherwise.
     assert not np.array_equal(adaserve.requests["finish_s"], seeing.requests["finish_s"])

@@ -61,20 +61,12 @@ def test_a_row_per_run_and_class_with_what_was_measured(stored):
     assert table.columns.is_unique
 
 
-KEYS = {
-    "slo_scale": {"slo_scale": [0.8, 1.2]},
-    "warmup": {"warmup": [[0, 5], [0, 9]]},
-    "belief": {"belief": [None, "llama70b_1b_4xh100"]},
-}
-
-
-SUBTLE = ("slo_scale", "warmup", "belief")
-
-
-@pytest.mark.parametrize("key", [key if key in SUBTLE else pytest.param(key, marks=pytest.mark.slow) for key in KEYS])
-def test_every_key_that_differs_is_kept_and_never_pooled_with_seeds(key):
-    settings = {name: value for name, value in SMALL.items() if name not in KEYS[key]}
-    found = sweep({**KEYS[key], "seed": [0, 1]}, scheduler="vllm_spec", rps=4, **settings)
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [("slo_scale", [0.8, 1.2]), ("warmup", [[0, 5], [0, 9]]), ("belief", [None, "llama70b_1b_4xh100"])],
+)
+def test_every_key_that_differs_is_kept_and_never_pooled_with_seeds(key, values):
+    found = sweep({key: values, "seed": [0, 1]}, scheduler="vllm_spec", rps=4, **SMALL)
     assert list(found.axes) == [key, "seed"]
     assert found.table[key].nunique(dropna=False) == 2
     with pytest.raises(SpecsimError, match=rf"differ in {key} "):
