@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from specsim.acceptance.tape import Pools, Tape
@@ -16,6 +17,7 @@ from specsim.core.passes import DraftPass
 from specsim.core.protocols import Scheduler
 from specsim.core.request import Facts, Floats, Ids, Requests
 from specsim.core.trees import Forest
+from specsim.errors import SpecsimError
 from specsim.metrics.recorder import Record
 from specsim.metrics.requests import RequestTable, reasons
 from specsim.pass_shape import PassShape, PassShapes
@@ -215,6 +217,15 @@ def simulation(
         keep_passes=more.pop("keep_passes", True),
         **more,
     )
+
+
+def refusal(call: Callable[..., object], *given: Any, **more: Any) -> str:
+    """Return the one line by which a call is refused."""
+    with pytest.raises(SpecsimError) as caught:
+        call(*given, **more)
+    said = str(caught.value)
+    assert len(said.splitlines()) == 1
+    return said
 
 
 def grown(forest: Forest, parents: Any, sure: Any, tokens: Sequence[int] | None = None) -> Forest:

@@ -61,17 +61,12 @@ VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".joi
     "line",
     [
         pytest.param({"k": K, "accepted": ACCEPTED}, id="ours"),
-        pytest.param({"k": [K] * 80, "accepted": ACCEPTED}, id="ours, by step"),
         pytest.param({"k": K, "histogram": HISTOGRAM}, id="ours, histogram"),
         pytest.param({"metrics": {"speculative_decoding": COUNTS}}, id="vLLM"),
         pytest.param('{"text": "one\u2028two\x85", "k": 3, "histogram": [30, 20, 10, 20]}', id="a text's breaks"),
         pytest.param(
             {"spec_decode_acceptance": COUNTS | {"acceptance_histogram": {"0": 30, "1": 20, "2": 10, "3": 20}}},
             id="aiperf",
-        ),
-        pytest.param(
-            {"spec_decode_acceptance": COUNTS | {"per_step_accepted": ACCEPTED, "per_step_drafted": [K] * 80}},
-            id="aiperf, by step",
         ),
         pytest.param({"choices": [{"speculative_decoding": COUNTS}]}, id="TensorRT-LLM"),
         pytest.param(
@@ -207,23 +202,13 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
     [
         ({"k": 2, "accepted": [3]}, "line 1: accepted: 3 tokens accepted of 2 drafted"),
         ({"k": [2], "accepted": [1, 1]}, "line 1: accepted: 2 verifications, but 1 drafts"),
-        ({"accepted": [1]}, "line 1: accepted: without the tokens of a draft; expected k beside it"),
-        ({"k": 2, "accepted": [-1]}, r"line 1: accepted: \[-1\] is not a list of whole numbers between 0 and 64"),
-        ({"k": 2, "histogram": {"a": 1}}, "line 1: histogram: {'a': 1} is not verifications by accepted tokens"),
-        ({"k": 2, "histogram": {"²": 1}}, "line 1: histogram: {'²': 1} is not verifications by accepted tokens"),
         (
             {"k": 2, "histogram": {"9" * 20: 1}},
             "line 1: histogram: .* is not verifications by accepted tokens, 0 to 64",
         ),
-        ({"histogram": [1], "num_draft_tokens": 10**9}, "line 1: num_draft_tokens: 10{9} tokens drafted by 1 verific"),
-        ("{oops", "line 1: is damaged"),
         ("{" + '"a":{' * 100_000, "line 1: is damaged"),
-        ('[{"a":' + "[" * 100_000, "is damaged JSON"),
-        ("out={'spec_accept_histogram': [1,,2]}", "line 1: is damaged"),
-        (VLLM_LOG.replace("0.625", "0.6.25"), "line 1: is damaged"),
         (VLLM_LOG.replace("0.250", "0.850"), "line 1: more tokens accepted at a draft position than at the one before"),
         (VLLM_LOG.replace("0.250", ", ".join(["0.250"] * 63)), "line 1: 65 draft positions; expected at most 64"),
-        (VLLM_METRICS.replace("80.0", "8e"), "line 1: is damaged"),
         (VLLM_METRICS.replace("80.0", "8e999"), "more tokens accepted at a draft position"),
         (VLLM_METRICS.replace('"1"', '"7"'), "a draft position before the last has no counter"),
         ({"text": "hello"}, "no accepted lengths; expected those of aiperf, vLLM, SGLang"),

@@ -1,16 +1,13 @@
 """The same from Python: what the docstrings promise, typed settings, nothing written unless asked, one error type."""
 
 import doctest
-import inspect
 import json
-from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-import specsim
 from specsim import SpecsimError, load_run, load_sweep, simulate, sweep
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
@@ -29,16 +26,6 @@ def test_the_examples_in_the_docstrings_run(function, tmp_path):
     told: list[str] = []
     assert runner.run(example, out=told.append).failed == 0, "".join(told)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_public_names_are_offered_and_documented():
-    functions = {"find", "iterations", "load_run", "load_sweep", "simulate", "sweep", "tune"}
-    assert set(specsim.__all__) == {"Found", "Run", "SpecsimError", "Sweep", "Tuned", *functions}
-    assert specsim.__version__ == version("specsim")
-    for name in specsim.__all__:
-        assert inspect.getdoc(getattr(specsim, name))
-    with pytest.raises(AttributeError, match="simulat"):
-        _ = specsim.simulat
 
 
 def test_what_python_shows_of_a_damaged_run_is_its_damage(tmp_path):
@@ -77,25 +64,16 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
         simulate("continuous", out="~no_such_user/x", **SMALL)
 
 
-def test_two_underscores_reach_below_a_group():
-    run = simulate("adaserve", scheduler__verify_tokens=256, scheduler__shape__depth_max=5, warmup=[0, 2], **SMALL)
-    assert run.config["scheduler"]["verify_tokens"] == 256
-    assert run.config["scheduler"]["shape"]["depth_max"] == 5
-    assert run.config["warmup"] == [0, 2]
-
-
 @pytest.mark.parametrize(
     ("value", "stored"),
-    [(2, 2), (2.5, 2.5), (np.int64(3), 3), (np.float64(2.5), 2.5), (None, None), (1e-7 + 2, 2.0000001)],
+    [(2, 2), (np.int64(3), 3), (None, None), (1e-7 + 2, 2.0000001)],
 )
 def test_values_keep_their_type(value, stored):
     assert simulate("continuous", rps=value, **SMALL).config["rps"] == stored
 
 
 @pytest.mark.parametrize(
-    "values",
-    [[2, 4], (2, 4), range(2, 5, 2), np.array([2, 4]), np.array([2.0, 4.0]), pd.Series([2, 4]), iter([2, 4])],
-    ids=lambda values: type(values).__name__,
+    "values", [[2, 4], range(2, 5, 2), np.array([2, 4]), pd.Series([2, 4])], ids=lambda values: type(values).__name__
 )
 def test_axes_may_be_what_holds_several_values(values):
     runs = sweep({"rps": values}, scheduler="continuous", **SMALL)
@@ -108,49 +86,6 @@ def test_a_run_in_memory_must_be_told_where_to_plot(tmp_path):
     with pytest.raises(SpecsimError, match="folder"):
         run.plot()
     assert run.plot("here")
-
-
-def test_notes_are_those_of_the_provenance():
-    run = simulate("continuous", **{**SMALL, "trace": "azure_code"})
-    assert any("replicas=4 (with trace=azure_code)" in note for note in run.notes)
-    assert run.metrics["specsim"]["stand_in"] is not None
-    assert list(run.notes) == run.provenance["notes"]
-
-
-MISTAKES = [
-    (lambda: simulate("continuos"), "'continuous'"),
-    (lambda: simulate(schedulr="fcfs"), "'scheduler'"),
-    (lambda: simulate("fcfs", **{**SMALL, "requests": 0}), "requests"),
-    (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
-    (lambda: simulate("fcfs", scheduler__max_request=2, **SMALL), "'max_num_seqs'"),
-    (lambda: simulate("fcfs", out="file", **SMALL), "file"),
-    (lambda: load_run("nope"), "nope"),
-    (lambda: sweep({"rps": [2, -1]}, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep({"scheduler": "fcfs"}, **SMALL), "scheduler"),
-    (lambda: sweep({"rps": [2, 3]}, rps=4, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
-    (lambda: sweep({"rps": {2, 4}}, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
-    (lambda: sweep({2: [2, 4]}, scheduler="fcfs", **SMALL), "expected a key"),
-    (lambda: load_sweep("nope"), "nope"),
-    (lambda: sweep({"rps": [2, 3]}, out="file", scheduler="fcfs", **SMALL), "file"),
-]
-
-
-@pytest.mark.parametrize(("call", "named"), MISTAKES, ids=range(len(MISTAKES)))
-def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("mine")
-
-    def nothing_runs(*_):
-        raise AssertionError("a simulation started")
-
-    monkeypatch.setattr("specsim.simulation.run", nothing_runs)
-    with pytest.raises(SpecsimError) as raised:
-        call()
-    assert named in str(raised.value)
-    assert len(str(raised.value).splitlines()) <= 2
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 class Textless:
@@ -168,3 +103,29 @@ def test_a_value_without_a_text_of_its_own_is_one_line(value):
         with pytest.raises(SpecsimError, match=r"rps: a \w+ that cannot be written as text") as caught:
             call()
         assert len(str(caught.value).splitlines()) == 1
+
+
+MISTAKES = [
+    (lambda: simulate("continuos"), "'continuous'"),
+    (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
+    (lambda: simulate("fcfs", out="file", **SMALL), "file"),
+    (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
+    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
+    (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
+    (lambda: load_sweep("nope"), "nope"),
+]
+
+
+@pytest.mark.parametrize(("call", "named"), MISTAKES, ids=range(len(MISTAKES)))
+def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+
+    def nothing_runs(*_):
+        raise AssertionError("a simulation started")
+
+    monkeypatch.setattr("specsim.simulation.run", nothing_runs)
+    with pytest.raises(SpecsimError) as raised:
+        call()
+    assert named in str(raised.value)
+    assert len(str(raised.value).splitlines()) <= 2
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -18,7 +18,7 @@ from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.latency.engine import Engine, engine_from_mapping
+from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 
 PROFILE = "llama8b_1b_h100"
@@ -28,14 +28,10 @@ LOADS = [
 ]
 
 
-def served(engine: Engine, factor: float = 1.0) -> list[MeasuredPoint]:
-    """Return what a server that is the engine itself would be measured at, `factor` times as slow."""
-    nothing = [MeasuredPoint(load, 1.0, 1.0) for load in LOADS]
-    held = Server(load_profile(PROFILE)).simulated(nothing, engine)
-    return [
-        MeasuredPoint(each.measured.load, factor * each.simulated.ttft_s, factor * each.simulated.tpot_s)
-        for each in held
-    ]
+def served(engine: Engine, loads: list[BenchLoad] = LOADS) -> list[MeasuredPoint]:
+    """Return what a server that is the engine itself would be measured at."""
+    nothing = [MeasuredPoint(load, 1.0, 1.0) for load in loads]
+    return [each.simulated for each in Server(load_profile(PROFILE)).simulated(nothing, engine)]
 
 
 def frame(points: list[MeasuredPoint]) -> pd.DataFrame:
@@ -73,10 +69,7 @@ SPECULATING = [
 def test_the_launch_of_the_drafter_is_found_beside_the_host_time() -> None:
     """Chains of two lengths tell the launch from what a verification of drafts costs."""
     true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
-    server = Server(load_profile(PROFILE))
-    points = [
-        each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in SPECULATING], true)
-    ]
+    server, points = Server(load_profile(PROFILE)), served(true, SPECULATING)
     found = Fit(server, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
@@ -111,14 +104,8 @@ def test_a_point_says_what_its_drafts_bring(cells: dict[str, Any], length: float
             {"k": 3, "acceptance_length": 4.5},
             "line 2: acceptance_length 4.5: 3 draft tokens bring 1 to 4 tokens a step",
         ),
-        ({"k": 3, "acceptance_rate": "high"}, "line 2: acceptance_rate high: 3 draft tokens"),
-        ({"k": 2.5, "acceptance_length": 2}, "line 2: num_speculative_tokens .2.5. is not a whole number"),
-        ({"k": 3, "acceptance_length": 0.9}, "line 2: acceptance_length 0.9: 3 draft tokens bring 1 to 4 tokens"),
         ({"acceptance_length": 2.5}, "line 2: acceptance_length without draft tokens; expected num_speculative_tokens"),
-        ({"k": 0, "acceptance_rate": 0.5}, "line 2: acceptance_rate without draft tokens"),
-        ({"k": 3, "acceptance_rates": "0.8;0.5"}, "line 2: acceptance_rates 0.8;0.5: expected 3 shares"),
         ({"k": 3, "acceptance_rates": "0.7;0.8;0.8"}, "line 2: acceptance_rates 0.7;0.8;0.8: expected 3 shares"),
-        ({"k": 3, "acceptance_rates": "80;50;20"}, "line 2: acceptance_rates 80;50;20: expected 3 shares"),
     ],
 )
 def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -128,38 +115,9 @@ def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Pat
         read_points([file], 1)
 
 
-@pytest.mark.parametrize("cells", [{"acceptance_length": 1.0}, {"k": 0, "acceptance_rate": 0}, {"k": ""}])
-def test_a_point_without_drafts_may_say_that_they_bring_nothing(cells: dict[str, Any], tmp_path: Path) -> None:
-    file = tmp_path / "points.csv"
-    frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
-    (point,) = read_points([file], 1).points
-    assert (point.load.drafts, point.load.acceptance_length) == (0, 1)
-
-
-def test_a_load_with_drafts_takes_as_long_as_a_run_of_it() -> None:
-    """Answers end at different steps, so that prompts come between decodes, as in a run."""
-    lengths = {
-        f"trace.{name}_tokens": {"distribution": "fixed", "mean": mean}
-        for name, mean in (("prompt", 256), ("output", 64))
-    }
-    drafts = {"scheduler.num_speculative_tokens": 3, "acceptance": 0.7, "acceptance.categories.default.spread": 0}
-    sent = {"concurrency": 32, "requests": 320, "slo": "one", **lengths}
-    run = simulate("vllm_spec", "poisson", profile=PROFILE, engine="vllm_0_12", **drafts, **sent)
-    brought = float(run.metrics["spec_decode_acceptance_length"])
-    engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "vllm_0_12")
-    point = MeasuredPoint(BenchLoad(256, 64, 32, 320, drafts=3, acceptance_length=brought), 1.0, 1.0)
-    (held,) = Server(load_profile(PROFILE)).simulated([point], engine)
-    assert held.simulated.tpot_s == pytest.approx(run.requests["tpot_s"].mean(), rel=0.02)
-    assert held.simulated.ttft_s == pytest.approx(run.requests["ttft_s"].mean(), rel=0.15)
-
-
 def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
-    server = Server(load_profile(PROFILE))
-    captured = replace(TRUE, draft_launch_s=1e-5)
-    points = [
-        each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in SPECULATING], captured)
-    ]
-    assert Fit(server, Engine()).engine(points).draft_launch_s == 0
+    points = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
+    assert Fit(Server(load_profile(PROFILE)), Engine()).engine(points).draft_launch_s == 0
 
 
 RATES = [BenchLoad(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0)]
@@ -167,9 +125,8 @@ RATES = [BenchLoad(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in
 
 def test_the_host_time_is_found_from_open_loops() -> None:
     """The longer passes take, the more requests they hold: the fit ends where both agree."""
-    true, server = Engine(overhead_s=2e-3, request_s=5e-5), Server(load_profile(PROFILE))
-    points = [each.simulated for each in server.simulated([MeasuredPoint(load, 1.0, 1.0) for load in RATES], true)]
-    found = Fit(server, Engine()).engine(points)
+    points = served(Engine(overhead_s=2e-3, request_s=5e-5), RATES)
+    found = Fit(Server(load_profile(PROFILE)), Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
     assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
 
@@ -194,8 +151,8 @@ def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
     assert abs(len(one) - len(other)) <= 1
 
 
-@pytest.mark.parametrize("clients", [(4, 64), (4, 16, 64), (1, 4, 16, 64), (1, 4, 16, 64, 128), (8,)])
-@pytest.mark.parametrize("lengths", [3, 4, 15])
+@pytest.mark.parametrize("clients", [(4, 16, 64), (8,)])
+@pytest.mark.parametrize("lengths", [3, 15])
 def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ...], lengths: int) -> None:
     points = [MeasuredPoint(BenchLoad(256 + isl, 60, each, 64), 1.0, 1.0) for isl in range(lengths) for each in clients]
     one, other = halved(points)
@@ -205,29 +162,6 @@ def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ..
         assert {each.load.concurrency for each in half} == set(clients)
         if len(clients) > 1:
             assert len({each.load.isl for each in half}) == lengths
-
-
-@pytest.mark.slow
-def test_the_command_writes_an_engine_that_a_run_takes(
-    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "mine.yaml"
-    assert calibrate(csv, "--out", out, "--engine", "vllm_0_12") == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("engine=vllm_0_12 with overhead_s 0.")
-    assert said[1].split()[:3] == ["held-out", "error,", "%"]
-    assert said[2].split()[:2] == ["all", "20"]
-    assert said[-2:] == [str(out), str(tmp_path / "mine.png")]
-    assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
-    keys = read_yaml(out)
-    assert list(keys) == list(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"))
-    assert (keys["graph_tokens"], keys["graph_most"]) == ([1, 2, 4], 512)
-    assert "20 closed loops of points.csv (sha256 " in keys["source"]
-    engine = engine_from_mapping(keys, "mine")
-    run = simulate("sarathi", "poisson", profile=PROFILE, engine=str(out), requests=20)
-    same = {"engine__overhead_s": engine.overhead_s, "engine__request_s": engine.request_s}
-    other = simulate("sarathi", "poisson", profile=PROFILE, engine="vllm_0_12", requests=20, **same)
-    assert run.requests.finish_s.tolist() == other.requests.finish_s.tolist()
 
 
 def test_without_an_engine_that_of_the_profile_is_taken(csv: Path, tmp_path: Path) -> None:
@@ -312,37 +246,17 @@ def test_results_at_a_rate_are_open_loops(tmp_path: Path) -> None:
     assert (other.concurrency, other.rate) == (1, 0.0)
 
 
-def test_a_table_may_hold_closed_and_open_loops(tmp_path: Path) -> None:
-    told = frame(served(TRUE))[:2].drop(columns="requests")
-    told = told.assign(concurrency=[4, None], rate=[None, 3])
-    told.to_csv(tmp_path / "p.csv", index=False)
-    loads = [each.load for each in read_points([tmp_path / "p.csv"], 1).points]
-    assert [(each.concurrency, each.rate, each.requests) for each in loads] == [(4, 0.0, 40), (0, 3.0, 1000)]
-
-
 Change = Callable[[pd.DataFrame], object]
 BAD: list[tuple[Change, str]] = [
     (lambda t: t.drop(columns="isl"), "no column isl; expected isl, osl, concurrency or rate, ttft_ms and tpot_ms"),
     (lambda t: t.rename(columns={"isl": "ils"}), "did you mean 'ils'?"),
-    (lambda t: t.rename(columns={"tpot_ms": "tpt"}), "no column tpot_ms"),
     (lambda t: t.rename(columns={"tpot_ms": "tpot"}), "column tpot: no unit; expected tpot_ms or tpot_s"),
-    (lambda t: t.drop(columns="concurrency"), "no column concurrency; expected isl, osl, concurrency or rate"),
-    (lambda t: t.assign(rate=2.0), "concurrency and rate both given; expected clients that wait for their answer"),
     (lambda t: t.assign(concurrency=None, rate=""), "concurrency or rate not given; expected clients"),
-    (lambda t: t.drop(columns="concurrency").assign(rate=-1), "rate '-1' is not a number above 0"),
-    (lambda t: t.drop(columns="concurrency").assign(rate=2, isl=range(256, 276)), "every point has rate 2"),
     (lambda t: t.assign(tpot_ms=float("nan")), "tpot_ms '' is not a number"),
-    (lambda t: t.assign(tpot_ms="fast"), "tpot_ms 'fast' is not a number"),
-    (lambda t: t.assign(ttft_ms=-3), "ttft_ms -3 is not above 0"),
-    (lambda t: t.assign(concurrency=0), "concurrency 0 is not in 1"),
     (lambda t: t.assign(concurrency=1.5), "concurrency '1.5' is not a whole number"),
-    (lambda t: t.assign(osl=1), "osl 1 is not in 2"),
-    (lambda t: t.assign(requests=1), "requests 1 is below concurrency"),
     (lambda t: t.assign(tp_size=4), "tp_size 4, and the profile is of 1"),
-    (lambda t: t.assign(shortest_share=1.5), "shortest_share '1.5' is not a number above 0 and at most 1"),
     (lambda t: pd.concat([t, t[:1]]), "isl 256, osl 16, concurrency 1 stands at"),
     (lambda t: t[:14], "14 points; expected at least 15"),
-    (lambda t: t[:0], "no row; expected one for each point"),
     (lambda t: t.assign(concurrency=8, requests=80, isl=range(256, 276)), "every point has concurrency 8"),
     (lambda t: t.assign(isl=range(400_000, 400_020)), "4 points whose caches fit, of 20; expected at least 15"),
 ]
@@ -367,8 +281,6 @@ def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, caps
         ({"max_concurrency": None}, "result 1: no max_concurrency and request_rate inf: all requests at once"),
         ({"request_rate": 4.0}, "result 1: request_rate 4.0 and max_concurrency 1; expected one of them"),
         ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
-        ({"completed": 0}, "result 1: completed 0"),
-        ({"mean_tpot_ms": ...}, "result 1: no mean_tpot_ms"),
         ({"spec_decode_acceptance_rate": 61.2}, "spec_decode_acceptance_rate, but no spec_decode_per_position"),
     ],
 )
@@ -387,12 +299,9 @@ def test_bad_results_are_one_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--profile", "llama8b"], "profile=llama8b: unknown; did you mean"),
         (["--engine", "vllm_0_16"], "engine=vllm_0_16: unknown; did you mean"),
-        (["--token-budget", "0"], "--token-budget 0: expected a whole number of at least 1"),
         (["--out", "mine.txt"], "--out mine.txt: expected a file whose name ends with .yaml"),
         (["--out", "nowhere/mine.yaml"], "no such folder nowhere"),
-        (["--out", "folder.yaml"], "is a folder; expected a file"),
     ],
 )
 def test_bad_words_are_one_line(

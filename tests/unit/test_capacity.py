@@ -1,15 +1,19 @@
-"""The search for the highest rate: it ends, narrows what it should, and says where attainment is not monotonic."""
+"""The search for the highest rate: it ends, narrows what it should, and makes runs longer that tell too little."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specsim.metrics.batch_means import Z_975
 from specsim.metrics.capacity import Asked, Capacity, Tested, capacity, next_rate
+from specsim.search.found import Judged, Line, judged, longer
 
 
 def searched(asked: Asked, attained: Callable[[float], tuple[float, ...]]) -> tuple[Capacity, Tested]:
@@ -63,3 +67,111 @@ def test_the_interval_is_that_of_the_seeds_own_crossings() -> None:
     assert found.by_seed == pytest.approx([4.0, 5.0, 6.0])
     assert found.mean == pytest.approx(5.0)
     assert found.half_width == pytest.approx(4.302653 * 1.0 / np.sqrt(3), rel=1e-6)
+
+
+ASKED = Asked(0.9, 1.0, 8.0, 0.02, longest=10_000)
+RATE = 2.0
+
+
+def run(half: float = 0.02, needed: int | None = 400, *, short: bool = False, depends: bool = False) -> Judged:
+    return Judged(0.9, half, needed, short, depends)
+
+
+def line(shares: list[float], runs: list[Judged], requests: int | None = 1000) -> Line:
+    lengths = {} if requests is None else {RATE: requests}
+    return Line({}, endless=requests is not None, tested={RATE: shares}, judged={RATE: runs}, requests=lengths)
+
+
+SHORT = run(0.08, 2600, short=True)
+
+
+def test_runs_that_can_be_judged_are_long_enough() -> None:
+    assert longer(ASKED, line([0.95, 0.93], [run(), run()]), RATE) is None
+    assert longer(ASKED, line([0.5, 0.4], [run(), run()]), RATE) is None
+
+
+def test_runs_that_keep_the_target_become_as_long_as_the_shortest_of_them_needs() -> None:
+    assert longer(ASKED, line([0.95, 0.93], [run(), SHORT]), RATE) == 2600
+
+
+def test_a_run_gets_at_least_twice_as_long() -> None:
+    little = run(0.06, 1100, short=True)
+    unknown = run(0.06, None, short=True)
+    assert longer(ASKED, line([0.95], [little]), RATE) == 2000
+    assert longer(ASKED, line([0.95], [unknown]), RATE) == 2000
+
+
+def test_a_target_that_is_kept_under_overload_is_not_believed() -> None:
+    assert longer(ASKED, line([0.95, 0.95], [run(), run(depends=True)]), RATE) == 2000
+    assert longer(ASKED, line([0.6, 0.6], [run(), run(depends=True)]), RATE) is None
+
+
+def test_a_miss_counts_once_its_interval_lies_below_the_target() -> None:
+    # The mean of four runs known to 8 points is known to 4.
+    assert longer(ASKED, line([0.85] * 4, [SHORT] * 4), RATE) is None
+    assert longer(ASKED, line([0.87] * 4, [SHORT] * 4), RATE) == 2600
+    assert longer(ASKED, line([0.85], [SHORT]), RATE) == 2600
+
+
+def test_no_run_is_longer_than_the_longest() -> None:
+    assert longer(ASKED, line([0.95], [SHORT], requests=8000), RATE) == 10_000
+    assert longer(ASKED, line([0.95], [SHORT], requests=10_000), RATE) is None
+    assert longer(ASKED._replace(longest=1500), line([0.95], [SHORT]), RATE) == 1500
+
+
+def test_a_rate_at_which_a_run_failed_is_not_tested_again() -> None:
+    assert longer(ASKED, line([0.95, 0.0], [SHORT]), RATE) is None
+
+
+def metrics(half: float | None, **load: Any) -> dict[str, Any]:
+    """Return what 1,000 requests attained, 100 of them of the worst class."""
+    block = {"attainment_half_width": half, "needed_requests": 300, "too_short": False}
+    return {
+        "slo_attainment": 0.95,
+        "worst_class": "coding",
+        "iterations": 1,
+        "classes": {
+            "coding": {"requests": 100, "slo_attainment": 0.86},
+            "chat": {"requests": 900, "slo_attainment": 0.96},
+        },
+        "load": {**block, "overloaded": False, "saturated": False, **load},
+    }
+
+
+def alone(met: float, n: int) -> float:
+    """Return Agresti and Coull's half width."""
+    centre = (met + 2) / (n + 4)
+    return Z_975 * sqrt(centre * (1 - centre) / (n + 4))
+
+
+def test_of_all_requests_the_run_itself_tells() -> None:
+    assert judged(metrics(0.03), "all") == Judged(0.95, 0.03, 300, too_short=False, depends_on_length=False)
+
+
+def test_a_small_class_is_known_less_well_and_needs_more_requests() -> None:
+    half = alone(86, 100)
+    found = judged(metrics(alone(950, 1000)), "worst")
+    assert found == Judged(
+        0.86, pytest.approx(half), ceil(1000 * (half / 0.05) ** 2), too_short=True, depends_on_length=False
+    )
+    assert found == judged(metrics(alone(950, 1000)), "coding")
+
+
+def test_neighbours_that_miss_together_widen_a_class_as_they_widen_all() -> None:
+    found = judged(metrics(3 * alone(950, 1000)), "coding")
+    assert found.half_width == pytest.approx(3 * alone(86, 100))
+
+
+def test_a_run_that_knows_nothing_of_itself_knows_nothing_of_a_class() -> None:
+    found = judged(metrics(None, needed_requests=None, too_short=True), "coding")
+    assert found == Judged(0.86, 1.0, None, too_short=True, depends_on_length=False)
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "saturated"])
+def test_overload_is_told_of_whomever(kind: str) -> None:
+    assert judged(metrics(0.03, **{kind: True}), "all").depends_on_length
+    assert judged(metrics(0.03, **{kind: True}), "coding").depends_on_length
+
+
+def test_of_a_class_without_requests_nothing_is_known() -> None:
+    assert judged(metrics(0.03), "poetry") == Judged(1.0, 1.0, None, too_short=True, depends_on_length=False)

@@ -1,4 +1,4 @@
-"""A recording's arrivals under requests of other datasets: class and lengths from the seed."""
+"""A recording's arrivals under other requests: class and lengths from the seed."""
 
 from __future__ import annotations
 
@@ -77,3 +77,16 @@ def test_mistakes_are_refused_in_one_line() -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(SpecsimError, match=r"at least one class by name"):
         load_trace({**entry(), "classes": {}}, seed=0)
+
+
+def test_a_window_of_specserve_has_the_arrivals_of_its_file_sorted_from_zero(place: Path) -> None:
+    text = "Timestamp\n" + "".join(f"{72.0 + i / 4}\n" for i in reversed(range(400)))
+    (place / "code.csv").write_text(text)
+    given = yaml.safe_load((shipped("conf") / "trace" / "specserve_code.yaml").read_text())
+    given["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    one, other = (load_trace(given, seed=seed) for seed in (1, 2))
+    assert one.source.origin == "real"
+    assert one.arrival_s.tolist() == other.arrival_s.tolist() == [i / 4 for i in range(400)]
+    assert one.prompt_tokens.tolist() != other.prompt_tokens.tolist()
+    assert 200 < one.prompt_tokens.mean() < 400
+    assert set(one.output_tokens.tolist()) == {256}

@@ -99,19 +99,6 @@ def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(sweeps, capsys):
     assert shown == pytest.approx([*means, means[1] - means[0]], rel=1e-2)
 
 
-def test_the_table_names_the_twin(tmp_path, capsys):
-    given = {"trace": "azure_conv", "requests": 20, "rps": 4}
-    for name in ("vllm", "vllm_spec"):
-        simulate(name, **given, out=tmp_path / name)
-        sweep({"seed": [0, 1]}, scheduler=name, out=tmp_path / f"{name}s", progress=False, **given)
-    for end in ("", "s"):
-        said = lines_of(capsys, tmp_path / f"vllm{end}", tmp_path / f"vllm_spec{end}")
-        twin = said.index(
-            "azure_conv: the synthetic twin that ships; `specsim trace fetch azure_conv` gets the original"
-        )
-        assert "B - A" in said[twin + 1]
-
-
 def test_what_cannot_be_compared_is_one_line(runs, sweeps, tmp_path, capsys):
     (tmp_path / "two.json").write_text('{"completed": 1, "request_throughput": 2.0}\n' * 2)
     for places, expected in (
@@ -132,6 +119,3 @@ def test_of_several_results_the_one_with_the_load_of_the_run_is_meant(tmp_path, 
     (tmp_path / "bench.jsonl").write_text("\n".join(map(json.dumps, results)))
     said = lines_of(capsys, tmp_path / "run", tmp_path / "bench.jsonl")
     assert next(line for line in said if line.startswith("mean TPOT")).split()[-1] == "+0"
-    (tmp_path / "bench.jsonl").write_text("\n".join(map(json.dumps, results[::2])))
-    assert main(["compare", str(tmp_path / "run"), str(tmp_path / "bench.jsonl")]) == 2
-    assert "bench.jsonl: 2 results, 0 with the load of the run; expected one" in capsys.readouterr().err

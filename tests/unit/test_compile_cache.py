@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specsim.files.kept import read_whole, write_whole
+from specsim.files.kept import write_whole
 from specsim.kernels import compile_cache
 
 COMPILE = "from specsim.kernels import compiled_loops; compiled_loops()"
@@ -100,43 +100,6 @@ def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> Non
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_the_kernels_of_another_are_unpacked_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    file, one, other, third = compile_cache.kept_file(), tmp_path / "one", tmp_path / "other", tmp_path / "third"
-    assert file is not None
-    for folder in (one, other, third):
-        (folder / "below").mkdir(parents=True)
-    with pytest.raises(KeyboardInterrupt), compile_cache.folder_of_kernels(file, third) as there:
-        raise KeyboardInterrupt
-    assert not there
-    assert not file.exists()
-    with compile_cache.folder_of_kernels(file, one) as there:
-        assert not there
-        (one / "below" / "a.nbi").write_text("index")
-        (one / "below" / "a.nbc").write_text("code")
-        assert not file.exists()
-    with compile_cache.folder_of_kernels(file, other) as there:
-        assert there
-        assert sorted(each.name for each in (other / "below").iterdir()) == ["a.nbc", "a.nbi"]
-    file.with_suffix(".crashed").write_text("Fatal Python error")
-    with compile_cache.folder_of_kernels(file, third) as there:
-        assert not there
-        assert not file.with_suffix(".crashed").exists()
-    compile_cache.distrust()
-    assert read_whole(file) is None
-
-
-def test_a_folder_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = compile_cache.kept_file()
-    assert found is not None
-    assert found.parent == tmp_path / "specsim" / "numba"
-
-
 def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """numba looks at the time of a kernel's own file alone, and a kernel's constants stand in others, too."""
     assert {"rng.py", "growth.py", "tree_loops.py"} <= {each.name for each in compile_cache.SOURCES}
@@ -153,8 +116,3 @@ def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pyt
         files.append(file)
     assert len(set(files)) == len(files)
     assert [each.is_file() for each in files] == [False, False] + [True] * compile_cache.MOST_KEPT
-
-
-def test_numba_is_not_imported_before_the_first_run() -> None:
-    code = "import sys, specsim.api, specsim.runs.prepare, specsim.simulation; assert 'numba' not in sys.modules"
-    subprocess.run((sys.executable, "-c", code), check=True)

@@ -20,7 +20,7 @@ from specsim.latency.forms import Block, Linear
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.runs.prepare import prepare
-from tests.made import many, one
+from tests.made import many, one, refusal
 
 SMALL: dict[str, Any] = {
     "trace": "poisson",
@@ -161,14 +161,6 @@ def test_a_scheduler_that_prices_passes_knows_that_one_is_enough() -> None:
     assert length(True) > length(False) + 0.5
 
 
-def test_suggestions_are_followed_and_said() -> None:
-    config = compose({"scheduler": "smartspec_lookup", "trace": "poisson", "requests": "3", "any_fit": "true"})
-    assert config["choices"]["drafter"] == "lookup"
-    assert config["choices"]["acceptance"] == "smollm2_lookup_t07", "what is suggested may suggest in turn"
-    assert any("drafter=lookup" in note and "acceptance=smollm2_lookup_t07" in note for note in prepare(config).notes)
-    assert compose({"scheduler": "adaserve_no_graphs"})["drafter"]["graphs"] is False
-
-
 def test_a_suggestion_without_the_keys_that_are_set_is_not_followed() -> None:
     """A sweep over schedulers that sets a key of the separate model means the separate model."""
     config = compose({"scheduler": "smartspec_lookup", "drafter.graphs": "false"})
@@ -191,18 +183,6 @@ def test_suggestions_of_a_file_by_path_are_relative_to_it(tmp_path: Path) -> Non
     assert compose({"drafter": str(tmp_path / "mine" / "d.yaml")})["acceptance"]["alpha"] == 0.3
 
 
-@pytest.mark.parametrize(
-    ("suggests", "said"),
-    [({"acceptance": "smollm2_lokup"}, "did you mean"), ({"rps": 3}, "no group"), ("lookup", "settings by key")],
-)
-def test_a_bad_suggestion_names_the_file_that_says_it(tmp_path: Path, suggests: Any, said: str) -> None:
-    path = tmp_path / "d.yaml"
-    path.write_text(yaml.safe_dump({"kind": "lookup", "pass_s": 1e-4, "suggests": suggests}))
-    with pytest.raises(SpecsimError, match=said) as error:
-        compose({"drafter": str(path)})
-    assert str(error.value).startswith(f"drafter={path}: suggests: ")
-
-
 def test_heads_propose_no_deeper_than_they_are() -> None:
     for depth in (2, 5):
         found = run(drafter="medusa", drafter__depth=depth, scheduler__num_speculative_tokens=8)
@@ -219,21 +199,15 @@ HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weig
     [
         ({}, "kind: missing key; valid: dflash, dspark, eagle, eagle3, heads, layers_skipped, lookup, mtp, "),
         ({"kind": "lookups"}, "did you mean 'lookup'?"),
-        ({"kind": "lookup"}, "pass_s: missing key"),
-        ({**LOOKUP, "request_s": -1}, "request_s: -1 is not"),
         ({**LOOKUP, "pass_s": 0}, "pass_s: 0 is not a finite number above 0"),
-        ({**HEADS, "pass_share": 1.5}, "at most 1"),
         ({**HEADS, "one_pass": 1}, "true or false"),
-        ({"kind": "dspark", "layers": 5, "depth": 7}, "markov_rank: missing key"),
         ({"kind": "layers_skipped", "layers": 30, "skipped": 30}, "at least one has to be left"),
     ],
 )
 def test_a_mistake_is_one_line(mapping: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecsimError) as error:
-        drafter_from_mapping(mapping, "drafter=mine")
-    assert str(error.value).startswith("drafter=mine: ")
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+    told = refusal(drafter_from_mapping, mapping, "drafter=mine")
+    assert told.startswith("drafter=mine: ")
+    assert said in told
 
 
 def test_heads_that_leave_no_memory_are_refused() -> None:
@@ -247,10 +221,7 @@ def test_heads_that_leave_no_memory_are_refused() -> None:
 SIZES = [
     ("weights_bytes", -5_000_000_000, "weights_bytes: -5000000000 is not a whole number between 0 and"),
     ("kv_bytes_per_token", 0.5, "kv_bytes_per_token: 0.5 is not a whole number between 0 and"),
-    ("max_depth", 0, "max_depth: 0 is not a whole number between 1 and"),
-    ("overhead_s", float("nan"), "overhead_s: nan is not a finite number"),
     ("one_pass", 1, "one_pass: 1 is not true or false"),
-    ("cached", None, "cached: None is not true or false"),
 ]
 
 
@@ -262,10 +233,9 @@ def test_a_drafter_of_ones_own_has_sizes_that_a_memory_has(name, value, said):
         def of(self, profile):
             return replace(profile.draft, **{name: value})
 
-    with pytest.raises(SpecsimError) as caught:
-        equipped(profile, Mine(), "drafter=./mine.yaml")
-    assert str(caught.value).startswith(f"drafter=./mine.yaml: {profile.draft.name}: ")
-    assert said in str(caught.value)
+    told = refusal(equipped, profile, Mine(), "drafter=./mine.yaml")
+    assert told.startswith(f"drafter=./mine.yaml: {profile.draft.name}: ")
+    assert said in told
     with pytest.raises(SpecsimError, match=name):
         simulate(
             "continuous",

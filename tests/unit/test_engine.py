@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import inf, nan
 
@@ -14,9 +13,8 @@ from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, ModelFault, SchedulerFault, SpecsimError
-from specsim.server.admission import ArrivalQueue
 from specsim.server.livelock import Livelock
-from specsim.server.planning import check_rounds, delays, possible
+from specsim.server.planning import check_rounds
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, memory, requests, simulation
@@ -130,35 +128,7 @@ def test_what_was_drafted_and_not_verified_is_dropped_at_the_end_of_the_step() -
     assert record.totals.draft_passes > 2
 
 
-def test_a_draft_of_several_passes_ends_where_its_passes_end() -> None:
-    """Also where no float added to the start gives the end: the passes are waited for one by one there."""
-    rng = np.random.default_rng(0)
-    several = 0
-    for _ in range(2_000):
-        start_s, seconds = rng.uniform(5e-4, 1e-2), rng.uniform(1e-4, 3e-3, rng.integers(1, 9)).tolist()
-        waited = delays(start_s, seconds)
-        assert fold(start_s, waited) == fold(start_s, seconds)
-        assert len(waited) in (1, len(seconds))
-        several += len(waited) > 1
-    assert 0 < several < 200
-
-
-def fold(start_s: float, seconds: Sequence[float]) -> float:
-    for each in seconds:
-        start_s += each
-    return start_s
-
-
 IMPOSSIBLE = [-1e-9, nan, inf, -inf]
-
-
-@pytest.mark.parametrize("wrong", IMPOSSIBLE)
-def test_no_pass_takes_less_than_nothing_or_for_ever(wrong):
-    with pytest.raises(ModelFault, match="a pass of the target takes"):
-        possible(wrong)
-    for seconds in ([wrong], [1.0, wrong], [wrong, 1.0]):
-        with pytest.raises(ModelFault, match="a pass of the drafter takes"):
-            delays(0.0, seconds)
 
 
 @pytest.mark.parametrize("wrong", IMPOSSIBLE)
@@ -168,31 +138,6 @@ def test_a_round_names_the_model_whose_pass_is_wrong(wrong, place, model):
     seconds[2, place] = wrong
     with pytest.raises(ModelFault, match=f"a pass of the {model} takes"):
         check_rounds(seconds, float(seconds.sum()))
-
-
-def test_a_pass_may_take_no_time():
-    assert possible(0.0) == 0.0
-    assert delays(1.0, [0.0]) == [0.0]
-    check_rounds(np.zeros((2, 2)), 0.0)
-
-
-TOLD = requests([0.0, 0.0, 0.0], [1, 1, 1], [1, 1, 1], [0, 0, 0])
-
-
-def seen(arrival_queue: ArrivalQueue, now_s: float) -> list[int]:
-    return [request for request, _ in arrival_queue.start(now_s)]
-
-
-def test_a_step_sees_who_had_arrived_when_the_one_before_it_started() -> None:
-    arrival_queue = ArrivalQueue(1)
-    arrival_queue.enter(0, TOLD, 0.0)
-    assert seen(arrival_queue, 0.0) == [0], "an idle engine sees everybody"
-    arrival_queue.enter(1, TOLD, 0.5)
-    assert seen(arrival_queue, 1.0) == [], "this step was decided at 0"
-    arrival_queue.enter(2, TOLD, 1.5)
-    assert seen(arrival_queue, 2.0) == [1]
-    assert seen(arrival_queue, 3.0) == [2]
-    assert not arrival_queue
 
 
 def steady(**more: float) -> np.ndarray:
@@ -219,7 +164,3 @@ def test_a_request_is_in_the_verifications_decided_before_its_end(steps: int, be
     ends_s = record.progress.finish_s
     assert ends_s[0] == 2 * 10, "a second a token, two requests"
     assert ends_s[1] - ends_s[0] == 2 + behind, "two passes are left; so many hold the first request once more"
-
-
-def test_the_frontend_comes_before_the_queue() -> None:
-    assert steady(frontend_s=0.05) == pytest.approx(0.22), "the first request is late as well, and so are all passes"

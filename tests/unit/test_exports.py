@@ -98,10 +98,7 @@ def test_a_composed_profile_names_the_head_that_drafts() -> None:
     [
         ("vllm", "sglang_adaptive", "eagle3", "vLLM does not choose among candidate steps"),
         ("vllm", "trtllm_schedule", "eagle3", "vLLM does not end speculation at a low acceptance rate"),
-        ("sglang", "trtllm_schedule", "eagle3", "SGLang does not end speculation"),
-        ("trtllm", "sglang_adaptive", "eagle3", "TensorRT-LLM does not choose among candidate steps"),
         ("vllm", "adaserve", "separate", "it batches as no engine does"),
-        ("vllm", "specserve", "separate", "it decides by more than batch size and acceptance"),
         ("trtllm", "vllm_spec", "medusa", "trtllm has no settings for drafter=medusa"),
     ],
 )

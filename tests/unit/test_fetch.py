@@ -4,9 +4,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from specsim.errors import SpecsimError
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload import fetch as fetching
 from specsim.workload.fetch import fetch
+from tests.made import refusal
 
 BODY = bytes(i * i % 251 for i in range(300_000))
 
@@ -49,27 +50,13 @@ def home(monkeypatch):
 
 
 def entry(home, path="/file.csv", sha256=None):
-    return {
-        "name": "made",
-        "description": "made",
-        "kind": "azure_csv",
-        "file": "file.csv",
-        "sha256": sha256 or hashlib.sha256(BODY).hexdigest(),
-        "url": f"http://127.0.0.1:{home.server_port}{path}",
-        "licence": "none",
-        "ships": "none",
-        "ships_as": "twin",
-        "twin": True,
-        "window": None,
-        "resample": None,
-    }
+    published = read_yaml(shipped("conf") / "trace" / "azure_code.yaml")
+    url = f"http://127.0.0.1:{home.server_port}{path}"
+    return published | {"file": "file.csv", "sha256": sha256 or hashlib.sha256(BODY).hexdigest(), "url": url}
 
 
 def refused(values, folder):
-    with pytest.raises(SpecsimError) as caught:
-        fetch("made", values, folder, progress=False)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal(fetch, "made", values, folder, progress=False)
 
 
 def test_a_file_is_downloaded_checked_and_not_downloaded_again(home, tmp_path):
@@ -110,13 +97,6 @@ def test_a_wrong_checksum_removes_the_part_and_leaves_no_file(home, tmp_path, le
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_file_in_place_is_named_and_stays(home, tmp_path):
-    (tmp_path / "file.csv").write_bytes(b"something else")
-    assert "file.csv: is there, with another sha256; nothing is replaced" in refused(entry(home), tmp_path)
-    assert (tmp_path / "file.csv").read_bytes() == b"something else"
-    assert home.asked == []
-
-
 def test_a_server_that_resumes_elsewhere_is_not_believed(home, tmp_path):
     (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
     home.lie = 5
@@ -135,15 +115,10 @@ def test_a_missing_page_and_a_silent_port_are_one_line(home, tmp_path):
 
 
 def test_every_point_of_a_figure_is_fetched(home, tmp_path):
-    values = entry(home) | {
-        "kind": "adaserve",
-        "workload": "w",
-        "point": 1.0,
-        "baselines_s": {},
-        "mean_output_tokens": None,
-    }
-    values["url"] = values["url"].removesuffix("file.csv")
-    values["points"] = [{"point": 1.0, "file": "file.csv", "sha256": hashlib.sha256(BODY).hexdigest()}]
+    one = entry(home)
+    values = read_yaml(shipped("conf") / "trace" / "adaserve_fig8.yaml") | {"url": one["url"].removesuffix("file.csv")}
+    values["points"] = [values["points"][0] | {"file": "file.csv", "sha256": one["sha256"]}]
+    values.pop("defaults", None)
     assert fetch("made", values, tmp_path, progress=False) == (tmp_path / "file.csv",)
 
 

@@ -11,6 +11,7 @@ from specsim import SpecsimError, simulate
 from specsim.cli import main
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
+from tests.made import refusal
 
 SOURCE = TraceSource("made", "file")
 SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli", "scheduler": "continuous"}
@@ -94,9 +95,6 @@ def test_a_unit_that_no_name_tells_is_asked_for(tmp_path):
             "{prompt_tokens: inn, output_tokens: out}",
             "trace.columns: prompt_tokens: no column 'inn'; did you mean 'in'?",
         ),
-        ("{prompts: in}", "trace.columns.prompts: unknown key; did you mean 'prompt_tokens'?"),
-        ("{prompt_tokens: 3}", "trace.columns.prompt_tokens: 3 is not the name of a column"),
-        ("in", "trace.columns: 'in' is not a mapping"),
         (
             "null",
             "no column prompt_tokens, output_tokens; if yours has another name: 'trace.columns={prompt_tokens: YO",
@@ -141,9 +139,7 @@ def test_lengths_alone_arrive_as_poisson_at_a_rate(tmp_path):
     [
         ({}, "has no arrivals; expected concurrency=N (clients that wait) or rps=R (Poisson arrivals), or the name of"),
         ({"trace__window": [0, 5], "rps": 2}, "trace.window: trace 't.csv' has no arrivals"),
-        ({"trace__resample": 5, "rps": 2}, "trace.resample: trace 't.csv' has no arrivals"),
         ({"trace__time_unit": "ms", "rps": 2}, "trace.time_unit=ms changes nothing: it has no arrivals"),
-        ({"trace__tick_s": 3, "rps": 2}, "trace.tick_s=3.0 changes nothing: it has no arrivals"),
     ],
 )
 def test_what_needs_arrivals_is_refused_for_lengths_alone(tmp_path, settings, said):
@@ -164,12 +160,10 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
             json.dumps(VLLM),
             "a summary of `vllm bench serve` without its requests: expected one of --save-result --save-",
         ),
-        (json.dumps(SGLANG), "a summary of sglang.bench_serving without its requests: --output-details adds"),
         (
             "\n".join(json.dumps({**VLLM, **LENGTHS, "start_times": [0, 1]}) for _ in range(2)),
             "results of several benchmarks, a line each: `specsim import` makes a trace of each",
         ),
-        (json.dumps({**VLLM, "input_lens": [5], "start_times": [0.0]}), "no column output_lens"),
         (
             json.dumps({"input_config": {}, "request_throughput": {"unit": "requests/sec", "avg": 2.0}}, indent=1),
             "a summary of aiperf without its requests: expected profile_export.jsonl of the same folder",
@@ -178,7 +172,6 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
             json.dumps({"metadata": {}, "benchmarks": [{"requests": {"successful": []}}]}),
             "a report of GuideLLM: `specsim import` makes a trace of each benchmark's requests",
         ),
-        (json.dumps([{"id": "a", "conversations": [{"from": "human"}]}]), "conversations without counts of tokens, as"),
         (
             lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{"input_toks": p}]}),
             "sessions of LLMServingSim",
@@ -187,9 +180,7 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
 )
 def test_files_of_another_kind_are_told_what_to_do(tmp_path, content, said):
     (tmp_path / "t").write_text(content)
-    with pytest.raises(SpecsimError) as caught:
-        read_user_file(tmp_path / "t", SOURCE)
-    assert str(caught.value).startswith(f"{tmp_path / 't'}: {said}")
+    assert refusal(read_user_file, tmp_path / "t", SOURCE).startswith(f"{tmp_path / 't'}: {said}")
 
 
 @pytest.mark.parametrize("result", [{**SGLANG, **LENGTHS}, {**VLLM, **LENGTHS, "max_concurrency": 8}])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specsim.commands.tables import FAILED, FOOTNOTES, OVERLOADED, SHORT, find_table
+from specsim.commands.tables import FAILED, FOOTNOTES, SHORT, find_table
 from specsim.errors import SpecsimError
 from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
@@ -52,25 +52,6 @@ def row(of: Found, value: str) -> str:
     return next(each for each in find_table(of) if each.startswith(f"{value} "))
 
 
-def test_python_shows_a_search_in_one_short_line() -> None:
-    assert repr(found(line())) == "<Found of 1 system in 0 runs: 90% of the worst class>"
-
-
-def test_an_interval_that_reaches_below_the_axis_is_explained() -> None:
-    """An axis of ratios has no 0."""
-    apart = {1.0: [1.0, 1.0, 1.0], 2.0: [1.0, 1.0, 0.0], 64.0: [0.7, 0.0, 0.0]}
-    figure = found(*(line(str(place), apart if place == 6 else TESTED) for place in range(7))).figure()
-    assert "A bar from the left edge begins below it." in figure.get_supxlabel().replace("\n", " ")
-
-
-def test_what_cannot_be_judged_is_marked_and_the_marks_are_explained() -> None:
-    each = found(line(), doubtful())
-    assert f"{RATE}{SHORT}{OVERLOADED}  " in row(each, "8")
-    assert f"{RATE}    " in row(each, "4")
-    below = list(find_table(each))[-2:]
-    assert below == [f"{mark} {FOOTNOTES[mark]}" for mark in (SHORT, OVERLOADED)]
-
-
 def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first() -> None:
     later = {1.0: [1.0, 1.0, 0.97], 2.0: [0.99, 0.93, 0.96], 4.0: [0.54, 0.83, 0.75]}
     each = found(line(), line("8", later, gpus=2))
@@ -90,34 +71,6 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert np.isnan(table["difference_rps"][0])
     assert table["difference_rps"][1] == pytest.approx(apart.mean())
     assert table["difference_half_width_rps"][1] == pytest.approx(half)
-
-
-def test_one_system_has_no_difference_and_equal_ones_differ_by_nothing() -> None:
-    assert "difference" not in "".join(find_table(found(line())))
-    assert row(found(line(), line("8")), "8").endswith("+0 \u00b1 0")
-
-
-@pytest.mark.parametrize(
-    ("tested", "said"),
-    [
-        ({1.0: [0.5, 0.5], 2.0: [0.4, 0.4]}, "below 1"),
-        ({1.0: [1.0, 1.0], 4.0: [1.0, 1.0]}, "above 4"),
-        ({1.0: [1.0, 0.95], 2.0: [0.95, 0.8]}, "1"),
-        ({1.0: [1.0], 2.0: [0.5]}, "1"),
-    ],
-)
-def test_without_an_interval_the_number_is_the_tested_rate(tested: dict[float, list[float]], said: str) -> None:
-    each = found(line(tested=tested), line("8", tested))
-    assert row(each, "4").split(maxsplit=1)[1].rpartition("-")[0].strip() == said
-    assert row(each, "8").split(maxsplit=1)[1].rpartition("-")[0].strip() == said
-    assert list(find_table(each))[-1] == "a rate without \u00b1 is the highest tested that keeps the target"
-
-
-def test_the_table_counts_the_runs_that_cannot_be_judged() -> None:
-    table = found(line(), doubtful(), line("16", {1.0: [0.5, 0.5, 0.5]})).table
-    assert table["keeps_too_short"].tolist() == [0, 2, 0]
-    assert table["misses_too_short"].tolist() == [0, 1, 0]
-    assert table["keeps_overloaded"].tolist() == [0, 1, 0]
 
 
 def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
@@ -164,15 +117,6 @@ def test_a_note_never_asks_for_more_requests_than_there_are(held: int, said: str
     assert note.endswith(f"1 of 2 runs at 2 requests/s; {said or few}")
 
 
-def test_a_missing_mean_over_seeds_has_a_reason() -> None:
-    tested = {1.0: [0.8, 1.0, 1.0], 2.0: [0.8, 1.0, 0.95], 4.0: [0.1, 0.95, 0.7]}
-    each = found(line(tested=tested))
-    assert row(each, "4").split() == ["4", "2"]
-    lowest = "1 of 3 miss the target at 1 requests/s, the lowest tested"
-    highest = "1 of 3 keep it at 4 requests/s, the highest tested"
-    assert f"num_speculative_tokens=4: no mean over seeds: {lowest}; {highest}" in each.notes()
-
-
 def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent() -> None:
     (axes,) = (figure := found(line(), doubtful()).figure()).axes
     dotted = [drawn for drawn in axes.get_lines() if drawn.get_linestyle() == ":"]
@@ -215,13 +159,6 @@ def test_each_search_has_a_name_and_keeps_it(tmp_path: Path) -> None:
     names = [name_in(tmp_path / "new", identity, {"of": "all"}) for identity in ("a", "b", "c", "b", "a")]
     assert names == ["find", "find-2", "find-3", "find-2", "find"]
     assert json.loads((tmp_path / "new/find-2.json").read_text()) == {"identity": "b", "of": "all"}
-
-
-@pytest.mark.parametrize(("file", "text"), [("find.csv", "rows"), ("find.png", ""), ("find.json", '{"identity": ')])
-def test_files_that_tell_of_no_search_are_anothers(tmp_path: Path, file: str, text: str) -> None:
-    (tmp_path / file).write_text(text)
-    assert name_in(tmp_path, "a", {}) == "find-2"
-    assert (tmp_path / file).read_text() == text
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

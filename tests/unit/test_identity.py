@@ -25,12 +25,9 @@ def test_an_order_or_a_default_said_or_a_type_of_number_changes_nothing():
 @pytest.mark.parametrize(
     "words",
     [
-        {"rps": "2"},
-        {"seed": "1"},
         {"passes": "true"},
         {"scheduler.num_speculative_tokens": "5"},
         {"scheduler": "fcfs"},
-        {"warmup": "[0,5]"},
         {"belief": "llama8b_1b_h100"},
     ],
     ids=lambda words: next(iter(words)),

@@ -67,6 +67,12 @@ def run_import(tmp_path: Path, content: str, *words: str, name: str = "given") -
     return main(["import", str(tmp_path / name), "--out", str(tmp_path / "out"), *words]), tmp_path / "out"
 
 
+def imported(tmp_path: Path, content: str, *words: str) -> Path:
+    code, out = run_import(tmp_path, content, *words)
+    assert code == 0
+    return out
+
+
 def trace_in(file: Path) -> Trace:
     return read_user_file(file, TraceSource("t", "file")).trace
 
@@ -75,25 +81,9 @@ def points_in(out: Path) -> list[tuple[BenchLoad, float, float]]:
     return [(each.load, each.ttft_s, each.tpot_s) for each in read_points([out / "points.csv"], 1).points]
 
 
-def test_appended_results_are_a_trace_and_a_point_each(tmp_path, capsys):
-    code, out = run_import(tmp_path, "\n".join(json.dumps(result(each, **DETAILS)) for each in (1, 4)))
-    assert code == 0
-    assert sorted(each.name for each in out.iterdir()) == ["points.csv", "trace_1.csv", "trace_2.csv"]
-    trace = trace_in(out / "trace_2.csv")
-    assert (trace.source.timed, trace.prompt_tokens.tolist()) == (False, [90, 100])
-    expected = [(BenchLoad(100, 10, each, 20), 0.05 + each / 1000, 0.01) for each in (1, 4)]
-    assert points_in(out) == [(load, pytest.approx(ttft_s), tpot_s) for load, ttft_s, tpot_s in expected]
-    said = capsys.readouterr().out
-    waited = "2 requests, no arrivals; sent by clients that waited for their answers: concurrency=4\n"
-    assert waited in said, "times at which clients that wait send are those of the server"
-    assert "points.csv: 2 points of 2 closed loops; `specsim calibrate` takes at least 15" in said
-    assert "no acceptance: accepted lengths stand in the log, answers or /metrics" in said
-
-
 def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_path):
     """Cumulative 0.8, 0.6, 0.4: conditional 0.8, 0.75, 0.667."""
-    code, out = run_import(tmp_path, json.dumps(result(4, **DETAILS, **SPEC)))
-    assert code == 0
+    out = imported(tmp_path, json.dumps(result(4, **DETAILS, **SPEC)))
     keys = read_yaml(out / "acceptance.yaml")
     assert keys["categories"] == {"default": {"conditional": [0.8, 0.75, 0.6667]}}
     assert keys["pair"] == {"target": "meta-llama/Llama-3.1-8B-Instruct", "draft": "any"}
@@ -105,18 +95,10 @@ def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_p
     assert again == 0
 
 
-def test_a_scrape_is_an_acceptance(tmp_path, capsys):
-    code, out = run_import(tmp_path, SCRAPE)
-    assert code == 0
-    assert read_yaml(out / "acceptance.yaml")["categories"] == {"default": {"conditional": [0.8, 0.5]}}
-    assert "a server, 1,000 verifications: 2.2 tokens a verification at k = 2" in capsys.readouterr().out
-
-
 def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, capsys):
     sglang = {"total_output_tokens_retokenized": 200}
     lines = [result(2, **sglang, accept_length=None), result(3, **sglang, accept_length=2.9)]
-    code, out = run_import(tmp_path, "\n".join(map(json.dumps, lines)))
-    assert code == 0
+    out = imported(tmp_path, "\n".join(map(json.dumps, lines)))
     assert [load for load, _, _ in points_in(out)] == [BenchLoad(100, 10, 2, 20)]
     said = capsys.readouterr().out
     assert "accept_length 2.9 needs its k: a file of kind length" in said
@@ -134,8 +116,7 @@ def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, caps
     ],
 )
 def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy, load):
-    code, out = run_import(tmp_path, guidellm(strategy))
-    assert code == 0
+    out = imported(tmp_path, guidellm(strategy))
     waited = load is not None and load.concurrency > 0
     trace = trace_in(out / "trace.csv")
     assert (trace.source.timed, trace.arrival_s.tolist()) == (not waited, [0.0] * 3 if waited else [0.0, 1.0, 4.0])
@@ -146,28 +127,17 @@ def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy,
 
 
 def test_a_summary_of_aiperf_is_a_point(tmp_path):
-    code, out = run_import(tmp_path, json.dumps(AIPERF, indent=1))
-    assert code == 0
+    out = imported(tmp_path, json.dumps(AIPERF, indent=1))
     assert points_in(out) == [(BenchLoad(200, 50, 5, 10), pytest.approx(0.07), pytest.approx(0.008))]
 
 
 def test_spans_of_opentelemetry_are_a_trace_with_sessions(tmp_path):
     head = "name,startTimeUnixNano,gen_ai.usage.input_tokens,gen_ai.usage.output_tokens,gen_ai.conversation.id"
     rows = "chat,1700000000000000000,10,5,a\nchat,1700000001500000000,20,6,b\nchat,1700000002000000000,30,7,a\n"
-    code, out = run_import(tmp_path, f"{head}\n{rows}")
-    assert code == 0
+    out = imported(tmp_path, f"{head}\n{rows}")
     trace = trace_in(out / "trace.csv")
     assert (trace.arrival_s.tolist(), trace.output_tokens.tolist()) == ([0.0, 1.5, 2.0], [5, 6, 7])
     assert trace.session.tolist() == [0, 1, 0]
-
-
-def test_spans_as_json_have_names_with_dots_below_attributes(tmp_path):
-    attributes = {"gen_ai.usage.prompt_tokens": 10, "gen_ai.usage.completion_tokens": 5}
-    spans = [{"start_time_unix_nano": 10**18 + at, "attributes": attributes} for at in (0, 3 * 10**9)]
-    code, out = run_import(tmp_path, "\n".join(map(json.dumps, spans)))
-    assert code == 0
-    trace = trace_in(out / "trace.csv")
-    assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 3.0], [10, 10])
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -181,8 +151,7 @@ def test_an_otlp_export_is_its_spans_with_tokens(tmp_path, capsys, indent):
     told = {"gen_ai.usage.input_tokens": {"intValue": "10"}, "gen_ai.usage.output_tokens": {"intValue": "5"}}
     asked = {**told, "gen_ai.conversation.id": {"stringValue": "a"}}
     spans = [span(0, asked), span(1, {"db.system": {"stringValue": "redis"}}), span(3, asked)]
-    code, out = run_import(tmp_path, json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, indent=indent))
-    assert code == 0
+    out = imported(tmp_path, json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, indent=indent))
     trace = trace_in(out / "trace.csv")
     assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 3.0], [10, 10])
     assert trace.session is not None
@@ -198,8 +167,7 @@ def test_records_of_aiperf_have_their_sessions(tmp_path):
         }
         for at, session in enumerate(("a", "b", "a"))
     ]
-    code, out = run_import(tmp_path, "\n".join(map(json.dumps, rows)))
-    assert code == 0
+    out = imported(tmp_path, "\n".join(map(json.dumps, rows)))
     session = trace_in(out / "trace.csv").session
     assert session is not None
     assert session.tolist() == [0, 1, 0]
@@ -212,8 +180,7 @@ def test_sessions_and_hashes_come_out_as_they_went_in(tmp_path, hashed):
     for row in rows:
         None if hashed else row.pop("hash_ids")
     given = "\n".join(map(json.dumps, rows))
-    code, out = run_import(tmp_path, given)
-    assert code == 0
+    out = imported(tmp_path, given)
     one, other = trace_in(tmp_path / "given"), trace_in(out / ("trace.parquet" if hashed else "trace.csv"))
     for name, column in one.columns().items():
         assert np.array_equal(column, other.columns()[name], equal_nan=True)
@@ -226,8 +193,7 @@ def test_settings_of_a_trace_say_how_requests_are_read(tmp_path, capsys):
     given = "timestamp,prompt_tokens,output_tokens\n0,10,5\n4000,20,6\n"
     assert run_import(tmp_path, given)[0] == 2
     assert "set trace.time_unit=" in capsys.readouterr().err
-    code, out = run_import(tmp_path, given, "trace.time_unit=ms")
-    assert code == 0
+    out = imported(tmp_path, given, "trace.time_unit=ms")
     assert trace_in(out / "trace.csv").arrival_s.tolist() == [0.0, 4.0]
     assert run_import(tmp_path, given, "trace.window=[0,1]")[0] == 2
     assert "trace.window=[0,1]: expected one of trace.time_unit, trace.tick_s" in capsys.readouterr().err
@@ -268,8 +234,7 @@ def test_a_file_that_holds_nothing_or_is_damaged_is_one_line_and_writes_nothing(
 
 def test_a_file_that_holds_nothing_beside_others_has_a_line(tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("a word\n")
-    code, out = run_import(tmp_path, SCRAPE, str(tmp_path / "notes.txt"))
-    assert code == 0
+    out = imported(tmp_path, SCRAPE, str(tmp_path / "notes.txt"))
     assert [each.name for each in out.iterdir()] == ["acceptance.yaml"]
     assert f"{tmp_path / 'notes.txt'}: neither a trace nor an acceptance nor points\n" in capsys.readouterr().out
 

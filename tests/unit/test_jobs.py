@@ -15,71 +15,31 @@ import pytest
 from specsim import sweep
 from specsim.cli import main
 from specsim.config.configured import from_words
-from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import _lost, run_all
-from specsim.store.summaries import Failure, read_rows
-from specsim.store.sweeps import Sweep
+from specsim.store.summaries import Failure
 
-PLUGIN = """
+DYING = """
+import os, signal
 from specsim.schedulers.fcfs import Fcfs
 
-class Sometimes(Fcfs):
+class Dying(Fcfs):
     def step(self, view):
         if view.tpot_slo_s[0] > 1:
-            raise RuntimeError("at last")
+            os.kill(os.getpid(), signal.SIGKILL)
         return Fcfs.step(self, view)
 """
-SCHEDULER = """
-description: "fails where objectives are loose"
-_target_: sometimes.Sometimes
-max_num_seqs: 8
-"""
 
 
-def ran(root: Path | None, words: list[str], jobs: int) -> Sweep:
-    return run_all(plan(checked(from_words(words, sweep=True)), root), root, jobs=jobs)
-
-
-WORDS = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", "scheduler=continuous,fcfs", "seed=0,1,2"]
-
-
-def test_what_stands_is_kept_and_what_is_damaged_is_made_again_with_a_note(tmp_path: Path) -> None:
-    ran(tmp_path, WORDS, 2)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
-    lost = sorted(before)[0]
-    (lost.parent / "requests.parquet").write_bytes(b"")
-    again = ran(tmp_path, WORDS, 2)
-    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.json")}
-    assert {path for path in before if after[path] != before[path]} == {lost}
-    assert again.whole_notes == ("1 run made again: requests.parquet is damaged",)
-
-
-def test_a_run_that_fails_elsewhere_fails_here(tmp_path: Path) -> None:
-    (tmp_path / "sometimes.py").write_text(PLUGIN)
-    (tmp_path / "sometimes.yaml").write_text(SCHEDULER)
-    words = [*WORDS[:3], f"scheduler={tmp_path}/sometimes.yaml", f"plugins=[{tmp_path}/sometimes.py]"]
-    found = [ran(tmp_path / f"jobs{jobs}", [*words, "slo_scale=1,1000,2"], jobs) for jobs in (1, 2)]
-    assert [len(each) for each in found] == [2, 2]
-    for each in found:
-        (failure,) = each.failures
-        assert failure.config["slo_scale"] == 1000
-        assert "RuntimeError: at last" in failure.error
-        assert "in step" in failure.traceback
-        assert failure.name.startswith("slo_scale=1000-")
-    assert [[*read_rows(tmp_path / f"jobs{jobs}").failures] for jobs in (1, 2)] == [[found[0].failures[0].key]] * 2
-
-
-@pytest.mark.parametrize("keep", ["runs", "summary"])
 def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
-    tmp_path: Path, keep: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dies = PLUGIN.replace('raise RuntimeError("at last")', "os.kill(os.getpid(), signal.SIGKILL)")
-    (tmp_path / "dies.py").write_text(f"import os, signal{dies}")
-    (tmp_path / "dies.yaml").write_text(SCHEDULER.replace("sometimes", "dies"))
-    words = [*WORDS[:3], f"scheduler={tmp_path}/dies.yaml", f"plugins=[{tmp_path}/dies.py]", f"out={tmp_path}/out"]
+    (tmp_path / "dies.py").write_text(DYING)
+    (tmp_path / "dies.yaml").write_text("_target_: dies.Dying\nmax_num_seqs: 8\n")
+    words = ["trace=poisson", "requests=20", "profile=llama8b_1b_h100", f"out={tmp_path}/out"]
+    words += [f"scheduler={tmp_path}/dies.yaml", f"plugins=[{tmp_path}/dies.py]"]
     said = "its process was ended by SIGKILL(-9), alone, too: out of memory, or a crash of compiled code"
-    command = ["run", "-m", *words, "slo_scale=1,2,1000,3", "--jobs", "2", "--keep", keep]
+    command = ["run", "-m", *words, "slo_scale=1,2,1000,3", "--jobs", "2"]
     assert main(command) == 1
     assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
     table = pd.read_csv(tmp_path / "out" / "table.csv")
@@ -89,33 +49,9 @@ def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
     assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
 
 
-KILLED = """
-import os, sys, time
-from pathlib import Path
-from specsim.runs.processes import in_processes
-
-def work(folder):
-    Path(folder, str(os.getpid())).touch()
-    time.sleep(60)
-
-if __name__ == "__main__":
-    list(in_processes(work, [sys.argv[1]] * 4, 2, None))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes live")
-def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
-    (tmp_path / "killed.py").write_text(KILLED)
-    (tmp_path / "pids").mkdir()
-    with subprocess.Popen(
-        [sys.executable, tmp_path / "killed.py", tmp_path / "pids"], stderr=subprocess.DEVNULL
-    ) as one:
-        while len(list((tmp_path / "pids").iterdir())) < 2:
-            assert one.poll() is None
-            time.sleep(0.05)
-        one.kill()
+def wait_for_the_end_of(pids: list[str]) -> None:
     until = time.monotonic() + 20
-    while alive := [each.name for each in (tmp_path / "pids").iterdir() if Path("/proc", each.name).exists()]:
+    while alive := [each for each in pids if Path("/proc", each).exists()]:
         assert time.monotonic() < until, alive
         time.sleep(0.1)
 
@@ -144,35 +80,12 @@ def test_processes_that_never_heard_what_to_do_end_with_the_one_that_asked(tmp_p
     assert one.returncode == -signal.SIGKILL
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) >= 2
-    until = time.monotonic() + 20
-    while alive := [each for each in pids if Path("/proc", each).exists()]:
-        assert time.monotonic() < until, alive
-        time.sleep(0.1)
-
-
-@pytest.mark.parametrize("jobs", [0, -1, 2.0, "two", None, True, 10**6])
-def test_a_number_of_processes_is_a_whole_number(jobs: object) -> None:
-    with pytest.raises(SpecsimError, match=r"^jobs=.* expected a whole number between 1 and 1024$"):
-        sweep({"seed": [0, 1]}, trace="poisson", requests=4, jobs=jobs)  # type: ignore[arg-type]
+    wait_for_the_end_of(pids)
 
 
 def test_one_run_takes_no_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "trace=poisson", "requests=4", "--jobs", "3"]) == 2
     assert capsys.readouterr().err == "specsim: --jobs 3: one run is one process; expected -m beside it, for a sweep\n"
-
-
-def test_every_byte_of_a_sweep_in_two_processes_is_that_of_one(tmp_path: Path) -> None:
-    words = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1,2", "trace=poisson", "requests=20"]
-    found = {}
-    for jobs in ("1", "2"):
-        assert main([*words, "--jobs", jobs, f"out={tmp_path / jobs}"]) == 0
-        files = (path for path in (tmp_path / jobs).rglob("*") if path.is_file())
-        found[jobs] = {str(path.relative_to(tmp_path / jobs)): path for path in files}
-    assert sorted(found["1"]) == sorted(found["2"])
-    assert len(found["1"]) > 12
-    for name, path in found["1"].items():
-        if path.name != "provenance.json":
-            assert path.read_bytes() == found["2"][name].read_bytes(), name
 
 
 INTERRUPTED = """
@@ -225,36 +138,41 @@ def test_processes_that_live_on_follow_the_one_that_asks_into_another_folder(
         assert [run.metrics["completed"] for run in runs] == [count] * 2
 
 
+KILLED = """
+import os, sys, time
+from pathlib import Path
+from specsim.runs.processes import in_processes
+
+def work(folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(60)
+
+if __name__ == "__main__":
+    list(in_processes(work, [sys.argv[1]] * 4, 2, None))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes live")
+def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    (tmp_path / "pids").mkdir()
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "killed.py", tmp_path / "pids"], stderr=subprocess.DEVNULL
+    ) as one:
+        while len(list((tmp_path / "pids").iterdir())) < 2:
+            assert one.poll() is None
+            time.sleep(0.05)
+        one.kill()
+    wait_for_the_end_of([each.name for each in (tmp_path / "pids").iterdir()])
+
+
 def test_a_run_that_came_meanwhile_is_no_failure(tmp_path: Path) -> None:
     """Another sweep stores the run while the process that makes it here dies."""
-    (planned,) = plan(checked(from_words([*WORDS[:3], "scheduler=fcfs"], sweep=True)), tmp_path)
+    words = ["trace=poisson", "requests=20", "scheduler=fcfs"]
+    (planned,) = plan(checked(from_words(words, sweep=True)), tmp_path)
     assert planned.folder is not None
     failed = _lost(tmp_path, planned, " by SIGKILL(-9)")
     assert isinstance(failed.run, Failure)
     run_all([planned], tmp_path)
     assert _lost(tmp_path, planned, "").run == planned.folder
     assert (planned.folder / "metrics.json").is_file()
-
-
-GROWING = """
-import os
-from joblib.externals.loky import process_executor
-from specsim.runs.processes import in_processes
-
-def work(size):
-    # joblib's own bounds are 300 MB, looked at once a second.
-    process_executor._MAX_MEMORY_LEAK_SIZE, process_executor._MEMORY_LEAK_CHECK_DELAY = 30_000_000, 0.0
-    process_executor.kept = [*getattr(process_executor, "kept", []), bytearray(b"1") * size]
-    return os.getpid()
-
-if __name__ == "__main__":
-    print(len({pid for _, pid in in_processes(work, 12 * [40_000_000], 2, None)}))
-"""
-
-
-def test_a_process_that_has_grown_is_replaced_without_a_word(tmp_path: Path) -> None:
-    pytest.importorskip("psutil")  # joblib weighs its processes with it, and replaces none without it
-    (tmp_path / "growing.py").write_text(GROWING)
-    told = subprocess.run([sys.executable, tmp_path / "growing.py"], capture_output=True, text=True, check=True)
-    assert told.stderr == ""
-    assert int(told.stdout) > 2

@@ -39,26 +39,6 @@ def stored(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "cache" / "specsim" / "made").iterdir())
 
 
-def test_they_are_made_once(code: Path, tmp_path: Path) -> None:
-    make = Maker()
-    first, again = (kept("test", ("key", 1), [code], make) for _ in range(2))
-    assert make.made == 1
-    assert sorted(first) == sorted(again)
-    assert all(first[name].dtype == again[name].dtype for name in first)
-    assert all(first[name].tolist() == again[name].tolist() for name in first)
-    assert len(stored(tmp_path)) == 1
-
-
-def test_another_key_another_name_or_other_code_makes_others(code: Path) -> None:
-    make = Maker()
-    kept("test", "key", [code], make)
-    kept("test", "another", [code], make)
-    kept("name", "key", [code], make)
-    code.write_text("two")
-    kept("test", "key", [code], make)
-    assert make.made == 4
-
-
 def test_a_damaged_file_is_made_anew(code: Path, tmp_path: Path) -> None:
     make = Maker()
     kept("test", "key", [code], make)

@@ -58,15 +58,6 @@ def test_few_tokens_may_take_longer_than_more_and_the_rest_never_do() -> None:
 
 
 @forms
-def test_array_broadcasts_and_takes_whole_numbers(form: Form) -> None:
-    batched = np.arange(1, 2000)
-    grid = form.seconds_array(many(np.array([[0], [512], [4096]]), batched, 4096))
-    assert grid.shape == (3, 1999)
-    assert grid.dtype == np.float64
-    assert grid[1, 99] == pytest.approx(form.seconds(one(512, 100, 4096)), rel=1e-12)
-
-
-@forms
 @given(
     base=st.tuples(amounts, amounts, amounts, amounts),
     more=st.tuples(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5)),

@@ -46,8 +46,6 @@ ENGINES = [
     Engine(overhead_s=0.0),
     Engine(overhead_s=9.3e-4, request_s=4.5e-5, graph_tokens=tuple(range(8, 513, 8))),
     Engine(overhead_s=4e-5, request_s=1.4e-5, pipeline_steps=1, frontend_s=5.2e-3),
-    Engine(overhead_s=4e-5, pipeline_steps=2),
-    Engine(overhead_s=4e-5, frontend_s=15e-3),
 ]
 
 
@@ -56,11 +54,8 @@ ENGINES = [
     "load",
     [
         BenchLoad(1000, 30, 16, 48),
-        BenchLoad(5000, 16, 4, 12),
-        BenchLoad(64, 9, 1, 4),
         BenchLoad(900, 40, 7, 21, 0.6),
         BenchLoad(700, 30, 0, 60, rate=20.0),
-        BenchLoad(900, 60, 0, 60, 0.5, rate=3.0),
     ],
 )
 @pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])

@@ -16,34 +16,6 @@ def ids(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
-HOLD = st.tuples(st.sampled_from((TARGET, DRAFT)), st.integers(0, 3), st.integers(0, 30))
-
-
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(acts=st.lists(st.one_of(HOLD, st.integers(0, 3)), max_size=30))
-def test_the_books_match_a_recount(acts: list[tuple[int, int, int] | int]) -> None:
-    pool, tokens = KvPool(SHAPE, *np.zeros((2, 2, 4), dtype=np.int64)), np.zeros((2, 4), dtype=int)
-    for act in acts:
-        if isinstance(act, int):
-            pool.release(ids(act))
-            tokens[:, act] = 0
-            continue
-        model, request, count = act
-        wanted = tokens.copy()
-        wanted[model, request] = count
-        total = sum(SHAPE.bytes_of(*pair) for pair in wanted.T.tolist())
-        if total > SHAPE.capacity_bytes:
-            with pytest.raises(OutOfMemory):
-                pool.hold(model, ids(request), ids(count))
-        else:
-            pool.hold(model, ids(request), ids(count))
-            tokens = wanted
-        assert pool.used_bytes == sum(SHAPE.bytes_of(*pair) for pair in tokens.T.tolist())
-        assert pool.used_bytes + pool.free_bytes == SHAPE.capacity_bytes
-    pool.release(np.arange(4))
-    assert pool.used_bytes == 0
-
-
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     held=st.lists(st.integers(0, 40), min_size=1, max_size=6),

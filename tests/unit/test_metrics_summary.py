@@ -2,19 +2,16 @@
 
 import math
 import re
-import tracemalloc
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from specsim.errors import SpecsimError
-from specsim.metrics.distribution import Sketched
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
 from specsim.metrics.summary import percentile, summarise
 from specsim.simulation import run
@@ -79,16 +76,6 @@ def metrics(table):
 
 def same(actual, expected):
     np.testing.assert_allclose(np.asarray(actual, dtype=float), expected, rtol=1e-12)
-
-
-def test_columns_are_those_of_the_issue_then_ours(table):
-    issue = (
-        "request_id, slo_class, arrival_s, first_token_s, finish_s, ttft_s, tpot_s, decode_tpot_s, e2el_s, "
-        "prompt_tokens, output_tokens, slo_tpot_s, slo_ok, draft_tokens, accepted_tokens, verifications, "
-        "preemptions, rejected_reason"
-    )
-    assert ", ".join(table.columns).startswith(f"{issue}, ")
-    assert list(table.columns) == list(REQUEST_COLUMNS)
 
 
 def test_latencies_of_requests(table):
@@ -230,14 +217,6 @@ def test_latencies_of_another_window_are_left_absent(table):
     assert summarise(table, totals(itl_window=None), None)["mean_itl_ms"] == 800.0
 
 
-def test_latencies_too_many_to_keep_say_how_far_off_their_percentiles_may_be(table, metrics):
-    known = Sketched(count=10**8, mean=0.02, std=0.01, least=0.011, median=0.018, p99=0.05)
-    sketched = summarise(table, totals(itl_s=known), None)
-    assert [sketched[f"{each}_itl_ms"] for each in ("mean", "median", "std", "p99")] == [20.0, 18.0, 10.0, 50.0]
-    assert sketched["specsim"]["itl_relative_error"] == 1e-3
-    assert metrics["specsim"]["itl_relative_error"] == 0.0
-
-
 def test_empty_window_names_the_span_of_the_arrivals(table):
     with pytest.raises(SpecsimError, match=r"warmup=\[8,9\] selects no request.* 0 s to 4 s$"):
         summarise(table, totals(), (8.0, 9.0))
@@ -285,16 +264,3 @@ def test_columns_are_summed_up_as_the_table_that_they_make():
     assert summarise(columns, totals()) == summarise(columns.frame(), totals())
     with pytest.raises(KeyError, match="e2e_s"):
         columns["e2e_s"]
-
-
-@pytest.mark.parametrize("rejected", [False, True])
-def test_a_summary_holds_few_columns_beside_the_table(rejected):
-    """A copy of all columns, and a string of its own for each request, were most of the memory of a long run."""
-    repeats, rows = 4000, [0, 1, 2, 3, 4] if rejected else [0, 1, 2, 4]
-    table = pd.concat([made_table(rows)] * repeats, ignore_index=True)
-    summarise(made_table(rows), totals())
-    tracemalloc.start()
-    summarise(table, totals())
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak / len(table) < 16 * 8, "bytes of a row; it has 30 columns"

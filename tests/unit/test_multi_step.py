@@ -15,7 +15,7 @@ import specsim.metrics.recorder
 import specsim.simulation
 from specsim.acceptance.tape import Tape
 from specsim.backend.simulated import SimulatedBackend
-from specsim.core.passes import DraftPass, Emitted, TargetPass
+from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
 from specsim.core.request import Bools, Ints
 from specsim.core.trees import Forest
@@ -96,23 +96,6 @@ def test_passes_run_on_beyond_ends_where_all_that_run_are_in_them(most: int, ste
     assert_same_record(record, run(replace(of, multi_step=False)))
 
 
-class Listening:
-    """Wraps a scheduler that repeats, and counts the tokens that it hears of."""
-
-    def __init__(self, inner: Scheduler) -> None:
-        self._inner, self.tokens = inner, 0
-
-    def step(self, view: View) -> Step:
-        inner, answer = self._inner.step(view), None
-        while True:
-            try:
-                work = inner.send(answer)
-            except StopIteration:
-                return
-            answer = yield work
-            self.tokens += int(answer.tokens.sum()) if isinstance(answer, Emitted) else 0
-
-
 class Turns(PrefillFirst):
     """Lets every second request rest, by the clock: it takes the rows of a part that repeats, and does not itself."""
 
@@ -124,15 +107,6 @@ class Turns(PrefillFirst):
         return rows._replace(
             requests=rows.requests[kept], chunks=rows.chunks[kept], fed=rows.fed[kept], decoding=len(kept)
         )
-
-
-PARTS = (PrefillFirst(8, 2048, 0.01), FixedChains(4))
-
-
-def test_who_wraps_a_scheduler_that_repeats_hears_of_every_verification() -> None:
-    listening = Listening(Composed(*PARTS))
-    record = run(chains(lambda: listening))
-    assert listening.tokens == record.progress.emitted_tokens.sum()
 
 
 class Shifts(Turns):
@@ -261,11 +235,10 @@ class Fitted(Linear):
         return shape.context_tokens > self.most_context or shape.batched_tokens > self.most_batched
 
 
-@pytest.mark.parametrize("name", ["continuous", "vllm_spec"])
-@pytest.mark.parametrize("most", [(250.0, 1e9), (1e9, 30.0), (400.0, 60.0), (0.0, 0.0)], ids=str)
-def test_passes_out_of_range_are_counted_as_one_by_one(name: str, most: tuple[float, float]) -> None:
+@pytest.mark.parametrize("most", [(250.0, 1e9), (0.0, 0.0)], ids=str)
+def test_passes_out_of_range_are_counted_as_one_by_one(most: tuple[float, float]) -> None:
     fitted = Fitted(1e-6, 1e-4, 0.02, most_context=most[0], most_batched=most[1])
-    of = busy(name, truth=Hardware(fitted, fitted))
+    of = busy("vllm_spec", truth=Hardware(fitted, fitted))
     found = run(of)
     assert_same_record(found, run(replace(of, multi_step=False)))
     every = found.totals.iterations + found.totals.draft_passes

@@ -1,7 +1,5 @@
 """A point is prepared once: what was checked is what runs, in bounded memory."""
 
-import json
-
 import pytest
 
 from specsim import sweep
@@ -28,20 +26,6 @@ def prepared(monkeypatch, tmp_path):
     return counted
 
 
-@pytest.mark.parametrize("out", [None, "all"])
-def test_a_sweep_prepares_each_point_once(prepared, out):
-    sweep({"rps": [1, 2, 3]}, trace="poisson", out=out, progress=False, **SMALL)
-    assert len(prepared) == 3
-
-
-def test_of_points_that_differ_in_their_seed_one_is_checked(prepared):
-    words = ["trace=poisson", "requests=6", "rps=1,2", "scheduler=vllm_spec"]
-    points = plan.checked(from_words([*words, "seed=range(0,5)"], sweep=True))
-    assert len(prepared) == 2
-    assert [each.experiment is not None for each in points] == [True, *4 * [False]] * 2
-    assert len({id(each.sources) for each in points}) == 2
-
-
 @pytest.mark.parametrize(("length", "times"), [("2", 1), ("${seed}", 3)])
 def test_points_are_alike_only_where_no_other_setting_follows_the_seed(prepared, length, times):
     words = ["trace=poisson", "requests=6", "scheduler=vllm_spec", f"scheduler.num_speculative_tokens={length}"]
@@ -65,20 +49,6 @@ def test_what_happens_to_one_run_s_configuration_does_not_reach_another(prepared
     assert other.config["profile"]["target"]["name"] != "mine"
     (third,) = sweep({"seed": [2]}, trace="poisson", progress=False, **SMALL)
     assert third.config["profile"]["target"]["name"] == other.config["profile"]["target"]["name"]
-
-
-def test_a_sweep_too_large_to_keep_gives_the_same_runs(prepared, monkeypatch):
-    settings = {"trace": "azure_conv", "progress": False, **SMALL}
-    kept = sweep({"rps": [1, 2, 3]}, **settings)
-    prepared.clear()
-    point = plan._bytes_of(
-        plan.checked(from_words(["trace=azure_conv", "requests=6", "scheduler=vllm_spec"], sweep=False))[0].experiment
-    )
-    prepared.clear()
-    monkeypatch.setattr(plan, "KEPT_BYTES", 2 * point)
-    again = sweep({"rps": [1, 2, 3]}, **settings)
-    assert len(prepared) == 4
-    assert [json.dumps(run.metrics) for run in kept] == [json.dumps(run.metrics) for run in again]
 
 
 def test_a_file_is_parsed_once_until_it_changes(prepared, tmp_path, monkeypatch):

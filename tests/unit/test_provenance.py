@@ -60,6 +60,14 @@ def test_a_file_that_changed_after_its_import_is_refused(folder, name):
         plugins_sha256([module])
 
 
+def test_what_a_function_will_import_counts_before_it_runs(folder):
+    (folder / "plug_lazy.py").write_text("def step():\n    from plug_sizes import SIZE\n    return SIZE\n")
+    before = checksum("plug_lazy")
+    assert "plug_sizes" not in sys.modules
+    (folder / "plug_sizes.py").write_text("SIZE = 4\n")
+    assert checksum("plug_lazy") != before
+
+
 def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
     for name in ("a.py", "b/c.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -73,11 +81,3 @@ def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("no code")
     found.add(package_sha256.__wrapped__())
     assert len(found) == 4
-
-
-def test_what_a_function_will_import_counts_before_it_runs(folder):
-    (folder / "plug_lazy.py").write_text("def step():\n    from plug_sizes import SIZE\n    return SIZE\n")
-    before = checksum("plug_lazy")
-    assert "plug_sizes" not in sys.modules
-    (folder / "plug_sizes.py").write_text("SIZE = 4\n")
-    assert checksum("plug_lazy") != before

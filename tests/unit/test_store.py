@@ -1,7 +1,9 @@
 """The run folder: same bytes for same inputs, never half a run, and errors a person can act on."""
 
-import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.files.yaml_file import config_text
+from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
 from specsim.store import writer
-from specsim.store.runs import damage, is_run, read_run
+from specsim.store.runs import damage, is_run, read_run, run_folders
 from specsim.store.writer import remove_run, write_run
-from tests.made import columns_of
+from tests.made import columns_of, refusal
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
 
@@ -66,13 +68,6 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def only_line(folder):
-    with pytest.raises(SpecsimError) as raised:
-        read_run(folder)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
-
-
 def test_what_is_written_is_read(run):
     stored = read_run(run)
     assert stored.metrics == parts()["metrics"]
@@ -81,10 +76,6 @@ def test_what_is_written_is_read(run):
     assert stored.passes is None
     pd.testing.assert_frame_equal(stored.requests, table().frame(), check_dtype=False)
     assert {path.name for path in run.iterdir()} == FILES
-
-
-def test_keys_that_are_numbers_stand_before_words():
-    assert config_text({"alpha": 0.2, 8: 0, 1: 3}) == "1: 3\n8: 0\nalpha: 0.2\n"
 
 
 def test_types_on_disk_are_those_of_the_schema(tmp_path):
@@ -96,11 +87,10 @@ def test_types_on_disk_are_those_of_the_schema(tmp_path):
         assert schema.metadata == {b"specsim_schema_version": b"2"}
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_a_table_written_in_parts_is_read_as_one(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(writer, "GROUP_ROWS", rows)
+def test_a_table_written_in_parts_is_read_as_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "GROUP_ROWS", 2)
     write_run(tmp_path / "run", **parts(passes=passes()))
-    assert pq.read_metadata(tmp_path / "run" / "requests.parquet").num_row_groups == -(-3 // rows)
+    assert pq.read_metadata(tmp_path / "run" / "requests.parquet").num_row_groups == 2
     stored = read_run(tmp_path / "run")
     pd.testing.assert_frame_equal(stored.requests, table().frame(), check_dtype=False)
     pd.testing.assert_frame_equal(stored.passes, pd.DataFrame(passes()), check_dtype=False)
@@ -150,62 +140,10 @@ def test_interruption_while_replacing_leaves_no_mixture(run, monkeypatch):
     assert not list(run.glob(".*"))
 
 
-def test_missing_folder_names_the_nearest(run):
-    assert only_line(run.with_name("rum")) == f"no run folder '{run.with_name('rum')}'; did you mean '{run}'?"
-
-
-def test_folder_of_runs_names_one_inside(run):
-    line = only_line(run.parent)
-    assert "is no run folder" in line
-    assert line.endswith(f"did you mean '{run}'?")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (b"[1]", "holds list; expected a mapping of keys to values"),
-        (b"{}", "has no specsim.schema_version"),
-        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2: upgrade"),
-        (b'{"specsim": {"schema_version": 1}}', "run it again"),
-        (b"\xff\xfe", "byte 0 is damaged: not UTF-8 text"),
-    ],
-)
-def test_metrics_of_something_else(run, text, expected):
-    (run / "metrics.json").write_bytes(text)
-    assert expected in only_line(run)
-
-
-def test_damaged_or_missing_config(run):
-    stored = read_run(run)
-    (run / "config.yaml").write_text("a: [1")
-    with pytest.raises(SpecsimError, match=r"config\.yaml' is damaged: not YAML") as raised:
-        _ = stored.config
-    assert "\n" not in str(raised.value)
-    (run / "config.yaml").unlink()
-    with pytest.raises(SpecsimError, match=r"config\.yaml' is missing"):
-        _ = stored.config
-
-
 def flip(path, place=4):
     raw = bytearray(path.read_bytes())
     raw[place] ^= 1
     path.write_bytes(raw)
-
-
-@pytest.mark.parametrize("name", [*sorted(FILES), "passes.parquet"])
-@pytest.mark.parametrize("how", ["flipped byte", "cut", "empty", "removed"])
-def test_a_run_that_is_not_what_was_written_is_refused(tmp_path, name, how):
-    folder = tmp_path / "run"
-    write_run(folder, **parts(passes=passes()))
-    path = folder / name
-    {
-        "flipped byte": lambda: flip(path),
-        "cut": lambda: path.write_bytes(path.read_bytes()[:-100]),
-        "empty": lambda: path.write_bytes(b""),
-        "removed": path.unlink,
-    }[how]()
-    assert name in only_line(folder)
-    assert name in (damage(folder) or "")
 
 
 def test_a_flipped_bit_of_provenance_is_found_wherever_it_is(run):
@@ -227,34 +165,93 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hang(run, name):
         read_run(run)
 
 
-def test_a_run_without_checksums_is_refused(run):
-    provenance = json.loads((run / "provenance.json").read_text())
-    del provenance["files"], provenance["sha256"]
-    (run / "provenance.json").write_text(json.dumps(provenance))
-    assert "provenance.json is damaged" in only_line(run)
+def test_parquet_damaged_since_the_run_was_read_is_found_at_access(run):
+    stored, path = read_run(run), run / "requests.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SpecsimError, match=r"requests\.parquet' is damaged: not a Parquet file") as raised:
+        _ = stored.requests
+    assert "\n" not in str(raised.value)
 
 
-def test_a_run_with_other_settings_is_not_replaced(run):
-    before = contents(run)
-    with pytest.raises(SpecsimError, match=r"out=.*run: holds a run with other settings; expected a new folder"):
-        write_run(run, **parts(config={"seed": 1, "choices": {"scheduler": "adaserve"}}))
-    assert contents(run) == before
+def test_nan_in_json_is_refused(tmp_path):
+    with pytest.raises(SpecsimError, match=r"metrics\.json cannot hold NaN"):
+        write_run(tmp_path / "run", **parts(metrics={"completed": float("nan")}))
+    assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_folder_that_appears_while_a_run_is_placed_is_not_replaced(tmp_path, run, monkeypatch, seed):
-    """The last moment: the folder was not there when the run looked, and is there at the rename."""
-    before, exists = contents(run), Path.exists
-    monkeypatch.setattr(Path, "exists", lambda path: path != run and exists(path))
-    given = parts(provenance={"host": "there"}, config={"seed": seed, "choices": {"scheduler": "adaserve"}})
-    if seed:
-        with pytest.raises(SpecsimError, match="other settings"):
-            write_run(run, **given)
-    else:
-        write_run(run, **given)
-    monkeypatch.undo()
-    assert contents(run) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+NOW_S = 1_000_000_000.0
+
+
+@pytest.fixture
+def gone():
+    """The process id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def left(folder, pid, host=None):
+    """Leave a complete run as a kill between writing and renaming does, begun just now."""
+    path = staging_path(folder)
+    parts_of_name = path.name.split("-")
+    parts_of_name[2] = str(pid)
+    parts_of_name[1] = host or parts_of_name[1]
+    path = path.with_name("-".join(parts_of_name))
+    write_run(folder / "whole", **parts())
+    shutil.move(folder / "whole", path)
+    os.utime(path, (NOW_S, NOW_S))
+    return path
+
+
+def test_what_a_process_of_this_host_left_is_removed_once_it_is_gone(tmp_path, gone):
+    write_run(tmp_path / "run", **parts())
+    stale, inside, alive = left(tmp_path, gone), left(tmp_path / "run", gone), left(tmp_path, os.getpid())
+    remove_stale(tmp_path, NOW_S)
+    assert not stale.exists()
+    assert not inside.exists()
+    assert alive.exists()
+    assert run_folders(tmp_path) == [tmp_path / "run"]
+
+
+def test_what_another_host_left_is_removed_after_a_day(tmp_path, gone):
+    path = left(tmp_path, gone, host="elsewhere")
+    remove_stale(tmp_path, NOW_S + DAY_S - 1)
+    assert path.exists()
+    remove_stale(tmp_path, NOW_S + DAY_S + 1)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", [".mine.tmp", "specsim-a-1-00000000.tmp", ".specsim-notes"])
+def test_other_hidden_files_stay(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    remove_stale(tmp_path, NOW_S * 100)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "new" / "table.csv"
+    with in_one_step(file) as partial:
+        partial.write_text("one")
+        assert not file.exists()
+    assert file.read_text() == "one"
+    with pytest.raises(ZeroDivisionError), in_one_step(file) as partial:
+        partial.write_text(f"tw{1 / 0}")
+    with pytest.raises(SpecsimError, match=r"^.*table.csv: cannot be written: No space left"), in_one_step(file):
+        raise OSError(28, "No space left on device")
+    assert file.read_text() == "one"
+    assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"[1]", "holds list; expected a mapping of keys to values"),
+        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2: upgrade"),
+    ],
+)
+def test_metrics_of_something_else(run, text, expected):
+    (run / "metrics.json").write_bytes(text)
+    assert expected in refusal(read_run, run)
 
 
 def test_a_removed_run_leaves_files_of_others(run):
@@ -265,30 +262,3 @@ def test_a_removed_run_leaves_files_of_others(run):
     write_run(run, **parts())
     remove_run(run)
     assert not run.exists()
-
-
-def test_parquet_damaged_since_the_run_was_read_is_found_at_access(run):
-    stored, path = read_run(run), run / "requests.parquet"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SpecsimError, match=r"requests\.parquet' is damaged: not a Parquet file") as raised:
-        _ = stored.requests
-    assert "\n" not in str(raised.value)
-
-
-def test_missing_column_is_named(run):
-    stored, path = read_run(run), run / "requests.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["slo_class"]), path)
-    with pytest.raises(SpecsimError, match=r"lacks the column 'slo_class'"):
-        _ = stored.requests
-
-
-def test_nan_in_json_is_refused(tmp_path):
-    with pytest.raises(SpecsimError, match=r"metrics\.json cannot hold NaN"):
-        write_run(tmp_path / "run", **parts(metrics={"completed": float("nan")}))
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_file_in_the_way_is_named(tmp_path):
-    (tmp_path / "run").write_text("")
-    with pytest.raises(SpecsimError, match=r"run folder '.*run' is a file"):
-        write_run(tmp_path / "run", **parts())

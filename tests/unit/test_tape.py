@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-
 import numpy as np
 import pytest
 
@@ -48,19 +45,6 @@ def test_a_pool_that_does_not_lie_within_the_tape_is_refused(start):
     for starts in ((np.array([0, start]), inside), (inside, np.array([0, start]))):
         with pytest.raises(SpecsimError, match=f"a pool of 4 rows begins at row {start:,} of 8 of a tape"):
             Tape(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))
-
-
-@pytest.mark.parametrize("width", [1, 2])
-def test_a_pool_that_nobody_holds_is_let_go(width: int) -> None:
-    confidence, rank = np.full((8, width), 0.5 / width), np.zeros(8, dtype=np.int64)
-    confidence.flags.writeable = rank.flags.writeable = False
-    start = np.zeros(3, dtype=np.int64)
-    text = Tape(confidence, rank, Pools(start, start, 8), stream_keys(3, "text", np.arange(3)))
-    calibration(text, start, ("chat",))
-    gone = weakref.ref(confidence)
-    del text, confidence
-    gc.collect()
-    assert gone() is None
 
 
 def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_written() -> None:

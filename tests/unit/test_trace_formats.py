@@ -7,10 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from specsim.errors import SpecsimError
 from specsim.workload.published import read_adaserve_parquet
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
+from tests.made import refusal
 
 SOURCE = TraceSource("made", "file")
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens"
@@ -29,37 +29,21 @@ def read(file, **kwargs):
     return read_user_file(file, SOURCE, **kwargs).trace
 
 
-def refusal(file, *args, read=read_user_file, **kwargs):
-    with pytest.raises(SpecsimError) as caught:
-        read(file, *args, SOURCE, **kwargs)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert str(file) in message
-    return message.removeprefix(f"{file}: ")
+def told(file, *args, read=read_user_file, **kwargs):
+    return refusal(read, file, *args, SOURCE, **kwargs).removeprefix(f"{file}: ")
 
 
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("2023-11-16 18:17:04.1,x,8", "line 3: ContextTokens 'x' is not a whole number"),
-        ("2023-11-16 18:17:04.1,1_0,8", "line 3: ContextTokens '1_0' is not a whole number"),
-        ("2023-11-16 18:17:04.1,1.5,8", "line 3: ContextTokens '1.5' is not a whole number"),
-        ("2023-11-16 18:17:04.1,-3,8", "line 3: ContextTokens -3 is not in 1..10000000"),
-        ("2023-11-16 18:17:04.1,3,99999999999", "line 3: GeneratedTokens 99999999999 is not in"),
-        ("2023-11-16 18:17:04.1,nan,8", "line 3: ContextTokens 'nan' is not a whole number"),
-        ("2023-11-16 18:17:04.1,,8", "line 3: ContextTokens '' is not a whole number"),
         ("2023-11-16 18:17:04.1,3", "line 3: 2 cells where the header has 3"),
-        ("2023-11-16 18:17:04.1,3,8,9", "line 3: 4 cells where the header has 3"),
-        ("2023-13-16 18:17:04.1,3,8", "line 3: TIMESTAMP '2023-13-16 18:17:04.1' is no time like"),
         ("NaT,3,8", "line 3: TIMESTAMP 'NaT' is no time like"),
         ("2023-11-16 18:17:04.1+00:00,3,8", "line 3: TIMESTAMP '2023-11-16 18:17:04.1+00:00' has a time zone"),
-        (AZURE, "line 3: TIMESTAMP 'TIMESTAMP' is no time like"),
-        ("", "line 3: TIMESTAMP '' is no time like"),
         ("\udcff,3,8", "line 3: TIMESTAMP '\ufffd' is no time like"),
     ],
 )
 def test_a_damaged_azure_row_is_told_with_its_line(tmp_path, row, said):
-    message = refusal(put(tmp_path, [AZURE, GOOD, row, "2023-11-16 18:17:05,1,1"]))
+    message = told(put(tmp_path, [AZURE, GOOD, row, "2023-11-16 18:17:05,1,1"]))
     assert message.startswith("1 damaged row: " + said)
 
 
@@ -67,22 +51,20 @@ def test_a_damaged_azure_row_is_told_with_its_line(tmp_path, row, said):
     ("header", "said"),
     [
         ("a,b,c", "line 1: no column arrival_s, prompt_tokens, output_tokens; if yours has another name"),
-        ("TIMESTAMP,ContextTokens,x", "line 1: no column GeneratedTokens; if yours has another name"),
         ("TIMESTAMP,ContextToken,GeneratedTokens", "line 1: unknown column 'ContextToken'; did you mean 'ContextTok"),
-        ("Timestamp,Request Tokens,y", "line 1: unknown column 'Request Tokens'; did you mean 'Request tokens'?"),
     ],
 )
 def test_wrong_columns_name_the_nearest_or_the_needed_ones(tmp_path, header, said):
-    assert refusal(put(tmp_path, [header, "1,1,1"])).startswith(said)
+    assert told(put(tmp_path, [header, "1,1,1"])).startswith(said)
 
 
 def test_no_file_empty_file_folder_and_header_alone(tmp_path):
-    assert refusal(tmp_path / "none.csv") == "no such file"
-    assert refusal(put(tmp_path, [])) == "empty file"
-    assert refusal(put(tmp_path, ["", " "])) == "empty file"
-    assert refusal(tmp_path) == "is a folder; expected a file"
+    assert told(tmp_path / "none.csv") == "no such file"
+    assert told(put(tmp_path, [])) == "empty file"
+    assert told(put(tmp_path, ["", " "])) == "empty file"
+    assert told(tmp_path) == "is a folder; expected a file"
     for header in (AZURE, USER):
-        assert refusal(put(tmp_path, [header, ""])) == "no row"
+        assert told(put(tmp_path, [header, ""])) == "no row"
 
 
 def test_truncated_and_broken_gzip_tell_the_line_reached(tmp_path):
@@ -92,33 +74,28 @@ def test_truncated_and_broken_gzip_tell_the_line_reached(tmp_path):
     assert len(read(whole)) == 50_000
     raw = whole.read_bytes()
     whole.write_bytes(raw[: len(raw) // 2])
-    line = int(re.fullmatch(r"truncated gzip after line (\d+)", refusal(whole))[1])
+    line = int(re.fullmatch(r"truncated gzip after line (\d+)", told(whole))[1])
     assert 20_000 < line < 30_000
     whole.write_bytes(raw[:-1])
-    assert refusal(whole) == "truncated gzip after line 50000"
+    assert told(whole) == "truncated gzip after line 50000"
     flipped = bytearray(raw)
     flipped[-6] ^= 0xFF
     whole.write_bytes(bytes(flipped))
-    assert "broken gzip after line" in refusal(whole)
+    assert "broken gzip after line" in told(whole)
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ('{"timestamp": 1, "input_length": 5', "not a JSON object"),
-        ("[1, 2, 3]", "not a JSON object"),
-        ("", "not a JSON object"),
         ('{"timestamp": NaN, "input_length": 5, "output_length": 1}', "timestamp nan is not a number"),
-        ('{"timestamp": Infinity, "input_length": 5, "output_length": 1}', "timestamp inf is not a number"),
         ('{"timestamp": 1, "input_length": 5}', "output_length None is not a whole number"),
         ('{"timestamp": 1, "input_length": true, "output_length": 1}', "input_length True is not a whole"),
-        ('{"timestamp": 1, "input_length": 5.5, "output_length": 1}', "input_length 5.5 is not a whole"),
-        ('{"timestamp": -1, "input_length": 5, "output_length": 1}', "timestamp -1 is negative"),
     ],
 )
 def test_a_damaged_mooncake_line_is_told(tmp_path, line, said):
     good = '{"timestamp": 0, "input_length": 5, "output_length": 1}'
-    message = refusal(put(tmp_path, [good, line, good[:14] + "9" + good[15:]]))
+    message = told(put(tmp_path, [good, line, good[:14] + "9" + good[15:]]))
     assert message.startswith(f"1 damaged row: line 2: {said}")
 
 
@@ -162,14 +139,14 @@ def test_adaserve_json_in_characters_is_turned_to_tokens_and_said(tmp_path):
 
 def test_adaserve_json_damage_is_told(tmp_path):
     bad = [adaserve(), adaserve(slo_ratio=-70), adaserve(slo_ratio=0), adaserve(emission_time_ms="x"), 5]
-    message = refusal(put(tmp_path, [json.dumps([bad[0], 5])], "e.json"))
+    message = told(put(tmp_path, [json.dumps([bad[0], 5])], "e.json"))
     assert message == "1 damaged row: entry 2: not a JSON object"
-    message = refusal(put(tmp_path, [json.dumps(bad[:4])], "e.json"))
+    message = told(put(tmp_path, [json.dumps(bad[:4])], "e.json"))
     assert message.startswith("3 damaged rows: entry 2: slo_ratio -70 is not above 0, -50 or -150, entry 3: ")
     cut = put(tmp_path, [json.dumps(bad[:4], indent=1)[:100]], "e.json")
-    assert re.fullmatch(r"line \d+: not JSON, damaged or cut", refusal(cut))
+    assert re.fullmatch(r"line \d+: not JSON, damaged or cut", told(cut))
     missing = put(tmp_path, [json.dumps([{"emission_time_ms": 0, "input_length": 1, "output_length": 1}])], "e.json")
-    assert refusal(missing) == "no column slo_ratio"
+    assert told(missing) == "no column slo_ratio"
 
 
 def test_adaserve_parquet_picks_one_workload_and_its_known_tokens(tmp_path):
@@ -193,9 +170,9 @@ def test_adaserve_parquet_picks_one_workload_and_its_known_tokens(tmp_path):
     assert trace.prompt_tokens.tolist() == [10, 77, 34]
     assert trace.row.tolist() == [0, 1, 2]
     assert "1 of 3 prompt lengths" in trace.source.note
-    assert "no row of the workload 'c'" in refusal(file, "c", read=read_adaserve_parquet)
+    assert "no row of the workload 'c'" in told(file, "c", read=read_adaserve_parquet)
     pq.write_table(table.drop_columns(["trace"]), file)
-    assert "no column 'trace'" in refusal(file, "b", read=read_adaserve_parquet)
+    assert "no column 'trace'" in told(file, "b", read=read_adaserve_parquet)
 
 
 def test_a_users_csv_with_every_column(tmp_path):
@@ -214,25 +191,18 @@ def test_a_users_csv_with_every_column(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ("nan,1,1,a,,,", "arrival_s 'nan' is not a number"),
-        ("inf,1,1,a,,,", "arrival_s 'inf' is not a number"),
-        ("1e999,1,1,a,,,", "arrival_s '1e999' is not a number"),
         ("-1,1,1,a,,,", "arrival_s -1 is negative"),
         ("1,1,1,a,0,,", "tpot_slo_s '0' is not a number above 0"),
-        ("1,1,1,a,,-2,", "tpot_slo_ratio '-2' is not a number above 0"),
-        ("1,1,1,a,,,x", "ttft_slo_s 'x' is not a number above 0"),
         ("1,1,1,,,,", "slo_class '' is not a name"),
         ("1,1,1,all,,,", "slo_class 'all' is what tables call all classes together"),
         ("1,1,1,\x1b[31mred,,,", "slo_class '\\x1b[31mred' is not a name of printable characters"),
-        ("1,1,1,caf\udce9,,,", "slo_class 'caf\ufffd' is not a name of printable characters"),
-        ("1,1,1,\u202eab,,,", "slo_class '\\u202eab' is not a name of printable characters"),
         (f"1,1,1,{'x' * 101},,,", f"slo_class '{'x' * 36}... is a name of 101 characters; expected at most 100"),
         ("1,1,1,a,1,1,", "tpot_slo_s and tpot_slo_ratio are both given"),
     ],
 )
 def test_a_damaged_row_of_a_users_file_is_told(tmp_path, row, said):
     header = f"{USER},slo_class,tpot_slo_s,tpot_slo_ratio,ttft_slo_s"
-    message = refusal(put(tmp_path, [header, "0,1,1,a,,,", row]))
+    message = told(put(tmp_path, [header, "0,1,1,a,,,", row]))
     assert message.startswith(f"1 damaged row: line 3: {said}")
 
 
@@ -246,14 +216,14 @@ def test_a_users_parquet_tells_rows_from_one(tmp_path):
     assert read(file).output_tokens.tolist() == [3, 4]
     pq.write_table(pa.table({**columns, "arrival_s": [0.0, float("nan")], "output_tokens": [None, 4]}), file)
     first, second = "output_tokens None is not a whole number", "arrival_s nan is not a number"
-    assert refusal(file) == f"2 damaged rows: row 1: {first}, row 2: {second}"
+    assert told(file) == f"2 damaged rows: row 1: {first}, row 2: {second}"
     pq.write_table(pa.table({"arrival_s": [0.0]}), file)
-    assert "no column prompt_tokens, output_tokens" in refusal(file)
+    assert "no column prompt_tokens, output_tokens" in told(file)
     pq.write_table(pa.table(columns).slice(0, 0), file)
-    assert refusal(file) == "no row"
+    assert told(file) == "no row"
     file.write_bytes(b"PAR1" + b"x" * 50)
-    assert refusal(file) == "damaged or cut Parquet file"
+    assert told(file) == "damaged or cut Parquet file"
 
 
 def test_an_open_quote_is_an_error(tmp_path):
-    assert "not CSV" in refusal(put(tmp_path, [USER, '0,1,"1']))
+    assert "not CSV" in told(put(tmp_path, [USER, '0,1,"1']))

@@ -8,6 +8,7 @@ import pytest
 
 from specsim import SpecsimError, simulate
 from specsim.workload.user_file import trace_of
+from tests.made import refusal
 
 SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
 TIMES = ["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]
@@ -52,10 +53,8 @@ def in_ms(first=1700000000000):
 
 def test_advice_on_the_unit_can_be_followed():
     for call in (lambda: simulate("fcfs", in_ms(), **SMALL), lambda: trace_of(in_ms())):
-        with pytest.raises(SpecsimError) as raised:
-            call()
         said = 'in ms 15 min: give simulate trace__time_unit="ms", or trace_of time_unit="ms"'
-        assert str(raised.value).endswith(said)
+        assert refusal(call).endswith(said)
     run = simulate("fcfs", in_ms(), trace__time_unit="ms", **SMALL)
     assert run.requests["arrival_s"].tolist() == [0, 500, 900]
     assert trace_of(in_ms(), time_unit="ms").arrival_s.tolist() == [0, 500, 900]
@@ -77,9 +76,7 @@ def test_a_window_and_blocks_are_of_any_trace(given):
     ("settings", "said"),
     [
         ({"trace__time_unit": "minutes"}, "time_unit: 'minutes' is unknown"),
-        ({"trace__tick_s": -1}, "tick_s: -1 is not"),
         ({"trace__window": [5, 1]}, "trace.window: [5, 1] is not [start_s, stop_s]"),
-        ({"trace__resample": 0}, "trace.resample: 0 is not"),
         ({"trace__rps": 2}, "trace.rps: trace is an object; expected the value in it"),
     ],
 )

@@ -54,6 +54,7 @@ def test_the_twin_is_within_5_percent_of_the_real_statistics(name):
     check_within_5_percent(REAL[name], twin(name))
 
 
+@pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("name", ["azure_code", "azure_conv"])
 def test_the_stored_statistics_and_the_twin_fit_the_real_file_itself(name):
     trace = real(name)
@@ -63,6 +64,7 @@ def test_the_stored_statistics_and_the_twin_fit_the_real_file_itself(name):
     check_within_5_percent(statistics, twin(name))
 
 
+@pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("name", ["azure_code", "azure_conv"])
 def test_the_twin_keeps_counts_per_second_and_copies_no_row(name):
     trace, copy = real(name), twin(name)
@@ -76,6 +78,7 @@ def test_the_twin_keeps_counts_per_second_and_copies_no_row(name):
     assert len(rows(trace, 1.0) & rows(copy, 1.0)) < len(trace) * 0.01
 
 
+@pytest.mark.usefixtures("real_data")
 def test_the_script_makes_the_shipped_rows_again(tmp_path):
     trace = real("azure_code")
     spec = importlib.util.spec_from_file_location("fit_twins", TRACES.parent / "tools" / "fit_twins.py")

@@ -1,11 +1,8 @@
 """warmup=: simulated and not counted, as warmup=[a, inf] would."""
 
-import numpy as np
 import pytest
 
 from specsim.api import simulate
-from specsim.config.compose import compose
-from specsim.runs.prepare import prepare
 
 GIVEN = {"scheduler": "continuous", "trace": "poisson", "rps": 4, "requests": 60, "profile": "llama8b_1b_h100"}
 
@@ -26,10 +23,3 @@ def test_the_note_says_what_was_left_out():
     left_out = int((run.requests["arrival_s"] < 5).sum())
     assert f"warmup: {left_out} of 60 requests arrive in the first 5 s and are not counted" in run.notes
     assert not any(note.startswith("warmup") for note in simulate(**GIVEN).notes)
-
-
-def test_a_share_is_of_the_arrivals_after_limit_and_rate():
-    point = {"trace": "poisson", "requests": "50", "rps": "7", "warmup": "10%"}
-    window = prepare(compose(point)).simulation.window
-    assert window is not None
-    np.testing.assert_allclose(window, [0.1 * 49 / 7, 49 / 7])

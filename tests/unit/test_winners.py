@@ -1,15 +1,11 @@
 """Who is best where, and whether the seeds can tell: against means and intervals worked out by hand."""
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import t
 
 from specsim import SpecsimError, sweep
-from specsim.figures.capacity import winner_map
-from specsim.figures.style import apart
 from specsim.metrics.seeds import winners
 
 LOAD = {"load.overloaded": False, "load.too_short": False}
@@ -111,42 +107,6 @@ def test_the_map_has_a_cell_for_each_point(runs):
 
 def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-@pytest.mark.parametrize(
-    ("overloaded", "too_short", "glyph"), [(False, False, ""), (None, True, " \u25d0"), (True, False, " \u25cb")]
-)
-def test_a_tie_is_no_ones_and_a_cell_is_marked_by_its_load(overloaded, too_short, glyph):
-    frame = table({("a", 1): (1.0, 1.0), ("b", 1): (1.0, 1.0), ("a", 2): (0.9, 0.9), ("b", 2): (0.2, 0.2)})
-    frame = frame.assign(**{"load.overloaded": overloaded, "load.too_short": too_short})
-    for place, key in enumerate(("slo_scale", "replicas")):
-        frame.insert(3 + place, key, 1)
-    found = winners(frame, "share", ["rps", "slo_scale", "replicas"])
-    figure = winner_map(found, frame, "share", "rps", "slo_scale", "replicas")
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.texts] == [f"1{glyph}\ntie", f"1{glyph}\n+0.7"]
-    assert legend(figure) == ["a", "tie: several are best"]
-    tie, won = (patch.get_facecolor() for patch in axes.patches)
-    assert tie != won
-    assert ("\u25cb" in figure._supxlabel.get_text(), "\u25d0" in figure._supxlabel.get_text()) == (
-        glyph == " \u25cb",
-        glyph == " \u25d0",
-    )
-
-
-@pytest.mark.parametrize(
-    ("values", "moved"),
-    [
-        ([0, 20, 40], [0, 20, 40]),
-        ([0, 0], [-5, 5]),
-        ([0, 8, 30], [-1, 9, 30]),
-        ([0, 9, 10, 19], [-5.5, 4.5, 14.5, 24.5]),
-    ],
-)
-def test_labels_that_would_touch_are_moved_apart(values, moved):
-    found = apart(values, 10)
-    assert found == pytest.approx(moved)
-    assert all(b - a >= 10 - 1e-9 for a, b in pairwise(found))
 
 
 def test_less_of_a_measure_in_seconds_wins():

@@ -1,49 +1,12 @@
 """A YAML file of anybody's: what is no mapping, what stands for more than it holds, and what leads out of it."""
 
-import os
 import resource
 import time
 
 import pytest
 
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped
-
-
-def refusal(read, *given, **more):
-    with pytest.raises(SpecsimError) as caught:
-        read(*given, **more)
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", ": None is not a mapping of keys to values"),
-        ("- 1\n", ": [1] is not a mapping of keys to values"),
-        ("a: [1\nb: 2\n", ", line 2: not YAML: "),
-        ("a: 1\na: 2\n", ", line 2: not YAML: found duplicate key a"),
-        (b"\xff\xfe\x00", ": cannot be read: "),
-        ("a: " + "9" * 5000, ": cannot be read: "),
-        ("a: " + "[" * 5000, ", line 1: nested over 32 deep"),
-        ("a: !!python/object/apply:os.getcwd []\n", ", line 1: a tag ("),
-    ],
-)
-def test_a_file_that_is_no_mapping(tmp_path, text, told):
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert refusal(read_yaml, path).startswith(f"{path}{told}")
-    assert refusal(read_yaml, path, group="slo=").startswith(f"slo={path}{told}")
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    (tmp_path / "mine.yaml").write_text("a: 1e-9\n")
-    assert read_yaml(tmp_path / "mine.yaml") == {"a": 1e-9}
-    said = refusal(read_yaml, tmp_path / "mime.yaml", "grid file")
-    assert f"mime.yaml: no such grid file; did you mean '{tmp_path / 'mine.yaml'}'?" in said
-    assert refusal(read_yaml, tmp_path).endswith("is a folder; expected a YAML file")
-
+from tests.made import refusal
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
@@ -57,14 +20,11 @@ DOUBLED = "".join(f"k{i}: {{x: '${{..k{i + 1}}}', y: '${{..k{i + 1}}}'}}\n" for 
     ("text", "told"),
     [
         (LAUGHS, ", line 1: an anchor or alias (a0); expected every value written out"),
-        ("a: *b\n", ", line 1: an anchor or alias (b)"),
         ("a: &a\n  b: *a\n", ", line 1: an anchor or alias (a)"),
-        ("a: 1\nb: {<<: *a}\n", ", line 2: an anchor or alias (a)"),
         ("a: " + "{a: " * 5000, f", line 1: nested over {MOST_DEPTH} deep"),
         ("a: !!int ''\n", ", line 1: a tag ("),
         ("a: 0x" + "f" * 5000, ", line 1: a whole number of over 308 digits"),
         ("b: 1\na: " + "x" * 70_000, ", line 2: a value of 70,000 characters; expected at most 65,536"),
-        ("? [a]\n: 1\n", ", line 1: not YAML: found unhashable key"),
         ("a: \0", ": not YAML: "),
         ("#" * 2 * MOST_BYTES, ": 2 MiB; expected at most 1 MiB"),
     ],
@@ -83,18 +43,14 @@ def test_a_file_that_stands_for_more_than_it_holds(tmp_path, text, told):
     ("text", "told"),
     [
         ("a: {b: '${oc.env:HOME}'}\n", "a.b: '${oc.env:HOME}': expected a value, or a key of this file alone"),
-        ("a: [0, '${oc.env:HOME}']\n", "a.1: '${oc.env:HOME}': expected a value"),
-        ("a: '${seed}'\n", "a: '${seed}': expected a value"),
         ("a: '\\\\${oc.env:HOME}'\n", "expected a value"),
         ("a: '${'\n", "a: '${': expected a value"),
         ("a: '${..seed}'\n", "a: '${..seed}': leads out of this file; expected the value itself"),
-        ("a: {b: '${....seed}'}\n", "leads out of this file"),
         ("a: '${.b}'\n", "a: '${.b}': this file has no such key"),
         ("a: [1]\nb: '${.a.0}'\n", "b: '${.a.0}': this file has no such key"),
         ("a: '${.a}'\n", "a: '${.a}': refers to itself"),
         ("a: '${.b}'\nb: '${.a}'\n", "refers to itself"),
         (DOUBLED, "references stand for over 10,000 values; expected fewer"),
-        (DOUBLED.replace("{x: 1}", "{}"), "references stand for over 10,000 values; expected fewer"),
         ("a: 1\n" + "".join(f"b{i}: '${{.b{i + 1}}}'\n" for i in range(2000)), "b2000"),
     ],
     ids=lambda text: " ".join(text.split())[:24],
@@ -123,13 +79,6 @@ def test_every_file_that_ships_may_be_copied_and_changed():
         read_yaml(file)
 
 
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "mine.yaml")
-    assert refusal(read_yaml, tmp_path / "mine.yaml").endswith("mine.yaml: is a pipe or a device; expected a YAML file")
-    with pytest.raises(SpecsimError, match="is a pipe or a device"):
-        read_yaml(type(tmp_path)("/dev/zero"))
-
-
 WORDS = "1e-9 1e5 1. 1.e3 -1e3 .5 .5e3 1_0.5 1:30.5 2020-01-01 12e03 1E5 +1e5 0x1e5 017 e5 1e 1.5.2 . -.inf yes 1e+5 _1"
 
 
@@ -146,3 +95,19 @@ def test_values_are_what_hydra_reads_in_its_own_files(tmp_path, monkeypatch, lib
     path.write_text("a: &a 1")
     assert "line 1: an anchor" in refusal(read_yaml, path)
     _loader.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ": None is not a mapping of keys to values"),
+        ("- 1\n", ": [1] is not a mapping of keys to values"),
+        ("a: 1\na: 2\n", ", line 2: not YAML: found duplicate key a"),
+        (b"\xff\xfe\x00", ": cannot be read: "),
+    ],
+)
+def test_a_file_that_is_no_mapping(tmp_path, text, told):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert refusal(read_yaml, path).startswith(f"{path}{told}")
+    assert refusal(read_yaml, path, group="slo=").startswith(f"slo={path}{told}")
