@@ -11,7 +11,9 @@ import pytest
 
 from specsim.api import simulate
 from specsim.cluster.split import Splitting
+from specsim.config.groups import choices
 from specsim.errors import SpecsimError
+from specsim.latency.profile import load_profile
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation
@@ -72,3 +74,27 @@ def test_however_requests_are_sent_the_same_are_refused(more):
     assert record.rejected == {1: "context_length", 3: "context_length"}
     assert record.progress.emitted_tokens.tolist() == [5, 0, 5, 0]
     assert (record.replica_of >= 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(choices("profile")) - {"file"}))
+def test_every_shipped_profile_states_the_context_of_its_target(name):
+    """From the `max_position_embeddings` of each model's published configuration."""
+    contexts = {
+        "Llama-3.1-70B": 131_072,
+        "Llama-3.1-8B": 131_072,
+        "Qwen2.5-32B": 32_768,
+        "Qwen2.5-1.5B": 32_768,  # of the instructed one
+        "Qwen2.5-Coder-1.5B": 32_768,
+        "Qwen3-32B": 40_960,
+        "Qwen3-8B": 40_960,
+        "Qwen3-30B-A3B": 40_960,
+        "Qwen3-235B-A22B-FP8": 40_960,
+        "Llama-3.3-70B": 131_072,
+        "gpt-oss-120b": 131_072,
+        "DeepSeek-V3": 163_840,
+        "Vicuna-7B": 4_096,
+        "SmolLM2-135M": 8_192,
+    }
+    profile = load_profile(name)
+    assert profile.target.max_model_len == contexts[profile.target.name]
+    assert profile.draft.max_model_len is None

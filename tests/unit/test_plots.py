@@ -3,17 +3,18 @@
 import dataclasses
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.transforms import Bbox
 
 from specsim.errors import SpecsimError
 from specsim.figures.latency import latency_cdf
 from specsim.figures.plots import plot_comparison, plot_run
 from specsim.figures.slo import comparison, slo_by_class
-from specsim.figures.style import style
+from specsim.figures.style import amount, style
 from specsim.figures.timeline import spans, timeline
 from specsim.metrics.requests import PASS_COLUMNS, RunTotals
 from specsim.metrics.summary import summarise
@@ -237,3 +238,29 @@ def test_drawing_leaves_pyplot_and_its_settings_alone():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+def mark_boxes(figure, axes):
+    """Return the box of each mark of a drawn figure, in pixels, its edge included."""
+    figure.draw_without_rendering()
+    found = []
+    for line in axes.lines:
+        reach = (line.get_markersize() * (2**0.5 if line.get_marker() == "D" else 1) + line.get_markeredgewidth()) / 2
+        pixels = reach * figure.dpi / 72
+        found += [Bbox([place - pixels, place + pixels]) for place in axes.transData.transform(line.get_xydata())]
+    return found
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_no_label_covers_a_mark_and_no_mark_another(share):
+    metrics = run().metrics
+    for part in (metrics["specsim"], *metrics["specsim"]["classes"].values()):
+        part |= dict.fromkeys(("slo_attainment", "ttft_attainment", "tpot_attainment"), share)
+    figure = slo_by_class(metrics)
+    left = figure.axes[0]
+    marks = mark_boxes(figure, left)
+    assert len(marks) == 2 * (len(NAMES) + 1)
+    words = [text.get_window_extent() for text in (*left.texts, *left.get_xticklabels(), left.xaxis.label)]
+    assert [text.get_text() for text in left.texts] == [amount(100 * share)] * (len(NAMES) + 1)
+    assert not any(mark.overlaps(word) for mark in marks for word in words)
+    assert not any(one.overlaps(other) for one, other in combinations(marks, 2))
