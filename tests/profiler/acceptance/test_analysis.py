@@ -9,11 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from matplotlib.patches import Polygon
 
 from profiler.acceptance.analysis import analyse, mapped
-from profiler.acceptance.curves import on_path
-from profiler.acceptance.figures import histogram_figure, request_figure
 from profiler.acceptance.tape_file import Recorded, write_tape
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping
@@ -95,24 +92,6 @@ def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path
     assert told["mean_confidence"] == pytest.approx(tape.confidence[made, 0].mean())
     table = (tmp_path / "mine" / "summary.md").read_text()
     assert f"| 239 | {told['agreement_where_proposed']:.3f} +- {told['error_where_proposed']:.3f} |" in table
-
-
-def test_the_histogram_counts_proposals_and_says_what_is_missing() -> None:
-    panel = histogram_figure({"chat": on_path(lookup_tape(), "chat")}).axes[0]
-    steps = [np.asarray(each.get_xy()) for each in panel.patches if isinstance(each, Polygon)]
-    assert len(steps) == 2
-    assert all(each[each[:, 0] <= 0.05, 1].max() == 0 for each in steps)
-    assert panel.get_title() == "chat\nno proposal at 240 of 720"
-    assert panel.get_ylabel() == "proposals"
-
-
-def test_the_figure_of_requests_says_what_it_leaves_out() -> None:
-    rng = np.random.default_rng(0)
-    tape = drawn_tape(rng, sequences=3, tokens=210, confidence=np.array([0.3, 0.9]))
-    spread, settled, _ = request_figure({"chat": on_path(tape, "chat")}).axes
-    assert spread.get_ylabel() == "cumulative share of requests"
-    assert spread.get_title() == "requests of 16 tokens or more"
-    assert settled.get_title() == "requests of 200 tokens or more"
 
 
 @pytest.mark.usefixtures("unrendered")

@@ -39,7 +39,7 @@ def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> N
     assert len(parts.read()) == 3
 
 
-@pytest.mark.parametrize("content", ["[1]", "[" * 100_000, '{"seed": ', "\x00"])
+@pytest.mark.parametrize("content", ["[1]", "[" * 100_000, '{"seed": '])
 def test_settings_that_are_none_are_one_line(content: str, tmp_path: Path) -> None:
     folder = Batches(tmp_path / "a.parquet", {"seed": 0}).folder
     (folder / "settings.json").write_text(content)

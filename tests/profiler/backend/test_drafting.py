@@ -58,7 +58,7 @@ def test_the_likeliest_chain_of_a_target_that_drafts_for_itself_is_right(data, s
     assert_lossless(drawn, ran.record, ran.known)
 
 
-@pytest.mark.parametrize(("name", "more"), [("vllm_spec", {}), ("specinfer", {}), ("adaserve", {"verify_tokens": 48})])
+@pytest.mark.parametrize(("name", "more"), [("vllm_spec", {}), ("adaserve", {"verify_tokens": 48})])
 def test_chains_and_trees_of_the_target_itself_are_right(name, more):
     seen: Counter[str] = Counter()
     told = requests([0.0] * 6, [3, 9, 17, 4, 30, 8], [30] * 6)
