@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from profiler.fidelity.verdicts import failed, faults, pass_errors, run_verdicts, shares
+from profiler.fidelity.verdicts import pass_errors, run_verdicts, shares
 
 KEYS = {"pair": "p", "load": 1.0}
 METRICS = ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms", "slo_attainment")
@@ -67,12 +67,6 @@ def test_noise_does_not_grow_with_the_number_of_runs():
     two, four = noise_of(("a", 196.0, 204.0))["a"], noise_of(("a", 196.0, 204.0, 196.0, 204.0))["a"]
     assert two == pytest.approx(0.04)
     assert four == pytest.approx(0.04 * 4 / 6)
-
-
-def test_runs_that_clearly_differ_and_runs_that_failed_are_counted():
-    told = pd.DataFrame([{"differing_clearly": 1.0, "error": None}, {"differing_clearly": None, "error": "no"}])
-    assert (faults(told), len(failed(told))) == (1, 1)
-    assert (faults(told[["error"]]), len(failed(told[["differing_clearly"]]))) == (0, 0)
 
 
 def test_cells_that_failed_have_no_verdict():
