@@ -12,6 +12,7 @@ from profiler.latency.choice import as_columns
 from profiler.latency.grids import QUICK
 from profiler.latency.points import Point
 from profiler.latency.profile_file import profile_mapping
+from profiler.latency.result import summary
 from profiler.latency.samples import SampleFile
 from profiler.text import yaml_text
 from specsim.cli import main
@@ -68,12 +69,6 @@ def test_the_hosts_time_of_a_cpu_is_the_profilers_own(tmp_path, measured):
 def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
     padded = sample(Point("verify", 1, 128, 3), captured_tokens=4)
     assert as_columns([padded]).batched.tolist() == [4.0]
-
-
-def test_a_quick_grid_is_called_a_smoke_test(tmp_path, measured):
-    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured, grid="quick")])
-    assert mapping["description"].startswith("smoke test: Big + Small on Card")
-    assert mapping["assumptions"][0].startswith("smoke test: the quick grid has two row counts")
 
 
 def test_points_that_were_not_reached_are_counted(tmp_path, measured):
@@ -145,3 +140,27 @@ def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, measured):
             error["median"] = 0.4
     (tmp_path / "m.yaml").write_text(yaml.safe_dump({**mapping, "form": "roofline"}))
     assert prepare(compose({"trace": "poisson", "requests": "3", "profile": str(tmp_path / "m.yaml")}))
+
+
+def test_a_form_without_a_ridge_is_told_so():
+    error = {"roofline": {"decode": {"median": 0.021, "p95": 0.2, "worst": 0.3}}}
+    mapping = {
+        "description": "Big + Small",
+        "form": "roofline",
+        "target": {"held_out_error": error},
+        "draft": {"held_out_error": error},
+        "checks": {
+            "knee_tokens": {
+                "target": {"fitted": 171.4, "compute_over_bandwidth": 290.2},
+                "draft": {"fitted": None, "compute_over_bandwidth": 290.2},
+            }
+        },
+        "assumptions": ["random weights", "skipped: target decode/1x1@64 (eager): out of memory"],
+    }
+    told = summary(mapping)
+    assert told[2].split() == ["target", "decode", "2.1%", "20.0%", "30.0%"]
+    assert told[-3:] == [
+        "target: ridge at 171 batched tokens; compute over bandwidth 290",
+        "draft: no ridge; compute over bandwidth 290",
+        "skipped: target decode/1x1@64 (eager): out of memory",
+    ]
