@@ -81,11 +81,6 @@ def test_the_committed_page_is_what_the_committed_rows_say():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(kept(running.KEPT))
 
 
-def test_the_cells_are_each_once():
-    every = list(cells())
-    assert len(every) == len(set(every))
-
-
 def test_a_cell_gets_the_seeds_that_its_attainment_needs_half_of_the_most_of_its_point_and_the_compared_one_all(
     monkeypatch,
 ):

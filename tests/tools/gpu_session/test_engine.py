@@ -10,7 +10,6 @@ import pytest
 
 from profiler.latency.command import TIME_IS_UP
 from tests.tools.gpu_session.processes import is_alive
-from tools.gpu_session import vllm_times
 from tools.gpu_session.engine import engine
 from tools.gpu_session.state import State
 
@@ -105,25 +104,3 @@ def test_an_engines_own_processes_end_with_it(state, tmp_path, monkeypatch):
             return
         time.sleep(0.02)
     pytest.fail("it lives")
-
-
-def test_an_engine_that_was_timed_before_is_not_again(state, tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch)
-    state.journal.end("engine alone")
-    assert engine(state, time.monotonic() + 60) == 0
-    assert {row.quantity for row in state.journal.rows() if row.value is not None} == {"draft-model step"}
-
-
-def test_batches_and_prompts_are_those_of_the_plan():
-    asked = []
-
-    def generate(batch, prompt, output, seed):
-        asked.append((batch, prompt, output, seed))
-        return 0.0
-
-    list(vllm_times.steps(generate, "decode", drafting=False))
-    assert {batch for batch, prompt, *_ in asked if prompt == 1024} == {1, 2, 4, 8, 16, 32, 64, 128, 256}
-    assert {output for _, _, output, _ in asked[1:]} == {1, 65}
-    # A prompt is answered once each, or its keys would be cached.
-    prompts = [each for each in asked if each[1] == 2048]
-    assert len(prompts) == len({seed for *_, seed in prompts}) == 4
