@@ -110,21 +110,6 @@ def test_a_leaf_that_is_accepted_without_having_been_extended_is_fed_later():
     assert ran.backend.drafter.unpriced_tokens == 1
 
 
-def test_a_root_that_was_fed_before_is_asked_again_for_its_logits():
-    def second_root_later(view):
-        both = np.array([0, 1])
-        forest = yield DraftPass(both, view.draft_pending(both), Forest.roots(2), ROOT, 1)
-        forest = yield DraftPass(both, NOBODY, forest, np.array([2, 1]), 1)
-        assert forest.tree_tokens().tolist() == [2, 1]
-        answer = yield TargetPass(both, np.array([1, 1]), forest)
-        assert answer.matched.tolist() == [2, 1]
-
-    made = scripted(2, second_root_later)
-    ran = real(made, ITSELF)
-    assert_lossless(made, ran.record, ran.known)
-    assert ran.backend.drafter.unpriced_tokens == 1
-
-
 def test_more_tokens_than_there_are_cannot_be_proposed():
     def wide(view):
         yield DraftPass(ROOT, view.draft_pending(ROOT), Forest.roots(1), ROOT, VOCABULARY + 1)

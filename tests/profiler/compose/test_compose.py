@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from profiler.compose import library
 from profiler.compose.completed import name_of
 from profiler.compose.fit import FITTED, HELD_OUT, composed, fitted_forms
-from profiler.compose.library import ENGINES, HARDWARE, Placement
+from profiler.compose.library import ENGINES, Placement
 from profiler.compose.models import head_of, model_of
-from profiler.compose.operators import MEASURED, SPARSE_MEASURED, Operators
+from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes, reaching
 from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
 from specsim.cli import main
@@ -326,27 +325,7 @@ def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -
     assert np.max(np.abs(off)) <= max(each["worst"] for each in stated.values()) + 0.01
 
 
-def test_a_parallel_head_has_a_block_of_tokens_for_each_request() -> None:
-    mapping = compose_profile("Llama-3.1-8B", gpu="h100_sxm", drafter="p_eagle")
-    draft = profile_from_mapping(mapping, "composed").draft
-    assert (draft.one_pass, draft.max_depth, mapping["draft"]["block_tokens"]) == (True, 7, 7)
-    found = Operators(head_of(model_of("Llama-3.1-8B"), DecoderHead("p_eagle", 3, True, True, 4, 7, 32000)), H100)
-    seconds = draft.chosen.seconds(PassShape.decode(8 * 512, 8))
-    assert seconds == pytest.approx(composed(found, verified(8, 512, 7)), rel=0.1)
-
-
-def test_tables_of_decodes_end_where_the_profile_says() -> None:
-    data = Path(library.sdk().core.__file__).parent / "systems" / "data"
-    named = {"attention/{}/*/generation_attention": MEASURED, "mla/{}/*/generation_mla": MEASURED}
-    named["mla/{}/*/mla_generation_module"] = MEASURED
-    for engine in ENGINES:
-        for name, most in {
-            **named,
-            "sparse_attention/{}/*/dsv4_?ca_generation_module": SPARSE_MEASURED[engine],
-        }.items():
-            for gpu in HARDWARE:
-                for file in data.glob(f"{gpu}/{name.format(engine)}_perf.parquet"):
-                    assert pd.read_parquet(file, columns=["step"])["step"].max() in (most - 1, most)
+def test_a_profile_says_where_tables_of_decodes_end() -> None:
     said = compose_profile("DeepSeek-V3", gpu="h200_sxm", tp=8, engine="sglang")["provenance"]
     assert [each["contexts"] for each in said] == ["decodes measured up to 131,072 a request, extrapolated beyond"] * 2
     assert all("contexts" not in each for each in compose_profile("Llama-3.1-8B", gpu="h100_sxm")["provenance"])
@@ -364,15 +343,6 @@ def test_a_grid_reaches_the_context_that_is_measured() -> None:
     found.decode = lambda requests, context: asked.append(context) or decode(requests, context)  # type: ignore
     fitted_forms(found, 0.0, 2**24)
     assert max(asked) == 2**20
-
-
-def test_experts_need_the_table() -> None:
-    mapping = compose_profile("gpt-oss-20b", gpu="h100_sxm")
-    assert mapping["form"] == "table"
-    errors = mapping["target"]["held_out_error"]
-    assert errors["table"]["verify"]["median"] < 0.05 < 0.2 < errors["roofline"]["verify"]["median"]
-    rows = mapping["target"]["forms"]["table"]["seconds_at"]
-    assert np.all(np.diff(rows) >= 0)
 
 
 def test_heads_by_their_own_shape() -> None:

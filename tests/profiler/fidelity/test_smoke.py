@@ -235,18 +235,6 @@ def test_models_that_share_weights_do_without_the_fused_path(monkeypatch):
     assert models.ModelCache(study_named("tiny")).ready(pair, {16}).passes == "transformers"
 
 
-def test_a_cache_holds_the_pool_in_blocks_of_any_size():
-    cache = models.ModelCache(replace(study_named("tiny"), cache_tokens=4096))
-    pair = Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
-    pages = {
-        block: [each.cache.shape.pages for each in (made.target, made.draft)]
-        for block in (16, 20)
-        for made in (cache.ready(pair, {16, block}).models,)
-    }
-    # Tokens of the pool are of 3 layers, of the models 2 and 1; a block of 20 takes two pages of 16.
-    assert pages == {16: [4096 * 3 // 2 // 16 + 1, 4096 * 3 // 16 + 1], 20: [307 * 2 + 1, 614 * 2 + 1]}
-
-
 @pytest.mark.usefixtures("unrendered")
 def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
     """All of it but the device, the shapes of its models, its sizes and its number of requests: two pairs, fused.

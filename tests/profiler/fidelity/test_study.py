@@ -37,16 +37,6 @@ def test_real_cells_come_first_and_take_turns_and_all_run_on_both_clocks():
         assert sum(each.side == REVERSE for each in cells) == 2 * 3
 
 
-def test_later_words_stand_in_for_earlier_ones():
-    study = parsed("tiny", "requests=2", "seed=3")
-    lookup = study.pairs[1]
-    words = study.words(lookup, "adaserve")
-    assert "requests=2" in words
-    assert "requests=4" not in words
-    assert {"scheduler=adaserve", "scheduler.shape.width_max=1", "seed=3"} <= set(words)
-    assert "scheduler.shape.width_max=1" not in study.words(study.pairs[0], "adaserve")
-
-
 def test_words_beside_a_study_hold_against_those_of_its_pairs_and_schedulers():
     study = parsed("tiny", "scheduler.verify_tokens=7", "scheduler.shape.width_max=2")
     words = study.words(study.pairs[1], "adaserve")

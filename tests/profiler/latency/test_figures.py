@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-
 import numpy as np
 import pytest
 
 from profiler.latency import figures
 from profiler.latency.choice import judge
 from profiler.latency.grids import QUICK
-from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from tests.made import one
 from tests.profiler.latency.made import samples_of
@@ -48,17 +45,3 @@ def test_a_form_is_drawn_at_whole_tokens_and_its_ridge_is_called_so(choices, tmp
     assert {line.get_label() for line in draft.lines} >= {"form, draft, no context", "form, prefill, no context"}
     assert lines["ridge 171"].get_xdata()[0] == 171.4
     assert not [line for line in draft.lines if "ridge" in line.get_label()]
-
-
-def test_a_full_disk_names_the_figure_and_leaves_nothing_half_written(choices, tmp_path, monkeypatch):
-    from matplotlib.figure import Figure
-
-    def full(self, path, **_):
-        path.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    (tmp_path / "mine-error.png").write_bytes(b"before")
-    monkeypatch.setattr(Figure, "savefig", full)
-    with pytest.raises(SpecsimError, match=r"mine-error.png: cannot be written: No space left on device$"):
-        figures.draw(choices, MAPPING, tmp_path, "mine")
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("mine-error.png", b"before")]

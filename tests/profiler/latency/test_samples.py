@@ -126,17 +126,6 @@ def test_a_sweep_that_measured_nothing_leaves_nothing_and_an_empty_file_is_anybo
     assert SampleFile(path, {**FACTS, "target": "other", "flops_per_s": 1.0}).facts["flops_per_s"] == 1.0
 
 
-def with_null(path, key):
-    """Replace one column of a samples file by nulls."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
-    place = table.schema.names.index(key)
-    field = table.schema.field(place)
-    pq.write_table(table.set_column(place, field, pa.nulls(len(table), field.type)), path)
-
-
 def fit_says(capsys, *paths):
     assert main(["profile", "fit", *map(str, paths), "--out", str(paths[0].with_name("x.yaml"))]) == 2
     err = capsys.readouterr().err
@@ -154,11 +143,6 @@ def fit_says(capsys, *paths):
 )
 def test_numbers_that_are_none(tmp_path, capsys, key, value, told):
     assert told in fit_says(capsys, written(tmp_path / "s.parquet", **{key: value}))
-
-
-def test_nulls(tmp_path, capsys):
-    with_null(written(tmp_path / "s.parquet"), "median_s")
-    assert "row 0: median_s: null; expected a value" in fit_says(capsys, tmp_path / "s.parquet")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from profiler.latency.measure import Bench, modes_of  # noqa: E402
 from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.sweep import Progress, Sweep  # noqa: E402
+from profiler.latency.sweep import Sweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
@@ -106,19 +106,6 @@ def test_time_that_is_up_at_the_last_point_leaves_nothing_to_do(tmp_path):
     timer = CountingTimer()
     late = sweep(tmp_path / "s.parquet", timer, deadline=0, clock=lambda: float(len(timer.calls) == points))
     assert late.run() == 0
-
-
-def test_a_device_that_fails_is_one_line_and_what_was_measured_is_kept(tmp_path):
-    def fail():
-        if len(failing.calls) == 4:
-            raise RuntimeError("device lost\nfor reasons")
-
-    failing = CountingTimer(after_each=fail)
-    with pytest.raises(
-        SpecsimError, match=r"^(target|draft) .*: device lost for reasons; what was measured is kept in .*s.pa"
-    ):
-        sweep(tmp_path / "s.parquet", failing).run()
-    assert len(read_samples(tmp_path / "s.parquet")[1]) == 3
 
 
 class CompilerError(TorchDynamoException):
@@ -232,29 +219,3 @@ def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
     assert "a line whose median error is 8 to 16% on NCCL's times" in stated("nvlink4", 2)
     assert one.all_reduce_s == pytest.approx(2 * 2 * (7.9e-6 + 32 * 64 * 4 / 248e9))
     assert {each.all_reduce_s for each in samples if each.role == "draft"} == {0.0}
-
-
-def test_a_draft_that_is_the_targets_own_layers_adds_no_weights(tmp_path):
-    made = sweep(tmp_path / "s.parquet", CountingTimer())
-    skipping = {"target": TINY["target"], "draft": Subject("tiny-llama-skip1", True)}
-    assert Sweep(skipping, SETTING, made.timer, made.file, deadline=0.0).run() > 0
-    about = read_samples(tmp_path / "s.parquet")[0]["models"]
-    assert about["draft"]["weights_bytes"] == 0
-    assert about["target"]["weights_bytes"] == 4 * TINY_LLAMA.parameters
-    assert about["target"]["kv_bytes_per_token"] == 2 * 2 * 16 * 2 * 4
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"), [(1.0, [1, 11, 21, 31, 35]), (4.0, [1, 5, 9, 13, 17, 21, 25, 29, 33, 35])]
-)
-def test_a_line_comes_every_ten_points_or_fifteen_seconds(capsys, seconds, told):
-    now = [100.0]
-    progress = Progress(35, "big + small", clock=lambda: now[0])
-    for number in range(1, 36):
-        now[0] += seconds
-        progress.done(f"decode/{number}", 0.0123)
-    progress.close()
-    lines = capsys.readouterr().out.splitlines()
-    assert [int(line.split()[3]) for line in lines] == told
-    used, left = told[0] * seconds, 34 * seconds
-    assert lines[0] == f"big + small: 1 of 35 points, {used:.0f} s, about {left:.0f} s left; decode/1 12.300 ms"

@@ -69,14 +69,6 @@ def test_replays_over_other_rows_say_what_launched_passes_say(kernel):
     assert 5 < len(replays) < 20, "24 passes: some took over the graph of another"
 
 
-def test_a_level_of_a_chain_takes_the_graph_of_a_decode():
-    forward = served()
-    replays = Replays(forward, rerun)
-    for work in (Work.of([20, 30], [1, 1]), levels([20, 28], 3), Work.of([3, 17], [1, 1])):
-        both(forward, replays, work, seed=0)
-    assert len(replays) == 1
-
-
 @cache
 def of_one_room():
     """Return a model and graphs that replay every pass of the test below by two of them, one for passes with a tree."""

@@ -85,19 +85,14 @@ def test_an_engine_that_fails_is_a_row_and_the_other_is_timed(state, tmp_path, m
     assert {row.check for row in rows if row.quantity == "draft-model step"} == {"engine drafting"}
 
 
-def test_an_engine_that_hangs_is_ended_at_the_limit_and_none_is_begun_after_it(state, tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, "time.sleep(60)")
-    assert engine(state, time.monotonic() + 0.7) == TIME_IS_UP
+def test_an_engine_that_hangs_is_ended_with_its_own_processes_and_none_is_begun_after_it(state, tmp_path, monkeypatch):
+    child = "import subprocess; p = subprocess.Popen(['sleep', '60']); open(PID, 'w').write(str(p.pid)); time.sleep(60)"
+    install(tmp_path, monkeypatch, child.replace("PID", repr(str(tmp_path / "pid"))))
+    assert engine(state, time.monotonic() + 3) == TIME_IS_UP
     assert [row.note for row in state.journal.rows() if row.quantity == "failed"] == [
         "its process ended with its time; session.log has its words"
     ]
     assert state.journal.ended() == {"engine alone"}
-
-
-def test_an_engines_own_processes_end_with_it(state, tmp_path, monkeypatch):
-    child = "import subprocess; p = subprocess.Popen(['sleep', '60']); open(PID, 'w').write(str(p.pid)); time.sleep(60)"
-    install(tmp_path, monkeypatch, child.replace("PID", repr(str(tmp_path / "pid"))))
-    assert engine(state, time.monotonic() + 3) == TIME_IS_UP
     pid = int((tmp_path / "pid").read_text())
     for _ in range(100):
         if not is_alive(pid):

@@ -41,13 +41,6 @@ def test_a_check_that_took_its_process_with_it_twice_is_not_tried_again(tmp_path
     assert journal.ended() == {"spin", "peaks"}
 
 
-def test_a_state_is_read_as_it_was_written(state):
-    state.finish("check")
-    state.join(HERE)
-    assert read_state(state.folder) == state
-    assert read_state(state.folder.parent) is None
-
-
 @pytest.mark.parametrize("text", ["[1]", '{"format": 2, "pairs": {}}'])
 def test_a_file_that_is_no_sessions(state, text):
     (state.folder / "session.json").write_text(text)
@@ -67,17 +60,6 @@ def test_another_gpu_is_refused(state):
     state.join(HERE)
     with pytest.raises(OtherGpu, match="a session on 'NVIDIA H100', and this is 'NVIDIA H200'; expected another --st"):
         state.join({**HERE, "hardware": "NVIDIA H200"})
-
-
-def test_an_archive_holds_what_was_measured_and_is_unpacked_elsewhere(state, tmp_path):
-    brought = {"one.samples.parquet", "rows.jsonl", "session.log", "one.yaml", "one-error.png"}
-    for name in (*brought, ".x.1.tmp", "old.zip"):
-        (state.folder / name).write_bytes(name.encode())
-    assert pack(state.folder, tmp_path / "home" / "s.zip") < 2000
-    assert [each.name for each in (tmp_path / "home").iterdir()] == ["s.zip"]
-    unpack(tmp_path / "home" / "s.zip", tmp_path / "there")
-    assert {each.name for each in (tmp_path / "there").iterdir()} == brought | {"session.json"}
-    assert (tmp_path / "there" / "one.samples.parquet").read_bytes() == b"one.samples.parquet"
 
 
 def test_a_large_session_leaves_figures_and_old_log_behind(state, monkeypatch, tmp_path):
