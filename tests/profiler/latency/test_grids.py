@@ -50,17 +50,11 @@ def test_a_draft_step_asks_for_leaves_behind_cached_levels():
     assert work.node_cached[work.node_parent[leaves]].all()
 
 
-def test_a_mixed_pass_is_a_fresh_chunk_beside_decoding_rows():
-    work = Point("mixed", 1, 200, 64, 4).work()
-    assert work.chunk.tolist() == [64, 1, 1, 1, 1]
-    assert work.context[0] == 0
-    assert work.context[1:].sum() == 800
-
-
-def test_a_mixed_pass_may_verify_trees_beside_the_chunk():
+def test_a_mixed_pass_is_a_fresh_chunk_beside_rows_that_may_verify_trees():
     point = Point("mixed", 1, 200, 64, 3, 5)
     work = point.work()
     assert work.chunk.tolist() == [64, 1, 1, 1]
+    assert work.context[0] == 0
     assert work.new_tokens.tolist() == [64, 5, 5, 5]
     assert (work.batched_tokens, work.context_tokens) == point.tokens_most()[::-1] == (79, 600)
     parents = work.node_parent[work.node_parent >= 0]

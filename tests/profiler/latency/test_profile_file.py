@@ -12,7 +12,6 @@ from profiler.latency.choice import as_columns
 from profiler.latency.grids import QUICK
 from profiler.latency.points import Point
 from profiler.latency.profile_file import profile_mapping
-from profiler.latency.result import summary
 from profiler.latency.samples import SampleFile
 from profiler.text import yaml_text
 from specsim.cli import main
@@ -140,27 +139,3 @@ def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, measured):
             error["median"] = 0.4
     (tmp_path / "m.yaml").write_text(yaml.safe_dump({**mapping, "form": "roofline"}))
     assert prepare(compose({"trace": "poisson", "requests": "3", "profile": str(tmp_path / "m.yaml")}))
-
-
-def test_a_form_without_a_ridge_is_told_so():
-    error = {"roofline": {"decode": {"median": 0.021, "p95": 0.2, "worst": 0.3}}}
-    mapping = {
-        "description": "Big + Small",
-        "form": "roofline",
-        "target": {"held_out_error": error},
-        "draft": {"held_out_error": error},
-        "checks": {
-            "knee_tokens": {
-                "target": {"fitted": 171.4, "compute_over_bandwidth": 290.2},
-                "draft": {"fitted": None, "compute_over_bandwidth": 290.2},
-            }
-        },
-        "assumptions": ["random weights", "skipped: target decode/1x1@64 (eager): out of memory"],
-    }
-    told = summary(mapping)
-    assert told[2].split() == ["target", "decode", "2.1%", "20.0%", "30.0%"]
-    assert told[-3:] == [
-        "target: ridge at 171 batched tokens; compute over bandwidth 290",
-        "draft: no ridge; compute over bandwidth 290",
-        "skipped: target decode/1x1@64 (eager): out of memory",
-    ]

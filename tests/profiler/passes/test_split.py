@@ -13,7 +13,7 @@ from profiler.passes.attention_split import plain_paged  # noqa: E402
 from profiler.passes.checks import checked_error, kernel_error  # noqa: E402
 from profiler.passes.packing import is_causal, pack  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from tests.profiler.passes.layouts import pools  # noqa: E402
+from tests.profiler.passes.layouts import PASSES, pools  # noqa: E402
 from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -24,14 +24,25 @@ def split(shape, heads):
     return planner("split", shape, heads, device=CPU, dtype=torch.float64)
 
 
-@settings(max_examples=30, deadline=None)
-@given(works(), st.sampled_from([1, 3]))
-def test_any_pass_is_attention_to_all(work, share):
+def assert_exact(work, share):
     shape, (tables, _), query, keys, values = pools(work, share, 8)
     packed = pack(work)
     exact = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
     found = split(shape, 2 * share).plan(work, packed, tables, len(query))(query, keys, values, 0.3)
     torch.testing.assert_close(found, exact(query, keys, values, 0.3), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"), [*((name, 7) for name in PASSES), *(("tree of 7", share) for share in (1, 8))]
+)
+def test_context_and_tail_are_attention_to_all(name, share):
+    assert_exact(PASSES[name], share)
+
+
+@settings(max_examples=30, deadline=None)
+@given(works(), st.sampled_from([1, 3]))
+def test_any_pass_is_attention_to_all(work, share):
+    assert_exact(work, share)
 
 
 def causal_by_definition(work, packed):

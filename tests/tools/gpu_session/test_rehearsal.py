@@ -1,4 +1,4 @@
-"""A whole session on the CPU, cut in its sweep, and gone on with elsewhere from its archive."""
+"""A whole session on the CPU, cut twice, and gone on with elsewhere from its archive."""
 
 from __future__ import annotations
 
@@ -99,19 +99,26 @@ def test_a_session_measures_every_pair_and_checks_everything(folder, undisturbed
     assert read_state(folder / "whole").done == list(STAGES)
 
 
+def cut(folder, state, seen, number, *words):
+    """Begin a session, send it a signal once it has said this; return the exit code."""
+    with begin(folder, state, *words) as process:
+        while seen not in (line := process.stdout.readline()):
+            assert line, f"{seen} was not reached"
+        process.send_signal(number)
+        process.wait(60)
+    time.sleep(0.5)
+    return process.returncode
+
+
 @pytest.mark.slow
 def test_a_session_that_is_cut_goes_on_elsewhere_and_ends_with_the_same_points(folder, undisturbed):
-    state, there = folder / "cut", folder / "there"
-    with begin(folder, state) as process:
-        while "1 of 26 points" not in (line := process.stdout.readline()):
-            assert line, "the sweep was not reached"
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert "sweep" not in read_state(state).done
-    time.sleep(0.5)
-    told = finish(begin(folder, there, "--resume", f"{state}.zip"))
-    assert "check: done before" in told
+    ended, killed, there = (folder / name for name in ("ended", "killed", "there"))
+    assert cut(folder, ended, "1 of 26 points", signal.SIGTERM) == 128 + signal.SIGTERM
+    assert read_state(ended).done == ["check"]
+    assert cut(folder, killed, "1 of 20 points", signal.SIGKILL, "--resume", f"{ended}.zip") == -signal.SIGKILL
+    assert "rest" not in read_state(killed).done
+    told = finish(begin(folder, there, "--resume", f"{killed}.zip"))
+    assert all(f"{each}: done before" in told for each in ("check", "sweep", "engine"))
     assert points(there) == undisturbed
     names = [sample.name for path in there.glob("one-quick.s*.parquet") for sample in read_samples(path)[1]]
     assert len(names) == len(set(names))
