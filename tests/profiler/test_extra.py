@@ -71,20 +71,9 @@ def test_a_checkout_holds_a_session_without_what_only_simulating_needs(tmp_path:
         (tmp_path / f"{package}.py").write_text("raise ImportError('not on this machine')")
     pair = "{name: one, random_weights: [tiny-llama, tiny-llama], device: cpu}"
     (tmp_path / "pairs.yaml").write_text(f"pairs:\n  - {pair}\n")
+    words = "./pairs.yaml --quick --stages sweep --limits sweep=0 --state state"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tools.gpu_session",
-            "./pairs.yaml",
-            "--quick",
-            "--stages",
-            "sweep",
-            "--limits",
-            "sweep=0",
-            "--state",
-            "state",
-        ],
+        [sys.executable, "-m", "tools.gpu_session", *words.split()],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])},
         capture_output=True,

@@ -23,27 +23,11 @@ from studies.report import kept
 ROOT = shipped("conf").parent
 PROFILE = load_profile("llama70b_1b_4xa100")
 MEMORY, GPU, ACCEPTANCE, DRAFTER = KNOBS
-STATED = {
-    MEMORY: None,
-    GPU: PROFILE.target.overhead_s,
-    ACCEPTANCE: read_yaml(ROOT / "conf/acceptance/llama70b_1b.yaml")["categories"]["default"]["agreement"],
-    DRAFTER: PROFILE.draft.overhead_s,
-}
-"""What the files that all sweeps take say of each knob; of memory each sweep says it itself."""
 
 
 def test_the_page_holds_what_its_rows_say() -> None:
     rows = kept(ROOT / KEPT)
     assert (ROOT / PAGE).read_text(encoding="utf-8") == page.page(rows, compared(rows))
-
-
-@pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
-def test_each_level_has_a_name_and_the_base_is_that_of_the_other_sweeps(knob: Knob) -> None:
-    assert {len(values) for values in spanned(knob).values()} == {len(knob.levels)}
-    base = spanned(knob)[knob.key][knob.base]
-    for other in KNOBS:
-        run = read_yaml(HERE / f"{other.name}.yaml")["run"]
-        assert other is knob or run.get(knob.key, STATED[knob]) == pytest.approx(base)
 
 
 @pytest.mark.parametrize(
@@ -155,14 +139,6 @@ def test_the_rows_are_the_runs_of_the_sweeps() -> None:
     assert page.page(rows, compared(rows)).count(f"{len(table):,} runs") == 1
     with pytest.raises(SpecsimError, match="gpu 2x: 287 runs of 288"):
         measures(table.drop(table.index[(table[GPU.key] == spanned(GPU)[GPU.key][-1]).argmax()]))
-
-
-def test_a_missing_run_is_one_line_that_names_its_sweep() -> None:
-    table = pd.DataFrame({"slo_class": [], "scheduler": [], "rps": [], "seed": []})
-    with pytest.raises(
-        SpecsimError, match=r"memory 24k tokens: 0 runs of \d+; `specsim sweep studies/monotonicity/memory"
-    ):
-        measures(table)
 
 
 def test_rows_are_kept_at_the_repository_s_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pandas import DataFrame, concat
 from specsim.config.configured import from_axes
 from specsim.runs.plan import checked
 from studies.policies import page, running
-from studies.policies.running import STUDY, TRIALS, Cell, cells, grid_of
+from studies.policies.running import STUDY, TRIALS, Cell, grid_of
 from studies.report import kept
 
 
@@ -79,33 +79,3 @@ def test_a_gain_is_paired_by_the_seeds_that_both_have():
 
 def test_the_committed_page_is_what_the_committed_rows_say():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(kept(running.KEPT))
-
-
-def test_the_cells_are_each_once():
-    every = list(cells())
-    assert len(every) == len(set(every))
-
-
-def test_a_cell_gets_the_seeds_that_its_attainment_needs_half_of_the_most_of_its_point_and_the_compared_one_all(
-    monkeypatch,
-):
-    monkeypatch.setitem(STUDY, "places", {"azure_conv": STUDY["places"]["azure_conv"]})
-    spread = {("adaserve", "at"): 0.07, ("vllm", "above"): 0.3}
-    rows = DataFrame(
-        {
-            **cell._asdict(),
-            "seed": seed,
-            "slo_attainment": 0.5 + (seed - 2) * spread.get((cell.policy, cell.load), 0.01) / np.sqrt(2.5),
-        }
-        for cell in cells()
-        for seed in range(5)
-    )
-    assert running.missing(rows[1:]) == [(next(cells()), range(4, 5))]  # every cell has five before one has more
-    lacking = {(cell.policy, cell.load, cell.change): seeds for cell, seeds in running.missing(rows)}
-    # A standard deviation of 7 points over five seeds is known to 2.776 * 7 / sqrt(5) = 8.7: (8.7 / 5)^2 times as many.
-    changed = {("adaserve", "at", change): range(5, 16) for change in ("", *STUDY["changed"]["adaserve"])}
-    half = {"at": 8, "above": 40}
-    others = {(each.policy, each.load, each.change): range(5, half[each.load]) for each in cells() if each.load in half}
-    at, above = ("vllm_spec", "at", ""), ("vllm_spec", "above", "")
-    needed = {**changed, at: range(5, 16), ("vllm", "above", ""): range(5, 80), above: range(5, 80)}
-    assert lacking == {**others, **needed}

@@ -108,9 +108,7 @@ def test_what_was_run_before_an_interruption_is_not_run_again(
             "systems.One by one: a setting has several values; expected one",
         ),
         ("key: rps", "key: rsp", "systems.Batches: rsp: unknown key; did you mean 'rps'?"),
-        ("trace=poisson", "rps=3", "rps=3: rps is the experiment's own or its axis's; expected another key"),
         ("slo_attainment", "slo_attainmnt", "metric: slo_attainmnt: no column of a sweep's table; did you mean"),
-        ("slo_attainment", "worst_class", "metric: worst_class: holds no numbers"),
     ],
 )
 def test_a_wrong_word_is_one_line(

@@ -23,15 +23,6 @@ ROOT = shipped("conf").parent
 
 
 @needs_data
-@pytest.mark.parametrize("of", SETS, ids=lambda of: of.engine)
-def test_each_set_is_there(of: PublishedSet) -> None:
-    assert DATA is not None
-    points = points_of(DATA, of)
-    assert len(points) >= 15
-    assert all(each.ttft_s > each.tpot_s > 1e-3 for each in points)
-
-
-@needs_data
 def test_points_beyond_the_memory_do_not_fit() -> None:
     assert DATA is not None
     server = Server(load_profile("qwen3_32b_06b_2xh100"))

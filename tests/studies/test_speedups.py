@@ -134,15 +134,6 @@ def test_scores_of_four_rows_by_hand() -> None:
     assert errors.bias == pytest.approx((0.1 - 0.175 - 0.1 - 1 / 101) / 4)
 
 
-def test_a_row_that_gave_the_acceptance_has_no_value_with_drafts() -> None:
-    """Its error with drafts is that of its baseline, whatever is predicted."""
-    kinds = {"kind": CLOSED, "quantity": scores.TPOT, "metric": "TPOT ms", "source": "", "target": "", "dataset": ""}
-    told = {"measured_with": 1.0, "measured_without": 2.0, "predicted_with": 1.1, "predicted_without": 2.1}
-    table = DataFrame([{"role": role, "load": load, **kinds, **told} for load, role in enumerate(("solved", "scored"))])
-    assert list(scores.values(table, scores.TPOT, "with")["role"]) == ["scored"]
-    assert list(scores.values(table, scores.TPOT, "without")["role"]) == ["solved", "scored"]
-
-
 def test_where_speculation_stops_is_between_loads_by_their_logarithm() -> None:
     points = DataFrame({"load": [16.0, 64.0], "speedup": [1.2, 0.8]})
     assert scores._stop(points["load"], points["speedup"]) == pytest.approx(32)

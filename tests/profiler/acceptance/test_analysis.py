@@ -9,11 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from matplotlib.patches import Polygon
 
-from profiler.acceptance.analysis import analyse, mapped
-from profiler.acceptance.curves import on_path
-from profiler.acceptance.figures import histogram_figure, request_figure
+from profiler.acceptance.analysis import analyse
 from profiler.acceptance.tape_file import Recorded, write_tape
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping
@@ -46,21 +43,6 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
     assert shapes == {(depth, width) for depth in range(1, 9) for width in (1, 2, 3)}
     for name in ("confidence", "accepted_rejected", "requests", "lengths"):
         assert (tmp_path / "mine" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_a_single_text_has_no_standard_error_and_no_spread(tmp_path: Path) -> None:
-    tape = drawn_tape(np.random.default_rng(0), sequences=1, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
-    told = analyse(tape, tmp_path / "mine.parquet")
-    table = (tmp_path / "mine" / "summary.md").read_text()
-    assert "| chat | 1 | 60 | " in table
-    assert table.count(" +- - |") == 2 + len(told["drawn_against_recorded"]["chat"])
-    assert "| - | - |\n" in table
-    assert "+- 0.000" not in table
-    summary = json.loads((tmp_path / "mine" / "summary.json").read_text())
-    chat = summary["categories"]["chat"]
-    assert chat["error"] is chat["requests_sd"] is chat["requests_sd_beyond_luck"] is None
-    assert {each["error"] for each in summary["drawn_against_recorded"]["chat"]} == {None}
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -97,24 +79,6 @@ def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path
     assert f"| 239 | {told['agreement_where_proposed']:.3f} +- {told['error_where_proposed']:.3f} |" in table
 
 
-def test_the_histogram_counts_proposals_and_says_what_is_missing() -> None:
-    panel = histogram_figure({"chat": on_path(lookup_tape(), "chat")}).axes[0]
-    steps = [np.asarray(each.get_xy()) for each in panel.patches if isinstance(each, Polygon)]
-    assert len(steps) == 2
-    assert all(each[each[:, 0] <= 0.05, 1].max() == 0 for each in steps)
-    assert panel.get_title() == "chat\nno proposal at 240 of 720"
-    assert panel.get_ylabel() == "proposals"
-
-
-def test_the_figure_of_requests_says_what_it_leaves_out() -> None:
-    rng = np.random.default_rng(0)
-    tape = drawn_tape(rng, sequences=3, tokens=210, confidence=np.array([0.3, 0.9]))
-    spread, settled, _ = request_figure({"chat": on_path(tape, "chat")}).axes
-    assert spread.get_ylabel() == "cumulative share of requests"
-    assert spread.get_title() == "requests of 16 tokens or more"
-    assert settled.get_title() == "requests of 200 tokens or more"
-
-
 @pytest.mark.usefixtures("unrendered")
 def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path: Path) -> None:
     tape = lookup_tape()
@@ -124,17 +88,3 @@ def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path: P
     assert told["positions_without_proposal"] == 720
     assert told["agreement_where_proposed"] is told["calibration_error"] is told["mean_confidence"] is None
     assert "| 720 | - +- - |" in (tmp_path / "mine" / "summary.md").read_text()
-
-
-def test_a_traces_spelling_stands_for_the_recorded_one() -> None:
-    names = mapped(["code", "math", "summarisation"])
-    assert names == {
-        "coding": "code",
-        "summarization": "summarisation",
-        "code": "code",
-        "math": "math",
-        "summarisation": "summarisation",
-        "default": "code",
-    }
-    assert mapped(["chat", "code"])["default"] == "chat"
-    assert mapped(["poems"]) == {"poems": "poems", "default": "poems"}

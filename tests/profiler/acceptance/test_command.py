@@ -28,7 +28,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made.model_folder(folder / "target", layers=3, seed=3)
     made.model_folder(folder / "draft", layers=1, seed=4)
     made.model_folder(folder / "other_words", layers=1, seed=4, first="v")
-    made.model_folder(folder / "fewer_words", layers=1, seed=4, words=40)
     made.prompt_file(folder / "prompts.jsonl")
     return folder
 
@@ -51,12 +50,11 @@ def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> Reco
     return command.tape(parsed(words(models, out, *more, drafter=drafter)))
 
 
-@pytest.mark.parametrize("drafter", ["skip", "lookup"])
 def test_the_command_records_and_analyses_and_later_analyses_alone(
-    drafter: str, models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "mine.parquet"
-    assert run(parsed(words(models, out, drafter=drafter))) == 0
+    assert run(parsed(words(models, out))) == 0
     said = capsys.readouterr().out
     assert said.count("\n| c") == 2
     written = {"mine", "mine.parquet", "mine.yaml", "mine_curves.yaml"}
@@ -114,23 +112,6 @@ def test_a_lookups_confidence_is_its_measured_acceptance(models: Path, tmp_path:
     assert 0 < (tape.rank[tape.on_path] == 0).mean() < 1
 
 
-def test_a_drafter_that_skips_nothing_of_weight_agrees_more(models: Path, tmp_path: Path) -> None:
-    """The target itself as its own separate draft proposes every token."""
-    arguments = words(models, tmp_path / "tape.parquet", drafter="separate")
-    arguments[arguments.index("--draft") + 1] = str(models / "target")
-    tape = command.tape(parsed(arguments))
-    assert (tape.rank[tape.on_path] == 0).all()
-    assert np.allclose(tape.overlap[tape.on_path], 1.0, atol=1e-6)
-
-
-def test_sampled_targets_and_drafts_are_recorded_as_chains(models: Path, tmp_path: Path) -> None:
-    tape = recorded(models, tmp_path / "tape.parquet", "--temperature", "0.8", "--draft-sampling", drafter="separate")
-    assert tape.proposals == 1
-    on = tape.on_path
-    error = np.sqrt((tape.overlap[on] * (1 - tape.overlap[on])).sum()) / on.sum()
-    assert abs((tape.rank[on] == 0).mean() - tape.overlap[on].mean()) < 4 * error
-
-
 def test_a_stopped_recording_goes_on_where_it_was(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,37 +156,21 @@ def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Pat
     assert out.read_bytes() == b"something else"
 
 
-def test_parts_of_other_settings_are_not_continued(models: Path, tmp_path: Path) -> None:
-    out = tmp_path / "tape.parquet"
-    folder = tmp_path / "tape.parquet.parts"
-    folder.mkdir()
-    (folder / "settings.json").write_text('{"target": "another"}')
-    assert "tape.parquet.parts: holds a recording with target 'another'" in refused(words(models, out))
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (["--out", "tape.yaml"], "expected the name of a .parquet file"),
         (["--skip-layers", "7"], "[7] are not some of the layers 0 to 2"),
-        (["--skip-layers", "x"], "--skip-layers: 'x' is not made of whole numbers"),
         (["--skip-layers", ""], "--skip-layers goes with --drafter skip"),
-        (["--drafter", "sepparate"], "did you mean 'separate'?"),
         (["--drafter", "medusa"], "drafter 'medusa' is unknown; valid: lookup, separate, skip"),
         (["--draft", "x"], "--draft goes with --drafter separate"),
         (["--draft-sampling", "--width", "3"], "a sampled draft is a chain; expected --width 1"),
         (["--width", "0"], "--width: 0 is not between 1 and 64"),
-        (["--temperature", "nan"], "--temperature: nan is not between 0 and 10"),
         (["--batch", "0"], "--batch 0: expected"),
-        (["--lookup-ngrams", "3:2"], "--lookup-ngrams: 3 is not between 1 and 2"),
         (["--lookup-ngrams", ":4"], "--lookup-ngrams: ':4'; expected the fewest and most tokens of a match"),
         (["--find-layers", "9"], "--find-layers: 9; expected 1 to 2, the model's layers but the last"),
-        (["--find-layers", "1", "--limit", "-1"], "--limit -1, --batch 2: expected at least 0 and 1"),
         (["--longest-prompt", "1"], "no prompt is at most 1 tokens long"),
-        (["--device", "tpu"], "device 'tpu' is unknown"),
         (["--dtype", "float8"], "dtype 'float8' is unknown"),
-        (["--target", "./nowhere"], "model './nowhere': no such folder"),
-        (["--categories", "poetry"], "category 'poetry' is in none of the prompt files"),
     ],
 )
 def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_path: Path) -> None:
@@ -213,26 +178,17 @@ def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_pat
     assert not (tmp_path / "tape.parquet").exists()
 
 
-@pytest.mark.parametrize(
-    ("raised", "said"),
-    [
-        (made.torch.OutOfMemoryError("CUDA"), "too little memory for 2 texts at once"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "try a smaller --batch"),
-    ],
-)
-def test_too_little_memory_keeps_what_is_done(
-    raised: RuntimeError, said: str, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_memory_keeps_what_is_done(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done, before = [], TapeWriter.rows
 
     def tight(self: TapeWriter, batch):
         if done:
-            raise raised
+            raise made.torch.OutOfMemoryError("CUDA")
         done.append(batch)
         return before(self, batch)
 
     monkeypatch.setattr(TapeWriter, "rows", tight)
-    assert said in refused(words(models, tmp_path / "tape.parquet"))
+    assert "too little memory for 2 texts at once" in refused(words(models, tmp_path / "tape.parquet"))
     assert len(list((tmp_path / "tape.parquet.parts").glob("*.npz"))) == 1
 
 
@@ -265,21 +221,6 @@ def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) 
     assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
 
 
-def test_parts_of_another_machine_or_version_are_not_continued(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: (_ for _ in ()).throw(KeyboardInterrupt))
-    out = tmp_path / "tape.parquet"
-    with pytest.raises(KeyboardInterrupt):
-        recorded(models, out)
-    monkeypatch.undo()
-    for key, other in (("versions", {"torch": "3"}), ("hardware", "another")):
-        with monkeypatch.context() as patch:
-            patch.setattr(command, key, lambda *_, other=other: other)
-            assert f"tape.parquet.parts: holds a recording with {key} " in refused(words(models, out))
-    assert len(recorded(models, out)) > 0
-
-
 def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "tape.parquet"
     with only_one(out):
@@ -287,13 +228,10 @@ def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: 
     assert len(recorded(models, out)) > 0
 
 
-@pytest.mark.parametrize(
-    ("draft", "said"), [("other_words", "token 'w10' is 10 against none"), ("fewer_words", "61 tokens against 40")]
-)
-def test_other_vocabularies_are_refused(draft: str, said: str, models: Path, tmp_path: Path) -> None:
+def test_another_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
     arguments = words(models, tmp_path / "tape.parquet", drafter="separate")
-    arguments[arguments.index("--draft") + 1] = str(models / draft)
-    assert said in refused(arguments)
+    arguments[arguments.index("--draft") + 1] = str(models / "other_words")
+    assert "token 'w10' is 10 against none" in refused(arguments)
 
 
 def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from profiler.acceptance.curves import (
 )
 from profiler.acceptance.tape_file import Recorded
 from specsim.errors import SpecsimError
-from tests.profiler.acceptance.tapes import drawn_tape, small_tape, tape_of
+from tests.profiler.acceptance.tapes import small_tape, tape_of
 
 PATTERN = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0]
 
@@ -53,21 +53,6 @@ def test_runs_count_right_tokens_before_and_start_anew_with_each_text() -> None:
     assert np.flatnonzero(at_depth(rows, 3)).tolist() == [4, 10, 11, 14, 20, 21]
 
 
-def test_acceptance_at_a_depth_equals_chains_walked_one_by_one() -> None:
-    tape = drawn_tape(np.random.default_rng(0), sequences=5, tokens=40, confidence=np.array([0.3, 0.9]))
-    rows = on_path(tape, "chat")
-    for depth in (1, 2, 5):
-        reached, accepted = 0, 0
-        for text in range(5):
-            right = rows.right[rows.text == text]
-            for start in range(len(right) - depth + 1):
-                if right[start : start + depth - 1].all():
-                    reached += 1
-                    accepted += right[start + depth - 1]
-        chosen = at_depth(rows, depth)
-        assert (chosen.sum(), rows.right[chosen].sum()) == (reached, accepted)
-
-
 def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
     rows = on_path(patterned([1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1], [1]), "chat")
     # Chains of 2: 2 accepted from 0, 2 from 3, 1 from 6; none from 0 and none from 1; the last text has no room.
@@ -83,15 +68,6 @@ def test_bins_hold_mean_confidence_and_acceptance() -> None:
     assert bins.confidence[[0, 7, 9]] == pytest.approx([0.05, 0.75, 1.0])
     assert bins.accepted[[0, 7, 9]] == pytest.approx([0.5, 0.5, 1.0])
     assert calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
-
-
-def test_a_calibrated_drafter_has_little_calibration_error_and_an_overconfident_one_its_surplus() -> None:
-    tape = drawn_tape(np.random.default_rng(1), sequences=100, tokens=100, confidence=np.linspace(0.05, 0.95, 10))
-    rows = on_path(tape, "chat")
-    assert calibration_error(by_confidence(rows.confidence, rows.right)) < 0.02
-    # Squaring what was 0.05 .. 0.95 keeps the order and lowers the claim.
-    low = by_confidence(rows.confidence**2, rows.right)
-    assert calibration_error(low) == pytest.approx(np.mean(rows.confidence - rows.confidence**2), abs=0.02)
 
 
 def test_rates_of_texts_leave_out_the_short_ones() -> None:

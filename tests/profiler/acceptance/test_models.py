@@ -17,14 +17,6 @@ from specsim.errors import SpecsimError  # noqa: E402
 pytestmark = pytest.mark.torch
 
 
-def test_a_folder_is_loaded_in_the_type_asked_for(tmp_path: Path) -> None:
-    made.model_folder(tmp_path / "tiny")
-    model = load_model(str(tmp_path / "tiny"), dtype="bfloat16")
-    assert model.dtype == made.torch.bfloat16
-    assert not model.training
-    assert len(load_tokenizer(str(tmp_path / "tiny"))) == made.WORDS
-
-
 def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "two").mkdir()
@@ -82,13 +74,3 @@ def test_a_quantised_file_is_loaded_and_speaks() -> None:
     said = tokenizer("The capital of France is", return_tensors="pt")
     answer = model.generate(**said, max_new_tokens=1, do_sample=False)
     assert tokenizer.decode(answer[0, -1]).strip() == "Paris"
-
-
-def test_without_a_terminal_no_bar_of_weights_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    from transformers import modeling_gguf_pytorch_utils as gguf
-
-    before = gguf.tqdm
-    with models._no_weight_bars():
-        assert list(gguf.tqdm(range(3))) == [0, 1, 2]
-    assert gguf.tqdm is before
-    assert capsys.readouterr().err == ""

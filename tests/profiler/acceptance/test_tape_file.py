@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from profiler.acceptance.rows import Batches, TapeRows
 from profiler.acceptance.tape_file import Recorded, read_tape, write_tape
 from specsim.errors import SpecsimError
 from tests.profiler.acceptance.tapes import small_tape
@@ -31,17 +32,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert np.allclose(back.target_probability, tape.target_probability, atol=1e-3)
     assert np.array_equal(back.overlap, tape.overlap.astype(np.float32), equal_nan=True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
-
-
-def test_the_simulator_reads_it(tmp_path: Path) -> None:
-    from specsim.acceptance.loading import acceptance_from_mapping
-
-    tape = small_tape()
-    write_tape(tmp_path / "a.parquet", tape)
-    mapping = {"kind": "recorded", "path": "a.parquet", "categories": {"default": "chat"}}
-    recording = acceptance_from_mapping(mapping, "mine.yaml", tmp_path)
-    drawn = recording.tape(["anything"], np.zeros(3, dtype=np.int64), np.arange(3), 0)
-    assert drawn.width == tape.proposals
 
 
 def test_reading_needs_no_torch() -> None:
@@ -73,11 +63,8 @@ def swapped(tape: Recorded) -> Recorded:
     [
         (changed("confidence", 0, [2.0, 0.1, 0.0]), "confidence: expected probabilities"),
         (changed("confidence", 0, [0.1, 0.2, 0.0]), "confidence: expected the likeliest first"),
-        (changed("target_probability", 0, [-0.5, 0.0, 0.0]), "target_probability: expected probabilities"),
         (changed("rank", 0, 4), "rank: expected 0 to 3"),
         (lambda tape: replace(tape, categories=("chat", "code", "math")), "category: expected rows of each"),
-        (changed("rank", -1, 0), "rank: expected 3 off the path"),
-        (changed("position", 0, -1), "position: expected 0 or more"),
         (changed("path", -1, 4), "path: expected -1 or 1 to 3"),
         (swapped, "expected them sorted"),
     ],
@@ -106,11 +93,47 @@ def test_files_that_are_no_recordings_are_refused(tmp_path: Path) -> None:
     assert "is not of format 1" in said(table.replace_schema_metadata(newer))
     short = {b"specsim": json.dumps({key: about[key] for key in about if key != "drafter"}).encode()}
     assert "metadata lacks 'drafter'" in said(table.replace_schema_metadata(short))
-    odd = {b"specsim": json.dumps(about | {"settings": [1]}).encode()}
-    assert "settings are no mapping" in said(table.replace_schema_metadata(odd))
     deep = {b"specsim": b"[" * 100_000}
     assert "is no recording" in said(table.replace_schema_metadata(deep))
     assert "columns or their types" in said(table.drop_columns(["rank"]))
     assert "holds no rows" in said(table.slice(0, 0))
     with pytest.raises(SpecsimError, match=r"no such recording; did you mean '.*a.parquet'"):
         read_tape(tmp_path / "b.parquet")
+
+
+def rows(tokens: int) -> TapeRows:
+    count = np.arange(tokens)
+    none = np.zeros((tokens, 2))
+    return TapeRows(count, count - count - 1, none + 0.5, count % 3, none, np.full(tokens, np.nan), count)
+
+
+def same(ours: TapeRows, theirs: TapeRows) -> bool:
+    return all(np.array_equal(mine, other, equal_nan=True) for mine, other in zip(ours, theirs, strict=True))
+
+
+def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> None:
+    kept = {("chat", 0): rows(5), ("code", 3): rows(2)}
+    parts = Batches(tmp_path / "a.parquet", {"seed": 0})
+    parts.add(0, {("math", 7): rows(3)})
+    parts.add(1, kept)
+    (file,) = parts.folder.glob("*1.npz")
+    whole, passed_over = file.read_bytes(), 0
+    for place in range(0, len(whole), 7):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        found = parts.read()
+        assert same(found.pop(("math", 7)), rows(3))
+        assert all(same(each, kept[text]) for text, each in found.items()), place
+        passed_over += not found
+    assert passed_over > len(whole) / 28
+    file.write_bytes(whole)
+    assert len(parts.read()) == 3
+
+
+@pytest.mark.parametrize("content", ["[1]", "[" * 100_000, '{"seed": '])
+def test_settings_that_are_none_are_one_line(content: str, tmp_path: Path) -> None:
+    folder = Batches(tmp_path / "a.parquet", {"seed": 0}).folder
+    (folder / "settings.json").write_text(content)
+    with pytest.raises(SpecsimError, match=r"a.parquet.parts: (cannot be used|its settings are no mapping)") as caught:
+        Batches(tmp_path / "a.parquet", {"seed": 0})
+    assert "\n" not in str(caught.value)
+    assert (folder / "settings.json").read_text() == content

@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from profiler.compose import library
 from profiler.compose.completed import name_of
 from profiler.compose.fit import FITTED, HELD_OUT, composed, fitted_forms
-from profiler.compose.library import ENGINES, HARDWARE, Placement
-from profiler.compose.models import Model, head_of, model_of
-from profiler.compose.operators import MEASURED, SPARSE_MEASURED, Operators
+from profiler.compose.library import ENGINES, Placement
+from profiler.compose.models import head_of, model_of
+from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes, reaching
 from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.latency.fitness import unfit
 from specsim.latency.heads import DecoderHead
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
@@ -86,18 +84,12 @@ def test_sizes_of_a_dense_model(llama: Operators) -> None:
     assert profile.usable_kv_bytes == int(0.9 * 80 * 2**30) - kept - weights
 
 
-def test_a_token_is_multiplied_with_its_own_experts_alone() -> None:
-    """Qwen3-30B-A3B: 48 layers of 128 experts of 3 x 2048 x 768 weights, 8 of them a token."""
-    found = operators("Qwen3-30B-A3B")
-    assert found.layer_bytes - found.active_bytes == 2 * 48 * 120 * 3 * 2048 * 768
-
-
 @pytest.mark.parametrize(
     ("name", "gpu", "billions"),
-    [("gpt-oss-120b", "h100_sxm", 65.2), ("gpt-oss-20b", "h100_sxm", 13.7), ("Kimi-K2.5", "b300_sxm", 595.0)],
+    [("gpt-oss-20b", "h100_sxm", 13.7), ("Kimi-K2.5", "b300_sxm", 595.0)],
 )
 def test_four_bits_have_scales(name: str, gpu: str, billions: float) -> None:
-    """Sizes of the published files: 60.8 and 12.8 GiB (OpenAI's model card), and Kimi-K2.5's with its images' tower."""
+    """Sizes of the published files: 12.8 GiB (OpenAI's model card), and Kimi-K2.5's with its images' tower."""
     assert _weights_bytes(operators(name, H100._replace(gpu=gpu))) == pytest.approx(1e9 * billions, rel=5e-3)
 
 
@@ -105,18 +97,6 @@ def test_a_token_s_own_experts_have_their_scales() -> None:
     """gpt-oss-20b: 24 layers of 32 experts of 3 x 2880 x 2880 weights of 4.25 bits, 4 of them a token."""
     found = operators("gpt-oss-20b")
     assert found.layer_bytes - found.active_bytes == 24 * 28 * 3 * 2880 * 2880 * 4.25 / 8
-
-
-@pytest.mark.parametrize(
-    ("quantised", "size"),
-    [
-        (None, 128),
-        ({"config_groups": {"group_0": {"weights": {"type": "int", "num_bits": 4, "group_size": 32}}}}, 32),
-        ({"config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 4, "group_size": 16}}}}, 128),
-    ],
-)
-def test_the_group_of_a_scale_is_the_configuration_s(quantised: Any, size: int) -> None:
-    assert Model("own", OWN | {"quantization_config": quantised}, "own").int4_group == size
 
 
 def test_a_draft_on_one_gpu_leaves_what_fits_there() -> None:
@@ -143,12 +123,6 @@ def test_eight_bits_halve_weights_and_cache() -> None:
     assert half.products(1, False) < 0.7 * whole.products(1, False)
 
 
-def test_shards_keep_the_whole_model_s_sizes() -> None:
-    one, four = (operators("Llama-3.1-70B", Placement("h200_sxm", "vllm", n, 1, "fp8", "auto")) for n in (1, 4))
-    assert four.layer_bytes == one.layer_bytes
-    assert four.cache_bytes == one.cache_bytes
-
-
 def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
     """Four requests on two stages: a step is a pass of two on tensor parallelism alone, and the transfer between."""
     place = Placement("h100_sxm", "vllm", 4, 1, None, "auto")
@@ -166,19 +140,10 @@ def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
     assert staged.target.chosen.seconds(PassShape.decode(2000, 4)) == pytest.approx(half, rel=0.02)
 
 
-def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
-    """MiniMax-M2's: in a layer two numbers of 32 bits a token go round, and no GPU alone needs that."""
-    one, two = (operators("MiniMax-M2.5", Placement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
-    names = [{name_of(each) for each in found._generation} for found in (one, two)]
-    assert names[1] - names[0] == {"generation_norm_sum", "generation_norm_ar"}
-    assert (two.exponent, operators("gpt-oss-20b").exponent) == ("1.01", "1.2")
-
-
 @pytest.mark.parametrize(
     ("model", "engine", "precision", "lender", "kind"),
     [
         ("gpt-oss-20b", "vllm", "mxfp4_mxfp8", "sglang", "_moe"),
-        ("DeepSeek-V3", "trtllm", None, "sglang", "_moe_overlap"),
         ("Llama-3.1-8B", "trtllm", "nvfp4", "vllm", "_gemm"),
     ],
 )
@@ -255,25 +220,19 @@ V4 = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "hca", "csa", "windows", "idle"),
-    [
-        ("DeepSeek-V4-Pro", 31, 30, 0, 61 * 378 * 3 * 7168 * 3072),
-        ("DeepSeek-V4-Flash", 20, 21, 2, 43 * 250 * 3 * 4096 * 2048),
-    ],
-)
-def test_sizes_of_sparse_attention(name: str, hca: int, csa: int, windows: int, idle: int) -> None:
-    """A request of 4,096 tokens: in each layer 128 entries of 512 bytes, and one for 128 (HCA) or 4 (CSA) tokens.
+def test_sizes_of_sparse_attention() -> None:
+    """V4-Flash: 20 layers of HCA, 21 of CSA, 2 of a window alone; in each 256 experts, 6 of them a token.
 
-    CSA's indexer has 64 bytes an entry. Beside them stands what is not compressed yet, two 32-bit numbers a value: 128
+    A request of 4,096 tokens has in each layer 128 entries of 512 bytes, and one for 128 (HCA) or 4 (CSA) tokens. CSA's
+    indexer has 64 bytes an entry. Beside them stands what is not compressed yet, two 32-bit numbers a value: 128
     tokens of HCA; 8 of CSA, and of its indexer. All of it lies on each GPU. Experts have 4.25 bits a weight.
     """
-    found = operators(name, V4[name])
+    found = operators("DeepSeek-V4-Flash", V4["DeepSeek-V4-Flash"])
     of_hca = 32 * 512 + 2 * 128 * 512 * 4
     of_csa = 1024 * (512 + 64) + 2 * 8 * (512 + 128) * 4
-    held = (hca + csa + windows) * 128 * 512 + hca * of_hca + csa * of_csa
+    held = 43 * 128 * 512 + 20 * of_hca + 21 * of_csa
     assert found.cache_bytes == -(-8 * held // 4096)
-    assert found.layer_bytes - found.active_bytes == pytest.approx(idle * 4.25 / 8, rel=1e-12)
+    assert found.layer_bytes - found.active_bytes == pytest.approx(43 * 250 * 3 * 4096 * 2048 * 4.25 / 8, rel=1e-12)
 
 
 def test_attention_of_v4_is_read_from_the_engine_s_own_table() -> None:
@@ -310,14 +269,6 @@ def test_a_markov_head_is_read_once_a_token_of_the_block() -> None:
     assert plain.markov(1) == 0.0
     again = composed(found, verified(8, 512, 7)) - composed(plain, verified(8, 512, 7))
     assert again == pytest.approx(found.markov(8), rel=1e-9)
-
-
-def test_dspark_of_v4_is_three_of_its_layers_with_a_window() -> None:
-    mapping = compose_profile("DeepSeek-V4-Flash", gpu="b200_sxm", tp=8, ep=8, engine="sglang", drafter="dspark")
-    assert (mapping["draft"]["block_tokens"], mapping["draft"]["kv_bytes_per_token"]) == (5, 8 * 3 * 128 * 512 / 4096)
-    head = DecoderHead("dspark", 3, False, True, 3, 5, None, 256)
-    assert head_of(model_of("DeepSeek-V4-Flash"), head).experts == (256, 6)
-    assert unfit(profile_from_mapping(mapping, "composed")) is None
 
 
 def test_kernels_that_the_library_leaves_out_of_decodes(llama: Operators) -> None:
@@ -374,27 +325,7 @@ def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -
     assert np.max(np.abs(off)) <= max(each["worst"] for each in stated.values()) + 0.01
 
 
-def test_a_parallel_head_has_a_block_of_tokens_for_each_request() -> None:
-    mapping = compose_profile("Llama-3.1-8B", gpu="h100_sxm", drafter="p_eagle")
-    draft = profile_from_mapping(mapping, "composed").draft
-    assert (draft.one_pass, draft.max_depth, mapping["draft"]["block_tokens"]) == (True, 7, 7)
-    found = Operators(head_of(model_of("Llama-3.1-8B"), DecoderHead("p_eagle", 3, True, True, 4, 7, 32000)), H100)
-    seconds = draft.chosen.seconds(PassShape.decode(8 * 512, 8))
-    assert seconds == pytest.approx(composed(found, verified(8, 512, 7)), rel=0.1)
-
-
-def test_tables_of_decodes_end_where_the_profile_says() -> None:
-    data = Path(library.sdk().core.__file__).parent / "systems" / "data"
-    named = {"attention/{}/*/generation_attention": MEASURED, "mla/{}/*/generation_mla": MEASURED}
-    named["mla/{}/*/mla_generation_module"] = MEASURED
-    for engine in ENGINES:
-        for name, most in {
-            **named,
-            "sparse_attention/{}/*/dsv4_?ca_generation_module": SPARSE_MEASURED[engine],
-        }.items():
-            for gpu in HARDWARE:
-                for file in data.glob(f"{gpu}/{name.format(engine)}_perf.parquet"):
-                    assert pd.read_parquet(file, columns=["step"])["step"].max() in (most - 1, most)
+def test_a_profile_says_where_tables_of_decodes_end() -> None:
     said = compose_profile("DeepSeek-V3", gpu="h200_sxm", tp=8, engine="sglang")["provenance"]
     assert [each["contexts"] for each in said] == ["decodes measured up to 131,072 a request, extrapolated beyond"] * 2
     assert all("contexts" not in each for each in compose_profile("Llama-3.1-8B", gpu="h100_sxm")["provenance"])
@@ -412,21 +343,6 @@ def test_a_grid_reaches_the_context_that_is_measured() -> None:
     found.decode = lambda requests, context: asked.append(context) or decode(requests, context)  # type: ignore
     fitted_forms(found, 0.0, 2**24)
     assert max(asked) == 2**20
-
-
-def test_what_is_measured_in_part_is_told_apart() -> None:
-    """Experts of DeepSeek-V3 are measured, the activation of the shared one that runs beside them is not."""
-    said = operators("DeepSeek-V3", Placement("h200_sxm", "sglang", 8, 1, None, "auto")).formulas()
-    assert said == "embedding, add_norm_1, add_norm_2; in part: moe_overlap"
-
-
-def test_experts_need_the_table() -> None:
-    mapping = compose_profile("gpt-oss-20b", gpu="h100_sxm")
-    assert mapping["form"] == "table"
-    errors = mapping["target"]["held_out_error"]
-    assert errors["table"]["verify"]["median"] < 0.05 < 0.2 < errors["roofline"]["verify"]["median"]
-    rows = mapping["target"]["forms"]["table"]["seconds_at"]
-    assert np.all(np.diff(rows) >= 0)
 
 
 def test_heads_by_their_own_shape() -> None:
@@ -466,9 +382,7 @@ def test_a_head_on_latent_attention_has_heads_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "context"),
     [
-        ("meta-llama/Meta-Llama-3-8B-Instruct", 8192),
         ("Qwen/Qwen3-30B-A3B-Instruct-2507", 262144),
-        ("Qwen/Qwen3-235B-A22B-Thinking-2507", 262144),
         ("DeepSeek-V3.1", 163840),
         ("Qwen3-30B-A3B", 40960),
     ],
@@ -476,11 +390,6 @@ def test_a_head_on_latent_attention_has_heads_of_its_own() -> None:
 def test_a_model_of_the_same_sizes_keeps_its_own_context(name: str, context: int) -> None:
     """`max_position_embeddings` of the models' files on Hugging Face."""
     assert model_of(name).whole("max_position_embeddings") == context
-
-
-def test_another_name_of_the_same_sizes_is_kept() -> None:
-    found = model_of("meta-llama/Llama-3.3-70B-Instruct")
-    assert (found.name, found.config) == ("Llama-3.3-70B", model_of("Llama-3.1-70B").config)
 
 
 def test_no_model_is_looked_for_outside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,24 +430,20 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
     assert main(["run", *run]) == 0
 
 
-def test_vllm_s_table_of_blocks_is_not_used() -> None:
-    found = operators("Qwen3-235B-A22B-FP8", Placement("h200_sxm", "vllm", 4, 1, None, "auto"))
-    assert found.unblocked
-    assert found.precision == "products fp8, experts fp8_block, cache bfloat16"
-    assert not operators("Qwen3-235B-A22B-FP8", Placement("h200_sxm", "trtllm", 4, 1, None, "auto")).unblocked
-
-
-def test_tensorrt_llm_s_fp8_files_state_the_scales_of_activations() -> None:
-    trtllm, vllm = (
-        operators("Llama-3.1-8B", H100._replace(engine=each, precision="fp8")) for each in ("trtllm", "vllm")
-    )
-    assert trtllm.precision == "products fp8_static, cache bfloat16"
-    assert vllm.precision == "products fp8, cache bfloat16"
-
-
-def test_tensorrt_llm_runs_mxfp4_experts_with_mxfp8_activations_on_blackwell() -> None:
-    found = operators("gpt-oss-120b", Placement("b200_sxm", "trtllm", 1, 1, None, "auto"))
-    assert found.precision == "products bfloat16, experts w4a8_mxfp4_mxfp8, cache bfloat16"
+@pytest.mark.parametrize(
+    ("name", "place", "said"),
+    [
+        # vLLM's table of FP8 blocks is not used.
+        ("Qwen3-235B-A22B-FP8", Placement("h200_sxm", "vllm", 4, 1, None, "auto"), "fp8, experts fp8_block"),
+        # TensorRT-LLM's FP8 files state the scales of activations.
+        ("Llama-3.1-8B", Placement("h100_sxm", "trtllm", 1, 1, "fp8", "auto"), "fp8_static"),
+        ("Llama-3.1-8B", Placement("h100_sxm", "vllm", 1, 1, "fp8", "auto"), "fp8"),
+        # It runs MXFP4 experts with MXFP8 activations on Blackwell.
+        ("gpt-oss-120b", Placement("b200_sxm", "trtllm", 1, 1, None, "auto"), "bfloat16, experts w4a8_mxfp4_mxfp8"),
+    ],
+)
+def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: Placement, said: str) -> None:
+    assert operators(name, place).precision == f"products {said}, cache bfloat16"
 
 
 @pytest.mark.parametrize(
@@ -558,17 +463,13 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
     ("words", "said"),
     [
         ("--gpu h100", "--gpu h100: unknown; did you mean 'h100_sxm'?"),
-        ("--gpu mi300x", "--gpu mi300x: unknown; expected one of a100_sxm, h100_sxm"),
-        ("--gpu H100", "--gpu H100: unknown; did you mean 'h100_sxm'?"),
         (
             "--drafter mtp",
             "--drafter mtp: the configuration of Llama-3.1-8B has no MTP module; expected one of eagle, ",
         ),
-        ("--engine vlm", "--engine vlm: unknown; did you mean 'vllm'?"),
         ("--target Lama-3.1-8B", "Lama-3.1-8B: no configuration of this model ships; did you mean 'Llama-3.1-8B'?"),
         ("--tp 3", "--tp 3: does not divide the 32 heads and 8 KV heads of Llama-3.1-8B; expected one of 1, 2, 4, 8,"),
         ("--precision mxfp4", "--precision mxfp4: is of experts alone, and Llama-3.1-8B has none"),
-        ("--target Qwen2.5-0.5B --tp 14", "--tp 14: does not divide the intermediate size 4864 of Qwen2.5-0.5B"),
         ("--ep 2", "--ep 2: does not divide a dense model (Llama-3.1-8B)"),
         (
             "--target Llama-3.1-70B",
@@ -578,7 +479,6 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
             "--precision nvfp4",
             "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_block; sg",
         ),
-        ("--target gpt-oss-20b --gpu a100_sxm", "vllm has them on h100_sxm, h200_sxm, b200_sxm"),
         (
             "--target Qwen3.5-27B",
             "Qwen3_5ForConditionalGeneration is not composed yet; expected one of Llama",
@@ -586,17 +486,9 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
         ("--drafter lookup", "--drafter lookup: is no head; expected one of eagle, eagle3, mtp"),
         ("--target DeepSeek-V4-Pro --drafter eagle3", "--drafter eagle3: is not composed on DeepSeek-V4-Pro; expected"),
         ("--drafter mtp --draft Llama-3.2-1B", "--draft and --drafter are both given; expected one of them"),
-        ("--precision fp7", "--precision fp7: unknown; did you mean 'fp8'?; expected one of bf16, fp8, fp8_block"),
-        ("--engine tgi", "--engine tgi: unknown; expected one of vllm, sglang, trtllm"),
         ("--pp 33", "--pp 33: more stages than the 32 layers of Llama-3.1-8B"),
         ("--target none.json", "none.json: cannot be read: No such file or directory"),
         (f"--target {'x' * 300}", ": no configuration of this model ships"),
-        (
-            "--target Kimi-K2-Thinking",
-            "Kimi-K2-Thinking: no configuration of this model ships",
-        ),
-        ("--precision=", "--precision : unknown; expected one of bf16"),
-        ("--drafter=", "--drafter : is no head; expected one of eagle"),
         ("--draft Qwen3-0.6B", "--draft Qwen3-0.6B: a vocabulary of 151,936 tokens, and Llama-3.1-8B has 128,256;"),
         ("--draft Llama-3.1-70B", "Llama-3.1-8B with Llama-3.1-70B does not fit on 1 x h100_sxm"),
         ("--draft Llama-3.1-70B --pp 2", "GiB more than 0.9 of the memory of the draft's GPU"),
@@ -615,7 +507,7 @@ def test_what_cannot_be_composed_is_one_line(
     assert not out.parent.exists()
 
 
-@pytest.mark.parametrize("lacking", ["architectures", "hidden_size", "num_hidden_layers", "max_position_embeddings"])
+@pytest.mark.parametrize("lacking", ["architectures", "hidden_size"])
 def test_a_field_that_is_missing_is_named(lacking: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({key: value for key, value in OWN.items() if key != lacking}))
@@ -630,13 +522,8 @@ def test_a_field_that_is_missing_is_named(lacking: str, tmp_path: Path) -> None:
         (OWN, {"num_experts": 8, "num_experts_per_tok": 2}, "has experts; expected a config.json of LlamaForCausalLM"),
         (OWN, {"architectures": ["KimiK25ForConditionalGeneration"]}, "has no text_config"),
         (EXPERTS, {"num_experts": None}, "has no number of experts; expected a config.json of Qwen3MoeForCausalLM"),
-        (EXPERTS, {"num_experts_per_tok": None}, "has no num_experts_per_tok"),
-        (EXPERTS, {"moe_intermediate_size": None}, "has no moe_intermediate_size"),
         (EXPERTS, {"mlp_only_layers": [0]}, "expected experts in every layer"),
-        (EXPERTS, {"decoder_sparse_step": 2}, "expected experts in every layer"),
-        (EXPERTS, {"first_k_dense_replace": "x"}, "first_k_dense_replace 'x': expected fewer than its layers"),
         (LATENT, {"first_k_dense_replace": 99}, "first_k_dense_replace 99: expected fewer than its layers"),
-        (LATENT, {"kv_lora_rank": None}, "has no kv_lora_rank"),
         (LATENT, {"kv_lora_rank": 256}, "kv_lora_rank 256 has no kernels; expected 512, DeepSeek-V3's"),
     ],
 )
@@ -649,7 +536,7 @@ def test_a_field_that_is_wrong_is_named(
         model_of(str(file))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "[" * 100_000])
+@pytest.mark.parametrize("text", ["{", "[1]", "[" * 100_000])
 def test_a_file_that_is_no_configuration_is_one_line(text: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(text)
@@ -677,17 +564,3 @@ def test_the_engine_file_is_of_the_kernels_version() -> None:
         for gpu in ("a100_sxm", "h100_sxm")
     ]
     assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
-
-
-def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    databases = library.sdk().databases
-    get = databases.get_database
-
-    def noted(*words: Any, **options: Any) -> Any:
-        asked.append(options)
-        return get(*words, **options)
-
-    monkeypatch.setattr(databases, "get_database", noted)
-    operators("Llama-3.2-1B")
-    assert asked == [{"shared_layer": False}]

@@ -81,19 +81,6 @@ def test_profiles_are_fitted_to_means(ready, tmp_path, monkeypatch):
         assert getattr(whole, role).seconds(shape) == pytest.approx(4.0)
 
 
-def test_what_was_timed_is_not_timed_again(ready, tmp_path, timed):
-    before = rounds_of(ready, tmp_path)
-    before.first()
-    before.go_on(0.5)
-    ran = len(timed)
-    again = rounds_of(ready, tmp_path)
-    again.first()
-    again.go_on(0.5)
-    assert len(timed) == ran
-    again.whole()
-    assert len(timed) == len(set(timed)) == 3 * ran // 2
-
-
 def test_behind_a_lookup_later_rounds_are_of_the_target_alone(ready, tmp_path, timed):
     models = SimpleNamespace(target=ready.models.target, draft=LookupMatch(1, 3))
     lookup = SimpleNamespace(pair=ready.pair, models=models, kernel=ready.kernel, passes=ready.passes)

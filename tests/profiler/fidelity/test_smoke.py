@@ -160,20 +160,9 @@ def test_a_cell_that_fails_is_a_row_with_its_error_and_runs_again_the_next_time(
     monkeypatch.setattr(running, "outcome_of", whole)
     assert fidelity(words) == 0
     assert "error" not in read_tables(tmp_path).cells
-    assert capsys.readouterr().out.count(": done, ") == 6 + 3
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_runs_that_all_fail_are_a_report_and_one_line(tmp_path, monkeypatch, capsys):
-    def failing(scene, cell, words):
-        raise RuntimeError("the device is gone")
-
-    monkeypatch.setattr(running, "outcome_of", failing)
-    words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
-    assert fidelity(words) == 1
-    assert capsys.readouterr().err == "fidelity tiny: 9 of 9 runs failed\n"
-    assert len(read_tables(tmp_path).passes) == 0
-    assert "- tape, laps_sd, load 1, real: the device is gone" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    told = capsys.readouterr()
+    assert told.out.count(": done, ") == 6 + 3
+    assert told.err == "fidelity tiny: 3 of 9 runs failed\n"
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -199,7 +188,6 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
 
     assert runs() == (9, 1)
     assert runs() == (0, 1)
-    assert runs("seed=3") == (9, 1)
     assert runs("--cache-tokens", "8192") == (9, 2)
     assert runs("--clock", "wall") == (9, 2)
     assert "of a real run goes with the wall's" in (tmp_path / "report.md").read_text(encoding="utf-8")
@@ -216,21 +204,6 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
 def test_a_cache_too_small_for_any_request_is_one_line(tmp_path):
     with pytest.raises(SpecsimError, match=r"^cache_tokens 256: no request is served; expected room for one$"):
         fidelity(["tiny", "--pairs", "tape", "--cache-tokens", "256", "--out", str(tmp_path)])
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_names_with_dots_have_profiles_of_their_own(tmp_path):
-    study = (shipped("conf") / "fidelity" / "tiny.yaml").read_text(encoding="utf-8")
-    tape = "random_weights: [tiny-llama, tiny-llama-skip1]}"
-    head, tail = study[: study.index("pairs:")], study[study.index("grid:") :]
-    file = tmp_path / "mine.yaml"
-    pairs = f"pairs:\n  a.1: {{text: tape, {tape}\n  a.2: {{text: tape, {tape.replace('-skip1', '')}\n"
-    file.write_text(head + pairs + tail, encoding="utf-8")
-    words = [str(file), "requests=2", "--loads", "1", "--repeats", "1", "--out", str(tmp_path / "out")]
-    assert fidelity(words) == 0
-    tables = read_tables(tmp_path / "out")
-    assert len({facts["samples"] for facts in tables.about["pairs"].values()}) == 2
-    assert set(tables.samples.pair) == {"a.1", "a.2"}
 
 
 def test_graphs_of_a_study_are_checked_and_used(monkeypatch):
@@ -256,34 +229,18 @@ def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
     assert again.models.target.shape.layers == 1
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        Pair("skip", "model", random_weights=("tiny-llama",), drafter="skip", skip_layers=(1,)),
-        Pair("itself", "tape", random_weights=("tiny-llama", "tiny-llama")),
-    ],
-    ids=lambda pair: pair.name,
-)
-def test_models_that_share_weights_do_without_the_fused_path(monkeypatch, pair):
+def test_models_that_share_weights_do_without_the_fused_path(monkeypatch):
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
+    pair = Pair("skip", "model", random_weights=("tiny-llama",), drafter="skip", skip_layers=(1,))
     assert models.ModelCache(study_named("tiny")).ready(pair, {16}).passes == "transformers"
-
-
-def test_a_cache_holds_the_pool_in_blocks_of_any_size():
-    cache = models.ModelCache(replace(study_named("tiny"), cache_tokens=4096))
-    pair = Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
-    pages = {
-        block: [each.cache.shape.pages for each in (made.target, made.draft)]
-        for block in (16, 20)
-        for made in (cache.ready(pair, {16, block}).models,)
-    }
-    # Tokens of the pool are of 3 layers, of the models 2 and 1; a block of 20 takes two pages of 16.
-    assert pages == {16: [4096 * 3 // 2 // 16 + 1, 4096 * 3 // 16 + 1], 20: [307 * 2 + 1, 614 * 2 + 1]}
 
 
 @pytest.mark.usefixtures("unrendered")
 def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
-    """All of it but the device, the shapes of its models, its sizes and its number of requests: two pairs, fused."""
+    """All of it but the device, the shapes of its models, its sizes and its number of requests: two pairs, fused.
+
+    Names with dots have profiles of their own.
+    """
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
     study, tiny = (
         (shipped("conf") / "fidelity" / f"{name}.yaml").read_text(encoding="utf-8") for name in ("gpu", "tiny")
@@ -291,6 +248,8 @@ def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
     study = study[: study.index("grid:")] + tiny[tiny.index("grid:") :]
     for whole, small in (
         ("llama-3.1-8b, llama-3.2-1b", "tiny-llama, tiny-llama-skip1"),
+        ("  conv:", "  a.1:"),
+        ("  code:", "  a.2:"),
         ("device: cuda", "device: cpu\nthreads: 1"),
         ("dtype: bfloat16", "dtype: float32"),
         ("graphs: true", "graphs: false"),
@@ -304,6 +263,8 @@ def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
     file = tmp_path / "small.yaml"
     file.write_text(study, encoding="utf-8")
     assert fidelity([str(file), "--out", str(tmp_path / "out")]) == 0
-    cells = read_tables(tmp_path / "out").cells
+    tables = read_tables(tmp_path / "out")
+    cells = tables.cells
     assert len(cells) == 2 * 2 * 6
+    assert set(tables.samples.pair) == {"a.1", "a.2"}
     assert (cells.rejected == 0).all()

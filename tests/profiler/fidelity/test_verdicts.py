@@ -1,11 +1,13 @@
-"""Verdicts of tables written by hand: errors, noise, shares, and the worst first."""
+"""The clock of a run run again, and verdicts of tables, by hand: errors, noise, shares, and the worst first."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from profiler.fidelity.verdicts import failed, faults, pass_errors, run_verdicts, shares
+from profiler.fidelity.accounting import Step, accounted
+from profiler.fidelity.verdicts import pass_errors, run_verdicts, shares
 
 KEYS = {"pair": "p", "load": 1.0}
 METRICS = ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms", "slo_attainment")
@@ -69,12 +71,6 @@ def test_noise_does_not_grow_with_the_number_of_runs():
     assert four == pytest.approx(0.04 * 4 / 6)
 
 
-def test_runs_that_clearly_differ_and_runs_that_failed_are_counted():
-    told = pd.DataFrame([{"differing_clearly": 1.0, "error": None}, {"differing_clearly": None, "error": "no"}])
-    assert (faults(told), len(failed(told))) == (1, 1)
-    assert (faults(told[["error"]]), len(failed(told[["differing_clearly"]]))) == (0, 0)
-
-
 def test_cells_that_failed_have_no_verdict():
     failed = cell("a", "simulated", numbers=(None,) * 4, own=None) | {"error": "no"}
     assert run_verdicts(pd.DataFrame([failed, cell("a", "real")])) == []
@@ -127,3 +123,33 @@ def test_passes_by_kind_and_by_size_the_worst_first():
         ("target decode", "1"),
         ("draft step", "1"),
     ]
+
+
+ARRIVAL_S = np.array([0.0, 1.0, 10.0])
+
+
+def test_tokens_come_at_the_ends_of_passes_and_the_clock_waits_for_who_runs():
+    steps = [
+        Step((0,), (1,), 2.0),
+        Step((0, 1), (), 0.5),
+        Step((0, 1), (2, 1), 1.0),
+        Step((1, 2), (3, 1), 4.0),
+    ]
+    times = accounted(steps, ARRIVAL_S)
+    np.testing.assert_allclose(times.first_token_s, [2.0, 3.5, 14.0])
+    np.testing.assert_allclose(times.finish_s, [3.5, 14.0, 14.0])
+    np.testing.assert_allclose(times.tokens, [3, 4, 1])
+    assert times.means(ARRIVAL_S) == pytest.approx(
+        {"ttft_s": (2 + 2.5 + 4) / 3, "tpot_s": (1.5 / 2 + 10.5 / 3) / 2, "e2el_s": (3.5 + 13 + 4) / 3}
+    )
+
+
+def test_a_row_that_emits_nothing_has_no_first_token_yet():
+    steps = [Step((0, 1), (0, 2), 1.0), Step((0, 1), (1, 0), 1.0)]
+    times = accounted(steps, ARRIVAL_S)
+    np.testing.assert_allclose(times.first_token_s, [3.0, 2.0, np.nan])
+    np.testing.assert_allclose(times.finish_s, [3.0, 2.0, np.nan])
+
+
+def test_without_tokens_there_are_no_means():
+    assert np.isnan(list(accounted([], ARRIVAL_S).means(ARRIVAL_S).values())).all()

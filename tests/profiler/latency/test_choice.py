@@ -49,10 +49,9 @@ def test_standard_errors_grow_with_the_noise():
     assert abs(quiet.roofline.fitted.form.delta_s - CURVED.delta_s) < 5 * errors[0]
 
 
-@pytest.mark.parametrize("tile", [pytest.param(1, marks=pytest.mark.slow), 64])
-def test_a_staircase_is_taken_where_there_is_one(tile):
-    choice = judge(samples_of(replace(CURVED, tile_tokens=tile), noise=0.002), "target")
-    assert choice.roofline.fitted.form.tile_tokens == tile
+def test_a_staircase_is_taken_where_there_is_one():
+    choice = judge(samples_of(replace(CURVED, tile_tokens=64), noise=0.002), "target")
+    assert choice.roofline.fitted.form.tile_tokens == 64
 
 
 def test_passes_of_few_tokens_are_found_where_they_differ():
@@ -72,9 +71,12 @@ def test_passes_with_few_logits_are_told_from_passes_of_few_tokens():
     assert form.few_s == ()
 
 
-def test_passes_of_few_tokens_on_the_line_have_no_offsets():
+def test_what_costs_nothing_on_top_has_no_coefficient():
     form = judge(samples_of(CURVED, noise=0.002, grid=FEW), "target").roofline.fitted.form
     assert (form.few_s, form.few_logits_s) == ((), ())
+    form = judge(samples_of(CURVED, noise=0.002), "target").roofline.fitted.form
+    assert form.tile_tokens == 1
+    assert (form.pair_s, form.logit_s) == pytest.approx((0, 0), abs=3e-10)
 
 
 def test_a_size_that_was_not_sampled_lies_between_its_neighbours():
@@ -104,17 +106,15 @@ def test_a_kernel_for_few_rows_is_found_up_to_its_last_row():
         assert form.seconds(shape) == pytest.approx(replace(CURVED, few_s=few_s).seconds(shape), rel=0.06)
 
 
-@pytest.mark.parametrize("pair_s", [pytest.param(0.0, marks=pytest.mark.slow), 3e-9])
-def test_pairs_that_cost_on_top_are_found_where_they_do(pair_s):
-    choice = judge(samples_of(replace(CURVED, pair_s=pair_s, beta_s=1e-9), noise=0.002), "target")
-    assert getattr(choice.roofline.fitted.form, "pair_s", None) == pytest.approx(pair_s, abs=3e-10)
+def test_pairs_that_cost_on_top_are_found():
+    choice = judge(samples_of(replace(CURVED, pair_s=3e-9, beta_s=1e-9), noise=0.002), "target")
+    assert choice.roofline.fitted.form.pair_s == pytest.approx(3e-9, abs=3e-10)
     assert choice.roofline.errors["verify"].p95 < 0.02
 
 
-@pytest.mark.parametrize("logit_s", [pytest.param(0.0, marks=pytest.mark.slow), 3e-5])
-def test_logits_that_cost_on_top_are_found_where_they_do(logit_s):
-    choice = judge(samples_of(replace(CURVED, logit_s=logit_s), noise=0.002), "target")
-    assert getattr(choice.roofline.fitted.form, "logit_s", None) == pytest.approx(logit_s, abs=2e-6)
+def test_logits_that_cost_on_top_are_found():
+    choice = judge(samples_of(replace(CURVED, logit_s=3e-5), noise=0.002), "target")
+    assert choice.roofline.fitted.form.logit_s == pytest.approx(3e-5, abs=2e-6)
     assert max(error.p95 for error in choice.roofline.errors.values()) < 0.02
 
 

@@ -1,24 +1,19 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import yaml
 
 pytest.importorskip("torch")
 
-from profiler.latency.grids import CPU_QUICK, read_grid
 from profiler.latency.result import UNFIT
-from profiler.latency.samples import SampleFile, read_samples
+from profiler.latency.samples import read_samples
 from specsim.cli import main
 from specsim.latency.fitness import unfit
-from specsim.latency.forms import Linear
 from specsim.latency.profile import load_profile
-from tests.made import one
 
 pytestmark = pytest.mark.torch
 PAIR = ["--random-weights", "tiny-llama", "tiny-llama-skip1"]
@@ -80,28 +75,6 @@ def test_the_profile_says_what_was_measured_where_and_how_well_it_fits(swept):
     assert written["target"]["valid"]["batched_tokens"] == [1, max(each.batched_tokens for each in measured)]
 
 
-LINES = {"target": Linear(3e-6, 2e-4, 0.03), "draft": Linear(1e-6, 5e-5, 0.004)}
-
-
-@pytest.mark.slow
-def test_the_profile_predicts_the_passes_it_was_made_of(swept, tmp_path):
-    """The sweep's own passes, had each taken what a line says: every one is read back, in seconds, of its model."""
-    facts, samples = read_samples(swept / "mine.samples.parquet")
-    known = SampleFile(tmp_path / "known.parquet", facts)
-    for each in samples:
-        known.add(replace(each, median_s=seconds_of(LINES[each.role], each)))
-    known.write()
-    assert main(["profile", "fit", str(known.path), "--out", str(tmp_path / "known.yaml")]) == 0
-    profile = load_profile(tmp_path / "known.yaml")
-    for each in samples:
-        model = profile.target if each.role == "target" else profile.draft
-        assert seconds_of(model.forms["linear"], each) == pytest.approx(seconds_of(LINES[each.role], each), rel=1e-4)
-
-
-def seconds_of(form, sample):
-    return form.seconds(one(sample.context_tokens, sample.batched_tokens, sample.attention_pairs, sample.logit_tokens))
-
-
 @pytest.mark.slow
 def test_figures_and_a_second_fit(swept, tmp_path, capsys):
     assert {each.name for each in swept.glob("*.png")} == {"mine-error.png", "mine-tokens.png"}
@@ -109,27 +82,6 @@ def test_figures_and_a_second_fit(swept, tmp_path, capsys):
     assert fitted(main([str(word) for word in words]), tmp_path / "mine.yaml")
     assert (tmp_path / "mine.yaml").read_bytes() == (swept / "mine.yaml").read_bytes()
     assert "held-out error" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_the_same_command_measures_nothing_twice(swept, capsys):
-    before = read_samples(swept / "mine.samples.parquet")[1]
-    assert fitted(
-        profile_latency(*PAIR, "--grid", swept / "grid.yaml", "--out", swept / "mine.yaml"), swept / "mine.yaml"
-    )
-    assert len(read_samples(swept / "mine.samples.parquet")[1]) == len(before)
-
-
-@pytest.mark.slow
-def test_time_is_up_and_the_same_command_goes_on(tmp_path, capsys):
-    (tmp_path / "grid.yaml").write_text(GRID)
-    words = [*PAIR, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml"]
-    assert profile_latency(*words, "--minutes", "0") == 3
-    left = int(re.search(r"time is up, (\d+) points are left", capsys.readouterr().out)[1])
-    grid = read_grid(tmp_path / "grid.yaml", CPU_QUICK)
-    assert left + 1 == len(grid.passes("target")) + len(grid.passes("draft"))
-    assert len(read_samples(tmp_path / "m.samples.parquet")[1]) == 1
-    assert not (tmp_path / "m.yaml").exists()
 
 
 @pytest.mark.slow
@@ -169,16 +121,11 @@ def test_weights_from_a_folder(tmp_path):
         ([], "--target: missing; expected a model, or a shape after --random-weights"),
         (["--random-weights", "tiny-llama"], "--draft: missing"),
         (["--random-weights", "tinylama", "tiny-llama"], "'tinylama': unknown shape; did you mean 'tiny-llama'"),
-        (["--random-weights", "tiny-llama", "tiny-llama", "tiny-llama"], "is one shape too many"),
-        ([*PAIR, "--dtype", "int8"], "dtype 'int8' is unknown"),
-        ([*PAIR, "--tp", "0"], "tp 0: expected at least 1 shard"),
         ([*PAIR, "--tp", "2"], "tp 2: --link is missing; expected nvlink4 (H100, H200) or nvlink3 (A100)"),
         ([*PAIR, "--tp", "3", "--link", "nvlink4"], "tp 3: the model of link nvlink4 is for 2, 4 or 8 GPUs"),
         ([*PAIR, "--tp", "8", "--link", "nvlink4"], "tp 8: tiny-llama has 4 heads"),
         ([*PAIR, "--grid", "none.yaml"], "none.yaml: no such grid file"),
         ([*PAIR, "--attention", "flx"], "attention 'flx' is unknown; did you mean 'flex'"),
-        ([*PAIR, "--link", "nvlink5"], "link 'nvlink5' is unknown; did you mean 'nvlink"),
-        (["--target", "./nowhere", "--draft", "./nowhere"], "model './nowhere': no such folder"),
         (
             ["--target", "a/b", "--draft", "a/b", "--tp", "2", "--link", "nvlink3"],
             "tp 2: a/b cannot be sharded; expected --random-weights and a shape",
@@ -224,28 +171,12 @@ def test_a_small_grid_counts_with_what_is_measured_already(swept, tmp_path, caps
     )
 
 
-def test_no_cuda(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    words = ["latency", *PAIR, "--device", "cuda", "--out", str(tmp_path / "m.yaml")]
-    assert main(["profile", *words]) == 2
-    assert "device 'cuda': this machine has no CUDA GPU" in capsys.readouterr().err
-
-
 def test_a_place_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert profile_latency(*PAIR, "--out", tmp_path / "file" / "m.yaml") == 2
     assert "file/m.yaml: cannot be written" in capsys.readouterr().err
     assert profile_latency(*PAIR, "--out", tmp_path) == 2
     assert "is a folder; expected the file of a profile" in capsys.readouterr().err
-
-
-def test_memory_that_runs_out_while_the_ceilings_are_measured_is_one_line(tmp_path, capsys, monkeypatch):
-    def full(*_, **__):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
-
-    monkeypatch.setattr("profiler.latency.models.ceilings", full)
-    assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 2
-    assert capsys.readouterr().err == "specsim: the large product and copy: too little memory on cpu\n"
 
 
 def test_help_and_a_fit_need_no_torch():

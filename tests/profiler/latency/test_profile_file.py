@@ -70,12 +70,6 @@ def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
     assert as_columns([padded]).batched.tolist() == [4.0]
 
 
-def test_a_quick_grid_is_called_a_smoke_test(tmp_path, measured):
-    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured, grid="quick")])
-    assert mapping["description"].startswith("smoke test: Big + Small on Card")
-    assert mapping["assumptions"][0].startswith("smoke test: the quick grid has two row counts")
-
-
 def test_points_that_were_not_reached_are_counted(tmp_path, measured):
     planned = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
     path = written(tmp_path / "s.parquet", measured[1:], planned=planned)

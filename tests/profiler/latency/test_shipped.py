@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from profiler.latency import choice
-from profiler.latency.choice import judge
-from profiler.latency.profile_file import profile_mapping, read_all
+from profiler.latency.profile_file import profile_mapping
 from specsim.files.yaml_file import shipped
 from specsim.latency.profile import load_profile, profile_from_mapping
 from tests.made import one
@@ -45,13 +44,3 @@ def test_it_is_what_a_fit_of_its_samples_gives(name, monkeypatch):
         for role in ("target", "draft"):
             expected = getattr(written, role).seconds(one(context, batched, pairs))
             assert getattr(again, role).seconds(one(context, batched, pairs)) == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_offsets_halve_the_held_out_error_of_the_cpus_drafts_passes_of_few_tokens():
-    judged = judge(read_all([RAW / f"{CPU}.samples.parquet"])[1], "draft")
-    written = load_profile(shipped("conf") / "profile" / f"{CPU}.yaml").draft.fit_error
-    assert judged.roofline.errors["draft"].p95 < written["draft"]["p95"] / 2
-    three = judged.samples.batched == 3
-    relative = judged.roofline.held_out_s[three] / judged.samples.seconds[three] - 1
-    assert abs(relative).max() < 0.05, "20% without"

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import math
 import sys
-import threading
 import time
 from types import SimpleNamespace
 
@@ -12,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.latency.hardware import Ceilings, Clocks, ceilings, clocks_of, hardware  # noqa: E402  # noqa: E402
+from profiler.latency.hardware import Clocks, ceilings, clocks_of, hardware  # noqa: E402  # noqa: E402
 from profiler.latency.timers import CudaTimer, Effort, HostTimer, Timing  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -169,31 +168,13 @@ def test_inputs_whose_rotation_waits_for_the_device_do_not_put_the_launch_into_t
     assert timing.median_s == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(("spin", "cycles"), [(1, 4e6), (10, 40e6)])
-def test_the_spin_outlasts_the_launch_twice_and_can_be_lengthened(monkeypatch, spin, cycles):
+def test_the_spin_outlasts_the_launch_twice_and_can_be_lengthened(monkeypatch):
     """A graph of 1,400 nodes takes longer to launch than the shortest spin."""
     cuda, spins = FakeCuda(), []
     monkeypatch.setattr("profiler.latency.timers.CYCLES_PER_S", 4e6)
     cuda._sleep = spins.append
-    CudaTimer(cuda, cuda.host, spin=spin).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
-    assert spins == [cycles] * 5
-
-
-def test_a_spin_has_bounds():
-    cuda, spins = FakeCuda(), []
-    cuda._sleep = spins.append
-    CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
-    CudaTimer(cuda, lambda: 0.0).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
-    assert spins == [20_000_000] * 5 + [1_000_000] * 5
-
-
-def test_host_seconds_include_the_wait_for_the_device():
-    cuda = FakeCuda()
-    assert CudaTimer(cuda, cuda.host).host(cuda.kernel(2.0, 0.5)) == pytest.approx(2.5)
-
-
-def test_the_knee_of_an_a100_is_156_tokens():
-    assert Ceilings(312e12, 2e12).knee_tokens(2) == pytest.approx(156)
+    CudaTimer(cuda, cuda.host, spin=10).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
+    assert spins == [40e6] * 5
 
 
 def test_ceilings_and_facts_of_this_machine():
@@ -206,26 +187,15 @@ def test_ceilings_and_facts_of_this_machine():
 
 
 def answering(monkeypatch, answers):
-    """Make nvidia-smi answer queries; return the list of what it was asked."""
-    asked = []
+    """Make nvidia-smi answer queries."""
 
     def run(command, **_):
-        query = command[1].removeprefix("--query-gpu=")
-        asked.append(query)
         assert command[-1] == "--id=GPU-1-2-3"
-        return SimpleNamespace(stdout=answers[query])
+        return SimpleNamespace(stdout=answers[command[1].removeprefix("--query-gpu=")])
 
     monkeypatch.setattr("subprocess.run", run)
     about = SimpleNamespace(name="Card", total_memory=80 * 2**30, L2_cache_size=50 * 2**20, uuid="1-2-3")
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda device: about)
-    return asked
-
-
-def test_facts_of_a_gpu_come_from_torch_and_the_driver(monkeypatch):
-    answering(monkeypatch, {"driver_version": "580.1\n"})
-    found = hardware(torch.device("cuda:1"))
-    assert (found.name, found.memory_bytes, found.cache_bytes) == ("Card", 80 * 2**30, 50 * 2**20)
-    assert found.driver == "580.1"
 
 
 def test_clocks_are_read_while_the_device_works_and_at_no_other_time():
@@ -238,32 +208,6 @@ def test_clocks_are_read_while_the_device_works_and_at_no_other_time():
             wait_for(lambda seen=seen: len(seen.readings) >= 3)
         load[0] = False
         assert seen.median() == (1755.0, 2619.0)
-
-
-def test_work_too_short_for_a_reading_has_the_one_before_it():
-    clocks = Clocks(lambda: (1755.0, 2619.0), every_s=0.001)
-    with clocks.watch() as seen:
-        assert all(math.isnan(each) for each in seen.median())
-        wait_for(lambda: seen.readings)
-    with clocks.watch() as short:
-        pass
-    assert short.median() == (1755.0, 2619.0)
-
-
-def test_a_reading_that_ends_after_the_work_is_none_of_it():
-    reading, done = threading.Event(), threading.Event()
-
-    def slow():
-        reading.set()
-        done.wait(5)
-        return (345.0, 405.0)
-
-    clocks = Clocks(slow, every_s=0.0)
-    with clocks.watch() as seen:
-        assert reading.wait(5)
-    done.set()
-    time.sleep(0.02)
-    assert seen.readings == []
 
 
 def wait_for(happened):

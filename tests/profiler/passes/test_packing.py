@@ -17,10 +17,6 @@ def test_a_tree_behind_a_chunk_by_hand():
     assert packed.logits.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_only_a_chunks_last_token_wants_logits():
-    assert pack(Work.of([0, 7], [4, 2])).logits.tolist() == [3, 5]
-
-
 def test_cached_nodes_are_seen_but_ask_nothing():
     work = Work.of([3], [0], [0, 0, 0], [-1, 0, 1], [True, True, False])
     packed = pack(work)

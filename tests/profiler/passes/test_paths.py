@@ -12,8 +12,6 @@ from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
 from profiler.models.random_weights import random_model  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from profiler.passes import paths  # noqa: E402
-from profiler.passes.forward import Forward  # noqa: E402
-from profiler.passes.fused import Fused  # noqa: E402
 from profiler.passes.operations import Plain  # noqa: E402
 from profiler.passes.paths import forward_of, working_passes  # noqa: E402
 from specsim.cli import main  # noqa: E402
@@ -57,13 +55,6 @@ def test_what_was_asked_for_is_never_replaced(monkeypatch):
     monkeypatch.setattr(paths, "find_spec", lambda name: None)
     with pytest.raises(SpecsimError, match=r"^passes 'fused' need triton: pip install \"specsim\[profiler\]\"$"):
         working_passes("fused", [LLAMA], CUDA)
-
-
-def test_each_path_is_its_own_class():
-    made = {"fused": Fused, "transformers": Forward}
-    for name, kind in made.items():
-        model = random_model(TINY_LLAMA, device=CPU, dtype=torch.float32)
-        assert type(forward_of(name, model, TINY_LLAMA, 4, "sdpa")) is kind
 
 
 class Wrong(Plain):

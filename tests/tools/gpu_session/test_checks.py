@@ -17,7 +17,7 @@ from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from tests.profiler.latency.made import FACTS, sample  # noqa: E402
 from tools.gpu_session import checks, experts  # noqa: E402
-from tools.gpu_session.checks import CHECKS, check, place_of  # noqa: E402
+from tools.gpu_session.checks import check  # noqa: E402
 from tools.gpu_session.place import Place  # noqa: E402
 from tools.gpu_session.state import Row, State  # noqa: E402
 from tools.gpu_session.sweeps import drift  # noqa: E402
@@ -57,19 +57,11 @@ def test_a_wrong_kernel_is_flagged(monkeypatch):
     assert {row.note for row in rows} == {"FLAGGED: beyond rounding"}
 
 
-def test_attention_is_timed_over_decodes_chunks_trees_and_chains():
-    rows = list(checks.attention_seconds(place(), ("fa3", "sdpa")))
-    assert len([row for row in rows if row.case.startswith("sdpa, ") and row.value > 0]) == 8
-    assert len([row for row in rows if row.case.startswith("fa3, ")]) == 1
-    chains = [(each.requests, each.queries, each.context) for each in checks.ON_GPU[-2:]]
-    assert chains == [(each.requests, each.queries, each.context) for each in checks.ON_GPU[-4:-2]]
-
-
 class Replays:
     """A timer with graphs: a replay takes a second, and as many more as its spin is too short for."""
 
-    def __init__(self, spin=1, hidden_from=1):
-        self._seconds = 1.0 if spin >= hidden_from else 1.5
+    def __init__(self, spin=1):
+        self._seconds = 1.0 if spin >= 10 else 1.5
 
     def captured(self, run, rotate, effort):
         run()
@@ -78,35 +70,12 @@ class Replays:
     launched = captured
 
 
-@pytest.mark.parametrize(("hidden_from", "flagged"), [(1, ""), (10, "FLAGGED: the launch shows, or another clock")])
-def test_a_point_whose_launch_shows_behind_the_spin_is_flagged(monkeypatch, hidden_from, flagged):
-    monkeypatch.setattr(checks, "CudaTimer", lambda spin: Replays(spin, hidden_from))
+def test_a_point_whose_launch_shows_behind_the_spin_is_flagged(monkeypatch):
+    monkeypatch.setattr(checks, "CudaTimer", Replays)
     monkeypatch.setattr(checks, "works", lambda _: {"decode": checks.Work.of([16], [1])})
     (row,) = checks.spin(place(Replays()))
-    assert row.value == pytest.approx(1.0 if hidden_from == 1 else 1 / 1.5)
-    assert row.note == flagged
-
-
-def test_a_layer_is_what_further_layers_take(monkeypatch):
-    monkeypatch.setattr(checks, "_pass_s", lambda place, passes, count, work: 0.5 + 0.002 * count)
-    rows = list(checks.layers(place()))
-    assert {row.case for row in rows} == {f"{a}, {b}" for a in ("fused", "transformers") for b in checks.works(place())}
-    assert [row.value for row in rows] == pytest.approx([2000.0] * 6)
-
-
-def test_layers_of_both_paths_run():
-    work = checks.works(place())["verify"]
-    for passes in ("fused", "transformers"):
-        assert checks._pass_s(place(), passes, 1, work) > 0
-
-
-def test_the_others_give_rows(monkeypatch):
-    monkeypatch.setattr(checks, "HELD_S", 0.2)
-    for name in ("small_kernels", "compiles", "clocks", "spin", "head", "experts"):
-        rows = list(CHECKS[name](place()))
-        assert rows
-        assert {row.check for row in rows} == {name}
-    assert {row.note for row in checks.clocks(place()) if row.value is None} == {"not read"}
+    assert row.value == pytest.approx(1 / 1.5)
+    assert row.note == "FLAGGED: the launch shows, or another clock"
 
 
 def fine(name):
@@ -139,17 +108,6 @@ def test_a_check_that_breaks_the_device_ends_the_process_and_is_not_repeated(sta
     assert [row.check for row in state.journal.rows() if row.quantity == "rate"] == ["b"]
 
 
-def test_time_that_is_up_leaves_the_rest_for_the_next_start(state, monkeypatch):
-    monkeypatch.setattr(checks, "CHECKS", {"a": fine("a")})
-    assert check(state, time.monotonic() - 1) == TIME_IS_UP
-    assert check(state, time.monotonic() + 60) == 0
-
-
-def test_checks_are_of_the_first_pairs_target(state):
-    made = place_of(state)
-    assert (made.shape, made.device.type, made.dtype) == (TINY_LLAMA, "cpu", torch.float32)
-
-
 def test_drift_is_the_ratio_of_the_second_time_to_the_first(tmp_path):
     points = [Point("decode", n, 128, 1) for n in (1, 2, 3, 4)]
     for name, factors in (("one.samples.parquet", np.ones(4)), ("one.again.samples.parquet", [1.0, 1.02, 1.5])):
@@ -173,7 +131,7 @@ def test_time_that_runs_out_within_a_check_leaves_it_for_the_next_start(state, m
     assert state.journal.ended() == set()
 
 
-@pytest.mark.parametrize("tokens", [1, 5, 40])
+@pytest.mark.parametrize("tokens", [1, 40])
 def test_experts_are_those_of_one_expert_after_the_other(tokens):
     pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
     made = experts.drawn(experts.TINY, place(), seed=1)

@@ -10,7 +10,6 @@ import pytest
 
 from profiler.latency.command import TIME_IS_UP
 from tests.tools.gpu_session.processes import is_alive
-from tools.gpu_session import vllm_times
 from tools.gpu_session.engine import engine
 from tools.gpu_session.state import State
 
@@ -86,44 +85,17 @@ def test_an_engine_that_fails_is_a_row_and_the_other_is_timed(state, tmp_path, m
     assert {row.check for row in rows if row.quantity == "draft-model step"} == {"engine drafting"}
 
 
-def test_an_engine_that_hangs_is_ended_at_the_limit_and_none_is_begun_after_it(state, tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, "time.sleep(60)")
-    assert engine(state, time.monotonic() + 0.7) == TIME_IS_UP
+def test_an_engine_that_hangs_is_ended_with_its_own_processes_and_none_is_begun_after_it(state, tmp_path, monkeypatch):
+    child = "import subprocess; p = subprocess.Popen(['sleep', '60']); open(PID, 'w').write(str(p.pid)); time.sleep(60)"
+    install(tmp_path, monkeypatch, child.replace("PID", repr(str(tmp_path / "pid"))))
+    assert engine(state, time.monotonic() + 3) == TIME_IS_UP
     assert [row.note for row in state.journal.rows() if row.quantity == "failed"] == [
         "its process ended with its time; session.log has its words"
     ]
     assert state.journal.ended() == {"engine alone"}
-
-
-def test_an_engines_own_processes_end_with_it(state, tmp_path, monkeypatch):
-    child = "import subprocess; p = subprocess.Popen(['sleep', '60']); open(PID, 'w').write(str(p.pid)); time.sleep(60)"
-    install(tmp_path, monkeypatch, child.replace("PID", repr(str(tmp_path / "pid"))))
-    assert engine(state, time.monotonic() + 3) == TIME_IS_UP
     pid = int((tmp_path / "pid").read_text())
     for _ in range(100):
         if not is_alive(pid):
             return
         time.sleep(0.02)
     pytest.fail("it lives")
-
-
-def test_an_engine_that_was_timed_before_is_not_again(state, tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch)
-    state.journal.end("engine alone")
-    assert engine(state, time.monotonic() + 60) == 0
-    assert {row.quantity for row in state.journal.rows() if row.value is not None} == {"draft-model step"}
-
-
-def test_batches_and_prompts_are_those_of_the_plan():
-    asked = []
-
-    def generate(batch, prompt, output, seed):
-        asked.append((batch, prompt, output, seed))
-        return 0.0
-
-    list(vllm_times.steps(generate, "decode", drafting=False))
-    assert {batch for batch, prompt, *_ in asked if prompt == 1024} == {1, 2, 4, 8, 16, 32, 64, 128, 256}
-    assert {output for _, _, output, _ in asked[1:]} == {1, 65}
-    # A prompt is answered once each, or its keys would be cached.
-    prompts = [each for each in asked if each[1] == 2048]
-    assert len(prompts) == len({seed for *_, seed in prompts}) == 4

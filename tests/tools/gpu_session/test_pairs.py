@@ -26,13 +26,10 @@ def session(tmp_path, text, *words):
     ("text", "told"),
     [
         ("pairs: []", "pairs: [] is not a list of pairs, each with a name"),
-        ("pairs: [{tp: 1}]", "pairs[0].name: missing key"),
         ("pairs: [{name: a}, {name: a, tp: 2}]", "pairs[1].name: 'a' a second time; expected a name for each profile"),
-        ("pears: []", "pears: unknown key; did you mean 'pairs'"),
         ("pairs: [{name: a, tpp: 1}]", "pairs[0].tpp: unknown key; did you mean 'tp'"),
         ("pairs: [{name: a-quick}]", "pairs[0].name: 'a-quick' ends in -quick, as what --quick makes"),
         ("pairs: [{name: bad, device: gpu}]", "bad: argument --device: invalid choice: 'gpu'"),
-        ("pairs: [{name: bad, tp: x}]", "bad: argument --tp: invalid int value: 'x'"),
     ],
 )
 def test_a_wrong_list_is_one_line(tmp_path, capsys, text, told):
@@ -59,17 +56,11 @@ def test_wrong_words_are_one_line(tmp_path, capsys, words, told):
     assert err.count("\n") == 1
 
 
-def test_an_unknown_list(capsys, tmp_path):
-    assert main(["gqu", "--state", str(tmp_path)]) == 2
-    assert "pairs 'gqu': unknown; did you mean 'gpu'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("minutes", ["nan", "-1", "inf", "soon"])
-def test_minutes_that_are_none(capsys, minutes):
+def test_minutes_that_are_none(capsys):
     with pytest.raises(SystemExit) as left:
-        main(["gpu", "--state", "x", "--minutes", minutes])
+        main(["gpu", "--state", "x", "--minutes", "nan"])
     assert left.value.code == 2
-    assert f"argument --minutes: {minutes}: expected a number of minutes, 0 or more" in capsys.readouterr().err
+    assert "argument --minutes: nan: expected a number of minutes, 0 or more" in capsys.readouterr().err
 
 
 def test_a_folder_of_other_pairs_or_of_another_grid_is_refused(tmp_path, capsys):

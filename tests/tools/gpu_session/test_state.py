@@ -27,14 +27,8 @@ def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path):
     with (tmp_path / "rows.jsonl").open("a") as file:
         file.write('{"check": "peaks", "ca')
     assert journal.rows() == [Row("peaks", "copy", "rate", 3.0, "TB/s")]
-    assert str(journal.rows()[0]) == "peaks copy: rate 3 TB/s"
-
-
-def test_rows_go_on_behind_one_that_was_cut_short(tmp_path):
-    journal = Journal(tmp_path / "rows.jsonl")
-    (tmp_path / "rows.jsonl").write_text('{"check": "pea')
-    journal.add(Row("peaks", "copy", "rate", 3.0))
-    assert journal.rows() == [Row("peaks", "copy", "rate", 3.0)]
+    journal.add(Row("peaks", "copy", "rate", 4.0))
+    assert [each.value for each in journal.rows()] == [3.0, 4.0]
 
 
 def test_a_check_that_took_its_process_with_it_twice_is_not_tried_again(tmp_path):
@@ -47,14 +41,7 @@ def test_a_check_that_took_its_process_with_it_twice_is_not_tried_again(tmp_path
     assert journal.ended() == {"spin", "peaks"}
 
 
-def test_a_state_is_read_as_it_was_written(state):
-    state.finish("check")
-    state.join(HERE)
-    assert read_state(state.folder) == state
-    assert read_state(state.folder.parent) is None
-
-
-@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"format": 2, "pairs": {}}', '{"format": 1, "pears": {}}'])
+@pytest.mark.parametrize("text", ["[1]", '{"format": 2, "pairs": {}}'])
 def test_a_file_that_is_no_sessions(state, text):
     (state.folder / "session.json").write_text(text)
     with pytest.raises(SpecsimError, match=r"session.json: holds no session; expected what `python -m tools"):
@@ -73,30 +60,6 @@ def test_another_gpu_is_refused(state):
     state.join(HERE)
     with pytest.raises(OtherGpu, match="a session on 'NVIDIA H100', and this is 'NVIDIA H200'; expected another --st"):
         state.join({**HERE, "hardware": "NVIDIA H200"})
-
-
-def test_an_archive_holds_what_was_measured_and_is_unpacked_elsewhere(state, tmp_path):
-    for name in (
-        "one.samples.parquet",
-        "rows.jsonl",
-        "session.log",
-        "one.yaml",
-        "one-error.png",
-        ".x.1.tmp",
-        "old.zip",
-    ):
-        (state.folder / name).write_bytes(name.encode())
-    assert pack(state.folder, tmp_path / "home" / "s.zip") < 2000
-    assert [each.name for each in (tmp_path / "home").iterdir()] == ["s.zip"]
-    unpack(tmp_path / "home" / "s.zip", tmp_path / "there")
-    brought = {"session.json", "one.samples.parquet", "rows.jsonl", "session.log", "one.yaml", "one-error.png"}
-    assert {each.name for each in (tmp_path / "there").iterdir()} == brought
-    assert (tmp_path / "there" / "one.samples.parquet").read_bytes() == b"one.samples.parquet"
-
-
-def test_an_archive_in_its_own_folder_does_not_hold_itself(state):
-    sizes = {pack(state.folder, state.folder / "session.zip") for _ in range(3)}
-    assert len(sizes) == 1
 
 
 def test_a_large_session_leaves_figures_and_old_log_behind(state, monkeypatch, tmp_path):
