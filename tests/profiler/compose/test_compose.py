@@ -13,12 +13,13 @@ from profiler.compose import library
 from profiler.compose.completed import name_of
 from profiler.compose.fit import FITTED, HELD_OUT, composed, fitted_forms
 from profiler.compose.library import ENGINES, Placement
-from profiler.compose.models import head_of, model_of
+from profiler.compose.models import Model, head_of, model_of
 from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes, reaching
 from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from specsim.latency.fitness import unfit
 from specsim.latency.heads import DecoderHead
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
@@ -564,3 +565,57 @@ def test_the_engine_file_is_of_the_kernels_version() -> None:
         for gpu in ("a100_sxm", "h100_sxm")
     ]
     assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
+
+
+def test_a_token_is_multiplied_with_its_own_experts_alone() -> None:
+    """Qwen3-30B-A3B: 48 layers of 128 experts of 3 x 2048 x 768 weights, 8 of them a token."""
+    found = operators("Qwen3-30B-A3B")
+    assert found.layer_bytes - found.active_bytes == 2 * 48 * 120 * 3 * 2048 * 768
+
+
+@pytest.mark.parametrize(
+    ("quantised", "size"),
+    [
+        (None, 128),
+        ({"config_groups": {"group_0": {"weights": {"type": "int", "num_bits": 4, "group_size": 32}}}}, 32),
+        ({"config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 4, "group_size": 16}}}}, 128),
+    ],
+)
+def test_the_group_of_a_scale_is_the_configuration_s(quantised: Any, size: int) -> None:
+    assert Model("own", OWN | {"quantization_config": quantised}, "own").int4_group == size
+
+
+def test_shards_keep_the_whole_model_s_sizes() -> None:
+    one, four = (operators("Llama-3.1-70B", Placement("h200_sxm", "vllm", n, 1, "fp8", "auto")) for n in (1, 4))
+    assert four.layer_bytes == one.layer_bytes
+    assert four.cache_bytes == one.cache_bytes
+
+
+def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
+    """MiniMax-M2's: in a layer two numbers of 32 bits a token go round, and no GPU alone needs that."""
+    one, two = (operators("MiniMax-M2.5", Placement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
+    names = [{name_of(each) for each in found._generation} for found in (one, two)]
+    assert names[1] - names[0] == {"generation_norm_sum", "generation_norm_ar"}
+    assert (two.exponent, operators("gpt-oss-20b").exponent) == ("1.01", "1.2")
+
+
+def test_dspark_of_v4_is_three_of_its_layers_with_a_window() -> None:
+    mapping = compose_profile("DeepSeek-V4-Flash", gpu="b200_sxm", tp=8, ep=8, engine="sglang", drafter="dspark")
+    assert (mapping["draft"]["block_tokens"], mapping["draft"]["kv_bytes_per_token"]) == (5, 8 * 3 * 128 * 512 / 4096)
+    head = DecoderHead("dspark", 3, False, True, 3, 5, None, 256)
+    assert head_of(model_of("DeepSeek-V4-Flash"), head).experts == (256, 6)
+    assert unfit(profile_from_mapping(mapping, "composed")) is None
+
+
+def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    databases = library.sdk().databases
+    get = databases.get_database
+
+    def noted(*words: Any, **options: Any) -> Any:
+        asked.append(options)
+        return get(*words, **options)
+
+    monkeypatch.setattr(databases, "get_database", noted)
+    operators("Llama-3.2-1B")
+    assert asked == [{"shared_layer": False}]
