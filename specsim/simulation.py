@@ -17,7 +17,7 @@ from specsim.cluster.routers import RoundRobin
 from specsim.cluster.routing import Router
 from specsim.cluster.split import SplitDispatch, Splitting
 from specsim.core.passes import TargetPass
-from specsim.core.protocols import Backend, CostModel, Foresight, Observer, Scheduler, View
+from specsim.core.protocols import Backend, CostModel, Observer, Oracle, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.core.trees import Forest
 from specsim.core.user_code import begun
@@ -215,7 +215,7 @@ def _replica(
         return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
 
     scheduler = simulation.scheduler()
-    begun(scheduler, cast(Foresight, backend), size)
+    begun(scheduler, cast(Oracle, backend), size)
     return Replica(
         env,
         name,

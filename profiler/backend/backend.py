@@ -10,7 +10,7 @@ from profiler.backend.stopwatch import MOVE, Stopwatch
 from profiler.backend.text import Text
 from profiler.backend.verifying import Verifier
 from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
-from specsim.core.protocols import Foresight, View
+from specsim.core.protocols import Oracle, View
 from specsim.pass_shape import PassShape
 
 FORESIGHT = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")
@@ -30,7 +30,7 @@ class TorchBackend:
         verifier: Verifier,
         drafter: ModelDrafter | LookupDrafter,
         text: Text,
-        future: Foresight,
+        future: Oracle,
         view: View,
         stopwatch: Stopwatch,
     ) -> None:
@@ -88,7 +88,7 @@ class TorchBackend:
                 cache.drop(request)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a clairvoyant scheduler is told: the methods of `specsim.core.protocols.Foresight`."""
+        """Return what a clairvoyant scheduler is told: the methods of `specsim.core.protocols.Oracle`."""
         if name not in FORESIGHT:
             raise AttributeError(name)
         return getattr(self._future, name)

@@ -53,7 +53,7 @@ NO_TEXT = OracleText(np.zeros(0, np.int64), NO_ROWS, np.zeros(0, np.int64), np.z
 
 
 class ModelFuture:
-    """The outputs of all requests; see `specsim.core.protocols.Foresight`.
+    """The outputs of all requests; see `specsim.core.protocols.Oracle`.
 
     Behind its end a text is not known, and nothing is right there.
     """

@@ -137,7 +137,7 @@ class SimulatedBackend:
         return self._rounds.rounds(work, least, most, within_s, further)
 
     def output_tokens(self, ids: Ids) -> Ints:
-        """Return how many tokens each request will emit in all, (n,); see `specsim.core.protocols.Foresight`."""
+        """Return how many tokens each request will emit in all, (n,); see `specsim.core.protocols.Oracle`."""
         return self._world.output_tokens[ids]
 
     def right(self, forest: Forest) -> Bools:
@@ -166,7 +166,7 @@ class SimulatedBackend:
         return right
 
     def rounds_left(self, ids: Ids, most: int) -> Ints:
-        """Return the rounds of chains of `most` that are left, (n,); see `specsim.core.protocols.Foresight`."""
+        """Return the rounds of chains of `most` that are left, (n,); see `specsim.core.protocols.Oracle`."""
         first, end = np.maximum(self._view.emitted_tokens[ids], 1), self._world.output_tokens[ids]
         rounds = np.zeros(len(ids), dtype=np.int64)
         for place, (request, at, stop) in enumerate(zip(ids.tolist(), first.tolist(), end.tolist(), strict=True)):
@@ -187,13 +187,13 @@ class SimulatedBackend:
         return right + right[-1:] * (most - own)
 
     def agreement(self, ids: Ids) -> Floats:
-        """Return how often the likeliest token is right, (n,); see `specsim.core.protocols.Foresight`."""
+        """Return how often the likeliest token is right, (n,); see `specsim.core.protocols.Oracle`."""
         tape = self._world.tape
         rows = [tape.text_rows(ids[place : place + 1]) for place in range(len(ids))]
         return np.array([np.mean((tape.rank[each] == 0) & (tape.likeliest[each] > 0)) for each in rows])
 
     def target_probability(self, forest: Forest) -> Floats:
-        """Return the target's own probability of each drafted node; see `specsim.core.protocols.Foresight`."""
+        """Return the target's own probability of each drafted node; see `specsim.core.protocols.Oracle`."""
         tape, nodes = self._world.tape, slice(forest.rows, None)
         probability = forest.probability.copy()
         row, rank = self._proposals.rows[:, forest.slot[nodes]]

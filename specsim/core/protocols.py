@@ -156,7 +156,7 @@ class Scheduler(Protocol):
         ...
 
 
-class Foresight(Protocol):
+class Oracle(Protocol):
     """The future of a run (an oracle), handed to a `Clairvoyant` alone."""
 
     def output_tokens(self, ids: Ids) -> Ints:
@@ -210,7 +210,7 @@ class Drafting(Protocol):
 class Clairvoyant(Protocol):
     """A scheduler, or a part of one, that is told the future; its YAML says ``clairvoyant: true``."""
 
-    def foresee(self, foresight: Foresight) -> None:
+    def foresee(self, oracle: Oracle) -> None:
         """Take what only the future knows, before the first step."""
         ...
 
@@ -222,7 +222,7 @@ class Beginning(Protocol):
     def begin(self, requests: int) -> None:
         """Make the state of so many requests, which have the ids 0 to requests - 1; called once, before the first step.
 
-        A `Clairvoyant` has its foresight by then.
+        A `Clairvoyant` has its oracle by then.
         """
         ...
 
@@ -244,7 +244,7 @@ class PassEvent(NamedTuple):
     replica : its index. start_s : when the scheduler asked for the pass; it ends at `view.now_s`.
     view : of the replica, the pass included: a request that has just ended still has its counts.
     work : the pass. answer : the grown forest of a draft pass; what each row of a target pass emitted.
-    foresight : what only the future knows, of this replica's requests.
+    oracle : what only the future knows, of this replica's requests.
     """
 
     replica: int
@@ -252,7 +252,7 @@ class PassEvent(NamedTuple):
     view: View
     work: Pass
     answer: Forest | Emitted
-    foresight: Foresight
+    oracle: Oracle
 
 
 class Observer(Protocol):

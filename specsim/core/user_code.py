@@ -13,7 +13,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Scheduler
+from specsim.core.protocols import Beginning, Clairvoyant, Oracle, Scheduler
 from specsim.errors import SchedulerFault, first_line, nearest
 
 _OURS = str(Path(__file__).parents[1])
@@ -86,7 +86,7 @@ def _short(file: str) -> str:
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
 
-def begun(scheduler: Scheduler, foresight: Foresight, requests: int) -> None:
+def begun(scheduler: Scheduler, oracle: Oracle, requests: int) -> None:
     """Tell a clairvoyant scheduler the future, and one with state a request how many requests there are.
 
     Raises
@@ -96,7 +96,7 @@ def begun(scheduler: Scheduler, foresight: Foresight, requests: int) -> None:
     """
     try:
         if isinstance(scheduler, Clairvoyant):
-            scheduler.foresee(foresight)
+            scheduler.foresee(oracle)
         if isinstance(scheduler, Beginning):
             scheduler.begin(requests)
     except KeyboardInterrupt:

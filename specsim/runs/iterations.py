@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from specsim.core.passes import DraftPass, Emitted
-from specsim.core.protocols import Beginning, Clairvoyant, Foresight, PassEvent, Scheduler, View
+from specsim.core.protocols import Beginning, Clairvoyant, Oracle, PassEvent, Scheduler, View
 from specsim.core.request import Bools, Ints
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
@@ -103,11 +103,11 @@ class ListenedTo(Speculation):
         """Return the most draft tokens that each of `requests` verifies in a step of the part."""
         return self.part.draft_tokens(requests)
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Hand the foresight on to a part that takes it."""
+    def foresee(self, oracle: Oracle) -> None:
+        """Hand the oracle on to a part that takes it."""
         for part in (self.part, self.first):
             if isinstance(part, Clairvoyant):
-                part.foresee(foresight)
+                part.foresee(oracle)
 
     def begin(self, requests: int) -> None:
         """Have a part that keeps some make its state of so many requests."""
@@ -168,7 +168,7 @@ class Iterations:
         verified[: forest.rows] = True
         assert np.count_nonzero(verified) == len(read), "what is verified was not drafted last"
         selected = self._firsts[event.replica]
-        right, first = event.foresight.right(forest), None if selected is None else selected.of(forest)
+        right, first = event.oracle.right(forest), None if selected is None else selected.of(forest)
         drawn = np.arange(len(forest)) >= forest.rows
         accepted = drawn & right & verified & (forest.depth <= cast(Emitted, event.answer).accepted[forest.row])
         columns = {

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from specsim.core.protocols import Foresight, View
+from specsim.core.protocols import Oracle, View
 from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, grow_trees
@@ -158,24 +158,24 @@ class EqualTrees(CandidateTrees):
 class ForeseenTrees(SloTrees):
     """A speculation part: AdaServe's trees, selected by what will be accepted, or by the target's own probabilities.
 
-    With ``tokens`` it verifies only what is right. Without foresight it verifies every candidate.
+    With ``tokens`` it verifies only what is right. Without an oracle it verifies every candidate.
     """
 
     sees: Sight
-    _foresight: Foresight | None = field(init=False, repr=False, default=None)
+    _oracle: Oracle | None = field(init=False, repr=False, default=None)
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Take the foresight of the target's tokens and probabilities."""
-        object.__setattr__(self, "_foresight", foresight)
+    def foresee(self, oracle: Oracle) -> None:
+        """Take the oracle of the target's tokens and probabilities."""
+        object.__setattr__(self, "_oracle", oracle)
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return which nodes are verified with that knowledge, (nodes,)."""
-        if self._foresight is None:
+        if self._oracle is None:
             return np.ones(len(forest), dtype=np.bool_)
         if self.sees == "probabilities":
-            foreseen = forest.with_path(along_paths(forest, self._foresight.target_probability(forest)))
+            foreseen = forest.with_path(along_paths(forest, self._oracle.target_probability(forest)))
             return SloTrees.chosen(self, view, rows, foreseen)
-        right = self._foresight.right(forest)
+        right = self._oracle.right(forest)
         return SloTrees.chosen(self, view, rows, forest.with_path(right.astype(np.float64))) & right
 
 

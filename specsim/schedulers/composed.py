@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from specsim.core.passes import TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Noting, Step, View, promises
+from specsim.core.protocols import Beginning, Clairvoyant, Noting, Oracle, Step, View, promises
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Rows, Speculation, evicting
@@ -117,8 +117,8 @@ class Composed:
 class Foreseeing(Composed):
     """A composed scheduler whose parts know the future, such as LAPS-SD's queues (`clairvoyant: true`)."""
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Hand the foresight to the parts that take it."""
+    def foresee(self, oracle: Oracle) -> None:
+        """Hand the oracle to the parts that take it."""
         for part in (self.batching, self.speculation):
             if isinstance(part, Clairvoyant):
-                part.foresee(foresight)
+                part.foresee(oracle)

@@ -34,7 +34,7 @@ from typing import Literal
 import numpy as np
 
 from specsim.core.passes import NOBODY, Emitted
-from specsim.core.protocols import Clairvoyant, Foresight, View
+from specsim.core.protocols import Clairvoyant, Oracle, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
@@ -142,11 +142,11 @@ class LapsQueues:
         if forest.draft_nodes:
             self.acceptance.hear(rows.requests, forest, answer.accepted)
 
-    def foresee(self, foresight: Foresight) -> None:
+    def foresee(self, oracle: Oracle) -> None:
         """Take the true output lengths for the predictor, and what the acceptance monitor is told, if anything."""
         for part in (self.lengths, self.acceptance):
             if isinstance(part, Clairvoyant):
-                part.foresee(foresight)
+                part.foresee(oracle)
 
 
 def round_s(view: View, ids: Ids, nodes: Floats, depth: Floats) -> Floats:
@@ -172,9 +172,9 @@ class ShortestPredicted(Batching):
     seats: Seats
     lengths: LengthPredictor
 
-    def foresee(self, foresight: Foresight) -> None:
+    def foresee(self, oracle: Oracle) -> None:
         """Take the true output lengths for the predictor."""
-        self.lengths.foresee(foresight)
+        self.lengths.foresee(oracle)
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
         """Return the predicted lengths, (requests,); see `Noting`."""
@@ -201,25 +201,25 @@ class ToldAcceptance(AcceptanceMonitor):
     window: int = field(init=False, default=1)
     spread: float = field(init=False, default=0.0)
     num_speculative_tokens: int
-    _foresight: Foresight | None = field(init=False, default=None)
+    _oracle: Oracle | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         # Not super(): a dataclass with slots is another class than the one that it was defined as.
         AcceptanceMonitor.__post_init__(self)
         draft_length(1, num_speculative_tokens=self.num_speculative_tokens)
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Take the foresight that knows how often the drafter is right."""
-        self._foresight = foresight
+    def foresee(self, oracle: Oracle) -> None:
+        """Take the oracle that knows how often the drafter is right."""
+        self._oracle = oracle
 
     def begin(self, requests: int) -> None:
         """Allocate for N requests, all of which are perceptible; see `AcceptanceMonitor.begin`."""
         AcceptanceMonitor.begin(self, requests)
-        if self._foresight is None:
-            raise ValueError("acceptance rates are told by foresight: use a clairvoyant scheduler")
+        if self._oracle is None:
+            raise ValueError("acceptance rates are told by an oracle: use a clairvoyant scheduler")
         most = self.num_speculative_tokens
         self.totals[:] = np.array([1.0, most, most, 0.0])[:, None]
-        right = self._foresight.agreement(np.arange(requests))
+        right = self._oracle.agreement(np.arange(requests))
         self.rate[:] = (right[:, None] ** np.arange(1, most + 1)).mean(axis=1)
 
 
@@ -229,16 +229,16 @@ class ShortestRemaining(Batching):
 
     seats: Seats
     num_speculative_tokens: int
-    _foresight: Foresight | None = field(init=False, default=None)
+    _oracle: Oracle | None = field(init=False, default=None)
     _rounds: Floats = field(init=False, repr=False)
     _at: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(1, num_speculative_tokens=self.num_speculative_tokens)
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Take the foresight that knows the rounds left."""
-        self._foresight = foresight
+    def foresee(self, oracle: Oracle) -> None:
+        """Take the oracle that knows the rounds left."""
+        self._oracle = oracle
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
@@ -253,12 +253,12 @@ class ShortestRemaining(Batching):
 
     def rest_s(self, view: View, ids: Ids) -> Floats:
         """Return the seconds that each request still needs alone on the server, its prompt included, (n,)."""
-        if self._foresight is None:
+        if self._oracle is None:
             raise ValueError("true times are foreseen: use a clairvoyant scheduler")
         most = np.full(len(ids), float(self.num_speculative_tokens))
         moved = ids[self._at[ids] != view.emitted_tokens[ids]]
         if len(moved):
-            self._rounds[moved] = self._foresight.rounds_left(moved, self.num_speculative_tokens)
+            self._rounds[moved] = self._oracle.rounds_left(moved, self.num_speculative_tokens)
             self._at[moved] = view.emitted_tokens[moved]
         unread = np.where(view.emitted_tokens[ids] > 0, 0, view.pending(ids))
         prompt_s = PassShapes.each(view.target_cached[ids], unread).seconds(view.belief.target)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from specsim.core.protocols import Foresight
+from specsim.core.protocols import Oracle
 from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import stream_keys, uniforms
@@ -26,20 +26,20 @@ class LengthPredictor:
 
     prediction_error: float
     prediction_seed: int
-    _foresight: Foresight | None = field(init=False, default=None)
+    _oracle: Oracle | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         at_least(0, prediction_error=self.prediction_error, prediction_seed=self.prediction_seed)
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Take the foresight that knows the true lengths."""
-        self._foresight = foresight
+    def foresee(self, oracle: Oracle) -> None:
+        """Take the oracle that knows the true lengths."""
+        self._oracle = oracle
 
     def tokens(self, ids: Ids) -> Floats:
         """Return the predicted output lengths in tokens, (n,)."""
-        if self._foresight is None:
+        if self._oracle is None:
             raise ValueError("output lengths are predicted from the true ones: use a clairvoyant scheduler")
-        true = self._foresight.output_tokens(ids).astype(np.float64)
+        true = self._oracle.output_tokens(ids).astype(np.float64)
         return true * np.exp(self.prediction_error * self._normal(ids)) if self.prediction_error else true
 
     def noted(self, requests: int) -> Mapping[str, Floats]:

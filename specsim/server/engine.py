@@ -9,7 +9,7 @@ import numpy as np
 import simpy
 
 from specsim.core.passes import NOBODY, Decodes, DraftPass, Emitted, Pass, Rounds, TargetPass
-from specsim.core.protocols import Backend, Foresight, MultiStepBackend, PassEvent, Scheduler, promises
+from specsim.core.protocols import Backend, MultiStepBackend, Oracle, PassEvent, Scheduler, promises
 from specsim.core.request import Ids, Ints, Requests
 from specsim.core.trees import Forest
 from specsim.errors import ModelFault, ObserverFault, RouterFault, SpecsimError
@@ -273,7 +273,7 @@ class Replica:
 
     def _show(self, start_s: float, work: Pass, answer: Forest | Emitted) -> None:
         if self._observed is not None:
-            self._observed(PassEvent(self.name, start_s, self.view, work, answer, cast(Foresight, self.backend)))
+            self._observed(PassEvent(self.name, start_s, self.view, work, answer, cast(Oracle, self.backend)))
 
     def _ended(self, ids: Ids, drafted: Ints) -> None:
         """Send requests on that have just ended here, `drafted` (n,) tokens in the drafter's cache; or answer them."""

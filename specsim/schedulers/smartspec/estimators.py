@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from specsim.core.protocols import Foresight, View
+from specsim.core.protocols import Oracle, View
 from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import STRIDE, stream_keys, uniforms
@@ -107,7 +107,7 @@ class ForeseenChains(Proposer):
     """
 
     num_speculative_tokens: int
-    _foresight: Foresight | None = field(default=None, init=False, repr=False)
+    _oracle: Oracle | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
@@ -117,9 +117,9 @@ class ForeseenChains(Proposer):
         """The most draft tokens of a chain."""
         return self.num_speculative_tokens
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Take the foresight that tells right drafts from wrong ones."""
-        self._foresight = foresight
+    def foresee(self, oracle: Oracle) -> None:
+        """Take the oracle that tells right drafts from wrong ones."""
+        self._oracle = oracle
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the right chains of the best prefix."""
@@ -131,11 +131,11 @@ class ForeseenChains(Proposer):
 
     def _ahead(self, batch: Batch) -> Ints:
         """Return how many drafted tokens of each will be right, (n,)."""
-        if self._foresight is None:
+        if self._oracle is None:
             raise ValueError("which drafts are right is known from the future: use a clairvoyant scheduler")
         if not self.num_speculative_tokens:
             return batch.longest
-        return self._foresight.right_ahead(batch.requests, self.num_speculative_tokens)
+        return self._oracle.right_ahead(batch.requests, self.num_speculative_tokens)
 
 
 @dataclass(slots=True)

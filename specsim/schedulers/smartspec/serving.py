@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Foresight, Step, View
+from specsim.core.protocols import Beginning, Clairvoyant, Oracle, Step, View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
@@ -200,10 +200,10 @@ class SmartSpec:
 class Foreseeing(SmartSpec):
     """The same with a proposal that is told of the future (`clairvoyant: true`)."""
 
-    def foresee(self, foresight: Foresight) -> None:
-        """Hand the foresight to the proposal, where it takes it."""
+    def foresee(self, oracle: Oracle) -> None:
+        """Hand the oracle to the proposal, where it takes it."""
         if isinstance(self.proposal, Clairvoyant):
-            self.proposal.foresee(foresight)
+            self.proposal.foresee(oracle)
 
 
 def has_slot(view: View, request: Ids) -> bool:
