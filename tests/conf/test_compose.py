@@ -6,7 +6,6 @@ import pytest
 
 from specsim.config.compose import compose
 from specsim.config.points import points
-from specsim.config.schema import GROUPS
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 from specsim.runs.prepare import prepare
@@ -43,12 +42,6 @@ def meant(*words):
     return {key: value for key, value in plain(*words).items() if key not in ("choices", "followed")}
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_both_spellings_of_a_group_are_the_same(group):
-    name = {**ORIGINALS, "trace": "poisson"}[group]
-    assert plain(f"{group}={name}") == plain(f"+{group}={name}")
-
-
 @pytest.mark.parametrize("group", ORIGINALS)
 def test_a_file_by_path_is_the_group_by_name(made, group):
     by_name = meant(f"{group}={ORIGINALS[group]}")
@@ -60,16 +53,10 @@ def test_a_file_by_path_is_the_group_by_name(made, group):
     "word",
     [
         "scheduler.max_num_seqs=8",
-        "scheduler.watermark=1e-3",
-        "profile.form=linear",
         "profile.target.overhead_s=1e-3",
         "profile.target.valid.context_tokens=[0, 9]",
-        "slo.classes.coding.tpot_ratio=1.5",
-        "acceptance.categories.default.agreement=0.5",
         "acceptance.categories.default={agreement: 0.5, concentration: 1, spread: 0.5, tail: 0.5}",
-        "acceptance.categories.default={agreement:0.5}",
         "slo.source=off",
-        "slo.source='a b'",
     ],
 )
 def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
@@ -79,7 +66,7 @@ def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
 
 @pytest.mark.parametrize(
     "name",
-    ["my trace.csv", "Jörg é.csv", "a=b.csv", "a (1).csv", "it's.csv", "a#1.csv", "50%.csv", "a:b.csv", "~a.csv"],
+    ["Jörg é.csv", "a=b.csv", "a (1).csv", "it's.csv", "a#1.csv", "~a.csv"],
 )
 def test_a_path_may_hold_what_file_names_hold(made, name):
     (made / "sub").mkdir()
@@ -109,7 +96,6 @@ def test_a_plugin_may_lie_in_a_home_folder(made, monkeypatch, word):
     ("words", "coding"),
     [
         (["slo.classes.coding.tpot_s=0.03"], {"tpot_s": 0.03}),
-        (["slo.classes={coding: {tpot_s: 0.03}}"], {"tpot_s": 0.03}),
         (["slo.classes.coding.tpot_ratio=1.5"], {"tpot_ratio": 1.5}),
         (["slo.classes.coding.tpot_s=null"], {"tpot_ratio": 1.2, "tpot_s": None}),
         (
@@ -127,12 +113,9 @@ def test_an_objective_that_is_set_takes_the_place_of_the_files_other_form(made, 
 @pytest.mark.parametrize(
     ("words", "ttft_s", "tpot_s"),
     [
-        (["slo=adaserve", "slo.ttft_s=1"], {1.0}, {0.05, 0.15}),
-        (["slo=./slo.yaml", "slo.classes.chat.ttft_s=0.2"], {0.2, 2.0}, {0.05, 0.15}),
         (["slo=./slo.yaml", "slo.classes.chat={ttft_s: 0.2, tpot_s: 0.04}"], {0.2, 2.0}, {0.04, 0.15}),
         (["slo=specserve", "slo.classes.request.ttft_s=0.3", "slo.classes.request.tpot_s=0.04"], {0.3}, {0.04}),
         (["trace=adaserve_fig8", "slo.ttft_s=0.7"], {0.7}, {0.036, 0.05, 0.15}),
-        (["trace=adaserve_fig8", "slo.classes.chat={ttft_s: 0.2, tpot_s: 0.04}"], {0.2, 2.0}, {0.036, 0.04, 0.15}),
         (["trace=./trace.csv", "slo=trace", "slo.tpot_s=0.05", "slo.ttft_s=3"], {3.0}, {0.05}),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
@@ -162,16 +145,11 @@ def test_a_default_of_the_file_that_no_class_needs_any_more_gives_way(made):
     ("words", "same"),
     [
         (["rps='2'"], ["rps=2"]),
-        (['rps="2"'], ["rps=2"]),
         (["requests=100.0"], ["requests=100"]),
-        (["requests='1e2'"], ["requests=100"]),
         (["warmup='[0, 5]'"], ["warmup=[0,5]"]),
-        (["scheduler='fcfs'"], ["scheduler=fcfs"]),
         (['+scheduler="fcfs"'], ["scheduler=fcfs"]),
         (["++rps=2"], ["rps=2"]),
-        (["scheduler.max_num_seqs='8'"], ["scheduler.max_num_seqs=8"]),
         (["scheduler.shape={width_max: 2.0}"], ["scheduler.shape.width_max=2"]),
-        (["belief='llama8b_1b_h100'"], ["belief=llama8b_1b_h100"]),
         (["scheduler=choice(fcfs)"], ["scheduler=fcfs"]),
     ],
     ids=lambda words: words[0],

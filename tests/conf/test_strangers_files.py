@@ -135,7 +135,7 @@ def published(**change: Any) -> dict[str, Any]:
     return {**values, "url": "http://127.0.0.1:1/x", **change}
 
 
-@pytest.mark.parametrize("file", ["../x", "/tmp/x", "a/b", "..", ".", ".bashrc", "C:x", "a\\b", "a\nb", ""])
+@pytest.mark.parametrize("file", ["../x", "/tmp/x", ".", ".bashrc", "a\\b", "a\nb", ""])
 def test_a_fetched_file_has_a_plain_name(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "file" in refused(capsys, "trace", "fetch", write("theirs.yaml", published(file=file)))
     figure = yaml.safe_load((shipped("conf") / "trace" / "adaserve_fig8.yaml").read_text())
