@@ -160,15 +160,6 @@ def test_a_logistic_step_by_hand() -> None:
     assert not logistic.settled
 
 
-def test_a_slope_below_nothing_is_not_taken() -> None:
-    """The surer, the wronger."""
-    logistic = OnlineLogistic(1)
-    for step in range(100):
-        logistic.note(np.array([0.9, 0.1]), np.array([0, 0]), np.array([step % 4 == 0, True]))
-    assert logistic.slope == 0.0
-    assert logistic.intercept[0] < 1.5
-
-
 def test_the_logistic_learns_what_a_drafter_exaggerates_at_each_position() -> None:
     """The drafter's logit is twice the true one at position 0, and one more than that at position 1."""
     logistic, rng = OnlineLogistic(2), np.random.default_rng(3)

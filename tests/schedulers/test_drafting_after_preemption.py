@@ -6,14 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
-from specsim.core.passes import DraftPass, TargetPass
-from specsim.core.trees import Forest
-from specsim.errors import IllegalPass
+from specsim.core.passes import TargetPass
 from specsim.schedulers.loading import scheduler_factory
-from specsim.schedulers.parts.protocols import evicting
 from specsim.simulation import Simulation
 from tests.golden.scene import scene
 from tests.laws.subjects import NAMES, raw_of, resolved
@@ -62,20 +58,3 @@ def test_whoever_preempts_drafts_in_that_step(name: str) -> None:
         return
     assert preempting, "nobody is preempted: the scene shows nothing"
     assert any(preempting)
-
-
-def test_a_refusal_reaches_the_part_that_asked() -> None:
-    heard: list[str] = []
-
-    def asking() -> Any:
-        try:
-            yield DraftPass(np.array([0]), np.array([1]), Forest.roots(1))
-        except IllegalPass as refusal:
-            heard.append(str(refusal))
-            raise
-
-    growing = evicting(asking(), np.array([4]))
-    assert next(growing).evict.tolist() == [4]
-    with pytest.raises(IllegalPass, match="no"):
-        growing.throw(IllegalPass("no"))
-    assert heard == ["no"]

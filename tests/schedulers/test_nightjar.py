@@ -16,7 +16,6 @@ from specsim.errors import IllegalPass
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
 from specsim.schedulers.parts.protocols import Rows
-from specsim.server.rules import owned
 from specsim.simulation import run
 from tests.laws.every import judge, witnessed
 from tests.laws.subjects import raw_of, resolved
@@ -38,32 +37,10 @@ def test_blocks_double_and_are_cut_into_bins_of_their_root() -> None:
     assert found == [(1, 1)] + [(2, 1)] * 2 + [(4, 1)] * 2 + [(4, 2)] * 2 + [(8, 1)] * 3 + [(8, 2)] * 3 + [(8, 3)] * 3
 
 
-def test_a_length_holds_for_its_bin() -> None:
-    bins = known(1.0)
-    bins.length, bins.left = 0, 2
-    bins.go_on()
-    assert bins.length == 0
-    bins.go_on()
-    assert bins.length is None
-
-
 def test_the_loss_is_seconds_a_token_and_a_switch_shared_by_the_length() -> None:
     """Of 20, 25 and 40 tokens/s: 50, 40 and 25 ms; a switch of 60 ms costs a length of 1 60, of 2 30, of 3 20."""
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.0) == pytest.approx([0.05, 0.04, 0.025, np.inf])
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.06) == pytest.approx([0.05, 0.1, 0.055, np.inf])
-
-
-def test_a_seed_too_long_for_a_stream_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"seed=9223372036854775808 is not in \[0, 2\^63\)"):
-        BinGreedyLengths(5, 1 << 63, 0.1, 1.0)
-
-
-def test_goodput_is_the_mean_of_its_steps() -> None:
-    bins = known(0.0, 0.0)
-    for goodput in (10.0, 20.0, 60.0):
-        bins.learn(1, goodput)
-    assert bins.goodput.tolist() == [0.0, 30.0]
-    assert bins.steps.tolist() == [0, 3]
 
 
 def test_batch_sizes_between_two_powers_share_their_bins() -> None:
@@ -176,12 +153,6 @@ def test_passes_at_once_wait_until_the_drafter_has_left() -> None:
     seen: list[bool] = []
     run(replace(simulation(requests([0.0], [5], [40]), [40], lambda: Sending(seen)), multi_step=True))
     assert seen == [False, True]
-
-
-def test_a_word_that_is_neither_is_refused() -> None:
-    ids, roots = np.array([0]), Forest.roots(1)
-    with pytest.raises(IllegalPass, match=r"TargetPass\.drafter_away is 1 \(int\); expected True or False"):
-        owned(TargetPass(ids, ids + 1, roots, drafter_away=1))  # type: ignore[arg-type]
 
 
 def away(record: Any) -> int:

@@ -18,7 +18,7 @@ from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
 
-ORDERED = ("priority", "fastserve", "las", "fcfs_slo", "stta", "srpt", "lp_sjf")
+ORDERED = ("priority", "fastserve", "stta", "srpt")
 
 
 @given(data=st.data(), most=st.integers(1, 12))

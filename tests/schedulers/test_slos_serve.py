@@ -28,11 +28,6 @@ def slos_serve(**changed: Any) -> SlosServe:
     return SlosServe(**(given | changed))
 
 
-def test_a_margin_of_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"time_margin=0\.0 is not above 0"):
-        slos_serve(time_margin=0.0)
-
-
 def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one() -> None:
     """Of 11 and none at all: the first, third, fifth, seventh and ninth of them; none stays none."""
     assert [each.tolist() for each in tiers_of(np.array([0.2, 0.1, 0.2]))] == [[0.1, 0.2], [1, 0, 1]]

@@ -35,7 +35,7 @@ def alike(n: int, acceptance: float = 0.7) -> Any:
 # --- generated tokens -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("acceptance", [0.0, 0.1, 0.6, 0.999, 1.0])
+@pytest.mark.parametrize("acceptance", [0.0, 0.6, 1.0])
 def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance: float) -> None:
     """l(a, k) = 1 + a + ... + a^k; k + 1 where nothing fails (Eq. 8)."""
     k = np.arange(10)
@@ -168,7 +168,7 @@ def goodput_of(belief: Hardware, batch: Batch, acceptance: Any, lengths: tuple[i
     return float(sum(acceptance[i] ** j for i in range(n) for j in range(lengths[i] + 1)) / seconds)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_own_lengths_are_the_best_of_all_that_there_are(seed: int) -> None:
     """Against every k_1..k_3 up to 4, contexts alike: the survival ranking misses nothing."""
     rng = np.random.default_rng(seed)

@@ -44,7 +44,7 @@ def test_where_memory_is_short_the_last_layers_go() -> None:
         assert grown_by(hand)[1] == [nodes], spare
 
 
-@pytest.mark.parametrize("wrong", [[0], [1, -1], [1.5], [True], "1,1,3", None, {1: 1}])
+@pytest.mark.parametrize("wrong", [[0], [1.5], "1,1,3"])
 def test_what_is_no_expansion_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="expansion: "):
         FixedTrees(wrong)

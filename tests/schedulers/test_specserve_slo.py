@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import strategies as st
 
 from specsim.core.passes import DraftPass
 from specsim.simulation import Simulation
-from tests.laws.subjects import factories, factory_of
+from tests.laws.subjects import factories
 from tests.laws.watch import watched
-from tests.made import hardware, memory, one, requests, simulation, simulations
+from tests.made import one, simulations
 
 
 def steps_of(simulated: Simulation) -> list[tuple[float, float, float, int]]:
@@ -55,23 +54,3 @@ def test_no_step_exceeds_the_strictest_objective_where_one_without_drafts_would_
             assert seconds <= objective_s * (1 + 1e-9)
         else:
             assert not drafted
-
-
-def busy(**more: Any) -> Simulation:
-    """Return a burst with tight memory, on hardware on which a token costs."""
-    at = np.arange(24)
-    told = requests(
-        (at // 8 * 0.3).tolist(), (5 + at * 7 % 26).tolist(), (6 + at * 11 % 23).tolist(), (at % 3).tolist()
-    )
-    pool = memory(told, more.pop("factor", 5.0))
-    truth = more.pop("truth", hardware(1e-6, 5e-4, 0.008))
-    return simulation(told, (5 + at * 11 % 23).tolist(), pool=pool, truth=truth, **more)
-
-
-def test_the_objective_does_bind_in_such_runs() -> None:
-    """Else the law above would say nothing: the same chains without an eye on the objective break it."""
-    blind = steps_of(replace(busy(), scheduler=factory_of("threshold")))
-    assert any(seconds > objective_s > plain_s for seconds, plain_s, objective_s, _ in blind)
-    heedful = steps_of(replace(busy(), scheduler=factory_of("specserve")))
-    assert not any(seconds > objective_s * (1 + 1e-9) > plain_s for seconds, plain_s, objective_s, _ in heedful)
-    assert any(drafted for *_, drafted in heedful)
