@@ -15,7 +15,6 @@ from specsim.backend.simulated import SimulatedBackend, World
 from specsim.config.compose import compose
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.core.trees import Forest
-from specsim.files.yaml_file import read_yaml, shipped
 from specsim.pass_shape import PassShape
 from specsim.rng import mix
 from specsim.simulation import run
@@ -184,11 +183,9 @@ FOUR_SIGMA = 3.167e-5
 """The share of a normal law above four standard deviations; where few are right, theirs is far from normal."""
 
 
-ACCEPTANCES = sorted(path for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")
-DRAWN = [path.stem for path in ACCEPTANCES if read_yaml(path)["kind"] != "recorded"]
-"""The shipped acceptances that are drawn; none is composed before its test runs."""
-
-every_drawn = pytest.mark.parametrize("name", DRAWN)
+DRAWN = ("bernoulli", "llama8b_eagle3", "suffix_spec_bench", "gemma4_31b_dflash", "llama70b_1b", "smollm2_skip_curves")
+"""Shipped acceptances that are drawn: of each kind, of a lookup, and of four proposals a position and eight."""
+every_drawn = pytest.mark.parametrize("name", (*DRAWN, "pinned_sglang"))
 
 
 def acceptance_of(name: str) -> Acceptance:
