@@ -185,7 +185,7 @@ FOUR_SIGMA = 3.167e-5
 
 DRAWN = ("bernoulli", "llama8b_eagle3", "suffix_spec_bench", "gemma4_31b_dflash", "llama70b_1b", "smollm2_skip_curves")
 """Shipped acceptances that are drawn: of each kind, of a lookup, and of four proposals a position and eight."""
-every_drawn = pytest.mark.parametrize("name", (*DRAWN, "pinned_sglang"))
+every_drawn = pytest.mark.parametrize("name", [*DRAWN, "pinned_sglang"])
 
 
 def acceptance_of(name: str) -> Acceptance:
