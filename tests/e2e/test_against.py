@@ -58,10 +58,8 @@ def test_a_scheduler_of_the_profile_s_family_has_its_constants(
     [
         (["--against", "vlm"], "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
         (["--against", "adaserve"], "--against adaserve: adaserve is the scheduler of the run itself"),
-        (["--against", ""], "--against : scheduler=: no value"),
         (["--against", "./none.yaml"], "--against ./none.yaml: "),
         (["-m", "--against", "vllm"], "--against vllm: stands beside one run; expected it without -m"),
-        (["--cfg", "job", "--against", "vllm"], "--against vllm: stands beside one run; expected it without --cfg"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_runs(

@@ -35,13 +35,6 @@ def test_no_page_compares_schedulers_at_their_defaults(page: Path) -> None:
     assert [line for line in beside if "trace.window=" not in line or "scheduler." not in line] == []
 
 
-def test_what_compares_defaults_is_seen() -> None:
-    for line in ("-m +scheduler=adaserve,vllm_spec rps=3", "scheduler=vllm,./own.yaml", '{"scheduler": ["a", "b"]}'):
-        assert SEVERAL.search(line)
-    for line in ("scheduler=adaserve,rps=3,seed=0-4be0", "scheduler=glob(smart*)", "scheduler: [mine]"):
-        assert not SEVERAL.search(line)
-
-
 @pytest.mark.slow
 def test_the_page_on_sweeps_compares_two_policies_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -10,51 +10,23 @@ from specsim.cli import main
 from specsim.commands.completion import SHELLS
 
 COMMANDS = (
-    "calibrate",
-    "compare",
-    "completion",
-    "fidelity",
-    "find",
-    "import",
-    "list",
-    "plot",
-    "profile",
-    "report",
-    "run",
+    "calibrate compare completion fidelity find import list plot profile report run sweep trace trace-events tune"
 )
-COMMANDS += ("sweep", "trace", "trace-events", "tune")
 CASES = [
-    ("", [*COMMANDS]),
+    ("", COMMANDS.split()),
     ("run sch", ["scheduler="]),
     ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
-    ("run -m +scheduler=fcfs,conti", ["+scheduler=fcfs,continuous"]),
-    ("run rps=2 r", ["replica_profiles=", "replicas=", "requests=", "router="]),
-    ("run shed.", ["shed.ttft=", "shed.waiting="]),
-    ("run --cf", ["--cfg"]),
     ("calibrate mine.csv --engine trt", ["trtllm_1_0", "trtllm_1_2"]),
     ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),
-    ("run scheduler=adaserve scheduler.sh", ["scheduler.shape."]),
-    ("run slo.classes.cha", ["slo.classes.chat."]),
     ("run slo.classes.chat.t", [f"slo.classes.chat.{key}=" for key in ("tpot_ratio", "tpot_s", "ttft_s")]),
-    ("run passes=", ["passes=false", "passes=true"]),
-    ("run seed=", []),
     ("run trace=./mi", ["trace=./mine.csv", "trace=./mines/"]),
     ("run scheduler=./my.yaml scheduler.", ["scheduler.own_key="]),
-    ("run plugins=[./my.", ["plugins=[./my.yaml"]),
-    ("run --cfg ", ["job"]),
     ("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]),
     ("run -m --executor d", ["dask"]),
-    ("run --against vllm_", ["vllm_dynamic", "vllm_spec"]),
     ("tune --schedulers vllm_", ["vllm_dynamic", "vllm_spec"]),
-    ("tune --export v", ["vllm"]),
-    ("tune sch", ["scheduler="]),
-    ("list sc", ["schedulers"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
-    ("profile ", ["acceptance", "compose", "fit", "latency"]),
     ("fidelity ti", ["timeout_s=", "tiny"]),
     ("calibrate mine", ["mine.csv", "mines/"]),
-    ("plot mines", ["mines/"]),
-    ("nonsense ", []),
 ]
 
 
@@ -86,18 +58,13 @@ def in_bash(lines):
     return [part.split("\n")[1:-1] for part in done.stdout.split("---")[1:]]
 
 
-@pytest.mark.parametrize("cases", [CASES[7:9], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
+@pytest.mark.parametrize("cases", [CASES[4:6], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
 def test_bash_is_offered_what_stands_behind_its_word_breaks(here, cases):
     """Bash takes ``scheduler=ad`` for three words and replaces the last of them."""
     for (line, whole), found in zip(cases, in_bash([f"specsim {line}" for line, _ in cases]), strict=True):
         begun = line.rpartition(" ")[2]
         cut = begun.rfind("=") + 1
         assert [each for each in found if each] == [each[cut:] for each in whole], line
-
-
-def test_bash_gets_whole_words_where_equals_breaks_none(here, capsys):
-    assert main(["completion", "bash", "specsim run scheduler=conti", " \t\n"]) == 0
-    assert capsys.readouterr().out == "scheduler=continuous\n"
 
 
 def test_bash_gets_special_characters_escaped_and_nothing_within_quotes(here, capsys):

@@ -11,7 +11,6 @@ import pytest
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.runs.sweep import together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
 
@@ -57,14 +56,12 @@ def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, 
     ("words", "said"),
     [
         (["--target", "90"], "--target 90: expected a share above 0 up to 1, or a percentage such as 90%"),
-        (["--rates", "3"], "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
         (["--rates", "3..1"], "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
         (["rps=3"], "rps: find chooses it; expected --rates LOW..HIGH"),
         (
             ["--of", "cat"],
             "of=cat: no class of the requests; expected worst, all, coding, chat, summarization or noted.NAME",
         ),
-        (["scheduler=adaserv"], "scheduler=adaserv: unknown; did you mean 'adaserve'?"),
         (["concurrency=3"], "rps: 0.5 and concurrency=3: clients send as they are answered; expected one of them"),
     ],
 )
@@ -98,9 +95,8 @@ class OneByOne:
     [
         ["scheduler=./own.yaml,continuous", "plugins=[./own.py]"],
         ["scheduler=continuous", "replicas=1,8", "router=least_tokens"],
-        ["scheduler=continuous", "replicas=3", "split.prefill=null,1", "split.link_gb_per_s=50"],
     ],
-    ids=["plug-in", "router", "split"],
+    ids=["plug-in", "router"],
 )
 def test_what_matters_to_one_line_alone_may_be_set_for_all(words, tmp_path, capsys, unrendered, monkeypatch):
     """Later rounds are of fewer lines, to some of which the setting means nothing."""
@@ -122,12 +118,6 @@ def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, caps
     words += ["--of", "summarization", "--rates", "1..2", "--within", "100%", "--out", str(tmp_path)]
     assert main([*words, "requests=4"]) == 2
     assert "no request of it arrived at 1 requests/s with seed " in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_runs_that_were_made_again_are_counted_over_the_whole_search():
-    again = "made again: specsim's own code has changed"
-    notes = [f"1 run {again}", "left out: a part", f"20 runs {again}", "left out: a part"]
-    assert together(notes) == ["left out: a part", f"21 runs {again}"]
 
 
 def test_a_mistake_in_python_is_one_line():

@@ -45,8 +45,6 @@ def test_every_reason_is_told_on_the_page_and_in_a_note() -> None:
     ("settings", "said"),
     [
         ({"timeout_s": 0}, "timeout_s: 0"),
-        ({"shed__waiting": 0}, "shed.waiting: 0"),
-        ({"shed__ttft": "yes"}, "shed.ttft: "),
         ({"shed__waitng": 3}, "did you mean 'waiting'?"),
         ({"shed__waiting": 3, "concurrency": 4, "rps": None}, "shed and concurrency=4"),
     ],

@@ -42,8 +42,6 @@ def test_the_settings_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
     ("package", "value"),
     [
         ("slo.classes.chat.share", 0.2),
-        ("requests", 4),
-        ("rps", None),
         ("choices.scheduler", "fcfs"),
         ("shed", {"waiting": None, "ttft": False}),
     ],

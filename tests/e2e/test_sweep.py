@@ -11,7 +11,6 @@ from specsim.cli import main
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
-from specsim.runs.sweep import run_all
 from specsim.store.runs import PLANNED_FILE
 from specsim.store.status import sweep_status
 
@@ -146,21 +145,6 @@ def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_se
     assert sweep_status(tmp_path / "moved", 0).done == 2
 
 
-def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_path, capsys, started):
-    assert main(["run", "-m", "rps=2", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'a'}"]) == 0
-    assert main(["run", "-m", "rps=2", "scheduler=continuous", *WORDS, f"out={tmp_path / 'b'}"]) == 0
-    (mine,), (theirs,) = ((tmp_path / name).glob("run-*") for name in "ab")
-    theirs.rename(mine.with_name(theirs.name))
-    (mine.with_name(theirs.name)).rename(tmp_path / "kept")
-    mine.rename(tmp_path / "b" / theirs.name)
-    capsys.readouterr()
-    assert main(["run", "-m", "rps=2", "scheduler=continuous", *WORDS, f"out={tmp_path / 'b'}"]) == 2
-    said = capsys.readouterr().err
-    assert theirs.name in said
-    assert len(said.splitlines()) == 1
-    assert len(started) == 2
-
-
 def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeypatch, capsys):
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4"]) == 0
@@ -208,18 +192,3 @@ def test_a_sweep_and_a_single_run_do_not_share_a_folder(tmp_path, capsys, starte
     assert first.endswith("one: holds a single run; expected a new folder, or one of sweeps")
     assert second.endswith(f"all: holds a sweep; expected another folder, such as {tmp_path / 'all' / 'single'}")
     assert (contents(tmp_path), len(started)) == (stood, ran)
-
-
-def test_a_run_that_another_sweep_has_stored_since_it_was_planned_is_not_made_again(tmp_path, started):
-    """The other sweep has another axis, and so another name for the same run."""
-    root = tmp_path / "all"
-    planned = plan(checked(from_words(["rps=2,4", "scheduler=fcfs", *WORDS], sweep=True)), root)
-    assert main(["run", "-m", "scheduler=fcfs,continuous", "rps=4", *WORDS, f"out={root}"]) == 0
-    swept = run_all(planned, root)
-    assert len(started) == 3
-    assert sorted(path.name.rpartition("-")[0] for path in root.iterdir() if path.is_dir()) == [
-        "rps=2",
-        "scheduler=continuous",
-        "scheduler=fcfs",
-    ]
-    assert (len(swept.table["rps"].unique()), load_sweep(root).whole_notes) == (2, ())

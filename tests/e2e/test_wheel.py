@@ -80,9 +80,3 @@ def test_the_installed_command_runs_on_the_twin_inside_the_wheel(installed):
     run(sys.executable, "-m", "specsim", *words, "out=checkout", cwd=installed)
     for name in ("metrics.json", "requests.parquet", "config.yaml"):
         assert (installed / "here" / name).read_bytes() == (installed / "checkout" / name).read_bytes()
-
-
-@pytest.mark.parametrize("shell", ["bash"])
-def test_the_installed_command_holds_the_script_of_each_shell(installed, shell):
-    said = run(str(installed / "env" / "bin" / "specsim"), "completion", shell, cwd=installed)
-    assert f"completion {shell}" in said

@@ -85,11 +85,6 @@ def installed(tmp_path_factory):
     return folder
 
 
-def test_the_page_rests_on_what_is_promised():
-    found = re.findall(r"(?:from|import) (specsim[\w.]*)", "".join(text for kind, text in BLOCKS if kind == "python"))
-    assert set(found) == {"specsim", "specsim.plugin"}
-
-
 def test_as_a_plugin_every_request_ends(written):
     for folder in (written / "one", *filter(Path.is_dir, (written / "three").iterdir())):
         metrics = load_run(folder).metrics
