@@ -6,7 +6,6 @@ import pytest
 
 from specsim.config.compose import compose
 from specsim.config.points import points
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 from specsim.runs.prepare import prepare
 
@@ -91,25 +90,6 @@ def test_a_plugin_may_lie_in_a_home_folder(made, monkeypatch, word):
     prepare(plain("scheduler=fcfs", "scheduler._target_=mine.Mine", word, "requests=2", "trace=poisson"))
 
 
-@pytest.mark.parametrize("slo", ["slo=./slo.yaml", "slo=adaserve"])
-@pytest.mark.parametrize(
-    ("words", "coding"),
-    [
-        (["slo.classes.coding.tpot_s=0.03"], {"tpot_s": 0.03}),
-        (["slo.classes.coding.tpot_ratio=1.5"], {"tpot_ratio": 1.5}),
-        (["slo.classes.coding.tpot_s=null"], {"tpot_ratio": 1.2, "tpot_s": None}),
-        (
-            ["slo.classes.coding.tpot_s=0.03", "slo.classes.coding.tpot_ratio=2"],
-            {"tpot_s": 0.03, "tpot_ratio": 2},
-        ),
-    ],
-)
-def test_an_objective_that_is_set_takes_the_place_of_the_files_other_form(made, slo, words, coding):
-    """A class has a TPOT in seconds or as a ratio; both are the user's mistake, told by the reader of the mix."""
-    found = plain(slo, *words)["slo"]["classes"]["coding"]
-    assert {key: found[key] for key in found if key.startswith("tpot")} == coding
-
-
 @pytest.mark.parametrize(
     ("words", "ttft_s", "tpot_s"),
     [
@@ -127,18 +107,6 @@ def test_objectives_that_are_set_are_those_of_the_requests(made, words, ttft_s, 
     requests = experiment.simulation.requests
     assert set(requests.ttft_slo_s.tolist()) == ttft_s
     assert set(requests.tpot_slo_s.tolist()) - {1.2 * experiment.profiles[0].baseline_s} == tpot_s
-
-
-def test_a_default_of_the_file_that_no_class_needs_any_more_gives_way(made):
-    """Else its reader refuses it: a value that changes nothing."""
-    words = [f"slo.classes.{name}.ttft_s=0.5" for name in ("coding", "chat", "summarization")]
-    for slo in ("slo=./slo.yaml", "slo=adaserve"):
-        assert "ttft_s" in plain(slo, *words[:2])["slo"]
-        config = plain(slo, *words, "trace=poisson", "requests=9")
-        assert "ttft_s" not in config["slo"]
-        assert set(prepare(config).simulation.requests.ttft_slo_s.tolist()) == {0.5}
-        with pytest.raises(SpecsimError, match="ttft_s: changes nothing"):
-            prepare(plain(slo, *words, "slo.ttft_s=1"))
 
 
 @pytest.mark.parametrize(

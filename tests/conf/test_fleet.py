@@ -45,15 +45,6 @@ def test_each_replica_has_the_time_and_the_memory_of_its_profile() -> None:
     assert made.machines[0].truth is made.machines[1].truth
 
 
-def test_what_schedulers_believe() -> None:
-    in_form = prepare(config(MIXED, "belief=linear", "engine=profiled")).simulation.machines
-    assert [each.belief.target.form for each in in_form] == ["linear"] * 3  # type: ignore[attr-defined]
-    assert [each.belief.name for each in in_form] == [H100, H100, A100]  # type: ignore[attr-defined]
-    assert [each.truth.target.form for each in in_form] == ["roofline"] * 3  # type: ignore[attr-defined]
-    named = prepare(config(MIXED, f"belief={H100}", "engine=profiled")).simulation.machines
-    assert {each.belief.name for each in named} == {H100}  # type: ignore[attr-defined]
-
-
 def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggests() -> None:
     first, other = (config(f"replica_profiles={each}") for each in (f"[{H100},{A100}]", f"[{A100},{H100}]"))
     assert first["choices"]["profile"] == H100  # type: ignore[index]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
-from specsim.files.yaml_file import read_yaml, shipped
+from specsim.files.yaml_file import shipped
 from specsim.runs.plan import checked as prepared_of
 
 BASE = ("trace=poisson", "requests=3")
@@ -58,24 +57,6 @@ def test_the_gpus_of_a_file_of_your_own_are_its_own(tmp_path: Path) -> None:
     checked(f"profile={tmp_path}/mine.yaml")
     with pytest.raises(SpecsimError, match="of 2 GPUs"):
         checked(f"profile={tmp_path}/mine.yaml", "profile.gpus=4")
-
-
-def test_a_measured_launch_counts_without_graphs_and_goes_before_the_assumed_one(tmp_path: Path) -> None:
-    mapping = read_yaml(shipped("conf") / "profile" / "llama8b_1b_a100.yaml")
-    for role in ("target", "draft"):
-        mapping[role]["launch_s"] = 5e-3
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(mapping | {"usable_kv_bytes": 10**10}))
-    mine = f"profile={tmp_path}/mine.yaml"
-    checked(mine, "drafter.graphs=false", "profile.draft.launch_s=1e-2")
-    for words, said in (
-        (["profile.draft.launch_s=1e-2"], "only draft passes without CUDA graphs"),
-        (["profile.target.launch_s=1e-2", "drafter.graphs=false"], "only draft passes without CUDA graphs"),
-        (["drafter.launch_s=1e-2", "drafter.graphs=false"], "measured draft.launch_s=0.005"),
-        (["profile.memory_bytes=1000000000000"], "states usable_kv_bytes"),
-    ):
-        with pytest.raises(SpecsimError) as error:
-            checked(mine, *words)
-        assert said in str(error.value)
 
 
 def test_what_matters_to_one_run_of_a_sweep_may_be_set_for_all() -> None:

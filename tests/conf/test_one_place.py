@@ -85,15 +85,6 @@ def made(folder: Path, text: str, **below: str) -> Any:
     return scheduler_factory(config["scheduler"], "scheduler=mine")()
 
 
-def test_a_part_that_gives_a_key_itself_keeps_its_own(tmp_path: Path) -> None:
-    shipped_text = (shipped("conf") / "scheduler" / "srpt.yaml").read_text()
-    text = shipped_text.replace("batching:\n", "batching:\n  num_speculative_tokens: 1\n")
-    built = made(tmp_path, text, num_speculative_tokens="3")
-    assert (built.batching.num_speculative_tokens, built.speculation.num_speculative_tokens) == (1, 3)
-    built = made(tmp_path, text, **{"batching.num_speculative_tokens": "2"})
-    assert (built.batching.num_speculative_tokens, built.speculation.num_speculative_tokens) == (2, 4)
-
-
 def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path: Path) -> None:
     text = OWN.replace("batching:\n", "batching:\n  max_num_seqs: 64\n")
     with pytest.raises(SpecsimError) as error:

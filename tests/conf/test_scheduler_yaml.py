@@ -96,14 +96,6 @@ def refused(mapping: dict[str, Any]) -> str:
 
 
 @every_scheduler
-def test_it_builds_and_every_call_makes_a_fresh_one(name: str) -> None:
-    make = scheduler_factory(mapping_of(name), name)
-    one, other = make(), make()
-    assert one is not other
-    assert callable(one.step)
-
-
-@every_scheduler
 def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
     for above, node in nodes(raw_of(name)):
         if node.get("_partial_"):

@@ -25,12 +25,6 @@ def checked_run(*words: str) -> Splitting | None:
     return prepare(configured[0].config).simulation.split
 
 
-def test_the_link_is_in_gigabytes() -> None:
-    assert checked_run("replicas=3", *LINK.split()) == Splitting(1, 5e10, 0.0)
-    assert checked_run("replicas=3", *LINK.split(), "split.link_latency_s=1e-5") == Splitting(1, 5e10, 1e-5)
-    assert checked_run("replicas=3") is None
-
-
 def test_a_run_tells_what_moved(tmp_path: Path) -> None:
     settings = {"profile": H100, "replicas": 3, "split__prefill": 1, "split__link_gb_per_s": 10, "requests": 40}
     run = simulate("continuous", "poisson", rps=4, router="least_tokens", out=tmp_path / "run", passes=True, **settings)  # type: ignore[arg-type]

@@ -90,21 +90,6 @@ def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_pa
     assert acceptance(profile=ARTIFACT, drafter=str(tmp_path / "d.yaml")) == "llama70b_1b", "the default's name, too"
 
 
-def test_only_what_changes_something_is_said() -> None:
-    conv = {"trace": "azure_conv"}
-    assert compose(conv)["followed"] == {"profile=llama70b_1b_4xh100": ["engine=vllm_0_15"]}
-    assert compose(conv | {"engine": "profiled"})["followed"] == {}
-    assert compose({"engine": "profiled"})["followed"] == {"trace=azure_code": ["replicas=4"]}
-    assert compose(conv | {"profile": "adaserve_artifact_llama70b"})["followed"] == {
-        "profile=adaserve_artifact_llama70b": [
-            "scheduler.verify_tokens=512",
-            "scheduler.prefill_tokens=1024",
-            "scheduler.max_num_seqs=64",
-            "scheduler.shape.depth_min=4",
-        ]
-    }
-
-
 def test_the_code_trace_brings_servers_for_its_bursts() -> None:
     assert compose({})["replicas"] == 4
     run = simulate("vllm", "azure_code", requests=40)

@@ -10,7 +10,6 @@ from specsim.config.configured import from_words
 from specsim.config.groups import LABELS, chosen_by_default, shipped_names
 from specsim.config.points import known_keys
 from specsim.config.synonyms import WORDS
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.runs.plan import check_idle, checked
 
@@ -114,16 +113,3 @@ def test_another_distribution_drops_the_keys_of_the_former(word, lengths):
     (point,) = checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False))
     assert config["trace"]["output_tokens"]["distribution"] == "lognormal"
     assert set(point.experiment.simulation.requests.prompt_tokens.tolist()) == set(lengths)
-
-
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("trace.prompt_tokens={distribution: fixed, mean: 9, cv: 2}", "trace.prompt_tokens.cv: 2 changes nothing for"),
-        ("trace.prompt_tokens={distribution: uniform, low: 9}", "trace.prompt_tokens.high: 'uniform' needs it"),
-        ("trace.prompt_tokens=0", "trace.prompt_tokens: 0 is not a whole number"),
-    ],
-)
-def test_lengths_that_are_none_are_one_line(word, said):
-    with pytest.raises(SpecsimError, match=re.escape(said)):
-        checked(from_words(["trace=poisson", word], sweep=False))

@@ -39,20 +39,6 @@ def test_each_has_a_column_of_the_same_requests_and_nothing_is_stored_for_it(
     assert load_run(out).metrics == simulate("adaserve", **SAME).metrics
 
 
-def test_a_scheduler_of_the_profile_s_family_has_its_constants(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And what the run was told of its acceptance holds for all, whatever another scheduler would bring along."""
-    words = ("profile=adaserve_artifact_qwen32b", "acceptance=bernoulli", "acceptance.alpha=0.6")
-    named = ("adaserve", "smartspec_tree")
-    lines = lines_of(capsys, "scheduler=vllm", *words, "--against", ",".join(named), f"out={tmp_path / 'run'}")
-    settings = {"profile": "adaserve_artifact_qwen32b", "acceptance": "bernoulli", "acceptance__alpha": 0.6}
-    settings |= {"drafter": "separate"}
-    found = [simulate(name, **SAME, **settings).slo_attainment for name in named]
-    (row,) = [line.split() for line in lines if line.startswith("all ")]
-    assert row[3:5] == [f"{100 * each:.1f}" for each in found]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

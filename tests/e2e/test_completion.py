@@ -1,13 +1,11 @@
 """Completion in bash, zsh and fish: what the shells' own functions offer, and how soon."""
 
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from specsim.cli import main
-from specsim.commands.completion import SHELLS
 
 COMMANDS = (
     "calibrate compare completion fidelity find import list plot profile report run sweep trace trace-events tune"
@@ -81,28 +79,6 @@ def test_zsh_and_fish_are_offered_whole_words(here, capsys, line, whole):
     shell = "fish" if line.startswith("run s") else "zsh"
     assert main(["completion", shell, "--", *line.split(" ")]) == 0
     assert capsys.readouterr().out.split() == whole
-
-
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
-def test_fish_itself(here):
-    code = 'specsim completion fish | source; complete -C "specsim run scheduler=laps"'
-    done = subprocess.run(["fish", "--no-config", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_reads_its_script(here):
-    code = 'autoload -Uz compinit && compinit -u -D && eval "$(specsim completion zsh)" && echo $_comps[specsim]'
-    done = subprocess.run(["zsh", "-f", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "_specsim\n"
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_is_printed_whole(capsys, shell):
-    assert main(["completion", shell]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"# Completion of specsim in {shell}")
-    assert f"completion {shell}" in said
 
 
 def test_it_imports_nothing_slow(here):

@@ -177,19 +177,3 @@ def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path) -> None:
     done = started(words, tmp_path, {"REFUSED": "Invalid partition name specified"})
     assert done.returncode == 2
     assert done.stderr == "specsim: executor=slurm: sbatch: error: Invalid partition name specified\n"
-
-
-@needed("slurm")
-def test_slurm_needs_sbatch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert main([*WORDS, "--executor", "slurm"]) == 2
-    assert "executor=slurm: no sbatch on this host" in capsys.readouterr().err
-
-
-@needed("dask")
-def test_a_cluster_that_runs_has_its_own_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
-    import dask
-
-    with dask.config.set({"scheduler-address": "tcp://127.0.0.1:1"}):
-        assert main([*WORDS, "--executor", "dask", "--jobs", "3"]) == 2
-    assert "jobs=3: the Dask cluster at tcp://127.0.0.1:1 says how many" in capsys.readouterr().err

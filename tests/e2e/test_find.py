@@ -75,34 +75,10 @@ def test_a_mistake_is_one_line(words, said, tmp_path, capsys, monkeypatch):
 FEW = ["trace=poisson", "profile=llama8b_1b_h100", "requests=20", "seed=0,1", "--rates", "2..4", "--within", "100%"]
 
 
-OWN = """
-import numpy as np
-from specsim.plugin import Forest, Step, TargetPass, View, decode
-
-
-class OneByOne:
-    def step(self, view: View) -> Step:
-        if len(view.running):
-            yield decode(view)
-        else:
-            first = np.array(view.waiting[:1], dtype=np.int64)
-            yield TargetPass(first, view.pending(first), Forest.roots(1))
-"""
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["scheduler=./own.yaml,continuous", "plugins=[./own.py]"],
-        ["scheduler=continuous", "replicas=1,8", "router=least_tokens"],
-    ],
-    ids=["plug-in", "router"],
-)
-def test_what_matters_to_one_line_alone_may_be_set_for_all(words, tmp_path, capsys, unrendered, monkeypatch):
+def test_what_matters_to_one_line_alone_may_be_set_for_all(tmp_path, capsys, unrendered, monkeypatch):
     """Later rounds are of fewer lines, to some of which the setting means nothing."""
     monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text(OWN)
-    Path("own.yaml").write_text("description: one at a time\n_target_: own.OneByOne\n")
+    words = ["scheduler=continuous", "replicas=1,8", "router=least_tokens"]
     assert main(["find", *words, *FEW[:-4], "--rates", "0.25..64", "--within", "40%", "--out", "found"]) == 0
     table = found_in(Path("found"))
     assert len(table) == 2
@@ -128,16 +104,3 @@ def test_a_mistake_in_python_is_one_line():
     for wrong in ({"target": "90%"}, {"rates": (1,)}, {"rates": 4}):
         with pytest.raises(SpecsimError, match="expected shares in"):
             specsim.find({}, **wrong)
-
-
-def test_a_search_makes_runs_longer_until_they_can_be_judged(tmp_path, capsys, unrendered):
-    words = ["find", "scheduler=continuous", "trace=poisson", "profile=llama70b_1b_4xa100", "seed=0", "--target", "30%"]
-    words += ["--rates", "0.5..1", "--within", "100%", "--longest", "1200", "--out", str(tmp_path)]
-    assert main(words) == 0
-    tested = re.findall(r"testing (.*)", "".join(capsys.readouterr()))
-    lengths = [int(count.replace(",", "")) for count in re.findall(r"with ([\d,]+) requests", " ".join(tested))]
-    assert lengths
-    assert max(lengths) <= 1200
-    ran = specsim.load_sweep(tmp_path)
-    assert {run.config["requests"] for run in ran} == {None, *lengths}
-    assert found_in(tmp_path)["keeps_requests"].item() in lengths

@@ -11,24 +11,10 @@ import pytest
 from specsim import SpecsimError, load_sweep, sweep
 from specsim.cli import main
 from specsim.store.runs import PLANNED_FILE
-from specsim.store.summaries import SUFFIX, SUMMARIES, append_row, read_rows, settle
+from specsim.store.summaries import SUFFIX, SUMMARIES, append_row, read_rows
 
 WORDS = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]
 SUMMARY = ["--keep", "summary"]
-PLUGIN = """
-from specsim.schedulers.fcfs import Fcfs
-
-class Sometimes(Fcfs):
-    def step(self, view):
-        if {condition}:
-            raise RuntimeError("at last")
-        return Fcfs.step(self, view)
-"""
-SCHEDULER = """
-description: "fails where objectives are loose"
-_target_: sometimes.Sometimes
-max_num_seqs: 8
-"""
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -55,18 +41,6 @@ def test_the_table_is_that_of_runs_in_folders(whole: Path, tmp_path: Path) -> No
     assert rows.name.endswith(SUFFIX)
     assert sorted(pd.read_json(rows, lines=True)["name"]) == sorted(run.name for run in load_sweep(whole))
     assert sorted(path.name for path in whole.iterdir()) == [PLANNED_FILE, SUMMARIES, "table.csv"]
-
-
-def test_a_sweep_that_ends_first_takes_no_row_from_one_that_goes_on(whole: Path, tmp_path: Path) -> None:
-    """Both write below one folder; what the first has put into its file is no longer in the other's."""
-    mine, *theirs = read_rows(whole).runs.values()
-    append_row(tmp_path, mine)
-    settle(tmp_path, {each.key: each for each in theirs})
-    append_row(tmp_path, mine)
-    assert len(list((tmp_path / SUMMARIES).iterdir())) == 2
-    settle(tmp_path, {mine.key: mine})
-    assert read_rows(tmp_path).runs == read_rows(whole).runs
-    assert files(tmp_path).items() <= files(whole).items()
 
 
 def test_a_run_is_what_it_was_but_for_its_requests(whole: Path) -> None:
@@ -151,30 +125,6 @@ def load_sweep_fails(root: Path) -> str:
     with pytest.raises(SpecsimError) as wrong:
         load_sweep(root)
     return str(wrong.value)
-
-
-def test_a_failed_point_is_a_row_with_its_error_and_is_tried_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "sometimes.py").write_text(PLUGIN.format(condition="view.tpot_slo_s[0] > 1"))
-    (tmp_path / "sometimes.yaml").write_text(SCHEDULER)
-    own = [f"scheduler={tmp_path}/sometimes.yaml", f"plugins=[{tmp_path}/sometimes.py]", "slo_scale=1,1000,2"]
-    words = ["run", "-m", *own, *WORDS[5:], *SUMMARY]
-    for jobs in ("1", "2"):
-        root = tmp_path / jobs
-        assert main([*words, "--jobs", jobs, f"out={root}"]) == 1
-        rows = pd.read_csv(root / "table.csv")
-        (failed,) = rows[rows["error"].notna()].itertuples()
-        assert failed.slo_scale == 1000
-        assert "RuntimeError: at last" in failed.error
-        assert len(load_sweep(root)) == 2
-        assert "slo_scale=1000 failed: " in capsys.readouterr().err
-    assert files(tmp_path / "1") == files(tmp_path / "2")
-    (tmp_path / "sometimes.py").write_text(PLUGIN.format(condition="False"))
-    assert main([*words, f"out={root}"]) == 0
-    assert "2 runs made again: plug-in sometimes has changed" in capsys.readouterr().out
-    assert not read_rows(root).failures
-    assert len(load_sweep(root)) == 3
 
 
 def test_a_wrong_word_is_told(capsys: pytest.CaptureFixture[str]) -> None:

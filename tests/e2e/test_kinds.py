@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specsim import SpecsimError, load_run, simulate, sweep
+from specsim import SpecsimError, load_run, simulate
 from specsim.cli import main
 from specsim.registry.plugins import ENTRY_POINTS
 
@@ -61,15 +61,6 @@ def test_a_limit_a_rate_and_a_window_hold_of_ones_own_trace(written):
     ]
 
 
-def test_a_sweep_runs_again_when_the_class_or_its_file_changes(written):
-    settings = own(out="all")
-    assert not sweep({"rps": [2, 4]}, **settings, progress=False).whole_notes
-    assert not sweep({"rps": [2, 4]}, **settings, progress=False).whole_notes
-    (written / "served.log").write_text(LOG + "14.0 7 7\n")
-    (again,) = sweep({"rps": [2, 4]}, **settings, progress=False).whole_notes
-    assert "trace served.log is another file by now" in again
-
-
 MISTAKES = [
     ("trace", "trace.yaml", "skip_lines: 1", "skip_line: 1", "unknown key 'skip_line'; did you mean 'skip_lines'?"),
     ("trace", "log_lines.py", "def read(", "def reads(", "has no read; expected all that TraceReader names"),
@@ -99,16 +90,6 @@ def test_a_drafter_whose_pass_takes_no_possible_time_is_one_line_and_exit_code_2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "drafter=./drafter.yaml: a pass of 'remote drafter' takes " + said in told
-
-
-def test_a_time_that_turns_impossible_during_the_run_names_the_drafter(written):
-    """A pass over a context of 200 tokens takes no time, over a longer one less."""
-    text = (written / "remote.py").read_text()
-    form = "Linear(alpha_s=0.0, gamma_s=self.token_s, delta_s=self.round_trip_s)"
-    assert form in text
-    (written / "remote.py").write_text(text.replace(form, "Linear(-1e-5, 0.0, self.round_trip_s)"))
-    with pytest.raises(SpecsimError, match=r"^a pass of the drafter takes -\S+ s; expected a finite number"):
-        simulate(**own())
 
 
 def test_as_installed_packages(written):

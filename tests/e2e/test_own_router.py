@@ -81,12 +81,3 @@ def test_pools_that_cannot_be_are_refused(settings: dict[str, object], said: str
         simulate("continuous", "poisson", router="dedicated", requests=5, **settings)  # type: ignore[arg-type]
     assert str(raised.value).startswith("router=dedicated: ")
     assert said in str(raised.value)
-
-
-def test_a_router_within_a_pool_goes_by_its_name() -> None:
-    asked = {"router": "dedicated", "requests": 60, "replicas": 6, "out": None}
-    named, plain = (
-        simulate("continuous", "poisson", **asked, **within).requests  # type: ignore[arg-type]
-        for within in ({"router__within": "least_tokens"}, {})
-    )
-    assert not named.equals(plain)

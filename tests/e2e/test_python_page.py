@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim import Run, SpecsimError, find, load_run, simulate, sweep
+from specsim import Run, SpecsimError, load_run, simulate, sweep
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
 from specsim.schedulers.fcfs import Fcfs
@@ -109,12 +109,6 @@ def test_a_folder_holds_one_content():
         simulate(Counting(steps=1), "poisson", out="run", **SMALL)
 
 
-def test_a_content_that_cannot_be_told_is_not_stored_over_another():
-    simulate(Counting(seen=[print]), "poisson", out="run", **SMALL)
-    with pytest.raises(SpecsimError, match="whether its scheduler was this object cannot be told"):
-        simulate(Counting(seen=[print]), "poisson", out="run", **SMALL)
-
-
 def test_a_trace_that_is_written_to_after_a_run_changes_no_table():
     trace = trace_of(COLUMNS, "mine")
     run = simulate("fcfs", trace, acceptance="bernoulli")
@@ -183,11 +177,3 @@ def test_objects_of_a_sweep_go_to_other_processes_and_stand_when_it_is_made_agai
     mine = partial(Counting, seen=[{1}])
     with pytest.raises(SpecsimError, match="whether its scheduler was this object cannot be told"):
         made(1)
-
-
-def test_a_search_takes_objects():
-    settings = {"trace": "poisson", "seed": 0, "slo": mix(), "profile": load_profile("llama8b_1b_h100")}
-    settings |= {"acceptance": "bernoulli", "requests": 8, "rates": (1, 4), "within": 1, "progress": False}
-    found = find({"scheduler": [Fcfs(max_num_seqs=4), "fcfs"]}, of="chat", **settings)
-    assert [line.label["scheduler"] for line in found.lines] == ["<Fcfs>", "fcfs"]
-    assert {line.gpus for line in found.lines} == {1}

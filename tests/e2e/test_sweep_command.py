@@ -17,22 +17,12 @@ run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}
 grid: {scheduler: [fcfs, continuous], rps: "2,4"}
 seeds: 2
 """
-WORDS = ["trace=poisson", "requests=8", "profile=llama8b_1b_h100", "scheduler=fcfs,continuous", "rps=2,4", "seed=0,1"]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     (tmp_path / "sweep.yaml").write_text(FILE)
     return tmp_path / "sweep.yaml"
-
-
-def test_a_file_makes_the_runs_of_its_words(file: Path, tmp_path: Path) -> None:
-    for keep in ("runs", "summary"):
-        one, other = tmp_path / f"file-{keep}", tmp_path / f"words-{keep}"
-        assert main(["sweep", str(file), f"out={one}", "--keep", keep]) == 0
-        assert main(["run", "-m", *WORDS, f"out={other}", "--keep", keep, "--jobs", "2"]) == 0
-        assert (one / "table.csv").read_bytes() == (other / "table.csv").read_bytes()
-    assert len(load_sweep(one)) == 8
 
 
 def told(root: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:

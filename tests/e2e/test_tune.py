@@ -81,19 +81,6 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     assert of_frame.rate == pytest.approx(1.0)
 
 
-def test_requests_are_no_more_than_a_part_of_the_trace_holds():
-    settings = {"values": {"num_speculative_tokens": [1, 3]}, "trials": 2, "seeds": [0], "progress": False}
-    settings |= {"profile": "llama8b_1b_h100", "of": "all"}
-    timed = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
-    tuned = specsim.tune("vllm_spec", trace=timed, requests=30, **settings)
-    assert "requests=30: runs have 20, no more than either part of the trace holds" in tuned.notes
-    alone = specsim.tune("vllm_spec", trace=timed.drop(columns="arrival_s"), rps=2, **settings)
-    assert "requests 1 to 20 of the trace tune, 21 to 40 judge; runs have 20" in alone.notes
-    assert "highest rate with 95% of all requests: at least 32 requests/s with vllm_spec" in str(alone)
-    with pytest.raises(SpecsimError, match=r"requests=50: .* holds 40 requests; expected 1\.\.40"):
-        specsim.tune("vllm_spec", trace=timed, requests=50, **settings)
-
-
 def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together(tmp_path):
     """Three turns of each of six sessions, in halves of three; a file's `trace.turns` is read before the cut."""
     rows = ["session_id,prompt_tokens,output_tokens,delay_s"]
@@ -156,15 +143,6 @@ def test_a_mistake_is_one_line(words, said, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
     (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("specsim: ")]
     assert said in line
-
-
-def test_a_space_that_is_no_list_of_lists_is_refused(tmp_path):
-    file = tmp_path / "mine.yaml"
-    text = Path(specsim.__file__).parents[1].joinpath("conf/scheduler/vllm_spec.yaml").read_text()
-    for wrong in ("tune: {num_speculative_tokens: 3}", "tune: {num_speculative_tokens: [3, 3]}", "tune: 4"):
-        file.write_text("\n".join([wrong, *(line for line in text.splitlines() if not line.startswith("tune"))]))
-        with pytest.raises(SpecsimError, match=r"tune: .*: expected "):
-            specsim.tune(file, trace="poisson", requests=5)
 
 
 def test_acceptance_may_be_scaled_but_not_that_of_recorded_texts():

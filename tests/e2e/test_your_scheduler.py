@@ -135,14 +135,6 @@ def test_as_an_installed_package(installed, written, tmp_path):
     assert mine.config["scheduler"]["num_speculative_tokens"] == 2
 
 
-def test_an_installed_scheduler_needs_what_has_no_default(installed, on_path, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    on_path(installed)
-    for words in (["scheduler=shortest_first"], ["scheduler=shortest_first", "scheduler.max_request=3"]):
-        assert main(["run", *words, "trace=poisson", "requests=3", "out=here"]) == 2
-        assert "max_num_seqs" in capsys.readouterr().err
-
-
 def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(on_path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     info = tmp_path / "broken-1.0.dist-info"

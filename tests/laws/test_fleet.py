@@ -15,9 +15,8 @@ from specsim.metrics.requests import DRAFT_PASS, VERIFY_PASS
 from specsim.server.ledger import Ledger
 from specsim.server.state import Machine
 from specsim.simulation import Simulation, run
-from tests.golden.scene import scene
 from tests.laws.every import assert_same_record
-from tests.laws.subjects import KINDS, factory_of, raw_of
+from tests.laws.subjects import KINDS, factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, memory, requests, simulation, simulations
 
@@ -80,18 +79,6 @@ def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulat
     capacity = np.array([each.memory.capacity_bytes for each in fleet])[record.replica_of]
     too_large = fleet[0].memory.bytes_of(most, most) > capacity
     assert set(record.rejected) == set(np.flatnonzero(too_large).tolist())
-
-
-def test_caches_move_at_the_rate_of_their_replica() -> None:
-    """Half the bandwidth to the host is twice the time on it."""
-    batching = raw_of("las")["batching"] | {"quantum_s": 0.0}
-    factory = factory_of("las", batching=batching, switching="transfer", max_num_seqs=1)
-    fast = replace(scene(), scheduler=factory, replicas=2, host_bytes_per_s=1e3)
-    own = alike(fast)
-    record = run(replace(fast, machines=[own, own._replace(host_bytes_per_s=0.5e3)]))
-    moved = record.progress.moved_bytes
-    assert min(moved[record.replica_of == place].sum() for place in (0, 1)) > 0
-    assert record.moving_s.tolist() == (moved / np.where(record.replica_of == 0, 1e3, 0.5e3)).tolist()
 
 
 @pytest.mark.parametrize("slower", [1.0, 3.0])

@@ -122,24 +122,6 @@ def test_an_illegal_pass_is_refused(kind: str) -> None:
         ledger.reserve(work)
 
 
-LEGAL: dict[str, Pass | Asked] = {
-    "a decode, a chunk, an eviction": TargetPass(ints(WAITING, DECODING), ints(3, 1), TWO, ints(HALFWAY)),
-    "a tree behind a decode": verifies(DECODING, 1, 3),
-    "nodes extended in the next pass": extends(DECODING, 3),
-    "a draft prefill": DraftPass(ints(WAITING), ints(6), ROOT),
-    "a draft, an eviction": DraftPass(ints(DECODING), ints(1), ROOT, ints(0), 2, evict=ints(HALFWAY)),
-}
-
-
-@pytest.mark.parametrize("kind", LEGAL)
-def test_a_legal_pass_is_not(kind: str) -> None:
-    ledger, work = busy(), LEGAL[kind]
-    work = work(ledger) if callable(work) else work
-    shape = ledger.reserve(work)
-    nodes = work.forest.draft_nodes if isinstance(work, TargetPass) or not len(work.chunks) else 0
-    assert shape.batched_tokens == int(work.chunks.sum()) + nodes
-
-
 def test_memory_that_is_refused_is_not_taken() -> None:
     ledger = busy()
     work = verifies(DECODING, 1, 200)(ledger)
@@ -155,15 +137,6 @@ def test_a_pass_that_names_who_was_rejected_says_so() -> None:
     ledger.arrive(0, told, 0.0)
     with pytest.raises(IllegalPass, match=r"request 0, which was rejected \(kv_capacity\)"):
         ledger.reserve(TargetPass(ints(0), ints(1), ROOT))
-
-
-@pytest.mark.parametrize(("memory_bytes", "fits"), [(14 * 4, True), (14 * 4 - 1, False)])
-def test_a_request_that_can_never_fit_is_rejected_at_the_door(memory_bytes: int, fits: bool) -> None:
-    told = requests([0.0], [6], [8])
-    ledger = Ledger(1, Memory(memory_bytes, 1, 3, 1))
-    ledger.arrive(0, told, 0.0)
-    assert ledger.rejected == ({} if fits else {0: "kv_capacity"})
-    assert ledger.queues.live == fits
 
 
 @pytest.mark.parametrize("leaves", [[0, 2], [0, 3], [-1, 0]])

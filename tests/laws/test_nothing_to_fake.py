@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, SchedulerFault
-from specsim.server.livelock import Livelock, watchdog
+from specsim.server.livelock import Livelock
 from specsim.simulation import run
 from tests.layers import grow
 from tests.made import memory, requests, simulation, tape
@@ -304,8 +302,3 @@ def test_a_step_that_never_yields_is_named() -> None:
         SchedulerFault, match=r"scheduler Silent at 0 s: no next pass within step_limit_s .*fake\.py:\d+"
     ):
         faked(Silent, step_limit_s=0.2)
-
-
-def test_the_watchdog_leaves_alone_what_moves() -> None:
-    with watchdog(count().__next__, 0.02):
-        time.sleep(0.2)

@@ -94,17 +94,6 @@ def test_patience_beyond_every_latency_changes_nothing(name: str) -> None:
     assert_same_record(run(crowd(name)), run(crowd(name, timeout_s=1e6, admission_control=AdmissionControl(1000))))
 
 
-def test_a_client_gives_up_on_a_server_that_rests() -> None:
-    """The scheduler serves nobody: with time-outs that is no stall, and the run ends."""
-
-    class Idle:
-        def step(self, view):
-            yield from ()
-
-    told = requests([0.0, 5.0], [4, 4], [9, 9])
-    assert run(simulation(told, [9, 9], Idle, timeout_s=2.0)).rejected == {0: "timeout", 1: "timeout"}
-
-
 def test_what_comes_too_late_has_not_come() -> None:
     """Each pass takes 0.1 s: the third token comes at 0.3 s."""
     told = requests([0.0], [1], [3])

@@ -55,7 +55,7 @@ def test_no_other_size_has_more_tokens_a_second(rows: int, gamma: float, first: 
     assert made.size(hand.view, rows_of(hand), 6) == (best if rate[best] > plain else TreeSize(0, 1, 0))
 
 
-def test_what_is_found_changes_the_tokens_to_expect_and_is_forgotten() -> None:
+def test_what_is_found_changes_the_tokens_to_expect() -> None:
     """One row drafts levels 1 and 2 of confidence .9 and both are right.
 
     Level 1: (.6 + .9) / (1 + 1) = .75; level 2: (.6 + .81) / (1 + .9). Right of level 1: (1 + 1) / (1 + .9).
@@ -70,10 +70,3 @@ def test_what_is_found_changes_the_tokens_to_expect_and_is_forgotten() -> None:
     assert made.expected()[1, 0] == pytest.approx(
         [1, 1 + right[0] * first, 1 + right[0] * first + right[1] * first * second], rel=1e-5
     )
-    forgetting = part(depth=2, width=1, window=1)
-    hand = play(forgetting, Linear(0.0, 1e-4, 0.04))
-    while isinstance(hand.work or hand.begin(), DraftPass):
-        hand.propose(0.9)
-    hand.emit([1], [0])
-    hand.begin()
-    assert forgetting.expected()[1, 0] == pytest.approx([1, 1.6, 1.96])

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from specsim.core.passes import DraftPass
-from specsim.schedulers.composed import Composed
-from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.eagle2_tree import DynamicTrees
-from tests.made import Linear, memory, requests
+from tests.made import Linear
 from tests.schedulers.test_specserve import play
-from tests.unit.hand import Hand, sizes
+from tests.unit.hand import sizes
 
 
 def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified() -> None:
@@ -38,19 +34,3 @@ def test_a_topk_of_one_is_a_chain_and_one_token_is_no_tree() -> None:
     assert sizes(work) == [4, 4]
     assert work.forest.depth.max() == 4
     assert not DynamicTrees(4, 2, 1).drafts
-
-
-def test_where_memory_is_short_the_last_levels_go() -> None:
-    """k = 2: 2, 6, 10 candidates in 1, 2, 3 levels; the root takes one place, too."""
-    told = requests([0.0], [5], [40], [2])
-    pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=4 * 45)
-    for spare, asked in ((10, 3), (9, 2), (5, 1), (1, 0)):
-        hand = Hand(Composed(PrefillFirst(8, 64, 0.0), DynamicTrees(3, 2, 60)), told, pool)
-        hand.begin()
-        hand.propose()
-        hand.emit([1])
-        hand.ledger.pool.used_bytes = pool.capacity_bytes - 4 * (spare + 1)
-        work, passes = hand.begin(), 0
-        while isinstance(work, DraftPass):
-            work, passes = hand.propose(0.5, 0.4), passes + 1
-        assert passes == asked, spare

@@ -18,7 +18,7 @@ from specsim.core.trees import Forest
 from specsim.core.user_code import begun
 from specsim.pass_shape import PassShape
 from specsim.schedulers.composed import Foreseeing
-from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted, ToldAcceptance, eq_6
+from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted, eq_6
 from specsim.schedulers.parts.queues import Seats
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
@@ -222,11 +222,6 @@ def test_predicted_lengths() -> None:
     assert np.corrcoef(np.log(noisy.tokens(ids)), np.log(other.tokens(ids)))[0, 1] < 0.05
 
 
-def test_without_foresight_nothing_is_predicted() -> None:
-    with pytest.raises(ValueError, match="clairvoyant"):
-        LengthPredictor(0.0, 0).tokens(np.array([0]))
-
-
 def backend_of(simulated: Simulation) -> Any:
     """Return the backend of a replica of which no request has begun."""
     none: Any = None
@@ -241,14 +236,3 @@ def test_the_rounds_foreseen_are_the_verifications_that_run() -> None:
     served = there[done.emitted_tokens > 0]
     assert np.array_equal(backend_of(simulated).rounds_left(served, 3), done.verifications[served])
     assert done.verifications[served].max() > 2
-
-
-def test_told_rates_are_those_of_the_text() -> None:
-    backend = backend_of(replace(scene(), scheduler=factory_of("vllm_spec")))
-    tape = scene().world.tape
-    right = tape.rank[tape.text_rows(np.array([3]))] == 0
-    assert backend.agreement(np.array([3, 3])).tolist() == [right.mean()] * 2
-    monitor = ToldAcceptance(2)
-    monitor.foresee(backend)
-    monitor.begin(4)
-    assert monitor.rate[3] == pytest.approx((right.mean() + right.mean() ** 2) / 2)

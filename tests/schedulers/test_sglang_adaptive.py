@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from specsim.core.passes import Emitted
-from specsim.core.trees import Forest
-from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.sglang_adaptive import AdaptiveSteps, Slot
 from tests.made import Linear
-from tests.schedulers.test_specserve import chains, play, verified
+from tests.schedulers.test_specserve import play, verified
 
 
 def slot(steps: list[int], start: int, **more: Any) -> Slot:
@@ -112,18 +108,6 @@ def test_a_replica_drafts_as_far_as_it_was_right() -> None:
     for length, right in ((3, 3), (7, 7), (7, 0), (1, 0)):
         assert verified(hand, 0.9) == [length, length]
         hand.emit([right + 1] * 2, [right] * 2)
-
-
-def test_requests_without_a_chain_do_not_count_nor_does_a_step_without_memory() -> None:
-    """The second request has one token left: 3 accepted in the mean of those that drafted."""
-    part = AdaptiveSteps(3, {"1": {"candidate_steps": [3], "ema_alpha": 1.0}})
-    ids, none = np.arange(2), np.zeros(2, dtype=np.int64)
-    view: Any = None
-    rows, right = Rows(ids, none + 1, 2, none), np.array([3, 0])
-    part.on_verified(view, rows, Forest.roots(2), Emitted(none + 1, none, none, none > 0))
-    assert part.slot(1).batches == 0
-    part.on_verified(view, rows, chains([[0.9] * 3, []]), Emitted(right + 1, right, right, none > 0))
-    assert (part.slot(1).batches, part.slot(1).average) == (1, 3.0)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ import pytest
 
 from specsim.api import simulate
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.core.protocols import Scheduler
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.smartspec.chains import GoodputChains
-from specsim.schedulers.smartspec.estimators import AcceptanceAverage, ForeseenChains, RandomChains
+from specsim.schedulers.smartspec.estimators import AcceptanceAverage
 from specsim.schedulers.smartspec.serving import PrefillFeedback, Proposer, SmartSpec
 from tests.made import Hardware, Linear, memory, requests
 from tests.unit.hand import Hand, sizes
@@ -43,13 +41,6 @@ def smart(
     **room: Any,
 ) -> SmartSpec:
     return serving(GoodputChains(num_speculative_tokens, acceptance, window, first_acceptance), **room)
-
-
-def play(scheduler: Scheduler, belief: Hardware = CHEAP, rows: int = 2, most: int = 40, **pool: int) -> Hand:
-    told = requests([0.0] * rows, [5] * rows, [most] * rows)
-    hand = Hand(scheduler, told, replace(memory(told, 9.0, block_tokens=1), **pool))
-    hand.view.belief = belief
-    return hand
 
 
 def prefilled(hand: Hand) -> Hand:
@@ -144,26 +135,6 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
         assert sizes(chain(hand)) == [0]
         hand.emit([1])
         assert (feedback.idle, feedback.steps, feedback.drafting) == (step, step, False)
-
-
-def test_random_lengths_are_uniform_and_belong_to_request_and_position() -> None:
-    def lengths(seed: int) -> list[int]:
-        found, hand = [], prefilled(play(serving(RandomChains(3, seed)), DEAR, rows=4, most=200))
-        for _ in range(60):
-            found += sizes(chain(hand))
-            hand.emit([1] * 4)
-        return found
-
-    first = lengths(0)
-    assert first == lengths(0)
-    assert first != lengths(1)
-    assert np.bincount(first).tolist() == pytest.approx([60] * 4, abs=25)
-
-
-def test_the_oracle_cannot_do_without_the_future() -> None:
-    hand = prefilled(play(serving(ForeseenChains(4))))
-    with pytest.raises(ValueError, match="use a clairvoyant scheduler"):
-        hand.begin()
 
 
 def test_a_policy_that_hardly_drafts_says_so_and_why_where_objectives_leave_no_room() -> None:

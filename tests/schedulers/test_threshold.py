@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from specsim.core.passes import TargetPass
-from specsim.schedulers.composed import Composed
-from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.protocols import Rows
 from specsim.schedulers.threshold import BatchThreshold, Threshold
-from tests.laws.watch import watched
-from tests.made import Linear, grown, simulations, tape
+from tests.made import Linear, grown
 from tests.schedulers.test_specserve import play, verified
 
 ANY = Linear(0.0, 0.0, 0.01)
@@ -32,27 +24,6 @@ ANY = Linear(0.0, 0.0, 0.01)
 )
 def test_a_chain_ends_behind_the_first_token_below_the_threshold(sure: tuple[float, ...], length: int) -> None:
     assert verified(play(Threshold(0.4, 8), ANY), *sure) == [length]
-
-
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data(), threshold=st.sampled_from((0.3, 0.6, 0.9)))
-def test_each_request_of_a_batch_stops_on_its_own(data: st.DataObject, threshold: float) -> None:
-    """With room for all: inside a chain tokens are sure, its last one is unsure or the fifth."""
-    drawn = data.draw(simulations(24))
-    told = replace(drawn.requests, max_tokens=drawn.requests.max_tokens + 99)
-    scheduler = Composed(PrefillFirst(64, 64, 0.0), Threshold(threshold, 5))
-    pool = replace(drawn.memory, capacity_bytes=10**9)
-    world = replace(drawn.world, tape=tape(len(told), 0.5))
-    made = replace(drawn, requests=told, memory=pool, world=world, scheduler=lambda: scheduler)
-    for heard in watched(made).heard:
-        for forest in (step.work.forest for step in heard if isinstance(step.work, TargetPass)):
-            if not forest.draft_nodes:
-                continue
-            drafted = np.arange(forest.rows, len(forest))
-            ends = ~np.isin(drafted, forest.parent)
-            assert np.bincount(forest.row[drafted][ends], minlength=forest.rows).tolist() == [1] * forest.rows
-            unsure = forest.probability[drafted] < threshold
-            assert np.array_equal(ends, unsure | (forest.depth[drafted] == 5))
 
 
 def test_the_mean_of_a_pass_stops_the_whole_batch() -> None:

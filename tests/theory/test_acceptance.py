@@ -81,16 +81,6 @@ def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
     assert abs(tokens.mean() - expected) < 4 * tokens.std(ddof=1) / np.sqrt(len(tokens))
 
 
-@pytest.mark.parametrize("width", [1, 4])
-def test_a_wide_layer_is_right_unless_all_its_tokens_are_wrong(width: int) -> None:
-    """Bernoulli's law of ranks: P(rank j) = a (1 - a)^j, so one layer of w is right with 1 - (1 - a)^w."""
-    alpha, count = 0.4, 6_000
-    world = Script(bernoulli(alpha, count), count)
-    right = world.verify(world.grow([width])).matched
-    expected = 1 - (1 - alpha) ** width
-    assert abs(right.mean() - expected) < 4 * np.sqrt(expected * (1 - expected) / count)
-
-
 class Script:
     """A simulated backend asked directly, at `emitted` tokens of each request."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -100,18 +99,6 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
     verifications = 1 / (1 + reached.sum(axis=1))
     assert verifications @ reached / verifications.sum() == pytest.approx(np.cumprod(rates), rel=1e-6)
     assert (levels[:, 0].std() > 0.01) == (spread > 0)
-
-
-def test_right_at_a_deeper_position_is_right_at_a_shallower_one_where_rates_fall() -> None:
-    made = tape(3, conditional=list(MEASURED), spread=0)
-    request, position = np.divmod(np.arange(3 * 4000), 4000)
-    keys, on = made.on_path(request, position), np.ones(len(request), dtype=np.bool_)
-    right = [
-        made.rank[made.rows(request, keys, mix(keys), on, np.full(len(request), depth))] == 0 for depth in range(8)
-    ]
-    for shallow, deep in pairwise(right):
-        assert not (deep & ~shallow).any()
-    assert [float(each.mean()) for each in right] == pytest.approx([*MEASURED, 0.55, 0.55], abs=0.03)
 
 
 @pytest.mark.parametrize("name", NAMES)

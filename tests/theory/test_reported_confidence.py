@@ -35,22 +35,6 @@ def test_the_likeliest_token_is_reported_as_the_rule_says_and_a_row_stays_a_row(
     assert np.array_equal(told.truth, text.truth)
 
 
-def test_certain_and_silent_rows_stay_so() -> None:
-    text = tape(conditional=0.7)
-    rows = np.array([[1.0, 0.0], [0.0, 0.0], [0.5, 0.5]])
-    told = ConfidenceCalibration(2.0, 1.0).tape(Tape(rows, np.zeros(3, dtype=np.int64), _Rows(), text.keys))
-    assert told.confidence.tolist() == [[1.0, 0.0], [0.0, 0.0], [expit(1.0), 1 - expit(1.0)]]
-    assert told.silent
-    sharp = ConfidenceCalibration(0.001, -100.0).tape(tape(conditional=0.4))
-    assert (sharp.confidence[:, 0] > 0).all(), "a row of zeros proposes nothing"
-    assert not sharp.silent
-
-
-class _Rows:
-    def rows(self, *_: Any) -> Any: ...
-    def text_rows(self, *_: Any) -> Any: ...
-
-
 SMALL: dict[str, Any] = {"trace": "poisson", "requests": 40, "acceptance": "bernoulli"}
 
 
