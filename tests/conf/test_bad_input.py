@@ -1,5 +1,7 @@
 """Every mistake in a setting: exit status 2, one line (two at most) that names it, nothing started, `-m` or not."""
 
+import re
+
 import pytest
 
 from specsim import simulation
@@ -126,6 +128,30 @@ WORLDS = [
     ("trace=adaserve_fig8 trace.point=9", "trace.point: 9", "4.8"),
     ("profile.form=table", "'table'", "roofline"),
     ("profile.memory_bytes=1", "memory_bytes"),
+    ("timeout_s=0", "timeout_s: 0"),
+    ("shed.waitng=3", "did you mean 'waiting'?"),
+    ("shed.waiting=3 concurrency=4", "shed and concurrency=4"),
+]
+H100, LINK = "llama8b_1b_h100", "split.prefill=1 split.link_gb_per_s=50"
+FLEETS = [
+    ("replica_profiles=3", "replica_profiles=3: expected a list of profiles, one for each replica"),
+    (f"replica_profiles=[{H100},lama8b_1b_a100]", "lama8b_1b_a100: unknown; did you mean 'llama8b_1b_a100'"),
+    (f"replica_profiles=[{H100},{H100}] replicas=3", "replicas=3: replica_profiles says 2, one profile for each"),
+    (f"replica_profiles=[{H100}] profile=llama8b_1b_a100", f"replica_profiles says {H100}, its first profile"),
+    (f"replica_profiles=[{H100},llama70b_1b_4xh100]", "its target is Llama-3.1-70B", "expected the same models"),
+    (f"replicas=1 {LINK}", "split.prefill=1: leaves nobody to decode; expected fewer than replicas=1"),
+    ("replicas=3 split.prefill=1", "split.prefill=1: by which link? expected split.link_gb_per_s too"),
+    ("replicas=3 split.prefill=0 split.link_gb_per_s=1", "split.prefill: 0 is not a whole number"),
+    ("replicas=3 split.link_gb_per_s=1", "split.link_gb_per_s=1: changes nothing: no replica only reads prompts"),
+    (f"replicas=2 {LINK} router=slack", "router=slack: changes nothing: replicas=2, one in each pool, leaves"),
+    (f"replicas=5 {LINK} router=dedicated", "router=dedicated: 4 replicas cannot be shared evenly among 3 classes"),
+    (
+        f"replicas=4 {LINK} router=dedicated router.pools={{coding:2,chat:1,summarization:1}}",
+        "pools: 4 replicas in all",
+    ),
+    ("router=dedicated replicas=3 router.pools={codng:2,chat:1}", "unknown class 'codng'; did you mean 'coding'?"),
+    ("router=dedicated replicas=3 router.pools={coding:2,chat:1}", "class 'summarization' has no pool"),
+    ("router=dedicated replicas=3 router.within=lest_tokens", "within: 'lest_tokens': expected one of affinity, "),
 ]
 
 
@@ -170,7 +196,7 @@ TYPED = [MISSPELT[0], WORDS[0], WORDS[-1], TWICE[0], *VALUES[::20], *SCHEDULERS[
 
 
 def split(case):
-    return case[0].split(" ") if "{" not in case[0] else [case[0]]
+    return re.split(r" (?![^{]*})", case[0])
 
 
 @pytest.mark.parametrize("flags", [(), ("-m",)], ids=["one", "sweep"])
@@ -214,7 +240,7 @@ def test_a_mistaken_word_is_named(case, sweep):
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("case", [*VALUES, *SCHEDULERS, *WORLDS], ids=lambda case: case[0])
+@pytest.mark.parametrize("case", [*VALUES, *SCHEDULERS, *WORLDS, *FLEETS], ids=lambda case: case[0])
 def test_a_mistaken_value_is_named(case):
     """In a sweep it is the same point, so it is refused there alike."""
     words = [*base_of(split(case)), *split(case)]
@@ -271,9 +297,30 @@ def test_without_the_real_file_twin_false_is_refused(refused):
         ("list scheduler", "'schedulers'"),
         ("trace fetch azure_cod", "'azure_code'"),
         ("trace fetch poisson", "not published"),
+        ("run trace=poisson --against vlm", "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
+        ("run trace=poisson --against adaserve", "--against adaserve: adaserve is the scheduler of the run itself"),
+        ("run -m trace=poisson --against vllm", "--against vllm: stands beside one run; expected it without -m"),
+        ("run trace=poisson --each", "--each: one run is one row; expected -m beside it, for a sweep"),
+        ("run trace=poisson --keep summary", "--keep summary: one run is kept whole; expected -m"),
+        ("run trace=poisson --until 2points", "--until 2points: one run has one seed; expected -m beside it"),
+        ("run trace=poisson --executor dask", "--executor dask: one run is one process; expected -m beside it"),
+        ("sweep status", "sweep status: expected the folder of one sweep"),
+        ("sweep status nowhere", "sweep status: no folder 'nowhere'"),
+        ("sweep status .", "'.' holds no sweep; expected the out= of"),
+        (
+            "find trace=poisson --target 90",
+            "--target 90: expected a share above 0 up to 1, or a percentage such as 90%",
+        ),
+        ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
+        ("find trace=poisson rps=3", "rps: find chooses it; expected --rates LOW..HIGH"),
+        ("find trace=poisson requests=5 --of cat", "of=cat: no class of the requests; expected worst, all, coding"),
+        ("find trace=poisson concurrency=3", "rps: 0.5 and concurrency=3: clients send as they are answered"),
+        ("tune trace=poisson scheduler=fcfs", "scheduler=fcfs: its file declares no values to try; expected tune: "),
+        ("tune trace=poisson scheduler=vllm_spec --export tgi", "export tgi: expected vllm, sglang, trtllm"),
+        ("tune trace=poisson scheduler=vllm_spec rps=2,3", "rps=2,3: expected one value, or several of scheduler.KEY"),
     ],
 )
-def test_unknown_commands_and_flags(capsys, command, named):
+def test_a_mistake_in_a_command_is_one_line(elsewhere, started, capsys, command, named):
     try:
         code = main(command.split())
     except SystemExit as stop:
@@ -283,3 +330,4 @@ def test_unknown_commands_and_flags(capsys, command, named):
     assert len(said.err.splitlines()) == 1
     assert said.err.startswith("specsim: ")
     assert named in said.err
+    assert not started

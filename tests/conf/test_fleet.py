@@ -76,27 +76,3 @@ def test_a_fleet_is_a_run_of_its_own_and_can_be_made_again() -> None:
     assert len(iterations(run, [0])) == 1
     facts = run.provenance["profile"], *run.provenance["other_profiles"]
     assert [each["name"] for each in facts] == [H100, A100]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("replica_profiles=3", "replica_profiles=3: expected a list of profiles, one for each replica"),
-        (f"replica_profiles=[{H100},lama8b_1b_a100]", f"lama8b_1b_a100: unknown; did you mean '{A100}'"),
-        (f"{MIXED} replicas=2", "replicas=2: replica_profiles says 3, one profile for each"),
-        (f"{MIXED} profile={A100}", f"profile={A100}: replica_profiles says {H100}, its first profile"),
-        (
-            f"replica_profiles=[{H100},llama70b_1b_4xh100]",
-            "its target is Llama-3.1-70B, that of profile=llama8b_1b_h100 is Llama-3.1-8B; expected the same models",
-        ),
-        ("replica_profiles=[llama70b_1b_4xh100,adaserve_artifact_llama70b] any_fit=false", None),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_one_line(words: str, said: str | None) -> None:
-    if said is None:
-        prepare(config(*words.split()))
-        return
-    with pytest.raises(SpecsimError) as error:
-        prepare(config(*words.split()))
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)

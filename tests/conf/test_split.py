@@ -62,32 +62,6 @@ def test_each_pool_has_a_router_of_its_own() -> None:
     assert moved.groupby("slo_class")["replica"].nunique().max() == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (f"replicas=1 {LINK}", "split.prefill=1: leaves nobody to decode; expected fewer than replicas=1"),
-        ("replicas=3 split.prefill=1", "split.prefill=1: by which link? expected split.link_gb_per_s too"),
-        ("replicas=3 split.prefill=0 split.link_gb_per_s=1", "split.prefill: 0 is not a whole number"),
-        ("replicas=3 split.link_gb_per_s=1", "split.link_gb_per_s=1: changes nothing: no replica only reads prompts"),
-        (f"replicas=2 {LINK} router=slack", "router=slack: changes nothing: replicas=2, one in each pool, leaves"),
-        (
-            f"replicas=5 {LINK} router=dedicated",
-            "router=dedicated: 4 replicas cannot be shared evenly among 3 classes",
-        ),
-        (
-            "replicas=4 split.prefill=2 split.link_gb_per_s=50 router=dedicated "
-            "router.pools={coding:2,chat:1,summarization:1}",
-            "router=dedicated: pools: 4 replicas in all; expected 2 (of split.prefill's pool of 2)",
-        ),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_one_line(words: str, said: str) -> None:
-    with pytest.raises(SpecsimError) as error:
-        checked_run(*words.split())
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def test_caches_of_another_layout_cannot_move(tmp_path: Path) -> None:
     from specsim.files.yaml_file import shipped
 

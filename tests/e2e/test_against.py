@@ -37,24 +37,3 @@ def test_each_has_a_column_of_the_same_requests_and_nothing_is_stored_for_it(
     ]
     assert [each.name for each in tmp_path.iterdir()] == ["run"]
     assert load_run(out).metrics == simulate("adaserve", **SAME).metrics
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--against", "vlm"], "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
-        (["--against", "adaserve"], "--against adaserve: adaserve is the scheduler of the run itself"),
-        (["--against", "./none.yaml"], "--against ./none.yaml: "),
-        (["-m", "--against", "vllm"], "--against vllm: stands beside one run; expected it without -m"),
-    ],
-)
-def test_a_mistake_is_one_line_and_nothing_runs(
-    words: list[str], said: str, started: list[object], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main([*RUN, f"out={tmp_path / 'run'}", *words]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith(f"specsim: {said}")
-    assert told.err.count("\n") == 1
-    assert not started
-    assert not list(tmp_path.iterdir())

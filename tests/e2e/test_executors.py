@@ -159,8 +159,6 @@ def _refuse(place: int) -> str:
 def test_a_wrong_executor_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main([*WORDS, "--executor", "mpi"]) == 2
     assert capsys.readouterr().err == "specsim: --executor mpi: expected local, ray, dask, slurm\n"
-    assert main(["run", "trace=poisson", "--executor", "dask"]) == 2
-    assert capsys.readouterr().err == "specsim: --executor dask: one run is one process; expected -m beside it\n"
     for wrong in ("mpi", None, 2):
         with pytest.raises(SpecsimError, match=r"^executor=.*: expected local, ray, dask, slurm$"):
             sweep({"seed": [0, 1]}, trace="poisson", executor=wrong)  # type: ignore[arg-type]

@@ -52,26 +52,6 @@ def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, 
     assert "scheduler=continuous: keeps the target at 0.02 requests/s, the highest tested" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--target", "90"], "--target 90: expected a share above 0 up to 1, or a percentage such as 90%"),
-        (["--rates", "3..1"], "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
-        (["rps=3"], "rps: find chooses it; expected --rates LOW..HIGH"),
-        (
-            ["--of", "cat"],
-            "of=cat: no class of the requests; expected worst, all, coding, chat, summarization or noted.NAME",
-        ),
-        (["concurrency=3"], "rps: 0.5 and concurrency=3: clients send as they are answered; expected one of them"),
-    ],
-)
-def test_a_mistake_is_one_line(words, said, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["find", "trace=poisson", "requests=5", *words]) == 2
-    assert capsys.readouterr().err.splitlines() == [f"specsim: {said}"]
-    assert not list(tmp_path.rglob("*.csv"))
-
-
 FEW = ["trace=poisson", "profile=llama8b_1b_h100", "requests=20", "seed=0,1", "--rates", "2..4", "--within", "100%"]
 
 

@@ -125,10 +125,3 @@ def load_sweep_fails(root: Path) -> str:
     with pytest.raises(SpecsimError) as wrong:
         load_sweep(root)
     return str(wrong.value)
-
-
-def test_a_wrong_word_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", *WORDS[5:], *SUMMARY]) == 2
-    assert "--keep summary: one run is kept whole; expected -m" in capsys.readouterr().err
-    with pytest.raises(SpecsimError, match=r"^keep='all': expected runs or summary$"):
-        sweep({"seed": [0, 1]}, trace="poisson", keep="all")

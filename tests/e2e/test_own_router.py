@@ -60,24 +60,3 @@ def test_a_mistake_is_one_line(written: Path, file: str, old: str, new: str, sai
     with pytest.raises(SpecsimError) as raised:
         simulate("continuous", "poisson", **OWN)
     assert said in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"replicas": 4}, "4 replicas cannot be shared evenly among 3 classes (coding, chat, summarization)"),
-        ({"replicas": 3, "router__pools": {"codng": 2, "chat": 1}}, "unknown class 'codng'; did you mean 'coding'?"),
-        ({"replicas": 3, "router__pools": {"coding": 2, "chat": 1}}, "class 'summarization' has no pool"),
-        (
-            {"replicas": 3, "router__pools": {"coding": 2, "chat": 1, "summarization": 1}},
-            "pools: 4 replicas in all; expected 3",
-        ),
-        ({"replicas": 3, "router__within": "lest_tokens"}, "within: 'lest_tokens': expected one of affinity, "),
-    ],
-    ids=str,
-)
-def test_pools_that_cannot_be_are_refused(settings: dict[str, object], said: str) -> None:
-    with pytest.raises(SpecsimError) as raised:
-        simulate("continuous", "poisson", router="dedicated", requests=5, **settings)  # type: ignore[arg-type]
-    assert str(raised.value).startswith("router=dedicated: ")
-    assert said in str(raised.value)

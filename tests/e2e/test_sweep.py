@@ -76,8 +76,6 @@ def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_p
     assert main(["run", "-m", *words, "--each"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
     assert len([line for line in lines if line.startswith(("fcfs ", "continuous "))]) == 8
-    assert main(["run", *WORDS, "--each"]) == 2
-    assert capsys.readouterr().err == "specsim: --each: one run is one row; expected -m beside it, for a sweep\n"
 
 
 def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):

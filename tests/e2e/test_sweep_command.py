@@ -73,25 +73,6 @@ def test_the_status_names_runs_that_failed(file: Path, tmp_path: Path, capsys: p
     assert lines[-1] == f"failed: {run.name}: at last"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["status"], "sweep status: expected the folder of one sweep"),
-        (["status", "nowhere"], "sweep status: no folder 'nowhere'"),
-        (["status", "."], "'.' holds no sweep; expected the out= of"),
-        (["sweep.yaml", "rps=1,2"], "rps=1,2 holds 2 values"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    file: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (file.parent / "empty").mkdir()
-    monkeypatch.chdir(file.parent if words != ["status", "."] else file.parent / "empty")
-    assert main(["sweep", *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
-
-
 def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

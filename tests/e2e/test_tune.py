@@ -128,23 +128,6 @@ def test_the_error_of_predicted_speed_ups_is_the_study_s():
     assert pytest.approx(float(median) / 100) == SPEEDUP_OFF
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["scheduler=fcfs"], "scheduler=fcfs: its file declares no values to try; expected tune: "),
-        (["--export", "tgi"], "export tgi: expected vllm, sglang, trtllm"),
-        (["rps=2,3"], "rps=2,3: expected one value, or several of scheduler.KEY"),
-        (["--of", "batch"], "of=batch: no class of the requests; expected worst, all, coding"),
-    ],
-)
-def test_a_mistake_is_one_line(words, said, tmp_path, capsys):
-    given = [*([] if "scheduler=fcfs" in words else ["scheduler=vllm_spec"]), "trace=poisson", *words]
-    assert main(["tune", *given, "--out", str(tmp_path / "none")]) == 2
-    assert not (tmp_path / "none").exists()
-    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("specsim: ")]
-    assert said in line
-
-
 def test_acceptance_may_be_scaled_but_not_that_of_recorded_texts():
     def accepted(**settings):
         run = specsim.simulate("vllm_spec", "poisson", requests=60, acceptance="bernoulli", **settings)

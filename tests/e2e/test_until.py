@@ -117,9 +117,3 @@ def test_another_width_is_one_line_before_anything_runs(words: Any, started: lis
     ):
         swept(words)
     assert not started
-
-
-def test_one_run_takes_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "rps=2", "--until", "2 points"]) == 2
-    said = "specsim: --until 2 points: one run has one seed; expected -m beside it, for a sweep\n"
-    assert capsys.readouterr().err == said
