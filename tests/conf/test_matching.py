@@ -102,19 +102,6 @@ def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("pair", "said"),
-    [
-        ({"target": "a"}, "pair.draft: missing key"),
-        ({"target": "a", "draft": 3}, "pair.draft: 3 is not the name of a model, or any"),
-    ],
-)
-def test_a_bad_pair_is_one_line(pair: Any, said: str) -> None:
-    with pytest.raises(SpecsimError) as error:
-        pair_from_mapping({"kind": "curves", "pair": pair}, "acceptance=mine", "fitted")
-    assert str(error.value).startswith(f"acceptance=mine: {said}")
-
-
-@pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         ("Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct", True),

@@ -11,7 +11,6 @@ import yaml
 
 from specsim.api import simulate
 from specsim.config.compose import compose
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.runs.prepare import prepare
 from specsim.schedulers.loading import scheduler_factory
@@ -29,13 +28,6 @@ def scheduler(**point: str) -> dict[str, Any]:
 
 def acceptance(**point: str) -> str:
     return str(compose(point)["choices"]["acceptance"])
-
-
-def own_profile(folder: Path, suggests: Any, name: str = "qwen32b_05b_2xa100") -> str:
-    mapping = read_yaml(shipped("conf") / "profile" / f"{name}.yaml") | {"suggests": suggests}
-    path = folder / "mine.yaml"
-    path.write_text(yaml.safe_dump(mapping))
-    return str(path)
 
 
 def test_the_issue_s_run_of_the_qwen_profile() -> None:
@@ -110,23 +102,6 @@ def test_the_user_s_servers_and_clients_go_first(given: dict[str, str], servers:
     found = compose({"trace": "azure_code", **given})
     assert found["replicas"] == servers
     assert "trace=azure_code" not in found["followed"]
-
-
-@pytest.mark.parametrize(
-    ("suggests", "said"),
-    [
-        ({"adasrve": {"verify_tokens": 1}}, "'adasrve' is no family of schedulers; did you mean 'adaserve'?"),
-        ({"adaserve": {"verify_token": 1}}, "adaserve.verify_token: scheduler=adaserve has no such key"),
-        ({"acceptance": "qwen"}, "acceptance=qwen: unknown"),
-        ({"rps": 3}, "'rps' is no group or key of one"),
-    ],
-)
-def test_a_bad_suggestion_of_a_profile_names_it(tmp_path: Path, suggests: Any, said: str) -> None:
-    path = own_profile(tmp_path, suggests)
-    with pytest.raises(SpecsimError) as error:
-        compose({"profile": path})
-    assert str(error.value).startswith(f"profile={path}: suggests: ")
-    assert said in str(error.value)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

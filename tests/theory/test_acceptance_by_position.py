@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim import SpecsimError, simulate
+from specsim import simulate
 from specsim.acceptance.curves import Acceptance, draw_tape, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import Tape
@@ -168,32 +168,6 @@ def test_typed_rates_work_from_the_command_line_and_python() -> None:
     (said,) = [note for note in one.notes if note.startswith("acceptance=")]
     assert "cumulative [0.76, 0.56, 0.43] means 2.75 tokens a verification at k = 3, 58.3% of drafted" in said
     assert "spread between requests assumed: 0.5" in said
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ([0.5, 0.6], r"cumulative: \[0.5, 0.6\] is not rates that fall from each draft position to the next"),
-        (1.5, "conditional: 1.5 is not rates, each draft right with probability 0.001 to 0.999"),
-        ([0.5, "x"], r"acceptance: \[0.5, 'x'\]; expected a name or a path"),
-    ],
-)
-def test_what_is_no_rate_is_one_line(typed: Any, said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        simulate("vllm_spec", "poisson", requests=5, acceptance=typed)
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"k": 3, "length": 4.5}, "length: 4.5 is not a finite number above 1 and below 4"),
-        ({"lengths": {3: 1.9, 7: 8}}, "lengths: {3: 1.9, 7: 8} is not lengths at k = 1, 2, ..., each above 1"),
-        ({"length": 2.0, "rate": 0.5, "k": 3}, "one of length, lengths, rate"),
-    ],
-)
-def test_what_is_no_length_is_one_line(body: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        acceptance(**body)
 
 
 def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:

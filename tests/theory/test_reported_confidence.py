@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from specsim import SpecsimError, simulate
+from specsim import simulate
 from specsim.acceptance.curves import draw_tape
 from specsim.acceptance.reported import ConfidenceCalibration
 from specsim.acceptance.tape import Tape
@@ -56,15 +56,3 @@ def test_schedulers_that_ignore_confidences_serve_the_same_and_others_do_not() -
         )
         assert own.requests.equals(told.requests) == same
         assert own.requests["output_tokens"].equals(told.requests["output_tokens"])
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("temperature", 0, "confidence.temperature: 0 is not a finite number above 0 and at most 100"),
-        ("slope", 1, "has no such key"),
-    ],
-)
-def test_what_is_no_calibration_is_one_line(key: str, value: Any, said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        simulate("vllm_spec", **SMALL, **{f"acceptance__confidence__{key}": value})
