@@ -1,4 +1,4 @@
-"""SpecInfer's fixed trees by hand."""
+"""Token trees by hand: SpecInfer's fixed ones, EAGLE-2's dynamic ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 from specsim.core.passes import DraftPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
+from specsim.schedulers.eagle2_tree import DynamicTrees
 from specsim.schedulers.specinfer import FixedTrees, nodes_of
 from tests.laws.subjects import mapping_of
-from tests.made import memory, requests
+from tests.made import Linear, memory, requests
+from tests.schedulers.test_specserve import play
 from tests.unit.hand import Hand, sizes
 
 PAPER = [1, 1, 3, 1, 1, 1, 1, 1]
@@ -48,3 +50,30 @@ def test_where_memory_is_short_the_last_layers_go() -> None:
 def test_what_is_no_expansion_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="expansion: "):
         FixedTrees(wrong)
+
+
+def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified() -> None:
+    """Confidences 0.6 and 0.3, then 0.5 and 0.4 behind each node, k = 2, three levels; of each level the two best grow.
+
+    Level 1: .6 .3, both grow. Level 2: .3 .24 .15 .12, of which .3 and .24 grow, though .15 has a confidence of 0.5.
+    Level 3: .15 .12 .12 .096. The best 5 of 10: .6 .3 .3 .24 .15, the first .15, which never grew.
+    """
+    hand = play(DynamicTrees(3, 2, 6), Linear(0.0, 0.0, 0.01))
+    work, grew = hand.begin(), []
+    while isinstance(work, DraftPass):
+        grew.append(work.forest.path_probability[work.leaves].round(3).tolist())
+        work = hand.propose(*((0.5, 0.4) if len(grew) > 1 else (0.6, 0.3)))
+    assert grew == [[1], [0.6, 0.3], [0.3, 0.24]]
+    drafted = work.forest.path_probability[1:]
+    assert sorted(drafted.round(3).tolist()) == [0.15, 0.24, 0.3, 0.3, 0.6]
+    assert work.forest.depth.max() == 2
+
+
+def test_a_topk_of_one_is_a_chain_and_one_token_is_no_tree() -> None:
+    hand = play(DynamicTrees(4, 1, 5), Linear(0.0, 0.0, 0.01), rows=2)
+    work = hand.begin()
+    while isinstance(work, DraftPass):
+        work = hand.propose(0.5)
+    assert sizes(work) == [4, 4]
+    assert work.forest.depth.max() == 4
+    assert not DynamicTrees(4, 2, 1).drafts
