@@ -130,29 +130,6 @@ def _walked(text: Tape, work: TargetPass, row: int, position: int) -> int:
         node, depth = int(children[0]), depth + 1
 
 
-def test_a_tree_accepts_by_the_rank_at_each_depth() -> None:
-    """1 + P0 + P0 P1 + ..., P_d the chance that the token at depth d is among the proposals of that depth."""
-    text, widths = tape(60, conditional=[0.7, 0.5, 0.3], spread=0), [3, 2, 1]
-    told = requests([0.0] * 60, [3] * 60, [200] * 60)
-    made = factory_of(
-        "specinfer", speculation={"_target_": "specsim.schedulers.specinfer.FixedTrees", "expansion": widths}
-    )
-    heard = watched(simulation(told, [200] * 60, made, text=text)).heard[0]
-    full = 3 + 6 + 6
-    matched = [
-        step.answer.matched[step.work.forest.tree_tokens() == full]
-        for step in heard
-        if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes
-    ]
-    pools = (
-        text.rank[text.text_rows(np.arange(60), 0)],
-        text.rank[text.text_rows(np.arange(60), 1)],
-        text.rank[text.text_rows(np.arange(60), 2)],
-    )
-    right = np.cumprod([float((pool < width).mean()) for pool, width in zip(pools, widths, strict=True)])
-    assert abs(np.concatenate(matched).mean() - right.sum()) < 0.04
-
-
 def test_typed_rates_work_from_the_command_line_and_python() -> None:
     small = {"trace": "poisson", "requests": 60, "scheduler__num_speculative_tokens": 3}
     long = [0.9123456789012345 ** (place + 1) for place in range(16)]
