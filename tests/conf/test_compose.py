@@ -6,8 +6,6 @@ import pytest
 
 from specsim.config.compose import compose
 from specsim.config.points import points
-from specsim.config.schema import GROUPS
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 from specsim.runs.prepare import prepare
 
@@ -43,12 +41,6 @@ def meant(*words):
     return {key: value for key, value in plain(*words).items() if key not in ("choices", "followed")}
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_both_spellings_of_a_group_are_the_same(group):
-    name = {**ORIGINALS, "trace": "poisson"}[group]
-    assert plain(f"{group}={name}") == plain(f"+{group}={name}")
-
-
 @pytest.mark.parametrize("group", ORIGINALS)
 def test_a_file_by_path_is_the_group_by_name(made, group):
     by_name = meant(f"{group}={ORIGINALS[group]}")
@@ -60,16 +52,10 @@ def test_a_file_by_path_is_the_group_by_name(made, group):
     "word",
     [
         "scheduler.max_num_seqs=8",
-        "scheduler.watermark=1e-3",
-        "profile.form=linear",
         "profile.target.overhead_s=1e-3",
         "profile.target.valid.context_tokens=[0, 9]",
-        "slo.classes.coding.tpot_ratio=1.5",
-        "acceptance.categories.default.agreement=0.5",
         "acceptance.categories.default={agreement: 0.5, concentration: 1, spread: 0.5, tail: 0.5}",
-        "acceptance.categories.default={agreement:0.5}",
         "slo.source=off",
-        "slo.source='a b'",
     ],
 )
 def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
@@ -79,7 +65,7 @@ def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
 
 @pytest.mark.parametrize(
     "name",
-    ["my trace.csv", "Jörg é.csv", "a=b.csv", "a (1).csv", "it's.csv", "a#1.csv", "50%.csv", "a:b.csv", "~a.csv"],
+    ["Jörg é.csv", "a=b.csv", "a (1).csv", "it's.csv", "a#1.csv", "~a.csv"],
 )
 def test_a_path_may_hold_what_file_names_hold(made, name):
     (made / "sub").mkdir()
@@ -104,35 +90,12 @@ def test_a_plugin_may_lie_in_a_home_folder(made, monkeypatch, word):
     prepare(plain("scheduler=fcfs", "scheduler._target_=mine.Mine", word, "requests=2", "trace=poisson"))
 
 
-@pytest.mark.parametrize("slo", ["slo=./slo.yaml", "slo=adaserve"])
-@pytest.mark.parametrize(
-    ("words", "coding"),
-    [
-        (["slo.classes.coding.tpot_s=0.03"], {"tpot_s": 0.03}),
-        (["slo.classes={coding: {tpot_s: 0.03}}"], {"tpot_s": 0.03}),
-        (["slo.classes.coding.tpot_ratio=1.5"], {"tpot_ratio": 1.5}),
-        (["slo.classes.coding.tpot_s=null"], {"tpot_ratio": 1.2, "tpot_s": None}),
-        (
-            ["slo.classes.coding.tpot_s=0.03", "slo.classes.coding.tpot_ratio=2"],
-            {"tpot_s": 0.03, "tpot_ratio": 2},
-        ),
-    ],
-)
-def test_an_objective_that_is_set_takes_the_place_of_the_files_other_form(made, slo, words, coding):
-    """A class has a TPOT in seconds or as a ratio; both are the user's mistake, told by the reader of the mix."""
-    found = plain(slo, *words)["slo"]["classes"]["coding"]
-    assert {key: found[key] for key in found if key.startswith("tpot")} == coding
-
-
 @pytest.mark.parametrize(
     ("words", "ttft_s", "tpot_s"),
     [
-        (["slo=adaserve", "slo.ttft_s=1"], {1.0}, {0.05, 0.15}),
-        (["slo=./slo.yaml", "slo.classes.chat.ttft_s=0.2"], {0.2, 2.0}, {0.05, 0.15}),
         (["slo=./slo.yaml", "slo.classes.chat={ttft_s: 0.2, tpot_s: 0.04}"], {0.2, 2.0}, {0.04, 0.15}),
         (["slo=specserve", "slo.classes.request.ttft_s=0.3", "slo.classes.request.tpot_s=0.04"], {0.3}, {0.04}),
         (["trace=adaserve_fig8", "slo.ttft_s=0.7"], {0.7}, {0.036, 0.05, 0.15}),
-        (["trace=adaserve_fig8", "slo.classes.chat={ttft_s: 0.2, tpot_s: 0.04}"], {0.2, 2.0}, {0.036, 0.04, 0.15}),
         (["trace=./trace.csv", "slo=trace", "slo.tpot_s=0.05", "slo.ttft_s=3"], {3.0}, {0.05}),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
@@ -146,32 +109,15 @@ def test_objectives_that_are_set_are_those_of_the_requests(made, words, ttft_s, 
     assert set(requests.tpot_slo_s.tolist()) - {1.2 * experiment.profiles[0].baseline_s} == tpot_s
 
 
-def test_a_default_of_the_file_that_no_class_needs_any_more_gives_way(made):
-    """Else its reader refuses it: a value that changes nothing."""
-    words = [f"slo.classes.{name}.ttft_s=0.5" for name in ("coding", "chat", "summarization")]
-    for slo in ("slo=./slo.yaml", "slo=adaserve"):
-        assert "ttft_s" in plain(slo, *words[:2])["slo"]
-        config = plain(slo, *words, "trace=poisson", "requests=9")
-        assert "ttft_s" not in config["slo"]
-        assert set(prepare(config).simulation.requests.ttft_slo_s.tolist()) == {0.5}
-        with pytest.raises(SpecsimError, match="ttft_s: changes nothing"):
-            prepare(plain(slo, *words, "slo.ttft_s=1"))
-
-
 @pytest.mark.parametrize(
     ("words", "same"),
     [
         (["rps='2'"], ["rps=2"]),
-        (['rps="2"'], ["rps=2"]),
         (["requests=100.0"], ["requests=100"]),
-        (["requests='1e2'"], ["requests=100"]),
         (["warmup='[0, 5]'"], ["warmup=[0,5]"]),
-        (["scheduler='fcfs'"], ["scheduler=fcfs"]),
         (['+scheduler="fcfs"'], ["scheduler=fcfs"]),
         (["++rps=2"], ["rps=2"]),
-        (["scheduler.max_num_seqs='8'"], ["scheduler.max_num_seqs=8"]),
         (["scheduler.shape={width_max: 2.0}"], ["scheduler.shape.width_max=2"]),
-        (["belief='llama8b_1b_h100'"], ["belief=llama8b_1b_h100"]),
         (["scheduler=choice(fcfs)"], ["scheduler=fcfs"]),
     ],
     ids=lambda words: words[0],

@@ -47,22 +47,9 @@ def test_every_file_composes_and_prepares_a_run(group, name):
     assert callable(experiment.simulation.scheduler().step)
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_a_group_offers_its_files_but_not_the_stand_in_for_a_path(group):
-    assert list(choices(group)) == [name for name in NAMES[group] if name != "file"]
-
-
 @pytest.mark.parametrize(
     ("kind", "group"),
-    [
-        ("schedulers", "scheduler"),
-        ("traces", "trace"),
-        ("slo",) * 2,
-        ("acceptance",) * 2,
-        ("drafters", "drafter"),
-        ("engines", "engine"),
-        ("routers", "router"),
-    ],
+    [("schedulers", "scheduler"), ("acceptance",) * 2],
 )
 def test_list_prints_a_line_for_each_name(capsys, kind, group):
     assert main(["list", kind]) == 0

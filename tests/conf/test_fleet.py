@@ -1,4 +1,4 @@
-"""`replica_profiles`: one profile a replica, by name or by path, and what is refused."""
+"""Fleets: a profile for each replica, replicas that only read prompts, and the link by which caches move."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from specsim import iterations, simulate
+from specsim import iterations, load_run, simulate
+from specsim.cluster.split import Splitting
 from specsim.config.configured import from_words
 from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 from specsim.latency.profile import load_profile
+from specsim.metrics.requests import SPLIT_COLUMNS
+from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
 
 H100, A100 = "llama8b_1b_h100", "llama8b_1b_a100"
@@ -43,15 +46,6 @@ def test_each_replica_has_the_time_and_the_memory_of_its_profile() -> None:
         assert machine.truth == machine.belief == profile
         assert machine.memory.capacity_bytes == profile.usable_kv_bytes
     assert made.machines[0].truth is made.machines[1].truth
-
-
-def test_what_schedulers_believe() -> None:
-    in_form = prepare(config(MIXED, "belief=linear", "engine=profiled")).simulation.machines
-    assert [each.belief.target.form for each in in_form] == ["linear"] * 3  # type: ignore[attr-defined]
-    assert [each.belief.name for each in in_form] == [H100, H100, A100]  # type: ignore[attr-defined]
-    assert [each.truth.target.form for each in in_form] == ["roofline"] * 3  # type: ignore[attr-defined]
-    named = prepare(config(MIXED, f"belief={H100}", "engine=profiled")).simulation.machines
-    assert {each.belief.name for each in named} == {H100}  # type: ignore[attr-defined]
 
 
 def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggests() -> None:
@@ -87,28 +81,56 @@ def test_a_fleet_is_a_run_of_its_own_and_can_be_made_again() -> None:
     assert [each["name"] for each in facts] == [H100, A100]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("replica_profiles=3", "replica_profiles=3: expected a list of profiles, one for each replica"),
-        ("replica_profiles=[]", "expected a list of profiles"),
-        (f"replica_profiles=[{H100},lama8b_1b_a100]", f"lama8b_1b_a100: unknown; did you mean '{A100}'"),
-        (f"{MIXED} replicas=2", "replicas=2: replica_profiles says 3, one profile for each"),
-        (f"{MIXED} profile={A100}", f"profile={A100}: replica_profiles says {H100}, its first profile"),
-        (f"{MIXED} profile.form=linear", "profile.form=linear: replica_profiles names each profile; expected a file"),
-        (
-            f"replica_profiles=[{H100},llama70b_1b_4xh100]",
-            "its target is Llama-3.1-70B, that of profile=llama8b_1b_h100 is Llama-3.1-8B; expected the same models",
-        ),
-        ("replica_profiles=[vicuna7b_160m_a100,vicuna7b_68m_a100]", "its draft is Llama-68M, that of"),
-        ("replica_profiles=[llama70b_1b_4xh100,adaserve_artifact_llama70b] any_fit=false", None),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_one_line(words: str, said: str | None) -> None:
-    if said is None:
-        prepare(config(*words.split()))
-        return
-    with pytest.raises(SpecsimError) as error:
-        prepare(config(*words.split()))
-    assert said in str(error.value)
-    assert "\n" not in str(error.value)
+LINK = "split.prefill=1 split.link_gb_per_s=50"
+
+
+def checked_run(*words: str) -> Splitting | None:
+    configured = from_words([*BASE, *words], sweep=False)
+    checked(configured)
+    return prepare(configured[0].config).simulation.split
+
+
+def test_a_run_tells_what_moved(tmp_path: Path) -> None:
+    settings = {"profile": H100, "replicas": 3, "split__prefill": 1, "split__link_gb_per_s": 10, "requests": 40}
+    run = simulate("continuous", "poisson", rps=4, router="least_tokens", out=tmp_path / "run", passes=True, **settings)  # type: ignore[arg-type]
+    stored = load_run(tmp_path / "run")
+    told, rows = stored.metrics["specsim"]["split"], stored.requests
+    assert list(SPLIT_COLUMNS) == [name for name in rows.columns if name.startswith("split.")]
+    wanted = 131072 * rows["prompt_tokens"]
+    assert (rows["split.moved_bytes"] == wanted.where(rows["output_tokens"] > 1, 0)).all()
+    assert told["moved_bytes"] == rows["split.moved_bytes"].sum()
+    assert told["requests_by_prefill_replica"] == [40, 0, 0]
+    assert told["moved_requests"] == int((rows["output_tokens"] > 1).sum())
+    assert told["mean_moving_s"] == pytest.approx(rows["split.moving_s"].mean())
+    assert told["p99_moving_s"] >= told["mean_moving_s"]
+    assert set(rows["replica"][rows["output_tokens"] > 1]) == {1, 2}
+    assert run.metrics["specsim"]["router"] == "least_tokens"
+    first_gap_s = rows["first_decode_s"] - rows["first_token_s"]
+    assert (first_gap_s.dropna() >= rows["split.moving_s"][first_gap_s.notna()] * (1 - 1e-9)).all()
+    assert len(iterations(run, [0])) == 1
+
+
+def test_each_pool_has_a_router_of_its_own() -> None:
+    words = ["router=dedicated", "replicas=6", "split.prefill=3", "split.link_gb_per_s=50"]
+    checked_run(*words)
+    rows = simulate(
+        "continuous",
+        "poisson",
+        requests=30,
+        router="dedicated",
+        replicas=6,
+        split__prefill=3,
+        split__link_gb_per_s=50,
+    ).requests
+    moved = rows[rows["output_tokens"] > 1]
+    assert (moved["replica"] - 3 == moved["split.prefill_replica"]).all()
+    assert moved.groupby("slo_class")["replica"].nunique().max() == 1
+
+
+def test_caches_of_another_layout_cannot_move(tmp_path: Path) -> None:
+    text = (shipped("conf") / "profile" / f"{A100}.yaml").read_text()
+    (tmp_path / "fp8.yaml").write_text(text.replace("kv_bytes_per_token: 131072", "kv_bytes_per_token: 65536"))
+    fleet = f"replica_profiles=[{H100},{tmp_path}/fp8.yaml]"
+    checked_run(fleet)
+    with pytest.raises(SpecsimError, match="the target's cache takes 65536 or 131072 bytes per token"):
+        checked_run(fleet, *LINK.split())

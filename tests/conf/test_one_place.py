@@ -41,10 +41,8 @@ def test_one_key_sets_the_whole_budget_by_name_and_by_path(name: str, tmp_path: 
 @pytest.mark.parametrize(
     ("scheduler", "key", "place"),
     [
-        ("adaserve", "shape.verify_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.verify_tokens", "verify_tokens"),
         ("laps_adaserve", "speculation.shape.depth_max", "shape.depth_max"),
-        ("laps_sd", "batching.seats.max_num_seqs", "max_num_seqs"),
         ("vllm_spec", "speculation.num_speculative_tokens", "num_speculative_tokens"),
     ],
 )
@@ -87,20 +85,6 @@ def made(folder: Path, text: str, **below: str) -> Any:
     return scheduler_factory(config["scheduler"], "scheduler=mine")()
 
 
-def test_a_key_at_the_top_is_handed_down_to_the_parts_that_take_it(tmp_path: Path) -> None:
-    built = made(tmp_path, OWN, max_num_seqs="3", num_speculative_tokens="4")
-    assert (built.batching.max_num_seqs, built.speculation.num_speculative_tokens) == (3, 4)
-
-
-def test_a_part_that_gives_a_key_itself_keeps_its_own(tmp_path: Path) -> None:
-    shipped_text = (shipped("conf") / "scheduler" / "srpt.yaml").read_text()
-    text = shipped_text.replace("batching:\n", "batching:\n  num_speculative_tokens: 1\n")
-    built = made(tmp_path, text, num_speculative_tokens="3")
-    assert (built.batching.num_speculative_tokens, built.speculation.num_speculative_tokens) == (1, 3)
-    built = made(tmp_path, text, **{"batching.num_speculative_tokens": "2"})
-    assert (built.batching.num_speculative_tokens, built.speculation.num_speculative_tokens) == (2, 4)
-
-
 def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path: Path) -> None:
     text = OWN.replace("batching:\n", "batching:\n  max_num_seqs: 64\n")
     with pytest.raises(SpecsimError) as error:
@@ -108,8 +92,3 @@ def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path: Path) -> Non
     said = "max_num_seqs: 8 reaches no part: batching.max_num_seqs is 64; expected one value"
     assert str(error.value) == f"scheduler=mine: {said}"
     assert made(tmp_path, text.replace("64", "8")).batching.max_num_seqs == 8
-
-
-def test_a_key_at_the_top_that_feeds_nothing_is_unknown(tmp_path: Path) -> None:
-    with pytest.raises(SpecsimError, match="unknown key 'max_request'; did you mean 'max_num_seqs'"):
-        made(tmp_path, OWN + "max_request: 3\n")

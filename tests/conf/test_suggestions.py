@@ -11,7 +11,6 @@ import yaml
 
 from specsim.api import simulate
 from specsim.config.compose import compose
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.runs.prepare import prepare
 from specsim.schedulers.loading import scheduler_factory
@@ -29,19 +28,6 @@ def scheduler(**point: str) -> dict[str, Any]:
 
 def acceptance(**point: str) -> str:
     return str(compose(point)["choices"]["acceptance"])
-
-
-def own_profile(folder: Path, suggests: Any, name: str = "qwen32b_05b_2xa100") -> str:
-    mapping = read_yaml(shipped("conf") / "profile" / f"{name}.yaml") | {"suggests": suggests}
-    path = folder / "mine.yaml"
-    path.write_text(yaml.safe_dump(mapping))
-    return str(path)
-
-
-@pytest.mark.parametrize("profile", ["qwen32b_05b_2xa100", ARTIFACT])
-def test_a_profile_brings_the_acceptance_of_its_pair(profile: str) -> None:
-    assert acceptance(profile=profile) == "qwen32b_05b"
-    assert acceptance(profile="llama70b_1b_4xa100") == "llama70b_1b"
 
 
 def test_the_issue_s_run_of_the_qwen_profile() -> None:
@@ -96,26 +82,6 @@ def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_pa
     assert acceptance(profile=ARTIFACT, drafter=str(tmp_path / "d.yaml")) == "llama70b_1b", "the default's name, too"
 
 
-def test_only_what_changes_something_is_said() -> None:
-    conv = {"trace": "azure_conv"}
-    assert compose(conv)["followed"] == {"profile=llama70b_1b_4xh100": ["engine=vllm_0_15"]}
-    assert compose(conv | {"engine": "profiled"})["followed"] == {}
-    assert compose({"engine": "profiled"})["followed"] == {"trace=azure_code": ["replicas=4"]}
-    assert compose(conv | {"profile": "adaserve_artifact_llama70b"})["followed"] == {
-        "profile=adaserve_artifact_llama70b": [
-            "scheduler.verify_tokens=512",
-            "scheduler.prefill_tokens=1024",
-            "scheduler.max_num_seqs=64",
-            "scheduler.shape.depth_min=4",
-        ]
-    }
-    followed = compose(conv | {"profile": ARTIFACT})["followed"]
-    assert followed.keys() == {f"profile={ARTIFACT}"}
-    assert {"acceptance=qwen32b_05b", "scheduler.verify_tokens=256", "scheduler.shape.depth_max=5"} <= set(
-        followed[f"profile={ARTIFACT}"]
-    )
-
-
 def test_the_code_trace_brings_servers_for_its_bursts() -> None:
     assert compose({})["replicas"] == 4
     run = simulate("vllm", "azure_code", requests=40)
@@ -128,7 +94,6 @@ def test_the_code_trace_brings_servers_for_its_bursts() -> None:
     ("given", "servers"),
     [
         ({"replicas": "2"}, 2),
-        ({"replicas": "1"}, 1),
         ({"concurrency": "8"}, 1),
         ({"replica_profiles": "[llama70b_1b_4xh100, llama70b_1b_4xa100]"}, 2),
     ],
@@ -137,25 +102,6 @@ def test_the_user_s_servers_and_clients_go_first(given: dict[str, str], servers:
     found = compose({"trace": "azure_code", **given})
     assert found["replicas"] == servers
     assert "trace=azure_code" not in found["followed"]
-
-
-@pytest.mark.parametrize(
-    ("suggests", "said"),
-    [
-        ({"adasrve": {"verify_tokens": 1}}, "'adasrve' is no family of schedulers; did you mean 'adaserve'?"),
-        ({"continuous": {"max_num_seqs": 1}}, "'continuous' is no family"),
-        ({"adaserve": {"verify_token": 1}}, "adaserve.verify_token: scheduler=adaserve has no such key"),
-        ({"acceptance": "qwen"}, "acceptance=qwen: unknown"),
-        ({"rps": 3}, "'rps' is no group or key of one"),
-        ({"replicas": 2}, "'replicas' is no group or key of one"),
-    ],
-)
-def test_a_bad_suggestion_of_a_profile_names_it(tmp_path: Path, suggests: Any, said: str) -> None:
-    path = own_profile(tmp_path, suggests)
-    with pytest.raises(SpecsimError) as error:
-        compose({"profile": path})
-    assert str(error.value).startswith(f"profile={path}: suggests: ")
-    assert said in str(error.value)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -5,7 +5,6 @@ import pytest
 from specsim.config.groups import names
 from specsim.config.points import points
 from specsim.config.values import _parsed, fitting, value_of, whole
-from specsim.errors import SpecsimError
 
 
 def swept(word):
@@ -17,23 +16,17 @@ def swept(word):
     ("word", "values"),
     [
         ("rps=2,3", ["2", "3"]),
-        ("rps=2 , 3", ["2", "3"]),
         ("rps=choice(2,3)", ["2", "3"]),
         ("rps=range(1,5)", ["1", "2", "3", "4"]),
-        ("rps=range(3)", ["0", "1", "2"]),
         ("rps=range(5,1,-2)", ["5", "3"]),
         ("rps=range(0.1,0.5,0.1)", ["0.1", "0.2", "0.3", "0.4"]),
-        ("rps=range(1,2,0.25)", ["1.0", "1.25", "1.5", "1.75"]),
         ("rps=sort(3,1,2)", ["1", "2", "3"]),
         ("rps=tag(mine,choice(1,2))", ["1", "2"]),
         ("warmup=[0,5],[5,9]", ["[0,5]", "[5,9]"]),
         ("scheduler=fcfs, las", ["fcfs", "las"]),
-        ("scheduler=choice(fcfs,continuous)", ["fcfs", "continuous"]),
         ("+scheduler=choice('fcfs', continuous)", ["fcfs", "continuous"]),
         ("trace=choice(./my first.csv,'b (2).csv',poisson)", ["./my first.csv", "b (2).csv", "poisson"]),
         ("trace=./a(1).csv,./b=2.csv", ["./a(1).csv", "./b=2.csv"]),
-        ("trace='./a,b.csv'", ["./a,b.csv"]),
-        ("belief=glob(vicuna*)", ["vicuna7b_160m_a100", "vicuna7b_68m_a100"]),
     ],
 )
 def test_what_a_word_spans(word, values):
@@ -52,22 +45,16 @@ def test_glob_picks_among_the_names_of_a_group_as_in_hydra():
 @pytest.mark.parametrize(
     ("text", "old", "value"),
     [
-        ("5", 1, 5),
         ("'5'", 1, 5),
         ("'5'", "name", "5"),
         ("'5'", "${seed}", 5),
-        ("'5'", "???", 5),
         ("'5'", None, 5),
-        ("'x'", None, "x"),
         ("'true'", False, True),
-        ("'null'", 1.0, None),
         ("'[1,2]'", None, [1, 2]),
         ("~/x.py", [], "~/x.py"),
-        ("[~/x.py, b]", [], ["~/x.py", "b"]),
         ("{a: ~/x}", {}, {"a": "~/x"}),
         ('{"1-16": 3, \'b\': [{"c.d": 1}]}', {}, {"1-16": 3, "b": [{"c.d": 1}]}),
         ("'{\"a\": 1}'", "x", '{"a": 1}'),
-        ("None", "text", "None"),
     ],
 )
 def test_what_a_text_means_in_the_place_of_another_value(text, old, value):
@@ -77,12 +64,6 @@ def test_what_a_text_means_in_the_place_of_another_value(text, old, value):
 def test_a_whole_number_beyond_what_a_float_holds_is_not_guessed():
     """9007199254740993.0 reads as ...992: it stays what it is, and is refused where a whole number is due."""
     assert type(whole(9007199254740993.0, 1)) is float
-
-
-def test_several_values_where_one_is_due():
-    for text in ("1,2", "choice(1,2)", "range(1,3)", "glob(*)"):
-        with pytest.raises(SpecsimError, match=r"key=.*several"):
-            fitting("key=", text, 1)
 
 
 NUMBERS = "0 -0 7 -12 007 +7 1_000 123456789012345 1e3 2.0 0.5 -0.25 3.14159 -0.0 00.5 1. .5 0.000001 1.0e3 1.5_0"

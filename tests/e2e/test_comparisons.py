@@ -1,7 +1,5 @@
 """What ships compares policies at their best: each tuned on one part of the traffic, all judged on another."""
 
-import json
-import re
 import shlex
 from pathlib import Path
 
@@ -13,33 +11,6 @@ from specsim.cli import main
 from specsim.metrics.seeds import KEPT_UP, SATURATED
 
 ROOT = Path(__file__).resolve().parents[2]
-OTHERS = {"anomalies.md", "fidelity.md", "claims.md", "performance.md", "reproduction.md"}
-"""Pages of a study, of fidelity, of speed, and of papers' settings and claims."""
-SHOWN = [ROOT / "README.md", ROOT / "Makefile", *ROOT.glob("examples/*.py"), *ROOT.glob("notebooks/*.ipynb")]
-SHOWN += [page for page in ROOT.glob("docs/*.md") if page.name not in OTHERS]
-TUNED = r"(?<!fidelity )(?<!tune )(?<!\+)\+?scheduler=(?!results/tune/)"
-SEVERAL = re.compile(TUNED + r"[\w./]+,[\w./]+\b(?!=)|\bscheduler\"?: \[[^\]]*,")
-
-
-def text(page: Path) -> str:
-    written = page.read_text(encoding="utf-8")
-    if page.suffix == ".ipynb":
-        written = "\n".join("".join(cell["source"]) for cell in json.loads(written)["cells"])
-    return re.sub(r"\\\n\s*", "", written)
-
-
-@pytest.mark.parametrize("page", SHOWN, ids=lambda each: each.name)
-def test_no_page_compares_schedulers_at_their_defaults(page: Path) -> None:
-    assert SEVERAL.findall(text(page)) == []
-    beside = [line for line in text(page).splitlines() if "specsim run" in line and "--against" in line]
-    assert [line for line in beside if "trace.window=" not in line or "scheduler." not in line] == []
-
-
-def test_what_compares_defaults_is_seen() -> None:
-    for line in ("-m +scheduler=adaserve,vllm_spec rps=3", "scheduler=vllm,./own.yaml", '{"scheduler": ["a", "b"]}'):
-        assert SEVERAL.search(line)
-    for line in ("scheduler=adaserve,rps=3,seed=0-4be0", "scheduler=glob(smart*)", "scheduler: [mine]"):
-        assert not SEVERAL.search(line)
 
 
 @pytest.mark.slow

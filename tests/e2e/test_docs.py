@@ -81,25 +81,3 @@ def test_a_reader_without_a_network_sees_the_same(site: Path) -> None:
         assert not ELSEWHERE.findall(page.read_text(encoding="utf-8")), page
     styles = "".join(style.read_text(encoding="utf-8") for style in site.rglob("*.css"))
     assert "url(http" not in styles
-
-
-@pytest.mark.slow
-def test_a_notebook_is_a_page_of_prose_and_code(site: Path) -> None:
-    shown = (site / "files" / "notebooks" / "anatomy.ipynb.html").read_text(encoding="utf-8")
-    assert "<h1" in shown
-    assert "Anatomy of one speculative iteration" in shown
-    assert 'href="acceptance.ipynb.html"' in shown
-    assert "cell_type" not in shown
-
-
-@pytest.mark.slow
-def test_a_link_to_no_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    exceptions = pytest.importorskip("mkdocs.exceptions")
-    from tools import pages
-
-    assert pages._linked("[a](../conf/config.yaml)", "docs", "x.md") == "[a](files/conf/config.yaml.md)"
-    kept = pages._linked("[a](../results/published/adaserve_fig15.parquet)", "docs", "x.md")
-    assert kept == "[a](files/results/published/adaserve_fig15.parquet)"
-    assert pages._linked("[a](docs/slo.md#what-is-checked)", "", "index.md") == "[a](slo.md#what-is-checked)"
-    with pytest.raises(exceptions.PluginError, match=r"\.\./conf/confg\.yaml leads to no file"):
-        pages._linked("[a](../conf/confg.yaml)", "docs", "x.md")

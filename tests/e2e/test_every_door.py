@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -204,14 +202,3 @@ def test_a_point_of_a_sweep_fails_and_the_others_run(
     said = capsys.readouterr().err.splitlines()
     assert [each.partition(" failed: ")[0] for each in said] == ["specsim: seed=0", "specsim: seed=1"]
     assert all("SystemExit" in each for each in said), said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("door", ["Trace.read", "Slow.seconds, later"])
-def test_a_worker_outlives_it(door: str, words: list[str]) -> None:
-    write(door, "sys.exit(0)")
-    command = [sys.executable, "-m", "specsim", "run", "-m", *words, "seed=0,1", "--jobs", "2"]
-    done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
-    assert done.returncode == (2 if door in CHECKED else 1)
-    assert "SystemExit" in done.stderr
-    assert "its process was ended" not in done.stderr

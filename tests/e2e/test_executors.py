@@ -9,8 +9,6 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -36,7 +34,7 @@ def needed(executor: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(find_spec(NEEDS[executor]) is None, reason=f"needs specsim[{executor}]")
 
 
-EXECUTORS = [pytest.param(name, "summary", marks=needed(name)) for name in ("ray", "dask", "slurm")]
+EXECUTORS = [pytest.param(name, marks=needed(name)) for name in ("ray", "dask", "slurm")]
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -66,17 +64,16 @@ def said(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("executors")
-    for keep in ("runs", "summary"):
-        assert main([*WORDS, "--keep", keep, f"out={root / keep}"]) == 0
+    root = tmp_path_factory.mktemp("executors") / "here"
+    assert main([*WORDS, "--keep", "summary", f"out={root}"]) == 0
     return root
 
 
-@pytest.mark.parametrize(("executor", "keep"), EXECUTORS)
-def test_every_executor_makes_the_same_bytes(whole: Path, tmp_path: Path, executor: str, keep: str) -> None:
-    done = started([*WORDS, "--keep", keep, "--jobs", "2", "--executor", executor, "out=here"], tmp_path)
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_every_executor_makes_the_same_bytes(whole: Path, tmp_path: Path, executor: str) -> None:
+    done = started([*WORDS, "--keep", "summary", "--jobs", "2", "--executor", executor, "out=here"], tmp_path)
     assert (done.returncode, said(done)) == (0, [])
-    assert files(tmp_path / "here") == files(whole / keep)
+    assert files(tmp_path / "here") == files(whole)
 
 
 @needed("dask")
@@ -89,7 +86,7 @@ def test_workers_of_a_cluster_are_left_as_they_were(whole: Path, tmp_path: Path)
         words = [*WORDS, "--keep", "summary", "--executor", "dask", "out=here"]
         done = started(words, tmp_path, {"DASK_SCHEDULER_ADDRESS": client.scheduler.address})
         assert (done.returncode, said(done)) == (0, [])
-        assert files(tmp_path / "here") == files(whole / "summary")
+        assert files(tmp_path / "here") == files(whole)
         time.sleep(2)
         assert client.run(_state) == before
 
@@ -153,35 +150,15 @@ def test_what_ends_the_work_is_one_line(executor: str) -> None:
         list(on_workers(_refuse, [0, 1, 2], _lost, 2, executor))
 
 
-@needed("ray")
-def test_what_a_worker_lacks_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers of Ray have not the folder that pytest has found this module in."""
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    with pytest.raises(SpecsimError, match=rf"^executor=ray: \w+: System error: No module named '{__name__}'"):
-        list(on_workers(_refuse, [0, 2], _lost, 2, "ray"))
-
-
 def _refuse(place: int) -> str:
     if place == 1:
         raise SpecsimError("the disk is full")
     return "done"
 
 
-def test_a_worker_needs_the_folder_of_the_one_that_asks(tmp_path: Path) -> None:
-    with pytest.raises(SpecsimError, match=r"^a worker has no folder '.*/nowhere'; expected the file system of"):
-        executors._there(len, tmp_path / "nowhere", (0, "abc"))
-    assert executors._there(_where, tmp_path, (3, 0)) == (3, str(tmp_path))
-
-
-def _where(_: int) -> str:
-    return str(Path.cwd())
-
-
 def test_a_wrong_executor_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main([*WORDS, "--executor", "mpi"]) == 2
     assert capsys.readouterr().err == "specsim: --executor mpi: expected local, ray, dask, slurm\n"
-    assert main(["run", "trace=poisson", "--executor", "dask"]) == 2
-    assert capsys.readouterr().err == "specsim: --executor dask: one run is one process; expected -m beside it\n"
     for wrong in ("mpi", None, 2):
         with pytest.raises(SpecsimError, match=r"^executor=.*: expected local, ray, dask, slurm$"):
             sweep({"seed": [0, 1]}, trace="poisson", executor=wrong)  # type: ignore[arg-type]
@@ -198,50 +175,3 @@ def test_a_job_that_slurm_refuses_is_one_line(tmp_path: Path) -> None:
     done = started(words, tmp_path, {"REFUSED": "Invalid partition name specified"})
     assert done.returncode == 2
     assert done.stderr == "specsim: executor=slurm: sbatch: error: Invalid partition name specified\n"
-
-
-@needed("slurm")
-def test_slurm_needs_sbatch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert main([*WORDS, "--executor", "slurm"]) == 2
-    assert "executor=slurm: no sbatch on this host" in capsys.readouterr().err
-
-
-@needed("dask")
-def test_a_cluster_that_runs_has_its_own_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
-    import dask
-
-    with dask.config.set({"scheduler-address": "tcp://127.0.0.1:1"}):
-        assert main([*WORDS, "--executor", "dask", "--jobs", "3"]) == 2
-    assert "jobs=3: the Dask cluster at tcp://127.0.0.1:1 says how many" in capsys.readouterr().err
-
-
-class Silent:
-    """Results of Dask that never come."""
-
-    def is_empty(self) -> bool:
-        return False
-
-    def next_batch(self, block: bool) -> list[object]:
-        assert not block
-        return []
-
-
-@needed("dask")
-def test_workers_that_are_gone_are_asked_for_again_and_idle_ones_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(executors, "ASK", 2)
-    monkeypatch.setattr(executors, "LOST", 3)
-    asked: list[int] = []
-    threads: dict[str, int] = {}
-
-    def scale(jobs: int) -> None:
-        asked.append(jobs)
-        threads.update(worker=1)
-
-    client: Any = SimpleNamespace(
-        nthreads=lambda: threads, processing=lambda: {"worker": ()}, cluster=SimpleNamespace(scale=scale)
-    )
-    assert list(executors._as_they_end(client, Silent(), 2)) == []  # type: ignore[arg-type]
-    assert asked == [2]

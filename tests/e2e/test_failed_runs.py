@@ -95,37 +95,6 @@ def test_the_folder_tells_of_the_failure_until_it_succeeds(tmp_path, world):
     assert pd.read_csv(tmp_path / "table.csv")["error"].count() == 1
 
 
-def test_a_failure_takes_the_place_of_a_run_that_no_longer_stands(tmp_path, world, capsys):
-    command = ["run", "-m", "rps=2,4", *WORDS, f"out={tmp_path}"]
-    world.fault = None
-    assert main(command) == 0
-    (folder,) = tmp_path.glob("rps=4-*")
-    (folder / "requests.parquet").write_bytes(b"")
-    (folder / "mine.txt").write_text("mine")
-    world.fault, world.place = faulty, 3
-    assert main(command) == 1
-    assert {path.name for path in folder.iterdir()} == {"mine.txt"}
-    assert len(load_sweep(tmp_path)) == 1
-
-
-@pytest.mark.usefixtures("unrendered")
-@pytest.mark.parametrize("axis", ["rps=2,4,8"])
-def test_a_plot_says_in_a_note_and_in_its_captions_that_runs_failed(tmp_path, capsys, world, monkeypatch, axis):
-    from specsim.figures import plots
-
-    words = [word for word in WORDS if word.partition("=")[0] != axis.partition("=")[0]]
-    assert main(["run", "-m", axis, *words, f"out={tmp_path}"]) == 1
-    drawn, save = {}, plots.save
-    monkeypatch.setattr(plots, "save", lambda figures, *more: drawn.update(figures) or save(figures, *more))
-    capsys.readouterr()
-    assert main(["plot", str(tmp_path)]) == 0
-    notes = [line for line in capsys.readouterr().out.splitlines() if "failed" in line]
-    assert notes == ["note: 1 of 3 runs failed and is left out"]
-    assert drawn
-    for figure in drawn.values():
-        assert "1 of 3 runs failed and is left out." in figure._supxlabel.get_text().replace("\n", " ")
-
-
 def test_a_full_disk_ends_the_sweep_with_a_line(tmp_path, monkeypatch, capsys, world):
     import pyarrow.parquet as pq
 

@@ -11,7 +11,6 @@ import pytest
 import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.runs.sweep import together
 
 WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
 
@@ -53,60 +52,13 @@ def test_it_says_where_no_rate_or_every_rate_keeps_the_target(tmp_path, capsys, 
     assert "scheduler=continuous: keeps the target at 0.02 requests/s, the highest tested" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--target", "90"], "--target 90: expected a share above 0 up to 1, or a percentage such as 90%"),
-        (["--rates", "3"], "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
-        (["--rates", "3..1"], "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
-        (["rps=3"], "rps: find chooses it; expected --rates LOW..HIGH"),
-        (
-            ["--of", "cat"],
-            "of=cat: no class of the requests; expected worst, all, coding, chat, summarization or noted.NAME",
-        ),
-        (["scheduler=adaserv"], "scheduler=adaserv: unknown; did you mean 'adaserve'?"),
-        (["concurrency=3"], "rps: 0.5 and concurrency=3: clients send as they are answered; expected one of them"),
-    ],
-)
-def test_a_mistake_is_one_line(words, said, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["find", "trace=poisson", "requests=5", *words]) == 2
-    assert capsys.readouterr().err.splitlines() == [f"specsim: {said}"]
-    assert not list(tmp_path.rglob("*.csv"))
-
-
 FEW = ["trace=poisson", "profile=llama8b_1b_h100", "requests=20", "seed=0,1", "--rates", "2..4", "--within", "100%"]
 
 
-OWN = """
-import numpy as np
-from specsim.plugin import Forest, Step, TargetPass, View, decode
-
-
-class OneByOne:
-    def step(self, view: View) -> Step:
-        if len(view.running):
-            yield decode(view)
-        else:
-            first = np.array(view.waiting[:1], dtype=np.int64)
-            yield TargetPass(first, view.pending(first), Forest.roots(1))
-"""
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["scheduler=./own.yaml,continuous", "plugins=[./own.py]"],
-        ["scheduler=continuous", "replicas=1,8", "router=least_tokens"],
-        ["scheduler=continuous", "replicas=3", "split.prefill=null,1", "split.link_gb_per_s=50"],
-    ],
-    ids=["plug-in", "router", "split"],
-)
-def test_what_matters_to_one_line_alone_may_be_set_for_all(words, tmp_path, capsys, unrendered, monkeypatch):
+def test_what_matters_to_one_line_alone_may_be_set_for_all(tmp_path, capsys, unrendered, monkeypatch):
     """Later rounds are of fewer lines, to some of which the setting means nothing."""
     monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text(OWN)
-    Path("own.yaml").write_text("description: one at a time\n_target_: own.OneByOne\n")
+    words = ["scheduler=continuous", "replicas=1,8", "router=least_tokens"]
     assert main(["find", *words, *FEW[:-4], "--rates", "0.25..64", "--within", "40%", "--out", "found"]) == 0
     table = found_in(Path("found"))
     assert len(table) == 2
@@ -124,12 +76,6 @@ def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, caps
     assert "no request of it arrived at 1 requests/s with seed " in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_runs_that_were_made_again_are_counted_over_the_whole_search():
-    again = "made again: specsim's own code has changed"
-    notes = [f"1 run {again}", "left out: a part", f"20 runs {again}", "left out: a part"]
-    assert together(notes) == ["left out: a part", f"21 runs {again}"]
-
-
 def test_a_mistake_in_python_is_one_line():
     with pytest.raises(SpecsimError, match="find: rps is what is looked for"):
         specsim.find({"rps": [1, 2]})
@@ -138,16 +84,3 @@ def test_a_mistake_in_python_is_one_line():
     for wrong in ({"target": "90%"}, {"rates": (1,)}, {"rates": 4}):
         with pytest.raises(SpecsimError, match="expected shares in"):
             specsim.find({}, **wrong)
-
-
-def test_a_search_makes_runs_longer_until_they_can_be_judged(tmp_path, capsys, unrendered):
-    words = ["find", "scheduler=continuous", "trace=poisson", "profile=llama70b_1b_4xa100", "seed=0", "--target", "30%"]
-    words += ["--rates", "0.5..1", "--within", "100%", "--longest", "1200", "--out", str(tmp_path)]
-    assert main(words) == 0
-    tested = re.findall(r"testing (.*)", "".join(capsys.readouterr()))
-    lengths = [int(count.replace(",", "")) for count in re.findall(r"with ([\d,]+) requests", " ".join(tested))]
-    assert lengths
-    assert max(lengths) <= 1200
-    ran = specsim.load_sweep(tmp_path)
-    assert {run.config["requests"] for run in ran} == {None, *lengths}
-    assert found_in(tmp_path)["keeps_requests"].item() in lengths

@@ -3,15 +3,12 @@
 import ast
 import json
 import re
-import subprocess
-import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PAGES = [each.relative_to(ROOT) for each in [*(ROOT / "docs").glob("*.md"), *NOTEBOOKS]]
 DEFINITIONS = {ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda}
 SHORT = {"attainment": (30, 2), "acceptance": (30, 1), "tour": (40, 1)}
 """Requests and seeds of the quick runs, by notebook; `anatomy` is quick as it stands."""
@@ -44,25 +41,6 @@ def test_its_links_lead_somewhere(notebook: Path) -> None:
 def test_the_pages_list_it(notebook: Path) -> None:
     assert f"({notebook.name})" in (ROOT / "notebooks" / "tour.ipynb").read_text() or notebook.stem == "tour"
     assert f"../notebooks/{notebook.name}" in (ROOT / "docs" / "examples.md").read_text()
-
-
-def test_make_notebook_opens_them_on_the_checkout_itself() -> None:
-    done = subprocess.run(
-        ["make", "--dry-run", "notebook", "VENV=nowhere"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    installs = [line for line in done.stdout.splitlines() if "pip" in line and " install " in line]
-    assert any('".[notebooks]"' in line for line in installs)
-    assert all(" --editable " in line for line in installs)
-    assert "jupyter lab --LabApp.default_url=/lab/tree/notebooks" in done.stdout
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["notebooks"]
-    assert {"jupyterlab", "nbconvert"} <= {each.partition(">")[0] for each in extra}
-
-
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *sorted(map(str, PAGES))])
-def test_no_page_replaces_the_install_of_a_checkout_by_a_copy(page: str) -> None:
-    """Neither does a cell: the kernel that runs has imported the other."""
-    copies = re.findall(r"pip install (?!-e |--editable )[^`\n]*[\"' ]\.(?:\[|[\"'\s`])", (ROOT / page).read_text())
-    assert copies == []
 
 
 def shortened(source: str, requests: int, seeds: int) -> str:

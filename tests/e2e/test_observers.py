@@ -55,7 +55,7 @@ class Counting:
         return {"counted": self.emitted}
 
 
-@pytest.mark.parametrize("scheduler", ["continuous", "adaserve", "vllm_spec"])
+@pytest.mark.parametrize("scheduler", ["continuous", "adaserve"])
 def test_an_observed_run_is_the_same_run_and_every_token_is_seen(scheduler):
     counting = Counting()
     plain = simulate(scheduler, **SMALL, replicas=2)

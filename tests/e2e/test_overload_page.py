@@ -41,23 +41,6 @@ def test_every_reason_is_told_on_the_page_and_in_a_note() -> None:
     assert all(f"`{reason}`" in PAGE for reason in REASONS)
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"timeout_s": 0}, "timeout_s: 0"),
-        ({"shed__waiting": 0}, "shed.waiting: 0"),
-        ({"shed__ttft": "yes"}, "shed.ttft: "),
-        ({"shed__waitng": 3}, "did you mean 'waiting'?"),
-        ({"shed__waiting": 3, "concurrency": 4, "rps": None}, "shed and concurrency=4"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecsimError) as raised:
-        simulate(**{**BUSY, **settings})
-    assert said in str(raised.value)
-
-
 def test_an_objective_that_nobody_has_is_not_shed_by(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("max_tokens: 64\nclasses:\n  only: {share: 1.0, tpot_s: 0.05}\n")
     with pytest.raises(SpecsimError, match=r"shed\.ttft=true: changes nothing: no request has a TTFT objective"):

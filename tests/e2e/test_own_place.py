@@ -93,22 +93,6 @@ def test_of_two_with_one_out_one_wins_and_the_other_is_told(tmp_path, there, rat
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_a_sweep_takes_what_another_made_meanwhile(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    place, words = writer._place, ["run", "-m", "rps=2", *WORDS, "out=all"]
-
-    def placed(*given):
-        monkeypatch.setattr(writer, "_place", place)
-        assert main(words) == 0
-        place(*given)
-
-    monkeypatch.setattr(writer, "_place", placed)
-    assert main(words) == 0
-    assert capsys.readouterr().err == ""
-    (folder,) = (tmp_path / "all").glob("*-*")
-    assert load_run(folder).config["rps"] == 2
-
-
 def test_two_runs_of_one_second_have_two_folders(tmp_path, monkeypatch):
     class Stopped:
         @staticmethod
@@ -136,16 +120,3 @@ def test_a_run_that_fails_leaves_no_folder_of_its_own(tmp_path, monkeypatch, cap
     assert main(["run", *WORDS]) == 130
     assert capsys.readouterr().err == "specsim: interrupted; nothing is kept\n"
     assert list((tmp_path / "results" / "runs").iterdir()) == []
-
-
-@pytest.mark.parametrize("way", ["file", "dangling link"])
-def test_a_place_that_cannot_be_made_is_told(tmp_path, monkeypatch, capsys, way):
-    monkeypatch.chdir(tmp_path)
-    if way == "file":
-        (tmp_path / "results").write_text("")
-    else:
-        (tmp_path / "results").symlink_to("nowhere")
-    assert main(["run", *WORDS]) == 2
-    said = capsys.readouterr().err
-    assert "cannot be written" in said
-    assert len(said.splitlines()) == 1

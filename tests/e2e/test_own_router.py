@@ -44,7 +44,6 @@ def test_the_commands_of_the_page_run(written: Path) -> None:
     ("file", "old", "new", "said"),
     [
         ("most_room.yaml", "token_bytes: 131072", "token_byte: 1", "unknown key 'token_byte'; did you mean"),
-        ("most_room.yaml", "most_room.MostRoom", "os.system", "'os.system' is not allowed"),
         ("most_room.py", "def route(", "def routes(", "has no route(coming, servers) method"),
         (
             "most_room.py",
@@ -52,7 +51,6 @@ def test_the_commands_of_the_page_run(written: Path) -> None:
             "len(left)",
             "MostRoom at 0.0052 s: route returned 2; expected",
         ),
-        ("most_room.py", "each.free_bytes", "each.free", "'free'; did you mean 'free_bytes'? (most_room.py:12)"),
     ],
 )
 def test_a_mistake_is_one_line(written: Path, file: str, old: str, new: str, said: str) -> None:
@@ -62,39 +60,3 @@ def test_a_mistake_is_one_line(written: Path, file: str, old: str, new: str, sai
     with pytest.raises(SpecsimError) as raised:
         simulate("continuous", "poisson", **OWN)
     assert said in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"replicas": 4}, "4 replicas cannot be shared evenly among 3 classes (coding, chat, summarization)"),
-        ({"replicas": 3, "router__pools": {"codng": 2, "chat": 1}}, "unknown class 'codng'; did you mean 'coding'?"),
-        ({"replicas": 3, "router__pools": {"coding": 2, "chat": 1}}, "class 'summarization' has no pool"),
-        ({"replicas": 3, "router__pools": {"coding": 1.5}}, "pools: coding: 1.5 is not a whole number of servers"),
-        ({"replicas": 3, "router__pools": 3}, "pools: 3 is no mapping"),
-        (
-            {"replicas": 3, "router__pools": {"coding": 2, "chat": 1, "summarization": 1}},
-            "pools: 4 replicas in all; expected 3",
-        ),
-        (
-            {"replicas": 3, "router__within": "lest_tokens"},
-            "within: 'lest_tokens': expected one of affinity, dedicated, least_seconds, least_tokens, round_robin, ",
-        ),
-        ({"replicas": 3, "router__within": {"_target_": "specsim.cluster.routers.Slck"}}, "did you mean 'Slack'?"),
-    ],
-    ids=str,
-)
-def test_pools_that_cannot_be_are_refused(settings: dict[str, object], said: str) -> None:
-    with pytest.raises(SpecsimError) as raised:
-        simulate("continuous", "poisson", router="dedicated", requests=5, **settings)  # type: ignore[arg-type]
-    assert str(raised.value).startswith("router=dedicated: ")
-    assert said in str(raised.value)
-
-
-def test_a_router_within_a_pool_goes_by_its_name() -> None:
-    asked = {"router": "dedicated", "requests": 60, "replicas": 6, "out": None}
-    named, plain = (
-        simulate("continuous", "poisson", **asked, **within).requests  # type: ignore[arg-type]
-        for within in ({"router__within": "least_tokens"}, {})
-    )
-    assert not named.equals(plain)

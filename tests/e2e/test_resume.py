@@ -59,32 +59,22 @@ def edited(path):
 
 HARMS = {
     "passes.parquet is deleted": (lambda run, _: (run / "passes.parquet").unlink(), "passes.parquet is missing"),
-    "requests.parquet is deleted": (lambda run, _: (run / "requests.parquet").unlink(), "requests.parquet is missing"),
     "another run's requests.parquet": (
         lambda run, other: shutil.copy(other / "requests.parquet", run / "requests.parquet"),
         "requests.parquet is damaged",
-    ),
-    "another run's passes.parquet": (
-        lambda run, other: shutil.copy(other / "passes.parquet", run / "passes.parquet"),
-        "passes.parquet is damaged",
     ),
     "a flipped byte of requests.parquet": (
         lambda run, _: flip(run / "requests.parquet"),
         "requests.parquet is damaged",
     ),
     "a flipped byte of config.yaml": (lambda run, _: flip(run / "config.yaml"), "config.yaml is damaged"),
-    "a flipped byte of provenance.json": (lambda run, _: flip(run / "provenance.json"), "provenance.json is damaged"),
     "an edited metrics.json": (lambda run, _: edited(run / "metrics.json"), "metrics.json is damaged"),
-    "another run's config.yaml": (
-        lambda run, other: shutil.copy(other / "config.yaml", run / "config.yaml"),
-        "config.yaml is damaged",
-    ),
     **{
         f"a truncated {name}": (
             lambda run, _, name=name: (run / name).write_bytes((run / name).read_bytes()[:20]),
             f"{name} is damaged",
         )
-        for name in ("metrics.json", "requests.parquet", "passes.parquet", "config.yaml", "provenance.json")
+        for name in ("metrics.json", "passes.parquet", "config.yaml", "provenance.json")
     },
 }
 
@@ -130,16 +120,6 @@ def test_other_code_of_specsim_makes_all_runs_again(root, capsys, started, monke
     assert len(started) == 3
     assert main([*SWEEP, f"out={root}"]) == 0
     assert len(started) == 3
-
-
-def test_runs_of_other_code_in_one_table_are_told_apart_and_said(root, capsys, monkeypatch):
-    monkeypatch.setattr(experiment, "package_sha256", lambda: "0" * 64)
-    assert main(["run", "-m", "rps=2,16", "scheduler=fcfs", *WORDS, f"out={root}"]) == 0
-    said = "the runs were made by different code of specsim: the column code tells which"
-    assert f"note: {said}" in capsys.readouterr().out.splitlines()
-    found = load_sweep(root)
-    assert found.whole_notes == (said,)
-    assert found.table.groupby("code")["rps"].unique().map(sorted).to_dict()["0" * 12] == [2, 16]
 
 
 @pytest.fixture

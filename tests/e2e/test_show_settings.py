@@ -42,8 +42,6 @@ def test_the_settings_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
     ("package", "value"),
     [
         ("slo.classes.chat.share", 0.2),
-        ("requests", 4),
-        ("rps", None),
         ("choices.scheduler", "fcfs"),
         ("shed", {"waiting": None, "ttft": False}),
     ],
@@ -58,9 +56,3 @@ def test_a_sweep_shows_each_point_as_a_document_that_says_what_differs(shown):
     text = shown("-m", "--cfg", "job", *SMALL, "rps=2,3", "seed=5")
     assert [config["rps"] for config in yaml.safe_load_all(text)] == [2, 3]
     assert [line for line in text.splitlines() if line.startswith("#")] == ["# rps=2", "# rps=3"]
-
-
-def test_mistakes_in_settings_are_told_as_for_a_run(shown):
-    assert "'fcfs'" in shown("--cfg", "job", "scheduler=fcsf", code=2)
-    assert "'max_num_seqs'" in shown("--cfg", "job", "scheduler=continuous", "scheduler.max_request=3", code=2)
-    assert "-m" in shown("--cfg", "job", "rps=2,3", code=2)

@@ -6,12 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from specsim import load_run, load_sweep, simulation
+from specsim import load_sweep
 from specsim.cli import main
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
-from specsim.runs.sweep import run_all
 from specsim.store.runs import PLANNED_FILE
 from specsim.store.status import sweep_status
 
@@ -77,8 +76,6 @@ def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_p
     assert main(["run", "-m", *words, "--each"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
     assert len([line for line in lines if line.startswith(("fcfs ", "continuous "))]) == 8
-    assert main(["run", *WORDS, "--each"]) == 2
-    assert capsys.readouterr().err == "specsim: --each: one run is one row; expected -m beside it, for a sweep\n"
 
 
 def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
@@ -92,26 +89,6 @@ def test_two_points_that_are_one_configuration_are_refused():
     (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
     with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
         plan([point._replace(point={"rps": rps}) for rps in ("2", "2.0")], None)
-
-
-def test_what_was_finished_before_a_break_is_kept(tmp_path, monkeypatch, capsys):
-    really, started = simulation.run, []
-
-    def second_breaks(*given):
-        started.append(given)
-        if len(started) == 2:
-            raise KeyboardInterrupt
-        return really(*given)
-
-    monkeypatch.setattr(simulation, "run", second_breaks)
-    command = ["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
-    assert main(command) == 130
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert [path.name.rpartition("-")[0] for path in tmp_path.iterdir() if path.is_dir()] == ["rps=2"]
-    kept = contents(tmp_path)
-    assert main(command) == 0
-    assert len(started) == 3
-    assert {path: text for path, text in contents(tmp_path).items() if path in kept} == kept
 
 
 ADDED = {
@@ -146,22 +123,7 @@ def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_se
     assert sweep_status(tmp_path / "moved", 0).done == 2
 
 
-def test_a_folder_of_the_name_with_another_run_is_refused_before_any_run(tmp_path, capsys, started):
-    assert main(["run", "-m", "rps=2", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'a'}"]) == 0
-    assert main(["run", "-m", "rps=2", "scheduler=continuous", *WORDS, f"out={tmp_path / 'b'}"]) == 0
-    (mine,), (theirs,) = ((tmp_path / name).glob("run-*") for name in "ab")
-    theirs.rename(mine.with_name(theirs.name))
-    (mine.with_name(theirs.name)).rename(tmp_path / "kept")
-    mine.rename(tmp_path / "b" / theirs.name)
-    capsys.readouterr()
-    assert main(["run", "-m", "rps=2", "scheduler=continuous", *WORDS, f"out={tmp_path / 'b'}"]) == 2
-    said = capsys.readouterr().err
-    assert theirs.name in said
-    assert len(said.splitlines()) == 1
-    assert len(started) == 2
-
-
-def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeypatch, capsys):
+def test_the_table_holds_the_whole_folder(tmp_path):
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4"]) == 0
     assert main([*command, "rps=4,8", "slo_scale=1.2"]) == 0
@@ -169,30 +131,6 @@ def test_the_table_holds_the_whole_folder_and_is_written_whole(tmp_path, monkeyp
     assert len(table) == 4 * len(CLASSES)
     assert set(zip(table["rps"], table["slo_scale"], strict=True)) == {(2, 1.0), (4, 1.0), (4, 1.2), (8, 1.2)}
     assert set(table["varies_with_seed"]) == {"arrivals, lengths, classes, acceptance"}
-    before = (tmp_path / "table.csv").read_bytes()
-
-    def breaks(file, **__):
-        file.write("half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("csv.writer", breaks)
-    assert main([*command, "rps=2,4"]) == 2
-    assert "No space left" in capsys.readouterr().err
-    assert (tmp_path / "table.csv").read_bytes() == before
-    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
-
-
-def test_a_file_that_changed_is_not_read_back_from_an_old_run(tmp_path, monkeypatch, capsys):
-    """The configuration holds the file's name only; its content decides."""
-    monkeypatch.chdir(tmp_path)
-    trace, codes = tmp_path / "mine.csv", []
-    for prompt in (10, 7000):
-        trace.write_text(f"arrival_s,prompt_tokens,output_tokens\n0,{prompt},3\n1,{prompt},3\n")
-        codes.append(main(["run", "-m", "trace=./mine.csv", "rps=2,4", "scheduler=fcfs", *WORDS[2:], "out=all"]))
-    said = capsys.readouterr().err
-    stored = load_run(folder(tmp_path / "all", "rps=2")).requests["prompt_tokens"].tolist()
-    assert (codes, stored) in [([0, 0], [7000, 7000]), ([0, 2], [10, 10])]
-    assert len(said.splitlines()) <= 2
 
 
 def test_a_sweep_and_a_single_run_do_not_share_a_folder(tmp_path, capsys, started):
@@ -208,18 +146,3 @@ def test_a_sweep_and_a_single_run_do_not_share_a_folder(tmp_path, capsys, starte
     assert first.endswith("one: holds a single run; expected a new folder, or one of sweeps")
     assert second.endswith(f"all: holds a sweep; expected another folder, such as {tmp_path / 'all' / 'single'}")
     assert (contents(tmp_path), len(started)) == (stood, ran)
-
-
-def test_a_run_that_another_sweep_has_stored_since_it_was_planned_is_not_made_again(tmp_path, started):
-    """The other sweep has another axis, and so another name for the same run."""
-    root = tmp_path / "all"
-    planned = plan(checked(from_words(["rps=2,4", "scheduler=fcfs", *WORDS], sweep=True)), root)
-    assert main(["run", "-m", "scheduler=fcfs,continuous", "rps=4", *WORDS, f"out={root}"]) == 0
-    swept = run_all(planned, root)
-    assert len(started) == 3
-    assert sorted(path.name.rpartition("-")[0] for path in root.iterdir() if path.is_dir()) == [
-        "rps=2",
-        "scheduler=continuous",
-        "scheduler=fcfs",
-    ]
-    assert (len(swept.table["rps"].unique()), load_sweep(root).whole_notes) == (2, ())

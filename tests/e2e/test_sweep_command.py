@@ -10,29 +10,19 @@ import pytest
 from specsim import load_sweep
 from specsim.cli import main
 from specsim.runs.processes import SweepProgress, Worst
-from specsim.store.summaries import SUMMARIES, Failure, append_row, read_rows, settle
+from specsim.store.summaries import Failure, append_row, read_rows, settle
 
 FILE = """
 run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}
 grid: {scheduler: [fcfs, continuous], rps: "2,4"}
 seeds: 2
 """
-WORDS = ["trace=poisson", "requests=8", "profile=llama8b_1b_h100", "scheduler=fcfs,continuous", "rps=2,4", "seed=0,1"]
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     (tmp_path / "sweep.yaml").write_text(FILE)
     return tmp_path / "sweep.yaml"
-
-
-def test_a_file_makes_the_runs_of_its_words(file: Path, tmp_path: Path) -> None:
-    for keep in ("runs", "summary"):
-        one, other = tmp_path / f"file-{keep}", tmp_path / f"words-{keep}"
-        assert main(["sweep", str(file), f"out={one}", "--keep", keep]) == 0
-        assert main(["run", "-m", *WORDS, f"out={other}", "--keep", keep, "--jobs", "2"]) == 0
-        assert (one / "table.csv").read_bytes() == (other / "table.csv").read_bytes()
-    assert len(load_sweep(one)) == 8
 
 
 def told(root: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -61,16 +51,6 @@ def test_the_status_counts_what_is_done_and_what_is_left(
     assert re.fullmatch(r"the last run was stored \d+ s ago", stored)
 
 
-def test_the_status_names_damaged_summaries(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = tmp_path / "out"
-    assert main(["sweep", str(file), f"out={root}", "--keep", "summary"]) == 0
-    (rows,) = (root / SUMMARIES).iterdir()
-    rows.write_bytes(rows.read_bytes()[:-8] + b"12345678")
-    first, *_, last = told(root, capsys)
-    assert first == f"{root}: 0 of 8 runs done, 0 failed, 8 left"
-    assert last == f"note: left out: {str(rows)!r} is damaged"
-
-
 @pytest.mark.parametrize("content", ["{}", "{"])
 def test_the_status_of_a_damaged_note_is_refused(
     content: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -93,27 +73,6 @@ def test_the_status_names_runs_that_failed(file: Path, tmp_path: Path, capsys: p
     assert lines[-1] == f"failed: {run.name}: at last"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["status"], "sweep status: expected the folder of one sweep"),
-        (["status", "nowhere"], "sweep status: no folder 'nowhere'"),
-        (["status", "."], "'.' holds no sweep; expected the out= of"),
-        (["nowhere.yaml"], "no such YAML file of a sweep"),
-        (["sweep.yaml", "rps=1,2"], "rps=1,2 holds 2 values"),
-        (["sweep.yaml", "--keep", "none"], "--keep none: expected runs or summary"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    file: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (file.parent / "empty").mkdir()
-    monkeypatch.chdir(file.parent if words != ["status", "."] else file.parent / "empty")
-    assert main(["sweep", *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
-
-
 def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,20 +88,3 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(
     )
     SweepProgress(20, None, speaks=False).add(None)
     assert capsys.readouterr().err == ""
-
-
-def test_a_sweep_that_is_not_ready_to_run_tells_how_far_it_is(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specsim.runs.processes.LINE_S", 0.0)
-    assert main(["sweep", str(file), f"out={tmp_path / 'all'}"]) == 0
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[:8] == [f"{count} of 8 points composed" for count in range(1, 9)]
-    # Of points that differ in their seed alone one is checked.
-    assert lines[8:12] == [f"{count} of 4 points checked" for count in (1, 2, 3, 4)]
-    assert lines[12:20] == [f"{count} of 8 points named" for count in range(1, 9)]
-    monkeypatch.setattr("specsim.runs.processes.is_watched", lambda: True)
-    monkeypatch.setattr("specsim.runs.processes.BAR_S", 0.0)
-    monkeypatch.setattr("tqdm.asyncio.tqdm_asyncio.set_postfix_str", lambda self, text, refresh: None)
-    assert main(["sweep", str(file), f"out={tmp_path / 'drawn'}"]) == 0
-    assert set(re.findall("composed|checked|named", capsys.readouterr().err)) == {"composed", "checked", "named"}

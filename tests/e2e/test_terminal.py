@@ -1,7 +1,6 @@
 """What a command prints into: a full disk, a reader that has gone, closed streams, an old encoding."""
 
 import io
-import os
 import subprocess
 import sys
 
@@ -11,7 +10,7 @@ from specsim.commands.terminal import written
 
 RUN = "run trace=poisson requests=3 acceptance=bernoulli out=here"
 COMMANDS = [
-    *("list schedulers", "--help", "profile --help"),
+    *("list schedulers", "--help"),
     *(pytest.param(words, marks=pytest.mark.slow) for words in ("run --cfg job", RUN)),
 ]
 FULL = "specsim: stdout cannot be written: No space left on device\n"
@@ -66,23 +65,9 @@ def test_what_an_encoding_lacks_is_written_as_an_escape(monkeypatch):
     assert stream.buffer.getvalue() == b"\\xfcn\\xef\n"
 
 
-@pytest.mark.parametrize("command", ["{}", "run seed={}", "profile {}"])
+@pytest.mark.parametrize("command", ["{}", "run seed={}"])
 def test_a_mistake_is_a_line_that_a_terminal_shows_and_does_not_obey(shell, command):
     done = shell(command.format("$'\\e[31mred\\nx'"), "")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "\x1b" not in done.stderr
     assert "\\x1b" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("path", "told"),
-    [
-        ("a" * 300, "a name of 300 bytes"),
-        ("~no_such_user", "no user 'no_such_user'"),
-        ("pipe", "no run folder 'pipe'\n"),
-    ],
-)
-def test_a_place_that_holds_no_run(shell, tmp_path, path, told):
-    os.mkfifo(tmp_path / "pipe")
-    done = shell(f"plot {path}", "")
-    assert (done.returncode, told in done.stderr) == (2, True)

@@ -81,19 +81,6 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     assert of_frame.rate == pytest.approx(1.0)
 
 
-def test_requests_are_no_more_than_a_part_of_the_trace_holds():
-    settings = {"values": {"num_speculative_tokens": [1, 3]}, "trials": 2, "seeds": [0], "progress": False}
-    settings |= {"profile": "llama8b_1b_h100", "of": "all"}
-    timed = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
-    tuned = specsim.tune("vllm_spec", trace=timed, requests=30, **settings)
-    assert "requests=30: runs have 20, no more than either part of the trace holds" in tuned.notes
-    alone = specsim.tune("vllm_spec", trace=timed.drop(columns="arrival_s"), rps=2, **settings)
-    assert "requests 1 to 20 of the trace tune, 21 to 40 judge; runs have 20" in alone.notes
-    assert "highest rate with 95% of all requests: at least 32 requests/s with vllm_spec" in str(alone)
-    with pytest.raises(SpecsimError, match=r"requests=50: .* holds 40 requests; expected 1\.\.40"):
-        specsim.tune("vllm_spec", trace=timed, requests=50, **settings)
-
-
 def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together(tmp_path):
     """Three turns of each of six sessions, in halves of three; a file's `trace.turns` is read before the cut."""
     rows = ["session_id,prompt_tokens,output_tokens,delay_s"]
@@ -115,17 +102,6 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
     before = sorted((tmp_path / "both" / "summaries").iterdir())
     specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
     assert sorted((tmp_path / "both" / "summaries").iterdir()) == before, "nothing runs twice"
-
-
-def test_an_answer_of_overloaded_runs_says_that_longer_ones_would_attain_less():
-    settings = {"trials": 2, "seeds": [0], "progress": False, "profile": "llama8b_1b_h100", "of": "all"}
-    values = {"num_speculative_tokens": [1, 3]}
-    tuned = specsim.tune("vllm_spec", values=values, trace="poisson", rps=300, requests=300, **settings)
-    said = "1 of 1 runs of the best at the rate are overloaded or near saturation: longer ones would attain less"
-    assert said in tuned.notes
-    assert "no configuration keeps 95% at the rate: settings are better tuned at one that is carried" in str(
-        tuned.notes
-    )
 
 
 def test_the_servers_for_a_rate_keep_the_target_and_a_single_one_does_not():
@@ -150,39 +126,6 @@ def test_the_error_of_predicted_speed_ups_is_the_study_s():
     page = (Path(__file__).parents[2] / "docs" / "speedups.md").read_text(encoding="utf-8")
     (median,) = re.findall(r"^\| median error of the speed-up \| [^|]* \| ([0-9.]+)% \|", page, re.MULTILINE)
     assert pytest.approx(float(median) / 100) == SPEEDUP_OFF
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["scheduler=fcfs"], "scheduler=fcfs: its file declares no values to try; expected tune: "),
-        (["--trials", "1"], "trials=1: expected a whole number of at least 2"),
-        (["--export", "tgi"], "export tgi: expected vllm, sglang, trtllm"),
-        (["rps=2,3"], "rps=2,3: expected one value, or several of scheduler.KEY"),
-        (["out=x"], "out: tune chooses it; expected --out DIR"),
-        (["--target", "95"], "--target 95: expected a share above 0 up to 1"),
-        (
-            ["--of", "batch"],
-            "of=batch: no class of the requests; expected worst, all, coding",
-        ),
-        (["scheduler.threshold=1,2"], "vllm_spec has no such key"),
-    ],
-)
-def test_a_mistake_is_one_line(words, said, tmp_path, capsys):
-    given = [*([] if "scheduler=fcfs" in words else ["scheduler=vllm_spec"]), "trace=poisson", *words]
-    assert main(["tune", *given, "--out", str(tmp_path / "none")]) == 2
-    assert not (tmp_path / "none").exists()
-    (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("specsim: ")]
-    assert said in line
-
-
-def test_a_space_that_is_no_list_of_lists_is_refused(tmp_path):
-    file = tmp_path / "mine.yaml"
-    text = Path(specsim.__file__).parents[1].joinpath("conf/scheduler/vllm_spec.yaml").read_text()
-    for wrong in ("tune: {num_speculative_tokens: 3}", "tune: {num_speculative_tokens: [3, 3]}", "tune: 4"):
-        file.write_text("\n".join([wrong, *(line for line in text.splitlines() if not line.startswith("tune"))]))
-        with pytest.raises(SpecsimError, match=r"tune: .*: expected "):
-            specsim.tune(file, trace="poisson", requests=5)
 
 
 def test_acceptance_may_be_scaled_but_not_that_of_recorded_texts():

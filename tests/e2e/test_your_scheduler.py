@@ -85,11 +85,6 @@ def installed(tmp_path_factory):
     return folder
 
 
-def test_the_page_rests_on_what_is_promised():
-    found = re.findall(r"(?:from|import) (specsim[\w.]*)", "".join(text for kind, text in BLOCKS if kind == "python"))
-    assert set(found) == {"specsim", "specsim.plugin"}
-
-
 def test_as_a_plugin_every_request_ends(written):
     for folder in (written / "one", *filter(Path.is_dir, (written / "three").iterdir())):
         metrics = load_run(folder).metrics
@@ -138,14 +133,6 @@ def test_as_an_installed_package(installed, written, tmp_path):
     mine, plugin = load_run(tmp_path / "installed"), load_run(written / "one")
     assert mine.metrics == plugin.metrics
     assert mine.config["scheduler"]["num_speculative_tokens"] == 2
-
-
-def test_an_installed_scheduler_needs_what_has_no_default(installed, on_path, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    on_path(installed)
-    for words in (["scheduler=shortest_first"], ["scheduler=shortest_first", "scheduler.max_request=3"]):
-        assert main(["run", *words, "trace=poisson", "requests=3", "out=here"]) == 2
-        assert "max_num_seqs" in capsys.readouterr().err
 
 
 def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(on_path, tmp_path, monkeypatch, capsys):

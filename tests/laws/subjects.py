@@ -28,6 +28,11 @@ def _names() -> list[str]:
 
 
 NAMES = _names()
+KINDS = (
+    *("fcfs", "continuous", "sarathi", "las", "vtc", "vllm_spec", "smartspec_artifact", "specserve"),
+    *("adaserve", "specinfer", "laps_sd", "slos_serve", "nightjar", "adaptive_verification"),
+)
+"""One scheduler of each kind: by batching, by drafts, by what it keeps between steps."""
 
 
 def raw_of(name: str, order: str = "mixed") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specsim.cluster.routers import LeastTokens
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn
-from tests.laws.subjects import NAMES
+from tests.laws.subjects import KINDS, NAMES
 
 law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -46,7 +46,7 @@ def test_each_answer_sends_the_next_request(name: str, data: st.DataObject) -> N
     assert_same_record(record, run(replace(simulated, multi_step=False)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KINDS)
 @law
 @given(data=st.data())
 def test_the_times_of_the_trace_change_nothing(name: str, data: st.DataObject) -> None:

@@ -31,19 +31,6 @@ def test_no_draft_tokens_is_no_speculation(
     assert_same_record(plain, run(replace(simulated, scheduler=factory_of(same, **shared))))
 
 
-@pytest.mark.parametrize("name", ["priority", "vtc", "fastserve", "las", "lp_sjf", "stta"])
-@profile
-@given(simulated=simulations(20), prefill_tokens=st.integers(1, 64))
-def test_who_never_drafts_does_not_care_what_would(name: str, simulated: Simulation, prefill_tokens: int) -> None:
-    """With chains of no tokens a drafter without a cache leaves the run as it is, however tight the memory."""
-    silent = factory_of(name, prefill_tokens=prefill_tokens, num_speculative_tokens=0)
-    truth = replace(simulated.truth, draft=replace(simulated.truth.draft, one_pass=False, cached=True))
-    weightless = replace(simulated.memory, draft_token_bytes=0)
-    plain = replace(simulated, truth=truth, belief=truth, memory=weightless, scheduler=silent)
-    looking_up = replace(plain, truth=truth.looking_up(), belief=truth.looking_up())
-    assert_same_record(run(plain), run(looking_up))
-
-
 @profile
 @given(simulated=simulations(), factor=st.sampled_from((1.0, 1.1, 2.0, 30.0)))
 def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, factor: float) -> None:

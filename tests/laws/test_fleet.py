@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from specsim.cluster.dispatch import Outstanding, Sent
 from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin
-from specsim.cluster.routing import Coming
 from specsim.metrics.requests import DRAFT_PASS, VERIFY_PASS
 from specsim.server.ledger import Ledger
 from specsim.server.state import Machine
 from specsim.simulation import Simulation, run
-from tests.golden.scene import scene
 from tests.laws.every import assert_same_record
-from tests.laws.subjects import NAMES, factory_of, raw_of
+from tests.laws.subjects import KINDS, factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, memory, requests, simulation, simulations
 
@@ -52,7 +50,7 @@ def test_equal_machines_are_a_fleet_of_one_kind(name: str, simulated: Simulation
     assert_same_record(run(plain), run(replace(plain, machines=[alike(simulated)] * 3)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KINDS)
 @law
 @given(simulated=simulations(24), router=st.sampled_from((RoundRobin, LeastTokens, LeastSeconds)))
 def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulation, router: type) -> None:
@@ -81,18 +79,6 @@ def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulat
     capacity = np.array([each.memory.capacity_bytes for each in fleet])[record.replica_of]
     too_large = fleet[0].memory.bytes_of(most, most) > capacity
     assert set(record.rejected) == set(np.flatnonzero(too_large).tolist())
-
-
-def test_caches_move_at_the_rate_of_their_replica() -> None:
-    """Half the bandwidth to the host is twice the time on it."""
-    batching = raw_of("las")["batching"] | {"quantum_s": 0.0}
-    factory = factory_of("las", batching=batching, switching="transfer", max_num_seqs=1)
-    fast = replace(scene(), scheduler=factory, replicas=2, host_bytes_per_s=1e3)
-    own = alike(fast)
-    record = run(replace(fast, machines=[own, own._replace(host_bytes_per_s=0.5e3)]))
-    moved = record.progress.moved_bytes
-    assert min(moved[record.replica_of == place].sum() for place in (0, 1)) > 0
-    assert record.moving_s.tolist() == (moved / np.where(record.replica_of == 0, 1e3, 0.5e3)).tolist()
 
 
 @pytest.mark.parametrize("slower", [1.0, 3.0])
@@ -127,11 +113,3 @@ def test_least_seconds_sends_more_to_the_faster_server() -> None:
     ]
     assert shares[0] == [30, 30]
     assert shares[1][1] > 2 * shares[1][0]
-
-
-def test_of_idle_servers_the_fastest_is_taken() -> None:
-    sent = Sent(np.zeros(1), *(np.zeros(1, dtype=np.int64) for _ in range(3)))
-    told = requests([0.0], [4], [4])
-    servers = [Outstanding(Ledger(1, memory(told)), hardware(delta=delta), sent) for delta in (0.3, 0.1, 0.2)]
-    coming = Coming(0, "chat", 4, 4, 0, 1.0, 0.1, 1.3)
-    assert LeastSeconds().route(coming, servers) == 1

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 
 import specsim.server.livelock
-from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
+from specsim.core.passes import NOBODY, DraftPass, TargetPass
 from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, SchedulerFault
-from specsim.server.livelock import Livelock, watchdog
+from specsim.server.livelock import Livelock
 from specsim.simulation import run
 from tests.layers import grow
 from tests.made import memory, requests, simulation, tape
@@ -54,12 +52,6 @@ class Speculative:
 
 def faked(scheduler: Callable[[], Any], agreement: float = 0.9, **more: Any) -> Any:
     return run(simulation(TOLD, OUTPUT, scheduler, text=tape(len(TOLD), agreement), **more))
-
-
-def test_the_honest_one_runs() -> None:
-    progress = faked(Speculative).progress
-    assert progress.emitted_tokens.tolist() == OUTPUT
-    assert progress.accepted_tokens.sum() > 0
 
 
 class ALeafOnceMore(Speculative):
@@ -154,19 +146,10 @@ REFUSED: dict[type[Speculative], str] = {
     AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
     drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 stands twice",
     drafting("NegativeLeaves", leaves=lambda ids, _: -1 - ids): "leaf -1 is no node",
-    drafting("LeavesBeyond", leaves=lambda ids, forest: ids + len(forest)): "leaf 4 is no node: the forest has 4",
     drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
-    drafting("NoWidth", width=0): "DraftPass.width is 0; expected at least 1 where leaves are extended",
-    drafting("NegativeWidth", width=-1): "DraftPass.width is -1 (int); expected a whole number of at least 0",
-    drafting("HalfAToken", width=1.5): "DraftPass.width is 1.5 (float); expected a whole number of at least 0",
-    drafting("NoDepth", depth=0): "DraftPass.depth is 0 (int); expected a whole number of at least 1",
-    drafting("HalfADepth", depth=1.5): "DraftPass.depth is 1.5 (float); expected a whole number of at least 1",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
     drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): (
         "DraftPass.max_depth is an array (2,) of float64; expected a numpy array (n,) of int64"
-    ),
-    drafting("TooFewLimits", depth=2, max_depth=lambda ids, _: ids[:0]): (
-        "DraftPass.max_depth has 0 rows; expected one for each request"
     ),
     drafting("NoDeeperThanItIs", depth=2, max_depth=lambda ids, _: np.ones_like(ids)): (
         "leaf 2 lies at depth 1, and DraftPass.max_depth of its row is 1; expected more where"
@@ -177,9 +160,6 @@ REFUSED: dict[type[Speculative], str] = {
     ),
     verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): (
         "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64"
-    ),
-    verifying("AList", requests=lambda ids: ids.tolist()): (
-        "TargetPass.requests is [0, 1] (list); expected a numpy array (n,) of int64"
     ),
     verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None (NoneType); expected a Forest",
 }
@@ -259,33 +239,12 @@ class Parts(Speculative):
         return super().verify(view, ids, forest.subset(forest.depth < 2))
 
 
-@pytest.mark.parametrize("scheduler", [Again, Parts])
+@pytest.mark.parametrize("scheduler", [Speculative, Again, Parts])
 def test_trees_of_this_step_may_be_drafted_anew_or_cut(scheduler: type[Speculative]) -> None:
     progress = faked(scheduler).progress
     assert progress.emitted_tokens.tolist() == OUTPUT
+    assert progress.accepted_tokens.sum() > 0
     assert (progress.accepted_tokens <= 2 * progress.verifications).all()
-
-
-def test_no_verification_accepts_more_than_its_tree_is_deep() -> None:
-    depths: list[tuple[Any, Any]] = []
-
-    class Listening(Speculative):
-        def step(self, view: View) -> Step:
-            step, answer = super().step(view), None
-            while True:
-                try:
-                    work = step.send(answer)
-                except StopIteration:
-                    return
-                answer = yield work
-                if isinstance(answer, Emitted):
-                    deep = np.zeros(len(work.requests), dtype=np.int64)
-                    np.maximum.at(deep, work.forest.row, work.forest.depth)
-                    depths.append((answer.matched, deep))
-
-    faked(Listening, 0.999)
-    assert all((matched <= deep).all() for matched, deep in depths)
-    assert any((matched == 2).any() for matched, _ in depths)
 
 
 class Evicting:
@@ -343,8 +302,3 @@ def test_a_step_that_never_yields_is_named() -> None:
         SchedulerFault, match=r"scheduler Silent at 0 s: no next pass within step_limit_s .*fake\.py:\d+"
     ):
         faked(Silent, step_limit_s=0.2)
-
-
-def test_the_watchdog_leaves_alone_what_moves() -> None:
-    with watchdog(count().__next__, 0.02):
-        time.sleep(0.2)

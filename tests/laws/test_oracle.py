@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specsim.cluster.routers import RoundRobin
-from specsim.core.protocols import Scheduler, Step, View
+from specsim.core.protocols import View
 from specsim.simulation import Simulation
 from tests.laws.every import drawn
 from tests.laws.subjects import NAMES, factory_of, is_clairvoyant
@@ -40,10 +40,6 @@ def assert_same_past(one: list[Heard], other: list[Heard], until_s: float = np.i
         assert same(mine.work, theirs.work), f"decisions differ at {mine.asked_s} s before any answer does"
         if not same(mine.answer, theirs.answer):
             return
-
-
-def assert_blind(simulated: Simulation, otherwise: Simulation, until_s: float = np.inf) -> None:
-    assert_same_pasts(watched(simulated).heard, otherwise, until_s)
 
 
 def assert_same_pasts(heard: list[list[Heard]], otherwise: Simulation, until_s: float = np.inf) -> None:
@@ -126,32 +122,6 @@ def test_the_future_changes_no_decision_before_it_shows_thoroughly(name: str, da
     judge_blindness(name, data, most_requests=40)
 
 
-class Cheat:
-    """A scheduler that was slipped the output lengths, and lets the shortest decode alone."""
-
-    def __init__(self, inner: Scheduler, output_tokens: Any) -> None:
-        self.inner, self.output_tokens = inner, output_tokens
-
-    def step(self, view: View) -> Step:
-        for work in self.inner.step(view):
-            if len(view.running) == len(work.requests) == 2:
-                first = np.argmin(self.output_tokens[work.requests])
-                work = work._replace(
-                    requests=work.requests[[first]], chunks=work.chunks[[first]], forest=type(work.forest).roots(1)
-                )
-            yield work
-
-
-def test_a_scheduler_that_knows_the_lengths_is_caught() -> None:
-    told = requests([0.0, 0.0], [4, 4], [20, 20])
-
-    def cheating(outputs: list[int]) -> Simulation:
-        return simulation(told, outputs, lambda: Cheat(factory_of("continuous")(), np.array(outputs)))
-
-    with pytest.raises(AssertionError, match="before any answer does"):
-        assert_blind(cheating([5, 9]), cheating([9, 5]))
-
-
 # --- nothing reaches the future ---------------------------------------------------------------------------------------
 
 LEAVES = (int, float, str, bytes, bool, type(None), type, np.generic)
@@ -194,14 +164,6 @@ def future_of(simulated: Simulation) -> list[np.ndarray[Any, Any]]:
         text.layout.off_start,
     ]
     return [*arrays, told.arrival_s, told.prompt_tokens, told.max_tokens, told.slo_class, told.tpot_slo_s]
-
-
-def test_the_walk_finds_what_is_there() -> None:
-    told = requests([0.0], [4], [9])
-    simulated = simulation(told, [3])
-    hidden = [lambda: simulated]
-    found = reachable_arrays(hidden)
-    assert all(any(each is one for one in found) for each in future_of(simulated))
 
 
 @every_scheduler

@@ -15,7 +15,7 @@ from specsim.metrics.summary import summarise
 from specsim.server.admission import AdmissionControl
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn
-from tests.laws.subjects import NAMES, factory_of
+from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, requests, simulation
 
@@ -89,20 +89,9 @@ def crowd(name: str, **more: Any) -> Simulation:
     return replace(simulation(told, [10 + each % 20 for each in range(32)], factory_of(name)), **more)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KINDS)
 def test_patience_beyond_every_latency_changes_nothing(name: str) -> None:
     assert_same_record(run(crowd(name)), run(crowd(name, timeout_s=1e6, admission_control=AdmissionControl(1000))))
-
-
-def test_a_client_gives_up_on_a_server_that_rests() -> None:
-    """The scheduler serves nobody: with time-outs that is no stall, and the run ends."""
-
-    class Idle:
-        def step(self, view):
-            yield from ()
-
-    told = requests([0.0, 5.0], [4, 4], [9, 9])
-    assert run(simulation(told, [9, 9], Idle, timeout_s=2.0)).rejected == {0: "timeout", 1: "timeout"}
 
 
 def test_what_comes_too_late_has_not_come() -> None:

@@ -15,7 +15,7 @@ from specsim.server.kv_cache import DRAFT, TARGET
 from specsim.server.prefix_cache import PrefixCache
 from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
-from tests.laws.subjects import NAMES, factory_of
+from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import memory, requests, simulation, simulations
 
@@ -123,7 +123,7 @@ def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
     assert (record.totals.prefix_queries, record.totals.prefix_hits) == (36, 8)
 
 
-@pytest.mark.parametrize("name", [*NAMES])
+@pytest.mark.parametrize("name", KINDS)
 def test_prompts_that_share_nothing_are_served_as_without_a_cache(name: str) -> None:
     """Short of memory, with prompts of whole blocks: what nobody shares is freed by an eviction as before."""
     size = 8

@@ -15,7 +15,7 @@ from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import NAMES
 
-law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def played(name: str, data: st.DataObject) -> Simulation:

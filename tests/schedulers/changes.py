@@ -22,7 +22,6 @@ CHAT, URGENT, FREE = 1, 0, 2
 SCENES: dict[str, dict[str, float]] = {
     "crowd": {},
     "tight": {"room": 2.0},
-    "tightest": {"room": 1.6},
     "cheap": {"token_s": 5e-4},
     "sure": {"token_s": 5e-4, "agreement": 0.9},
     "hopeless": {"agreement": 0.02},
@@ -34,7 +33,7 @@ SCENES: dict[str, dict[str, float]] = {
 @cache
 def scene(name: str) -> Simulation:
     """Return a small simulation without a scheduler."""
-    return late() if name == "late" else crowd(**SCENES[name])
+    return crowd(**SCENES[name])
 
 
 def crowd(room: float = 5.0, agreement: float = 0.6, token_s: float = 6e-3, longest: float = 40) -> Simulation:

@@ -101,17 +101,6 @@ def test_no_choice_of_prefixes_brings_more_tokens_per_second(confidences: list[l
     assert of(tuple(kept(hand, confidences))) == pytest.approx(best, rel=1e-9)
 
 
-@given(
-    confidences=st.lists(st.lists(st.sampled_from((0.0, 0.5, 1.0)), max_size=3), min_size=1, max_size=5),
-    gamma=st.sampled_from((0.0, 1e-3, 5e-3, 2e-2)),
-)
-@settings(max_examples=60, deadline=None, derandomize=True)
-def test_every_budget_gives_trees_even_among_equals(confidences: list[list[float]], gamma: float) -> None:
-    """A certain token ties with its parent, an impossible one with all behind it; `subset` refuses what is no tree."""
-    hand = play(part(fresh=True), Linear(0.0, gamma, 0.01), rows=len(confidences))
-    assert all(k <= len(each) for k, each in zip(kept(hand, confidences), confidences, strict=True))
-
-
 def test_a_row_amid_its_prompt_samples_nothing() -> None:
     """Row 1 reads 5 tokens and is not through: T = 40 ms + 60 ms + 10 ms a draft of row 0, whose tokens have 0.15.
 
@@ -158,29 +147,6 @@ def test_a_logistic_step_by_hand() -> None:
     assert logistic.intercept == pytest.approx([0.0806, 1.5], abs=1e-4)
     assert logistic.estimate(np.array([0.3]), first) == pytest.approx([0.5201], abs=1e-4)
     assert not logistic.settled
-
-
-def test_a_slope_below_nothing_is_not_taken() -> None:
-    """The surer, the wronger."""
-    logistic = OnlineLogistic(1)
-    for step in range(100):
-        logistic.note(np.array([0.9, 0.1]), np.array([0, 0]), np.array([step % 4 == 0, True]))
-    assert logistic.slope == 0.0
-    assert logistic.intercept[0] < 1.5
-
-
-def test_the_logistic_learns_what_a_drafter_exaggerates_at_each_position() -> None:
-    """The drafter's logit is twice the true one at position 0, and one more than that at position 1."""
-    logistic, rng = OnlineLogistic(2), np.random.default_rng(3)
-    for _ in range(1500):
-        true = rng.normal(0.5, 1.0, 20)
-        position = np.arange(20) % 2
-        reported = 1 / (1 + np.exp(-2 * true - position))
-        logistic.note(reported, position, rng.random(20) < 1 / (1 + np.exp(-true)))
-    true = np.array([-1.0, 0.0, 2.0])
-    for at in (0, 1):
-        found = logistic.estimate(1 / (1 + np.exp(-2 * true - at)), np.full(3, at))
-        assert found == pytest.approx(1 / (1 + np.exp(-true)), abs=0.03)
 
 
 def test_whole_chains_are_verified_until_the_logistic_is_settled() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,20 +50,3 @@ def test_who_runs_does_not_depend_on_what_a_switch_costs(name: str, cost: str) -
     assert free.record.progress.preemptions.sum() > 1
     assert np.nanmax(dear.record.progress.finish_s) > 2 * np.nanmax(free.record.progress.finish_s)
     assert order_of(dear) == order_of(free)
-
-
-@pytest.mark.parametrize("cost", SLOW)
-def test_the_service_attained_is_that_of_the_passes(cost: str) -> None:
-    """With one seat, the services of all add up to the seconds of the passes where moving and thinking are free."""
-    made = by_service("las")
-    kept: list[Any] = []
-
-    def keeping() -> Any:
-        kept.append(made())
-        return kept[-1]
-
-    simulated, free = played("las")
-    passes = free.record.passes
-    assert passes is not None
-    watched(replace(simulated, scheduler=keeping, **SLOW[cost]))
-    assert kept[0].batching.attained_s.sum() == pytest.approx(passes["seconds"].sum(), rel=1e-12)

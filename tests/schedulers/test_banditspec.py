@@ -83,23 +83,10 @@ def test_a_step_without_memory_for_its_chains_teaches_nothing() -> None:
     ("arms", "delta", "said"),
     [
         ([], 0.1, "is no list of draft tokens"),
-        ([1.5], 0.1, "is no list of draft tokens"),
         ([-1, 2], 0.1, "arms=-1 is below 0"),
-        ([0, 1025], 0.1, "arms=1025 is above"),
         ([0, 1], 0.0, "delta=0.0 is not in"),
     ],
 )
 def test_what_is_no_arm_is_refused(arms: Any, delta: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         UcbLengths(arms, delta, 1.0)
-
-
-def test_it_settles_on_the_better_arm() -> None:
-    """Rewards 1.0 and 1.8 drawn by hand; of 400 pulls most go to the second once the radii are below the gap."""
-    part = UcbLengths([0, 1], 0.1, 1.0)
-    for _ in range(400):
-        arm = part.arm
-        part.pulls[arm] += 1
-        part.means[arm] = (1.0, 1.8)[arm]
-    assert part.pulls[1] > 300
-    assert np.all(part.pulls > 0)

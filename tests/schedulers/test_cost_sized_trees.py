@@ -11,7 +11,7 @@ import pytest
 from specsim.core.passes import DraftPass
 from specsim.schedulers.cost_sized_trees import CostSizedTrees, TreeSize
 from specsim.schedulers.parts.protocols import Rows
-from tests.made import Hardware, Linear
+from tests.made import Linear
 from tests.schedulers.test_specserve import DRAFT_S, play
 from tests.unit.hand import sizes
 
@@ -55,32 +55,7 @@ def test_no_other_size_has_more_tokens_a_second(rows: int, gamma: float, first: 
     assert made.size(hand.view, rows_of(hand), 6) == (best if rate[best] > plain else TreeSize(0, 1, 0))
 
 
-def test_more_requests_take_smaller_trees_and_then_none() -> None:
-    """Target: 20 ms, from 16 tokens on 1 ms more a token: nodes are free in a small batch only."""
-
-    class Bent(Linear):
-        def seconds_array(self, shapes: Any) -> Any:
-            return 0.02 + 1e-3 * np.maximum(np.asarray(shapes.batched_tokens) - 16, 0)
-
-    made, found = part(first=0.7), []
-    for rows in (1, 4, 8, 16):
-        hand = play(part(), Linear(0.0, 0.0, 0.02), min(rows, 8))
-        hand.view.belief = Hardware(Bent(0.0, 0.0, 0.0), Linear(0.0, 0.0, 4e-3))
-        ids = np.resize(hand.view.running, rows)
-        ones = np.ones_like(ids)
-        found.append(made.size(hand.view, Rows(ids, ones, rows, ones), 6).nodes)
-    assert found[0] > found[2] > found[3] == 0
-    assert found == sorted(found, reverse=True)
-
-
-def test_it_goes_off_where_speculation_is_slower_and_drafts_where_it_pays() -> None:
-    """A token costs 50 ms more, so that 1.6 tokens in 110 ms are slower than 1 in 50 ms; and 0.1 ms more."""
-    for gamma, drafts in ((0.05, False), (1e-4, True)):
-        hand = play(part(), Linear(0.0, gamma, 0.04))
-        assert isinstance(hand.begin(), DraftPass) is drafts
-
-
-def test_what_is_found_changes_the_tokens_to_expect_and_is_forgotten() -> None:
+def test_what_is_found_changes_the_tokens_to_expect() -> None:
     """One row drafts levels 1 and 2 of confidence .9 and both are right.
 
     Level 1: (.6 + .9) / (1 + 1) = .75; level 2: (.6 + .81) / (1 + .9). Right of level 1: (1 + 1) / (1 + .9).
@@ -95,10 +70,3 @@ def test_what_is_found_changes_the_tokens_to_expect_and_is_forgotten() -> None:
     assert made.expected()[1, 0] == pytest.approx(
         [1, 1 + right[0] * first, 1 + right[0] * first + right[1] * first * second], rel=1e-5
     )
-    forgetting = part(depth=2, width=1, window=1)
-    hand = play(forgetting, Linear(0.0, 1e-4, 0.04))
-    while isinstance(hand.work or hand.begin(), DraftPass):
-        hand.propose(0.9)
-    hand.emit([1], [0])
-    hand.begin()
-    assert forgetting.expected()[1, 0] == pytest.approx([1, 1.6, 1.96])

@@ -1,59 +1,210 @@
-"""Every parameter of every YAML in conf/scheduler: a change of it changes the output of a small run."""
+"""Every parameter of the classes in conf/scheduler: a change of it changes the output of a small run."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
 import pytest
 
-from tests.conf.test_scheduler_yaml import parameters as plain_parameters
+from specsim.schedulers.loading import EXTRA_KEYS
+from tests.laws.subjects import NAMES, raw_of, repeats
 from tests.schedulers.changes import shows
-from tests.schedulers.parameters import INERT, OF_ONE_YAML, OWNERS, Parameter, change_of, parameters, whole_path
-
-EVERY = parameters()
 
 
-def first_of_each_change() -> list[Parameter]:
-    """Return for each change the first YAML that it is one of."""
-    found: dict[tuple[str, str, str], Parameter] = {}
-    for each in EVERY:
-        found.setdefault((each.owner, each.key, repr(change_of(each))), each)
-    return list(found.values())
+class Parameter(NamedTuple):
+    """One value of a YAML: its scheduler, the keys that lead to it, and the class or function that it belongs to.
+
+    A value that stands at the top for the parts below belongs to the first of those that take it.
+    The choice of a function (`order._target_`) is a parameter of the class that takes it.
+    """
+
+    scheduler: str
+    path: str
+    owner: str
+
+    @property
+    def key(self) -> str:
+        """What the owner calls it."""
+        return self.path.removesuffix("._target_").rpartition(".")[2]
 
 
-FIRST = set(first_of_each_change())
+class Change(NamedTuple):
+    """Another value, where the shipped one hides nothing.
+
+    Attributes
+    ----------
+    value : what the parameter becomes.
+    first : other parameters in both runs, by the end of their path.
+    scene : which small run, a name of `changes.SCENES`.
+    """
+
+    value: Any
+    first: Mapping[str, Any] = MappingProxyType({})
+    scene: str = "crowd"
 
 
-def test_no_parameter_is_without_a_change() -> None:
-    missing = [f"{each.scheduler}: {each.path} (of {each.owner})" for each in EVERY if change_of(each) is None]
-    assert not missing, f"say in parameters.py how these change a run: {missing}"
+def parameters() -> list[Parameter]:
+    """Return every parameter of every scheduler in conf/scheduler."""
+    return [each for name in NAMES for each in _below(name, raw_of(name), "")]
 
 
-def test_the_walk_finds_every_plain_value() -> None:
-    """A walk of its own in tests/conf counts the same, but for the choices of a function."""
-    walked = {(each.scheduler, each.path) for each in EVERY if not each.path.endswith("._target_")}
-    assert walked == {(name, ".".join(path)) for name, path in plain_parameters()}
+def _below(name: str, node: dict[str, Any], above: str) -> Iterator[Parameter]:
+    for key, value in node.items():
+        if key.startswith("_") or (not above and key in EXTRA_KEYS) or repeats(value):
+            continue
+        owner, path = _owner(node, key), f"{above}{key}"
+        if not isinstance(value, dict) or "_target_" not in value:
+            yield Parameter(name, path, owner)
+        elif value.get("_partial_"):
+            yield Parameter(name, f"{path}._target_", owner)
+        else:
+            yield from _below(name, value, f"{path}.")
+
+
+def _owner(node: dict[str, Any], key: str) -> str:
+    """Return the class that takes a key: that of the node, else of the first of its parts that does; "" for none."""
+    if taken_by(node, key):
+        return str(node["_target_"].rpartition(".")[2])
+    parts = (each for name, each in node.items() if isinstance(each, dict) and taken_by(node, name))
+    return next(filter(None, (_owner(part, key) for part in parts)), "")
+
+
+def taken_by(node: dict[str, Any], key: str) -> bool:
+    """Return whether the class or function of a node takes a key."""
+    module, _, attribute = node["_target_"].rpartition(".")
+    return key in inspect.signature(getattr(importlib.import_module(module), attribute)).parameters
+
+
+def whole_path(scheduler: str, end: str) -> str:
+    """Return the shortest path in the YAML that ends so; a choice of a function goes by the name of the parameter."""
+    paths = sorted((each.path for each in _below(scheduler, raw_of(scheduler), "")), key=len)
+    return next(path for path in paths if f".{path.removesuffix('._target_')}".endswith(f".{end}"))
+
+
+SELECTION = "specsim.schedulers.parts.selection"
+FOUR = {"max_num_seqs": 4}
+SCARCE = {"verify_tokens": 16, "max_num_seqs": 16}
+"""A binding budget, for what only decides who gets it."""
+SOON = {"acceptance.window": 2, "acceptance.spread": 0.9, "max_num_seqs": 2}
+"""Requests are perceptible soon."""
+
+SURVIVAL = {"survival": "confidence"}
+"""Settled from the start: small runs end before the logistic is."""
+AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
+"""A decision in each step: small runs end before the shipped hold."""
+CHANGES: dict[str, Change] = {
+    "acceptance": Change("per_request", FOUR, "cheap"),
+    "acceptance_rate_threshold": Change(1.0, {"acceptance_rate_window_size": 2}),
+    "acceptance_rate_window_size": Change(2, {"acceptance_rate_threshold": 0.9}),
+    "arms": Change([0, 3]),
+    "cap": Change(f"{SELECTION}.nothing", SCARCE),
+    "capacity": Change(4),
+    "counted": Change("tried", AT_ONCE | FOUR, "cheap"),
+    "decision_steps": Change(2, {}, "cheap"),
+    "delta": Change(1e-9, {}, "long"),
+    "depth_max": Change(5, FOUR | {"verify_tokens": 64}),
+    "depth_min": Change(3, SCARCE | {"max_num_seqs": 8}),
+    "depth_offset": Change(4, {"verify_tokens": 30, "max_num_seqs": 16}),
+    "draft_len_schedule": Change([[2, 4], [64, 3]]),
+    "draft_pass_tokens": Change(4, FOUR),
+    "estimate": Change("total", SOON),
+    "expansion": Change([2, 2]),
+    "exploration": Change(0.0),
+    "extra_draft_tokens": Change(3),
+    "fill": Change(False, SCARCE),
+    "first_acceptance": Change(0.01, {}, "cheap"),
+    "first_confidence": Change(0.05, {}, "cheap"),
+    "first_quantum_s": Change(0.4, FOUR),
+    "first_rate": Change(0.1, AT_ONCE, "cheap"),
+    "free_share": Change(0.0, {"persist_s": 0.0}, "tight"),
+    "fresh": Change(True, SURVIVAL),
+    "heads": Change(1, FOUR, "cheap"),
+    "history_steps": Change(1, {}, "cheap"),
+    "input_weight": Change(9.0),
+    "limit_ratio": Change(4.0, FOUR),
+    "limit_s": Change(0.02, {}, "cheap"),
+    "max_concurrency": Change(4, {"draft_len_schedule": None}),
+    "max_num_batched_tokens": Change(16),
+    "max_num_seqs": Change(3),
+    "memory_factor": Change(4.0, AT_ONCE | FOUR, "cheap"),
+    "min_speculative_tokens": Change(4),
+    "num_speculative_tokens": Change(1, {}, "cheap"),
+    "num_speculative_tokens_per_batch_size": Change([[1, 2, 5], [3, 64, 1]]),
+    "order": Change(f"{SELECTION}.least_needy_first", SCARCE),
+    "output_weight": Change(9.0),
+    "persist_s": Change(0.0, {}, "tight"),
+    "plain_factor": Change(9.0, AT_ONCE, "cheap"),
+    "prediction_error": Change(1.0, SOON),
+    "prediction_seed": Change(1, SOON | {"prediction_error": 1.0}),
+    "prefill": Change("first"),
+    "prefill_threshold": Change(1.0, {}, "hopeless"),
+    "prefill_tokens": Change(16),
+    "quantum_ratio": Change(1.2, FOUR),
+    "quantum_s": Change(0.05, FOUR),
+    "queues": Change(2, FOUR),
+    "retry_steps": Change(1, {"decision_steps": 2}, "cheap"),
+    "seed": Change(1),
+    "sees": Change("probabilities", FOUR),
+    "sl_cap": Change(False, {}, "long"),
+    "slo_below": Change(1.5, SCARCE),
+    "slo_share": Change(0.1, SCARCE),
+    "speculative_adaptive_config": Change({"1": {"candidate_steps": [1]}}),
+    "speculative_eagle_topk": Change(2),
+    "speculative_num_draft_tokens": Change(4),
+    "speculative_num_steps": Change(2),
+    "spread": Change(0.5, {"max_num_seqs": 2}),
+    "starvation_s": Change(0.2, FOUR),
+    "survival": Change("confidence"),
+    "switching": Change("recompute", FOUR, "tight"),
+    "table_context": Change(None, SURVIVAL),
+    "threshold": Change(0.9),
+    "tightest": Change("live"),
+    "time_margin": Change(0.1, SCARCE | {"fill": False}),
+    "top_limit_s": Change(0.2, FOUR),
+    "tree_tokens": Change(3, FOUR | {"window": 20}, "cheap"),
+    "verifier": Change(False, {}, "sure"),
+    "verify_tokens": Change(8, FOUR),
+    "watermark": Change(0.8),
+    "weight": Change(0.9, AT_ONCE, "cheap"),
+    "width": Change(1, FOUR, "cheap"),
+    "width_max": Change(1, FOUR),
+    "width_offset": Change(1, {"shape.draft_pass_tokens": 6}),
+    "window": Change(1, {}, "sure"),
+}
+OF_ONE_CLASS = {
+    ("ReleasedLengths", "num_speculative_tokens"): Change(1, AT_ONCE, "cheap"),
+    ("ReleasedSpecServe", "verifier"): Change(False, {}, "tight"),
+    ("SloLimited", "order"): Change("specsim.schedulers.slo_batching.closest_to_violation"),
+    ("SlosServe", "time_margin"): Change(2.0, {}, "cheap"),
+}
+
+
+def first_of_each() -> dict[tuple[str, str], Parameter]:
+    """Return of each parameter of a class that of the first YAML that has it, by class and key."""
+    found: dict[tuple[str, str], Parameter] = {}
+    for each in parameters():
+        # Where prompts are mixed with decodes, as in these, the drafter reads all.
+        if each.key != "prefill_threshold" or each.scheduler not in ("smartspec", "smartspec_lookup"):
+            found.setdefault((each.owner, each.key), each)
+    return found
+
+
+FIRST = first_of_each()
 
 
 def test_no_change_is_left_over() -> None:
-    used = {(each.owner, each.key) for each in EVERY}
-    assert {(owner, key) for owner, changes in OWNERS.items() for key in changes} <= used
-    assert set(OF_ONE_YAML) <= {(each.scheduler, each.path) for each in EVERY}
+    assert {key for _, key in FIRST} == CHANGES.keys()
+    assert FIRST.keys() >= OF_ONE_CLASS.keys()
 
 
-@pytest.mark.parametrize(
-    "parameter",
-    [each if each in FIRST else pytest.param(each, marks=pytest.mark.slow) for each in EVERY],
-    ids=lambda each: f"{each.scheduler}-{each.path}",
-)
+@pytest.mark.parametrize("parameter", FIRST.values(), ids=lambda each: f"{each.scheduler}-{each.path}")
 def test_a_change_shows(parameter: Parameter) -> None:
-    """A change of an inert one does not.
-
-    Where the shipped values hide it (one seat, an ample budget), `first` takes that away.
-
-    That a value arrives in every YAML's object is shown beside, in tests/conf/test_scheduler_yaml.py.
-    """
-    change = change_of(parameter)
-    assert change is not None
+    """Where the shipped values hide it (one seat, an ample budget), `first` takes that away."""
+    change = OF_ONE_CLASS.get((parameter.owner, parameter.key)) or CHANGES[parameter.key]
     first = {whole_path(parameter.scheduler, end): value for end, value in change.first.items()}
     first.pop(parameter.path, None)
-    inert = (parameter.scheduler, parameter.path) in INERT
-    assert shows(parameter.scheduler, parameter.path, change.value, first, change.scene) is not inert
+    assert shows(parameter.scheduler, parameter.path, change.value, first, change.scene)

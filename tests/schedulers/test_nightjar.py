@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from specsim.core.passes import DraftPass, Emitted, TargetPass
-from specsim.core.protocols import Step, View
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
-from specsim.schedulers.parts.protocols import Rows
-from specsim.server.rules import owned
-from specsim.simulation import run
 from tests.laws.every import judge, witnessed
 from tests.laws.subjects import raw_of, resolved
-from tests.made import Hardware, Linear, ledger_and_view, memory, requests, simulation
+from tests.made import Hardware, Linear, ledger_and_view, memory, requests
 from tests.schedulers.changes import scene, with_value
 from tests.schedulers.test_specserve import play, verified
 
@@ -38,38 +33,10 @@ def test_blocks_double_and_are_cut_into_bins_of_their_root() -> None:
     assert found == [(1, 1)] + [(2, 1)] * 2 + [(4, 1)] * 2 + [(4, 2)] * 2 + [(8, 1)] * 3 + [(8, 2)] * 3 + [(8, 3)] * 3
 
 
-def test_a_length_holds_for_its_bin() -> None:
-    bins = known(1.0)
-    bins.length, bins.left = 0, 2
-    bins.go_on()
-    assert bins.length == 0
-    bins.go_on()
-    assert bins.length is None
-
-
 def test_the_loss_is_seconds_a_token_and_a_switch_shared_by_the_length() -> None:
     """Of 20, 25 and 40 tokens/s: 50, 40 and 25 ms; a switch of 60 ms costs a length of 1 60, of 2 30, of 3 20."""
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.0) == pytest.approx([0.05, 0.04, 0.025, np.inf])
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.06) == pytest.approx([0.05, 0.1, 0.055, np.inf])
-
-
-def test_a_seed_too_long_for_a_stream_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"seed=9223372036854775808 is not in \[0, 2\^63\)"):
-        BinGreedyLengths(5, 1 << 63, 0.1, 1.0)
-
-
-def test_goodput_is_the_mean_of_its_steps() -> None:
-    bins = known(0.0, 0.0)
-    for goodput in (10.0, 20.0, 60.0):
-        bins.learn(1, goodput)
-    assert bins.goodput.tolist() == [0.0, 30.0]
-    assert bins.steps.tolist() == [0, 3]
-
-
-def test_batch_sizes_between_two_powers_share_their_bins() -> None:
-    part = BinGreedyLengths(2, 0, 0.0, 0.0)
-    assert part.bins(4) is part.bins(7)
-    assert part.bins(7) is not part.bins(8)
 
 
 def test_after_a_first_bin_the_fastest_is_taken_as_often_as_not() -> None:
@@ -92,28 +59,6 @@ def test_going_on_costs_what_the_drafter_has_to_read() -> None:
         verified(hand, 0.9)
         hand.emit([1])
     assert catching_up_s(hand.view) == pytest.approx(0.007)
-
-
-@pytest.mark.parametrize(("free", "back"), [(500, True), (260, True), (250, False)])
-def test_bins_go_on_without_the_drafter_which_then_comes_back(
-    monkeypatch: pytest.MonkeyPatch, free: int, back: bool
-) -> None:
-    """Two decode where no drafts are best: a later bin explores the other length, where a tenth stays free of 600."""
-    monkeypatch.setattr("specsim.schedulers.nightjar.catching_up_s", lambda view: 0.0)
-    part = BinGreedyLengths(1, 0, 0.1, 0.0)
-    part.begin(2)
-    part.drafter_away = part._gone = True
-    bins, ids, none = part.bins(2), np.arange(2), np.zeros(2, dtype=np.int64)
-    bins.goodput[:], bins.steps[:], bins.length = (20.0, 10.0), 1, 0
-    view: Any = SimpleNamespace(capacity_bytes=600, free_bytes=free, drafter_bytes=200, drafter_away=True)
-    view.waiting, view.running, view.now_s, view.forward_s = none[:0], ids, 1.0, 0.0
-    for step in range(1, 99):
-        view.forward_s = 0.1 * step
-        part.on_verified(view, Rows(ids, ids, 2, none), Forest.roots(2), Emitted(none + 1, none, none, none > 0))
-        if not part.drafter_away:
-            break
-    assert part.drafter_away != back
-    assert bins.steps.tolist() == [1 + step, 1], "steps without it tell of length 0 alone"
 
 
 def sent_away(used: int) -> Any:
@@ -155,33 +100,6 @@ def test_no_draft_pass_runs_while_it_is_away() -> None:
     ids = np.array([0])
     with pytest.raises(IllegalPass, match="a draft pass while the drafter is on the host"):
         ledger.reserve(DraftPass(ids, view.draft_pending(ids), Forest.roots(1)))
-
-
-@dataclass
-class Sending:
-    """Decodes all, with a promise to go on so, and sends the drafter away; keeps what was seen of it."""
-
-    seen: list[bool]
-    stationary = True
-
-    def step(self, view: View) -> Step:
-        self.seen.append(view.drafter_away)
-        ids = np.array(view.waiting, dtype=np.int64) if len(view.waiting) else view.running
-        roots = Forest.roots(len(ids))
-        yield TargetPass(ids, view.pending(ids), roots, stationary_until_s=np.inf, drafter_away=True)
-
-
-def test_passes_at_once_wait_until_the_drafter_has_left() -> None:
-    """The prompt's pass sends it away; all decodes behind it are one step."""
-    seen: list[bool] = []
-    run(replace(simulation(requests([0.0], [5], [40]), [40], lambda: Sending(seen)), multi_step=True))
-    assert seen == [False, True]
-
-
-def test_a_word_that_is_neither_is_refused() -> None:
-    ids, roots = np.array([0]), Forest.roots(1)
-    with pytest.raises(IllegalPass, match=r"TargetPass\.drafter_away is 1 \(int\); expected True or False"):
-        owned(TargetPass(ids, ids + 1, roots, drafter_away=1))  # type: ignore[arg-type]
 
 
 def away(record: Any) -> int:

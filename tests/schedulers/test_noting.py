@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from specsim import load_run, simulate
-from specsim.core.passes import Emitted, TargetPass
 from specsim.core.request import Floats
-from specsim.core.trees import Forest
 from specsim.errors import SchedulerFault
 from specsim.metrics.requests import REQUEST_COLUMNS
 from specsim.schedulers.fcfs import Fcfs
@@ -22,7 +20,6 @@ from specsim.simulation import run
 from specsim.store.runs import read_run
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of, raw_of
-from tests.made import ledger_and_view, requests
 
 SHORT: dict[str, Any] = {"trace": "poisson", "requests": 12, "rps": 20, "profile": "llama8b_1b_h100"}
 
@@ -98,8 +95,6 @@ class Noting(Fcfs):
     [
         ((1.0, 2.0), 1.5, 0),
         ((1.0, np.inf), 1.0, 5),
-        ((-np.inf, np.inf), None, 10),
-        ((np.nan, np.inf), None, 5),
         ((1e308, 1e308), None, 0),
     ],
 )
@@ -114,42 +109,6 @@ def test_an_infinite_number_is_kept_and_told(
     told = [note for note in run.notes if "noted.estimate" in note]
     said = f"noted.estimate is infinite for {infinite} of 10 requests: its mean leaves them out"
     assert [said in note and "Noting" in note for note in told] == ([True] if infinite else [])
-
-
-def verify(*ids: int, chunks: Any, **more: Any) -> TargetPass:
-    return TargetPass(np.array(ids), np.array(chunks), Forest.roots(len(ids)), **more)
-
-
-def answer(*tokens: int) -> Emitted:
-    none = np.zeros(len(tokens), dtype=np.int64)
-    return Emitted(np.array(tokens), none, none, none > 0)
-
-
-def two_read_prompts() -> Any:
-    ledger, view = ledger_and_view(requests([0.0, 0.0], [7, 5], [9, 9]))
-    work = verify(0, 1, chunks=[7, 5])
-    ledger.reserve(work)
-    ledger.commit_verify(work, answer(1, 1), 0.0, 0.1)
-    ledger.end_step()
-    return ledger, view
-
-
-def test_a_cache_leaves_and_comes_back_whole() -> None:
-    ledger, view = two_read_prompts()
-    one = np.array([1])
-    held = int(view.held_bytes(one)[0])
-    work = verify(0, chunks=[1], evict=one, transfer=True)
-    assert ledger.reserve(work).moved_bytes == held
-    ledger.commit_verify(work, answer(1), 0.1, 0.2)
-    ledger.end_step()
-    assert list(view.waiting) == [1]
-    assert view.held_bytes(one).tolist() == [0]
-    assert view.pending(one).tolist() == [1], "nothing has to be read again"
-    back = verify(0, 1, chunks=[1, 1])
-    assert ledger.reserve(back).moved_bytes == held
-    ledger.commit_verify(back, answer(1, 1), 0.2, 0.3)
-    assert view.running.tolist() == [0, 1]
-    assert ledger.progress.preemptions.tolist() == [0, 1]
 
 
 RUN: dict[str, Any] = {
@@ -172,8 +131,3 @@ def test_the_estimate_is_the_sum_of_path_probabilities_and_the_bonus_token() -> 
     # Emitted tokens are cut at the output's end, matched ones are not.
     assert (rows[MATCHED] * rows["verifications"] >= rows["decoded_tokens"] - 1e-9).all()
     assert (rows[MATCHED] * rows["verifications"] <= rows["decoded_tokens"] + 3 + 1e-9).all()
-
-
-def test_noting_changes_nothing_else() -> None:
-    plain, noting = (simulate("vllm_spec", **RUN, **words).requests for words in ({}, NOTING))
-    assert noting[list(plain)].equals(plain)

@@ -39,10 +39,8 @@ URGENT, CHAT, FREE = 0, 1, 2
     ("kinds", "batch", "live"),
     [
         ([URGENT] * COUNT, 3, 3),
-        ([CHAT] * COUNT, COUNT, COUNT),
         ([FREE] * COUNT, COUNT, COUNT),
         ([CHAT, CHAT, CHAT, CHAT, URGENT, CHAT], 4, 3),
-        ([CHAT, URGENT, CHAT, CHAT, CHAT, CHAT], 3, 3),
         ([FREE, FREE, FREE, FREE, FREE, URGENT], 5, 3),
     ],
 )
@@ -73,9 +71,6 @@ def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_th
     free = played(mapping, late()).progress.finish_s
     shrunk = played(with_value(mapping, "batching.tightest", "live"), late()).progress.finish_s
     assert (free[:8] < shrunk[:8]).all()
-
-
-URGENT, CHAT, FREE = 0, 1, 2
 
 
 def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from specsim.api import simulate
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.core.protocols import Scheduler
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.smartspec.chains import GoodputChains
-from specsim.schedulers.smartspec.estimators import AcceptanceAverage, ConfidentChains, ForeseenChains, RandomChains
+from specsim.schedulers.smartspec.estimators import AcceptanceAverage
 from specsim.schedulers.smartspec.serving import PrefillFeedback, Proposer, SmartSpec
-from specsim.schedulers.smartspec.tree import GoodputTrees
 from tests.made import Hardware, Linear, memory, requests
 from tests.unit.hand import Hand, sizes
 
@@ -43,13 +41,6 @@ def smart(
     **room: Any,
 ) -> SmartSpec:
     return serving(GoodputChains(num_speculative_tokens, acceptance, window, first_acceptance), **room)
-
-
-def play(scheduler: Scheduler, belief: Hardware = CHEAP, rows: int = 2, most: int = 40, **pool: int) -> Hand:
-    told = requests([0.0] * rows, [5] * rows, [most] * rows)
-    hand = Hand(scheduler, told, replace(memory(told, 9.0, block_tokens=1), **pool))
-    hand.view.belief = belief
-    return hand
 
 
 def prefilled(hand: Hand) -> Hand:
@@ -112,14 +103,6 @@ def test_a_request_without_history_is_taken_for_the_average_one() -> None:
     assert average.of(np.array([0, 1, 3])) == pytest.approx([1.0, 0.0, 0.5])
 
 
-@pytest.mark.parametrize(
-    "bad", [{"window": 0}, {"first_acceptance": 1.5}, {"num_speculative_tokens": -1}, {"max_num_batched_tokens": 0}]
-)
-def test_senseless_parameters_are_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        smart(**bad)
-
-
 # --- draft prefill by feedback ----------------------------------------------------------------------------------------
 
 
@@ -154,49 +137,13 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
         assert (feedback.idle, feedback.steps, feedback.drafting) == (step, step, False)
 
 
-# --- trees ------------------------------------------------------------------------------------------------------------
-
-
-def trees(tree_tokens: int = 12) -> SmartSpec:
-    return serving(GoodputTrees(heads=2, width=3, tree_tokens=tree_tokens, window=4, first_acceptance=0.5))
-
-
-def test_trees_shrink_to_chains_and_then_to_nothing_under_load() -> None:
-    """Verification tokens dearer and dearer: fewer candidates a head, then fewer heads, then none."""
-    nodes = []
-    for gamma in (1e-3, 0.1, 0.3, 2.0):
-        hand = prefilled(play(trees(), Hardware(Linear(0.0, gamma, 1.0), Linear(0.0, 0.0, 1e-3)), rows=1))
-        nodes += sizes(chain(hand, 0.5, 0.3, 0.1))
-    assert nodes == sorted(nodes, reverse=True)
-    assert (nodes[0], nodes[-1]) == (12, 0)
-    assert len(set(nodes)) >= 3
-
-
-# --- confidence -------------------------------------------------------------------------------------------------------
-
-
-def sure() -> SmartSpec:
-    return serving(ConfidentChains(num_speculative_tokens=3, threshold=0.5))
-
-
-# --- estimators -------------------------------------------------------------------------------------------------------
-
-
-def test_random_lengths_are_uniform_and_belong_to_request_and_position() -> None:
-    def lengths(seed: int) -> list[int]:
-        found, hand = [], prefilled(play(serving(RandomChains(3, seed)), DEAR, rows=4, most=200))
-        for _ in range(60):
-            found += sizes(chain(hand))
-            hand.emit([1] * 4)
-        return found
-
-    first = lengths(0)
-    assert first == lengths(0)
-    assert first != lengths(1)
-    assert np.bincount(first).tolist() == pytest.approx([60] * 4, abs=25)
-
-
-def test_the_oracle_cannot_do_without_the_future() -> None:
-    hand = prefilled(play(serving(ForeseenChains(4))))
-    with pytest.raises(ValueError, match="use a clairvoyant scheduler"):
-        hand.begin()
+def test_a_policy_that_hardly_drafts_says_so_and_why_where_objectives_leave_no_room() -> None:
+    hopeless = {"acceptance": "bernoulli", "acceptance__alpha": 0.02, "engine": "vllm_0_6", "scheduler__window": 20}
+    settings: dict[str, Any] = {"trace": "poisson", "requests": 40, "rps": 8, "profile": "llama8b_1b_h100"}
+    settings |= {"trace__output_tokens__mean": 48, "scheduler__prefill_threshold": 1.0}
+    without_room = simulate("smartspec", **settings, **hopeless)
+    with_room = simulate("specserve", trace="poisson", requests=12, rps=8, replicas=2)
+    said = [[note for note in run.notes if " of its decoding steps" in note] for run in (without_room, with_room)]
+    assert [len(each) for each in said] == [1, 1]
+    assert all("the strictest TPOT objective is" in note for (note,) in said)
+    assert ["nothing for the drafter to catch up with" in note for (note,) in said] == [False, True]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.smartspec.goodput import (
     Batch,
     best,
@@ -35,7 +34,7 @@ def alike(n: int, acceptance: float = 0.7) -> Any:
 # --- generated tokens -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("acceptance", [0.0, 0.1, 0.6, 0.999, 1.0])
+@pytest.mark.parametrize("acceptance", [0.0, 0.6, 1.0])
 def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance: float) -> None:
     """l(a, k) = 1 + a + ... + a^k; k + 1 where nothing fails (Eq. 8)."""
     k = np.arange(10)
@@ -88,29 +87,6 @@ def test_a_steps_seconds_by_hand() -> None:
     assert target == pytest.approx(100 + np.array([[1.1, 2.3], [2.1, 4.3], [3.1, 5.3]])), "sum of k_i + 1, roots too"
 
 
-class Shapes:
-    """A model that costs the attention pairs and nothing else."""
-
-    one_pass, cached = False, True
-
-    def seconds(self, shape: PassShape) -> float:
-        return shape.attention_pairs
-
-    def seconds_array(self, shapes: PassShapes) -> Any:
-        return shapes.attention_pairs
-
-    def extrapolates(self, shape: PassShape) -> bool:
-        return False
-
-
-def test_pairs_are_those_the_engine_counts() -> None:
-    """1 + k queries over 100 cached and the root: the root sees 101 keys, each draft 102, itself included."""
-    batch = batch_of(1, 100)
-    assert target_seconds(Shapes(), batch, np.array([[0], [2]])).ravel().tolist() == [101, 101 + 2 * 102]
-    lacking = batch_of(1, 100, fed=2)
-    assert draft_seconds(Shapes(), lacking, 2).ravel().tolist() == [0, 101 + 102, 101 + 102 + 103]
-
-
 # --- the surface ------------------------------------------------------------------------------------------------------
 
 
@@ -137,14 +113,6 @@ def test_best_length_falls_to_none_as_the_batch_grows() -> None:
     assert len(set(lengths)) >= 4
 
 
-def test_a_prefix_leaves_out_a_request_whose_context_costs_more_than_its_token() -> None:
-    """1 s a 1,000 cached tokens and 1 s a pass: 2 tokens in 1.2 s are better than 3 in 10 s."""
-    made = Hardware(Linear(1e-3, 0.0, 1.0), Linear(0.0, 0.0, 10.0))
-    batch = batch_of(3)._replace(target_cached=np.array([100, 100, 9000]))
-    surface = goodput(made, batch, alike(3), 2)
-    assert best(surface, np.ones(surface.shape, dtype=bool)) == (2, 0)
-
-
 def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix() -> None:
     table = np.array([[1.0, 2.0, 2.0], [1.0, 3.0, 4.0]])
     assert best(table, np.ones((2, 3), dtype=bool)) == (3, 1)
@@ -168,7 +136,7 @@ def goodput_of(belief: Hardware, batch: Batch, acceptance: Any, lengths: tuple[i
     return float(sum(acceptance[i] ** j for i in range(n) for j in range(lengths[i] + 1)) / seconds)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_own_lengths_are_the_best_of_all_that_there_are(seed: int) -> None:
     """Against every k_1..k_3 up to 4, contexts alike: the survival ranking misses nothing."""
     rng = np.random.default_rng(seed)

@@ -1,7 +1,8 @@
-"""SpecServe played by hand: its drafter, its single peak, its estimator."""
+"""SpecServe by hand, of its paper and as released: drafter, single peak, estimator, verifier, objectives."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,20 @@ from hypothesis import strategies as st
 
 from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.trees import Forest
+from specsim.pass_shape import PassShapes
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.protocols import Rows, Speculation
-from specsim.schedulers.specserve import SpecServe, StepEstimate, estimate_of
-from tests.made import Hardware, Linear, grown, ledger_and_view, many, memory, requests
+from specsim.schedulers.specserve import (
+    ReleasedSpecServe,
+    SpecServe,
+    StepEstimate,
+    estimate_of,
+    smaller_graph,
+    to_graph_size,
+    worth_keeping,
+)
+from tests.made import Hardware, Linear, grown, ledger_and_view, many, memory, one, requests
 from tests.unit.hand import Hand, sizes
 
 CHAT, NOBODY_HURRIES = 1, 2
@@ -61,11 +71,6 @@ def test_it_predicts_executes_and_corrects() -> None:
     Predicted 1.59 / 74 = 21.5: not drafted. Without its last token: 1.5 / 62 = 24.2, so that it is verified.
     """
     assert verified(play(specserve(), Linear(0.0, 1e-3, 0.04)), 0.5, 0.1) == [2]
-
-
-def test_no_pass_runs_where_the_first_promises_nothing() -> None:
-    """Section 7.4 has it switch to plain decoding; 1 / 6 ms is more than 1.8 / 17 ms."""
-    assert verified(play(specserve(), Linear(0.0, 1e-3, 0.005)), 0.9) == [0]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -129,3 +134,121 @@ def test_beyond_the_objective_throughput_is_minus_one() -> None:
 def test_an_objective_of_200_ms_leaves_room_for_so_many_passes_of_10_ms(verify_s: float, drafted: int) -> None:
     hand = play(specserve(first_confidence=1.0), Linear(0.0, 0.0, verify_s), kind=CHAT)
     assert verified(hand, 1.0) == [drafted]
+
+
+CHEAP = Linear(0.0, 0.0, 1.0)
+MILLI = Linear(0.0, 1e-3, 0.04)
+"""40 ms and 1 ms a token; a draft pass takes 10 ms."""
+
+
+def released(**changed: Any) -> ReleasedSpecServe:
+    given: dict[str, Any] = {
+        "num_speculative_tokens": 8,
+        "verifier": False,
+        "first_confidence": 0.6,
+        "limit_s": None,
+    }
+    return ReleasedSpecServe(**(given | changed))
+
+
+def test_the_first_pass_must_beat_no_draft() -> None:
+    """1.6 / 52 ms is above 1 / 41 ms; 1.6 / 17 ms is below 1 / 6 ms."""
+    assert verified(play(released(), MILLI), 0.5)[0] > 0
+    assert verified(play(released(), Linear(0.0, 1e-3, 0.005)), 0.9) == [0]
+
+
+def test_a_pass_that_lowered_throughput_is_kept_ends_the_drafting_and_teaches_nothing() -> None:
+    """1 / 41 ms is 24.4; with 0.1 it is 1.1 / 52 ms = 21.2: kept, and the mean stays 0.6."""
+    part = released()
+    assert verified(play(part, MILLI), 0.1) == [1]
+    assert part.mean.value == 0.6
+
+
+def test_a_pass_that_raised_it_is_learnt_without_the_prior() -> None:
+    """0.8: 1.8 / 52 ms = 34.6. Predicted 1.8 + 0.8 x 0.8 over 63 ms = 38.7; with 0.1 it is 1.88 / 63 = 29.8, a fall."""
+    part = released()
+    hand = play(part, MILLI)
+    assert verified(hand, 0.8, 0.1) == [2]
+    assert part.mean.value == pytest.approx(0.8)
+    hand.emit([1])
+    assert verified(hand, 0.7, 0.1) == [2]
+    assert part.mean.value == pytest.approx(0.75), "of all since the start"
+
+
+def test_no_objective_is_looked_at_unless_a_limit_is_set() -> None:
+    assert verified(play(released(), CHEAP, kind=0), 0.9) == [8]
+    assert verified(play(released(limit_s=1.035), CHEAP, kind=0), 0.9) == [3]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "size"),
+    [(1, 0), (3, 2), (5, 4), (32, 16), (33, 32), (100, 96), (1153, 1152)],
+)
+def test_the_next_smaller_graph_size(tokens: int, size: int) -> None:
+    assert smaller_graph(tokens) == size
+
+
+@pytest.mark.parametrize(("token_s", "kept"), [(0.05, [2, 0]), (1e-4, [2, 1])])
+def test_it_cuts_to_the_smaller_size_where_that_pays(token_s: float, kept: list[int]) -> None:
+    """Two requests and three drafts are five tokens; the next smaller graph holds four. The 0.1 goes if it costs."""
+    forest = chains([[0.9, 0.8], [0.1]])
+    keep = to_graph_size(estimated(2, Linear(0.0, token_s, 0.01)), forest)
+    assert np.bincount(forest.row[keep], minlength=2).tolist() == [1 + each for each in kept]
+
+
+def test_it_drops_the_unlikeliest_tokens_first_whoever_they_belong_to() -> None:
+    """T = 20 ms + 5 ms a token, 20 ms drafted. Paths 0.9, 0.72 | 0.3, 0.03: all 3.95 / 70 ms = 56.4, without 0.03
+    3.92 / 65 = 60.3, without 0.3 3.62 / 60 = 60.33, without 0.72 2.9 / 55 = 52.7."""
+    forest = chains([[0.9, 0.8], [0.3, 0.1]])
+    keep = worth_keeping(estimated(2, Linear(0.0, 5e-3, 0.02), 0.02), forest)
+    assert forest.subset(keep).tree_tokens().tolist() == [2, 0]
+
+
+def test_it_stops_at_the_first_token_that_does_not_pay() -> None:
+    """A staircase: only the loss of two tokens would save a tile, and the loss of one saves nothing."""
+
+    @dataclass(frozen=True)
+    class Stairs(Linear):
+        def seconds_array(self, shapes: PassShapes) -> Any:
+            return self.delta * (-(-np.asarray(shapes.batched_tokens) // 2))
+
+    forest = chains([[0.1, 0.1, 0.1]])
+    estimate = estimated(1, Stairs(0.0, 0.0, 0.01))
+    assert estimate.by_kept(forest)[1].argmax() == 1
+    assert worth_keeping(estimate, forest).sum() == 4
+
+
+def algorithm_2(estimate: StepEstimate, forest: Forest) -> int:
+    """Return how many drafted tokens the paper's loop leaves, one at a time."""
+    path = sorted(forest.path_probability[forest.rows :].tolist())
+    model = estimate.view.belief.target
+    spent_s = estimate.view.now_s - estimate.start_s
+
+    def throughput(left: list[float]) -> float:
+        seconds = spent_s + model.seconds(one(estimate.plain.context_tokens, forest.rows + len(left), 0.0))
+        return -1.0 if seconds > estimate.limit_s else (forest.rows + sum(left)) / seconds
+
+    best = throughput(path)
+    while path and throughput(path[1:]) > best:
+        path = path[1:]
+        best = throughput(path)
+    return len(path)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    confidences=st.lists(st.lists(st.floats(0.01, 1.0), max_size=5), min_size=1, max_size=6),
+    gamma=st.floats(1e-4, 2e-2),
+    spent_s=st.floats(0.0, 0.1),
+    limit_s=st.sampled_from((np.inf, 0.1, 0.03)),
+)
+def test_it_keeps_what_the_loop_of_the_paper_keeps(
+    confidences: list[list[float]], gamma: float, spent_s: float, limit_s: float
+) -> None:
+    forest = chains(confidences)
+    estimate = estimated(len(confidences), Linear(0.0, gamma, 0.01), spent_s, limit_s)
+    keep = worth_keeping(estimate, forest)
+    kept, dropped = keep[forest.rows :], forest.path_probability[forest.rows :][~keep[forest.rows :]]
+    assert kept.sum() == algorithm_2(estimate, forest)
+    assert not len(dropped) or not kept.any() or dropped.max() <= forest.path_probability[forest.rows :][kept].min()
+    forest.subset(keep)

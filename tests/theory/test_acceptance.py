@@ -15,7 +15,6 @@ from specsim.backend.simulated import SimulatedBackend, World
 from specsim.config.compose import compose
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.core.trees import Forest
-from specsim.files.yaml_file import read_yaml, shipped
 from specsim.pass_shape import PassShape
 from specsim.rng import mix
 from specsim.simulation import run
@@ -31,7 +30,7 @@ def bernoulli(alpha: float, count: int, seed: int = 0) -> Tape:
     return acceptance.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
 
 
-@pytest.mark.parametrize("alpha", [1e-4, 2.2e-4, 1e-3, 0.01, 0.5, 0.99, 0.9995, 0.9999])
+@pytest.mark.parametrize("alpha", [1e-4, 2.2e-4, 0.5, 0.9995, 0.9999])
 def test_a_tape_is_right_as_often_as_it_was_asked_to_be(alpha: float) -> None:
     """Within 5% of the rarer verdict, however rare."""
     text = bernoulli(alpha, 1)
@@ -62,7 +61,7 @@ def test_every_scheduler_can_do_without_doubt(name: str, alpha: float) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.8])
-@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize("k", [1, 3, 8])
 def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
     """Mean tokens of a verification are (1 - a^(k+1)) / (1 - a), within 4 standard errors."""
     count, length = 24, 200
@@ -80,16 +79,6 @@ def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
     expected = (1 - alpha ** (k + 1)) / (1 - alpha)
     assert len(tokens) > 500
     assert abs(tokens.mean() - expected) < 4 * tokens.std(ddof=1) / np.sqrt(len(tokens))
-
-
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_a_wide_layer_is_right_unless_all_its_tokens_are_wrong(width: int) -> None:
-    """Bernoulli's law of ranks: P(rank j) = a (1 - a)^j, so one layer of w is right with 1 - (1 - a)^w."""
-    alpha, count = 0.4, 6_000
-    world = Script(bernoulli(alpha, count), count)
-    right = world.verify(world.grow([width])).matched
-    expected = 1 - (1 - alpha) ** width
-    assert abs(right.mean() - expected) < 4 * np.sqrt(expected * (1 - expected) / count)
 
 
 class Script:
@@ -149,21 +138,6 @@ def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_
             assert all(whole[key] == sure for key, sure in part.items())
 
 
-def test_asking_again_or_in_parts_says_the_same() -> None:
-    """Calls before, between and in another order leave every answer as it is."""
-    text, count = curved(4), 4
-    whole = told_by(Script(text, count).grow([3, 3, 3]), range(count))
-    script = Script(text, count)
-    script.grow([4, 4])
-    script.grow([1], [3])
-    ids, forest = np.arange(count), Forest.roots(count)
-    for layer in range(3):
-        leaves = np.flatnonzero(forest.depth == layer)
-        for some in (leaves[::-1][: len(leaves) // 2][::-1], leaves[: len(leaves) - len(leaves) // 2]):
-            forest = script.backend.draft(DraftPass(ids, NOBODY, forest, some, 3), SHAPE).forest
-    assert told_by(forest, ids) == whole
-
-
 def test_the_right_continuation_is_found_again_one_position_later() -> None:
     """A tree that is right d tokens deep says there what a fresh tree says d positions on."""
     text, count = curved(40), 40
@@ -195,20 +169,13 @@ def test_off_the_path_every_way_of_being_wrong_is_another_text() -> None:
         assert equal < 0.03, equal
 
 
-def test_seeds_are_different_texts() -> None:
-    one, other = (told_by(Script(curved(50, seed), 50).grow([1]), range(50)) for seed in (0, 1))
-    assert np.mean([one[key] == other[key] for key in one]) < 0.05
-
-
 FOUR_SIGMA = 3.167e-5
 """The share of a normal law above four standard deviations; where few are right, theirs is far from normal."""
 
 
-ACCEPTANCES = sorted(path for path in (shipped("conf") / "acceptance").glob("*.yaml") if path.stem != "file")
-DRAWN = [path.stem for path in ACCEPTANCES if read_yaml(path)["kind"] != "recorded"]
-"""The shipped acceptances that are drawn; none is composed before its test runs."""
-
-every_drawn = pytest.mark.parametrize("name", DRAWN)
+DRAWN = ("bernoulli", "llama8b_eagle3", "suffix_spec_bench", "gemma4_31b_dflash", "llama70b_1b", "smollm2_skip_curves")
+"""Shipped acceptances that are drawn: of each kind, of a lookup, and of four proposals a position and eight."""
+every_drawn = pytest.mark.parametrize("name", [*DRAWN, "pinned_sglang"])
 
 
 def acceptance_of(name: str) -> Acceptance:
@@ -247,11 +214,3 @@ def test_proposals_fall_with_rank_and_are_probabilities(name: str) -> None:
         rates = level_rates(curve, acceptance.levels)
         assert text.confidence[:, 0].mean() == pytest.approx(rates.mean(), abs=2e-3), (name, category)
         assert text.rank.max() <= text.width
-
-
-def test_confidences_do_not_betray_the_end() -> None:
-    """Rows go on past the output: a tree that hangs over the end looks like any other."""
-    text, count = curved(30), 30
-    script = Script(text, count)
-    script.backend._world.output_tokens[:] = 2
-    assert told_by(script.grow([2, 2, 2]), range(count)) == told_by(Script(text, count).grow([2, 2, 2]), range(count))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from specsim import SpecsimError, simulate
+from specsim import simulate
 from specsim.acceptance.curves import Acceptance, draw_tape, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import Tape
 from specsim.core.passes import TargetPass
 from specsim.core.request import Ints
 from specsim.rng import mix
-from specsim.schedulers.loading import scheduler_factory
-from tests.laws.subjects import NAMES, factory_of, raw_of, resolved
+from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import memory, requests, simulation
 
@@ -68,47 +66,6 @@ def test_measured_conditional_rates_give_their_length() -> None:
     assert abs(length_at(6, conditional=single, spread=0) - 3.81) < 0.03
 
 
-SIX = {
-    "vllm_spec": {"num_speculative_tokens": 6},
-    "specserve": {"num_speculative_tokens": 6},
-    "adaserve": {"verify_tokens": 64, "shape.depth_min": 6, "shape.depth_max": 6, "shape.width_max": 1},
-    "smartspec_tree": {"heads": 6, "width": 1, "tree_tokens": 6},
-}
-"""Schedulers, set to chains of up to six tokens."""
-
-
-def verified(name: str, length: int = 6000) -> dict[int, tuple[int, int]]:
-    """Return by output position the draft tokens that the scheduler had verified there, and how many were right."""
-    raw = raw_of(name)
-    for key, value in SIX[name].items():
-        *above, last = key.split(".")
-        node = raw[above[0]] if above else raw
-        node[last] = value
-    told = requests([0.0], [3], [length])
-    text = draw_tape(acceptance(conditional=list(MEASURED), spread=0), ["text"], np.zeros(1, np.int64), np.arange(1), 0)
-    factory = scheduler_factory(resolved(raw), name)
-    run = simulation(told, [length], factory, text=text, pool=memory(told, 2.0))
-    found, position = {}, 1
-    for step in watched(run).heard[0]:
-        if isinstance(step.work, TargetPass) and len(step.answer.matched) and step.work.forest is not None:
-            (drafted,), (matched,) = step.work.forest.tree_tokens().tolist(), step.answer.matched.tolist()
-            found[position] = drafted, matched
-            position += matched + 1
-    return found
-
-
-@pytest.mark.parametrize("name", [each for each in SIX if each != "vllm_spec"])
-def test_as_many_tokens_are_right_for_schedulers_that_verify_the_same_nodes(name: str) -> None:
-    """Where both verify from a position of the text, the shorter chain has as much right as that of six up to there."""
-    of_six, other = verified("vllm_spec"), verified(name)
-    both = of_six.keys() & other.keys()
-    assert len(both) > 300
-    for position in both:
-        (drafted, right), (fewer, as_right) = of_six[position], other[position]
-        same = min(drafted, fewer)
-        assert min(right, same) == min(as_right, same), position
-
-
 def test_a_list_is_read_as_conditional_or_as_cumulative() -> None:
     """The same numbers, typed in both readings."""
     assert abs(length_at(6, cumulative=list(MEASURED), spread=0) - (1 + sum(MEASURED))) < 0.06
@@ -132,13 +89,6 @@ def test_lengths_by_k_are_steps_of_cumulative_rates(lengths: Any, rates: tuple[f
     assert acceptance(lengths=lengths).curve("x").rates[: len(rates)] == pytest.approx(rates, abs=1e-6)
 
 
-@pytest.mark.parametrize(("value", "k"), [(0.7, 3), ([0.7], 1), ([0.7, 0.5], 2)])
-def test_rates_are_pooled_over_chains_as_long_as_the_list(value: Any, k: int) -> None:
-    made = acceptance(cumulative=value)
-    assert made.curve("x").chain == k
-    assert f"at k = {k}, " in str(made.note)
-
-
 @pytest.mark.parametrize("rates", [MEASURED, RISING])
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.5])
 def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...], spread: float) -> None:
@@ -149,26 +99,6 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
     verifications = 1 / (1 + reached.sum(axis=1))
     assert verifications @ reached / verifications.sum() == pytest.approx(np.cumprod(rates), rel=1e-6)
     assert (levels[:, 0].std() > 0.01) == (spread > 0)
-
-
-def test_more_spread_makes_the_worst_requests_worse() -> None:
-    means = [
-        1 + np.cumprod(level_rates(acceptance(k=3, length=2.83, spread=each).curve("x"), 16)[:, :3], axis=1).sum(1)
-        for each in (0.0, 0.5, 1.0)
-    ]
-    assert means[0].min() > means[1].min() > means[2].min() > 1
-
-
-def test_right_at_a_deeper_position_is_right_at_a_shallower_one_where_rates_fall() -> None:
-    made = tape(3, conditional=list(MEASURED), spread=0)
-    request, position = np.divmod(np.arange(3 * 4000), 4000)
-    keys, on = made.on_path(request, position), np.ones(len(request), dtype=np.bool_)
-    right = [
-        made.rank[made.rows(request, keys, mix(keys), on, np.full(len(request), depth))] == 0 for depth in range(8)
-    ]
-    for shallow, deep in pairwise(right):
-        assert not (deep & ~shallow).any()
-    assert [float(each.mean()) for each in right] == pytest.approx([*MEASURED, 0.55, 0.55], abs=0.03)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -200,29 +130,6 @@ def _walked(text: Tape, work: TargetPass, row: int, position: int) -> int:
         node, depth = int(children[0]), depth + 1
 
 
-def test_a_tree_accepts_by_the_rank_at_each_depth() -> None:
-    """1 + P0 + P0 P1 + ..., P_d the chance that the token at depth d is among the proposals of that depth."""
-    text, widths = tape(60, conditional=[0.7, 0.5, 0.3], spread=0), [3, 2, 1]
-    told = requests([0.0] * 60, [3] * 60, [200] * 60)
-    made = factory_of(
-        "specinfer", speculation={"_target_": "specsim.schedulers.specinfer.FixedTrees", "expansion": widths}
-    )
-    heard = watched(simulation(told, [200] * 60, made, text=text)).heard[0]
-    full = 3 + 6 + 6
-    matched = [
-        step.answer.matched[step.work.forest.tree_tokens() == full]
-        for step in heard
-        if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes
-    ]
-    pools = (
-        text.rank[text.text_rows(np.arange(60), 0)],
-        text.rank[text.text_rows(np.arange(60), 1)],
-        text.rank[text.text_rows(np.arange(60), 2)],
-    )
-    right = np.cumprod([float((pool < width).mean()) for pool, width in zip(pools, widths, strict=True)])
-    assert abs(np.concatenate(matched).mean() - right.sum()) < 0.04
-
-
 def test_typed_rates_work_from_the_command_line_and_python() -> None:
     small = {"trace": "poisson", "requests": 60, "scheduler__num_speculative_tokens": 3}
     long = [0.9123456789012345 ** (place + 1) for place in range(16)]
@@ -238,38 +145,6 @@ def test_typed_rates_work_from_the_command_line_and_python() -> None:
     (said,) = [note for note in one.notes if note.startswith("acceptance=")]
     assert "cumulative [0.76, 0.56, 0.43] means 2.75 tokens a verification at k = 3, 58.3% of drafted" in said
     assert "spread between requests assumed: 0.5" in said
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ([0.5, 0.6], r"cumulative: \[0.5, 0.6\] is not rates that fall from each draft position to the next"),
-        (1.5, "conditional: 1.5 is not rates, each draft right with probability 0.001 to 0.999"),
-        ([], r"acceptance: \[\]; expected a name or a path"),
-        ([0.5, "x"], r"acceptance: \[0.5, 'x'\]; expected a name or a path"),
-    ],
-)
-def test_what_is_no_rate_is_one_line(typed: Any, said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        simulate("vllm_spec", "poisson", requests=5, acceptance=typed)
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ({"k": 3, "length": 4.5}, "length: 4.5 is not a finite number above 1 and below 4"),
-        ({"length": 2.0}, "k: missing key"),
-        ({"lengths": [0.5]}, r"lengths: \[0.5\] is not lengths at k = 1, 2, ..."),
-        ({"lengths": [1.7, 5.9]}, r"lengths: \[1.7, 5.9\] is not lengths at k = 1, 2, ..., each above 1 and below k"),
-        ({"lengths": {3: 1.9, 7: 8}}, "lengths: {3: 1.9, 7: 8} is not lengths at k = 1, 2, ..., each above 1"),
-        ({"lengths": {"a": 2}}, "lengths: {'a': 2} is not lengths by k, 1 to 64"),
-        ({"length": 2.0, "rate": 0.5, "k": 3}, "one of length, lengths, rate"),
-        ({"conditional": [0.5], "cumulative": [0.5]}, "one of conditional, cumulative"),
-    ],
-)
-def test_what_is_no_length_is_one_line(body: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        acceptance(**body)
 
 
 def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:

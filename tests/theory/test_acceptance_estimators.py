@@ -11,8 +11,6 @@ from specsim.acceptance.curves import Acceptance, Curve, draw_tape
 from specsim.acceptance.tape import Tape
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Scheduler
-from specsim.schedulers.smartspec.tree import HeadAverage
-from specsim.simulation import run
 from tests.laws.subjects import factory_of, raw_of
 from tests.laws.watch import watched
 from tests.made import Hardware, Linear, requests, simulation
@@ -58,20 +56,6 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
     assert abs(found - alpha) < DEVIATIONS * np.sqrt(alpha * (1 - alpha) / tried)
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.6, 0.84])
-@pytest.mark.parametrize("batch", BATCHES)
-def test_a_heads_acceptance_is_unbiased_whatever_the_widths_of_the_steps(batch: int, alpha: float) -> None:
-    """The narrow steps alone, each trial of one token, bound the error of all."""
-    rng, average = np.random.default_rng(batch), HeadAverage(2, STEPS, 0.5)
-    tried = np.zeros(2)
-    for step in range(STEPS):
-        top = np.array([1, 1]) if step % 2 else np.array([4, 2])
-        right = np.logical_and.accumulate(rng.random((batch, 2)) < 1 - (1 - alpha) ** top, axis=1)
-        average.learn(top, np.full(batch, 2), right.sum(axis=1))
-        tried += (step % 2) * np.array([batch, right[:, 0].sum()])
-    assert (np.abs(average.rates() - alpha) < DEVIATIONS * np.sqrt(alpha * (1 - alpha) / tried)).all()
-
-
 @pytest.mark.parametrize("batch", BATCHES)
 def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
     agreement = 0.7
@@ -85,22 +69,3 @@ def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
     confidence = np.sort(text.confidence[:, 0])
     found = serve.speculation.mean_confidence
     assert abs(found - agreement) < DEVIATIONS * confidence.std() / np.sqrt(drafted)
-
-
-@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 16])
-def test_laps_sds_perceived_rate_is_unbiased(batch: int) -> None:
-    """A_i is accepted / drafted, a + a^2 + ... + a^n over n: of 64 requests, each perceived after 40 rounds."""
-    alpha, drafted, count = 0.84, 4, 64
-    batching = raw_of("laps_sd")["batching"]
-    batching["acceptance"] |= {"window": 40, "spread": 1.1}
-    made: list[Any] = []
-
-    def keeping() -> Any:
-        made.append(factory_of("laps_sd", batching=batching, max_num_seqs=batch)())
-        return made[-1]
-
-    told = requests([0.0] * count, [3] * count, [300] * count)
-    run(simulation(told, [300] * count, keeping, text=bernoulli(alpha, count), truth=CHEAP))
-    rate = made[0].batching.acceptance.rate
-    expected = (alpha ** np.arange(1, drafted + 1)).mean()
-    assert abs(rate.mean() - expected) < DEVIATIONS * rate.std(ddof=1) / np.sqrt(count)

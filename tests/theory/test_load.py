@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from specsim.metrics.load import AMPLE_REQUESTS, LEAST_JUDGED, Load, judged
+from specsim.metrics.load import Load, judged
 from tests.theory.queues import Queue, queue, served
 
 RUNS = 100
@@ -35,8 +35,8 @@ def said(load: float, n: int, **kind) -> Counter[str]:
     return Counter("overloaded" if each.overloaded else names[each.steady] for each in found)
 
 
-@pytest.mark.parametrize("load", [0.5, 0.8, 0.9])
-@pytest.mark.parametrize(("n", "kind"), [(300, {}), (1_000, {}), (1_000, MANY), (4_000, MANY)])
+@pytest.mark.parametrize("load", [0.5, 0.9])
+@pytest.mark.parametrize(("n", "kind"), [(300, {}), (1_000, MANY)])
 def test_a_server_that_keeps_up_is_hardly_ever_called_overloaded(load, n, kind):
     assert said(load, n, **kind)["overloaded"] <= 2
 
@@ -53,35 +53,12 @@ def test_overload_is_found(load, n, kind):
     assert said(load, n, **kind)["overloaded"] >= 95
 
 
-def test_a_tenth_too_much_is_seldom_called_steady_by_a_thousand():
-    """The backlog ends at 100 +- 32 there: no test can do much better."""
-    found = said(1.1, 1_000)
-    assert found["overloaded"] >= 70
-    assert found["steady"] <= 30
-
-
-def test_at_its_service_rate_a_server_is_mostly_called_steady():
-    """It has no steady state, and no run of any length shows it: a backlog of the root of n is not growth."""
-    assert said(1.0, 10_000)["overloaded"] <= 15
-
-
-@pytest.mark.parametrize("load", [0.5, 0.9, 1.0])
-@pytest.mark.parametrize(("n", "kind"), [(20, {}), (40, {}), (40, MANY), (100, MANY), (100, BURSTS)])
+@pytest.mark.parametrize("load", [0.5, 1.0])
+@pytest.mark.parametrize(("n", "kind"), [(40, {}), (100, MANY), (100, BURSTS)])
 def test_a_short_run_is_called_too_short(load, n, kind):
     found = said(load, n, **kind)
     assert found["too short"] + found["overloaded"] == RUNS
     assert found["overloaded"] <= (16 if kind is BURSTS else 2)
-
-
-def test_a_short_run_far_beyond_its_server_is_overloaded():
-    """One request a second, served one at a time within 10 s."""
-    arrival_s = np.arange(40.0)
-    found = of(Queue(arrival_s, served(arrival_s, np.full(40, 10.0)), np.full(40, 10.0)))
-    assert found.makespan_ratio == pytest.approx(400 / 39)
-    assert found.overloaded
-    assert found.steady is False
-    assert not found.too_short
-    assert found.needed_requests is None
 
 
 @pytest.mark.parametrize(("load", "most"), [(0.5, 2), (0.8, 3), (0.9, 15)])
@@ -91,7 +68,7 @@ def test_bursts_of_a_server_that_keeps_up_are_no_overload(load, most):
 
 
 @pytest.mark.parametrize("kind", [{}, MANY, BURSTS, {"servers": 256, "cv": 1.0}])
-@pytest.mark.parametrize("n", [200, 300, 500, 1_000])
+@pytest.mark.parametrize("n", [200, 1_000])
 def test_the_queue_of_a_server_that_keeps_up_adds_no_overload(n, kind):
     """One of 120 does, in 200 requests of bursts: five bursts."""
     runs = [(load, n, seed) for load in (0.5, 0.8, 0.9) for seed in range(40)]
@@ -174,13 +151,7 @@ def test_a_rejected_request_is_never_in_the_system():
 NOBODY = np.full(3, np.nan)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        Queue(np.arange(3.0), NOBODY, NOBODY),
-        Queue(np.zeros(3), NOBODY, NOBODY),
-    ],
-)
+@pytest.mark.parametrize("line", [Queue(np.arange(3.0), NOBODY, NOBODY), Queue(np.zeros(3), NOBODY, NOBODY)])
 def test_where_no_request_was_let_in_nothing_is_said(line):
     found = of(line)
     assert found == Load(attainment_half_width=found.attainment_half_width, too_short=True)
@@ -192,12 +163,6 @@ def test_a_batch_that_arrives_at_once_has_no_load_and_is_not_too_short(n):
     found = of(Queue(np.zeros(n), np.arange(1.0, n + 1), np.ones(n)))
     half = found.attainment_half_width
     assert found == Load(arrival_span_s=0.0, drain_s=float(n), attainment_half_width=half, too_short=False)
-
-
-@pytest.mark.parametrize(("load", "n"), [(0.5, 20), (0.9, 300), (1.5, 1_000)])
-def test_the_block_is_plain_json_and_the_same_every_time(load, n):
-    first, second = (asdict(of(queue(load, n, 7))) for _ in range(2))
-    assert json.loads(json.dumps(first, allow_nan=False)) == first == second
 
 
 def test_how_long_a_run_should_be_follows_from_its_batches():
@@ -212,9 +177,3 @@ def test_how_long_a_run_should_be_follows_from_its_batches():
     assert found.too_short
     assert found.steady
     assert not of(line).too_short
-
-
-def test_what_cannot_be_judged_is_advised_a_length_that_can():
-    found = of(queue(0.5, 40, 1))
-    assert found.needed_requests == AMPLE_REQUESTS > LEAST_JUDGED
-    assert of(queue(0.5, AMPLE_REQUESTS, 1)).steady

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from specsim import SpecsimError, simulate
+from specsim import simulate
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping
 from tests.theory.test_acceptance_by_position import accepted_of
@@ -58,7 +58,7 @@ def test_a_whole_number_is_accepted_by_every_verification(number: int) -> None:
     assert set(accepted_of(pinned(synthetic_acceptance_length=number + 1), 4).tolist()) == {number}
 
 
-@pytest.mark.parametrize("scheduler", ["vllm_spec", "adaserve", "specserve", "smartspec_tree"])
+@pytest.mark.parametrize("scheduler", ["vllm_spec", "adaserve"])
 def test_a_pinned_benchmark_and_a_run_have_one_length(scheduler: str) -> None:
     """Each verification of two drafts or more accepts two, a tree's no more; an output's last one may end it."""
     small: dict[str, Any] = {"trace": "poisson", "requests": 20, "acceptance": "pinned_vllm"}
@@ -69,19 +69,3 @@ def test_a_pinned_benchmark_and_a_run_have_one_length(scheduler: str) -> None:
     assert any(
         "synthetic_acceptance_length 3 accepts by position (cumulative) 1, 1: 3 tokens" in each for each in run.notes
     )
-
-
-@pytest.mark.parametrize(
-    ("knobs", "said"),
-    [
-        ({}, "synthetic_acceptance_length: None is not one of synthetic_acceptance_length, "),
-        ({"synthetic_acceptance_length": 2, TRTLLM: 1}, f"{TRTLLM}: 1 is not one of"),
-        ({TRTLLM: 1, METHOD: "multinomial"}, f"{METHOD}: 'multinomial' is not a key beside {SGLANG}"),
-        ({SGLANG: 2, METHOD: "exact"}, f"{METHOD}: 'exact' is unknown"),
-        ({"synthetic_acceptance_length": 0.5}, "0.5 is not a finite number of at least 1 and at most 64"),
-        ({"synthetic_acceptance_rates": [0.5, 0.6]}, "is not rates from 0 to 1, none above the one before"),
-    ],
-)
-def test_what_is_no_rule_is_one_line(knobs: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        pinned(**knobs)

@@ -14,7 +14,7 @@ import simpy
 import specsim.simulation
 from specsim.server.ledger import Ledger
 from specsim.simulation import Simulation, run
-from tests.laws.subjects import NAMES, factory_of
+from tests.laws.subjects import KINDS, factory_of
 from tests.made import Floats, Hardware, Linear, memory, requests, simulation
 
 SERVICE_S = 0.05
@@ -30,27 +30,17 @@ def waits_s(load: float, seed: int, customers: int) -> tuple[Floats, Floats]:
     return arrival_s, run(single).progress.finish_s - arrival_s - SERVICE_S
 
 
-def assert_pollaczek_khinchine(load: float, customers: int, warm_up: int) -> None:
-    """E[W] = load * service / (2 (1 - load)), within the 99.9% t-interval of 20 independent runs.
+def test_waiting_time_of_m_d_1() -> None:
+    """Pollaczek-Khinchine: E[W] = load * service / (2 (1 - load)), within the 99.9% t-interval of 20 independent runs.
 
-    The first customers of each run, who find the server emptier than it will be, are left out.
+    The first 50 customers of each run, who find the server emptier than it will be, are left out.
     """
-    t_999 = 3.883  # two-sided 99.9% quantile of Student's t with 19 degrees of freedom
-    means_s = np.array([waits_s(load, seed, customers)[1][warm_up:].mean() for seed in range(20)])
+    load, t_999 = 0.3, 3.883  # two-sided 99.9% quantile of Student's t with 19 degrees of freedom
+    means_s = np.array([waits_s(load, seed, 350)[1][50:].mean() for seed in range(20)])
     expected_s = load * SERVICE_S / (2 * (1 - load))
     error_s = t_999 * means_s.std(ddof=1) / np.sqrt(len(means_s))
     assert error_s < 0.25 * expected_s, "too wide an interval to tell anything"
     assert abs(means_s.mean() - expected_s) < error_s
-
-
-def test_waiting_time_of_m_d_1() -> None:
-    assert_pollaczek_khinchine(0.3, customers=350, warm_up=50)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("load", [0.3, 0.7])
-def test_waiting_time_of_m_d_1_in_long_runs(load: float) -> None:
-    assert_pollaczek_khinchine(load, customers=1_300, warm_up=300)
 
 
 def test_each_wait_follows_from_the_one_before() -> None:
@@ -91,9 +81,8 @@ def surveyed(simulated: Simulation) -> tuple[Any, float]:
         return run(simulated).progress.finish_s, clock.area
 
 
-@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 3])
-@pytest.mark.parametrize("name", NAMES)
-def test_littles_law(name: str, replicas: int) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_littles_law(name: str) -> None:
     """L = lambda W without statistics: live requests integrated over time are the sum of all sojourns.
 
     Step by step: who looks in the middle of passes that run at once still sees those that have ended.
@@ -107,7 +96,7 @@ def test_littles_law(name: str, replicas: int) -> None:
         rng.integers(0, 3, count).tolist(),
     )
     simulated = simulation(told, rng.integers(1, 26, count).tolist(), factory_of(name), pool=memory(told, 3.0))
-    finish_s, area = surveyed(replace(simulated, replicas=replicas, multi_step=False))
+    finish_s, area = surveyed(replace(simulated, replicas=3, multi_step=False))
     sojourns_s = (finish_s - told.arrival_s).sum()
     assert area == pytest.approx(sojourns_s, rel=1e-9)
     assert area > 5

@@ -45,7 +45,6 @@ def tokens_per_s(k: int, clients: int, alpha: float, token_s: float, pass_s: flo
 
 
 PROBLEMS = {
-    "memory bound": ((1, 0.8, 1e-6, 0.010), range(1, 8), 6),
     "compute bound": ((16, 0.7, 5e-4, 0.010), range(1, 8), 1),
     "between": ((8, 0.8, 2e-4, 0.010), range(1, 8), 4),
 }
@@ -80,12 +79,3 @@ def test_a_table_by_batch_size_with_more_choices_than_trials() -> None:
     )
     assert tuned.trials["vllm_dynamic"] == 20
     assert tuned.best.settings[key]["9-32"] == max(range(1, 6), key=lambda k: tokens_per_s(k, *of)) == 1
-
-
-def test_rivals_have_as_many_trials_and_meet_the_same_requests() -> None:
-    settings = shared(*PROBLEMS["between"][0]) | {"trace__output_tokens": 32, "seeds": [0, 1]}
-    tuned = specsim.tune(["vllm_spec", "vllm_dynamic"], trials=4, **settings)
-    assert tuned.trials == {"vllm_spec": 4, "vllm_dynamic": 4, "vllm": 4}
-    assert sorted(each.scheduler for each in tuned.candidates) == ["vllm", "vllm_dynamic", "vllm_spec"]
-    (one, two), (other, another) = (tuned.judgements["as given"][place].measure for place in (0, 1))
-    assert tuned.lead(1)[0] == pytest.approx(((one - other) + (two - another)) / 2)

