@@ -17,7 +17,7 @@ from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.laws.watch import watched
-from tests.made import simulations
+from tests.made import hardware, memory, requests, simulation, simulations, tape
 
 every_scheduler, every_kind = (pytest.mark.parametrize("name", names) for names in (NAMES, KINDS))
 law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -109,3 +109,34 @@ def test_a_link_takes_nothing_from_anybody_else(simulated: Simulation, latency_s
     moved = ~np.isnan(instant.moves.moving_s)
     assert not instant.moves.moving_s[moved].any()
     assert later.moves.moving_s[moved] == pytest.approx(np.full(moved.sum(), latency_s))
+
+
+def tight(name: str, agreement: float, factor: float, block_tokens: int) -> Simulation:
+    """Return a crowd whose decode replicas hold `factor` times the largest request, and a drafter of that luck."""
+    at = np.arange(40)
+    told = requests((at // 6 * 0.3).tolist(), (1 + at * 7 % 29).tolist(), [40] * 40, (at % 3).tolist())
+    truth = hardware()
+    dear = replace(truth, draft=replace(truth.draft, delta=truth.target.delta / 2))
+    return simulation(
+        told,
+        (2 + at * 11 % 37).tolist(),
+        factory_of(name),
+        pool=memory(told, factor, block_tokens),
+        truth=dear,
+        text=tape(40, agreement, silent=agreement < 0.5),
+        replicas=3,
+        split=Splitting(1, 1e6),
+        router=LeastTokens,
+    )
+
+
+@every_scheduler
+@pytest.mark.parametrize("agreement", [0.05, 0.95])
+def test_what_admission_charges_is_what_a_pass_takes(name: str, agreement: float) -> None:
+    """Every request ends where pools are full, whether the drafter is worth its passes, its cache is brought or not."""
+    for factor, block_tokens in ((1.5, 4), (2.2, 4)):
+        simulated = tight(name, agreement, factor, block_tokens)
+        record = run(simulated)
+        assert not record.rejected
+        assert np.array_equal(record.progress.emitted_tokens, simulated.world.output_tokens)
+        assert_same_record(record, run(replace(simulated, multi_step=False)))
