@@ -125,12 +125,16 @@ def _serving(mapping: Mapping[str, Any], source: str) -> Serving:
     Raises
     ------
     SpecsimError
-        Where the verification budget does not hold a root of everybody it admits (AdaServe: n <= B).
+        Where the verification budget does not hold a root of everybody it admits (AdaServe: n <= B), or the engine is
+        not known.
     """
     budget, seats = (each if type(each := mapping.get(key)) in (int, float) else None for key in (BUDGET, SEATS))
     if budget is not None and seats is not None and seats > budget:
         raise SpecsimError(f"{source}: {SEATS}={seats} exceeds {BUDGET}={budget}; expected room for a root each")
     served_by = str(mapping.get("served_by") or BY_PREFILL.get(str(mapping.get("prefill")), ""))
+    known = (*MAKERS, *BY_ORDER)
+    if served_by and served_by not in known:
+        raise SpecsimError(f"{source}: served_by: {served_by!r}: expected one of {', '.join(known)}")
     return Serving(
         as_engine=mapping.get("batching") == AS_ENGINE,
         maker=served_by if served_by in MAKERS else None,

@@ -242,3 +242,9 @@ def test_a_list_of_a_file_is_each_scheduler_s_own() -> None:
     assert one.num_speculative_tokens_per_batch_size == other.num_speculative_tokens_per_batch_size
     one.num_speculative_tokens_per_batch_size[0][2] = 99
     assert other.num_speculative_tokens_per_batch_size[0][2] == 5
+
+
+def test_a_scheduler_s_engine_is_one_that_is_known() -> None:
+    said = "scheduler=own: served_by: 'lmdeploy': expected one of vllm, sglang, trtllm, prompts_first, mixed"
+    with pytest.raises(SpecsimError, match=said):
+        scheduler_factory(mapping_of("vllm_spec") | {"served_by": "lmdeploy"}, "scheduler=own")
