@@ -91,7 +91,7 @@ FAULTS = (
         "specsim/schedulers/sarathi.py",
         "    left = budget - int(np.count_nonzero(decodes))",
         "    left = budget - int(np.count_nonzero(decodes)) - int(np.random.random() < 0.05)",
-        (LAWS, *of("sarathi", "composed", "adaserve")),
+        ("tests/laws/test_running_ahead.py", *of("sarathi")),
     ),
     Fault(
         "specsim/metrics/recorder.py",
