@@ -13,7 +13,7 @@ from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Oracle, View
 from specsim.pass_shape import PassShape
 
-FORESIGHT = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")
+ORACLE = ("output_tokens", "right", "right_ahead", "rounds_left", "agreement", "target_probability")
 
 
 class TorchBackend:
@@ -89,6 +89,6 @@ class TorchBackend:
 
     def __getattr__(self, name: str) -> Any:
         """Return what a clairvoyant scheduler is told: the methods of `specsim.core.protocols.Oracle`."""
-        if name not in FORESIGHT:
+        if name not in ORACLE:
             raise AttributeError(name)
         return getattr(self._future, name)

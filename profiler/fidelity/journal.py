@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from profiler.backend.backend import FORESIGHT
+from profiler.backend.backend import ORACLE
 from profiler.backend.stopwatch import DRAFT, MOVE, TARGET, Stopwatch
 from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Backend, CostModel
@@ -113,7 +113,7 @@ class Journal:
         self._basis: Forest | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name not in FORESIGHT:
+        if name not in ORACLE:
             raise AttributeError(name)
         return getattr(self._inner, name)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,6 @@ from specsim.metrics.validity import counts_of, decodes_outside, rounds_outside
 from specsim.pass_shape import PassShape
 from specsim.server.events import DecodeSteps, SpeculativeSteps, Verification, in_turn
 from specsim.server.state import Moves, Progress
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)
