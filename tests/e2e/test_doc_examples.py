@@ -19,7 +19,7 @@ from specsim.workload.formats import KNOWN
 DOCS = Path(__file__).parents[2] / "docs"
 FAST = ("traces", "slo")
 LONG, SHORT = '"requests": 2000', '"requests": 100'
-"""What takes a minute is run with fewer requests."""
+"""An example of a minute is tested with fewer requests."""
 
 
 def page(name):

@@ -28,7 +28,7 @@ class Parameter(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the owner calls it."""
+        """Its name at the owner."""
         return self.path.removesuffix("._target_").rpartition(".")[2]
 
 

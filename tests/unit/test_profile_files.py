@@ -1,4 +1,4 @@
-"""What a shipped profile claims: errors, sizes, and no more than its hardware can do."""
+"""Claims of shipped profiles: errors, sizes, and no more than its hardware can do."""
 
 from __future__ import annotations
 
