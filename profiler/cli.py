@@ -12,7 +12,7 @@ from specsim.commands.terminal import Parser
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
     "compose": ("profiler.compose.command", "compose a profile of any model on any GPU from measured kernels"),
-    "fit": ("profiler.latency.result", "fit a profile again to raw samples, no GPU needed"),
+    "fit": ("profiler.latency.profile_file", "fit a profile again to raw samples, no GPU needed"),
     "acceptance": ("profiler.acceptance.command", "record how often a draft is accepted, and fit curves"),
 }
 

@@ -243,7 +243,7 @@ def _plot(arguments: argparse.Namespace) -> int:
 
 def _trace_events(arguments: argparse.Namespace) -> int:
     from specsim.api import load_run
-    from specsim.figures.trace_events import write_trace_events
+    from specsim.store.trace_events import write_trace_events
 
     say(write_trace_events(load_run(arguments.run), arguments.out or arguments.run / "trace_events.json"))
     return 0

@@ -30,8 +30,8 @@ from specsim.server.admission import AdmissionControl
 from specsim.server.engine import Replica
 from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
-from specsim.server.livelock import TOO_LONG, StepTooLong, watchdog
 from specsim.server.observing import Observing, noted_by
+from specsim.server.planning import TOO_LONG, StepTooLong, watchdog
 from specsim.server.state import Machine, Progress, SharedRows, over_pools
 from specsim.server.view import LedgerView
 
@@ -116,7 +116,7 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
 
     Raises
     ------
-    specsim.errors.IllegalPass, specsim.server.livelock.Livelock, specsim.errors.SchedulerFault
+    specsim.errors.IllegalPass, specsim.server.planning.Livelock, specsim.errors.SchedulerFault
         When the scheduler is at fault.
     SpecsimError
         When the run lasts longer than its clock can tell.

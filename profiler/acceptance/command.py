@@ -134,8 +134,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
 def _best_layers(arguments: argparse.Namespace) -> str:
     """Return the best layers to skip, found on the last prompts of each category, which a recording may leave out."""
     require_extra()
-    from profiler.acceptance.layers import LayerSearch, check_count
-    from profiler.acceptance.pair import encoder, stop_ids, tasks
+    from profiler.acceptance.pair import LayerSearch, check_count, encoder, stop_ids, tasks
     from profiler.acceptance.prompts import read_prompts
     from profiler.models.loading import load_model, load_tokenizer
 

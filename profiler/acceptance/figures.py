@@ -11,6 +11,7 @@ import numpy as np
 from profiler.acceptance.curves import (
     BINS,
     FEWEST_TOKENS,
+    Compared,
     OnPath,
     at_depth,
     by_confidence,
@@ -19,7 +20,6 @@ from profiler.acceptance.curves import (
     running_rates,
     settling,
 )
-from profiler.acceptance.lengths import Compared
 from profiler.acceptance.tape_file import Recorded
 from specsim.figures.style import GREY, PALETTE, colours, legend_above, new_figure, style
 

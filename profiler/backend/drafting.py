@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from profiler.acceptance.lookup import match_lengths
+from profiler.acceptance.drafters import match_lengths
+from profiler.attention.packing import Bools, Ints
 from profiler.backend.known import Known
 from profiler.backend.layout import NO_TOKENS, Laid, Row, laid_out, passed
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import DRAFT, Stopwatch
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import Bools, Ints
 from specsim.core.passes import DraftPass
 from specsim.core.protocols import View
 from specsim.core.request import Floats

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from profiler.acceptance.lookup import lookups
+from profiler.acceptance.drafters import lookups
+from profiler.attention.packing import Ints
+from profiler.attention.pages import NoRoom
 from profiler.backend.drafting import likeliest_tokens
 from profiler.backend.layout import Row, laid_out, passed
 from profiler.backend.rows import Rows
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import Ints
-from profiler.passes.pages import NoRoom
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest

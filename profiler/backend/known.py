@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from profiler.passes.packing import Ints
+from profiler.attention.packing import Ints
 from specsim.core.request import Requests
 from specsim.errors import SpecsimError
 from specsim.rng import STRIDE, mix, stream_keys

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from profiler.attention.packing import Ints, Work
 from profiler.backend.rows import Rows
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import Ints, Work
 
 NO_TOKENS: Ints = np.zeros(0, dtype=np.int64)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from profiler.attention.packing import Ints
+from profiler.attention.pages import NoRoom, PageTables
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import Ints
-from profiler.passes.pages import NoRoom, PageTables
 from specsim.server.kv_cache import Memory
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from profiler.attention.packing import Ints
 from profiler.backend.backend import TorchBackend
 from profiler.backend.drafting import LookupDrafter, ModelDrafter
 from profiler.backend.future import ModelFuture, OracleText, oracle_text
@@ -14,7 +15,6 @@ from profiler.backend.stopwatch import DeviceStopwatch, Stopwatch, WallClock
 from profiler.backend.text import ModelText, TapeText
 from profiler.backend.verifying import Verifier
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import Ints
 from specsim.backend.simulated import SimulatedBackend
 from specsim.core.protocols import Backend, Clairvoyant, View
 from specsim.errors import SpecsimError

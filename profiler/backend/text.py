@@ -7,10 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
+from profiler.attention.packing import Ints
 from profiler.backend.drafting import Extension, Proposed
 from profiler.backend.known import Known, random_tokens
 from profiler.backend.verifying import Judged, followed
-from profiler.passes.packing import Ints
 from specsim.backend.simulated import SimulatedBackend
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, Level, TargetPass
 from specsim.core.protocols import View

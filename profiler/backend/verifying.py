@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from profiler.attention.packing import Bools, Ints
 from profiler.backend.drafting import LookupDrafter, ModelDrafter
 from profiler.backend.known import Known
 from profiler.backend.layout import Laid, Row, laid_out, passed
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import TARGET, Stopwatch
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import Bools, Ints
 from specsim.core.passes import Emitted, TargetPass
 from specsim.core.protocols import View
 from specsim.core.trees import Forest

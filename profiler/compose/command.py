@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.compose.profile import compose_profile
-from profiler.latency.result import UNFIT
+from profiler.latency.profile_file import UNFIT
 from profiler.text import write, yaml_text
 from specsim.errors import say
 from specsim.files.checked_mapping import expanded

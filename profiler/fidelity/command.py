@@ -206,7 +206,7 @@ def _pair(arguments: argparse.Namespace) -> Pair:
 
 def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
     """Return the study with what the options say instead."""
-    from profiler.latency.grids import read_grid, shipped
+    from profiler.latency.points import read_grid, shipped
 
     names = ("loads", "repeats", "clock", "device", "graphs", "dtype", "threads", "cache_tokens")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from profiler.attention.packing import Ints
 from profiler.backend.future import OracleText
 from profiler.fidelity.models import Ready
 from profiler.fidelity.study import Study
 from profiler.latency.hardware import hardware
 from profiler.models.loading import torch_device, versions
-from profiler.passes.packing import Ints
 from specsim.config.configured import from_words
 from specsim.config.identity import identity, settings_of
 from specsim.runs.prepare import prepare

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from profiler.attention.packing import LARGEST_CAPTURED, Work
+from profiler.attention.planning import SPLIT
 from profiler.backend.drafting import LookupDrafter, likeliest_tokens
 from profiler.backend.known import Known, random_tokens
 from profiler.backend.layout import Row, laid_out, passed
@@ -21,17 +23,14 @@ from profiler.backend.rows import Rows
 from profiler.backend.served import LookupMatch
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
-from profiler.latency.grids import Grid
 from profiler.latency.measure import sample_of
 from profiler.latency.models import ceiling_facts, shared_facts, sizes
-from profiler.latency.points import ROLES, Point, interleaved
+from profiler.latency.points import ROLES, Grid, Point, interleaved
 from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import WRITE_EVERY_S, Sample, SampleFile, read_samples
 from profiler.latency.timers import Timing, timer_for
-from profiler.passes.attention import SPLIT
 from profiler.passes.checks import checked_error
 from profiler.passes.forward import PackedForward
-from profiler.passes.packing import LARGEST_CAPTURED, Work
 from profiler.passes.paths import ASSUMPTIONS
 from profiler.text import write, yaml_text
 from specsim.pass_shape import PassShape

@@ -13,6 +13,9 @@ import numpy as np
 from profiler.acceptance.network import without_layers
 from profiler.acceptance.pair import encoder, same_vocabulary
 from profiler.acceptance.prompts import read_prompts
+from profiler.attention.packing import Ints
+from profiler.attention.pages import give_back, memory_for
+from profiler.attention.planning import page_tokens
 from profiler.backend.known import random_tokens
 from profiler.backend.rows import pages_for
 from profiler.backend.served import LookupMatch, Models
@@ -20,12 +23,9 @@ from profiler.fidelity.study import Pair, Study
 from profiler.models.loading import load_model, load_tokenizer, torch_device, torch_dtype
 from profiler.models.random_weights import random_model, shape_of
 from profiler.models.shapes import ModelShape, named_shape
-from profiler.passes.attention import page_tokens
 from profiler.passes.checks import check_replays, working_kernel
 from profiler.passes.forward import PackedForward
 from profiler.passes.graphs import Replays
-from profiler.passes.memory import give_back, memory_for
-from profiler.passes.packing import Ints
 from profiler.passes.paths import forward_of, working_passes
 from specsim.errors import SpecsimError
 from specsim.server.kv_cache import Memory

@@ -13,12 +13,11 @@ from profiler.backend.future import OracleText
 from profiler.backend.known import Known
 from profiler.backend.served import LookupMatch, served, texts_of
 from profiler.backend.stopwatch import DeviceStopwatch
-from profiler.fidelity.accounting import Step, accounted
 from profiler.fidelity.journal import Clock, Entry, Journal, predicted
 from profiler.fidelity.models import Ready
 from profiler.fidelity.study import REAL, REVERSE, SIMULATED, Cell, merged
 from profiler.fidelity.tables import Outcome
-from profiler.fidelity.verdicts import CLEAR
+from profiler.fidelity.verdicts import CLEAR, Step, accounted
 from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
 from specsim.acceptance.tape import Tape
 from specsim.backend.simulated import SimulatedBackend, World

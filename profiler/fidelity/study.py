@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from profiler.latency.grids import Grid, shipped
+from profiler.latency.points import Grid, shipped
 from profiler.typed import typed
 from specsim.config.points import check_typed
 from specsim.errors import SpecsimError, nearest

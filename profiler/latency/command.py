@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.cli import minutes
 from profiler.latency.choice import check_shapes, shapes_of
-from profiler.latency.grids import read_grid, shares, shipped
-from profiler.latency.profile_file import QUICK_GRID, check_apart_from, check_writable
-from profiler.latency.result import Places, write_profile
+from profiler.latency.points import read_grid, shares, shipped
+from profiler.latency.profile_file import QUICK_GRID, Places, check_apart_from, check_writable, write_profile
 from profiler.lock import only_one
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
@@ -102,8 +101,8 @@ class _Plan:
 
 
 def _plan(arguments: argparse.Namespace) -> _Plan:
-    from profiler.latency.all_reduce import check_link
     from profiler.latency.hardware import hardware
+    from profiler.latency.measure import check_link
     from profiler.latency.models import Setting, check_shards, shared_facts
     from profiler.models.loading import default_device, torch_dtype
     from profiler.passes.checks import working_kernel
@@ -161,7 +160,7 @@ def _configs(subjects: dict[str, Subject]) -> Iterator[Any]:
 def _assumptions(
     subjects: dict[str, Subject], arguments: argparse.Namespace, device: torch.device, passes: str
 ) -> list[str]:
-    from profiler.latency.all_reduce import stated
+    from profiler.latency.measure import stated
     from profiler.passes.paths import ASSUMPTIONS
 
     lines = [ASSUMPTIONS[passes]]
@@ -178,12 +177,12 @@ def _assumptions(
 
 def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None, most: int | None) -> int:
     """Measure the missing points; return how many there was no time for."""
+    from profiler.attention.pages import memory_for
     from profiler.latency.models import ceiling_facts
     from profiler.latency.points import ROLES
     from profiler.latency.samples import SampleFile
     from profiler.latency.sweep import Sweep
     from profiler.latency.timers import timer_for
-    from profiler.passes.memory import memory_for
 
     setting = plan.setting
     timer = timer_for(setting.device)

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from profiler.latency.grids import Grid
+from profiler.attention.pages import free_bytes, give_back, memory_for, pages_needed
+from profiler.attention.planning import page_tokens
 from profiler.latency.hardware import ceilings, clocks_of, hardware
 from profiler.latency.measure import Bench
-from profiler.latency.points import ROLES, Point
+from profiler.latency.points import ROLES, Grid, Point
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Effort, Timer
 from profiler.models.loading import versions
 from profiler.models.random_weights import random_model, shape_of, shard
 from profiler.models.shapes import ModelShape, named_shape
-from profiler.passes.attention import page_tokens
 from profiler.passes.checks import checked_error
-from profiler.passes.memory import free_bytes, give_back, memory_for
-from profiler.passes.pages import pages_needed
 from profiler.passes.paths import forward_of
 from specsim.errors import SpecsimError, say
 

@@ -1,15 +1,20 @@
-"""The points of a sweep: shapes of pass, the work of each, and the order in which they are timed."""
+"""The points of a sweep: shapes of pass, the work of each, their order; grids of them, shipped and a user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
 
-from profiler.passes.packing import Ints, Work
+from profiler.attention.packing import Ints, Work
+from profiler.typed import typed
+from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.yaml_file import read_yaml
 
 ROLES = ("target", "draft")
 TARGET_KINDS = ("decode", "verify", "prefill", "mixed")
@@ -141,3 +146,166 @@ def interleaved(by_role: Mapping[str, Sequence[Point]]) -> list[tuple[str, Point
             turns += [((place + 0.5) / len(of_kind), role, point) for place, point in enumerate(of_kind)]
     turns.sort(key=lambda turn: turn[0])
     return [(role, point) for _, role, point in turns]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Sizes whose combinations are timed, within the limits.
+
+    Attributes
+    ----------
+    requests, contexts : rows of a decode, verify, draft or catch-up pass, and the cached tokens of each.
+    trees : tokens of a verified tree, its root included (a chain of k drafts is a tree of k + 1).
+    chunks, behind : tokens of a prompt's chunk, and cached tokens before it.
+    beside : decoding rows beside the chunk of a mixed pass.
+    leaves : leaves that a row extends in a draft step.
+    catchup : tokens that a row's draft cache lacks before drafting.
+    max_batched_tokens, max_context_tokens : limits of one pass.
+    repeats : the most timed runs of a point.
+    seconds : after so many seconds no further run of a point is started, once five are done.
+    together : numbers of prompts, of the shortest chunk each, that are read in one pass beside the single ones.
+    speculating : rows that verify a tree each, of each size, beside the middle chunk of a mixed pass.
+    """
+
+    requests: tuple[int, ...]
+    contexts: tuple[int, ...]
+    trees: tuple[int, ...]
+    chunks: tuple[int, ...]
+    behind: tuple[int, ...]
+    beside: tuple[int, ...]
+    leaves: tuple[int, ...]
+    catchup: tuple[int, ...]
+    max_batched_tokens: int
+    max_context_tokens: int
+    repeats: int
+    seconds: float
+    together: tuple[int, ...] = ()
+    speculating: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, values in asdict(self).items():
+            least = 0 if name in ("behind", "contexts", "together", "speculating") else 1
+            listed = values if isinstance(values, tuple) else (values,)
+            if any(each < least if name != "seconds" else each <= 0 for each in listed) or (least and not listed):
+                raise SpecsimError(f"{name}: {values}; expected {'0 or more' if not least else 'numbers above 0'}")
+
+    def passes(self, role: str) -> list[Point]:
+        """Return the points of the ``target`` or the ``draft``, small ones first."""
+        every = self._target() if role == "target" else self._draft()
+        kept = {point.key: point for point in every if self._within(point)}
+        return sorted(kept.values(), key=lambda point: (point.tokens_most()[1], point.tokens_most()[0], point.key))
+
+    def launched(self, role: str) -> set[str]:
+        """Return the keys of the points that are also launched kernel by kernel: three, since no profile reads them."""
+        steps = [point.key for point in self.passes(role) if point.kind in ("decode", "draft")]
+        return {steps[0], steps[len(steps) // 2]} if role == "target" else {steps[0]}
+
+    def _within(self, point: Point) -> bool:
+        context, batched = point.tokens_most()
+        return context <= self.max_context_tokens and batched <= self.max_batched_tokens
+
+    def _target(self) -> Iterator[Point]:
+        for n in self.requests:
+            for context in self.contexts:
+                yield Point("decode", n, context, 1)
+                yield from (Point("verify", n, context, tree) for tree in self.trees)
+        yield from self._prefill()
+        middle = self.contexts[len(self.contexts) // 2]
+        yield from (Point("mixed", 1, middle, chunk, n) for chunk in self.chunks for n in self.beside)
+        chunk = sorted(self.chunks)[len(self.chunks) // 2]
+        yield from (Point("mixed", 1, middle, chunk, n, tree) for n in self.speculating for tree in self.trees)
+
+    def _draft(self) -> Iterator[Point]:
+        for n in self.requests:
+            for context in self.contexts:
+                yield from (Point("draft", n, context, leaves) for leaves in self.leaves)
+                yield from (Point("catchup", n, context, tokens) for tokens in self.catchup)
+        yield from self._prefill()
+
+    def _prefill(self) -> Iterator[Point]:
+        yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
+        yield from (Point("prefill", n, self.behind[0], min(self.chunks)) for n in self.together)
+
+
+# As many points as eight minutes on a GPU hold. Kernels of FlexAttention are compiled for every combination of rows and
+# padded queries, so there are few row counts. 3 and 20 rows are between captured sizes.
+FULL = Grid(
+    requests=(1, 3, 8, 20, 64, 128, 256),
+    contexts=(128, 2048),
+    trees=(5, 16, 64),
+    chunks=(128, 512, 2048, 4096),
+    behind=(0, 2048),
+    beside=(32,),
+    leaves=(1, 3),
+    catchup=(3,),
+    max_batched_tokens=4096,
+    max_context_tokens=2**18,
+    repeats=20,
+    seconds=0.5,
+)
+QUICK = Grid(
+    requests=(1, 32),
+    contexts=(128, 1024, 4096),
+    trees=(8,),
+    chunks=(8, 2048),
+    behind=(0,),
+    beside=(32,),
+    leaves=(3,),
+    catchup=(4,),
+    max_batched_tokens=2048,
+    max_context_tokens=2**17,
+    repeats=10,
+    seconds=0.2,
+)
+CPU = Grid(
+    requests=(1, 2, 4, 8, 16),
+    contexts=(64, 512, 1024),
+    trees=(2, 4, 8, 16),
+    chunks=(16, 32, 64, 128, 256),
+    behind=(0, 512),
+    beside=(4, 8),
+    leaves=(1, 3),
+    catchup=(2, 4, 8),
+    max_batched_tokens=264,
+    max_context_tokens=2**14,
+    repeats=7,
+    seconds=1.5,
+)
+CPU_QUICK = Grid(
+    requests=(1, 4),
+    contexts=(16, 64, 128),
+    trees=(3,),
+    chunks=(8, 32, 64),
+    behind=(0,),
+    beside=(2,),
+    leaves=(1, 2),
+    catchup=(2,),
+    max_batched_tokens=128,
+    max_context_tokens=2**12,
+    repeats=5,
+    seconds=0.2,
+)
+
+
+def shipped(device: str, quick: bool) -> Grid:
+    """Return the grid for a kind of device, ``cuda`` or ``cpu``."""
+    if device == "cpu":
+        return CPU_QUICK if quick else CPU
+    return QUICK if quick else FULL
+
+
+def shares() -> str:
+    """Return in words how many points the quick grids and the full grids have."""
+    counts = [sum(len(grid.passes(role)) for role in ROLES) for grid in (QUICK, FULL, CPU_QUICK, CPU)]
+    return "{} points of {} on a GPU, {} of {} on the CPU".format(*counts)
+
+
+def read_grid(path: Path, base: Grid) -> Grid:
+    """Return the grid of a YAML file; keys that it leaves out are those of `base`.
+
+    Raises
+    ------
+    SpecsimError
+        When the file cannot be read, or a key is unknown or wrong.
+    """
+    return typed(Grid, CheckedMapping(str(path), "", read_yaml(path, "grid file")), base)

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.latency.grids import Grid
 from profiler.latency.measure import modes_of
 from profiler.latency.models import LoadedPair, Setting, Subject
-from profiler.latency.points import ROLES, Point, interleaved
+from profiler.latency.points import ROLES, Grid, Point, interleaved
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Timer
 from specsim.errors import SpecsimError, first_line, say

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from profiler.attention.pages import free_bytes, is_out_of_memory
 from profiler.models.shapes import ModelShape
-from profiler.passes.memory import free_bytes, is_out_of_memory
 from specsim.errors import SpecsimError, first_line
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""One forward pass: rows packed into a batch, a paged cache, attention over trees, graphs."""
+"""One forward pass of a packed batch: through fused kernels or transformers' own, and replayed as a graph."""

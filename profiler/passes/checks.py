@@ -9,15 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from profiler.attention.operations import Plain
+from profiler.attention.packing import Ints, Work, pack
+from profiler.attention.pages import CacheShape, deal, is_out_of_memory, memory_for
+from profiler.attention.planning import KERNELS, SPLIT, best_kernel, page_tokens, planner
+from profiler.attention.sdpa import Sdpa
 from profiler.models.shapes import ModelShape
-from profiler.passes.attention import KERNELS, SPLIT, best_kernel, page_tokens, planner
-from profiler.passes.attention_sdpa import Sdpa
 from profiler.passes.forward import PackedForward
 from profiler.passes.graphs import Replays, capture
-from profiler.passes.memory import is_out_of_memory, memory_for
-from profiler.passes.operations import Plain
-from profiler.passes.packing import Ints, Work, pack
-from profiler.passes.pages import CacheShape, deal
 from specsim.errors import SpecsimError, first_line, say
 
 # A right kernel errs by a few roundings of its type: at most 0.4%, 0.05% and 1e-6 of a query's head on the CPU, by SDPA

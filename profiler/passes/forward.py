@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from profiler.attention.packing import Ints, Room, Work, pack
+from profiler.attention.pages import CacheShape, PagedCache, PageTables
+from profiler.attention.planning import PAGED, Plan, page_tokens, planner, register
 from profiler.models.shapes import ModelShape
-from profiler.passes.attention import PAGED, Plan, page_tokens, planner, register
 from profiler.passes.graphs import Replays
-from profiler.passes.packing import Ints, Room, Work, pack
-from profiler.passes.pages import CacheShape, PagedCache, PageTables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -63,7 +63,7 @@ class PackedForward(ABC):
     ) -> Inputs:
         """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row.
 
-        With `room` their sizes are its own, and logit rows are padded too; see `profiler.passes.attention.Planner`.
+        With `room` their sizes are its own, and logit rows are padded too; see `profiler.attention.planning.Planner`.
         """
         packed = pack(work)
         padded = len(packed.row) if size is None else size
@@ -88,7 +88,7 @@ class PackedForward(ABC):
 
     @abstractmethod
     def run(self, inputs: Inputs) -> torch.Tensor:
-        """Run a pass; return the logits (l, vocabulary) of the queries that `profiler.passes.packing.Packed` names."""
+        """Run a pass; return the logits (l, vocabulary) of the queries that `attention.packing.Packed` names."""
 
 
 class Forward(PackedForward):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from profiler.attention.operations import Plain, operations_of
+from profiler.attention.pages import give_back
 from profiler.models.shapes import ModelShape
 from profiler.passes.forward import Inputs, PackedForward
-from profiler.passes.memory import give_back
-from profiler.passes.operations import Plain, operations_of
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Fused(PackedForward):
 
     @torch.inference_mode()
     def run(self, inputs: Inputs) -> torch.Tensor:
-        """Run a pass; return the logits (l, vocabulary) of the queries that `profiler.passes.packing.Packed` names."""
+        """Run a pass; return the logits (l, vocabulary) of the queries that `attention.packing.Packed` names."""
         weights, norm = self._weights, self.operations.add_norm
         hidden = torch.nn.functional.embedding(inputs.tokens[0], weights.embedding)
         residual: torch.Tensor | None = None

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from profiler.passes.attention import SPLIT
-from profiler.passes.attention_split import KEYS_OF_A_QUERY
-from profiler.passes.packing import LARGEST_CAPTURED, Ints, Room, Work, captured_size, is_causal, pack, power_of_two
-from profiler.passes.pages import PageTables
+from profiler.attention.packing import LARGEST_CAPTURED, Ints, Room, Work, captured_size, is_causal, pack, power_of_two
+from profiler.attention.pages import PageTables
+from profiler.attention.planning import SPLIT
+from profiler.attention.split import KEYS_OF_A_QUERY
 
 if TYPE_CHECKING:
     from profiler.passes.forward import Inputs, PackedForward

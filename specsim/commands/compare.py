@@ -25,9 +25,8 @@ def add_compare(commands: Any) -> None:
 def compare_command(arguments: argparse.Namespace) -> int:
     """Print the settings and the numbers of both sides, and their differences."""
     from specsim.commands.tables import interval
-    from specsim.metrics.tables import WIDTH, aligned
-    from specsim.metrics.validity import header
-    from specsim.runs.comparing import compared
+    from specsim.metrics.tables import WIDTH, aligned, header
+    from specsim.store.comparing import compared
 
     found = compared(arguments.A, arguments.B)
     say(f"A: {arguments.A}", f"B: {arguments.B}")

@@ -31,8 +31,8 @@ def add_import(commands: Any) -> None:
 
 def import_command(arguments: argparse.Namespace) -> int:
     """Write what the files hold below a folder, and print a line for each thing that is found or missing."""
+    from specsim.calibration.importing import import_files
     from specsim.files.checked_mapping import expanded
-    from specsim.runs.importing import import_files
 
     words = [word for word in arguments.settings if word.startswith("trace.") and "=" in word]
     files = [expanded(word) for word in arguments.settings if word not in words]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.metrics.seeds import point_means
 from specsim.metrics.sweep_table import ALL, CLASS, RUN, SEED
 from specsim.metrics.sweep_text import comparison_table, means_table
-from specsim.metrics.tables import ABSENT, WIDTH, aligned, shorten
-from specsim.metrics.validity import header
+from specsim.metrics.tables import ABSENT, WIDTH, aligned, header, shorten
 from specsim.runs.plan import PlannedRun
 from specsim.store.sweeps import Sweep
 

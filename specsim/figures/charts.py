@@ -10,9 +10,9 @@ import altair as alt
 import numpy as np
 
 from specsim.figures.latency import curve
+from specsim.figures.passes import spans
 from specsim.figures.style import PALETTE
 from specsim.figures.sweep import named
-from specsim.figures.timeline import spans
 from specsim.metrics.seeds import KEPT_UP
 from specsim.metrics.why import CAUSES
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from specsim.errors import SpecsimError, nearest
 from specsim.figures.latency import Pairs, calibration, latency_cdf
 from specsim.figures.paper import paper_figure
+from specsim.figures.passes import has_timeline, timeline
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import run_said, style
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
-from specsim.figures.timeline import has_timeline, timeline
 from specsim.files.checked_mapping import expanded
 from specsim.files.staging import in_one_step, readable_name
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweepAxes, line_named, rows_with, values_of, without_failures

@@ -14,8 +14,7 @@ from specsim.errors import SpecsimError, printable
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
-from specsim.metrics.tables import attained, number, objective
-from specsim.metrics.validity import sentences, stand_ins
+from specsim.metrics.tables import attained, number, objective, sentences, stand_ins
 from specsim.metrics.why import CAUSES, why, why_said, with_causes
 
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def _classes(metrics: Mapping[str, Any]) -> PageTable:
 
 def _timeline(passes: DataFrame | None) -> Section:
     from specsim.figures import charts
-    from specsim.figures.timeline import has_timeline
+    from specsim.figures.passes import has_timeline
 
     if passes is None or not has_timeline(passes):
         return Section("Timeline", ["A run with passes=true keeps what it needs."])

@@ -14,7 +14,7 @@ from specsim.figures.style import marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told, word
 from specsim.metrics.seeds import winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures
-from specsim.metrics.validity import sentences, stand_ins_of
+from specsim.metrics.tables import sentences, stand_ins_of
 from specsim.metrics.why import CAUSES
 
 if TYPE_CHECKING:

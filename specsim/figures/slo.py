@@ -26,8 +26,7 @@ from specsim.figures.style import (
     style,
 )
 from specsim.metrics.seeds import verdict_of
-from specsim.metrics.tables import objective
-from specsim.metrics.validity import sentences, stand_ins
+from specsim.metrics.tables import objective, sentences, stand_ins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

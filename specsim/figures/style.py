@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, failed_said, verdict_of, verdicts, worst
 from specsim.metrics.sweep_table import ALL, CLASS, ERROR, SweepAxes
-from specsim.metrics.validity import sentences, stand_ins, stand_ins_of
+from specsim.metrics.tables import sentences, stand_ins, stand_ins_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specsim.core.passes import Drafted, DraftPass, by_pass
-from specsim.core.protocols import CostModel
+from specsim.core.passes import Drafted, DraftPass, Rounds, by_pass
+from specsim.core.protocols import CostModel, PassCosts
 from specsim.core.request import Bools, Floats, Ids, Ints, Requests
 from specsim.metrics.distribution import BLOCK, Distribution, Sketched
 from specsim.metrics.requests import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RequestTable, RunTotals, Window, reasons
-from specsim.metrics.validity import counts_of, decodes_outside, rounds_outside
 from specsim.pass_shape import PassShape
 from specsim.server.events import DecodeSteps, SpeculativeSteps, Verification, in_turn
 from specsim.server.state import Moves, Progress
@@ -335,3 +334,47 @@ def _columns_of(steps: SpeculativeSteps) -> dict[str, Any]:
         "emitted_tokens": by_pass(0, rounds.tokens.sum(axis=1), len(rounds), depth),
         "accepted_tokens": by_pass(0, np.minimum(rounds.matched, rounds.tokens).sum(axis=1), len(rounds), depth),
     }
+
+
+def decodes_outside(target: PassCosts, context_tokens: Ints, rows: Ints | int) -> int:
+    """Return how many passes that decode so many rows each, (passes,) or a number for all, lie outside."""
+    if _inside(target, _range(context_tokens), _range(rows)):
+        return 0
+    return _outside(target, context_tokens, np.broadcast_to(rows, context_tokens.shape))
+
+
+def rounds_outside(draft: PassCosts, target: PassCosts, rounds: Rounds) -> int:
+    """Return how many passes of rounds lie outside the range of their model; contexts rise from round to round."""
+    depth, fed, read = rounds.depth, rounds.draft.context_tokens, rounds.verify.context_tokens
+    drafted = rounds.draft.requests, rounds.draft.batched_tokens.max()
+    queries = rounds.verify.batched_tokens
+    if _inside(draft, (fed[0, 0], fed[1, -1]), drafted) and _inside(target, read[[0, -1]], (queries, queries)):
+        return 0
+    context, batched = counts_of(rounds, "context_tokens"), counts_of(rounds, "batched_tokens")
+    drafts = _outside(draft, context[:, :depth], batched[:, :depth])
+    return drafts + _outside(target, context[:, depth], batched[:, depth])
+
+
+def counts_of(rounds: Rounds, name: str) -> Ints:
+    """Return a count of the shape of each pass, (rounds, depth + 1), by its name in `PassShapes`."""
+    counts: Ints = by_pass(getattr(rounds.draft, name), getattr(rounds.verify, name), len(rounds), rounds.depth)
+    return counts
+
+
+def _inside(model: PassCosts, context_tokens: Any, batched_tokens: Any) -> bool:
+    """Return whether passes surely lie inside, by their least and their greatest counts, (2,) each."""
+    least, most = map(_counts, context_tokens, batched_tokens)
+    return not (model.extrapolates(least) or model.extrapolates(most))
+
+
+def _outside(model: PassCosts, context_tokens: Ints, batched_tokens: Ints) -> int:
+    corners = zip(context_tokens.ravel().tolist(), batched_tokens.ravel().tolist(), strict=True)
+    return sum(model.extrapolates(_counts(*each)) for each in corners)
+
+
+def _counts(context_tokens: float, batched_tokens: float) -> PassShape:
+    return PassShape(context_tokens, batched_tokens, 0, 0, 0, 0)
+
+
+def _range(counts: Ints | int) -> tuple[int, int]:
+    return (counts, counts) if isinstance(counts, int) else (int(counts.min()), int(counts.max()))

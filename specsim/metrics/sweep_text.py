@@ -31,15 +31,16 @@ from specsim.metrics.tables import (
     class_table,
     fitted,
     flattered,
+    header,
     is_flattered,
     most_missed,
     number,
     objective,
     run_title,
     shorten,
+    stand_ins,
     widths,
 )
-from specsim.metrics.validity import header, stand_ins
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -24,8 +24,7 @@ from specsim.figures.any_run import Shown
 from specsim.files.checked_mapping import copied
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.sweep_table import extrapolated
-from specsim.metrics.tables import run_line
-from specsim.metrics.validity import STAND_IN, stand_in
+from specsim.metrics.tables import STAND_IN, run_line, stand_in
 from specsim.runs.checks import hardly_drafts
 from specsim.runs.prepare import Experiment, prepare
 from specsim.runs.processes import bar

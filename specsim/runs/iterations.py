@@ -15,7 +15,7 @@ from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import shown
 from specsim.kernels.growth import MOST_PROPOSALS
-from specsim.metrics.validity import STAND_IN
+from specsim.metrics.tables import STAND_IN
 from specsim.runs.execute import Run
 from specsim.runs.prepare import prepare
 from specsim.schedulers.adaserve import SloTrees
@@ -61,7 +61,7 @@ class Iteration:
         SpecsimError
             When a request does not decode in this iteration, or there is none to draw.
         """
-        from specsim.figures.trees import token_trees
+        from specsim.figures.passes import token_trees
 
         return token_trees(self, requests)
 

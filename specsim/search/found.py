@@ -18,7 +18,7 @@ from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
 from specsim.metrics.load import TARGET_HALF_WIDTH
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import depends_on_length
-from specsim.metrics.validity import stand_ins_of
+from specsim.metrics.tables import stand_ins_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

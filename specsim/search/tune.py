@@ -17,7 +17,7 @@ from specsim.errors import SpecsimError, one_line
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
-from specsim.metrics.validity import stand_in
+from specsim.metrics.tables import stand_in
 from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import Objects
 from specsim.runs.plan import checked, plan

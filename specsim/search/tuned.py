@@ -14,8 +14,7 @@ from specsim.core.request import Floats
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import yaml_text
 from specsim.metrics.capacity import mean_interval
-from specsim.metrics.tables import WIDTH, aligned
-from specsim.metrics.validity import header
+from specsim.metrics.tables import WIDTH, aligned, header
 from specsim.search.found import ALL, WORST, Found, judged
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from specsim.pass_shape import PassShape
 from specsim.server.admission import TIMEOUT, AdmissionControl, ArrivalQueue, RequestTimeouts
 from specsim.server.events import EventLog, Verification
 from specsim.server.ledger import Ledger
-from specsim.server.livelock import Livelock, LivelockDetector
 from specsim.server.multi_step import Horizon, MultiStep
-from specsim.server.planning import Conversation, delays, possible
+from specsim.server.planning import Conversation, Livelock, LivelockDetector, delays, possible
 from specsim.server.view import LedgerView
 
 Thinking = Callable[[TargetPass, Any], float]

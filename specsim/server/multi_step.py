@@ -14,8 +14,7 @@ from specsim.core.request import Floats
 from specsim.server.admission import ArrivalQueue
 from specsim.server.events import DecodeSteps, EventLog, SpeculativeSteps, in_turn
 from specsim.server.ledger import Ledger
-from specsim.server.livelock import LivelockDetector
-from specsim.server.planning import check_rounds, single
+from specsim.server.planning import LivelockDetector, check_rounds, single
 from specsim.server.view import LedgerView
 
 LEAST = 2

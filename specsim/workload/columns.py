@@ -1,16 +1,19 @@
-"""Checked columns from the cells of a file, which are text (CSV) or typed values (JSON, Parquet)."""
+"""Checked columns from the cells of a file: arrivals and their unit, tokens, objectives, classes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
 from math import isfinite, nan
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from specsim.core.request import LONGEST_S
 from specsim.errors import SpecsimError
-from specsim.workload.readers import Cells, TableRows, shown
+from specsim.workload.readers import Cells, FileTable, TableRows, shown
 from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
@@ -166,3 +169,265 @@ def estimated_prompts(known: Sequence[object], length: Ints, code: Ints) -> tupl
         f" ({CHARACTERS_PER_TOKEN[0]:g} per token for code, {CHARACTERS_PER_TOKEN[1]:g} for text)"
     )
     return np.where(unknown, estimate, given), note
+
+
+Unit = Literal["s", "ms", "us", "ns"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+PER_S: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+STAMP = re.compile(
+    r"\s*(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d{1,9}))? ?(Z|[+-]\d\d(?::?\d\d)?)?\s*", re.ASCII
+)
+SINCE_1970_S = 1e9
+"""Seconds since 1970, in September 2001."""
+CHAT, PARENT = "chat_id", "parent_chat_id"
+"""Columns of Bailian's traces: a request, and the one whose answer it replies to."""
+BAILIAN = {CHAT, PARENT}
+AIPERF = {"delay", "delay_ms"}
+"""Columns of sessions in milliseconds, as aiperf and Dynamo write them."""
+SPARSE_S, FAST_PER_S = 3600, 1000
+"""The mean gap and the mean rate beyond which a unit is not believed."""
+YEAR_S = 365.25 * 86400
+MICROSECOND_S = 1e-6
+MOST_YEARS = 10
+LATEST_S = 1e11
+"""Seconds since 1970, in the year 5138."""
+SLOW_S = 100
+"""The mean gap beyond which the unit may be wrong. Up to `SPARSE_S` milliseconds are named beside a finer unit."""
+UNEVEN = 0.02
+"""The distance in ticks by which a gap may miss a multiple of the tick, and the share of gaps that may miss by more."""
+EXAMPLE = "2024-05-10 00:00:00.009930+00:00"
+
+
+class Clock(NamedTuple):
+    """Arrivals of rows (N,), in their order.
+
+    Attributes
+    ----------
+    since_s : (N,) seconds since the earliest. latest_s : the latest number of the file in seconds; None: timestamps.
+    step_s : distance of neighbouring float64 just before the latest; 0 if no number was rounded.
+    """
+
+    since_s: Floats
+    latest_s: float | None
+    step_s: float = 0.0
+
+
+def read_clock(cells: Sequence[object], column: str, rows: TableRows, unit: Unit) -> Clock:
+    """Return the arrival of each row; damaged cells are noted and read as 0.
+
+    Numbers are finite, not negative and in `unit`. Timestamps are in ISO 8601 to the nanosecond, all with a zone or all
+    without, or numpy's.
+    """
+    first = next((cell for cell in cells if number(cell) is not None or is_stamp(cell)), None)
+    if not is_stamp(first):
+        return _from_numbers(cells, column, rows, unit)
+    stamps = [_nanoseconds(cell) for cell in cells]
+    zoned = next(stamp[1] for stamp in stamps if stamp is not None)
+    for i, stamp in enumerate(stamps):
+        if stamp is None:
+            rows.damage.add(rows.numbers[i], f"{column} {shown(cells[i])} is no time like {EXAMPLE}")
+        elif stamp[1] != zoned:
+            has = "no time zone" if zoned else "a time zone"
+            rows.damage.add(rows.numbers[i], f"{column} {shown(cells[i])} has {has}, unlike rows before it")
+    earliest = min(stamp[0] for stamp in stamps if stamp is not None)
+    since = np.array([0 if stamp is None else stamp[0] - earliest for stamp in stamps], np.float64)
+    return Clock(since / PER_S["ns"], None)
+
+
+def is_stamp(cell: object) -> bool:
+    """Return whether a cell is a timestamp."""
+    return _nanoseconds(cell) is not None
+
+
+def told_unit(cells: Cells, column: str) -> tuple[Unit, str] | None:
+    """Return the unit of arrivals that are numbers in a column of no unit of its own, and what tells it; None: nothing.
+
+    ``chat_id`` beside ``parent_chat_id`` is Bailian's, in seconds; delays are aiperf's, in milliseconds. Otherwise the
+    size of stamps since 1970 tells it, or a single unit in which the mean rate is plausible.
+    """
+    if cells.keys() >= BAILIAN:
+        return "s", f"{CHAT} and {PARENT} are Bailian's"
+    if AIPERF & cells.keys():
+        return "ms", "delays are aiperf's"
+    values = [value for value in map(number, cells[column]) if value is not None]
+    least, most = min(values, default=0.0), max(values, default=0.0)
+    if least > SINCE_1970_S:
+        return ("s" if least < 100 * SINCE_1970_S else "ms"), "since 1970"
+    if least == most:
+        return "s", "all are alike"
+    gap = (most - least) / (len(values) - 1)
+    units = plausible(gap)
+    return ("s", f"as milliseconds {PER_S['ms'] / gap:,.0f} requests/s") if units in ([], ["s"]) else None
+
+
+def plausible(gap: float) -> list[Unit]:
+    """Return the units in which arrivals at this mean distance come neither too fast nor too seldom to be believed."""
+    return [unit for unit in UNITS if 1 / FAST_PER_S <= gap / PER_S[unit] <= SPARSE_S]
+
+
+def spread(stamp_s: Floats, tick_s: float) -> Floats:
+    """Return arrivals (N,): the k-th of m requests with one stamp moves by k/m of the tick, or of a shorter gap."""
+    first = np.flatnonzero(np.diff(stamp_s, prepend=-1.0) > 0)
+    size = np.diff(first, append=len(stamp_s))
+    width_s = np.minimum(tick_s, np.diff(stamp_s[first], append=np.inf))
+    place = np.arange(len(stamp_s)) - np.repeat(first, size)
+    return np.asarray(stamp_s + np.repeat(width_s / size, size) * place, np.float64)
+
+
+def _from_numbers(cells: Sequence[object], column: str, rows: TableRows, unit: Unit) -> Clock:
+    values = np.zeros(len(cells))
+    for i, cell in enumerate(cells):
+        value = number(cell)
+        if value is None:
+            rows.damage.add(rows.numbers[i], f"{column} {not_a_number(cell)}")
+        elif value < 0:
+            rows.damage.add(rows.numbers[i], f"{column} {value:g} is negative")
+        else:
+            values[i] = value
+    latest_s = float(values.max()) / PER_S[unit]
+    far = latest_s > LONGEST_S or values.max() > 2**53
+    exact = [_whole(cell) for cell in cells] if far else []
+    if exact and None not in exact:
+        # Nanoseconds since 1970 are whole numbers that do not fit a float.
+        values = np.array([value - exact[0] for value in exact], np.float64)  # type: ignore[operator]
+        return Clock((values - values.min()) / PER_S[unit], latest_s)
+    step_s = float(np.spacing(np.nextafter(values.max(), 0.0))) / PER_S[unit]
+    if np.array_equal(values, np.floor(values)):
+        return Clock((values - values.min()) / PER_S[unit], latest_s, step_s)
+    seconds = values / PER_S[unit]
+    return Clock(seconds - seconds.min(), latest_s, step_s)
+
+
+def _whole(cell: object) -> int | None:
+    if number(cell) is None:
+        return None
+    if isinstance(cell, str):
+        return int(cell) if cell.strip().isdecimal() else None
+    return cell if isinstance(cell, int) else None
+
+
+def _nanoseconds(cell: object) -> tuple[int, bool] | None:
+    """Return nanoseconds since 1970 and whether the zone is known; None if the cell is no timestamp."""
+    if isinstance(cell, np.datetime64):
+        return None if np.isnat(cell) else (int(cell.astype("datetime64[ns]").astype(np.int64)), False)
+    match = STAMP.fullmatch(cell) if isinstance(cell, str) else None
+    if match is None:
+        return None
+    date, clock, fraction, zone = match.groups()
+    second = _second(date, clock, zone or "+00:00")
+    if second is None:
+        return None
+    return second * 10**9 + int((fraction or "").ljust(9, "0")), zone is not None
+
+
+@lru_cache(maxsize=64)
+def _second(date: str, clock: str, zone: str) -> int | None:
+    """Return a second since 1970, None where no calendar has it; neighbours in a file share it."""
+    try:
+        return int(datetime.fromisoformat(f"{date}T{clock}{zone}").timestamp())
+    except ValueError:
+        return None
+
+
+def check_pace(clock: Clock, column: str, table: FileTable, unit: Unit, chosen: bool) -> list[str]:
+    """Return notes about an odd pace of arrivals; a unit that the user did not choose must make sense.
+
+    Raises
+    ------
+    SpecsimError
+        One line with the unit to set, when arrivals span many years or are in the far future.
+    """
+    file, span_s, gaps = table.file, float(clock.since_s.max()), max(1, len(clock.since_s) - 1)
+    latest_s = 0.0 if chosen or clock.latest_s is None else clock.latest_s
+    likely = _likely(unit, span_s, span_s / gaps, latest_s)
+    spans = ", ".join(f"in {each} {said_s(span_s * PER_S[unit] / PER_S[each])}" for each in likely)
+    cure = f"; {spans}: {_set_to(likely, table)}" if likely else ""
+    if latest_s > LATEST_S:
+        raise SpecsimError(f"{file}: {column} reaches {latest_s:.6g} s, the year {1970 + latest_s / YEAR_S:,.0f}{cure}")
+    if span_s > (LONGEST_S if chosen or clock.latest_s is None else MOST_YEARS * YEAR_S):
+        raise SpecsimError(f"{file}: {column} spans {said_s(span_s)} in {unit}{cure or '; expected less'}")
+    if clock.step_s > MICROSECOND_S:
+        raise SpecsimError(
+            f"{file}: {column} reaches {clock.latest_s:.6g} s, where a float64 is {clock.step_s:.2g} s from the next: "
+            f"expected whole numbers, or times since the first{cure}"
+        )
+    if chosen or clock.latest_s is None:
+        return []
+    if span_s / gaps > SLOW_S and likely:
+        return [f"one request in {said_s(span_s / gaps)}: {_if_in(likely, unit, span_s / gaps, column, table)}"]
+    if span_s and gaps / span_s > FAST_PER_S and unit != "s":
+        return [f"{gaps / span_s:,.0f} requests/s: if {column} is in s, {_set_to(['s'], table)}"]
+    return []
+
+
+def unit_asked(cells: Sequence[object], column: str, table: FileTable) -> SpecsimError:
+    """Return the line that asks for the unit of arrivals that make sense in several, with what each would mean."""
+    values = [value for value in map(number, cells) if value is not None]
+    span, gaps = max(values) - min(values), len(values) - 1
+    units = plausible(span / gaps)
+    each = [f"{unit} ({_paced(span / PER_S[unit], gaps)})" for unit in units]
+    return SpecsimError(f"{table.file}: {column} may be in {' or '.join(each)}: {_set_to(units, table)}")
+
+
+def _paced(span_s: float, gaps: int) -> str:
+    per_s = float(f"{gaps / span_s:.3g}")
+    return f"{said_s(span_s)}, " + (
+        f"{per_s:,g} requests/s" if per_s > 1 else f"one request in {said_s(span_s / gaps)}"
+    )
+
+
+def ticks(since_s: Floats) -> list[str]:
+    """Return a line if stamps have even ticks of at least a second, and at least two requests share one on average."""
+    stamps_s = np.unique(since_s)
+    if 2 * len(stamps_s) > len(since_s) or len(stamps_s) < 2:
+        return []
+    gaps_s = np.diff(stamps_s)
+    tick_s = float(np.median(gaps_s))
+    even = np.abs(gaps_s / tick_s - np.rint(gaps_s / tick_s)) < UNEVEN
+    if tick_s < 1 or even.mean() < 1 - UNEVEN:
+        return []
+    return [f"stamped every {tick_s:g} s: trace.tick_s={tick_s:g} spreads requests stamped alike"]
+
+
+def pace(since_s: Floats) -> str:
+    """Return the number of requests, their span and mean rate."""
+    count, span_s = len(since_s), float(since_s.max())
+    if count == 1:
+        return "1 request"
+    rate = f" in {said_s(span_s)}, {(count - 1) / span_s:.3g}/s" if span_s > 0 else " at once"
+    return f"{count:,} requests{rate}"
+
+
+def said_s(seconds: float) -> str:
+    """Return a time in words, in a suitable unit."""
+    for name, size_s in (("years", YEAR_S), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 3 * size_s:
+            return f"{seconds / size_s:,.0f} {name}"
+    return f"{seconds:.3g} s"
+
+
+def _set_to(units: Sequence[Unit], table: FileTable) -> str:
+    """Return how the user of a file, or of columns in memory, sets the unit."""
+    if not table.in_memory:
+        return f"set trace.time_unit={' or '.join(units)}"
+    words = " or ".join(f'"{each}"' for each in units)
+    return f"give simulate trace__time_unit={words}, or trace_of time_unit={words}"
+
+
+def _if_in(likely: Sequence[Unit], unit: Unit, gap_s: float, column: str, table: FileTable) -> str:
+    gaps = [f"{each} (one in {said_s(gap_s * PER_S[unit] / PER_S[each])})" for each in likely]
+    return f"if {column} is in {' or '.join(gaps if len(gaps) > 1 else likely)}, {_set_to(likely, table)}"
+
+
+def _likely(unit: Unit, span_s: float, gap_s: float, latest_s: float) -> list[Unit]:
+    """Return the finer units in which arrivals would make sense, else the finest; none where there is none."""
+    finer = UNITS[UNITS.index(unit) + 1 :]
+    since_1970 = [each for each in finer if SINCE_1970_S <= latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
+    if since_1970 and latest_s > max(LATEST_S, 10 * span_s):
+        return since_1970
+    sensible = [each for each in finer if latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
+    gaps_s = {each: gap_s * PER_S[unit] / PER_S[each] for each in sensible}
+    first = next((each for each in sensible if gaps_s[each] <= SLOW_S), None)
+    if first is None:
+        return list(finer[-1:])
+    return ["ms", first] if first != "ms" and SLOW_S < gaps_s.get("ms", 0) <= SPARSE_S else [first]

@@ -9,8 +9,7 @@ from typing import Any, Literal, cast
 
 from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
-from specsim.workload.arrivals import UNITS, Unit
-from specsim.workload.columns import ADASERVE_CLASSES
+from specsim.workload.columns import ADASERVE_CLASSES, UNITS, Unit
 from specsim.workload.formats import OPTIONAL, ROLES
 from specsim.workload.sessions import TURNS, TurnPrompts
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError, nearest
-from specsim.workload.arrivals import CHAT, PARENT, UNITS, Unit
+from specsim.workload.columns import CHAT, PARENT, UNITS, Unit
 from specsim.workload.readers import FileTable, shown
 
 MOST_COLUMNS = 1000

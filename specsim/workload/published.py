@@ -17,7 +17,7 @@ from specsim.files.yaml_file import shipped
 from specsim.rng import stream_keys, uniforms
 from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys
-from specsim.workload.arrivals import read_clock
+from specsim.workload.columns import read_clock
 from specsim.workload.entry import Published
 from specsim.workload.readers import content, open_parquet, open_table, sha256
 from specsim.workload.synthetic import ended_early

@@ -13,8 +13,7 @@ import numpy as np
 
 from specsim.core.request import Floats, Ints, Prefixes
 from specsim.errors import SpecsimError
-from specsim.workload.arrivals import CHAT, PARENT
-from specsim.workload.columns import not_a_number, number
+from specsim.workload.columns import CHAT, PARENT, not_a_number, number
 from specsim.workload.formats import ARRIVAL, DELAYS, HASHES, SESSIONS
 from specsim.workload.readers import Cells, TableRows, shown
 from specsim.workload.trace import Trace

@@ -17,7 +17,7 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.kept import Arrays, kept
 from specsim.workload import columns
 from specsim.workload import entry as keys
-from specsim.workload.arrivals import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
+from specsim.workload.columns import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
 from specsim.workload.formats import (
     ADASERVE,
     ARRIVAL,

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import specsim.server.livelock
+import specsim.server.planning
 from specsim.core.passes import NOBODY, DraftPass, TargetPass
 from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, SchedulerFault
-from specsim.server.livelock import Livelock
+from specsim.server.planning import Livelock
 from specsim.simulation import run
 from tests.layers import grow
 from tests.made import memory, requests, simulation, tape
@@ -266,7 +266,7 @@ class Drafting:
 
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])
 def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specsim.server.livelock, "PASSES", 2000)
+    monkeypatch.setattr(specsim.server.planning, "PASSES", 2000)
     with pytest.raises(
         Livelock, match=r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
     ) as told:
@@ -280,8 +280,8 @@ def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch: pytest.MonkeyPat
             ids = ids_of(view)
             yield TargetPass(ids, np.ones_like(ids), Forest.roots(len(ids)))
 
-    monkeypatch.setattr(specsim.server.livelock, "PASSES", 40)
-    monkeypatch.setattr(specsim.server.livelock, "LOOK_EVERY", 10)
+    monkeypatch.setattr(specsim.server.planning, "PASSES", 40)
+    monkeypatch.setattr(specsim.server.planning, "LOOK_EVERY", 10)
     told = requests([0.0], [500], [5])
     assert run(simulation(told, [5], OneByOne)).progress.emitted_tokens.tolist() == [5]
 

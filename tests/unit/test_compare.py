@@ -11,7 +11,7 @@ import pytest
 
 from specsim import load_sweep, simulate, sweep
 from specsim.cli import main
-from specsim.runs.comparing import ComparedRun, compare_served
+from specsim.store.comparing import ComparedRun, compare_served
 
 SMALL = {"trace": "poisson", "requests": 60, "progress": False}
 

@@ -13,8 +13,7 @@ from specsim.core.protocols import Step, View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, ModelFault, SchedulerFault, SpecsimError
-from specsim.server.livelock import Livelock
-from specsim.server.planning import check_rounds
+from specsim.server.planning import Livelock, check_rounds
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, memory, requests, simulation

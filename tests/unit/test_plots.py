@@ -12,10 +12,10 @@ from matplotlib.transforms import Bbox
 
 from specsim.errors import SpecsimError
 from specsim.figures.latency import latency_cdf
+from specsim.figures.passes import spans, timeline
 from specsim.figures.plots import plot_comparison, plot_run
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import amount, style
-from specsim.figures.timeline import spans, timeline
 from specsim.metrics.requests import PASS_COLUMNS, RunTotals
 from specsim.metrics.summary import summarise
 from tests.made import table_of

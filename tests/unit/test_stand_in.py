@@ -13,8 +13,7 @@ from specsim.figures.plots import run_figures, sweep_figures
 from specsim.figures.slo import comparison
 from specsim.metrics.sweep_table import axes_of
 from specsim.metrics.sweep_text import comparison_table
-from specsim.metrics.tables import class_table
-from specsim.metrics.validity import stand_in
+from specsim.metrics.tables import class_table, stand_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ import yaml
 from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
-from specsim.metrics.validity import stand_in
+from specsim.metrics.tables import stand_in
 from specsim.runs.prepare import prepare
 from specsim.workload import synthetic
 from specsim.workload.load import load_trace, resample

@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import torch
 
+from profiler.attention.packing import Work, pack
+from profiler.attention.pages import CacheShape, breaks_the_device, deal, give_back, pages_needed
+from profiler.attention.planning import KERNELS, page_tokens, planner
 from profiler.latency import command
 from profiler.latency.hardware import ceilings, clocks_of
 from profiler.latency.points import Point
 from profiler.latency.timers import CudaTimer, Effort, timer_for
 from profiler.models.shapes import named_shape
-from profiler.passes.attention import KERNELS, page_tokens, planner
 from profiler.passes.checks import TOLERANCE, work_error, working_kernel
 from profiler.passes.forward import Inputs
-from profiler.passes.memory import breaks_the_device, give_back
-from profiler.passes.packing import Work, pack
-from profiler.passes.pages import CacheShape, deal, pages_needed
 from profiler.passes.paths import PASSES, working_passes
 from specsim.errors import SpecsimError, first_line
 from tools.gpu_session.experts import experts

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from profiler.attention.packing import Work
+from profiler.attention.pages import deal, pages_needed
+from profiler.attention.planning import page_tokens
 from profiler.latency.hardware import Clocks
 from profiler.latency.timers import Effort, Timer, Timing
 from profiler.models.random_weights import random_model
 from profiler.models.shapes import ModelShape
-from profiler.passes.attention import page_tokens
 from profiler.passes.forward import Inputs, PackedForward
-from profiler.passes.packing import Work
-from profiler.passes.pages import deal, pages_needed
 from profiler.passes.paths import forward_of
 
 HEAD_TOKENS = 512

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from profiler.latency.result import UNFIT
+from profiler.latency.profile_file import UNFIT
 from specsim.errors import SpecsimError, first_line, say
 from tools.gpu_session.state import OtherGpu, State, read_state
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import tools
 from profiler.latency.command import TIME_IS_UP
-from profiler.latency.result import UNFIT
+from profiler.latency.profile_file import UNFIT
 from specsim.errors import say
 from tools.gpu_session.archive import pack
 from tools.gpu_session.stage import OTHER_GPU

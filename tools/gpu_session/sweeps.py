@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.latency import command
-from profiler.latency.result import Places
+from profiler.latency.profile_file import Places
 from profiler.latency.samples import read_samples
 from specsim.errors import SpecsimError, say
 from tools.gpu_session.pairs import QUICK, arguments_of

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.acceptance.curves import clustered_error, on_path
-from profiler.acceptance.fit import between_texts, calibrated, fit_curve, spread_of
-from profiler.acceptance.lengths import (
+from profiler.acceptance.analysis import between_texts, calibrated, fit_curve, spread_of
+from profiler.acceptance.curves import (
     Walks,
     accepted_lengths,
+    clustered_error,
     compare,
+    on_path,
     recorded_walks,
 )
 from profiler.acceptance.tape_file import Recorded

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.acceptance.lookup import NOTHING, Found, lookups
+from profiler.acceptance.drafters import NOTHING, Found, lookups
 
 
 def brute(text: list[int], fewest: int, most: int) -> Found:

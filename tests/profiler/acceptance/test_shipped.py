@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from profiler.acceptance.analysis import summary
+from profiler.acceptance.analysis import fit_curves, summary
 from profiler.acceptance.curves import chain_table, confidence_table, on_path, rounds, shipped_recording
-from profiler.acceptance.fit import fit_curves
 from profiler.acceptance.tape_file import read_tape
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from profiler.acceptance.lookup import lookups, match_lengths  # noqa: E402
+from profiler.acceptance.drafters import lookups, match_lengths  # noqa: E402
 from profiler.backend.drafting import LookupDrafter  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
 from specsim.core.passes import NOBODY, DraftPass, TargetPass  # noqa: E402

@@ -10,13 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from profiler.attention.pages import NoRoom  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
 from profiler.backend.rows import Rows, pages_for  # noqa: E402
 from profiler.backend.served import Models, served  # noqa: E402
 from profiler.backend.stopwatch import DeviceStopwatch, WallClock  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.fused import Fused  # noqa: E402
-from profiler.passes.pages import NoRoom  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.server.kv_cache import Memory  # noqa: E402
 from specsim.simulation import run  # noqa: E402

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from profiler.backend.served import served  # noqa: E402
 from profiler.backend.stopwatch import MOVE, DeviceStopwatch  # noqa: E402
-from profiler.fidelity.accounting import Step, accounted  # noqa: E402
 from profiler.fidelity.journal import Clock, Journal, kind_of  # noqa: E402
+from profiler.fidelity.verdicts import Step, accounted  # noqa: E402
 from specsim.backend.simulated import SimulatedBackend  # noqa: E402
 from specsim.pass_shape import PassShape  # noqa: E402
 from specsim.simulation import run  # noqa: E402

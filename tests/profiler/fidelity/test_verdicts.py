@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profiler.fidelity.accounting import Step, accounted
-from profiler.fidelity.verdicts import pass_errors, run_verdicts, shares
+from profiler.fidelity.verdicts import Step, accounted, pass_errors, run_verdicts, shares
 
 KEYS = {"pair": "p", "load": 1.0}
 METRICS = ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms", "slo_attainment")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.grids import FULL
 from profiler.latency.measure import sample_of
+from profiler.latency.points import FULL
 from profiler.latency.timers import Timing
 from tests.made import one
 

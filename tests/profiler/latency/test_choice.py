@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from profiler.latency.choice import judge, usable
-from profiler.latency.grids import FULL, QUICK
-from profiler.latency.points import Point
+from profiler.latency.points import FULL, QUICK, Point
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
 from tests.made import one

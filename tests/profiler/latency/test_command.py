@@ -9,7 +9,7 @@ import yaml
 
 pytest.importorskip("torch")
 
-from profiler.latency.result import UNFIT
+from profiler.latency.profile_file import UNFIT
 from profiler.latency.samples import read_samples
 from specsim.cli import main
 from specsim.latency.fitness import unfit

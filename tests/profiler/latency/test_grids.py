@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 
 from profiler.latency.choice import FEWEST_SHAPES, judge
-from profiler.latency.grids import CPU, CPU_QUICK, FULL, QUICK, read_grid
-from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS, Point, interleaved
+from profiler.latency.points import (
+    CPU,
+    CPU_QUICK,
+    DRAFT_KINDS,
+    FULL,
+    QUICK,
+    TARGET_KINDS,
+    Point,
+    interleaved,
+    read_grid,
+)
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
 from tests.profiler.latency.made import samples_of

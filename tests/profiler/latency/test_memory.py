@@ -6,15 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.latency.grids import CPU_QUICK, FULL  # noqa: E402
-from profiler.latency.models import (  # noqa: E402
-    Setting,
-    needed,
-    pool_pages,
-)
-from profiler.latency.points import Point  # noqa: E402
+from profiler.attention.pages import breaks_the_device, is_out_of_memory  # noqa: E402
+from profiler.latency.models import Setting, needed, pool_pages  # noqa: E402
+from profiler.latency.points import CPU_QUICK, FULL, Point  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, QWEN_05B, QWEN_32B  # noqa: E402
-from profiler.passes.memory import breaks_the_device, is_out_of_memory  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
 pytestmark = pytest.mark.torch

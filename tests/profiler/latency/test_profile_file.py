@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from profiler.latency.choice import as_columns
-from profiler.latency.grids import QUICK
-from profiler.latency.points import Point
+from profiler.latency.points import QUICK, Point
 from profiler.latency.profile_file import profile_mapping
 from profiler.latency.samples import SampleFile
 from profiler.text import yaml_text

@@ -8,12 +8,14 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch._dynamo.exc import TorchDynamoException  # noqa: E402
 
-from profiler.latency.all_reduce import stated  # noqa: E402
-from profiler.latency.grids import CPU_QUICK  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
-from profiler.latency.measure import Bench, modes_of  # noqa: E402
+from profiler.latency.measure import (  # noqa: E402
+    Bench,
+    modes_of,
+    stated,
+)
 from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
-from profiler.latency.points import Point  # noqa: E402
+from profiler.latency.points import CPU_QUICK, Point  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
 from profiler.latency.sweep import Sweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402

@@ -26,15 +26,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 
-from profiler.latency.grids import FULL
+from profiler.attention import kernels
+from profiler.attention.packing import captured_size
+from profiler.attention.pages import deal, pages_needed
+from profiler.attention.split import Split
+from profiler.latency.points import FULL
 from profiler.models.random_weights import random_model
 from profiler.models.shapes import LLAMA_1B, LLAMA_8B, QWEN_05B, QWEN_32B, TINY_LLAMA
-from profiler.passes import kernels
-from profiler.passes.attention_split import Split
 from profiler.passes.checks import operations_error
 from profiler.passes.fused import Fused
-from profiler.passes.packing import captured_size
-from profiler.passes.pages import deal, pages_needed
 
 HOPPER = GPUTarget("cuda", 90, 32)
 BACKEND = make_backend(HOPPER)

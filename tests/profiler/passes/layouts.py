@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from profiler.passes.packing import Work
-from profiler.passes.pages import CacheShape, deal
+from profiler.attention.packing import Work
+from profiler.attention.pages import CacheShape, deal
 
 PAGE = 16
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from profiler.latency.grids import FULL, QUICK  # noqa: E402
-from profiler.passes.attention_flex import QUERY_BLOCK, Flex, group_arrays  # noqa: E402
-from profiler.passes.attention_sdpa import Sdpa, grouped  # noqa: E402
-from profiler.passes.packing import Work, pack  # noqa: E402
-from profiler.passes.pages import PageTables  # noqa: E402
+from profiler.attention.flex import QUERY_BLOCK, Flex, group_arrays  # noqa: E402
+from profiler.attention.packing import Work, pack  # noqa: E402
+from profiler.attention.pages import PageTables  # noqa: E402
+from profiler.attention.sdpa import Sdpa, grouped  # noqa: E402
+from profiler.latency.points import FULL, QUICK  # noqa: E402
 from tests.profiler.passes.layouts import pools  # noqa: E402
 from tests.profiler.passes.works import seen_by_definition, works  # noqa: E402
 

@@ -8,7 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
+from profiler.attention.packing import EVERYWHERE, pack  # noqa: E402
+from profiler.attention.sdpa import Sdpa  # noqa: E402
 from profiler.passes.checks import (  # noqa: E402
     TOLERANCE,
     checked_error,
@@ -16,7 +17,6 @@ from profiler.passes.checks import (  # noqa: E402
     kernel_error,
     working_kernel,
 )
-from profiler.passes.packing import EVERYWHERE, pack  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -69,7 +69,7 @@ def row_of(packed, key):
 
 
 def test_the_kernel_check_sees_a_plan_that_does_not_take_over_pages(monkeypatch):
-    monkeypatch.setattr("profiler.passes.attention_sdpa.SdpaPlan.load", lambda self, other: None)
+    monkeypatch.setattr("profiler.attention.sdpa.SdpaPlan.load", lambda self, other: None)
     with pytest.raises(SpecsimError, match="attention 'sdpa' is wrong by"):
         checked_error("sdpa", 4, 2, 16, device=CPU, dtype=torch.float32)
 

@@ -10,17 +10,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from profiler.passes import attention_fa3  # noqa: E402
-from profiler.passes.attention import best_kernel, page_tokens, planner  # noqa: E402
-from profiler.passes.attention_fa3 import LIBRARY, Fa3, library  # noqa: E402
-from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
-from profiler.passes.attention_split import Split, plain_tail  # noqa: E402
+from profiler.attention import fa3  # noqa: E402
+from profiler.attention.fa3 import LIBRARY, Fa3, library  # noqa: E402
+from profiler.attention.operations import operations  # noqa: E402
+from profiler.attention.packing import pack  # noqa: E402
+from profiler.attention.pages import CacheShape  # noqa: E402
+from profiler.attention.planning import best_kernel, page_tokens, planner  # noqa: E402
+from profiler.attention.sdpa import Sdpa  # noqa: E402
+from profiler.attention.split import Split, plain_tail  # noqa: E402
 from profiler.passes.checks import check_replays  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.graphs import Replays  # noqa: E402
-from profiler.passes.operations import operations  # noqa: E402
-from profiler.passes.packing import pack  # noqa: E402
-from profiler.passes.pages import CacheShape  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.backend.pairs import SHAPE, loud  # noqa: E402
 from tests.profiler.passes.graph import rerun  # noqa: E402
@@ -183,7 +183,7 @@ def test_the_library_is_found_by_its_variable_or_in_vllm(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / LIBRARY).write_bytes(b"")
     spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "vllm")])
-    monkeypatch.setattr(attention_fa3, "find_spec", lambda name: spec)
+    monkeypatch.setattr(fa3, "find_spec", lambda name: spec)
     assert library() == folder / LIBRARY
     (tmp_path / "mine.so").write_bytes(b"")
     monkeypatch.setenv("SPECSIM_FA3", str(tmp_path / "mine.so"))
@@ -199,7 +199,7 @@ def test_what_is_no_library_is_one_line(tmp_path):
     path = tmp_path / LIBRARY
     path.write_bytes(b"not a library")
     with pytest.raises(SpecsimError, match=rf"^attention 'fa3': {path} cannot be loaded: "):
-        attention_fa3.loaded(Path(path))
+        fa3.loaded(Path(path))
 
 
 def test_fa3_where_it_cannot_be(monkeypatch, tmp_path):
@@ -223,7 +223,7 @@ def test_fa3_where_it_cannot_be(monkeypatch, tmp_path):
 
 def test_the_planner_prepares_a_schedule(monkeypatch):
     pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
-    monkeypatch.setattr(attention_fa3, "fa3", lambda device, dtype: made("fwd"))
+    monkeypatch.setattr(fa3, "fa3", lambda device, dtype: made("fwd"))
     work = PASSES["tree of 7"]
     shape, (tables, _), query, keys, values = pools(work, 4, 8)
     plan = planner("fa3", shape, 8, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))

@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from profiler.attention.packing import Work  # noqa: E402
+from profiler.attention.pages import PageTables, deal, pages_needed  # noqa: E402
 from profiler.models.random_weights import MAX_POSITIONS, random_model, shape_of, shard  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_shape  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
-from profiler.passes.packing import Work  # noqa: E402
-from profiler.passes.pages import PageTables, deal, pages_needed  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.passes.works import works  # noqa: E402
 

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 
 torch = pytest.importorskip("torch")
 
+from profiler.attention import kernels  # noqa: E402
+from profiler.attention.operations import Plain, operations  # noqa: E402
+from profiler.attention.pages import deal  # noqa: E402
 from profiler.models.random_weights import shape_of  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
-from profiler.passes import kernels  # noqa: E402
 from profiler.passes.checks import check_operations  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.fused import Fused, take_over  # noqa: E402
-from profiler.passes.operations import Plain, operations  # noqa: E402
-from profiler.passes.pages import deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.passes.layouts import PASSES  # noqa: E402
 from tests.profiler.passes.test_forward import WhatMayBeCaptured  # noqa: E402

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from profiler.attention.packing import LARGEST_CAPTURED, Room, Work, pack  # noqa: E402
+from profiler.attention.pages import deal  # noqa: E402
 from profiler.backend.rows import Rows  # noqa: E402
 from profiler.passes import graphs  # noqa: E402
 from profiler.passes.checks import check_replays, checked_works, verified  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.graphs import LONGEST_CHUNK, Replays  # noqa: E402
-from profiler.passes.packing import LARGEST_CAPTURED, Room, Work, pack  # noqa: E402
-from profiler.passes.pages import deal  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.backend.pairs import SHAPE, VOCABULARY, loud  # noqa: E402
 from tests.profiler.passes.graph import rerun  # noqa: E402

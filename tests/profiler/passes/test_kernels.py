@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
 
-from profiler.passes.attention_sdpa import Sdpa  # noqa: E402
-from profiler.passes.attention_split import Split, plain_paged, plain_tail  # noqa: E402
-from profiler.passes.operations import operations  # noqa: E402
-from profiler.passes.packing import pack  # noqa: E402
+from profiler.attention.operations import operations  # noqa: E402
+from profiler.attention.packing import pack  # noqa: E402
+from profiler.attention.sdpa import Sdpa  # noqa: E402
+from profiler.attention.split import Split, plain_paged, plain_tail  # noqa: E402
 from tests.profiler.passes.layouts import TREES, pools  # noqa: E402
 
 pytestmark = pytest.mark.torch

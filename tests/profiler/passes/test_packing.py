@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 
-from profiler.passes.packing import EVERYWHERE, Work, pack
+from profiler.attention.packing import EVERYWHERE, Work, pack
 from tests.profiler.passes.works import seen_by_definition, works
 
 

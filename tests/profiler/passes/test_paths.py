@@ -6,13 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from profiler.attention.operations import Plain  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
-from profiler.latency.result import UNFIT  # noqa: E402
+from profiler.latency.profile_file import UNFIT  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
 from profiler.models.random_weights import random_model  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from profiler.passes import paths  # noqa: E402
-from profiler.passes.operations import Plain  # noqa: E402
 from profiler.passes.paths import forward_of, working_passes  # noqa: E402
 from specsim.cli import main  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from profiler.passes.packing import Work
+from profiler.attention.packing import Work
 
 
 @st.composite

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from profiler.passes.attention_split import Pools, Prepare, Span
+from profiler.attention.split import Pools, Prepare, Span
 from specsim.errors import SpecsimError, beside, first_line
 
 VARIABLE = "SPECSIM_FA3"
@@ -96,7 +96,7 @@ class Fa3:
     def __call__(
         self, query: torch.Tensor, pools: Pools, span: Span, scaling: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what `attention_split.plain_paged` does, but for rows without keys and padding, whatever is there."""
+        """Return what `split.plain_paged` does, but for rows without keys and padding, whatever is there."""
         paged = [pool.view(-1, span.page_tokens, *pool.shape[1:]) for pool in pools]
         found: Sequence[torch.Tensor] = self._fwd(
             {

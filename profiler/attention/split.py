@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from profiler.passes.packing import Ints, Packed, Room, Work, is_causal
-from profiler.passes.pages import CacheShape, PageTables
+from profiler.attention.packing import Ints, Packed, Room, Work, is_causal
+from profiler.attention.pages import CacheShape, PageTables
 
 Pools: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 KEYS_OF_A_QUERY = 16
@@ -88,7 +88,7 @@ class SplitPlan:
         self._merge = merge
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend; shapes as in `profiler.passes.attention.Plan`. The result of padding queries is not defined."""
+        """Attend; shapes as in `profiler.attention.planning.Plan`. The result of padding queries is not defined."""
         found = self._paged(query, (keys, values), self.span, scaling)
         return found[0] if self.tail is None else self._merge(query, (keys, values), self.tail, found, scaling)
 
@@ -119,7 +119,7 @@ class Split:
         self._device = device
 
     def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> SplitPlan:
-        """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
+        """Return the plan of a pass; see `profiler.attention.planning.Planner`."""
         causal = is_causal(work, packed)
         length = work.key_tokens if causal else work.context
         longest, most = (int(length.max()), int(work.new_tokens.max())) if room is None else (room.keys, room.queries)

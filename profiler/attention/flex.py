@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from profiler.passes.attention_sdpa import grouped
-from profiler.passes.packing import EVERYWHERE, Ints, Packed, Room, Work, power_of_two
-from profiler.passes.pages import CacheShape, PageTables
+from profiler.attention.packing import EVERYWHERE, Ints, Packed, Room, Work, power_of_two
+from profiler.attention.pages import CacheShape, PageTables
+from profiler.attention.sdpa import grouped
 
 BLOCK_TOKENS = 128
 QUERY_BLOCK = 128
@@ -88,7 +88,7 @@ class FlexPlan:
         self._masks = [block_mask(group, page_tokens) for group in groups]
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend group by group; shapes as in `profiler.passes.attention.Plan`."""
+        """Attend group by group; shapes as in `profiler.attention.planning.Plan`."""
         heads, width = query.shape[1:]
         kv_heads = keys.shape[1]
         k, v = keys.transpose(0, 1).unsqueeze(0), values.transpose(0, 1).unsqueeze(0)
@@ -197,7 +197,7 @@ class Flex:
         self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
 
     def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> FlexPlan:
-        """Return the plan of a pass; see `profiler.passes.attention.Planner`. Its tables are as wide as the pool."""
+        """Return the plan of a pass; see `profiler.attention.planning.Planner`. Its tables are as wide as the pool."""
         del room
         owner, first = self._ownership(tables)
         groups, order = [], []

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import torch
 from torch.nn.functional import silu
 
-from profiler.passes.attention_split import Pools, Tail, plain_tail
+from profiler.attention.split import Pools, Tail, plain_tail
 from specsim.errors import SpecsimError, nearest
 
 OPERATIONS = ("torch", "triton")
@@ -53,7 +53,7 @@ class Plain:
         return silu(gate) * up
 
     def tail(self, query: torch.Tensor, pools: Pools, tail: Tail, context: Pools, scaling: float) -> torch.Tensor:
-        """Attend to the tails and merge with the attention to the contexts; see `attention_split.plain_tail`."""
+        """Attend to the tails and merge with the attention to the contexts; see `split.plain_tail`."""
         return plain_tail(query, pools, tail, context, scaling)
 
 
@@ -71,7 +71,7 @@ def operations(name: str) -> Plain:
         return Plain()
     if find_spec("triton") is None:
         raise SpecsimError('triton is not installed; expected pip install "specsim[profiler]"')
-    from profiler.passes.kernels import Kernels
+    from profiler.attention.kernels import Kernels
 
     return Kernels()
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from profiler.passes.packing import Bools, Ints, Packed, Room, Work
-from profiler.passes.pages import PageTables
+from profiler.attention.packing import Bools, Ints, Packed, Room, Work
+from profiler.attention.pages import PageTables
 
 GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
 
@@ -36,7 +36,7 @@ class SdpaPlan:
         self._inverse = inverse
 
     def __call__(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float) -> torch.Tensor:
-        """Attend group by group; shapes as in `profiler.passes.attention.Plan`."""
+        """Attend group by group; shapes as in `profiler.attention.planning.Plan`."""
         outputs = [_attend(group, query, keys, values, scaling) for group in self._groups]
         return torch.cat(outputs).index_select(0, self._inverse)
 
@@ -77,7 +77,7 @@ class Sdpa:
         self._dtype = dtype
 
     def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> SdpaPlan:
-        """Return the plan of a pass; see `profiler.passes.attention.Planner`."""
+        """Return the plan of a pass; see `profiler.attention.planning.Planner`."""
         groups, order = [], []
         limit = GATHERED_TOKENS[self._device.type]
         keys = work.key_tokens if room is None else np.full(work.rows, room.keys)

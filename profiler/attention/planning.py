@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import torch
 
-from profiler.passes.packing import Packed, Room, Work
-from profiler.passes.pages import CacheShape, PageTables
+from profiler.attention.packing import Packed, Room, Work
+from profiler.attention.pages import CacheShape, PageTables
 from specsim.errors import SpecsimError, nearest
 
 PAGED = "specsim_paged"
@@ -96,22 +96,22 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
     if name in SPLIT:
         return _split(name, shape, heads, device=device, dtype=dtype)
     if name == "flex":
-        from profiler.passes.attention_flex import Flex
+        from profiler.attention.flex import Flex
 
         return Flex(shape, compiled=device.type == "cuda", device=device)
-    from profiler.passes.attention_sdpa import Sdpa
+    from profiler.attention.sdpa import Sdpa
 
     return Sdpa(heads // shape.kv_heads, device=device, dtype=dtype)
 
 
 def _split(name: str, shape: CacheShape, heads: int, *, device: torch.device, dtype: torch.dtype) -> Planner:
     """Return attention to context and tail apart: by FlashAttention-3 and a Triton kernel, or both in plain torch."""
-    from profiler.passes.attention_split import Split, plain_paged
-    from profiler.passes.operations import operations
+    from profiler.attention.operations import operations
+    from profiler.attention.split import Split, plain_paged
 
     if name == "split":
         return Split(name, shape, plain_paged, operations("torch").tail, device=device)
-    from profiler.passes.attention_fa3 import fa3
+    from profiler.attention.fa3 import fa3
 
     paged = fa3(device, dtype)
     prepare = paged.preparation(heads, shape.kv_heads, shape.head_dim, dtype)
@@ -122,7 +122,7 @@ def best_kernel(device: torch.device) -> str:
     """Return the fastest kernel that is installed for the device."""
     if device.type != "cuda":
         return "sdpa"
-    from profiler.passes.attention_fa3 import library
+    from profiler.attention.fa3 import library
 
     if library() is not None and torch.cuda.get_device_capability(device)[0] == 9:
         return "fa3"
@@ -131,7 +131,7 @@ def best_kernel(device: torch.device) -> str:
 
 def page_tokens(kernel: str, device: torch.device) -> int:
     """Return the page size of a kernel in tokens: FlexAttention's block on a GPU, else 16."""
-    from profiler.passes.attention_flex import BLOCK_TOKENS
+    from profiler.attention.flex import BLOCK_TOKENS
 
     name = best_kernel(device) if kernel == "auto" else kernel
     return BLOCK_TOKENS if name == "flex" and device.type == "cuda" else SMALL_PAGE_TOKENS

@@ -16,7 +16,7 @@ from specsim.errors import SpecsimError
 from specsim.metrics.batch_means import BATCHES, T_975
 from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
-from specsim.metrics.validity import stand_ins, stand_ins_of
+from specsim.metrics.tables import stand_ins, stand_ins_of
 from specsim.store.runs import read_run
 from specsim.store.scan import swept
 from specsim.store.sweeps import holds_runs, load_sweep

@@ -12,9 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from profiler.passes.attention_split import Pools, Tail
-from profiler.passes.operations import Plain
-from profiler.passes.packing import power_of_two
+from profiler.attention.operations import Plain
+from profiler.attention.packing import power_of_two
+from profiler.attention.split import Pools, Tail
 
 COLUMNS = 1024
 TAIL_TILE = 64
