@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -84,8 +85,7 @@ def test_whatever_a_scheduler_may_ask_for(drafter, data, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drafter", DRAFTERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "drafter"), zip(NAMES, cycle(DRAFTERS), strict=False))
 def test_under_every_scheduler(name, drafter):
     short_of_memory(name, drafter)
 
