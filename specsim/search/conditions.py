@@ -117,8 +117,12 @@ def rate_of(config: Mapping[str, Any], experiment: Experiment) -> float | None:
     return float(f"{(len(arrival_s) - 1) / max(float(arrival_s[-1] - arrival_s[0]), 1e-9):.3g}")
 
 
-def conditions(config: Mapping[str, Any], rate: float | None, error: float | None, most: int) -> Iterator[Condition]:
+def conditions(
+    config: Mapping[str, Any], rate: float | None, error: float | None, most: int, *, attainment: bool
+) -> Iterator[Condition]:
     """Yield what may be otherwise than it was given; `most` clients are there at most.
+
+    Objectives may where `attainment` is the measure: a throughput is not held against them.
 
     Passes that take (1 + e) times as long under a load meet their objectives as often as today's passes do under a load
     (1 + e) times as high with objectives of 1 / (1 + e): time itself has another unit. Clients that wait stay as many.
@@ -142,7 +146,7 @@ def conditions(config: Mapping[str, Any], rate: float | None, error: float | Non
             yield Condition(f"acceptance {said}", {"acceptance_scale": f"{scale:g}"})
         if load := _load(config, rate, factor, most):
             yield Condition(f"{'load' if rate is None else 'rate'} {said}", load)
-        if objectives := _objectives(config, factor):
+        if attainment and (objectives := _objectives(config, factor)):
             yield Condition(f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives)
 
 

@@ -98,7 +98,7 @@ def tune(
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
     shown, searched = sorted({0, 1, plain_at}), [0, plain_at or 1]
     error, judgements = held_out_error(profile), {AS_GIVEN: given}
-    for each in conditions(first.config, rate, error, parts.clients):
+    for each in conditions(first.config, rate, error, parts.clients, attainment=goal.of != THROUGHPUT):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     kept = float(given[0].measure.mean()) >= goal.target

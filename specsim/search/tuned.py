@@ -26,7 +26,7 @@ SPEEDUP_OFF = 0.038
 """By how much predicted speed-ups are off, the median over the measured ones of docs/speedups.md."""
 PASSES, SPEEDUP = "passes", "speed-up"
 """The first words of conditions under which passes take longer or less long, and drafts bring less or more."""
-THROUGHPUT = "output_throughput"
+THROUGHPUT, TOKENS_PER_S = "output_throughput", "output tokens/s"
 """The measure that is no share of the requests: tokens/s."""
 PLAIN = "vllm"
 """The scheduler that never drafts."""
@@ -151,7 +151,7 @@ class Tuned:
     @property
     def whose(self) -> str:
         """The requests whose attainment is the measure, in words."""
-        return {ALL: "all requests", WORST: "the worst class"}.get(self.of, self.of)
+        return {ALL: "all requests", WORST: "the worst class", THROUGHPUT: TOKENS_PER_S}.get(self.of, self.of)
 
     @property
     def best(self) -> Candidate:
@@ -278,7 +278,7 @@ def _sentences(tuned: Tuned) -> Iterator[str]:
     for place in dict.fromkeys((1, tuned.plain)):
         if 0 < place < len(tuned.candidates):
             lead, name = _of(tuned, *tuned.lead(place), sign="+"), tuned.candidates[place].name
-            points = " points" if tuned.is_share else ""
+            points = " points" if tuned.is_share else f" {TOKENS_PER_S}"
             level = "" if tuned.decided(place) else ": level, no difference shows beyond the noise"
             yield f"{lead}{points} against {name}{level}."
 
@@ -318,7 +318,7 @@ def _of(tuned: Tuned, mean: float, half_width: float, *, sign: str = "", unit: b
         return ""
     if not tuned.is_share:
         shown = f"{mean:{sign},.1f}"
-        half, said = f"{half_width:,.1f}", f" {tuned.of}"
+        half, said = f"{half_width:,.1f}", f" {TOKENS_PER_S}"
     else:
         shown, half = f"{100 * mean:{sign}.1f}", f"{100 * half_width:.1f}"
         said = f"% of {tuned.whose} meet their objectives"

@@ -66,6 +66,8 @@ def test_a_fixed_number(name: str) -> None:
     less = "speed-up 3.8% lower"
     assert tuned.measured(0, less)[0] == pytest.approx(mean * (1 - SPEEDUP_OFF))
     assert tuned.measured(tuned.plain, less) == tuned.measured(tuned.plain), "without drafts nothing changes"
+    assert "output tokens/s against" in str(tuned)
+    assert not any("objectives" in each for each in tuned.judgements), "no throughput is held against an objective"
     assert mean == pytest.approx(tokens_per_s(found, *of), rel=0.1), "beside prompts and the last tokens of answers"
 
 
