@@ -177,8 +177,8 @@ def _draw(held: Sequence[Held], file: Path) -> None:
     import numpy as np
 
     from specsim.calibration.fit import by_concurrency
-    from specsim.figures.latency import Pairs
-    from specsim.figures.plots import plot_calibration
+    from specsim.figures.latency import Pairs, calibration
+    from specsim.figures.plots import save
 
     some = list(by_concurrency(held))
 
@@ -186,4 +186,4 @@ def _draw(held: Sequence[Held], file: Path) -> None:
         columns = {name: [[getattr(point, key) for point in each] for each in those] for name, those in some}
         return {name: Pairs(*(1e3 * np.array(values).T)) for name, values in columns.items()}
 
-    plot_calibration({"TPOT": pairs("tpot_s"), "TTFT": pairs("ttft_s")}, file)
+    save({file.stem: calibration({"TPOT": pairs("tpot_s"), "TTFT": pairs("ttft_s")})}, file.parent, ["png"])

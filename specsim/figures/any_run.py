@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AnyRun(Protocol):
-    """A run in memory (`Run`) or in its folder (`StoredRun`)."""
+    """A run in memory (`Run`), in its folder (`StoredRun`), or without its requests (`Summary`)."""
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class WithReport:
 
 
 class Shown(WithReport):
-    """The common part of a run in memory (`Run`) and of one in its folder (`StoredRun`)."""
+    """The common part of a run in memory (`Run`), in its folder (`StoredRun`) and in a sweep's (`Summary`)."""
 
     __slots__ = ()
 
@@ -81,14 +81,14 @@ class Shown(WithReport):
         Raises
         ------
         SpecsimError
-            When the run is only in memory and no folder is given.
+            When the run has no folder and none is given, or keeps no requests.
         """
-        from specsim.figures.plots import plot_run
+        from specsim.figures.plots import run_figures, save
 
         where = folder if folder is not None else self.folder and self.folder / "figures"
         if where is None:
-            raise SpecsimError("the run is only in memory; expected plot(folder)")
-        return plot_run(self, where)
+            raise SpecsimError("the run has no folder of its own; expected plot(folder)")
+        return save(run_figures(self), where)
 
     def why(self: AnyRun) -> DataFrame:
         """Return what limited the run, a row a class: see `specsim.metrics.why.why`."""

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.errors import SpecsimError, nearest
-from specsim.figures.latency import Pairs, calibration, latency_cdf
+from specsim.figures.latency import latency_cdf
 from specsim.figures.paper import paper_figure
 from specsim.figures.passes import has_timeline, timeline
-from specsim.figures.slo import comparison, slo_by_class
+from specsim.figures.slo import slo_by_class
 from specsim.figures.style import run_said, style
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
 from specsim.files.checked_mapping import expanded
@@ -43,56 +43,6 @@ def run_figures(run: AnyRun) -> dict[str, Figure]:
     return figures
 
 
-def plot_run(run: AnyRun, folder: str | Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
-    """Save the figures of one run into ``folder`` and return the files.
-
-    Raises
-    ------
-    SpecsimError
-        When a format is not png, pdf or svg, or a file cannot be written.
-    """
-    where = _path(folder)
-    return save(run_figures(run), where, formats)
-
-
-def plot_comparison(
-    runs: Sequence[tuple[str, Mapping[str, Any]]],
-    folder: str | Path,
-    formats: Sequence[str] = ("png", "pdf"),
-    failed: int = 0,
-) -> list[Path]:
-    """Save one figure of several runs ``(label, metrics)`` into ``folder`` and return the files.
-
-    Its caption counts the `failed` runs beside these.
-
-    Raises
-    ------
-    SpecsimError
-        When there is no run, a format is not png, pdf or svg, or a file cannot be written.
-    """
-    if not runs:
-        raise SpecsimError("nothing to compare: expected at least one run folder")
-    return save({"comparison": comparison(runs, failed)}, _path(folder), formats)
-
-
-def plot_sweep(
-    table: DataFrame,
-    axes: SweepAxes,
-    folder: str | Path,
-    against: Any = None,
-    formats: Sequence[str] = ("png", "pdf"),
-) -> list[Path]:
-    """Save the figures of a sweep into ``folder`` and return the files.
-
-    Raises
-    ------
-    SpecsimError
-        As in `sweep_figures`, and when a format is not png, pdf or svg, or a file cannot be written.
-    """
-    where = _path(folder)
-    return save(sweep_figures(table, axes, against), where, formats)
-
-
 def plot_paper(table: DataFrame, axes: SweepAxes, folder: str | Path, against: Any = None) -> list[Path]:
     """Save a sweep's figures for print into ``folder``, with ``captions.txt``, and return the files.
 
@@ -113,9 +63,8 @@ def plot_paper(table: DataFrame, axes: SweepAxes, folder: str | Path, against: A
         lines = values_of(without_failures(rows), axes.line)
         if base in lines and len(lines) > 1 and rows[SEED].nunique() > 1:
             drawn[f"difference{behind}"] = paper_figure(rows, axes, against=base)
-    where = _path(folder)
-    files = save({stem: each.figure for stem, each in drawn.items()}, where, ["pdf"])
-    captions = where / "captions.txt"
+    files = save({stem: each.figure for stem, each in drawn.items()}, folder, ["pdf"])
+    captions = expanded(str(folder)) / "captions.txt"
     with in_one_step(captions) as partial:
         partial.write_text("".join(f"{stem}: {each.caption}\n" for stem, each in drawn.items()), encoding="utf-8")
     return [*files, captions]
@@ -150,20 +99,6 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
     return figures
 
 
-def plot_calibration(panels: Mapping[str, Mapping[str, Pairs]], file: Path) -> None:
-    """Save measured against simulated points, by quantity and group, as a PNG.
-
-    Raises
-    ------
-    SpecsimError
-        When the file cannot be written.
-    """
-    try:
-        _save_one(calibration(panels), file, "png")
-    except OSError as error:
-        raise SpecsimError(f"{file}: cannot be written: {error.strerror or error}") from None
-
-
 def parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str], DataFrame]]:
     """Yield, for each combination of values of the settings `rest`, these values as words and the rows with them.
 
@@ -183,36 +118,24 @@ def best_of(table: DataFrame, line: str) -> Any:
     return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
 
 
-def _path(folder: object) -> Path:
+def save(figures: Mapping[str, Figure], folder: str | Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
+    """Save figures by name into a folder and return the files.
+
+    Raises
+    ------
+    SpecsimError
+        When `folder` is no path, a format is not png, pdf or svg, or a file cannot be written.
+    """
     if not isinstance(folder, str | Path):
         raise SpecsimError(f"folder={folder!r:.60}: expected the path of a folder")
-    return Path(folder)
-
-
-def save(figures: Mapping[str, Figure], folder: Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:
-    """Save figures by name into a folder and return the files; see `plot_run`."""
-    formats = list(formats)
+    formats, root, saved = list(formats), expanded(str(folder)), []
     for name in formats:
         if name not in METADATA:
             raise SpecsimError(f"figure format {name!r} is not one of those written{nearest(name, METADATA)}")
-    folder, saved = expanded(str(folder)), []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for stem, figure in figures.items():
-            for name in formats:
-                path = folder / f"{stem}.{name}"
-                _save_one(figure, path, name)
-                saved.append(path)
-    except OSError as error:
-        raise SpecsimError(f"cannot write figures into {str(folder)!r}: {error.strerror or error}") from error
+    for stem, figure in figures.items():
+        for name in formats:
+            file = root / f"{stem}.{name}"
+            with in_one_step(file) as partial, style():
+                figure.savefig(partial, format=name, metadata=METADATA[name])
+            saved.append(file)
     return saved
-
-
-def _save_one(figure: Figure, path: Path, name: str) -> None:
-    staged = path.with_name(f".{path.name}.tmp")
-    try:
-        with style():
-            figure.savefig(staged, format=name, metadata=METADATA[name])
-        staged.replace(path)
-    finally:
-        staged.unlink(missing_ok=True)

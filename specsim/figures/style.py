@@ -192,11 +192,6 @@ def colours(names: Iterable[str]) -> dict[str, str]:
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
 
 
-def hatches(names: Iterable[str]) -> dict[str, str]:
-    """Return a hatch for each name, in order, which tells bars apart in grey print."""
-    return {name: HATCHES[place % len(HATCHES)] for place, name in enumerate(names)}
-
-
 def legend_name(name: str) -> str:
     """Return a name for a legend; matplotlib leaves out names that begin with an underscore."""
     return f"\N{ZERO WIDTH SPACE}{name}" if name.startswith("_") else name
@@ -219,19 +214,14 @@ def caption_below(figure: Figure, said: Sequence[str]) -> None:
 
 def name_ticks(axes: Axes, labels: Sequence[str], *, room_in: float) -> None:
     """Name the ticks 0..n-1 of the x axis, slanted if neighbours would touch within ``room_in`` inches."""
-    if fits_level(labels, room_in):
+    longest = [max(map(len, label.split("\n"))) for label in labels]
+    widest = max(((left + right) / 2 for left, right in pairwise(longest)), default=0.0) + 1
+    if widest * CHARACTER_IN <= room_in / len(labels):
         axes.set_xticks(range(len(labels)), labels)
     else:
         flat = [label.replace("\n", " ") for label in labels]
         axes.set_xticks(range(len(flat)), flat, rotation=35, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", length=0)
-
-
-def fits_level(labels: Sequence[str], room_in: float) -> bool:
-    """Return whether horizontal tick labels fit ``room_in`` inches without touching."""
-    longest = [max(map(len, label.split("\n"))) for label in labels]
-    widest_in = max(((left + right) / 2 * CHARACTER_IN for left, right in pairwise(longest)), default=0.0)
-    return widest_in + CHARACTER_IN <= room_in / len(labels)
 
 
 def amount(value: float) -> str:

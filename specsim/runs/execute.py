@@ -236,14 +236,15 @@ def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
 
     `out` is by default ``figures`` in the first run's folder.
     """
-    from specsim.figures.plots import plot_comparison, plot_run
+    from specsim.figures.plots import run_figures, save
+    from specsim.figures.slo import comparison
     from specsim.store.scan import labels_of
 
     where = runs[0].folder / "figures" if out is None else out
     if len(runs) == 1:
-        return plot_run(runs[0], where)
-    metrics = [run.metrics for run in runs]
-    return plot_comparison(list(zip(labels_of(runs), metrics, strict=True)), where)
+        return save(run_figures(runs[0]), where)
+    labelled = zip(labels_of(runs), (run.metrics for run in runs), strict=True)
+    return save({"comparison": comparison(list(labelled))}, where)
 
 
 def _out_of_range(totals: RunTotals) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from specsim.config.identity import identity, settings_of
 from specsim.errors import SpecsimError
+from specsim.figures.any_run import Shown
 from specsim.files.staging import Unwritable, in_one_step
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Shown):
     """A run without its requests; what is asked for is read from its text at each access.
 
     Attributes
@@ -77,11 +78,6 @@ class Summary:
         return
 
     @property
-    def slo_attainment(self) -> float:
-        """Share of all arrived requests that met their objectives."""
-        return float(self.metrics["specsim"]["slo_attainment"])
-
-    @property
     def requests(self) -> DataFrame:
         """Not kept.
 
@@ -90,36 +86,13 @@ class Summary:
         SpecsimError
             Always.
         """
-        self._refuse("requests")
+        expected = "expected a run of these settings, or keep='runs'"
+        raise SpecsimError(f"{self.name}: the sweep kept no requests and no passes; {expected}")
 
     @property
     def passes(self) -> DataFrame | None:
-        """Not kept.
-
-        Raises
-        ------
-        SpecsimError
-            Always.
-        """
-        self._refuse("passes")
-
-    def plot(self, folder: str | Path | None = None) -> list[Path]:
-        """Refuse: a run's figures show its requests.
-
-        Raises
-        ------
-        SpecsimError
-            Always.
-        """
-        self._refuse("requests to draw")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise SpecsimError(f"{self.name}: the sweep kept no {what}; expected a run of these settings, or keep='runs'")
-
-    def _repr_html_(self) -> str:
-        from specsim.metrics.sweep_text import run_html
-
-        return run_html(self.config, self.metrics, self.notes)
+        """Not kept, as `requests`."""
+        return self.requests
 
 
 @dataclass(frozen=True, slots=True)

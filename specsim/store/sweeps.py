@@ -369,7 +369,8 @@ class Sweep(WithReport, Sequence[AnyRun]):
         -------
         the files.
         """
-        from specsim.figures.plots import plot_comparison, plot_paper, plot_sweep
+        from specsim.figures.plots import plot_paper, save, sweep_figures
+        from specsim.figures.slo import comparison
 
         if style not in STYLES:
             raise SpecsimError(f"style={shown(style)}: expected {' or '.join(STYLES)}")
@@ -378,5 +379,5 @@ class Sweep(WithReport, Sequence[AnyRun]):
             return plot_paper(self._whole, axes, folder, against)
         if axes.x is None and self._table[SEED].nunique() == 1:
             said = [(",".join(f"{key}={value}" for key, value in named.items()), got) for named, got in self.labelled()]
-            return plot_comparison(said, folder, failed=len(self.failures))
-        return plot_sweep(self._whole, axes, folder, against)
+            return save({"comparison": comparison(said, failed=len(self.failures))}, folder)
+        return save(sweep_figures(self._whole, axes, against), folder)

@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 from specsim.errors import SpecsimError
 from specsim.figures.latency import latency_cdf
 from specsim.figures.passes import spans, timeline
-from specsim.figures.plots import plot_comparison, plot_run
+from specsim.figures.plots import run_figures, save
 from specsim.figures.slo import comparison, slo_by_class
 from specsim.figures.style import amount, style
 from specsim.metrics.requests import PASS_COLUMNS, RunTotals
@@ -101,7 +101,7 @@ def test_names_of_classes_are_drawn_as_they_are(tmp_path):
     """A pair of dollars is no formula, and an underscore keeps nothing out of a legend."""
     names = ("$a$", r"\frac{$x$}", "_b")
     given = run(names=names)
-    assert len(plot_run(given, tmp_path, ["svg"])) == 2
+    assert len(save(run_figures(given), tmp_path, ["svg"])) == 2
     for figure in (latency_cdf(given.metrics, given.requests), comparison([("$one$", given.metrics)])):
         assert [text.strip("\u200b") for text in legend_texts(figure)][:3] == list(names)
         with style():
@@ -184,19 +184,22 @@ def test_a_pass_that_is_longer_than_a_span_goes_on_in_the_next_and_idle_time_has
     assert np.isnan(spans(later)[1]["requests"][7:9]).all(), "idle from 8 to 12 s, in spans of 1.21 s"
 
 
-@pytest.mark.parametrize("count", [1, 10])
-def test_comparison_has_one_group_per_run(count):
+@pytest.mark.parametrize("count", [1, 11])
+def test_comparison_has_a_row_per_run(count):
     runs = [(f"policy_{place}", run(seed=place, rows=60).metrics) for place in range(count)]
     figure = comparison(runs)
-    above, below = figure.axes
-    assert axis_labels(figure) == [("", "SLO attainment (%)"), ("Run", "SLO goodput (tokens/s)")]
-    assert [label.get_text() for label in below.get_xticklabels()] == [label + SHORT for label, _ in runs]
+    left, right = figure.axes
+    assert axis_labels(figure) == [("SLO attainment (%)", "Run"), ("SLO goodput (tokens/s)", "")]
+    assert [label.get_text() for label in left.get_yticklabels()] == [label + SHORT for label, _ in runs]
     assert legend_texts(figure) == [*NAMES, "all"]
-    assert [len(group) for group in above.containers] == [count] * 4
-    goodputs = [metrics["specsim"]["slo_goodput_tokens_per_s"] for _, metrics in runs]
-    assert [bar.get_y() + bar.get_height() for bar in below.containers[-1]] == pytest.approx(goodputs)
-    assert [text.get_text() for text in below.texts] == [f"{goodput:.1f}" for goodput in goodputs]
-    assert overlapping_ticks(figure) == []
+    blocks = [metrics["specsim"] for _, metrics in runs]
+    for line, name in zip(left.lines, NAMES, strict=True):
+        shares = [100 * block["classes"][name]["slo_attainment"] for block in blocks]
+        assert line.get_xdata() == pytest.approx(shares)
+    assert [bar.get_width() for bar in left.containers[0]] == [100 * block["slo_attainment"] for block in blocks]
+    goodputs = [block["slo_goodput_tokens_per_s"] for block in blocks]
+    assert [bar.get_x() + bar.get_width() for bar in right.containers[-1]] == pytest.approx(goodputs)
+    assert [text.get_text() for text in right.texts] == [f"{goodput:.1f}" for goodput in goodputs]
 
 
 @pytest.mark.parametrize("count", [3, 11])
@@ -206,7 +209,7 @@ def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
         runs[place][1]["specsim"]["load"] |= {"overloaded": overloaded, "too_short": too_short}
     figure = comparison(runs, failed=2)
     figure.draw_without_rendering()
-    named = figure.axes[1].get_xticklabels() if count == 3 else figure.axes[0].get_yticklabels()
+    named = figure.axes[0].get_yticklabels()
     assert [text.get_text() for text in named][:3] == ["policy_0", "policy_1 \u25cb", "policy_2" + SHORT]
     caption = figure._supxlabel
     assert caption.get_window_extent().y0 >= 0
@@ -219,12 +222,10 @@ def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
 
 def test_bad_requests_are_one_line(tmp_path):
     with pytest.raises(SpecsimError, match=r"^figure format 'pgn' .*; did you mean 'png'\?$"):
-        plot_run(run(), tmp_path, formats=("pgn",))
-    with pytest.raises(SpecsimError, match="nothing to compare"):
-        plot_comparison([], tmp_path)
+        save(run_figures(run()), tmp_path, ["pgn"])
     (tmp_path / "file").write_text("")
-    with pytest.raises(SpecsimError, match="cannot write figures"):
-        plot_run(run(), tmp_path / "file")
+    with pytest.raises(SpecsimError, match="cannot be written"):
+        save(run_figures(run()), tmp_path / "file")
 
 
 def test_drawing_leaves_pyplot_and_its_settings_alone():
