@@ -31,6 +31,7 @@ from specsim.figures.sweep import is_share, named, told
 from specsim.metrics.capacity import Capacity, capacity, mean_interval
 from specsim.metrics.seeds import worst
 from specsim.metrics.sweep_table import SEED, without_failures
+from specsim.metrics.tables import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,7 +143,7 @@ def ranked(
         axes.set_xscale("log", base=2)
         axes.set_xlim(left, right)
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
+        axes.set_yticks(range(len(names)), [shorten(name, MOST_CHARACTERS) for name in names])
         axes.set_ylim(-0.7, len(names) - 0.3)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(label)
@@ -169,10 +170,6 @@ def _draw_ranked(axes: Axes, row: int, curve: AttainmentCurve, each: Capacity, l
     axes.plot([each.keeps], [row], **{**look, **FILLS.get(doubt(curve, each.keeps), {})})
     if each.misses is None:
         axes.plot([each.keeps * BESIDE], [row], markersize=ARROW_POINTS, clip_on=False, **BEYOND)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _ranking_caption(

@@ -14,7 +14,7 @@ from specsim.errors import SpecsimError, printable
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
-from specsim.metrics.tables import attained, number, objective, sentences, stand_ins
+from specsim.metrics.tables import class_rows, number, sentences, stand_ins
 from specsim.metrics.why import CAUSES, why, why_said, with_causes
 
 if TYPE_CHECKING:
@@ -160,26 +160,11 @@ def _answer(run: AnyRun) -> list[str]:
 
 
 def _classes(metrics: Mapping[str, Any]) -> PageTable:
-    block = metrics["specsim"]
-    parts = {**block["classes"], "all": {**block, "requests": block["arrived"], "slo_ttft_range_s": None}}
-    parts["all"] |= {"slo_tpot_range_s": None, "p99_tpot_s": metrics["p99_tpot_ms"] and metrics["p99_tpot_ms"] / 1000}
-    rows = [
-        [
-            name,
-            f"{part['requests']:,}",
-            attained(part),
-            number(part["slo_goodput_tokens_per_s"], 1, 1),
-            number(part["p99_ttft_s"], 1, 2),
-            objective(part["slo_ttft_range_s"], 1) if name != "all" else "",
-            number(part["p99_tpot_s"], 1000, 1),
-            objective(part["slo_tpot_range_s"], 1000) if name != "all" else "",
-            number(part["p99_e2el_s"], 1, 2),
-        ]
-        for name, part in parts.items()
-    ]
-    head = ["class", "requests", "attained, %", "goodput, tokens/s", "TTFT p99, s", "objective"]
-    head += ["TPOT p99, ms", "objective", "end to end p99, s"]
-    return PageTable(head, rows, [{CLASS: name} for name in parts])
+    head = ["class", "requests", "attained, %", "goodput, tokens/s", "TTFT p99, s", "objective", "TPOT p99, ms"]
+    rows = class_rows(metrics)
+    return PageTable(
+        [*head, "objective", "end to end p99, s", "longest pause, s"], rows, [{CLASS: name} for name, *_ in rows]
+    )
 
 
 def _timeline(passes: DataFrame | None) -> Section:

@@ -25,7 +25,7 @@ from specsim.figures.style import (
     style,
 )
 from specsim.metrics.seeds import verdict_of
-from specsim.metrics.tables import objective, sentences, stand_ins
+from specsim.metrics.tables import objective, sentences, shorten, stand_ins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,8 +171,7 @@ def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
 
 def _elided(labels: Sequence[str]) -> list[str]:
     """Return labels without their middle where they are long, unless two would become one."""
-    kept = MOST_LABEL_CHARACTERS // 2 - 1
-    short = [each if len(each) <= MOST_LABEL_CHARACTERS else f"{each[:kept]}..{each[-kept:]}" for each in labels]
+    short = [shorten(each, MOST_LABEL_CHARACTERS) for each in labels]
     return short if len(set(short)) == len(set(labels)) else list(labels)
 
 

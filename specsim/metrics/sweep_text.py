@@ -29,7 +29,6 @@ from specsim.metrics.tables import (
     aligned,
     attained,
     class_table,
-    fitted,
     flattered,
     header,
     is_flattered,
@@ -39,7 +38,6 @@ from specsim.metrics.tables import (
     run_title,
     shorten,
     stand_ins,
-    widths,
 )
 
 if TYPE_CHECKING:
@@ -123,13 +121,18 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
 
 
 def _lines(labels: Sequence[Label], heads: Sequence[Head], figures: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table: the settings as wide as the figures leave room for, then the figures."""
+    """Return the lines of a table: the settings before the figures, or where there is no room in lines above them."""
     keys = list(dict.fromkeys(key for label in labels for key in label))
     above = [list(line) for line in zip(*heads, strict=True)]
-    room = WIDTH - sum(widths([*above, *figures])) - 2 * (len(heads) + len(keys) - 1)
-    names = [[key.rsplit(".", 1)[-1] for key in keys], *([""] * len(keys) for _ in above[1:])]
-    names = fitted([*names, *([_text(label.get(key)) for key in keys] for label in labels)], room)
-    lines = aligned([[*label, *cells] for label, cells in zip(names, [*above, *figures], strict=True)], left=len(keys))
+    names = [[key.rpartition(".")[2] for key in keys], *([""] * len(keys) for _ in above[1:])]
+    told = [[_text(label.get(key)) for key in keys] for label in labels]
+    rows = [[*label, *cells] for label, cells in zip([*names, *told], [*above, *figures], strict=True)]
+    lines = aligned(rows, left=len(keys))
+    if max(map(len, lines)) > WIDTH:
+        lines = aligned([*above, *figures], left=0)
+        for place in reversed(range(len(told))):
+            said = ", ".join(f"{key}={value}" for key, value in zip(names[0], told[place], strict=True))
+            lines[len(above) + place : len(above) + place] = wrap(said, WIDTH)
     lines.insert(len(above), "-" * max(map(len, lines)))
     return lines
 

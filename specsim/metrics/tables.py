@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
@@ -31,68 +30,10 @@ def run_line(config: Mapping[str, Any], metrics: Mapping[str, Any], folder: Path
     return printable(f"<{run_title(config)}; {attained}; {where}>")
 
 
-LEAST = 6
-"""Characters of the narrowest column that is shortened further."""
-
-
-def fitted(rows: Sequence[Sequence[str]], room: int) -> list[list[str]]:
-    """Shorten the widest columns, one character at a time, until the columns fit into ``room`` characters.
-
-    The first row holds the names of the columns. A column is shortened no further where two values would look alike.
-    """
-    shown = [{cell: cell for cell in column} for column in zip(*rows, strict=True)]
-    heads = list(rows[0])
-    narrowest: set[int] = set()
-    while sum(widths := [_width(column) for column in shown]) > room:
-        open_ones = [place for place, width in enumerate(widths) if width > LEAST and place not in narrowest]
-        if not open_ones:
-            break
-        widest = max(open_ones, key=lambda place: widths[place])
-        values = [cell for cell in shown[widest] if cell != heads[widest]]
-        found = _distinct(values, widths[widest] - 1)
-        if found is None:
-            narrowest.add(widest)
-        else:
-            shown[widest] = {heads[widest]: shorten(heads[widest], widths[widest] - 1), **found}
-    return [[column[cell] for cell, column in zip(row, shown, strict=True)] for row in rows]
-
-
 def shorten(text: str, width: int) -> str:
     """Cut out the middle, since swept values mostly differ at the ends."""
     kept = width - 2
-    return _cut(text, width, kept - kept // 2)
-
-
-def _distinct(values: Sequence[str], width: int) -> Mapping[str, str] | None:
-    """Return each value in so many characters, all different; None where they would not be."""
-    kept = width - 2
-    ways = [{value: _cut(value, width, head) for value in values} for head in (kept - kept // 2, kept, 0)]
-    long = [value for value in values if len(value) > width]
-    ways.append({value: shorten(_without_ends(value, long), width) if value in long else value for value in values})
-    return next((way for way in ways if len(set(way.values())) == len(values)), None)
-
-
-def _cut(text: str, width: int, head: int) -> str:
-    if len(text) <= width:
-        return text
-    tail = width - 2 - head
-    return f"{text[:head]}..{text[len(text) - tail :]}"
-
-
-def _without_ends(value: str, others: Sequence[str]) -> str:
-    """Return a value without the beginning and the end that it shares with all others."""
-    begin = _shared(others)
-    end = _shared([each[begin:][::-1] for each in others])
-    return f"..{value[begin : len(value) - end]}.."
-
-
-def _shared(texts: Sequence[str]) -> int:
-    """Return how many first characters texts share."""
-    return sum(1 for _ in takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False)))
-
-
-def _width(column: Mapping[str, str]) -> int:
-    return max(map(len, column.values()))
+    return text if len(text) <= width else f"{text[: kept - kept // 2]}..{text[len(text) - kept // 2 :]}"
 
 
 WIDTH = 100
@@ -116,7 +57,7 @@ def class_table(metrics: Mapping[str, Any], against: Mapping[str, Mapping[str, A
     block = metrics["specsim"]
     head = ["class", "requests", "attained", "goodput", "TTFT p99", "SLO", "TPOT p99", "SLO", "E2E p99", "pause"]
     units = ["", "", "%", "tok/s", "s", "s", "ms", "ms", "s", "s"]
-    rows = [head, units, *(_class_row(name, part) for name, part in block["classes"].items()), _total_row(metrics)]
+    rows = [head, units, *class_rows(metrics)]
     beside = [_column(name, each["specsim"], list(block["classes"])) for name, each in others.items()]
     rows = [[*row[:BESIDE], *cells, *row[BESIDE:]] for row, *cells in zip(rows, *beside, strict=True)]
     longest = max(len(row[0]) for row in rows)
@@ -127,7 +68,8 @@ def class_table(metrics: Mapping[str, Any], against: Mapping[str, Mapping[str, A
     lines.insert(2, "-" * max(map(len, lines)))
     above = header(stand_ins([block]), WIDTH)
     said = wrap(f"{', '.join(others)}: % attained by the same requests with that scheduler", WIDTH) if others else []
-    return "\n".join([*above, *lines, "", *said, *_verdict_lines(block), *_run_lines(block)])
+    below = [each for line in (*_verdict_lines(block), *_run_lines(block)) for each in wrap(line, WIDTH)]
+    return "\n".join([*above, *lines, "", *said, *below])
 
 
 def _room(rows: Sequence[Sequence[str]]) -> int:
@@ -141,34 +83,24 @@ def _column(name: str, block: Mapping[str, Any], classes: Sequence[str]) -> list
     return [name, "%", *(number(part["slo_attainment"], 100, 1) for part in parts)]
 
 
-def _class_row(name: str, part: Mapping[str, Any]) -> list[str]:
+def class_rows(metrics: Mapping[str, Any]) -> list[list[str]]:
+    """Return a row of cells per SLO class and one for all, which has no objectives."""
+    block, tpot_ms = metrics["specsim"], metrics["p99_tpot_ms"]
+    whole = {**block, "requests": block["arrived"], "p99_tpot_s": None if tpot_ms is None else tpot_ms / 1000}
     return [
-        name,
-        str(part["requests"]),
-        attained(part),
-        number(part["slo_goodput_tokens_per_s"], 1, 1),
-        number(part["p99_ttft_s"], 1, 2),
-        objective(part["slo_ttft_range_s"], 1),
-        number(part["p99_tpot_s"], 1000, 1),
-        objective(part["slo_tpot_range_s"], 1000),
-        number(part["p99_e2el_s"], 1, 2),
-        number(part["longest_pause_s"], 1, 2),
-    ]
-
-
-def _total_row(metrics: Mapping[str, Any]) -> list[str]:
-    block = metrics["specsim"]
-    return [
-        "all",
-        str(block["arrived"]),
-        attained(block),
-        number(block["slo_goodput_tokens_per_s"], 1, 1),
-        number(metrics["p99_ttft_ms"], 0.001, 2),
-        "",
-        number(metrics["p99_tpot_ms"], 1, 1),
-        "",
-        number(metrics["p99_e2el_ms"], 0.001, 2),
-        number(block["longest_pause_s"], 1, 2),
+        [
+            name,
+            str(part["requests"]),
+            attained(part),
+            number(part["slo_goodput_tokens_per_s"], 1, 1),
+            number(part["p99_ttft_s"], 1, 2),
+            objective(part["slo_ttft_range_s"], 1) if part is not whole else "",
+            number(part["p99_tpot_s"], 1000, 1),
+            objective(part["slo_tpot_range_s"], 1000) if part is not whole else "",
+            number(part["p99_e2el_s"], 1, 2),
+            number(part["longest_pause_s"], 1, 2),
+        ]
+        for name, part in [*block["classes"].items(), ("all", whole)]
     ]
 
 
@@ -213,7 +145,7 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
     lines.append(f"{worst}; {_missed_words(block)}; {_span(block['load'])}")
     goodput = number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
     lines.append(f"goodput {goodput} tok/s while requests arrive")
-    return [shorten(line, WIDTH) for line in lines]
+    return lines
 
 
 def _span(load: Mapping[str, Any]) -> str:
@@ -256,7 +188,7 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
         lines = ["nothing ran: every request was rejected or cancelled", counts]
     if rejected:
         lines.append(f"rejected: {reasons}")
-    return [shorten(line, WIDTH) for line in lines]
+    return lines
 
 
 def number(value: float | None, scale: float, decimals: int) -> str:

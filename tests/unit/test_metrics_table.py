@@ -103,11 +103,11 @@ def test_comparison_has_a_row_per_run_led_by_the_swept_keys():
         ("x" * 45 + "a" + "x" * 5 + "b" + "x" * 45, "x" * 45 + "b" + "x" * 5 + "b" + "x" * 45),
     ],
 )
-def test_shortened_values_of_a_column_stay_distinct(values):
+def test_settings_that_have_no_room_beside_the_figures_stand_above_them(values):
     keys = ("scheduler.num_speculative_tokens", "seed")
     runs = [({"profile": value} | dict.fromkeys(keys, 31), starved()) for value in values]
     lines = comparison_table(runs).splitlines()
-    assert len({line.split()[0] for line in lines[3 : 3 + len(values)]}) == len(values)
+    assert all(f"profile={value}" in "".join(lines) for value in values)
     assert max(map(len, lines)) <= WIDTH
 
 
