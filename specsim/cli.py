@@ -251,7 +251,6 @@ def _trace_events(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     from specsim.api import load_run, load_sweep
-    from specsim.figures.report import write_report
     from specsim.store.sweeps import Sweep, holds_runs
 
     places = arguments.runs
@@ -259,7 +258,7 @@ def _report(arguments: argparse.Namespace) -> int:
         told: StoredRun | Sweep = load_sweep(*places)
     else:
         told = load_run(places[0]) if len(places) == 1 else Sweep([load_run(place) for place in places])
-    say(write_report(told, arguments.out or places[0] / "report.html"))
+    say(told.report(arguments.out or places[0] / "report.html"))
     return 0
 
 

@@ -58,9 +58,14 @@ class WithReport:
         Raises
         ------
         SpecsimError
-            As `specsim.figures.report.write_report`.
+            When the extra `report` is not installed, the runs are damaged, or the file cannot be written.
         """
-        from specsim.figures.report import write_report
+        try:
+            from specsim.figures.report import write_report
+        except ModuleNotFoundError as error:
+            raise SpecsimError(
+                f'report: {error.name} is not installed; expected pip install "specsim[report]"'
+            ) from None
 
         return write_report(self, Path(file))
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import altair
+import jinja2
 import numpy as np
+import vl_convert
 
-from specsim.errors import SpecsimError, printable
+from specsim.errors import printable
+from specsim.figures import charts
+from specsim.figures.charts import Chart, Filter
+from specsim.figures.passes import has_timeline
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
@@ -21,11 +27,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from specsim.figures.any_run import AnyRun
-    from specsim.figures.charts import Chart, Filter
     from specsim.store.sweeps import Sweep
 
 
-NEEDS = ("altair", "jinja2", "vl_convert")
 CLASS = "slo_class"
 SHOWN = ("rps", "concurrency", "requests", "seed", "replicas", "slo_scale", "ttft_scale")
 """Settings of the page's table beside the choices; a fold has them all."""
@@ -54,29 +58,14 @@ class Section:
     folded: str = ""
 
 
-def check_installed() -> None:
-    """Refuse to make a report without the packages of the extra.
-
-    Raises
-    ------
-    SpecsimError
-        One line that says what to install.
-    """
-    if not all(map(find_spec, NEEDS)):
-        raise SpecsimError('report: not installed; expected pip install "specsim[report]"')
-
-
 def write_report(told: AnyRun | Sweep, file: Path) -> Path:
     """Write the page of a run or a sweep and return the file.
 
     Raises
     ------
     SpecsimError
-        When the extra `report` is not installed, the runs are damaged, or the file cannot be written.
+        When the runs are damaged, or the file cannot be written.
     """
-    check_installed()
-    import jinja2
-
     from specsim.figures.report_sweep import sweep_page
 
     filters, said, sections = sweep_page(told) if isinstance(told, Sequence) else run_page(told)
@@ -97,11 +86,6 @@ def write_report(told: AnyRun | Sweep, file: Path) -> Path:
 
 def _vega() -> str:
     """Return the text of Vega, Vega-Lite and Vega-Embed, bundled; kept, since bundling takes seconds."""
-    from importlib.metadata import version as installed
-
-    import altair
-    import vl_convert
-
     bundle: Any = vl_convert.javascript_bundle  # its stub asks for an argument that has a default
     version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
@@ -114,29 +98,23 @@ def _vega() -> str:
 
 def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
     """Return the filters of a run's page, its answer and its sections."""
-    from specsim.figures import charts
-
     block = run.metrics["specsim"]
     names = list(block["classes"])
     colours = charts.coloured(names)
-    filters = [charts.Filter(CLASS, "Classes", colours)]
+    filters = [Filter(CLASS, "Classes", colours)]
     requests, passes = with_causes(run), run.passes
     sections = [
         Section(
             "Attainment by class",
             ["Bars: all objectives. Circles: TTFT alone. Diamonds: TPOT alone, from the first decoding pass."],
-            [
-                charts.Chart(
-                    "", charts.attainment({**block["classes"], "all": block}, {**colours, "all": "#888888"}, filters)
-                )
-            ],
+            [Chart("", charts.attainment({**block["classes"], "all": block}, {**colours, "all": "#888888"}, filters))],
             table=_classes(run.metrics),
         ),
         Section(
             "Latencies against objectives",
             ["Dashed lines are objectives. A curve's height at its objective is the share that meets it."],
             [
-                charts.Chart(title, charts.distribution(requests, block["classes"], slo, colours, filters))
+                Chart(title, charts.distribution(requests, block["classes"], slo, colours, filters))
                 for title, slo in (("Time to first token", "slo_ttft_s"), ("Time per output token", "slo_tpot_s"))
             ],
         ),
@@ -168,24 +146,19 @@ def _classes(metrics: Mapping[str, Any]) -> PageTable:
 
 
 def _timeline(passes: DataFrame | None) -> Section:
-    from specsim.figures import charts
-    from specsim.figures.passes import has_timeline
-
     if passes is None or not has_timeline(passes):
         return Section("Timeline", ["A run with passes=true keeps what it needs."])
     said = [
         "Means over spans of time. Drag to move along the time, Alt and the wheel to zoom, double click to go back."
     ]
-    return Section("Timeline", said, [charts.Chart("", charts.timeline(passes), charts.TOKENS)])
+    return Section("Timeline", said, [Chart("", charts.timeline(passes), charts.TOKENS)])
 
 
 def _why(run: AnyRun, filters: Sequence[Filter]) -> Section:
-    from specsim.figures import charts
-
     table, shares = why(run), run.metrics["specsim"]["time_shares"]
     spent = [{"bar": "all", "part": part, "share": 100 * (shares[part] or 0.0), "said": ""} for part in charts.PARTS]
     time = charts.stacked(spent, charts.TIME_COLOURS, ["all"], "Seconds of the engine (%)")
-    shown = [charts.Chart("Time", time, charts.TIME_COLOURS)]
+    shown = [Chart("Time", time, charts.TIME_COLOURS)]
     rows = missed_rows({**each, "bar": each[CLASS]} for each in table.to_dict("records"))
     if rows:
         shown.insert(0, missed_chart(rows, [*table[CLASS]], filters))
@@ -208,41 +181,33 @@ def missed_rows(told: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
 
 def missed_chart(rows: Sequence[Mapping[str, Any]], bars: Sequence[str], filters: Sequence[Filter]) -> Chart:
     """Return the chart of `missed_rows`, with a legend of the causes that are there."""
-    from specsim.figures import charts
-
     there = [name for name in CAUSES if any(row["part"] == name for row in rows)]
     spec = charts.stacked(rows, charts.CAUSE_COLOURS, bars, "Missed requests (%)", filters)
-    return charts.Chart(
+    return Chart(
         "Missed requests by cause", spec, {f"{name}: {CAUSES[name]}": charts.CAUSE_COLOURS[name] for name in there}
     )
 
 
+WORK = {
+    "verifications with drafts, %": ("drafted", 100, 1),
+    "tokens a verification": ("tokens_per_verification", 1, 2),
+    "ms a verification": ("seconds_per_verification", 1000, 1),
+    "longest pause, s": ("longest_pause_s", 1, 2),
+}
+"""By head the column of `why`, its factor, decimals."""
+
+
 def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]]) -> PageTable:
     """Return what drafts gave and took, a row of `why` each; `by`: columns that say which, `keys` of a `PageTable`."""
-    head = [
-        *by,
-        "missed",
-        "verifications with drafts, %",
-        "tokens a verification",
-        "ms a verification",
-        "longest pause, s",
-    ]
     rows = [
         [
             *(printable(str(each[key])) for key in by),
             f"{each['missed']:,} of {each['requests']:,}",
-            _cell(each["drafted"], 100, 1),
-            _cell(each["tokens_per_verification"], 1, 2),
-            _cell(each["seconds_per_verification"], 1000, 1),
-            _cell(each["longest_pause_s"], 1, 2),
+            *(number(each[column], *shown) for column, *shown in WORK.values()),
         ]
         for each in table.to_dict("records")
     ]
-    return PageTable(head, rows, keys)
-
-
-def _cell(value: Any, scale: float, decimals: int) -> str:
-    return number(None if value is None or value != value else value, scale, decimals)
+    return PageTable([*by, "missed", *WORK], rows, keys)
 
 
 def _slowest(requests: DataFrame) -> Section:
@@ -255,13 +220,13 @@ def _slowest(requests: DataFrame) -> Section:
         [
             str(each["request_id"]),
             printable(each[CLASS]),
-            _cell(each["arrival_s"], 1, 1),
+            number(each["arrival_s"], 1, 1),
             f"{each['prompt_tokens']:,}",
             f"{each['output_tokens']:,}",
-            _cell(each["ttft_s"], 1, 2),
-            _cell(each["tpot_s"], 1000, 1),
-            _cell(each["e2el_s"], 1, 2),
-            _cell(each["over"], 1, 2),
+            number(each["ttft_s"], 1, 2),
+            number(each["tpot_s"], 1000, 1),
+            number(each["e2el_s"], 1, 2),
+            number(each["over"], 1, 2),
             each["cause"],
         ]
         for each in worst.to_dict("records")

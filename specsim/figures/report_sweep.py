@@ -12,8 +12,9 @@ from specsim.figures.plots import best_of, parts
 from specsim.figures.report import CLASS, NONE_MISSED, PageTable, Section, missed_chart, missed_rows, settings, work
 from specsim.figures.style import marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told, word
-from specsim.metrics.seeds import winners
+from specsim.metrics.seeds import DIFFERENCE, winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures
+from specsim.metrics.sweep_text import MEANS, mean_of
 from specsim.metrics.tables import sentences, stand_ins_of
 from specsim.metrics.why import CAUSES
 
@@ -190,24 +191,18 @@ def _points(sweep: Sweep, axes: SweepAxes) -> Section:
     """Return the section of the table of points."""
     points = sweep.over_seeds(of=axes.line)
     keys = [key for key in (axes.line, axes.x, *axes.rest) if key and key in points]
-    shown = {
-        ATTAINMENT: ("attained, %", 100, 1),
-        "worst_class_attainment": ("worst class, %", 100, 1),
-        GOODPUT: ("goodput, tokens/s", 1, 1),
-        "p99_ttft_s": ("TTFT p99, s", 1, 2),
-    }
-
-    def cell(row: dict[Any, Any], name: str) -> str:
-        _, scale, decimals = shown[name]
-        mean, half = row[name], row[f"{name}_half_width"]
-        middle = "-" if mean != mean else f"{scale * mean:.{decimals}f}"
-        return middle if half != half else f"{middle} \N{PLUS-MINUS SIGN} {scale * half:.{decimals}f}"
-
+    shown = [name for name in MEANS if name in points and name != DIFFERENCE]
     rows = [
-        [*(word(row[key]) for key in keys), str(row["seeds"]), *(cell(row, name) for name in shown), str(row["load"])]
+        [
+            *(word(row[key]) for key in keys),
+            str(row["seeds"]),
+            *(mean_of(row, name) for name in shown),
+            str(row["load"]),
+        ]
         for row in points.to_dict("records")
     ]
-    head = [*keys, "seeds", *(head for head, *_ in shown.values()), "load"]
+    heads = [f"{f'{one} {two}'.strip()}, {unit}" for (one, two, unit), *_ in map(MEANS.__getitem__, shown)]
+    head = [*keys, "seeds", *heads, "load"]
     keyed = [{"line": row[0]} if keys[:1] == [axes.line] else {} for row in rows]
     said = "Means over seeds, with half the width of their 95% intervals."
     return Section("Points", [said], table=PageTable(head, rows, keyed))

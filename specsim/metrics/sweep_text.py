@@ -19,7 +19,6 @@ from specsim.metrics.seeds import (
     SATURATED,
     SEEDS,
     SHORT,
-    TPOT,
     verdict_of,
 )
 from specsim.metrics.tables import (
@@ -31,7 +30,6 @@ from specsim.metrics.tables import (
     class_table,
     flattered,
     header,
-    is_flattered,
     most_missed,
     number,
     objective,
@@ -110,7 +108,7 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
         base = str(points[AGAINST].iloc[0])
         heads[there.index(DIFFERENCE)] = ("difference", "to", shorten(base, LONGEST_NAME))
         said.append(shorten(f"difference: attained less that of {base} with the same seed (paired), in points", WIDTH))
-    figures = [[_mean(row, name) for name in there] for row in rows]
+    figures = [[mean_of(row, name) for name in there] for row in rows]
     if points[SEEDS].nunique() > 1:
         heads.append(("seeds", "", ""))
         figures = [[*cells, str(row[SEEDS])] for cells, row in zip(figures, rows, strict=True)]
@@ -153,14 +151,14 @@ def _of_run(block: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def _mean(row: Mapping[Any, Any], name: str) -> str:
+def mean_of(row: Mapping[Any, Any], name: str) -> str:
     """Return a mean with half the width of its interval, without it where there is one seed."""
     (_, scale, decimals), mean, half = MEANS[name], row[name], row[f"{name}_{HALF}"]
     if mean != mean:
         return ABSENT
     decimals = min(decimals, max(0, DIGITS - len(f"{abs(mean * scale):.0f}")))
     sign = "+" if name == DIFFERENCE else ""
-    star = "*" if name == ATTAINED and is_flattered(mean, row[TPOT]) else ""
+    star = "*" if name == ATTAINED and flattered(row) else ""
     told = f"{star}{mean * scale:{sign}.{decimals}f}"
     return told if half != half else f"{told} \u00b1 {half * scale:.{decimals}f}"
 

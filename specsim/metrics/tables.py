@@ -109,14 +109,9 @@ def attained(part: Mapping[str, Any]) -> str:
     return f"{'*' if flattered(part) else ''}{number(part['slo_attainment'], 100, 1)}"
 
 
-def flattered(part: Mapping[str, Any]) -> bool:
+def flattered(part: Mapping[Any, Any]) -> bool:
     """Return whether TPOT alone, AdaServe's measure, exceeds the attainment by `FLATTERED` or more."""
-    return is_flattered(part["slo_attainment"], part["tpot_attainment"])
-
-
-def is_flattered(attained: float, by_tpot: float) -> bool:
-    """Return whether an attainment by TPOT alone exceeds that by all objectives by `FLATTERED` or more."""
-    return bool(round(by_tpot - attained, 9) >= FLATTERED)
+    return bool(round(part["tpot_attainment"] - part["slo_attainment"], 9) >= FLATTERED)
 
 
 def objective(span: Sequence[float] | None, scale: float) -> str:
@@ -192,8 +187,8 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
 
 
 def number(value: float | None, scale: float, decimals: int) -> str:
-    """Return a number of a cell."""
-    return ABSENT if value is None else f"{value * scale:.{decimals}f}"
+    """Return a number of a cell; None and NaN are absent."""
+    return ABSENT if value is None or value != value else f"{value * scale:.{decimals}f}"
 
 
 def widths(rows: Iterable[Sequence[str]]) -> list[int]:
