@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
-from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.transforms import ScaledTranslation
 
 from specsim.errors import SpecsimError
 from specsim.figures.style import (
-    CHARACTER_IN,
+    FAILED_MARK,
+    FILLS,
     GLYPHS,
     GREY,
-    MARKERS,
+    HALF,
+    HOLLOW,
+    MARKER_POINTS,
     PALETTE,
     WIDE_IN,
     caption_below,
     colours,
-    legend_name,
+    mark,
     new_figure,
     style,
     table_said,
 )
-from specsim.figures.sweep import is_share, named, told
+from specsim.figures.sweep import around, is_share, legend_of, look_of, named, told
 from specsim.metrics.capacity import Capacity, capacity, mean_interval
-from specsim.metrics.seeds import worst
+from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT, worst
 from specsim.metrics.sweep_table import SEED, without_failures
 from specsim.metrics.tables import shorten
 
@@ -137,7 +138,8 @@ def ranked(
         figure = new_figure(AROUND_IN + ROW_IN * len(names), WIDE_IN)
         axes = figure.subplots()
         highest = [each.mean + each.half_width for each in found.values() if isfinite(each.half_width)]
-        left, right = around([*highest, *(rate for curve in lines.values() for rate in curve.tested)])
+        rates = [rate for curve in lines.values() for rate in curve.tested]
+        left, right = around(min(rates), max([*rates, *highest]), logarithmic=True)
         for row, name in enumerate(names):
             _draw_ranked(axes, row, lines[name], found[name], left)
         axes.set_xscale("log", base=2)
@@ -147,7 +149,7 @@ def ranked(
         axes.set_ylim(-0.7, len(names) - 0.3)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(label)
-        axes.set_title(title, loc="left", x=-CHARACTER_IN)
+        axes.set_ylabel(title)
         caption_below(figure, _ranking_caption(asked, lines, found, covered, left))
         return figure
 
@@ -167,7 +169,7 @@ def _draw_ranked(axes: Axes, row: int, curve: AttainmentCurve, each: Capacity, l
         axes.plot([min(curve.tested)], [row], markersize=ARROW_POINTS, **BELOW)
         return
     look: dict[str, Any] = {"marker": "o", "markersize": MARKER_POINTS, "color": PALETTE[0], "linestyle": ""}
-    axes.plot([each.keeps], [row], **{**look, **FILLS.get(doubt(curve, each.keeps), {})})
+    axes.plot([each.keeps], [row], **{**look, **FILLS[curve.doubts.get(each.keeps, KEPT_UP)]})
     if each.misses is None:
         axes.plot([each.keeps * BESIDE], [row], markersize=ARROW_POINTS, clip_on=False, **BEYOND)
 
@@ -186,7 +188,7 @@ def _ranking_caption(
     if any(each.mean - each.half_width < left for each in found.values()):
         parts += ["A bar from the left edge begins below it."]
     parts += [f"{each}." for each in covered]
-    kinds = {doubt(lines[name], each.keeps) for name, each in found.items() if each.keeps is not None}
+    kinds = {lines[name].doubts.get(each.keeps) for name, each in found.items() if each.keeps is not None}
     parts += [said for kind, said in SAID.items() if kind in kinds]
     if any(each.keeps is None for each in found.values()):
         parts += ["Triangle to the left: misses the target at the lowest tested rate."]
@@ -195,21 +197,14 @@ def _ranking_caption(
     return parts
 
 
-HIGH_IN = 3.1
-HANDLE_IN, MOST_COLUMNS, CAPTION_CHARACTERS = 0.65, 6, 132
-MARKER_POINTS, SPREAD_POINTS, ABOVE, MARGIN = 4.5, 2.4, 4, 0.05
-THIN = 0.4
-"""Edge of a half-filled marker in points: the empty half of a triangle is small."""
-FILLS: Mapping[str, Mapping[str, Any]] = {
-    "failed": {"marker": "x", "markersize": 1.3 * MARKER_POINTS},
-    "overloaded": {"markerfacecolor": "white"},
-    "too short": {"fillstyle": "left", "markerfacecoloralt": "white", "markeredgewidth": THIN},
-}
+HIGH_IN = 2.85
+SPREAD_POINTS = 2.4
 SAID = {
-    "failed": "Cross \N{MULTIPLICATION SIGN}: a run failed, and counts as 0%.",
-    "overloaded": "Hollow \N{WHITE CIRCLE}: a run is overloaded or near saturation, and would attain less if longer.",
-    "too short": "Half-filled \N{CIRCLE WITH LEFT HALF BLACK}: a run is too short to judge its load or its attainment.",
+    FAILED_MARK: "Cross \N{MULTIPLICATION SIGN}: a run failed, and counts as 0%.",
+    OVERLOADED: f"Hollow {HOLLOW}: a run is overloaded or near saturation, and would attain less if longer.",
+    SHORT: f"Half-filled {HALF}: a run is too short to judge its load or its attainment.",
 }
+"""What a point may need to be read with, the strongest first."""
 
 
 class AttainmentCurve(NamedTuple):
@@ -219,14 +214,12 @@ class AttainmentCurve(NamedTuple):
     ----------
     tested : by rate in requests/s, the attained share of each seed.
     answer : the highest rate that keeps the target, as the table has it; None: no tested rate keeps it.
-    failed, overloaded, too_short : rates at which a run is so; overloaded or near saturation.
+    doubts : the key of `SAID` of the rates that have one.
     """
 
     tested: Tested
     answer: float | None
-    failed: Collection[float] = ()
-    overloaded: Collection[float] = ()
-    too_short: Collection[float] = ()
+    doubts: Mapping[float, str]
 
 
 def attained_up_to(
@@ -251,27 +244,22 @@ def attained_up_to(
     with style():
         figure = new_figure(HIGH_IN, WIDE_IN)
         axes = figure.subplots()
-        looks = {name: _look(place) for place, name in enumerate(lines)}
         axes.axhline(100 * asked.target, color=GREY, linewidth=0.8, linestyle="--", zorder=1)
-        for place, (name, curve) in enumerate(lines.items()):
+        for place, curve in enumerate(lines.values()):
             aside_in = (place - (len(lines) - 1) / 2) * SPREAD_POINTS / 72
             beside = axes.transData + ScaledTranslation(aside_in, 0, figure.dpi_scale_trans)
-            _draw(axes, curve, {**looks[name], "transform": beside}, asked.target)
+            _draw(axes, curve, {**look_of(place), "transform": beside}, asked.target)
         axes.set_xscale("log", base=2)
         # matplotlib's limits leave out points that are drawn with an offset.
-        axes.set_xlim(*around([rate for curve in lines.values() for rate in curve.tested]))
+        rates = [rate for curve in lines.values() for rate in curve.tested]
+        axes.set_xlim(*around(min(rates), max(rates), logarithmic=True))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_ylim(0, 104)
         axes.set_xlabel("Request rate (requests/s)")
         axes.set_ylabel(label)
-        _legend(figure, looks, title)
-        said = fill(" ".join(_caption(lines.values(), covered)), CAPTION_CHARACTERS)
-        figure.supxlabel(said, fontsize=7, color=GREY, x=0.01, ha="left")
+        legend_of(figure, {name: look_of(place) for place, name in enumerate(lines)}, title)
+        caption_below(figure, _caption(lines.values(), covered))
         return figure
-
-
-def _look(place: int) -> dict[str, Any]:
-    return {"color": PALETTE[place], "marker": MARKERS[place], "markersize": MARKER_POINTS, "clip_on": False}
 
 
 def _draw(axes: Axes, curve: AttainmentCurve, look: Mapping[str, Any], target: float) -> None:
@@ -280,35 +268,11 @@ def _draw(axes: Axes, curve: AttainmentCurve, look: Mapping[str, Any], target: f
     half = np.nan_to_num(half)
     reach = np.minimum(half, middle), np.minimum(half, 100 - middle)
     axes.errorbar(rates, middle, reach, **{**look, "marker": ""}, elinewidth=0.8, capsize=1.5)
-    for kind, fill_of in {"": {}, **FILLS}.items():
-        points = [(rate, at) for rate, at in zip(rates, middle, strict=True) if doubt(curve, rate) == kind]
-        if points:
-            axes.plot(*zip(*points, strict=True), **{**look, **fill_of, "linestyle": "", "zorder": ABOVE})
+    mark(axes, zip(rates, middle, strict=True), [curve.doubts.get(rate, KEPT_UP) for rate in rates], **look)
     if curve.answer is not None:
         # The answer stands at its own rate, whatever stands beside it.
         dotted = {"color": look["color"], "linestyle": ":", "linewidth": 0.9}
         axes.plot([curve.answer] * 2, [0, 100 * target], **dotted)
-
-
-def doubt(curve: AttainmentCurve, rate: float) -> str:
-    """Return which caveat a point needs most; an empty one where it needs none."""
-    caveats = {"failed": curve.failed, "overloaded": curve.overloaded, "too short": curve.too_short}
-    return next((kind for kind, rates in caveats.items() if rate in rates), "")
-
-
-def around(rates: Collection[float]) -> tuple[float, float]:
-    """Return limits a little beyond all rates, by a share of their ratio."""
-    low, high = min(rates), max(rates)
-    beyond = (high / low) ** MARGIN if high > low else 2**MARGIN
-    return low / beyond, high * beyond
-
-
-def _legend(figure: Figure, looks: Mapping[str, Mapping[str, Any]], title: str) -> None:
-    handles = [Line2D([], [], linewidth=1.2, **look) for look in looks.values()]
-    columns = int(WIDE_IN / (max(map(len, looks)) * CHARACTER_IN + HANDLE_IN))
-    columns = max(1, min(MOST_COLUMNS, columns))
-    names = [legend_name(name) for name in looks]
-    figure.legend(handles, names, title=title, loc="outside upper center", ncols=columns)
 
 
 def _caption(curves: Collection[AttainmentCurve], covered: Sequence[str]) -> list[str]:
@@ -319,5 +283,5 @@ def _caption(curves: Collection[AttainmentCurve], covered: Sequence[str]) -> lis
     parts += ["Dotted: the highest rate that keeps the target."]
     if len(curves) > 1:
         parts += ["Markers of one rate stand side by side; dotted lines stand at their rate."]
-    kinds = {doubt(curve, rate) for curve in curves for rate in curve.tested}
+    kinds = {kind for curve in curves for kind in curve.doubts.values()}
     return parts + [said for kind, said in SAID.items() if kind in kinds]

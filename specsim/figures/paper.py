@@ -145,10 +145,11 @@ def _draw(
         look |= {"markersize": MARKER_POINTS, "clip_on": False}
         at, middle, low, high = rows[sweep.x], rows["mean"], rows["mean"] - rows["below"], rows["mean"] + rows["above"]
         if against is None:
-            axes.errorbar(at, middle, [rows["below"], rows["above"]], elinewidth=0.8, capsize=1.5, **look)
+            bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 1.5, **look, "marker": ""}
+            axes.errorbar(at, middle, [rows["below"], rows["above"]], **bars)
         else:
             axes.fill_between(at, low, high, color=PALETTE[place], alpha=0.18, linewidth=0)
-            axes.plot(at, middle, **look)
+            axes.plot(at, middle, **{**look, "marker": ""})
         mark(axes, zip(at, middle, strict=True), [marks[line, x] for x in at], **look)
         ends[label], ink[label] = (float(at.iloc[-1]), float(middle.iloc[-1])), PALETTE[place]
     if against is None:

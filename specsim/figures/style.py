@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+FAILED_MARK = "failed"
 FILLS: dict[str, dict[str, Any]] = {
-    SHORT: {"fillstyle": "left", "markerfacecoloralt": "white"},
+    KEPT_UP: {},
+    # The empty half of a triangle is small: its edge is thin.
+    SHORT: {"fillstyle": "left", "markerfacecoloralt": "white", "markeredgewidth": 0.4},
     SATURATED: {"markerfacecolor": "white"},
     OVERLOADED: {"markerfacecolor": "white"},
+    FAILED_MARK: {"marker": "x", "markersize": 5.9},
 }
 HALF, HOLLOW = "\N{CIRCLE WITH LEFT HALF BLACK}", "\N{WHITE CIRCLE}"
 GLYPHS = {KEPT_UP: "", SHORT: HALF, SATURATED: HOLLOW, OVERLOADED: HOLLOW}
@@ -36,7 +40,7 @@ NAMED = {OVERLOADED: "Hollow", SATURATED: "Hollow", SHORT: "Half-filled"}
 MARKER_POINTS = 4.5
 """The least size at which a half-filled marker differs from a full one in print."""
 ABOVE = 4
-"""The order of drawing of marks, above the markers that they cover."""
+"""The order of drawing of points, above their intervals."""
 
 Marks = dict[tuple[Any, Any], str]
 
@@ -54,7 +58,7 @@ def marks_of(table: DataFrame, axes: SweepAxes, against: Any = None) -> Marks:
 
 
 def mark(axes: Axes, points: Iterable[tuple[float, float]], told: Sequence[str], **look: Any) -> None:
-    """Draw the points (x, y) whose verdict needs a caveat over markers of the same `look`."""
+    """Draw the points (x, y) of a `look` as the verdict of each, a key of `FILLS`, has them."""
     places = list(points)
     for verdict, fill in FILLS.items():
         chosen = [place for place, each in zip(places, told, strict=True) if each == verdict]

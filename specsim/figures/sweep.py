@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.lines import Line2D
@@ -17,6 +17,7 @@ from specsim.figures.style import (
     WIDE_IN,
     Marks,
     caption_below,
+    legend_name,
     mark,
     marks_of,
     new_figure,
@@ -169,7 +170,7 @@ def curves(
     panels = panels_of(table, axes, measure, against)
     names = values_of(table, axes.line)
     shown = [each for each in names if against is None or each != against]
-    looks = {name: _look(place) for place, name in enumerate(names)}
+    looks = {name: look_of(place) for place, name in enumerate(names)}
     rows, marks = axes.x is None, marks_of(table, axes, against)
     with style():
         figure, all_axes = _layout(len(panels), shown, rows=rows, shared=rows or is_share(measure))
@@ -182,46 +183,42 @@ def curves(
         if rows:
             figure.suptitle(title, fontsize=8)
         else:
-            _legend(figure, shown, looks, f"{axes.line}, with {title}" if title else axes.line)
+            legend_of(
+                figure,
+                {word(each): looks[each] for each in shown},
+                f"{axes.line}, with {title}" if title else axes.line,
+            )
         said = caption_of([panel.means for panel in panels], axes, against)
         caption_below(figure, [*said, *table_said(every)])
         return figure
 
 
 def _layout(panels: int, lines: Sequence[Any], *, rows: bool, shared: bool) -> tuple[Figure, list[Axes]]:
-    columns, panel_in = _shape(panels, lines, rows=rows)
-    down = -(-panels // columns)
-    legend_in = 0.0 if rows else LEGEND_IN * -(-len(lines) // _legend_columns(lines))
-    figure = new_figure(down * panel_in + legend_in + FRAME_IN)
-    grid = figure.subplots(down, columns, sharey=shared, squeeze=False).ravel().tolist()
+    crowded = len(lines) > CROWD and not rows
+    columns = min(panels, 2 if crowded or panels == 4 else 3)
+    panel_in = 0.6 + ROW_IN * max(len(lines), 4) if rows else 2.6 if crowded else 1.75
+    legend_in = 0.0 if rows else LEGEND_IN * -(-len(lines) // _legend_columns(map(word, lines)))
+    figure = new_figure(-(-panels // columns) * panel_in + legend_in + FRAME_IN)
+    grid = figure.subplots(-(-panels // columns), columns, sharey=shared, squeeze=False).ravel().tolist()
     for unused in grid[panels:]:
         unused.remove()
     return figure, grid[:panels]
 
 
-def _shape(panels: int, lines: Sequence[Any], *, rows: bool) -> tuple[int, float]:
-    """Return the number of panels side by side, and the height of each in inches."""
-    crowded = len(lines) > CROWD and not rows
-    columns = min(panels, 2 if crowded or panels == 4 else 3)
-    if rows:
-        return columns, 0.6 + ROW_IN * max(len(lines), 4)
-    return columns, 2.6 if crowded else 1.75
+def legend_of(figure: Figure, looks: Mapping[str, Mapping[str, Any]], title: str) -> None:
+    """Put a legend of lines by name above the figure, long enough to show their dashes."""
+    handles = [Line2D([], [], linewidth=1.0, **look) for look in looks.values()]
+    place: dict[str, Any] = {"loc": "outside upper center", "ncols": _legend_columns(looks), "handlelength": 3.2}
+    figure.legend(handles, list(map(legend_name, looks)), title=title, **place)
 
 
-def _legend(figure: Figure, lines: Sequence[Any], looks: dict[Any, Any], title: str) -> None:
-    """Put a legend above the figure, with lines long enough to show their dashes."""
-    handles = [Line2D([], [], linewidth=1.0, **looks[name]) for name in lines]
-    words = [word(name) for name in lines]
-    columns = _legend_columns(lines)
-    figure.legend(handles, words, title=title, loc="outside upper center", ncols=columns, handlelength=3.2)
-
-
-def _legend_columns(lines: Sequence[Any]) -> int:
-    widest_in = max(len(word(each)) for each in lines) * CHARACTER_IN + 0.65
+def _legend_columns(names: Iterable[str]) -> int:
+    widest_in = max(map(len, names)) * CHARACTER_IN + 0.65
     return max(1, min(6, int(WIDE_IN / widest_in)))
 
 
-def _look(place: int) -> dict[str, Any]:
+def look_of(place: int) -> dict[str, Any]:
+    """Return the colour, dashes and marker of a line by its place among the lines of a figure."""
     dash, marker = DASHES[place // len(PALETTE) % len(DASHES)], MARKERS[place % len(MARKERS)]
     look: dict[str, Any] = {"color": PALETTE[place % len(PALETTE)], "linestyle": dash, "marker": marker}
     # A marker that an edge of the panel cuts in half would look half-filled.
@@ -239,13 +236,13 @@ def _lines(
         drawn: dict[str, Any] = {"transform": axes.transData + aside}
         bars: dict[str, Any] = {"linewidth": 1.0, "elinewidth": 0.8, "capsize": 1.5}
         reach = [rows["below"], rows["above"]]
-        axes.errorbar(rows[sweep.x], rows["mean"], reach, **looks[name], **bars, **drawn)
+        axes.errorbar(rows[sweep.x], rows["mean"], reach, **{**looks[name], "marker": ""}, **bars, **drawn)
         points = zip(rows[sweep.x], rows["mean"], strict=True)
         mark(axes, points, [marks[name, x] for x in rows[sweep.x]], **looks[name], **drawn)
     logarithmic = at[0] > 0 and at[-1] / at[0] >= LOG_RATIO
     axes.set_xscale("log" if logarithmic else "linear")
     # matplotlib's limits leave out points that are drawn with an offset.
-    axes.set_xlim(*_around(at[0], at[-1], logarithmic=logarithmic))
+    axes.set_xlim(*around(at[0], at[-1], logarithmic=logarithmic))
     ticks = _apart(at, logarithmic=logarithmic)
     axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
     axes.set_xticks([], minor=True)
@@ -261,10 +258,11 @@ def _apart(values: Sequence[float], *, logarithmic: bool) -> list[float]:
     return [values[place] for place in kept]
 
 
-def _around(low: float, high: float, *, logarithmic: bool = False) -> tuple[float, float]:
+def around(low: float, high: float, *, logarithmic: bool = False) -> tuple[float, float]:
     """Return limits a little beyond two values."""
     if logarithmic:
-        return low * (low / high) ** MARGIN, high * (high / low) ** MARGIN
+        beyond = (high / low if high > low else 2.0) ** MARGIN
+        return low / beyond, high * beyond
     room = MARGIN * ((high - low) or abs(high) or 1.0)
     return low - room, high + room
 
@@ -279,10 +277,9 @@ def _rows(
 ) -> None:
     for place, name in enumerate(lines):
         row = rows_with(panel.means, sweep.line, name)
-        look = {**looks[name], "linestyle": "", "zorder": 3}
-        axes.errorbar(
-            row["mean"], [place] * len(row), xerr=[row["below"], row["above"]], elinewidth=0.8, capsize=1.5, **look
-        )
+        look = {**looks[name], "linestyle": ""}
+        bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 1.5, **look, "marker": ""}
+        axes.errorbar(row["mean"], [place] * len(row), xerr=[row["below"], row["above"]], **bars)
         mark(axes, ((mean, place) for mean in row["mean"]), [marks[name, None]] * len(row), **look)
     axes.set_yticks(range(len(lines)), [word(each) for each in lines])
     axes.set_ylim(len(lines) - 0.4, -0.6)
@@ -309,8 +306,8 @@ def _limit(axes: Axes, panels: Sequence[Panel], measure: str, against: Any, *, r
     high = max((panel.means["mean"] + panel.means["above"]).max() for panel in panels)
     low, high = (0.0 if math.isnan(each) else each for each in (low, high))
     if against is None:
-        limits = (0.0, 104.0 if is_share(measure) else _around(0.0, high)[1])
+        limits = (0.0, 104.0 if is_share(measure) else around(0.0, high)[1])
     else:
-        limits = _around(min(low, 0.0), max(high, 0.0))
+        limits = around(min(low, 0.0), max(high, 0.0))
         (axes.axvline if rows else axes.axhline)(0, color=GREY, linewidth=0.8, zorder=1)
     (axes.set_xlim if rows else axes.set_ylim)(*limits)

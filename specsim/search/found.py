@@ -17,7 +17,7 @@ from specsim.metrics.batch_means import independent_half_width
 from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
 from specsim.metrics.load import TARGET_HALF_WIDTH
 from specsim.metrics.requests import NOTED
-from specsim.metrics.seeds import depends_on_length
+from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
 from specsim.metrics.tables import stand_ins_of
 
 if TYPE_CHECKING:
@@ -327,14 +327,15 @@ class Found:
     def figure(self) -> Figure:
         """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""
         from specsim.figures.capacity import AttainmentCurve, attained_up_to, ranked
-        from specsim.figures.style import PALETTE
+        from specsim.figures.style import FAILED_MARK, PALETTE
 
         lines = {}
         for line in self.lines:
-            doubts = (line.failed, line.overloaded, line.too_short)
-            at = (frozenset(filter(doubtful, line.tested)) for doubtful in doubts)
             found = self.capacity(line)
-            lines[line.values] = AttainmentCurve(line.tested, found.mean if isfinite(found.mean) else found.keeps, *at)
+            counts = {SHORT: line.too_short, OVERLOADED: line.overloaded, FAILED_MARK: line.failed}
+            doubts = {rate: kind for kind, count in counts.items() for rate in line.tested if count(rate)}
+            answer = found.mean if isfinite(found.mean) else found.keeps
+            lines[line.values] = AttainmentCurve(line.tested, answer, doubts)
         said = (*self.stand_ins, *(self.sweep.seeds_said() if self.sweep else ()))
         failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
         if failed:
