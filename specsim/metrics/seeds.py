@@ -19,7 +19,6 @@ from specsim.metrics.sweep_table import (
     VARIES,
     beside,
     brought,
-    check_one,
     check_setting,
     differing,
     keys_of,
@@ -67,8 +66,8 @@ def point_means(table: DataFrame, *, against: Any = None, of: str = "scheduler")
     whole = table[table[CLASS] == ALL]
     check_setting(whole, "of", of)
     ended, keys = without_failures(whole), differing(whole)
-    groups = whole.groupby(keys, sort=False, dropna=False) if keys else whole.groupby(lambda _: 0)
-    found = groups.agg(**{RUN: (RUN, "first"), SEEDS: (RUN, "size")}).reset_index()[[RUN, *keys, SEEDS]]
+    groups = _groups(whole, keys, sort=False)
+    found: DataFrame = groups.agg(**{RUN: (RUN, "first"), SEEDS: (RUN, "size")}).reset_index()[[RUN, *keys, SEEDS]]
     points = groups[POINT].first().to_numpy()
     found[FAILED] = groups[ERROR].count().to_numpy() if ERROR in whole else 0
     found[SEEDS] -= found[FAILED]
@@ -129,7 +128,7 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
     keys = _columns(table, by)
     given = table.assign(**{measure: _numbers(table, measure)})
     _check_rows(table, measure, keys)
-    groups = given.groupby(keys, sort=True, dropna=False) if keys else given.groupby(lambda _: 0)
+    groups = _groups(given, keys)
     found = groups[measure].agg(["mean", "sem", "count"])
     found["half_width"] = t.ppf((1 + LEVEL) / 2, found["count"] - 1) * found["sem"]
     found[COVERS] = groups[VARIES].first() if VARIES in table else "what the seed draws anew"
@@ -160,14 +159,10 @@ def paired_difference(
     table = without_failures(table)
     _check_some(table)
     check_setting(table, "of", of)
-    check_one("against", against)
+    against = line_named(table, of, against)
     keys = _columns(table, by)
     if of in keys:
         raise SpecsimError(f"by={keys}: {of} is what is compared; expected the settings beside it")
-    if against not in values_of(table, of):
-        raise SpecsimError(
-            f"no run of {of}={against} in the sweep{nearest(str(against), map(str, values_of(table, of)))}"
-        )
     given = table.assign(**{DIFFERENCE: _numbers(table, measure)})
     _check_rows(table, measure, [of, *keys])
     base = rows_with(given, of, against)
@@ -204,72 +199,56 @@ def listed(words: str) -> str:
 
 
 def _columns(table: DataFrame, by: Sequence[str]) -> list[str]:
-    if isinstance(by, str | bytes) or not isinstance(by, Sequence):
+    if isinstance(by, str) or not isinstance(by, Sequence):
         raise SpecsimError(f"by={by!r}: expected a list of columns")
-    if SEED in by:
-        raise SpecsimError("by: seed is what the mean is taken over; expected the settings beside it")
     settings = [each for each in keys_of(table) if each != SEED]
     for each in by:
         if not isinstance(each, str) or each not in settings:
-            raise SpecsimError(f"by: {each!r:.60} is no setting of the table{nearest(str(each), settings)}")
+            raise SpecsimError(f"by: {each!r:.60} is no setting beside the seed{nearest(str(each), settings)}")
     return list(dict.fromkeys(by))
 
 
 def _numbers(table: DataFrame, measure: str) -> Series[float]:
-    if not isinstance(measure, str):
-        raise SpecsimError(f"measure={measure!r:.60}: expected the name of a column")
-    if measure not in table or (POINT in table and measure in keys_of(table)):
-        raise SpecsimError(f"no measure {measure!r} in the table{nearest(measure, _measures(table))}")
+    settings = keys_of(table) if POINT in table else []
+    if not isinstance(measure, str) or measure not in table or measure in settings:
+        measures = [str(each) for each in table.columns if each not in (*keys_of(table), RUN, POINT, VARIES)]
+        raise SpecsimError(f"no measure {measure!r:.60} in the table{nearest(str(measure), measures)}")
     try:
         return table[measure].astype(float)
     except (TypeError, ValueError):
         raise SpecsimError(f"{measure}: holds no numbers; expected a measure such as slo_attainment") from None
 
 
-def _measures(table: DataFrame) -> list[str]:
-    return [str(each) for each in table.columns if each not in (*keys_of(table), RUN, POINT, VARIES)]
+def _groups(table: DataFrame, keys: Sequence[str], *, sort: bool = True) -> Any:
+    """Return the groups of a table by some columns; by none, all of it."""
+    return table.groupby(list(keys), sort=sort, dropna=False) if keys else table.groupby(lambda _: 0)
 
 
 def _check_some(table: DataFrame) -> None:
-    if table.empty:
-        raise SpecsimError("the table has no rows; expected runs to take a mean of")
-    if SEED not in table:
-        raise SpecsimError("the table has no column 'seed'; expected the rows of a Sweep's table")
+    if table.empty or SEED not in table:
+        raise SpecsimError("the table has no rows of runs; expected those of a Sweep's table")
 
 
 def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
     """Refuse groups whose rows differ in more than the seed, or that have a seed twice."""
     keys = [key for key in keys_of(table) if key not in (SEED, measure, *by)]
-    for key in [*keys, *([POINT] if POINT in table else [])]:
-        several = _varying(table, key, by)
-        if several is None:
-            continue
-        if key == POINT:
-            raise SpecsimError("rows of one mean differ in a setting that the table does not hold; expected one sweep")
-        hint = "select a class" if key == CLASS else "select one value"
-        raise SpecsimError(f"rows of one mean differ in {key} ({_shown(several)}); expected {key} in by, or {hint}")
+    several = _groups(table, by)[[*keys, *([POINT] if POINT in table else [])]].nunique(dropna=False).max() > 1
+    for key in keys:
+        if several[key]:
+            values = ", ".join(map(str, values_of(table, key)[:MOST_SHOWN]))
+            raise SpecsimError(f"rows of one mean differ in {key} ({values}); expected {key} in by, or one value of it")
+    if several.any():
+        raise SpecsimError("rows of one mean differ in a setting that the table does not hold; expected one sweep")
     twice = table[table.duplicated([*by, SEED])]
     if len(twice):
-        row = twice.iloc[0]
-        where = ", ".join(f"{key}={row[key]}" for key in (*by, SEED))
+        where = ", ".join(f"{key}={twice.iloc[0][key]}" for key in (*by, SEED))
         raise SpecsimError(f"{where} stands twice in the table; expected each seed of a point once")
-
-
-def _varying(table: DataFrame, key: str, by: Sequence[str]) -> list[Any] | None:
-    """Return the values of a column in a group where it has several; None if it has one in each group."""
-    if not by:
-        return values_of(table, key) if table[key].nunique(dropna=False) > 1 else None
-    groups = table.groupby(list(by), sort=False, dropna=False)
-    if groups[key].nunique(dropna=False).max() <= 1:
-        return None
-    return next(values_of(group, key) for _, group in groups if group[key].nunique(dropna=False) > 1)
 
 
 def _check_pairs(table: DataFrame, pairs: DataFrame, against: Any, of: str, by: Sequence[str]) -> None:
     alone = pairs[pairs["_merge"] != "both"]
     if len(alone):
-        row = alone.iloc[0]
-        where = ", ".join(f"{key}={row[key]}" for key in (of, *by, SEED))
+        where = ", ".join(f"{key}={alone.iloc[0][key]}" for key in (of, *by, SEED))
         raise SpecsimError(f"{where} has no partner: no run of {of}={against} with the same seed and settings")
     for key in keys_of(table):
         if key in (of, SEED, *by) or brought(key, of):
@@ -279,11 +258,6 @@ def _check_pairs(table: DataFrame, pairs: DataFrame, against: Any, of: str, by: 
             raise SpecsimError(
                 f"{of}={against} and the others differ in {key}, too; expected {key} in by, or one value"
             )
-
-
-def _shown(values: Iterable[Any]) -> str:
-    words = [f"{each:g}" if isinstance(each, float) else str(each) for each in values]
-    return ", ".join(words[:MOST_SHOWN]) + (", .." if len(words) > MOST_SHOWN else "")
 
 
 KEPT_UP, SHORT, SATURATED, OVERLOADED = "kept up", "too short", "near saturation", "overloaded"

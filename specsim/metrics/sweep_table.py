@@ -79,20 +79,10 @@ def check_setting(table: DataFrame, name: str, key: object) -> None:
     SpecsimError
         One line with the settings in which the runs differ.
     """
-    if not isinstance(key, str):
-        raise SpecsimError(f"{name}={key!r:.60}: expected the name of a setting")
-    if key == CLASS:
-        raise SpecsimError(f"{name}={CLASS}: every run holds all classes; expected a setting of runs")
-    if key == SEED:
-        raise SpecsimError(f"{name}={SEED}: means and pairs are over seeds; expected another setting")
+    if key in (CLASS, SEED):
+        raise SpecsimError(f"{name}={key}: every run holds all classes, means are over seeds; expected another setting")
     if key not in keys_of(table):
-        raise SpecsimError(f"{name}={key}: the runs do not differ in it{nearest(key, differing(table))}")
-
-
-def check_one(name: str, value: object) -> None:
-    """Refuse several values for the argument `name`, which expects one."""
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        raise SpecsimError(f"{name}={value!r:.60}: expected one value of the setting")
+        raise SpecsimError(f"{name}={key!s:.60}: the runs do not differ in it{nearest(str(key), differing(table))}")
 
 
 def beside(table: DataFrame, of: str) -> list[str]:
@@ -129,7 +119,8 @@ def line_named(table: DataFrame, line: str, against: Any) -> Any:
     SpecsimError
         When no run has it.
     """
-    check_one("against", against)
+    if isinstance(against, Iterable) and not isinstance(against, str):
+        raise SpecsimError(f"against={against!r:.60}: expected one value of {line}")
     there = values_of(table, line)
     for value in there:
         if against == value or str(against) in (str(value), f"{value:g}" if isinstance(value, float) else value):

@@ -12,6 +12,7 @@ import numpy as np
 from specsim.errors import SpecsimError, nearest
 from specsim.figures.any_run import AnyRun, WithReport
 from specsim.files.checked_mapping import expanded, shown
+from specsim.metrics.seeds import covers_said, over_seeds, paired_difference, point_means, winners
 from specsim.metrics.sweep_table import (
     CLASS,
     CODE,
@@ -29,6 +30,8 @@ from specsim.metrics.sweep_table import (
     values_of,
     without_failures,
 )
+from specsim.metrics.sweep_text import sweep_html
+from specsim.metrics.why import why
 from specsim.store.runs import read_run, run_folders
 from specsim.store.scan import Scan, names_of, scan
 from specsim.store.summaries import SUMMARIES, Failure, Summary, read_rows
@@ -137,8 +140,6 @@ class Sweep(WithReport, Sequence[AnyRun]):
         return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}>"
 
     def _repr_html_(self) -> str:
-        from specsim.metrics.sweep_text import sweep_html
-
         along = axes_of(self._table).along if len(self) else ()
         return sweep_html(self, [key for key in self.axes if key not in (SEED, *along)])
 
@@ -200,12 +201,11 @@ class Sweep(WithReport, Sequence[AnyRun]):
             raise SpecsimError("select: the sweep holds no run")
         for name, wanted in values.items():
             key = name.replace("__", ".")
-            if key == CLASS:
-                raise SpecsimError(f"select: every run holds all classes; expected rows of the table by {CLASS}")
-            if key not in keys_of(rows):
-                raise SpecsimError(f"select: {key} is no setting of the table{nearest(key, keys_of(rows))}")
-            there, single = values_of(self._whole, key), isinstance(wanted, str) or not isinstance(wanted, Iterable)
-            several = [wanted] if single else list(np.atleast_1d(wanted) if isinstance(wanted, np.ndarray) else wanted)
+            keys = [each for each in keys_of(rows) if each != CLASS]
+            if key not in keys:
+                raise SpecsimError(f"select: {key} is no setting of runs{nearest(key, keys)}")
+            there = values_of(self._whole, key)
+            several = list(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, str) else [wanted]
             for each in several:
                 if each not in there:
                     raise SpecsimError(f"select: no run with {key}={each}; expected {', '.join(map(str, there))}")
@@ -232,28 +232,20 @@ class Sweep(WithReport, Sequence[AnyRun]):
 
     def seeds_said(self) -> tuple[str, ...]:
         """Return a line about what an interval over the seeds of this sweep covers; none for one seed."""
-        from specsim.metrics.seeds import covers_said
-
         return covers_said(self._table)
 
     def means(self, measure: str = "slo_attainment", by: Sequence[str] | None = None) -> DataFrame:
         """Return `specsim.metrics.seeds.over_seeds` of the table; `by` is by default all settings that differ."""
-        from specsim.metrics.seeds import over_seeds
-
         return over_seeds(self._table, measure, [CLASS, *differing(self._table)] if by is None else by)
 
     def over_seeds(self, *, against: Any = None, of: str = "scheduler") -> DataFrame:
         """Return `specsim.metrics.seeds.point_means` of the table: a row a point, means and differences."""
-        from specsim.metrics.seeds import point_means
-
         return point_means(self._whole, against=against, of=of)
 
     def paired(
         self, measure: str = "slo_attainment", *, against: Any, by: Sequence[str] | None = None, of: str = "scheduler"
     ) -> DataFrame:
         """Return `specsim.metrics.seeds.paired_difference` of the table, by all settings that differ except `of`."""
-        from specsim.metrics.seeds import paired_difference
-
         if by is None:
             check_setting(self._table, "of", of)
             by = [CLASS, *beside(self._table, of)]
@@ -268,8 +260,6 @@ class Sweep(WithReport, Sequence[AnyRun]):
             As `specsim.metrics.why.with_causes`.
         """
         import pandas as pd
-
-        from specsim.metrics.why import why
 
         tables = [why(run) for run in self]
         told = [{RUN: name, **label} for name, label in zip(self.names, self._labels(), strict=False)]
@@ -335,8 +325,6 @@ class Sweep(WithReport, Sequence[AnyRun]):
         better: str | None = None,
     ) -> DataFrame:
         """Return `specsim.metrics.seeds.winners` of the table, by all settings that differ except `of`."""
-        from specsim.metrics.seeds import winners
-
         if by is None:
             check_setting(self._table, "of", of)
             by = beside(self._table, of)
