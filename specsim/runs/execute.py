@@ -23,7 +23,6 @@ from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.files.checked_mapping import copied
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
-from specsim.metrics.sweep_table import extrapolated
 from specsim.metrics.tables import STAND_IN, run_line, stand_in
 from specsim.runs.checks import hardly_drafts
 from specsim.runs.prepare import Experiment, prepare
@@ -251,7 +250,7 @@ def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
     outside, passes = totals.out_of_range_passes, totals.iterations + totals.draft_passes
     if not outside:
         return ()
-    return (extrapolated(outside, passes),)
+    return (f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on",)
 
 
 def _infinite(table: RequestTable, scheduler: Choice) -> tuple[str, ...]:

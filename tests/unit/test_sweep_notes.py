@@ -3,7 +3,7 @@
 import pytest
 
 from specsim.api import load_sweep, sweep
-from specsim.metrics.sweep_table import extrapolated, in_short
+from specsim.metrics.sweep_table import in_short
 
 
 def point(place: int) -> str:
@@ -22,24 +22,15 @@ def test_a_kind_that_several_runs_have_is_counted_and_names_its_columns():
 
 
 def test_a_kind_that_one_run_has_is_said_in_full_with_its_point():
-    notes = [(), ("twin", "too short: b", "not steady: c"), (extrapolated(2, 100),)]
+    notes = [(), ("twin", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)]
     said = [
         "twin",
-        "rps=2: 2 of 100 passes lie outside the range the profile was fitted on: extrapolated",
+        "extrapolated: rps=2: 2 of 100 passes",
         "too short: rps=1: b",
         "not steady: rps=1: c",
     ]
     assert in_short(notes, point) == said
     assert in_short([("too short: b",)], lambda _: "") == ["too short: b"]
-
-
-def test_extrapolation_is_one_line_with_the_worst_share_and_its_point():
-    notes = [(extrapolated(6, 126_399),), (extrapolated(601, 2_087),), ()]
-    (said,) = in_short(notes, point)
-    assert said == (
-        "extrapolated: 2 of 3 runs have passes outside the range of their profile, at most 601 of 2087 passes (29%)"
-        " in rps=1"
-    )
 
 
 SMALL = {"trace": "poisson", "requests": 30, "profile": "llama8b_1b_h100", "progress": False}
