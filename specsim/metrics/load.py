@@ -76,12 +76,6 @@ def turned_away(rows: RequestRows, totals: RunTotals) -> Bools:
     return turned
 
 
-def idle_share(totals: RunTotals) -> float:
-    """Return the share of the servers' time in which they had nothing to do."""
-    whole_s = totals.idle_s + _busy_s(totals)
-    return totals.idle_s / whole_s if whole_s else 1.0
-
-
 def _busy_s(totals: RunTotals) -> float:
     return totals.prefill_s + totals.draft_s + totals.selection_s + totals.verify_s
 
@@ -163,7 +157,8 @@ def load(rows: RequestRows, totals: RunTotals, window: Window | None) -> dict[st
     in_order = bool((arrival_s[1:] >= arrival_s[:-1]).all())
     order = slice(None) if in_order else np.argsort(arrival_s, kind="stable")
     arrival_s, left_s, began_s = arrival_s[order], rows.left_s[order], rows["first_token_s"][order]
-    met, idle = met[order] if window is None else met, idle_share(totals)
+    met, whole_s = met[order] if window is None else met, totals.idle_s + _busy_s(totals)
+    idle = totals.idle_s / whole_s if whole_s else 1.0
     turned = int(np.count_nonzero(turned_away(rows, totals)))
     lost = len(rows) >= LEAST_JUDGED and turned >= max(LEAST_TURNED_AWAY, idle) * len(rows)
     found = judged(arrival_s, left_s, service_s(rows, totals)[order], met, start_s, began_s, lost=lost)
@@ -290,7 +285,9 @@ def judged(
     needed = None
     if half is not None and not overloaded:
         needed = (settled or 0) + ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
-        needed = max(needed, _ample(lives, rate_per_s)) if steady is None else needed
+        if steady is None:
+            longest_s = max(lives.longest_s, lives.drain_s)
+            needed = max(needed, AMPLE_REQUESTS, ceil(rate_per_s * AMPLE_SERVICES * longest_s))
     return Load(
         makespan_ratio=lives.makespan_ratio,
         arrival_span_s=lives.span_s,
@@ -337,11 +334,6 @@ def _overloaded(lives: Lives, found: Trend | None) -> bool | None:
     return None if drain_s <= lives.longest_s or lives.caught_up() else True
 
 
-def _ample(lives: Lives, rate_per_s: float) -> int:
-    """Return the number of requests with which a run could be judged that cannot be judged now."""
-    return max(AMPLE_REQUESTS, ceil(rate_per_s * AMPLE_SERVICES * max(lives.longest_s, lives.drain_s)))
-
-
 class Recorded(NamedTuple):
     """A trace that ends: how many requests a run may take of it, and what can be judged where these are too few."""
 
@@ -359,30 +351,20 @@ def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None
 
     No note advises more requests than a `recorded` trace holds.
     """
-    if block.get("clients") is not None:
-        return _closed_notes(block, counted, recorded)
     if block["overloaded"]:
         return (f"OVERLOADED: {_excess(block)}",)
-    crowded = [f"near saturation: {_crowd(block)}"] if block.get("saturated") else []
-    if block["steady"] is None and not block["too_short"]:
-        return ()  # All arrive at one time, and are done.
-    if block["steady"] is None:
-        return (*crowded, f"too short: {_unjudged(block, counted, recorded)}")
-    notes = crowded
-    if block["too_short"]:
+    notes = [f"near saturation: {_crowd(block)}"] if block.get("saturated") else []
+    closed = block.get("clients") is not None
+    if block["too_short"] and closed and block["needed_requests"] is None:
+        notes.append(f"too short: slo_attainment cannot be judged by {counted} requests")
+    elif block["too_short"] and not closed and block["steady"] is None:
+        notes.append(f"too short: {_unjudged(block, counted, recorded)}")
+    elif block["too_short"]:
         notes.append(f"too short: {_known(block)} {_needed(block, recorded, 'about ')}")
-    if not block["steady"]:
+    if block["steady"] is False:
         rate = _rate(-block["backlog_trend_per_s"], *(-each for each in block["backlog_trend_interval_per_s"][::-1]))
         notes.append(f"not steady: the backlog falls by {rate}; warmup=SECONDS leaves the beginning out")
     return tuple(notes)
-
-
-def _closed_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None) -> tuple[str, ...]:
-    if not block["too_short"]:
-        return ()
-    if block["needed_requests"] is None:
-        return (f"too short: slo_attainment cannot be judged by {counted} requests",)
-    return (f"too short: {_known(block)} {_needed(block, recorded, 'about ')}",)
 
 
 def _known(block: Mapping[str, Any]) -> str:

@@ -307,30 +307,10 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
 
         return pd.DataFrame({name: column.copy() for name, column in self.items()}, copy=False)
 
-    @property
-    def _completed(self) -> Bools:
-        completed: Bools = self.reason == ""
-        return completed
-
-    @property
-    def _ttft_s(self) -> Floats:
-        return self.done.first_token_s - self.told.arrival_s
-
-    @property
-    def _tpot_s(self) -> Floats:
-        return _divide(self.done.finish_s - self.done.first_token_s, self.done.emitted_tokens - 1)
-
-    @property
-    def _decode_tpot_s(self) -> Floats:
-        return _divide(self.done.finish_s - self.done.first_decode_s, self.done.decoded_tokens)
-
-    @property
-    def _ttft_ok(self) -> Bools:
-        return self._completed & _meets(self._ttft_s, self.told.ttft_slo_s)
-
     def _paced(self, tpot_s: Floats) -> Bools:
         """Return which requests were served at their pace: a single token has none to keep."""
-        return self._completed & (_meets(tpot_s, self.told.tpot_slo_s) | (self.done.emitted_tokens <= 1))
+        served: Bools = self.reason == ""
+        return served & (_meets(tpot_s, self.told.tpot_slo_s) | (self.done.emitted_tokens <= 1))
 
 
 _MADE: dict[str, Callable[[RequestTable], npt.NDArray[Any]]] = {
@@ -340,16 +320,16 @@ _MADE: dict[str, Callable[[RequestTable], npt.NDArray[Any]]] = {
     "longest_pause_s": lambda table: table.longest_pause_s,
     "moving_s": lambda table: table.moving_s,
     "replica": lambda table: table.replica_of,
-    "ttft_s": lambda table: table._ttft_s,
-    "tpot_s": lambda table: table._tpot_s,
-    "decode_tpot_s": lambda table: table._decode_tpot_s,
+    "ttft_s": lambda table: table.done.first_token_s - table.told.arrival_s,
+    "tpot_s": lambda table: _divide(table.done.finish_s - table.done.first_token_s, table.done.emitted_tokens - 1),
+    "decode_tpot_s": lambda table: _divide(table.done.finish_s - table.done.first_decode_s, table.done.decoded_tokens),
     "e2el_s": lambda table: table.done.finish_s - table.told.arrival_s,
     "slo_tpot_s": lambda table: table.told.tpot_slo_s,
     "slo_ttft_s": lambda table: table.told.ttft_slo_s,
-    "ttft_ok": lambda table: table._ttft_ok,
-    "tpot_ok": lambda table: table._paced(table._tpot_s),
-    "slo_ok": lambda table: table._ttft_ok & table._paced(table._tpot_s),
-    "decode_tpot_ok": lambda table: table._paced(table._decode_tpot_s),
+    "ttft_ok": lambda table: (table.reason == "") & _meets(table["ttft_s"], table.told.ttft_slo_s),
+    "tpot_ok": lambda table: table._paced(table["tpot_s"]),
+    "slo_ok": lambda table: table["ttft_ok"] & table["tpot_ok"],
+    "decode_tpot_ok": lambda table: table._paced(table["decode_tpot_s"]),
     "rejected_reason": lambda table: table.reason,
 }
 """Columns that are no field of what was told or done under their name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,25 +34,19 @@ FEW = 1000
 """Values that are sorted sooner than numpy answers."""
 
 
-def statistics_ms(name: str, values_s: Floats) -> dict[str, float | None]:
-    """Return what ``vllm bench serve`` says of values (n,) in seconds, NaN left out, in milliseconds."""
-    values_ms = 1000 * values_s[~np.isnan(values_s)]
-    return {
-        f"mean_{name}_ms": mean_of(values_ms),
-        f"median_{name}_ms": percentile(values_ms, 50),
-        f"std_{name}_ms": float(np.std(values_ms)) if len(values_ms) else None,
-        f"p99_{name}_ms": percentile(values_ms, 99),
-    }
+def statistics_ms(name: str, values_s: Floats | Sketched) -> dict[str, float | None]:
+    """Return what ``vllm bench serve`` says of values in seconds, in milliseconds.
 
-
-def sketched_ms(name: str, values_s: Sketched) -> dict[str, float | None]:
-    """Return the same of values that were only counted, since there were too many to keep."""
-    return {
-        f"mean_{name}_ms": 1000 * values_s.mean,
-        f"median_{name}_ms": 1000 * values_s.median,
-        f"std_{name}_ms": 1000 * values_s.std,
-        f"p99_{name}_ms": 1000 * values_s.p99,
-    }
+    They are (n,), NaN left out, or were only counted, since there were too many to keep.
+    """
+    found: list[float | None]
+    if isinstance(values_s, Sketched):
+        found = [1000 * each for each in (values_s.mean, values_s.median, values_s.std, values_s.p99)]
+    else:
+        values_ms = 1000 * values_s[~np.isnan(values_s)]
+        std_ms = float(np.std(values_ms)) if len(values_ms) else None
+        found = [mean_of(values_ms), percentile(values_ms, 50), std_ms, percentile(values_ms, 99)]
+    return dict(zip((f"{each}_{name}_ms" for each in ("mean", "median", "std", "p99")), found, strict=True))
 
 
 def peak(start_s: Floats, end_s: Floats) -> int:
@@ -126,15 +121,16 @@ def summarise(
         ("itl", itl_s),
         ("e2el", done["e2el_s"]),
     ):
-        metrics |= sketched_ms(name, values) if isinstance(values, Sketched) else statistics_ms(name, values)
+        metrics |= statistics_ms(name, values)
     metrics |= _acceptance(rows)
     classes = _classes(rows, span)
+    rejected = Counter(str(reason) for reason in rows["rejected_reason"] if reason)
     metrics["specsim"] = {
         "schema_version": SCHEMA_VERSION,
         "window": None if window is None else [float(edge) for edge in window],
         "arrived": len(rows),
         "completed": len(done),
-        "rejected": _count_reasons(rows),
+        "rejected": dict(sorted(rejected.items())),
         **_service(rows, span),
         **_worst(classes),
         "requests_by_replica": np.bincount(rows["replica"], minlength=totals.replicas).tolist(),
@@ -171,28 +167,19 @@ def _throughput(rows: RequestRows, done: RequestRows, duration_s: float | None) 
     }
 
 
-def right_by_position(rows: RequestRows) -> list[int]:
-    """Return the number of drafts that were right up to each position, as vLLM counts them: cumulative."""
-    return [int(rows[name].sum()) for name in rows.columns if name.startswith(PER_POSITION)]
-
-
-def rates_by_position(rows: RequestRows) -> list[float]:
-    """Return the share of drafts that were right up to each position, as vLLM logs it: cumulative."""
-    drafts = int(rows["speculations"].sum())
-    return [right / drafts for right in right_by_position(rows)] if drafts else []
-
-
 def _acceptance(rows: RequestRows) -> dict[str, Any]:
     drafts, nodes = int(rows["speculations"].sum()), int(rows["draft_tokens"].sum())
     accepted = int(rows["accepted_tokens"].sum())
+    # As vLLM counts and logs them: drafts that were right up to each position.
+    right = [int(rows[name].sum()) for name in rows.columns if name.startswith(PER_POSITION)] if drafts else []
     return {
         "spec_decode_acceptance_rate": 100 * accepted / nodes if nodes else None,
         "spec_decode_acceptance_length": 1 + accepted / drafts if drafts else None,
         "spec_decode_num_drafts": drafts,
         "spec_decode_draft_tokens": nodes,
         "spec_decode_accepted_tokens": accepted,
-        "spec_decode_num_accepted_tokens_per_pos": right_by_position(rows) if drafts else [],
-        "spec_decode_per_position_acceptance_rates": rates_by_position(rows),
+        "spec_decode_num_accepted_tokens_per_pos": right,
+        "spec_decode_per_position_acceptance_rates": [each / drafts for each in right],
     }
 
 
@@ -307,17 +294,17 @@ def _split(rows: RequestRows, totals: RunTotals) -> dict[str, Any]:
 
 
 def _noted(done: RequestRows) -> dict[str, Any]:
-    """Return the mean of what is finite in each column that the scheduler noted, by name; nothing if it noted none."""
-    columns = [name for name in done.columns if name.startswith(NOTED)]
-    means = {name.removeprefix(NOTED): _finite_mean(done[name]) for name in columns}
-    return {NOTED.removesuffix("."): means} if columns else {}
+    """Return the mean of what is finite in each column that the scheduler noted, by name; nothing if it noted none.
 
-
-def _finite_mean(column: Floats) -> float | None:
-    """Return the mean of the finite numbers of a column; None where there are none, or it is too large for a float."""
-    with np.errstate(over="ignore"):
-        mean = mean_of(column[np.isfinite(column)])
-    return None if mean is None or not isfinite(mean) else mean
+    It is None where nothing is finite, or the mean is too large for a float.
+    """
+    means: dict[str, float | None] = {}
+    for name in (each for each in done.columns if each.startswith(NOTED)):
+        column = done[name]
+        with np.errstate(over="ignore"):
+            mean = mean_of(column[np.isfinite(column)])
+        means[name.removeprefix(NOTED)] = mean if mean is not None and isfinite(mean) else None
+    return {NOTED.removesuffix("."): means} if means else {}
 
 
 def _select(rows: RequestRows, window: Window) -> RequestRows:
@@ -327,8 +314,3 @@ def _select(rows: RequestRows, window: Window) -> RequestRows:
         span = f"{arrival_s.min():g} s to {arrival_s.max():g} s" if len(arrival_s) else "nothing"
         raise SpecsimError(f"warmup=[{window[0]:g},{window[1]:g}] selects no request; arrivals span {span}")
     return rows.where(inside)
-
-
-def _count_reasons(rows: RequestRows) -> dict[str, int]:
-    reasons = [str(reason) for reason in rows["rejected_reason"] if reason]
-    return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
