@@ -32,7 +32,7 @@ def test_what_python_shows_of_a_damaged_run_is_its_damage(tmp_path):
     simulate("fcfs", out="mine", **SMALL)
     stored = load_run("mine")
     (tmp_path / "mine" / "config.yaml").unlink()
-    assert repr(stored).startswith("<Run in mine: 'mine/config.yaml' is missing")
+    assert repr(stored).startswith("<Run in mine: mine/config.yaml: no such file")
 
 
 def test_without_out_nothing_is_written(tmp_path):

@@ -58,6 +58,6 @@ def test_plot_writes_these_names_and_says_where_the_figure_is(runs, capsys, monk
     note, *files = capsys.readouterr().out.splitlines()
     assert note == "note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere"
     assert files == [f"{folders[0]}/figures/comparison.{kind}" for kind in ("png", "pdf")]
-    below = drawn["comparison"].axes[1]
-    assert below.get_xlabel() == "replicas"
-    assert [text.get_text().split()[0] for text in below.get_xticklabels()] == ["1", "2"]
+    left = drawn["comparison"].axes[0]
+    assert left.get_ylabel() == "replicas"
+    assert [text.get_text().split()[0] for text in left.get_yticklabels()] == ["1", "2"]

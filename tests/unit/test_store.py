@@ -246,7 +246,7 @@ def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
     ("text", "expected"),
     [
         (b"[1]", "holds list; expected a mapping of keys to values"),
-        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2: upgrade"),
+        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2"),
     ],
 )
 def test_metrics_of_something_else(run, text, expected):
