@@ -24,8 +24,8 @@ from specsim.figures.style import (
     style,
     table_said,
 )
-from specsim.figures.sweep import ATTAINMENT, GOODPUT, Panel, caption_of, is_share, named, panels_of, told, word
-from specsim.metrics.sweep_table import SweepAxes, rows_with, values_of, without_failures
+from specsim.figures.sweep import ATTAINMENT, GOODPUT, Panel, caption_of, is_share, named, panels_of, told
+from specsim.metrics.sweep_table import SweepAxes, rows_with, values_of, without_failures, word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,10 +12,20 @@ from specsim.figures.paper import paper_figure
 from specsim.figures.passes import has_timeline, timeline
 from specsim.figures.slo import slo_by_class
 from specsim.figures.style import run_said, style
-from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves, word
+from specsim.figures.sweep import ATTAINMENT, GOODPUT, curves
 from specsim.files.checked_mapping import expanded
 from specsim.files.staging import in_one_step, readable_name
-from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweepAxes, line_named, rows_with, values_of, without_failures
+from specsim.metrics.sweep_table import (
+    ALL,
+    CLASS,
+    SEED,
+    SweepAxes,
+    line_named,
+    rows_with,
+    values_of,
+    without_failures,
+    word,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

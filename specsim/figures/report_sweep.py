@@ -11,9 +11,9 @@ from specsim.figures.charts import Chart, Filter
 from specsim.figures.plots import best_of, parts
 from specsim.figures.report import CLASS, NONE_MISSED, PageTable, Section, missed_chart, missed_rows, settings, work
 from specsim.figures.style import marks_of
-from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told, word
+from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told
 from specsim.metrics.seeds import DIFFERENCE, winners
-from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures
+from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures, word
 from specsim.metrics.sweep_text import MEANS, mean_of
 from specsim.metrics.tables import sentences, stand_ins_of
 from specsim.metrics.why import CAUSES

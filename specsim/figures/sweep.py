@@ -25,7 +25,7 @@ from specsim.figures.style import (
     table_said,
 )
 from specsim.metrics.seeds import COVERS, LEVEL, ONE_SEED, listed, over_seeds, paired_difference, with_partner
-from specsim.metrics.sweep_table import ALL, CLASS, SweepAxes, rows_with, values_of, without_failures
+from specsim.metrics.sweep_table import ALL, CLASS, SweepAxes, rows_with, values_of, without_failures, word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,13 +125,6 @@ def named(key: str, *, difference: bool = False) -> str:
         name = key.removeprefix("scheduler.")
         label = f"{name} ({unit})" if unit else name
     return label.replace("(%)", "(points)") if difference else label
-
-
-def word(value: Any) -> str:
-    """Return a setting's value in a legend."""
-    if value is None or value != value:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def told(key: str, value: Any) -> str:

@@ -122,7 +122,7 @@ def line_named(table: DataFrame, line: str, against: Any) -> Any:
         raise SpecsimError(f"against={against!r:.60}: expected one value of {line}")
     there = values_of(table, line)
     for value in there:
-        if against == value or str(against) in (str(value), f"{value:g}" if isinstance(value, float) else value):
+        if against == value or str(against) in (str(value), word(value)):
             return value
     raise SpecsimError(f"against={against}: no run with this {line}{nearest(str(against), map(str, there))}")
 
@@ -249,6 +249,13 @@ def values_of(table: DataFrame, key: str) -> list[Any]:
     there = found.dropna().tolist()
     numbers = all(isinstance(each, int | float) for each in there)
     return [*sorted(there, key=None if numbers else str), *([None] if found.isna().any() else [])]
+
+
+def word(value: Any) -> str:
+    """Return a setting's value in words: a number without needless digits, ``none`` if a run has none."""
+    if value is None or value != value:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
+from specsim.files.yaml_file import yaml_text
 from specsim.schedulers.loading import MAKERS
 from specsim.schedulers.sglang_adaptive import DEFAULT, checked_slots
 from specsim.schedulers.trtllm_schedule import checked_schedule
@@ -214,7 +215,7 @@ def _trtllm(policy: Policy, kind: str, has_model: bool) -> Export:
             told["speculation.acceptance_rate_threshold"] = policy.ends[1]
         content = {"speculative_config": own, **content}
         back = "trtllm_schedule", {**told, **policy.limits}
-    text = _yaml(content)
+    text = yaml_text(content, sort_keys=False)
     return Export("trtllm", f"# trtllm-serve {MODEL} --config trtllm.yaml\n{text}", {"trtllm.yaml": text}, *back)
 
 
@@ -230,10 +231,3 @@ def _by_table(policy: Policy) -> tuple[str, dict[str, Any]]:
 
 def _command(begin: str, flags: list[str]) -> str:
     return " \\\n  ".join([begin, *flags])
-
-
-def _yaml(content: Mapping[str, Any]) -> str:
-    import yaml
-
-    text: str = yaml.safe_dump(dict(content), sort_keys=False)
-    return text

@@ -97,12 +97,10 @@ def _points(at: At, test: Test, who: Sequence[LineKey]) -> Iterator[tuple[LineKe
     for each in at(rate):
         key = _key(each)
         if not who or key in who:
-            yield key, each if requests is None else _of_length(each, requests)
-
-
-def _of_length(each: Configured, requests: int) -> Configured:
-    """Return a point with so many requests; the first of them are those of a shorter one."""
-    return Configured({**each.point, REQUESTS: str(requests)}, {**each.config, REQUESTS: requests})
+            if requests is not None:
+                # The first of them are those of a shorter run.
+                each = Configured({**each.point, REQUESTS: str(requests)}, {**each.config, REQUESTS: requests})
+            yield key, each
 
 
 def _add_lines(lines: dict[LineKey, Line], keyed: Sequence[tuple[LineKey, Configured]], of: str) -> None:

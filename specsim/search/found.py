@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil, isfinite, isnan, nan, sqrt
@@ -33,41 +34,32 @@ FIRST = "find"
 def name_in(root: Path, identity: str, asked: Mapping[str, Any]) -> str:
     """Return the name of a search's files below `root`: its own if it was there before, or the next free one.
 
-    The name's JSON file holds the `identity` of the search and what was `asked`. Files without one are another's.
+    The name's JSON file holds the `identity` of the search and what was `asked`.
 
     Raises
     ------
     SpecsimError
         When the folder cannot be written.
     """
+    told = json.dumps({"identity": identity, **asked}, indent=2) + "\n"
     names = (FIRST if number == 1 else f"{FIRST}-{number}" for number in count(1))
-    told = {"identity": identity, **asked}
     try:
         root.mkdir(parents=True, exist_ok=True)
-        return next(name for name in names if _held(root / f"{name}.json") == identity or _taken(root, name, told))
+        return next(name for name in names if _is_own(root / f"{name}.json", identity, told))
     except OSError as error:
         raise SpecsimError(f"{root}: cannot be written: {error.strerror or error}") from None
 
 
-def _held(file: Path) -> str | None:
-    """Return the identity of the search that a file tells of; None if it tells of none."""
+def _is_own(file: Path, identity: str, told: str) -> bool:
+    """Return whether a file tells of this search; where there is none, it is written."""
     try:
-        return str(json.loads(file.read_bytes())["identity"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def _taken(root: Path, name: str, told: Mapping[str, Any]) -> bool:
-    """Take a name that is free; return whether it was."""
-    if any(root.glob(f"{name}.*")):
-        return False
-    try:
-        with (root / f"{name}.json").open("x", encoding="utf-8") as stream:
-            json.dump(told, stream, indent=2)
-            stream.write("\n")
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(told)
+        return True
     except FileExistsError:
+        with suppress(ValueError, TypeError, KeyError):
+            return bool(json.loads(file.read_bytes())["identity"] == identity)
         return False
-    return True
 
 
 WORST, ALL = "worst", "all"
@@ -234,6 +226,10 @@ class Line:
         """Return how many runs at a rate are overloaded or near saturation."""
         return 0 if rate is None else sum(run.depends_on_length for run in self.judged[rate])
 
+    def nothing_ran(self, rate: float) -> int:
+        """Return in how many runs at a rate every request was rejected or cancelled."""
+        return sum(run.nothing_ran for run in self.judged[rate])
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -318,11 +314,26 @@ class Found:
 
     def doubts(self, line: Line) -> Iterator[str]:
         """Yield why the answer of a line is missing or not the whole truth."""
-        each = self.capacity(line)
-        yield from _edges(self.asked, line, each)
-        yield from _length(self.asked, line, each)
-        yield from _failed(line)
-        yield from _idle(line)
+        each, asked = self.capacity(line), self.asked
+        if each.keeps is None:
+            yield f"misses the target at {asked.first:g} requests/s, the lowest tested"
+        if each.misses is None:
+            yield f"keeps the target at {asked.last:g} requests/s, the highest tested"
+        if each.again:
+            again = ", ".join(f"{rate:g}" for rate in each.again)
+            yield f"not monotonic: the target is met again at {again} requests/s"
+        if isnan(each.mean):
+            yield f"no mean over seeds: {_without_edge(asked, line, each)}"
+        if short := [
+            rate for rate in (each.keeps, each.misses) if rate is not None and line.unjudged(rate, asked.target)
+        ]:
+            yield f"too short to judge: {_where(line, short, line.too_short)}{_cure(line, short)}"
+        if line.overloaded(each.keeps):
+            yield f"overloaded or near saturation at {each.keeps:g} requests/s: a longer run would attain less"
+        if failed := _where(line, line.tested, line.failed):
+            yield f"runs failed, and count as 0%: {failed}"
+        if idle := _where(line, line.judged, line.nothing_ran):
+            yield f"nothing ran in {idle}: every request was rejected or cancelled"
 
     def figure(self) -> Figure:
         """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""
@@ -349,18 +360,6 @@ class Found:
         return attained_up_to(self.asked, label, lines, title=keys, covered=said)
 
 
-def _edges(asked: Asked, line: Line, found: Capacity) -> Iterator[str]:
-    """Yield why an answer is missing or not the whole truth."""
-    if found.keeps is None:
-        yield f"misses the target at {asked.first:g} requests/s, the lowest tested"
-    if found.misses is None:
-        yield f"keeps the target at {asked.last:g} requests/s, the highest tested"
-    if found.again:
-        yield f"not monotonic: the target is met again at {', '.join(f'{rate:g}' for rate in found.again)} requests/s"
-    if isnan(found.mean):
-        yield f"no mean over seeds: {_without_edge(asked, line, found)}"
-
-
 def _without_edge(asked: Asked, line: Line, found: Capacity) -> str:
     """Return why some seeds have no rate at which they fall below the target."""
     below = sum(share < asked.target for share in line.tested[asked.first])
@@ -370,35 +369,18 @@ def _without_edge(asked: Asked, line: Line, found: Capacity) -> str:
     return "; ".join(part for part, count in zip(parts, (below, above), strict=True) if count)
 
 
-def _failed(line: Line) -> Iterator[str]:
-    """Yield at which rates runs failed."""
-    failed = {rate: line.failed(rate) for rate in sorted(line.tested) if line.failed(rate)}
-    if failed:
-        counts = [f"{count} of {len(line.tested[rate])} at {rate:g} requests/s" for rate, count in failed.items()]
-        yield f"runs failed, and count as 0%: {', '.join(counts)}"
+def _where(line: Line, rates: Iterable[float], count: Callable[[float], int]) -> str:
+    """Return at which of some rates how many runs are so; an empty text where none is."""
+    counts = {rate: count(rate) for rate in sorted(rates)}
+    told = (f"{so} of {len(line.tested[rate])} runs at {rate:g} requests/s" for rate, so in counts.items() if so)
+    return ", ".join(told)
 
 
-def _length(asked: Asked, line: Line, found: Capacity) -> Iterator[str]:
-    """Yield how long runs at the edge would have to be, if they are too short or overloaded."""
-    edge = [rate for rate in (found.keeps, found.misses) if rate is not None]
-    short = [rate for rate in edge if line.unjudged(rate, asked.target)]
-    if short:
-        counts = [f"{line.too_short(rate)} of {len(line.judged[rate])} runs at {rate:g} requests/s" for rate in short]
-        needed = max(run.needed_requests or 0 for rate in short for run in line.judged[rate] if run.too_short)
-        held = min((run.held for rate in short for run in line.judged[rate] if run.held is not None), default=needed)
-        cure = f"; {needed:,} requests would do" if needed else ""
-        if needed > held:
-            cure = f"; more than the {held:,} requests that there are would do: expected another trace"
-        yield f"too short to judge: {', '.join(counts)}{cure}"
-    if line.overloaded(found.keeps):
-        yield f"overloaded or near saturation at {found.keeps:g} requests/s: a longer run would attain less"
-
-
-def _idle(line: Line) -> Iterator[str]:
-    """Yield at which rates nothing ran."""
-    idle = {rate: sum(run.nothing_ran for run in line.judged.get(rate, ())) for rate in sorted(line.tested)}
-    counts = [
-        f"{count} of {len(line.tested[rate])} runs at {rate:g} requests/s" for rate, count in idle.items() if count
-    ]
-    if counts:
-        yield f"nothing ran in {', '.join(counts)}: every request was rejected or cancelled"
+def _cure(line: Line, short: Sequence[float]) -> str:
+    """Return how long the runs at some rates would have to be."""
+    runs = [run for rate in short for run in line.judged[rate]]
+    needed = max(run.needed_requests or 0 for run in runs if run.too_short)
+    held = min((run.held for run in runs if run.held is not None), default=needed)
+    if needed > held:
+        return f"; more than the {held:,} requests that there are would do: expected another trace"
+    return f"; {needed:,} requests would do" if needed else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from specsim.config.identity import HASH_CHARACTERS, Value, flat, settings_of, shared_identity
 from specsim.errors import SpecsimError
 from specsim.figures.any_run import AnyRun
-from specsim.metrics.sweep_table import CODE, READ, RUN, SEED, SweptRun, differing, sweep_table
+from specsim.metrics.sweep_table import CODE, READ, RUN, SEED, SweptRun, differing, sweep_table, word
 from specsim.store.runs import StoredRun, read_run
 from specsim.store.summaries import Failure
 
@@ -126,7 +126,7 @@ def labels_of(runs: Sequence[StoredRun]) -> list[str]:
     keys = [key for key in differing(table) if key not in OF_NO_RESULT]
     keys += [SEED] if table[SEED].nunique() > 1 else []
     told = [
-        ",".join(f"{key}={_word(value)}" for key, value in zip(keys, row, strict=True))
+        ",".join(f"{key}={word(value)}" for key, value in zip(keys, row, strict=True))
         for row in table[keys].itertuples(index=False, name=None)
     ]
     # Without a key there is no column, and pandas returns no rows.
@@ -136,13 +136,6 @@ def labels_of(runs: Sequence[StoredRun]) -> list[str]:
         label if label and count[label] == 1 else f"{label} {name}".strip()
         for label, name in zip(told, folders, strict=True)
     ]
-
-
-def _word(value: object) -> str:
-    """Return a setting's value; a number without needless digits, ``none`` if the run has none."""
-    if value is None or value != value:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:

@@ -78,7 +78,7 @@ def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
     assert each.table["misses_failed"].tolist() == [1, 0]
     assert each.table["keeps_failed"].tolist() == [0, 0]
     (note,) = (note for note in each.notes() if "failed" in note)
-    assert note == "num_speculative_tokens=4: runs failed, and count as 0%: 1 of 3 at 4 requests/s"
+    assert note == "num_speculative_tokens=4: runs failed, and count as 0%: 1 of 3 runs at 4 requests/s"
     caption = (figure := each.figure()).get_supxlabel().replace("\n", " ")
     assert "1 run failed and counts as 0%." in caption
     assert SAID["failed"] in caption
@@ -114,7 +114,7 @@ def test_a_note_never_asks_for_more_requests_than_there_are(held: int, said: str
     short = [run(short=True, needed=200)._replace(held=held), run()]
     (note,) = (each for each in found(line(runs={2.0: short, 4.0: [run()]})).notes() if "too short" in each)
     few = f"more than the {held} requests that there are would do: expected another trace"
-    assert note.endswith(f"1 of 2 runs at 2 requests/s; {said or few}")
+    assert note.endswith(f"1 of 3 runs at 2 requests/s; {said or few}")
 
 
 def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent() -> None:
