@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from specsim.runs.iterations import Iteration
 
 MOST_SPANS = 240
+LINES = {
+    "requests": ("Requests\nin the pass", PALETTE[0]),
+    "queued": ("Requests\nwaiting", PALETTE[4]),
+    "depth": ("Depth of trees\n(tokens)", PALETTE[2]),
+    "emitted_per_s": ("Emitted\n(tokens/s)", GREY),
+}
+"""By column of `spans` the label and the colour of its panel."""
 
 
 def timeline(passes: DataFrame, said: Sequence[str] = ()) -> Figure:
@@ -42,21 +49,20 @@ def timeline(passes: DataFrame, said: Sequence[str] = ()) -> Figure:
     edges, column = spans(passes)
     with style():
         figure = new_figure(6.4)
-        batch, waiting, tokens, depth, rate = figure.subplots(5, 1, sharex=True)
-        _line(batch, edges, column["requests"], PALETTE[0], "")
-        batch.set_ylabel("Requests\nin the pass")
-        _line(waiting, edges, column["queued"], PALETTE[4], "")
-        waiting.set_ylabel("Requests\nwaiting")
+        panels = figure.subplots(len(LINES) + 1, 1, sharex=True).tolist()
+        tokens = panels.pop(2)
         _stack(tokens, edges, column)
         tokens.set_ylabel("Tokens per\ntarget pass")
-        _line(depth, edges, column["depth"], PALETTE[2], "")
-        depth.set_ylabel("Depth of trees\n(tokens)")
-        _line(rate, edges, column["emitted_per_s"], GREY, "")
-        rate.set_ylabel("Emitted\n(tokens/s)")
-        rate.set_xlabel("Simulated time (s)")
-        depth.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         tokens.legend(loc="lower left", bbox_to_anchor=(0.0, 0.97), ncols=3, borderaxespad=0.2)
-        for axes in (batch, waiting, tokens, depth, rate):
+        for axes, (name, (label, colour)) in zip(panels, LINES.items(), strict=True):
+            # Unclipped, so that a line at zero, on the frame, is visible: the depth without speculation.
+            look: dict[str, Any] = {"color": colour, "linewidth": 1.0, "clip_on": False, "zorder": 3}
+            axes.stairs(column[name], edges, baseline=None, **look)
+            axes.set_ylabel(label)
+            if name == "depth":
+                axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+        panels[-1].set_xlabel("Simulated time (s)")
+        for axes in (*panels, tokens):
             axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
             axes.set_xlim(edges[0], edges[-1])
         figure.align_ylabels()
@@ -81,18 +87,13 @@ def spans(passes: DataFrame) -> tuple[Floats, dict[str, Floats]]:
     ``emitted_per_s`` is a rate in tokens/s.
     """
     verify = passes[passes["kind"] == VERIFY_PASS]
-    edges = _edges(verify)
-    emitted = np.histogram(verify["start_s"], edges, weights=verify["emitted_tokens"])[0]
-    column = {name: _mean_per_span(verify, name, edges) for name in AVERAGED}
-    return edges, {**column, "emitted_per_s": emitted / np.diff(edges)}
-
-
-def _edges(verify: DataFrame) -> Floats:
     start_s = verify["start_s"].to_numpy(dtype=np.float64)
     end_s = float((start_s + verify["seconds"].to_numpy()).max())
     # At least four passes per span on average; with fewer, some spans would have none.
-    spans = int(np.clip(len(verify) // 4, 1, MOST_SPANS))
-    return np.linspace(start_s.min(), end_s, spans + 1)
+    edges = np.linspace(start_s.min(), end_s, int(np.clip(len(verify) // 4, 1, MOST_SPANS)) + 1)
+    emitted = np.histogram(start_s, edges, weights=verify["emitted_tokens"])[0]
+    column = {name: _mean_per_span(verify, name, edges) for name in AVERAGED}
+    return edges, {**column, "emitted_per_s": emitted / np.diff(edges)}
 
 
 def _mean_per_span(verify: DataFrame, name: str, edges: Floats) -> Floats:
@@ -108,21 +109,6 @@ def _mean_per_span(verify: DataFrame, name: str, edges: Floats) -> Floats:
     started = np.searchsorted(start_s, edges[:-1], side="right") - 1
     runs_on = np.maximum.accumulate(start_s + seconds)[np.maximum(started, 0)] > edges[:-1]
     return np.where(np.isnan(mean) & runs_on & (started >= 0), values[started], mean)
-
-
-def _line(axes: Axes, edges: Floats, values: Floats, colour: str, label: str, dashes: str = "-") -> None:
-    # Unclipped, so that a line at zero, on the frame, is visible: the depth without speculation.
-    axes.stairs(
-        values,
-        edges,
-        baseline=None,
-        color=colour,
-        label=label or None,
-        linestyle=dashes,
-        linewidth=1.0,
-        clip_on=False,
-        zorder=3,
-    )
 
 
 def _stack(axes: Axes, edges: Floats, column: dict[str, Floats]) -> None:

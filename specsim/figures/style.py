@@ -126,7 +126,7 @@ def apart(values: Sequence[float], least: float) -> list[float]:
     groups: list[list[float]] = []
     for value in values:
         groups.append([value])
-        while len(groups) > 1 and _low(groups[-1], least) - _high(groups[-2], least) < least:
+        while len(groups) > 1 and _low(groups[-1], least) - _low(groups[-2], least) < least * len(groups[-2]):
             last = groups.pop()
             groups[-1] += last
     return [_low(group, least) + place * least for group in groups for place in range(len(group))]
@@ -134,10 +134,6 @@ def apart(values: Sequence[float], least: float) -> list[float]:
 
 def _low(group: Sequence[float], least: float) -> float:
     return sum(group) / len(group) - least * (len(group) - 1) / 2
-
-
-def _high(group: Sequence[float], least: float) -> float:
-    return _low(group, least) + least * (len(group) - 1)
 
 
 WIDE_IN = 7.0

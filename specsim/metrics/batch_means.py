@@ -7,7 +7,7 @@ Means of long batches are nearly independent, and Student's t applies to them (S
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -64,8 +64,13 @@ def half_width(met: NDArray[np.bool_]) -> float:
     independent = independent_half_width(float(met.mean()), n)
     if n < BATCHES:
         return independent
-    means = np.array([batch.mean() for batch in np.array_split(met, BATCHES)])
-    return max(independent, T_975 * float(means.std(ddof=1)) / sqrt(BATCHES))
+    return max(independent, mean_half_width(met))
+
+
+def mean_half_width(values: NDArray[Any]) -> float:
+    """Return half the 95% interval of the mean of values, (N,) in their order, `BATCHES` or more."""
+    means = np.array([batch.mean() for batch in np.array_split(values, BATCHES)])
+    return T_975 * float(means.std(ddof=1)) / sqrt(BATCHES)
 
 
 def independent_half_width(share: float, n: int) -> float:

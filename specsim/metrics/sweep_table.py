@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 
@@ -203,30 +200,17 @@ def sweep_table(runs: Iterable[SweptRun]) -> DataFrame:
             ends.append({CLASS: name, POINT: run.point, VARIES: run.varies, ERROR: run.error})
             metrics.append(measured)
     keys = [*ALWAYS, *sorted(differ - set(ALWAYS))]
-    measures = _columns(metrics)
+    measures = DataFrame(metrics)
     order = [*(each for each in HEADLINE if each in measures), *(each for each in measures if each not in HEADLINE)]
     columns: dict[str, list[Any]] = {RUN: names}
     columns |= {key: [told.get(key, base.get(key)) for told in settings] for key in keys}
     columns |= {key: [end[key] for end in ends] for key in (CLASS, POINT, VARIES, ERROR)}
-    columns |= {key: measures[key] for key in order}
     if not any(columns[ERROR]):
         del columns[ERROR]
-    table = DataFrame(columns)
+    table = DataFrame(columns).join(measures[order])
     measured_in = without_failures(table)
     fixed = _fixed(table if measured_in.empty else measured_in, keys)
     return table.drop(columns={*fixed, *_repeated(table, keys)})
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of rows by key, NaN where a row has none; most rows have the keys of another."""
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for place, row in enumerate(rows):
-        alike.setdefault(tuple(row), []).append(place)
-    columns = {key: np.full(len(rows), nan, dtype=np.object_) for keys in alike for key in keys}
-    for keys, places in alike.items():
-        for key, values in zip(keys, zip(*(rows[place].values() for place in places), strict=True), strict=True):
-            columns[key][places] = np.fromiter(values, dtype=np.object_, count=len(places))
-    return {key: column.tolist() for key, column in columns.items()}
 
 
 def without_failures(table: DataFrame) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf, nan, sqrt
+from math import inf, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from pandas import DataFrame
 from specsim.calibration.benchmarks import BENCH, RATE, results, speculation_of
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
-from specsim.metrics.batch_means import BATCHES, T_975
+from specsim.metrics.batch_means import BATCHES, mean_half_width
 from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
 from specsim.metrics.tables import stand_ins, stand_ins_of
@@ -211,10 +211,7 @@ def _half_width(one: DataFrame, other: DataFrame, column: str, of_class: str) ->
     if of_class:
         both = both[(one[CLASS] == of_class).to_numpy()]
     both = both[~np.isnan(both)] * (1000.0 if column.endswith("_s") else 100.0)
-    if len(both) < BATCHES:
-        return nan
-    means = np.array([batch.mean() for batch in np.array_split(both, BATCHES)])
-    return T_975 * float(means.std(ddof=1)) / sqrt(BATCHES)
+    return mean_half_width(both) if len(both) >= BATCHES else nan
 
 
 def compare_runs(one: Sequence[SweptRun], other: Sequence[SweptRun]) -> Compared:

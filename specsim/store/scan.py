@@ -50,7 +50,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
             try:
                 run = read_run(place) if isinstance(place, Path) else place
                 provenance = run.provenance
-                row = _swept(name, run, provenance)
+                row = swept(name, run, provenance)
             except SpecsimError as error:
                 notes.append(f"left out: {error}")
                 continue
@@ -69,13 +69,9 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
     return Scan(table, tuple(kept), tuple(failures), tuple(notes), tuple(run_notes))
 
 
-def swept(name: str, run: AnyRun) -> SweptRun:
+def swept(name: str, run: AnyRun, provenance: Mapping[str, Any] | None = None) -> SweptRun:
     """Return a run as a row of a table, with the checksums of what it read among its settings."""
-    return _swept(name, run, run.provenance)
-
-
-def _swept(name: str, run: AnyRun, provenance: Mapping[str, Any]) -> SweptRun:
-    config = run.config
+    config, provenance = run.config, run.provenance if provenance is None else provenance
     settings = {**settings_of(config), **_read_by(provenance)}
     point = shared_identity({each: value for each, value in settings.items() if each != SEED})
     # From the provenance, since the trace's file may have changed or gone since the run.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from errno import EEXIST, ENOTEMPTY
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,23 +43,16 @@ def new_folder(wanted: Path) -> Path:
     SpecsimError
         When none can be made.
     """
-    folder, count = wanted, 1
+    folder = wanted
     try:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        while not _made(folder):
-            count += 1
-            folder = wanted.with_name(f"{wanted.name}-{count}")
+        for number in count(2):
+            with suppress(FileExistsError):
+                folder.mkdir(parents=True)
+                break
+            folder = wanted.with_name(f"{wanted.name}-{number}")
     except OSError as error:
         raise SpecsimError(f"out={folder}: cannot be written: {error.strerror}") from None
     return folder
-
-
-def _made(folder: Path) -> bool:
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    return True
 
 
 def remove_empty(folder: Path) -> None:
