@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,7 +127,7 @@ def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path
 
     A new folder is named by the time and by the `choices` of a run, None for a sweep.
     """
-    from specsim.store.writer import new_folder, remove_empty
+    from specsim.store.writer import new_folder
 
     if out is not None:
         yield Path(out)
@@ -138,4 +138,5 @@ def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path
     try:
         yield folder
     finally:
-        remove_empty(folder)
+        with suppress(OSError):
+            folder.rmdir()

@@ -83,14 +83,11 @@ def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str,
         if not ahead["decided"].all():
             handles.append(Patch(edgecolor=GREY, linewidth=0.5, label="undecided by the seeds", **UNDECIDED))
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.4)
-        caption_below(figure, [_cells_said(table, measure), *table_said(table)])
+        seeds = without_failures(table)[SEED].nunique()
+        over = "of one seed" if seeds == 1 else f"mean over {seeds} seeds"
+        said = f"In a cell: {named(measure)} of the best, {over}, and its lead over the second."
+        caption_below(figure, [said, *table_said(table)])
         return figure
-
-
-def _cells_said(table: DataFrame, measure: str) -> str:
-    seeds = without_failures(table)[SEED].nunique()
-    over = "of one seed" if seeds == 1 else f"mean over {seeds} seeds"
-    return f"In a cell: {named(measure)} of the best, {over}, and its lead over the second."
 
 
 def _cell(axes: Axes, column: int, row: int, cell: dict[str, Any], colour: dict[str, str], *, share: bool) -> None:

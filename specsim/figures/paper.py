@@ -94,7 +94,10 @@ def paper_figure(
     """
     measured = without_failures(table)
     lines = values_of(measured, axes.line)
-    labels = {**{line: word(line) for line in lines}, **_checked(names or {}, lines)}
+    labels = {**{line: word(line) for line in lines}, **(names or {})}
+    for line in names or ():
+        if line not in lines:
+            raise SpecsimError(f"figure: names={line}: no such line{nearest(str(line), map(word, lines))}")
     if axes.x is None:
         raise SpecsimError("figure: the runs differ in no number; expected several rates or scales")
     if len(lines) > len(PALETTE):
@@ -121,13 +124,6 @@ def paper_figure(
             panel_axes.set_xlabel(named(axes.x) if panel_axes.get_subplotspec().is_last_row() else "")
     said = [*caption_of([panel.means for panel in chosen], axes, against), *table_said(table)]
     return PaperFigure(figure, " ".join([*([] if of == "all" else [f"Requests of {of}."]), *said]))
-
-
-def _checked(names: Mapping[Any, str], lines: Sequence[Any]) -> Mapping[Any, str]:
-    for line in names:
-        if line not in lines:
-            raise SpecsimError(f"figure: names={line}: no such line{nearest(str(line), map(word, lines))}")
-    return names
 
 
 def _draw(

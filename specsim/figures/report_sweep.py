@@ -14,7 +14,7 @@ from specsim.figures.style import marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told
 from specsim.metrics.seeds import DIFFERENCE, winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures, word
-from specsim.metrics.sweep_text import MEANS, mean_of
+from specsim.metrics.sweep_text import FIGURES, MEANS, mean_of
 from specsim.metrics.tables import sentences, stand_ins_of
 from specsim.metrics.why import CAUSES
 
@@ -201,7 +201,7 @@ def _points(sweep: Sweep, axes: SweepAxes) -> Section:
         ]
         for row in points.to_dict("records")
     ]
-    heads = [f"{f'{one} {two}'.strip()}, {unit}" for (one, two, unit), *_ in map(MEANS.__getitem__, shown)]
+    heads = [f"{f'{one} {two}'.strip()}, {unit}" for (one, two, unit), *_ in map(FIGURES.__getitem__, shown)]
     head = [*keys, "seeds", *heads, "load"]
     keyed = [{"line": row[0]} if keys[:1] == [axes.line] else {} for row in rows]
     said = "Means over seeds, with half the width of their 95% intervals."

@@ -47,25 +47,18 @@ if TYPE_CHECKING:
 Label = Mapping[str, Any]
 Head = tuple[str, str, str]
 """Three lines: words, and a unit in the last."""
-HEADS: tuple[Head, ...] = (
-    ("attained", "", "%"),
-    ("worst", "class", "%"),
-    ("goodput", "tokens", "/s"),
-    ("TTFT", "", "p99 s"),
-    ("end", "to end", "p99 s"),
-    ("pause", "", "s"),
-    ("span", "", "x"),
-    ("mostly", "missed", ""),
-    ("load", "", ""),
-)
-MEANS: Mapping[str, tuple[Head, float, int]] = {
+FIGURES: Mapping[str, tuple[Head, float, int]] = {
     ATTAINED: (("attained", "", "%"), 100, 1),
-    DIFFERENCE: (("difference", "", ""), 100, 1),
     "worst_class_attainment": (("worst", "class", "%"), 100, 1),
-    "slo_goodput_tokens_per_s": (("goodput", "", "tokens/s"), 1, 1),
+    "slo_goodput_tokens_per_s": (("goodput", "tokens", "/s"), 1, 1),
     "p99_ttft_s": (("TTFT", "", "p99 s"), 1, 2),
+    "p99_e2el_s": (("end", "to end", "p99 s"), 1, 2),
+    "longest_pause_s": (("pause", "", "s"), 1, 2),
 }
-"""By column of `point_means`: its head, what it is multiplied by, decimals."""
+"""By key of a run's metrics: its head, what it is multiplied by, decimals."""
+FURTHER: tuple[Head, ...] = (("span", "", "x"), ("mostly", "missed", ""), ("load", "", ""))
+MEANS = (ATTAINED, DIFFERENCE, "worst_class_attainment", "slo_goodput_tokens_per_s", "p99_ttft_s")
+"""Columns of `point_means`, in the order of its table."""
 DIGITS = 3
 """Of a mean."""
 LONGEST_NAME = 12
@@ -84,8 +77,9 @@ def comparison_table(runs: Sequence[tuple[Label, Mapping[str, Any] | None]]) -> 
     A run without metrics has failed. The columns include those that show a scheduler starving requests. The lines below
     the table give the objectives.
     """
+    heads = [*(head for head, *_ in FIGURES.values()), *FURTHER]
     lines = _lines(
-        [label for label, _ in runs], HEADS, [_of_run(metrics and metrics["specsim"]) for _, metrics in runs]
+        [label for label, _ in runs], heads, [_of_run(metrics and metrics["specsim"]) for _, metrics in runs]
     )
     blocks = [metrics["specsim"] for _, metrics in runs if metrics is not None]
     said = "pause: longest time between two tokens; span: makespan over the arrivals' span"
@@ -102,7 +96,7 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
     """
     rows: list[Mapping[Any, Any]] = [*points.to_dict("records")]
     there = [name for name in MEANS if name in points]
-    heads = [MEANS[name][0] for name in there]
+    heads = [FIGURES[ATTAINED if name == DIFFERENCE else name][0] for name in there]
     said = [f"mean \u00b1 half width of the 95% interval over seeds; {every}"]
     if DIFFERENCE in there:
         base = str(points[AGAINST].iloc[0])
@@ -137,23 +131,16 @@ def _lines(labels: Sequence[Label], heads: Sequence[Head], figures: Sequence[Seq
 
 def _of_run(block: Mapping[str, Any] | None) -> list[str]:
     if block is None:
-        return [*[ABSENT] * 8, "FAILED"]
-    return [
-        attained(block),
-        number(block["worst_class_attainment"], 100, 1),
-        number(block["slo_goodput_tokens_per_s"], 1, 1),
-        number(block["p99_ttft_s"], 1, 2),
-        number(block["p99_e2el_s"], 1, 2),
-        number(block["longest_pause_s"], 1, 2),
-        number(block["load"]["makespan_ratio"], 1, 2),
-        {"ttft": "TTFT", "tpot": "TPOT", "rejected": "rejected", None: ABSENT}[most_missed(block)],
-        _mark(block["load"]),
-    ]
+        return [*[ABSENT] * (len(FIGURES) + len(FURTHER) - 1), "FAILED"]
+    _, *figures = (number(block[key], scale, decimals) for key, (_, scale, decimals) in FIGURES.items())
+    missed = {"ttft": "TTFT", "tpot": "TPOT", "rejected": "rejected", None: ABSENT}[most_missed(block)]
+    return [attained(block), *figures, number(block["load"]["makespan_ratio"], 1, 2), missed, _mark(block["load"])]
 
 
 def mean_of(row: Mapping[Any, Any], name: str) -> str:
     """Return a mean with half the width of its interval, without it where there is one seed."""
-    (_, scale, decimals), mean, half = MEANS[name], row[name], row[f"{name}_{HALF}"]
+    _, scale, decimals = FIGURES[ATTAINED if name == DIFFERENCE else name]
+    mean, half = row[name], row[f"{name}_{HALF}"]
     if mean != mean:
         return ABSENT
     decimals = min(decimals, max(0, DIGITS - len(f"{abs(mean * scale):.0f}")))

@@ -58,8 +58,11 @@ def class_table(metrics: Mapping[str, Any], against: Mapping[str, Mapping[str, A
     head = ["class", "requests", "attained", "goodput", "TTFT p99", "SLO", "TPOT p99", "SLO", "E2E p99", "pause"]
     units = ["", "", "%", "tok/s", "s", "s", "ms", "ms", "s", "s"]
     rows = [head, units, *class_rows(metrics)]
-    beside = [_column(name, each["specsim"], list(block["classes"])) for name, each in others.items()]
-    rows = [[*row[:BESIDE], *cells, *row[BESIDE:]] for row, *cells in zip(rows, *beside, strict=True)]
+    for place, (name, each) in enumerate(others.items(), BESIDE):
+        parts = [*(each["specsim"]["classes"][of] for of in block["classes"]), each["specsim"]]
+        column = [name, "%", *(number(part["slo_attainment"], 100, 1) for part in parts)]
+        for row, cell in zip(rows, column, strict=True):
+            row.insert(place, cell)
     longest = max(len(row[0]) for row in rows)
     while others and len(rows[0]) > BESIDE + len(others) and _room(rows) < min(longest, LONGEST_CLASS):
         rows = [row[:-1] for row in rows]
@@ -75,12 +78,6 @@ def class_table(metrics: Mapping[str, Any], against: Mapping[str, Mapping[str, A
 def _room(rows: Sequence[Sequence[str]]) -> int:
     """Return how wide the first column may be."""
     return WIDTH - 2 * (len(rows[0]) - 1) - sum(widths([row[1:] for row in rows]))
-
-
-def _column(name: str, block: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
-    """Return the column of another scheduler: its name, the unit, what each class attains, and all."""
-    parts = [*(block["classes"][each] for each in classes), block]
-    return [name, "%", *(number(part["slo_attainment"], 100, 1) for part in parts)]
 
 
 def class_rows(metrics: Mapping[str, Any]) -> list[list[str]]:

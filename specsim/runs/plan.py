@@ -23,9 +23,9 @@ from specsim.runs.handed import NO_OBJECTS, NOTHING, Handed, Objects
 from specsim.runs.prepare import Experiment, extensible, prepare
 from specsim.runs.processes import check_jobs, in_processes, told
 from specsim.runs.provenance import sources_of
-from specsim.store.runs import key_of, run_folders
+from specsim.store.runs import holds_remains, key_of, run_folders
 from specsim.store.summaries import SUMMARIES
-from specsim.store.writer import check_no_run, check_same_run, check_writable
+from specsim.store.writer import check_same_run, check_writable
 
 OF_ARRIVALS = {f"trace.{key}" for key in ("rps", "cv", "burst_requests", "on_share", "off_rate_ratio", "tick_s")}
 ERRORS = {"standard_errors", "held_out_error"}
@@ -206,7 +206,8 @@ def plan(
     _check_distinct(keys, labels)
     summary = keep == "summary"
     if root is not None:
-        check_no_run(root)
+        if holds_remains(root):
+            raise SpecsimError(f"out={root}: holds a single run; expected a new folder, or one of sweeps")
         if root.is_dir() and any(root.iterdir()):
             for each in points:
                 each.handed.check_known(root)

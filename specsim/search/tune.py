@@ -134,7 +134,11 @@ class _Runs:
         """Return a point of a scheduler with settings of keys below it, and further ones."""
         read = {key for key in self.point if TRACE in further and key.startswith(f"{TRACE}.")}
         point = {key: each for key, each in self.point.items() if key not in read}
-        below = {f"{SCHEDULER}.{key}": _value(key, value) for key, value in settings.items()}
+        # A text is read as on a command line.
+        below = {
+            f"{SCHEDULER}.{key}": value if isinstance(value, str) else python_value(key, value)
+            for key, value in settings.items()
+        }
         return with_settings(point, {SCHEDULER: scheduler, **below, **further}, self.objects.described)
 
     def __call__(
@@ -154,11 +158,6 @@ class _Runs:
         self.notes += [f"a run failed, and counts as 0: {one_line(each.error)}" for each in made.failures[:1]]
         ended = in_order(points, made)
         return [ended[place : place + len(seeds)] for place in range(0, len(ended), len(seeds))]
-
-
-def _value(key: str, value: Any) -> Any:
-    """Return a value of a space as a point has it: a text is read as on a command line."""
-    return value if isinstance(value, str) else python_value(key, value)
 
 
 def _score(run: Result, of: str) -> Score:

@@ -46,11 +46,6 @@ def holds_remains(folder: Path) -> bool:
     return is_run(folder) or all((Path(folder) / name).is_file() for name in (CONFIG_FILE, PROVENANCE_FILE))
 
 
-def holds_sweep(folder: Path) -> bool:
-    """Return whether the runs of a sweep lie below ``folder``."""
-    return (folder / PLANNED_FILE).is_file()
-
-
 def run_folders(folder: Path) -> list[Path]:
     """Return the direct subfolders that hold a run or some files of one, by name.
 

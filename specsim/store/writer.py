@@ -23,11 +23,11 @@ from specsim.store.runs import (
     FILES,
     METRICS_FILE,
     PASSES_FILE,
+    PLANNED_FILE,
     PROVENANCE_FILE,
     REQUESTS_FILE,
     damage,
     holds_remains,
-    holds_sweep,
     key_of,
     sealed,
 )
@@ -55,12 +55,6 @@ def new_folder(wanted: Path) -> Path:
     return folder
 
 
-def remove_empty(folder: Path) -> None:
-    """Remove a folder that nothing was written into."""
-    with suppress(OSError):
-        folder.rmdir()
-
-
 def check_place(config: Config, folder: Path | None) -> None:
     """Refuse a folder that cannot be written, or that holds a run with other settings, or a sweep.
 
@@ -71,22 +65,10 @@ def check_place(config: Config, folder: Path | None) -> None:
     """
     if folder is None:
         return
-    if holds_sweep(folder):
+    if (folder / PLANNED_FILE).is_file():
         raise SpecsimError(f"out={folder}: holds a sweep; expected another folder, such as {folder / 'single'}")
     check_same_run(folder, config)
     check_writable([folder])
-
-
-def check_no_run(root: Path) -> None:
-    """Refuse a folder for a sweep that is the folder of one run.
-
-    Raises
-    ------
-    SpecsimError
-        Before anything has run.
-    """
-    if holds_remains(root):
-        raise SpecsimError(f"out={root}: holds a single run; expected a new folder, or one of sweeps")
 
 
 def check_same_run(folder: Path, config: Config) -> bool:
