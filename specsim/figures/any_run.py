@@ -71,7 +71,7 @@ class WithReport:
 
 
 class Shown(WithReport):
-    """The common part of a run in memory (`Run`), in its folder (`StoredRun`) and in a sweep's (`Summary`)."""
+    """The common part of a run in memory (`Run`), in its folder (`StoredRun`), or without its requests (`Summary`)."""
 
     __slots__ = ()
 

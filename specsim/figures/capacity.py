@@ -201,7 +201,7 @@ SAID = {
     OVERLOADED: f"Hollow {HOLLOW}: a run is overloaded or near saturation, and would attain less if longer.",
     SHORT: f"Half-filled {HALF}: a run is too short to judge its load or its attainment.",
 }
-"""What a point may need to be read with, the strongest first."""
+"""Caveats of a point, the strongest first."""
 
 
 class AttainmentCurve(NamedTuple):

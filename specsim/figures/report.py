@@ -210,29 +210,29 @@ def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]])
     return PageTable([*by, "missed", *WORK], rows, keys)
 
 
+SLOW = {
+    "arrived at, s": ("arrival_s", 1, 1),
+    "prompt": ("prompt_tokens", 1, 0),
+    "output": ("output_tokens", 1, 0),
+    "TTFT, s": ("ttft_s", 1, 2),
+    "TPOT, ms": ("tpot_s", 1000, 1),
+    "end to end, s": ("e2el_s", 1, 2),
+    "of its objective, x": ("over", 1, 2),
+}
+"""By head the column of requests, its factor, decimals."""
+
+
 def _slowest(requests: DataFrame) -> Section:
     """Return the section of the requests that exceed an objective the most, some of each class."""
     over = np.fmax(requests["ttft_s"] / requests["slo_ttft_s"], requests["tpot_s"] / requests["slo_tpot_s"])
     worst = requests.assign(over=over).sort_values("over", ascending=False).groupby(CLASS, sort=False).head(SLOWEST)
-    head = ["request", "class", "arrived at, s", "prompt", "output", "TTFT, s", "TPOT, ms", "end to end, s"]
-    head += ["of its objective, x", "cause"]
-    rows = [
-        [
-            str(each["request_id"]),
-            printable(each[CLASS]),
-            number(each["arrival_s"], 1, 1),
-            f"{each['prompt_tokens']:,}",
-            f"{each['output_tokens']:,}",
-            number(each["ttft_s"], 1, 2),
-            number(each["tpot_s"], 1000, 1),
-            number(each["e2el_s"], 1, 2),
-            number(each["over"], 1, 2),
-            each["cause"],
-        ]
-        for each in worst.to_dict("records")
-    ]
+    rows = []
+    for each in worst.to_dict("records"):
+        figures = (number(each[column], *shown) for column, *shown in SLOW.values())
+        rows.append([str(each["request_id"]), printable(each[CLASS]), *figures, each["cause"]])
     said = [f"The {SLOWEST} of each class whose TTFT or TPOT is the largest multiple of its objective."]
-    return Section("Slowest requests", said, table=PageTable(head, rows, [{CLASS: row[1]} for row in rows]))
+    table = PageTable(["request", "class", *SLOW, "cause"], rows, [{CLASS: row[1]} for row in rows])
+    return Section("Slowest requests", said, table=table)
 
 
 def settings(configs: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Iterator[Section]:

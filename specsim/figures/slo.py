@@ -178,6 +178,5 @@ def _elided(labels: Sequence[str]) -> list[str]:
 def _with_slo(name: str, part: Mapping[str, Any]) -> str:
     if name == ALL:
         return name
-    promises = (("slo_ttft_range_s", 1), ("slo_tpot_range_s", 1000))
-    shown = [objective(part[key], scale) for key, scale in promises]
-    return "\n".join((name, *(f"{what} {value}" for what, value in zip(("TTFT", "TPOT"), shown, strict=True))))
+    ttft, tpot = objective(part["slo_ttft_range_s"], 1), objective(part["slo_tpot_range_s"], 1000)
+    return f"{name}\nTTFT {ttft}\nTPOT {tpot}"

@@ -340,11 +340,6 @@ class Recorded(NamedTuple):
     requests: int
     instead: str
 
-    @property
-    def too_few(self) -> str:
-        """Words in the place of a length that the trace does not have."""
-        return f"more than the {self.requests:,} requests that there are: {self.instead} can be judged"
-
 
 def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None = None) -> tuple[str, ...]:
     """Return the notes of a run, each ``KIND: reason``; none if all is well. `counted` requests are in the metrics.
@@ -373,22 +368,18 @@ def _known(block: Mapping[str, Any]) -> str:
 
 
 def _excess(block: Mapping[str, Any]) -> str:
-    turned = block.get("turned_away") or 0
-    if turned > block["last_backlog"]:
+    turned, backlog = block.get("turned_away") or 0, block["last_backlog"]
+    if turned > backlog:
         return f"{turned:,} requests were shed, or cancelled while others held them up"
-    return f"{_growth(block)}; figures of a longer run would differ"
-
-
-def _growth(block: Mapping[str, Any]) -> str:
     if block["backlog_grows"]:
         rate = _rate(block["backlog_trend_per_s"], *block["backlog_trend_interval_per_s"])
-        return f"the backlog grows by {rate} to {block['last_backlog']} requests at the last arrival"
-    if block["makespan_ratio"] <= EVIDENT_RATIO and block["backlog_grows"] is None:
-        return f"the queue for the first token grows; {block['last_backlog']} requests are there at the last arrival"
-    return (
-        f"the last request ends {block['drain_s']:.3g} s after the last arrival, "
-        f"which makes {block['makespan_ratio']:.3g} times the arrivals' span"
-    )
+        said = f"the backlog grows by {rate} to {backlog} requests at the last arrival"
+    elif block["makespan_ratio"] <= EVIDENT_RATIO and block["backlog_grows"] is None:
+        said = f"the queue for the first token grows; {backlog} requests are there at the last arrival"
+    else:
+        times = f"{block['makespan_ratio']:.3g} times the arrivals' span"
+        said = f"the last request ends {block['drain_s']:.3g} s after the last arrival, which makes {times}"
+    return f"{said}; figures of a longer run would differ"
 
 
 def _crowd(block: Mapping[str, Any]) -> str:
@@ -414,7 +405,7 @@ def _needed(block: Mapping[str, Any], recorded: Recorded | None, before: str = "
     requests, seconds = block["needed_requests"], block["needed_s"]
     most = inf if recorded is None else recorded.requests
     if recorded is not None and requests > most:
-        return recorded.too_few
+        return f"more than the {recorded.requests:,} requests that there are: {recorded.instead} can be judged"
     digit = 10 ** max(0, int(log10(requests)) - 1)
     in_s = "" if seconds is None else f" ({float(f'{seconds:.2g}'):,.12g} s)"
     return f"{before}{min(ceil(requests / digit) * digit, most):,} requests{in_s}{behind}"

@@ -284,9 +284,6 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             yield self._part(slice(first, first + rows))
 
     def _part(self, those: slice) -> RequestTable:
-        moves = self.moves
-        if moves is not None:
-            moves = Moves(moves.prefill_of[those], moves.moved_bytes[those], moves.moving_s[those])
         return RequestTable(
             _each(self.told, lambda column: column[those]),
             _each(self.done, lambda column: column[those]),
@@ -295,7 +292,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             {name: column[those] for name, column in self.noted.items()},
             self.replica_of[those],
             self.reason[those],
-            moves,
+            None if self.moves is None else Moves._make(column[those] for column in self.moves),
             None if self.cancelled_s is None else self.cancelled_s[those],
             self.first_id + those.start,
             self.positions,
