@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,11 +63,6 @@ class Filter(NamedTuple):
         """The name of the charts' parameter: the value shown, or the list of hidden ones."""
         plain = "".join(each if each.isalnum() else "_" for each in self.column)
         return f"{'hidden' if self.chosen is None else 'shown'}_{plain}"
-
-
-def coloured(names: Iterable[object]) -> dict[str, str]:
-    """Return a colour for each name, in order."""
-    return {str(name): COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 
 def spec_of(chart: Any, rows: Sequence[Mapping[str, Any]], filters: Sequence[Filter]) -> Spec:
@@ -141,9 +136,9 @@ def distribution(
     for name, part in classes.items():
         if name not in colours:
             continue
-        values_ms, shares = curve(requests[requests["slo_class"] == name], slo)
-        kept = np.unique(np.linspace(0, len(values_ms) - 1, min(200, len(values_ms))).astype(int))
-        rows += [{"slo_class": name, "ms": values_ms[place], "share": shares[place + 1]} for place in kept]
+        values_ms, shares = curve(requests[requests["slo_class"] == name], slo, most=200)
+        points = zip(values_ms, shares[1:], strict=True)
+        rows += [{"slo_class": name, "ms": value_ms, "share": share} for value_ms, share in points]
         if part[slo] is not None:
             rows.append({"slo_class": name, "objective": 1000 * part[slo]})
     lines = (

@@ -119,8 +119,8 @@ def _panel(axes: Axes, classes: Mapping[str, Any], requests: DataFrame, slo: str
         axes.axvline(slo_ms, color=colour[name], linestyle=dashes, linewidth=1.0)
 
 
-def curve(part: DataFrame, slo: str) -> tuple[Floats, Floats]:
-    """Return sorted latencies in ms, and the share of requests at or below each in %."""
+def curve(part: DataFrame, slo: str, most: int = MOST_POINTS) -> tuple[Floats, Floats]:
+    """Return `most` sorted latencies in ms, and the share of requests below the first and up to each in %."""
     column = slo.removeprefix("slo_")
     values_ms = 1000 * part[column].to_numpy(dtype=np.float64)
     completed = (part["rejected_reason"] == "").to_numpy(dtype=bool)
@@ -129,7 +129,7 @@ def curve(part: DataFrame, slo: str) -> tuple[Floats, Floats]:
     before = int((completed & ~measured).sum())
     values_ms = np.sort(values_ms[measured])
     shares = 100 * (before + np.arange(len(values_ms) + 1)) / len(part)
-    kept = np.unique(np.linspace(0, len(values_ms) - 1, min(MOST_POINTS, len(values_ms))).astype(int))
+    kept = np.unique(np.linspace(0, len(values_ms) - 1, min(most, len(values_ms))).astype(int))
     return values_ms[kept], np.concatenate([shares[:1], shares[1:][kept]])
 
 

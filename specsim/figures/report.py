@@ -17,6 +17,7 @@ from specsim.errors import printable
 from specsim.figures import charts
 from specsim.figures.charts import Chart, Filter
 from specsim.figures.passes import has_timeline
+from specsim.figures.style import colours
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
@@ -100,21 +101,21 @@ def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
     """Return the filters of a run's page, its answer and its sections."""
     block = run.metrics["specsim"]
     names = list(block["classes"])
-    colours = charts.coloured(names)
-    filters = [Filter(CLASS, "Classes", colours)]
+    coloured = colours(names, charts.COLOURS)
+    filters = [Filter(CLASS, "Classes", coloured)]
     requests, passes = with_causes(run), run.passes
     sections = [
         Section(
             "Attainment by class",
             ["Bars: all objectives. Circles: TTFT alone. Diamonds: TPOT alone, from the first decoding pass."],
-            [Chart("", charts.attainment({**block["classes"], "all": block}, {**colours, "all": "#888888"}, filters))],
+            [Chart("", charts.attainment({**block["classes"], "all": block}, {**coloured, "all": "#888888"}, filters))],
             table=_classes(run.metrics),
         ),
         Section(
             "Latencies against objectives",
             ["Dashed lines are objectives. A curve's height at its objective is the share that meets it."],
             [
-                Chart(title, charts.distribution(requests, block["classes"], slo, colours, filters))
+                Chart(title, charts.distribution(requests, block["classes"], slo, coloured, filters))
                 for title, slo in (("Time to first token", "slo_ttft_s"), ("Time per output token", "slo_tpot_s"))
             ],
         ),

@@ -10,7 +10,7 @@ from specsim.figures import charts
 from specsim.figures.charts import Chart, Filter
 from specsim.figures.plots import best_of, parts
 from specsim.figures.report import CLASS, NONE_MISSED, PageTable, Section, missed_chart, missed_rows, settings, work
-from specsim.figures.style import marks_of
+from specsim.figures.style import colours, marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told
 from specsim.metrics.seeds import DIFFERENCE, winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures, word
@@ -41,7 +41,7 @@ def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]
     whole = sweep.table
     table = without_failures(whole)
     axes = axes_of(table)
-    lines = charts.coloured(map(word, values_of(table, axes.line)))
+    lines = colours(map(word, values_of(table, axes.line)), charts.COLOURS)
     shown = {key: [word(each) for each in values_of(table, key)] for key in axes.rest}
     titles = [*sorted(set(table[CLASS]) - {ALL}), EVERY, "worst class"]
     filters = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import pairwise
+from itertools import cycle, pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -187,9 +187,9 @@ def new_figure(height_in: float, width_in: float = WIDE_IN) -> Figure:
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each name, in order; colours repeat after six."""
-    return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
+def colours(names: Iterable[str], palette: Sequence[str] = PALETTE) -> dict[str, str]:
+    """Return a colour for each name, in order; colours repeat after the last."""
+    return dict(zip(names, cycle(palette), strict=False))
 
 
 def legend_name(name: str) -> str:

@@ -141,10 +141,6 @@ class Busy:
     model_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
 
-def _columns() -> dict[str, array[Any]]:
-    return {name: array(CODES[kind]) for name, kind in PASS_COLUMNS.items()}
-
-
 class Recorder:
     """The engines' `EventLog`: records every pass. `watch` is called every so many iterations.
 
@@ -159,7 +155,9 @@ class Recorder:
     def __init__(
         self, keep_passes: bool, truths: Sequence[CostModel], queued: Callable[[int, float], int], pauses: Pauses
     ) -> None:
-        self._passes = _columns() if keep_passes else None
+        self._passes: dict[str, array[Any]] | None = None
+        if keep_passes:
+            self._passes = {name: array(CODES[kind]) for name, kind in PASS_COLUMNS.items()}
         self._models = [(truth.draft, truth.target) for truth in truths]
         self._queued = queued
         self._pauses = pauses

@@ -280,8 +280,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         """
         from specsim.figures.sweep import curves
 
-        axes = self._two_axes("curves", x, line)
-        base = None if against is None else line_named(self._table, axes.line, against)
+        axes, base = self._two_axes("curves", x, line, against)
         return curves(self._whole, axes, measure, base)
 
     def figure(
@@ -304,17 +303,16 @@ class Sweep(WithReport, Sequence[AnyRun]):
         """
         from specsim.figures.paper import paper_figure
 
-        axes = self._two_axes("figure", x, line)
-        base = None if against is None else line_named(self._table, axes.line, against)
+        axes, base = self._two_axes("figure", x, line, against)
         return paper_figure(self._whole, axes, measures, against=base, of=of, names=names, columns=columns)
 
-    def _two_axes(self, name: str, x: str | None, line: str | None) -> SweepAxes:
-        """Return the axes of a figure that shows every run; `name` is what asks for it."""
+    def _two_axes(self, name: str, x: str | None, line: str | None, against: Any) -> tuple[SweepAxes, Any]:
+        """Return the axes of a figure that shows every run, and the line it compares with; `name` asks for it."""
         axes = axes_of(self._table, x, line)
         if axes.rest:
             key, values = axes.rest[0], values_of(self._table, axes.rest[0])
             raise SpecsimError(f"{name}: the runs differ in {key}, too; expected select({key}=..) of {values[:6]}")
-        return axes
+        return axes, None if against is None else line_named(self._table, axes.line, against)
 
     def winners(
         self,
