@@ -139,11 +139,9 @@ def _answer(run: AnyRun) -> list[str]:
 
 
 def _classes(metrics: Mapping[str, Any]) -> PageTable:
-    head = ["class", "requests", "attained, %", "goodput, tokens/s", "TTFT p99, s", "objective", "TPOT p99, ms"]
+    head = ["class", "requests", "attained, %", "goodput, tok/s", "TTFT p99, s", "objective", "TPOT p99, ms"]
     rows = class_rows(metrics)
-    return PageTable(
-        [*head, "objective", "end to end p99, s", "longest pause, s"], rows, [{CLASS: name} for name, *_ in rows]
-    )
+    return PageTable([*head, "objective", "end to end p99, s", "pause, s"], rows, [{CLASS: name} for name, *_ in rows])
 
 
 def _timeline(passes: DataFrame | None) -> Section:

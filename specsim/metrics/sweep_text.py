@@ -50,7 +50,7 @@ Head = tuple[str, str, str]
 FIGURES: Mapping[str, tuple[Head, float, int]] = {
     ATTAINED: (("attained", "", "%"), 100, 1),
     "worst_class_attainment": (("worst", "class", "%"), 100, 1),
-    "slo_goodput_tokens_per_s": (("goodput", "tokens", "/s"), 1, 1),
+    "slo_goodput_tokens_per_s": (("goodput", "", "tok/s"), 1, 1),
     "p99_ttft_s": (("TTFT", "", "p99 s"), 1, 2),
     "p99_e2el_s": (("end", "to end", "p99 s"), 1, 2),
     "longest_pause_s": (("pause", "", "s"), 1, 2),

@@ -89,7 +89,7 @@ def test_comparison_has_a_row_per_run_led_by_the_swept_keys():
     text = comparison_table(runs)
     heads = ["attained", "worst", "goodput", "TTFT", "end", "pause", "span", "mostly", "load"]
     assert text.splitlines()[0].split() == ["scheduler", "scale", *heads]
-    assert text.splitlines()[1].split() == ["class", "tokens", "to", "end", "missed"]
+    assert text.splitlines()[1].split() == ["class", "to", "end", "missed"]
     shared = ["0.9", "1.97", "3.97", "1.00"]
     assert cells(text, "fcfs") == ["fcfs", "0.8", "*6.4", "6.4", *shared, "14.20", "TTFT", "OVERLOADED"]
     assert cells(text, "adaserve") == ["adaserve", "-", "40.0", "33.3", *shared, "1.04", "TTFT"]
