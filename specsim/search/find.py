@@ -81,10 +81,9 @@ def search(
         for (key, each), run in zip(keyed, in_order(points, made), strict=True):
             results.setdefault((key, float(each.config[RATE])), []).append((each.config, run))
         for (key, rate), those in results.items():
-            _hear(lines[key], of, rate, those)
+            _hear(lines[key], asked, of, rate, those)
         heard |= results
         wanted = _next_tests(asked, lines)
-        _check_somebody(of, lines, wanted)
     ended = [run for those in heard.values() for _, run in those]
     runs = [run for run in ended if not isinstance(run, Failure)]
     failures = [run for run in ended if isinstance(run, Failure)]
@@ -147,10 +146,13 @@ def _gpus(config: Mapping[str, Any]) -> int:
     return sum(int(profiles.get(name, config["profile"])["gpus"]) for name in names)
 
 
-def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
-    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing."""
+def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Result]) -> None:
+    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing.
+
+    A run in which no request of the class arrived is refused, unless it is made longer: nothing is known from it.
+    """
     shares, runs = line.tested[rate], line.judged[rate] = [], []
-    line.absent.pop(rate, None)
+    absent = []
     for config, run in results:
         if isinstance(run, Failure):
             line.errors.append(f"{rate:g} requests/s, seed {config[SEED]}: {run.error}")
@@ -158,22 +160,15 @@ def _hear(line: Line, of: str, rate: float, results: Sequence[Result]) -> None:
             continue
         block = run.metrics["specsim"]
         if of not in (ALL, WORST, *block["classes"]) and not of.startswith(NOTED):
-            line.absent.setdefault(rate, config[SEED])
+            absent.append(config[SEED])
         runs.append(judged(block, of)._replace(held=run.provenance["trace"]["requests"]))
         shares.append(runs[-1].share)
     config = results[0][0]
     if line.endless:
         line.requests[rate] = config[REQUESTS] or config["trace"]["n"]
-
-
-def _check_somebody(of: str, lines: Mapping[LineKey, Line], wanted: Mapping[Test, Sequence[LineKey]]) -> None:
-    """Refuse a run in which no request of the class arrived, unless it is made longer: nothing is known from it."""
-    coming = {(key, rate) for (rate, _), keys in wanted.items() for key in keys}
-    for key, line in lines.items():
-        for rate, seed in line.absent.items():
-            if (key, rate) not in coming:
-                where = f"at {rate:g} requests/s with seed {seed}"
-                raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
+    if absent and longer(asked, line, rate) is None:
+        where = f"at {rate:g} requests/s with seed {absent[0]}"
+        raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
 
 
 def _endless(each: Configured) -> bool:

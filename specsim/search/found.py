@@ -178,8 +178,7 @@ class Line:
     endless : whether its runs may be made longer.
     tested : by rate in requests/s, the attained share of each seed.
     judged : by rate, how well each seed's run knows its share; what failed has none.
-    requests : by rate, how many each run has; of an endless line alone.
-    absent : by rate, the seed of a run in which no request of the class arrived. errors : of failed runs.
+    requests : by rate, how many each run has; of an endless line alone. errors : of failed runs.
     """
 
     label: Mapping[str, str]
@@ -188,7 +187,6 @@ class Line:
     tested: dict[float, list[float]] = field(default_factory=dict)
     judged: dict[float, list[Judged]] = field(default_factory=dict)
     requests: dict[float, int] = field(default_factory=dict)
-    absent: dict[float, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
     @property
