@@ -50,21 +50,19 @@ class Pauses:
 
         Of several passes, (passes, m) each or flat.
         """
-        self._add(self._heard[replica], requests.tobytes(), seconds)
-
-    def _add(self, heard: _Heard, owners: bytes, seconds: Floats) -> None:
-        heard.owners.frombytes(owners)
+        heard = self._heard[replica]
+        heard.owners.frombytes(requests.tobytes())
         heard.seconds.frombytes(seconds.tobytes())
         if len(heard.seconds) >= BLOCK:
             self._settle(heard)
 
     def add_passes(self, replica: int, requests: Ids, seconds: Floats) -> None:
         """Add passes in which each of these requests (m,) emitted, these seconds (passes,) behind the pass before."""
-        heard, everybody, rows = self._heard[replica], requests.tobytes(), len(requests)
+        rows = len(requests)
         while len(seconds):
-            passes = -(-(BLOCK - len(heard.seconds)) // rows)
+            passes = -(-(BLOCK - len(self._heard[replica].seconds)) // rows)
             some, seconds = seconds[:passes], seconds[passes:]
-            self._add(heard, everybody * len(some), some.repeat(rows))
+            self.add(replica, np.tile(requests, len(some)), some.repeat(rows))
 
     @property
     def latencies_s(self) -> Floats | Sketched:
