@@ -34,7 +34,7 @@ FIRST = "find"
 def name_in(root: Path, identity: str, asked: Mapping[str, Any]) -> str:
     """Return the name of a search's files below `root`: its own if it was there before, or the next free one.
 
-    The name's JSON file holds the `identity` of the search and what was `asked`.
+    The name's JSON file holds the `identity` of the search and what was `asked`. Files without one are another's.
 
     Raises
     ------
@@ -45,13 +45,16 @@ def name_in(root: Path, identity: str, asked: Mapping[str, Any]) -> str:
     names = (FIRST if number == 1 else f"{FIRST}-{number}" for number in count(1))
     try:
         root.mkdir(parents=True, exist_ok=True)
-        return next(name for name in names if _is_own(root / f"{name}.json", identity, told))
+        return next(name for name in names if _is_own(root, name, identity, told))
     except OSError as error:
         raise SpecsimError(f"{root}: cannot be written: {error.strerror or error}") from None
 
 
-def _is_own(file: Path, identity: str, told: str) -> bool:
-    """Return whether a file tells of this search; where there is none, it is written."""
+def _is_own(root: Path, name: str, identity: str, told: str) -> bool:
+    """Return whether a name's JSON file tells of this search; where no file has the name, it is written."""
+    file = root / f"{name}.json"
+    if not file.exists() and any(root.glob(f"{name}.*")):
+        return False
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(told)
