@@ -105,10 +105,10 @@ def simulate(
     given = named({}, {**groups, **settings, **({"observers": names} if names else {})})
     (ready,) = checked([from_values(given.settings, given.objects.described)], given.objects)
     folder = None if out is None else expanded(str(out), "out=")
-    check_place(ready.config, folder)
+    check_place(folder, ready)
     if folder is not None and holds_remains(folder):
         ready.handed.check_known(folder)
-    return execute(ready.config, folder, ready.experiment, observers=seeing, progress=progress)
+    return execute(ready.prepared(), folder, observers=seeing, progress=progress)
 
 
 def _apart(observers: Any) -> tuple[list[str], list[Any]]:

@@ -284,6 +284,6 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from specsim.config.configured import from_words
     from specsim.workload.fetch import fetch
 
-    ((_, config),) = from_words([f"trace={arguments.name}"], sweep=False)
+    config = from_words([f"trace={arguments.name}"], sweep=False)[0].config
     say(*fetch(arguments.name, config["trace"], progress=True))
     return 0

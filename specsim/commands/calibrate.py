@@ -114,7 +114,7 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
         raise SpecsimError(f"--token-budget {arguments.token_budget}: expected a whole number of at least 1")
     beside = {"engine": arguments.engine, "drafter": arguments.drafter}
     words = [f"profile={arguments.profile}", *(f"{key}={value}" for key, value in beside.items() if value)]
-    ((_, config),) = from_words(words, sweep=False)
+    config = from_words(words, sweep=False)[0].config
     profile, base = profile_from_mapping(config["profile"], words[0]), config["engine"]
     if said := unfit(profile):
         raise SpecsimError(f"{words[0]}: {said}; expected another profile")

@@ -52,7 +52,7 @@ def _how(words: Sequence[str]) -> How:
     for word in words:
         if not word.startswith(HOW):
             raise SpecsimError(f"{word}: expected one of {', '.join(HOW)}")
-    ((_, config),) = from_words(["trace=./any.csv", *words], sweep=False)
+    config = from_words(["trace=./any.csv", *words], sweep=False)[0].config
     node = CheckedMapping("", "trace", config["trace"])
     called = tuple(sorted(keys.called(node).items()))
     return How(keys.time_unit(node), keys.tick_s(node), called, keys.turns(node))

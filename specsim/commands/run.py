@@ -46,11 +46,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         return run_sweep(chosen, arguments)
     named = [] if arguments.against is None else against(chosen[0], arguments.against)
     ready, *beside = plan.checked([*chosen, *named])
-    config = ready.config
-    with _folder(config["out"], config["choices"]) as folder:
-        check_place(config, folder)
-        run = execute(config, folder, ready.experiment, progress=True)
-    others = {each.config["choices"]["scheduler"]: execute(each.config, None, progress=True) for each in beside}
+    with _folder(ready.config["out"], ready.config["choices"]) as folder:
+        check_place(folder, ready)
+        run = execute(ready.prepared(), folder, progress=True)
+    others = {each.chosen.scheduler.name: execute(each.prepared(), None, progress=True) for each in beside}
     own = [f"{name}: {note}" for name, each in others.items() for note in each.notes if note not in run.notes]
     for note in (*run.notes, *own):
         say(f"note: {note}")
@@ -100,15 +99,14 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     from specsim.config.configured import labels_of
     from specsim.config.schema import commented
     from specsim.files.yaml_file import config_text
-    from specsim.runs.execute import stored_config
 
     if arguments.cfg is None:
         raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
     if arguments.cfg != "job":
         raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
     path = arguments.package.split(".") if arguments.package else []
-    for (_, config), label in zip(chosen, labels_of([each.point for each in chosen]), strict=True):
-        shown: Any = stored_config(config)
+    for each, label in zip(chosen, labels_of([each.point for each in chosen]), strict=True):
+        shown: Any = each.stored
         for name in path:
             known = list(map(str, shown)) if isinstance(shown, dict) else []
             if name not in known:

@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 
 from specsim.config.groups import Choice
-from specsim.config.identity import NOT_OF_THE_RUN
 from specsim.core.protocols import Observer
 from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
-from specsim.files.checked_mapping import copied
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.sweep_table import extrapolated
 from specsim.metrics.tables import STAND_IN, run_line, stand_in
 from specsim.runs.checks import hardly_drafts
-from specsim.runs.prepare import Experiment, prepare
+from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
 from specsim.store.runs import StoredRun
@@ -156,21 +154,14 @@ if TYPE_CHECKING:
     from specsim.simulation import Simulation
 
 
-def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes a run the run it is: not where it is kept, nor what else changes no number."""
-    stored: dict[str, Any] = copied({key: value for key, value in config.items() if key not in NOT_OF_THE_RUN})
-    return stored
-
-
 def execute(
-    config: Mapping[str, Any],
+    experiment: Experiment,
     folder: Path | None,
-    experiment: Experiment | None = None,
     *,
     observers: Sequence[Observer | type[Observer]] = (),
     progress: bool = False,
 ) -> Run:
-    """Run one resolved configuration and store it in `folder`; `experiment` is what was prepared of it, if anything.
+    """Run what was prepared and store it in `folder`, None to keep it in memory alone.
 
     `observers` are shown every pass beside those that the configuration names.
 
@@ -185,9 +176,8 @@ def execute(
     from specsim.simulation import run as run_simulation
 
     if folder is not None:
-        check_same_run(folder, config)
-    experiment = experiment or prepare(config)
-    config = stored_config(config)
+        check_same_run(folder, experiment.made_of)
+    config, scheduler = experiment.made_of.stored, experiment.made_of.chosen.scheduler
     started, clock = datetime.now(UTC), time.perf_counter()
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(_observed(experiment.simulation, observers), watch)
@@ -208,16 +198,17 @@ def execute(
     seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
     unnamed = (f"observed by objects: {seen}; config.yaml does not name them",) if seen else ()
     notes = experiment.notes + unnamed + drafting + _out_of_range(totals) + _rejected(metrics)
-    notes += _infinite(table, experiment.scheduler)
-    notes += load_notes(block["load"], block["arrived"], _recorded(experiment, config))
+    notes += _infinite(table, scheduler)
+    notes += load_notes(block["load"], block["arrived"], _recorded(experiment))
     if totals.draft_passes:
-        notes += hardly_drafts(experiment.scheduler.name, table, totals.iterations, experiment.simulation)
+        notes += hardly_drafts(scheduler.name, table, totals.iterations, experiment.simulation)
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = experiment.router
     provenance["varies_with_seed"] = list(experiment.varies)
     if folder is not None:
-        written = {"metrics": metrics, "config": config, "provenance": provenance}
-        provenance = write_run(folder, table=table, passes=pass_rows, **written)
+        provenance = write_run(
+            folder, experiment.made_of, table=table, metrics=metrics, provenance=provenance, passes=pass_rows
+        )
     return Run(metrics, config, provenance, table, pass_rows, folder, notes)
 
 
@@ -263,18 +254,18 @@ def _infinite(table: RequestTable, scheduler: Choice) -> tuple[str, ...]:
     )
 
 
-def _recorded(experiment: Experiment, config: Mapping[str, Any]) -> Recorded | None:
+def _recorded(experiment: Experiment) -> Recorded | None:
     """Return how many requests a recording holds, and what can be judged instead; None for an endless trace."""
     from specsim.metrics.load import Recorded
 
-    source = experiment.source
+    source, closed = experiment.source, experiment.made_of.settings.concurrency is not None
     if source.holds is None:
         return None
-    ways = ["a wider trace.window"] if config["trace"].get("window") else []
-    ways += ["another trace"] if config["concurrency"] else ["a lower rate", "another trace"]
+    ways = ["a wider trace.window"] if experiment.made_of.chosen.trace.values.get("window") else []
+    ways += ["another trace"] if closed else ["a lower rate", "another trace"]
     if "arrivals" in experiment.varies:
         ways.append("a mean over seeds")
-    elif source.timed and source.origin != OBJECT and not config["concurrency"]:
+    elif source.timed and source.origin != OBJECT and not closed:
         ways.append("a mean over seeds with trace.resample=SECONDS")
     return Recorded(source.holds, " or ".join(", ".join(ways).rsplit(", ", 1)))
 

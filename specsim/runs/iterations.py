@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from specsim.config.configured import Configured
 from specsim.core.passes import DraftPass, Emitted
 from specsim.core.protocols import Beginning, Clairvoyant, Oracle, PassEvent, Scheduler, View
 from specsim.core.request import Bools, Ints
@@ -243,13 +244,12 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
     True
     """
     wanted = _checked(numbers, int(run.metrics["specsim"]["iterations"]))
-    config = dict(run.config)
-    for group, values in config.items():
+    for group, values in run.config.items():
         if isinstance(values, dict) and "object" in values:
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
     if isinstance(run, StoredRun):
         _check_admitted(run, plugins)
-    made = prepare(config).simulation
+    made = prepare(Configured({}, dict(run.config))).simulation
     firsts: list[ForSlo | None] = []
     seen = Iterations(wanted, made.requests.class_names, firsts)
 

@@ -17,8 +17,9 @@ from specsim.acceptance.reported import reported
 from specsim.acceptance.tape import AcceptanceModel, Tape
 from specsim.backend.simulated import World
 from specsim.cluster.routing import Router
-from specsim.config.groups import Choice, Choices, choices_in
-from specsim.config.schema import Settings, settings_in
+from specsim.config.configured import Configured
+from specsim.config.groups import Choice, Choices
+from specsim.config.schema import Settings
 from specsim.core.protocols import Drafting, Observer, Scheduler, Wide
 from specsim.core.request import Bools, Ints, Prefixes
 from specsim.errors import SpecsimError, represented
@@ -44,7 +45,7 @@ from specsim.runs.checks import (
 )
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, Hardware, closed_loop, counted, fleet
-from specsim.runs.provenance import package_sha256, plugins_sha256
+from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.observing import Observing
 from specsim.simulation import Simulation
@@ -89,23 +90,21 @@ class Experiment:
 
     Attributes
     ----------
-    scheduler : how the run chose it. router : its choice, None where no pool has two replicas.
+    made_of : the settings and choices of the run. router : its choice, None where no pool has two replicas.
     simulation : ready for `specsim.simulation.run`.
     profiles : the true latency profiles, each once, that of the first replica first.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
-    code_sha256 : of specsim's own code.
     plugins : checksum by name of each module outside specsim that the run rests on.
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
     """
 
-    scheduler: Choice
+    made_of: Configured
     router: str | None
     simulation: Simulation
     profiles: tuple[Profile, ...]
     recording_sha256: str | None
-    code_sha256: str
     plugins: Mapping[str, str]
     objects: Mapping[str, Mapping[str, Any]]
     varies: tuple[str, ...]
@@ -128,8 +127,8 @@ class _Load(NamedTuple):
     notes: tuple[str | None, ...]
 
 
-def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
-    """Check every value of a composed configuration and build the simulation.
+def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
+    """Check every value of a configuration and build the simulation.
 
     Parameters
     ----------
@@ -140,7 +139,7 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     SpecsimError
         One line naming the key, the value and what was expected.
     """
-    settings, chosen = settings_in(config), choices_in(config)
+    settings, chosen = made_of.settings, made_of.chosen
     plugins = load_plugins(settings.plugins)
     served_on = fleet(chosen, settings.belief, settings.replica_profiles, plugins, handed.profile)
     truth, any_fit = served_on.first.truth, settings.any_fit
@@ -163,12 +162,11 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     running_on = served_on.speculating(by_table) if speculates else served_on
     simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), running_on, factory, routed)
     return Experiment(
-        scheduler=chosen.scheduler,
+        made_of=made_of,
         router=chosen.router.name if max(pooled) > 1 else None,
         simulation=replace(simulated, observers=_observers(settings, plugins)),
         profiles=tuple(each.truth for _, each in served_on.each()),
         recording_sha256=model.sha256,
-        code_sha256=package_sha256(),
         plugins=checksums,
         objects=handed.described,
         varies=load.varies,
@@ -264,10 +262,9 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     )
 
 
-def recipe(config: Mapping[str, Any], handed: Handed = NOTHING) -> TraceRecipe:
-    """Return what reads the trace of a composed configuration; the arguments are those of `prepare`."""
-    settings, chosen = settings_in(config), choices_in(config)
-    return _recipe(chosen.trace, load_plugins(settings.plugins), handed)
+def recipe(made_of: Configured, handed: Handed = NOTHING) -> TraceRecipe:
+    """Return what reads the trace of a configuration; the arguments are those of `prepare`."""
+    return _recipe(made_of.chosen.trace, load_plugins(made_of.settings.plugins), handed)
 
 
 def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:

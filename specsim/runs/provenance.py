@@ -32,7 +32,7 @@ PACKAGES = ("specsim", "numpy", "numba", "scipy", "pandas", "pyarrow", "simpy", 
 def sources_of(experiment: Experiment) -> dict[str, Any]:
     """Return what `provenance.json` holds of all that makes a run's numbers beside its settings: code and files."""
     return {
-        "code_sha256": experiment.code_sha256,
+        "code_sha256": package_sha256(),
         "plugins": dict(experiment.plugins),
         "trace": _trace_facts(experiment.source),
         "recording_sha256": experiment.recording_sha256,

@@ -59,7 +59,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     """
     config = first.config
     handed = objects.of(config["choices"])
-    source = recipe(config, handed)
+    source = recipe(first, handed)
     if "arrivals" in source.reader.drawn:
         drawn = int(config["requests"] or config["trace"].get("n") or REQUESTS)
         return Parts({}, {}, drawn, ("other seeds of the trace tune than judge",))

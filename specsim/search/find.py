@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.config.configured import Configured, labels_of
-from specsim.config.identity import flat, identity, settings_of
+from specsim.config.identity import flat, identity
 from specsim.errors import SpecsimError
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
@@ -134,7 +134,7 @@ def _said(test: Test) -> str:
 
 def _identity(asked: Asked, of: str, points: Sequence[Configured]) -> str:
     """Return what two searches share that ask the same of the same points, in whatever order."""
-    runs = sorted(identity(settings_of(each.config)) for each in points)
+    runs = sorted(each.key for each in points)
     return identity(flat({**asked._asdict(), "of": of, "runs": runs}))
 
 

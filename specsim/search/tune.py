@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.config.configured import Configured, with_settings
+from specsim.config.configured import Configured, from_point
 from specsim.config.points import Point
 from specsim.config.space import Combination, space_of
 from specsim.config.values import python_value
@@ -90,7 +90,7 @@ def tune(
     first = runs.configured(next(iter(schedulers)), {}, {})
     if goal.of != THROUGHPUT:
         check_whose(goal.of, first.config)
-    experiment = prepare(first.config, objects.of(first.config["choices"]))
+    experiment = prepare(first, objects.of(first.config["choices"]))
     parts, rate, profile = split(first, objects), rate_of(first.config, experiment), experiment.profiles[0]
     _search(searches, runs, goal, parts.tuning)
     judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
@@ -135,7 +135,7 @@ class _Runs:
         read = {key for key in self.point if TRACE in further and key.startswith(f"{TRACE}.")}
         point = {key: each for key, each in self.point.items() if key not in read}
         below = {f"{SCHEDULER}.{key}": _value(key, value) for key, value in settings.items()}
-        return with_settings(point, {SCHEDULER: scheduler, **below, **further}, self.objects.described)
+        return from_point({**point, SCHEDULER: scheduler, **below, **further}, self.objects.described)
 
     def __call__(
         self, configurations: Sequence[tuple[str, Mapping[str, Any]]], further: Point, seeds: Sequence[int]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.config.points import points
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import engine_from_mapping
@@ -177,5 +177,5 @@ def test_a_run_says_so(tmp_path: Path) -> None:
     file = tmp_path / "fast.yaml"
     file.write_text(text.replace(f"alpha_s: {form.alpha_s}", "alpha_s: 2.0e-08", 1), encoding="utf-8")
     (point,) = points(["requests=2", "trace=poisson", f"profile={file}"], sweep=False)
-    notes = prepare(compose(point)).notes
+    notes = prepare(from_point(point)).notes
     assert [note for note in notes if "target.forms.roofline.alpha_s implies 6.554 TB/s" in note]
