@@ -15,11 +15,10 @@ from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.metrics.capacity import LONGEST, Asked
 from specsim.runs.execute import Run, execute
-from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import named
 from specsim.runs.iterations import iterations
 from specsim.runs.plan import check_keep, checked
-from specsim.runs.processes import check_jobs, composed
+from specsim.runs.processes import composed
 from specsim.runs.until import check_until, run_points
 from specsim.search.exports import check_engine
 from specsim.search.find import RATE, SEED, search
@@ -170,15 +169,14 @@ def sweep(
     >>> [run.config["rps"] for run in runs]
     [2, 4, 2, 4]
     """
-    check_executor(executor, check_jobs(jobs))
     check_keep(keep)
     check_until(until)
     root = None if out is None else expanded(str(out), "out=")
-    here = jobs if executor == LOCAL else 1
     axes, settings, objects = named(axes, settings)
     chosen = from_axes(axes, settings, objects.described, counted=composed if progress else iter)
-    ready = checked(chosen, objects, jobs=here, progress=progress)
-    planned, made = run_points(ready, root, until, objects, keep=keep, jobs=jobs, executor=executor, progress=progress)
+    workers: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
+    ready = checked(chosen, objects, **workers)
+    planned, made = run_points(ready, root, until, objects, keep=keep, **workers)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {one_line(made.failures[0].error)}"
         warnings.warn(said, stacklevel=2)
@@ -229,7 +227,6 @@ def find(
     asked = _asked(target, rates, within, longest)
     if RATE in axes or RATE in settings:
         raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
-    check_jobs(jobs)
     seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
     given = named(axes, settings)
 
@@ -276,7 +273,6 @@ def tune(
     """
     if not 0 < target <= 1:
         raise SpecsimError(f"tune: target={target!r}: expected a share in (0, 1]")
-    check_executor(executor, check_jobs(jobs))
     names = [str(each) for each in ([schedulers] if isinstance(schedulers, str | Path) else schedulers)]
     given = named({}, settings)
     tried = {key.replace("__", "."): each for key, each in (values or {}).items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -53,6 +53,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from specsim.files.staging import in_one_step
     from specsim.files.yaml_file import yaml_text
     from specsim.latency.peaks import peak_notes
+    from specsim.metrics.tables import aligned
 
     out, figure = _places(arguments.out, force=arguments.force)
     fit, config = _fit(arguments)
@@ -80,7 +81,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     changed = ["overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ())]
     changed += ["draft_launch_s", "speculation_s"] if len(plain) < len(points) else []
     say(f"engine={began} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
-    say(*_lines([HEAD, *(_row(each) for each in table)]))
+    say(*aligned([HEAD, *(_row(each) for each in table)], left=1))
     say(out, figure)
     return 0 if wrong is None else UNFIT
 
@@ -161,15 +162,6 @@ def _row(group: Group) -> list[str]:
         return [f"{100 * errors.median:.1f}", f"{100 * errors.p90:.1f}", f"{100 * errors.mean:+.1f}"]
 
     return [group.name, f"{group.points}", *cells(group.tpot), *cells(group.e2e), *cells(group.ttft)]
-
-
-def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows of a table: the first column from the left, numbers from the right."""
-    rows = list(rows)
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = (f"{cell:>{width}}" for cell, width in zip(others, wide[1:], strict=True))
-        yield "  ".join((f"{first:{wide[0]}}", *cells))
 
 
 def _draw(held: Sequence[Held], file: Path) -> None:

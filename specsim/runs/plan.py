@@ -17,9 +17,10 @@ from specsim.files.yaml_file import peek_yaml
 from specsim.registry.plugins import unused_plugins
 from specsim.runs.checks import pools
 from specsim.runs.execute import guarded
+from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import NO_OBJECTS, Handed, Objects
 from specsim.runs.prepare import Experiment, extensible, prepare
-from specsim.runs.processes import check_jobs, in_processes, told
+from specsim.runs.processes import in_processes, told
 from specsim.runs.provenance import sources_of
 from specsim.store.runs import key_of, run_folders
 from specsim.store.summaries import SUMMARIES
@@ -214,30 +215,33 @@ def checked(
     objects: Objects = NO_OBJECTS,
     *,
     jobs: int = 1,
+    executor: str = LOCAL,
     idle: bool = True,
     progress: bool = False,
 ) -> list[PlannedRun]:
     """Check every point before any of them runs, with the `objects` that they name; `progress` tells how many are.
 
     Of points that differ in their seed alone the first is prepared: settings that are right with one seed are right
-    with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept. A setting
-    that changes none of the points is refused, unless `idle` is false: they are a part of those that it is set for.
+    with any. With several `jobs` of the local `executor` that is done in as many processes, and nothing that was
+    prepared is kept. A setting that changes none of the points is refused, unless `idle` is false: they are a part of
+    those that it is set for.
 
     Raises
     ------
     SpecsimError
-        One line for the first point that is wrong.
+        One line for the first point that is wrong, or as of `check_executor`.
     """
+    here = jobs if check_executor(executor, jobs) == LOCAL else 1
     first: dict[Any, int] = {}
     leaders = [first.setdefault(_apart_from_seed(each), place) for place, each in enumerate(chosen)]
     wanted = sorted(set(leaders))
     held = [objects.of(each.config["choices"]) for each in chosen]
     leading = [chosen[place] for place in wanted]
-    if check_jobs(jobs) == 1 or objects.named:
-        here = _prepared_here(zip(leading, (held[place] for place in wanted), strict=True))
-        prepared = told(here, len(leading), "checked", progress)
+    if here == 1 or objects.named:
+        ending = _prepared_here(zip(leading, (held[place] for place in wanted), strict=True))
+        prepared = told(ending, len(leading), "checked", progress)
     else:
-        prepared = _prepared_in_processes(leading, jobs, progress)
+        prepared = _prepared_in_processes(leading, here, progress)
     made, points = dict(zip(wanted, prepared, strict=True)), []
     for place, (leader, each) in enumerate(zip(leaders, chosen, strict=True)):
         check_one("seed", each.config["seed"])

@@ -78,11 +78,10 @@ def run_points(
         return planned, run(planned, planned)
     seeds, notes = _Seeds(ready, check_until(until)), list[str]()
     ended: dict[str, AnyRun | Path | Failure] = {}
-    here = jobs if executor == LOCAL else 1
     while True:
         if more := seeds.more(objects.described):
             say(f"until {until}: {len(more)} runs with further seeds")
-            seeds.add(checked(more, objects, jobs=here, idle=False, progress=progress))
+            seeds.add(checked(more, objects, jobs=jobs, executor=executor, idle=False, progress=progress))
         elif ended:
             break
         points = seeds.points()

@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.requests import NOTED
-from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.executors import LOCAL
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import in_order, run_all, together
@@ -59,7 +59,6 @@ def search(
     SpecsimError
         One line for any mistake in what was given; when no run of a line can be made.
     """
-    here = jobs if check_executor(executor, jobs) == LOCAL else 1
     lines: dict[LineKey, Line] = {}
     heard: dict[tuple[LineKey, float], list[Result]] = {}
     notes: list[str] = []
@@ -72,7 +71,8 @@ def search(
         _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
         # What matters to some line may be set for all: the first points are of every line, later ones of a few.
-        planned = plan(checked(points, objects, jobs=here, idle=idle and not heard), root, keep="summary")
+        ready = checked(points, objects, jobs=jobs, executor=executor, idle=idle and not heard)
+        planned = plan(ready, root, keep="summary")
         say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]

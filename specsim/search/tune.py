@@ -18,7 +18,7 @@ from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.tables import stand_in
-from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.executors import LOCAL
 from specsim.runs.handed import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
@@ -125,8 +125,8 @@ class _Runs:
         self, point: Point, objects: Objects, root: Path | None, jobs: int, executor: str, progress: bool, say: Say
     ) -> None:
         self.point, self.objects, self.root, self.say = point, objects, root, say
-        self.how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
-        self.here = jobs if check_executor(executor, jobs) == LOCAL else 1
+        self.how: dict[str, Any] = {"jobs": jobs, "executor": executor}
+        self.progress = progress
         self.keys: list[str] = []
         self.notes: list[str] = []
 
@@ -146,9 +146,9 @@ class _Runs:
             for scheduler, settings in configurations
             for seed in seeds
         ]
-        ready = checked(points, self.objects, jobs=self.here, idle=not self.keys)
+        ready = checked(points, self.objects, idle=not self.keys, **self.how)
         planned = plan(ready, self.root, keep="summary")
-        made = run_all(planned, self.root, beside=self.keys, **self.how)
+        made = run_all(planned, self.root, beside=self.keys, progress=self.progress, **self.how)
         self.keys += [each.key for each in planned]
         self.notes += made.whole_notes
         self.notes += [f"a run failed, and counts as 0: {one_line(each.error)}" for each in made.failures[:1]]
@@ -246,7 +246,9 @@ def _highest(judge: _Judge, places: Sequence[int], rate: float, *, kept: bool) -
 
     low, high = (float(f"{rate * each:.4g}") for each in (LOWEST if kept else BEYOND, HIGHEST))
     asked = Asked(goal.target, low, high, WITHIN, LONGEST)
-    return search(asked, goal.of, at, runs.root, runs.objects, say=runs.say, idle=False, **runs.how)
+    return search(
+        asked, goal.of, at, runs.root, runs.objects, say=runs.say, idle=False, progress=runs.progress, **runs.how
+    )
 
 
 def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> Iterator[str]:

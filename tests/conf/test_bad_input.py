@@ -75,7 +75,7 @@ HYDRA = [
     ("--cfg job -p slo.classes.codng", "slo.classes.codng", "'coding'"),
     ("--package slo", "--package", "--cfg job"),
     ("--rps=2", "--rps=2", "expected rps=2"),
-    ("--jobs 0", "--jobs 0", "between 1 and 1024"),
+    ("-m --jobs 0", "jobs=0", "between 1 and 1024"),
     ("-x", "-x"),
 ]
 
@@ -303,10 +303,8 @@ def test_without_the_real_file_twin_false_is_refused(refused):
         ("run trace=poisson --against vlm", "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
         ("run trace=poisson --against adaserve", "--against adaserve: adaserve is the scheduler of the run itself"),
         ("run -m trace=poisson --against vllm", "--against vllm: stands beside one run; expected it without -m"),
-        ("run trace=poisson --each", "--each: one run is one row; expected -m beside it, for a sweep"),
-        ("run trace=poisson --keep summary", "--keep summary: one run is kept whole; expected -m"),
-        ("run trace=poisson --until 2points", "--until 2points: one run has one seed; expected -m beside it"),
-        ("run trace=poisson --executor dask", "--executor dask: one run is one process; expected -m beside it"),
+        ("run trace=poisson --each", "--each: this is one run; expected -m beside it, for a sweep"),
+        ("run trace=poisson --keep summary --jobs 2", "--jobs, --keep: this is one run; expected -m beside it"),
         ("sweep status", "sweep status: expected the folder of one sweep"),
         ("sweep status nowhere", "sweep status: no folder 'nowhere'"),
         ("sweep status .", "'.' holds no sweep; expected the out= of"),
