@@ -321,13 +321,13 @@ def choice_notes(
     chosen: Choices, served_on: Fleet, scheduler: SchedulerFactory, fit_notes: Sequence[str | None]
 ) -> Iterator[str | None]:
     """Yield the lines, or None; `fit_notes` are those of profiles and engines that are not fit for use."""
-    for named, each in served_on.each():
+    for named, each in served_on.by_name.values():
         yield from peak_notes(each.truth, named)
     yield from fit_notes
     yield chosen.suggestion_note
     yield spelling_note(chosen.scheduler, scheduler.example)
     yield from batching_notes(chosen, served_on.first.engine.batching, scheduler.serving)
-    for named, each in served_on.each():
+    for named, each in served_on.by_name.values():
         yield budget_note(scheduler.serving.verify_tokens, each.truth, named)
 
 

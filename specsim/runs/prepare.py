@@ -61,7 +61,7 @@ def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bool
     A request is too long if its prompt and its output are: a client that replays a trace states the output as
     `max_tokens`, and vLLM's server refuses such a request. None: no request is. Of several contexts the least holds.
     """
-    stated = [each.truth.target.max_model_len for _, each in served_on.each()]
+    stated = [each.truth.target.max_model_len for _, each in served_on.by_name.values()]
     known = [each for each in stated if each is not None]
     if not known:
         return promised, None
@@ -76,7 +76,7 @@ def context_notes(served_on: Fleet) -> list[str]:
     """Return a line for each profile that states no context."""
     return [
         f"{named}: states no target.max_model_len: no request is too long for its context"
-        for named, each in served_on.each()
+        for named, each in served_on.by_name.values()
         if each.truth.target.max_model_len is None
     ]
 
@@ -141,11 +141,11 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     """
     settings, chosen = made_of.settings, made_of.chosen
     plugins = load_plugins(settings.plugins)
-    served_on = fleet(chosen, settings.belief, settings.replica_profiles, plugins, handed.profile)
+    served_on = fleet(chosen, settings, plugins, handed.profile)
     truth, any_fit = served_on.first.truth, settings.any_fit
     model = _acceptance(chosen.acceptance, settings.acceptance_scale, plugins)
     pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
-    fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
+    fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.by_name.values()]
     fit_notes.append(calibration_note(served_on.first.engine, str(chosen.engine), any_fit=any_fit))
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
@@ -165,7 +165,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         made_of=made_of,
         router=chosen.router.name if max(pooled) > 1 else None,
         simulation=replace(simulated, observers=_observers(settings, plugins)),
-        profiles=tuple(each.truth for _, each in served_on.each()),
+        profiles=tuple(each.truth for _, each in served_on.by_name.values()),
         recording_sha256=model.sha256,
         plugins=checksums,
         objects=handed.described,
