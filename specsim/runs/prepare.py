@@ -21,7 +21,7 @@ from specsim.config.configured import Configured
 from specsim.config.groups import Choice, Choices
 from specsim.config.schema import Settings
 from specsim.core.protocols import Drafting, Observer, Scheduler, Wide
-from specsim.core.request import Bools, Ints, Prefixes
+from specsim.core.request import Bools, Ints
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.profile import Profile
@@ -30,16 +30,14 @@ from specsim.registry.build import TARGET, Scope, asked, build
 from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, plugin_modules
 from specsim.runs.checks import (
     admission_control,
-    calibration_note,
     choice_notes,
-    fitness_note,
     guarded,
+    misfit_notes,
     pair_note,
     pools,
     prefixes,
     router,
     session_note,
-    sessions,
     splitting,
     turns,
 )
@@ -70,15 +68,6 @@ def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bool
     left = np.where(too_long, requests.max_tokens, context - requests.prompt_tokens)
     bounded = replace(requests, max_tokens=np.minimum(requests.max_tokens, left))
     return promised._replace(requests=bounded), too_long if too_long.any() else None
-
-
-def context_notes(served_on: Fleet) -> list[str]:
-    """Return a line for each profile that states no context."""
-    return [
-        f"{named}: states no target.max_model_len: no request is too long for its context"
-        for named, each in served_on.by_name.values()
-        if each.truth.target.max_model_len is None
-    ]
 
 
 Plugins = Mapping[str, ModuleType]
@@ -144,9 +133,11 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     served_on = fleet(chosen, settings, plugins, handed.profile)
     truth, any_fit = served_on.first.truth, settings.any_fit
     model = _acceptance(chosen.acceptance, settings.acceptance_scale, plugins)
-    pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
-    fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.by_name.values()]
-    fit_notes.append(calibration_note(served_on.first.engine, str(chosen.engine), any_fit=any_fit))
+    pair = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
+    refused = model.evidence == "recorded" and not any_fit
+    pair_said = pair_note(pair, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)
+    rates_said = getattr(model, "note", None)
+    misfits = misfit_notes(chosen, served_on, any_fit=any_fit)
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
@@ -156,7 +147,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
     said = session_note(routed(), str(chosen.router), load.trace)
-    notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, fit_notes), handed.note)
+    notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on
@@ -171,8 +162,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         objects=handed.described,
         varies=load.varies,
         source=load.trace.source,
-        notes=tuple(note for note in notes if note),
-        drafting_notes=tuple(note for note in (_rates_note(chosen, model), pair_said) if note),
+        notes=tuple(filter(None, notes)),
+        drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
     )
 
 
@@ -216,12 +207,6 @@ def _observers(settings: Settings, plugins: Plugins) -> list[Callable[[], Observ
     return [*makers]
 
 
-def _rates_note(chosen: Choices, model: AcceptanceModel) -> str | None:
-    """Return a line about rates by draft position or lengths, as they were stated and what they come to."""
-    note = getattr(model, "note", None)
-    return note and f"{chosen.acceptance}: {note}"
-
-
 def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:
     """Return what a loader takes of a choice: the keys of its file, its name for messages, and its folder."""
     return choice.values, str(choice), choice.folder
@@ -256,7 +241,11 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
             clients_note,
             baseline_note,
             *promised.notes,
-            *context_notes(served_on),
+            *(
+                f"{named}: states no target.max_model_len: no request is too long for its context"
+                for named, each in served_on.by_name.values()
+                if each.truth.target.max_model_len is None
+            ),
             f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
         ),
     )
@@ -337,20 +326,9 @@ def _simulation(
         router=routed,
         timeout_s=settings.timeout_s,
         admission_control=admission_control(settings.shed, settings.concurrency, load.promised.requests),
-        sessions=sessions(load.trace),
-        prefixes=_prefixes(settings, load.trace),
+        sessions=load.trace.row if load.trace.session is None else load.trace.session,
+        prefixes=prefixes(settings, load.trace) if settings.prefix_caching else None,
         keep_passes=settings.passes,
         window=load.window,
         step_limit_s=settings.step_limit_s,
     )
-
-
-def _prefixes(settings: Settings, trace: Trace) -> Prefixes | None:
-    kept = settings.prefix_caching
-    return prefixes(settings.block_tokens, settings.split, settings.shed, trace) if kept else None
-
-
-def _pair_note(chosen: Choices, truth: Profile, model: AcceptanceModel, *, any_fit: bool) -> str | None:
-    of = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
-    refused = model.evidence == "recorded" and not any_fit
-    return pair_note(of, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)
