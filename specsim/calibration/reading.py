@@ -44,6 +44,13 @@ class MeasuredPoint(NamedTuple):
         return self.load.rate * self.e2e_s if self.load.rate else self.load.concurrency
 
 
+def counted(points: Sequence[MeasuredPoint]) -> str:
+    """Return how many loads of which kind there are."""
+    at_a_rate = sum(each.load.rate > 0 for each in points)
+    kinds = ((len(points) - at_a_rate, "closed"), (at_a_rate, "open"))
+    return f"{' and '.join(f'{number} {kind}' for number, kind in kinds if number)} loops"
+
+
 class Held(NamedTuple):
     """A point, and the same as it was simulated."""
 

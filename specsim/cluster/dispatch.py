@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, isnan
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -120,29 +120,6 @@ class Outstanding:
         """Return who has not been let in by an engine that decides ahead, (n,)."""
         unseen: Bools = self._ledger.facts.prompt_tokens[ids] == 0
         return unseen
-
-
-class Sending(Protocol):
-    """Brings requests to replicas: a `Dispatch`, or a `specsim.cluster.split.SplitDispatch` of two pools."""
-
-    @property
-    def replicas(self) -> Sequence[Replica]: ...  # noqa: D102
-    @property
-    def requests(self) -> Requests: ...  # noqa: D102
-    @property
-    def replica_of(self) -> Ints: ...  # noqa: D102
-
-    def deliver(self, request: int) -> None:
-        """Let a request arrive."""
-        ...
-
-    def expect(self, arrival_s: float) -> None:
-        """Tell when the next request arrives."""
-        ...
-
-    def close(self) -> None:
-        """Say that no request will arrive any more."""
-        ...
 
 
 class Dispatch:

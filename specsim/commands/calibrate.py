@@ -47,9 +47,8 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     """Fit an engine to points, write it and its figure, and print its errors on points that were not fitted."""
     from tqdm import tqdm
 
-    from specsim.calibration.engine_file import counted, engine_keys, misfit, source
-    from specsim.calibration.fit import groups
-    from specsim.calibration.reading import read_points
+    from specsim.calibration.fit import engine_keys, groups, misfit, source
+    from specsim.calibration.reading import counted, read_points
     from specsim.files.staging import in_one_step
     from specsim.files.yaml_file import yaml_text
     from specsim.latency.peaks import peak_notes
@@ -108,7 +107,6 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     from specsim.config.configured import from_words
     from specsim.latency.drafter import drafter_from_mapping
     from specsim.latency.engine import engine_from_mapping
-    from specsim.latency.fitness import unfit
     from specsim.latency.profile import profile_from_mapping
 
     if arguments.token_budget < 1:
@@ -117,7 +115,7 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     words = [f"profile={arguments.profile}", *(f"{key}={value}" for key, value in beside.items() if value)]
     config = from_words(words, sweep=False)[0].config
     profile, base = profile_from_mapping(config["profile"], words[0]), config["engine"]
-    if said := unfit(profile):
+    if said := profile.unfit:
         raise SpecsimError(f"{words[0]}: {said}; expected another profile")
     engine = engine_from_mapping(base, f"engine={config['choices']['engine']}")
     drafter = drafter_from_mapping(config["drafter"], f"drafter={config['choices']['drafter']}")

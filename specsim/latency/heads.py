@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.latency.forms import Block
+from specsim.latency.forms import Block, scaled
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
 
@@ -139,7 +139,7 @@ def _of_target(profile: Profile, name: str, time: float, cache: float, weights: 
     target = profile.target
     return ModelLatency(
         name=name,
-        forms={each: form.scaled(time, cache) for each, form in target.forms.items()},
+        forms={each: scaled(form, time, cache) for each, form in target.forms.items()},
         form=target.form,
         kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
         weights_bytes=round(weights * target.weights_bytes),

@@ -10,9 +10,8 @@ from typing import Any
 
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import is_path, read_yaml, shipped
-from specsim.latency.fitness import misfit
 from specsim.latency.forms import Block, Form, Linear, Roofline, Staged, Table
-from specsim.latency.model import MOST_DEPTH, PROFILE_VERSION, ModelLatency, ModelShape, Profile
+from specsim.latency.model import MOST_DEPTH, MOST_MEDIAN, PROFILE_VERSION, ModelLatency, ModelShape, Profile
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 
@@ -134,7 +133,7 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
         weights_bytes=node.whole("weights_bytes", 0, MOST_BYTES),
         overhead_s=node.number("overhead_s"),
         fit_error=errors.get(form, {}),
-        misfit=misfit(errors),
+        misfit=_misfit(errors),
         launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         nonembedding_bytes=_nonembedding_bytes(node),
         max_model_len=node.whole("max_model_len", 2) if node.given("max_model_len") else None,
@@ -183,6 +182,24 @@ def _check_told(node: CheckedMapping) -> None:
             _check_told(node.child(name))
         elif isinstance(value, float):
             node.number(name, least=-inf)
+
+
+def _misfit(by_form: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str | None:
+    """Return what is wrong with a model's fit, None if nothing is.
+
+    The best of its forms counts, and in it the kind of pass with the largest median.
+
+    Parameters
+    ----------
+    by_form : held-out relative errors by form, kind of pass, and statistic.
+    """
+    worst = [
+        max((error.get("median", 0.0), kind) for kind, error in kinds.items()) for kinds in by_form.values() if kinds
+    ]
+    if not worst or min(worst)[0] <= MOST_MEDIAN:
+        return None
+    median, kind = min(worst)
+    return f"the median held-out error of {kind} is {100 * median:.1f}%"
 
 
 def _provenance(top: CheckedMapping) -> tuple[Mapping[str, str], ...]:

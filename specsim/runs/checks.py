@@ -21,7 +21,6 @@ from specsim.config.schema import Settings, Shed, Split
 from specsim.core.request import Bools, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
-from specsim.latency.fitness import unfit
 from specsim.latency.model import Profile
 from specsim.latency.peaks import peak_notes
 from specsim.pass_shape import PassShape
@@ -260,7 +259,7 @@ def misfit_notes(chosen: Choices, served_on: Fleet, *, any_fit: bool) -> list[st
     SpecsimError
         When one is not fit for use and was not asked for.
     """
-    told = [(named, "profile", unfit(each.truth)) for named, each in served_on.by_name.values()]
+    told = [(named, "profile", each.truth.unfit) for named, each in served_on.by_name.values()]
     misfit = served_on.first.engine.misfit
     told.append((str(chosen.engine), "engine", misfit and f"not fit for use: {misfit}"))
     wrong = [(f"{named}: {said}", group) for named, group, said in told if said is not None]

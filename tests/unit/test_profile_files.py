@@ -13,7 +13,6 @@ from specsim.config.configured import from_point
 from specsim.config.points import points
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import engine_from_mapping
-from specsim.latency.fitness import unfit
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import ModelLatency
 from specsim.latency.peaks import implied, peak_notes, peak_of
@@ -59,7 +58,7 @@ def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
     head_s = served.draft.seconds(one(512, 1, 513))
     assert 1e-4 < head_s < profile.baseline_s < 0.03
     assert profile.usable_kv_tokens > 50_000
-    assert unfit(profile) is None
+    assert profile.unfit is None
     for model in (profile.target, profile.draft):
         assert list(model.fit_error) == ["decode", "verify", "prefill", "mixed"]
         assert all(error["median"] <= error["p95"] < 0.25 for error in model.fit_error.values())
