@@ -259,7 +259,7 @@ def recipe(made_of: Configured, handed: Handed = NOTHING) -> TraceRecipe:
 def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:
     if handed.trace is not None:
         node = CheckedMapping("", "trace", chosen.values)
-        return TraceRecipe(str(chosen), HeldTrace(handed.trace.trace), keys.window(node), keys.resample(node), {})
+        return TraceRecipe(str(chosen), HeldTrace(handed.trace), keys.window(node), keys.resample(node), {})
     return trace_recipe(*_parts(chosen), plugins)
 
 
