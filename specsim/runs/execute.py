@@ -8,14 +8,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from specsim.config.groups import Choice
 from specsim.core.protocols import Observer
 from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
@@ -171,13 +170,12 @@ def execute(
         When the scheduler is at fault, or `folder` cannot be written or holds another run, now or at the end.
     """
     from specsim.acceptance.curves import calibration
-    from specsim.metrics.load import load_notes
     from specsim.metrics.summary import summarise
     from specsim.simulation import run as run_simulation
 
     if folder is not None:
         check_same_run(folder, experiment.made_of)
-    config, scheduler = experiment.made_of.stored, experiment.made_of.chosen.scheduler
+    config = experiment.made_of.stored
     started, clock = datetime.now(UTC), time.perf_counter()
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(_observed(experiment.simulation, observers), watch)
@@ -193,15 +191,7 @@ def execute(
     metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
-    block = metrics["specsim"]
-    drafting = experiment.drafting_notes if totals.draft_passes else ()
-    seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
-    unnamed = (f"observed by objects: {seen}; config.yaml does not name them",) if seen else ()
-    notes = experiment.notes + unnamed + drafting + _out_of_range(totals) + _rejected(metrics)
-    notes += _infinite(table, scheduler)
-    notes += load_notes(block["load"], block["arrived"], _recorded(experiment))
-    if totals.draft_passes:
-        notes += hardly_drafts(scheduler.name, table, totals.iterations, experiment.simulation)
+    notes = tuple(_notes(experiment, observers, table, totals, metrics["specsim"]))
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = experiment.router
     provenance["varies_with_seed"] = list(experiment.varies)
@@ -214,12 +204,8 @@ def execute(
 
 def _observed(simulation: Simulation, observers: Sequence[Any]) -> Simulation:
     """Return a simulation that observers see, too: objects or their classes."""
-    makers = [each if isinstance(each, type) else partial(_same, each) for each in observers]
+    makers = [each if isinstance(each, type) else lambda each=each: each for each in observers]
     return replace(simulation, observers=[*simulation.observers, *makers]) if makers else simulation
-
-
-def _same(observer: Observer) -> Observer:
-    return observer
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
@@ -237,21 +223,34 @@ def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
     return plot_comparison(list(zip(labels_of(runs), metrics, strict=True)), where)
 
 
-def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
-    outside, passes = totals.out_of_range_passes, totals.iterations + totals.draft_passes
-    if not outside:
-        return ()
-    return (extrapolated(outside, passes),)
+def _notes(
+    experiment: Experiment,
+    observers: Sequence[Observer | type[Observer]],
+    table: RequestTable,
+    totals: RunTotals,
+    block: Mapping[str, Any],
+) -> Iterator[str]:
+    """Yield the notes of a run; `block` is that of its metrics."""
+    from specsim.metrics.load import load_notes
 
-
-def _infinite(table: RequestTable, scheduler: Choice) -> tuple[str, ...]:
-    """Return a line for each column in which the scheduler noted an infinite number."""
-    infinite = {name: int(np.isinf(column).sum()) for name, column in table.noted.items()}
-    return tuple(
-        f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests: its mean leaves them out"
-        for name, count in infinite.items()
-        if count
-    )
+    scheduler = experiment.made_of.chosen.scheduler
+    yield from experiment.notes
+    if observers:
+        seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
+        yield f"observed by objects: {seen}; config.yaml does not name them"
+    if totals.draft_passes:
+        yield from experiment.drafting_notes
+    if totals.out_of_range_passes:
+        yield extrapolated(totals.out_of_range_passes, totals.iterations + totals.draft_passes)
+    for reason, count in block["rejected"].items():
+        yield f"{count} requests {REASONS[reason]}"
+    for name, column in table.noted.items():
+        if count := int(np.isinf(column).sum()):
+            said = f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests"
+            yield f"{said}: its mean leaves them out"
+    yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
+    if totals.draft_passes:
+        yield from hardly_drafts(scheduler.name, table, totals.iterations, experiment.simulation)
 
 
 def _recorded(experiment: Experiment) -> Recorded | None:
@@ -268,8 +267,3 @@ def _recorded(experiment: Experiment) -> Recorded | None:
     elif source.timed and source.origin != OBJECT and not closed:
         ways.append("a mean over seeds with trace.resample=SECONDS")
     return Recorded(source.holds, " or ".join(", ".join(ways).rsplit(", ", 1)))
-
-
-def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a line for each reason; whoever is rejected for any is missing from the backlog that is judged."""
-    return tuple(f"{count} requests {REASONS[reason]}" for reason, count in metrics["specsim"]["rejected"].items())

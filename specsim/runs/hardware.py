@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -146,8 +147,25 @@ def fleet(
     SpecsimError
         One line about a value of the engine, the drafter, a profile or the belief, or about models that differ.
     """
+    if handed is not None or "_target_" in chosen.drafter.values:
+        return _fleet(chosen, settings, plugins, handed)
+    of_files = chosen.engine, chosen.drafter, chosen.profile, chosen.profiles
+    asked = pickle.dumps((*of_files, settings.belief, settings.replica_profiles))
+    if asked not in _kept:
+        if len(_kept) == MOST_KEPT:
+            _kept.clear()
+        _kept[asked] = _fleet(chosen, settings, plugins, None)
+    return _kept[asked]
+
+
+_kept: dict[bytes, Fleet] = {}
+"""Fleets that a sweep asks for at each of its points, by what they are made of."""
+MOST_KEPT = 64
+
+
+def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType], handed: Profile | None) -> Fleet:
     engine = engine_from_mapping(chosen.engine.values, str(chosen.engine))
-    beside, belief = str(chosen.drafter), settings.belief
+    beside, belief, names = str(chosen.drafter), settings.belief, settings.replica_profiles or ()
     drafter = drafter_from_mapping(chosen.drafter.values, beside, chosen.drafter.folder, plugins)
 
     def running(given: Profile, named: str) -> Profile:
@@ -161,7 +179,6 @@ def fleet(
         return Hardware(engine, truth, running(profile_from_mapping(believed, "belief"), "belief"))
 
     first, named = chosen.profile.name, str(chosen.profile)
-    names = settings.replica_profiles or ()
     found = {first: (named, served(chosen.profile.values, named, handed))}
     for name in dict.fromkeys(names):
         if name not in found:
