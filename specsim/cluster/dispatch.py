@@ -177,7 +177,14 @@ class Dispatch:
         RouterFault
             When the router fails, or names no replica: one line with its name and the simulated time.
         """
-        place = self._routed(request) if len(self.replicas) > 1 else 0
+        place = 0
+        if len(self.replicas) > 1:
+            coming, told = self._coming(request), self._told
+            place = self._asked(coming)
+            told.due_s[request], told.cached_tokens[request] = coming.due_s, coming.cached_tokens
+            told.prompt_tokens[request] = coming.prompt_tokens
+            told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
+            self._servers[place].send(request)
         self.replica_of[request] = place
         return place
 
@@ -205,17 +212,6 @@ class Dispatch:
             tpot_slo_s=tpot_slo_s,
             due_s=float(told.arrival_s[request]) + due_after_s(ttft_slo_s, tpot_slo_s, max_tokens),
         )
-
-    def _routed(self, request: int) -> int:
-        """Return the place of the replica that the router chooses, and note there that the request is sent."""
-        coming = self._coming(request)
-        place = self._asked(coming)
-        self._told.due_s[request] = coming.due_s
-        self._told.prompt_tokens[request] = coming.prompt_tokens
-        self._told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
-        self._told.cached_tokens[request] = coming.cached_tokens
-        self._servers[place].send(request)
-        return place
 
     def _asked(self, coming: Coming) -> int:
         router, count = self._router, len(self._servers)

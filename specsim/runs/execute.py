@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-PARSERS = ("argparse", "contextlib", "profiler", "specsim")
+PARSERS = {"argparse", "contextlib", "profiler", "specsim"}
 """Modules that may end a command: a parser has said by then what was wrong, or shown its help."""
-OURS = ("profiler", "specsim")
+OURS = {"profiler", "specsim"}
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
@@ -62,10 +62,13 @@ def guarded(work: Callable[Arguments, Answer], *given: Arguments.args, **named: 
 def fault_of(error: BaseException) -> BaseException:
     """Return an error of one line in the place of what a part of somebody's own raised to end the process."""
     chain = list(_chain(error))
-    frames = [frame for each in chain for frame, _ in traceback.walk_tb(each.__traceback__)]
-    if isinstance(error, Exception) or passes_through(error) or all(map(_of_a_parser, frames)) or _ours(chain[-1]):
-        return error
     trace = chain[-1].__traceback__
+    packages = [_package(frame) for each in chain for frame, _ in traceback.walk_tb(each.__traceback__)]
+    innermost = [_package(frame) for frame, _ in traceback.walk_tb(trace)][-1:]
+    # A line of our own raised it: a handler of signals, which runs wherever the process is.
+    ours = PARSERS.issuperset(packages) or OURS.issuperset(innermost)
+    if isinstance(error, Exception) or passes_through(error) or ours:
+        return error
     named = "".join(f"{frame.f_code.co_qualname}: " for frame, _ in own_frames(trace, None)[:1])
     return SpecsimError(f"{named}{complaint(error)}{own_line(trace, None)}")
 
@@ -78,14 +81,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         each = each.__cause__
 
 
-def _ours(error: BaseException) -> bool:
-    """Return whether a line of our own raised it: a handler of signals, which runs wherever the process is."""
-    innermost = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1:]
-    return all(str(each.f_globals.get("__name__", "")).partition(".")[0] in OURS for each in innermost)
-
-
-def _of_a_parser(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in PARSERS
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from specsim.config.points import HANDED, is_several
 from specsim.config.schema import GROUPS
@@ -147,16 +147,8 @@ LEFT_OPEN = frozenset(GROUPS) - {"scheduler", "trace"}
 """Groups whose choice may follow from the others."""
 
 
-class Named(NamedTuple):
-    """Axes and settings with a name in the place of each object, and the objects by their names."""
-
-    axes: Mapping[str, Any]
-    settings: dict[str, Any]
-    objects: Objects
-
-
-def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> Named:
-    """Return what Python gave for a run or a sweep as values that a configuration can hold.
+def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any], Objects]:
+    """Return axes and settings from Python with a name in the place of each object, and the objects by their names.
 
     Parameters
     ----------
@@ -169,7 +161,7 @@ def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> Named:
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in LEFT_OPEN}
     if not isinstance(axes, Mapping):
-        return Named(axes, settings, NO_OBJECTS)
+        return axes, settings, NO_OBJECTS
     values = {group: list(axes[group]) for group in HANDED if is_several(axes.get(group))}
     values |= {group: [settings[group]] for group in HANDED if group in settings}
     trace = next((each for each in values.get("trace", ()) if not isinstance(each, str | Path)), None)
@@ -183,7 +175,7 @@ def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> Named:
         if below and group in objects.named:
             raise SpecsimError(f"{group}.{below}: {group} is an object; expected the value in it")
     axes = {key: names.get(key, value) for key, value in axes.items()}
-    return Named(axes, {key: names[key][0] if key in names else each for key, each in settings.items()}, objects)
+    return axes, {key: names[key][0] if key in names else each for key, each in settings.items()}, objects
 
 
 def _handed(group: str, value: Any, of_trace: Mapping[str, Any]) -> Handed:

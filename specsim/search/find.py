@@ -33,6 +33,23 @@ Result = tuple[Mapping[str, Any], AnyRun | Failure]
 """A configuration, and what came of it."""
 
 
+def check_asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:
+    """Return the question of a search between two rates, requests/s; SpecsimError where it is none."""
+    try:
+        first, last = rates
+        sound = 0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")
+    except (TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise SpecsimError(
+            f"find: target={target!r}, within={within!r}, rates={rates!r}: "
+            "expected shares in (0, 1], and two rates, the lower first"
+        )
+    if longest < 1:
+        raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")
+    return Asked(target, first, last, within, longest)
+
+
 def search(
     asked: Asked,
     of: str,

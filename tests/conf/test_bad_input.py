@@ -312,7 +312,11 @@ def test_without_the_real_file_twin_false_is_refused(refused):
             "find trace=poisson --target 90",
             "--target 90: expected a share above 0 up to 1, or a percentage such as 90%",
         ),
-        ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
+        ("find trace=poisson --rates 3", "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
+        (
+            "find trace=poisson --rates 3..1",
+            "rates=(3.0, 1.0): expected shares in (0, 1], and two rates",
+        ),
         ("find trace=poisson rps=3", "rps: find chooses it; expected --rates LOW..HIGH"),
         ("find trace=poisson requests=5 --of cat", "of=cat: no class of the requests; expected worst, all, coding"),
         ("find trace=poisson concurrency=3", "rps: 0.5 and concurrency=3: clients send as they are answered"),
