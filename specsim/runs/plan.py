@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -152,6 +153,12 @@ class PlannedRun(Configured):
         """Return the experiment as it was prepared, or prepare it."""
         return self.experiment or prepare(self, self.handed)
 
+    def but(self, **changed: Any) -> PlannedRun:
+        """Return the same run with some fields changed, and with its key, which takes longer than all else here."""
+        found = copy(self)
+        vars(found).update(changed)
+        return found
+
     @property
     def name(self) -> str:
         """The name of the run's folder, whether there is one or not."""
@@ -194,7 +201,7 @@ def plan(
                 each.handed.check_known(root)
     stored = {} if root is None else {key_of(place): place for place in reversed(run_folders(root))}
     planned = [
-        replace(each, label=label, folder=stored.get(each.key), summary=summary)
+        each.but(label=label, folder=stored.get(each.key), summary=summary)
         for each, label in zip(points, labels, strict=True)
     ]
     if root is None:
@@ -202,7 +209,7 @@ def plan(
     if summary:
         check_writable([root / SUMMARIES])
         return planned
-    planned = [replace(each, folder=each.folder or root / each.name) for each in planned]
+    planned = [each.but(folder=each.folder or root / each.name) for each in planned]
     new = {each.folder: each for each in planned if each.key not in stored and each.folder is not None}
     for place, each in new.items():
         check_same_run(place, each)

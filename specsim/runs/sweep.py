@@ -11,7 +11,6 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +113,7 @@ def run_all(
     left = [index for index in range(len(planned)) if index not in made]
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
-    ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
+    ready = [planned[index] if alone else planned[index].but(experiment=None) for index in left]
     ending = closing(on_workers(partial(_made, root), ready, partial(_lost, root), jobs, executor))
     with tallied(len(planned), progress) as tally, ending as ended:
         for each in made.values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from math import ceil, inf, isfinite
 from pathlib import Path
@@ -136,7 +135,7 @@ class _Seeds:
         """Note what a run attained, None where it failed; nothing that was prepared of it is kept."""
         key, seed = _without(point, SEED), point.config[SEED]
         self._attained.setdefault(key, {})[seed] = attained
-        self._points[key][seed] = replace(point, experiment=None)
+        self._points[key][seed] = point.but(experiment=None)
 
     def more(self, described: Described = NONE_HANDED) -> list[Configured]:
         """Return the points with the seeds that are to run next; none if each is known well enough or has the most."""

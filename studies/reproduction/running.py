@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,7 +107,7 @@ def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[Plann
             cure = "expected the published trace in $SPECSIM_DATA (`specsim trace fetch`), or --quick"
             raise SpecsimError(f"{where}: only the shipped {source.origin} of trace={source.name} is there; {cure}")
     # What was prepared is let go: the systems of an experiment together could hold gigabytes.
-    return [replace(each, experiment=None) for each in found]
+    return [each.but(experiment=None) for each in found]
 
 
 def _rows(
