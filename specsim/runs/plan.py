@@ -273,7 +273,7 @@ def _apart_from_seed(each: Configured) -> Any:
 
 
 Prepared = tuple[Experiment | None, Mapping[str, Any]]
-"""What was prepared of a point, if that is kept, and what it was made from."""
+"""The experiment of a point, None where it is not kept, and the code and files that it was made from."""
 
 
 def _prepared_here(points: Iterable[tuple[Configured, Handed]]) -> Iterator[Prepared]:
