@@ -13,16 +13,15 @@ from specsim.core.protocols import Observer, Scheduler
 from specsim.errors import SpecsimError, one_line
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
-from specsim.metrics.capacity import LONGEST, Asked
+from specsim.metrics.capacity import LONGEST
 from specsim.runs.execute import Run, execute
-from specsim.runs.executors import LOCAL, check_executor
 from specsim.runs.handed import named
 from specsim.runs.iterations import iterations
 from specsim.runs.plan import check_keep, checked
-from specsim.runs.processes import check_jobs, composed
+from specsim.runs.processes import composed
 from specsim.runs.until import check_until, run_points
 from specsim.search.exports import check_engine
-from specsim.search.find import RATE, SEED, search
+from specsim.search.find import RATE, SEED, check_asked, search
 from specsim.search.found import Found
 from specsim.search.tune import Goal, check_trials
 from specsim.search.tune import tune as tune_settings
@@ -102,13 +101,13 @@ def simulate(
     keys = {"rps": (rps, None), "requests": (requests, None), "slo_scale": (slo_scale, 1.0), "seed": (seed, 0)}
     settings |= {name: each for name, (each, usual) in keys.items() if type(each) is not type(usual) or each != usual}
     names, seeing = _apart(observers)
-    given = named({}, {**groups, **settings, **({"observers": names} if names else {})})
-    (ready,) = checked([from_values(given.settings, given.objects.described)], given.objects)
+    _, settings, objects = named({}, {**groups, **settings, **({"observers": names} if names else {})})
+    (ready,) = checked([from_values(settings, objects.described)], objects)
     folder = None if out is None else expanded(str(out), "out=")
-    check_place(ready.config, folder)
+    check_place(folder, ready)
     if folder is not None and holds_remains(folder):
         ready.handed.check_known(folder)
-    return execute(ready.config, folder, ready.experiment, observers=seeing, progress=progress)
+    return execute(ready.prepared(), folder, observers=seeing, progress=progress)
 
 
 def _apart(observers: Any) -> tuple[list[str], list[Any]]:
@@ -170,15 +169,14 @@ def sweep(
     >>> [run.config["rps"] for run in runs]
     [2, 4, 2, 4]
     """
-    check_executor(executor, check_jobs(jobs))
     check_keep(keep)
     check_until(until)
     root = None if out is None else expanded(str(out), "out=")
-    here = jobs if executor == LOCAL else 1
     axes, settings, objects = named(axes, settings)
     chosen = from_axes(axes, settings, objects.described, counted=composed if progress else iter)
-    ready = checked(chosen, objects, jobs=here, progress=progress)
-    planned, made = run_points(ready, root, until, objects, keep=keep, jobs=jobs, executor=executor, progress=progress)
+    workers: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
+    ready = checked(chosen, objects, **workers)
+    planned, made = run_points(ready, root, until, objects, keep=keep, **workers)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {one_line(made.failures[0].error)}"
         warnings.warn(said, stacklevel=2)
@@ -226,18 +224,17 @@ def find(
     >>> bool(found.table["keeps_rps"][0] >= 1)
     True
     """
-    asked = _asked(target, rates, within, longest)
+    asked = check_asked(target, rates, within, longest)
     if RATE in axes or RATE in settings:
         raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
-    check_jobs(jobs)
     seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
-    given = named(axes, settings)
+    axes, settings, objects = named(axes, settings)
 
     def at(rate: float) -> Sequence[Configured]:
-        return from_axes({**given.axes, **seeds}, {**given.settings, RATE: rate}, given.objects.described)
+        return from_axes({**axes, **seeds}, {**settings, RATE: rate}, objects.described)
 
     root = None if out is None else expanded(str(out), "out=")
-    return search(asked, of, at, root, given.objects, jobs=jobs, executor=executor, progress=progress)
+    return search(asked, of, at, root, objects, jobs=jobs, executor=executor, progress=progress)
 
 
 @with_keys
@@ -276,30 +273,13 @@ def tune(
     """
     if not 0 < target <= 1:
         raise SpecsimError(f"tune: target={target!r}: expected a share in (0, 1]")
-    check_executor(executor, check_jobs(jobs))
     names = [str(each) for each in ([schedulers] if isinstance(schedulers, str | Path) else schedulers)]
-    given = named({}, settings)
+    _, settings, objects = named({}, settings)
     tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
     goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export))
     root = None if out is None else expanded(str(out), "out=")
     how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
-    tuned = tune_settings(point_of(given.settings), dict.fromkeys(names, tried), goal, root, given.objects, **how)
+    tuned = tune_settings(point_of(settings), dict.fromkeys(names, tried), goal, root, objects, **how)
     if root is not None:
         write_tuned(tuned, root)
     return tuned
-
-
-def _asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:
-    try:
-        first, last = rates
-        sound = 0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")
-    except (TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise SpecsimError(
-            f"find: target={target!r}, within={within!r}, rates={rates!r}: "
-            "expected shares in (0, 1], and two rates, the lower first"
-        )
-    if longest < 1:
-        raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")
-    return Asked(target, first, last, within, longest)

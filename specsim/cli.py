@@ -12,13 +12,14 @@ from specsim.commands.calibrate import calibrate_command, profiler_command
 from specsim.commands.compare import add_compare
 from specsim.commands.find import add_find
 from specsim.commands.imports import add_import
-from specsim.commands.options import added, typed_path
+from specsim.commands.options import added, asked_for
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep, add_sweep_options
 from specsim.commands.terminal import Parser, guarded, run
 from specsim.commands.tune import add_tune
 from specsim.config import schema
 from specsim.errors import SpecsimError, nearest, say
+from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from specsim.store.runs import StoredRun
@@ -124,18 +125,18 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     kinds = "{" + ",".join(GROUPS) + "}"
     listing.add_argument("kind", nargs="?", metavar=kinds, help="what to list (all of them)")
     plot = added(commands, "plot", _plot, "draw figures of a run or a sweep, or compare runs")
-    plot.add_argument("runs", nargs="+", type=typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
-    plot.add_argument("--out", type=typed_path, help="folder for the figures (figures/ in the first folder)")
+    plot.add_argument("runs", nargs="+", type=expanded, metavar="RUN", help="run folders, or the folder of a sweep")
+    plot.add_argument("--out", type=expanded, help="folder for the figures (figures/ in the first folder)")
     plot.add_argument("--x", metavar="KEY", help="of a sweep: the number along the axis (rps)")
     plot.add_argument("--line", metavar="KEY", help="of a sweep: the setting with a line for each value (scheduler)")
     plot.add_argument("--against", metavar="VALUE", help="of a sweep: the line that differences are from (the best)")
     plot.add_argument("--style", metavar="NAME", help="of a sweep: screen, or paper: PDF, captions in a file (screen)")
     events = added(commands, "trace-events", _trace_events, "a run for ui.perfetto.dev, as JSON")
-    events.add_argument("run", type=typed_path, metavar="RUN", help="folder of a run with passes=true")
-    events.add_argument("--out", type=typed_path, help="file to write (trace_events.json in the folder)")
+    events.add_argument("run", type=expanded, metavar="RUN", help="folder of a run with passes=true")
+    events.add_argument("--out", type=expanded, help="file to write (trace_events.json in the folder)")
     report = added(commands, "report", _report, "a run or a sweep as one HTML page")
-    report.add_argument("runs", nargs="+", type=typed_path, metavar="RUN", help="run folders, or the folder of a sweep")
-    report.add_argument("--out", type=typed_path, help="file to write (report.html in the first folder)")
+    report.add_argument("runs", nargs="+", type=expanded, metavar="RUN", help="run folders, or the folder of a sweep")
+    report.add_argument("--out", type=expanded, help="file to write (report.html in the first folder)")
     _add_calibrate(commands)
     add_find(commands)
     add_tune(commands)
@@ -173,7 +174,7 @@ def _add_calibrate(commands: Any) -> None:
     calibrate.add_argument(
         "points",
         nargs="+",
-        type=typed_path,
+        type=expanded,
         metavar="POINTS",
         help="files of closed loops (clients that wait) and open loops (rates)",
     )
@@ -182,7 +183,7 @@ def _add_calibrate(commands: Any) -> None:
     calibrate.add_argument("--drafter", help="of points with speculation (the profile's draft model)")
     calibrate.add_argument("--all", action="store_true", help="fit pipeline_steps and frontend_s to TTFT, too")
     calibrate.add_argument("--token-budget", type=int, default=8192, help="batched tokens of a pass at most (8192)")
-    calibrate.add_argument("--out", type=typed_path, default=Path("engine.yaml"), help="file to write (engine.yaml)")
+    calibrate.add_argument("--out", type=expanded, default=Path("engine.yaml"), help="file to write (engine.yaml)")
     calibrate.add_argument("--force", action="store_true", help="replace what is there")
 
 
@@ -216,19 +217,16 @@ def _plot(arguments: argparse.Namespace) -> int:
     from specsim.runs import execute as execution
     from specsim.store.sweeps import holds_runs
 
-    places = arguments.runs
+    places, given = arguments.runs, asked_for(arguments, SWEEP_OPTIONS)
     if any(holds_runs(place) for place in places):
         sweep = load_sweep(*places)
         failed = len(sweep.failures)
         for line in (*sweep.whole_notes, *failed_said(failed, failed + len(sweep))):
             say(f"note: {line}")
-        asked = {name: getattr(arguments, name) for name in SWEEP_OPTIONS}
-        given = {name: each for name, each in asked.items() if each is not None}
         say(*sweep.plot(arguments.out or places[0] / "figures", **given))
         return 0
-    for name in SWEEP_OPTIONS:
-        if getattr(arguments, name) is not None:
-            raise SpecsimError(f"--{name} {getattr(arguments, name)}: these are runs; expected the folder of a sweep")
+    for name, value in given.items():
+        raise SpecsimError(f"--{name} {value}: these are runs; expected the folder of a sweep")
     runs = [load_run(folder) for folder in places]
     if len(runs) == 1 and runs[0].passes is None:
         say("note: no timeline; a run with passes=true keeps what it needs")
@@ -283,6 +281,6 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from specsim.config.configured import from_words
     from specsim.workload.fetch import fetch
 
-    ((_, config),) = from_words([f"trace={arguments.name}"], sweep=False)
+    config = from_words([f"trace={arguments.name}"], sweep=False)[0].config
     say(*fetch(arguments.name, config["trace"], progress=True))
     return 0

@@ -12,10 +12,10 @@ import simpy
 
 from specsim.backend.simulated import SimulatedBackend, World
 from specsim.cluster.clients import Clients, Turns, arrivals
-from specsim.cluster.dispatch import Dispatch, Sending
+from specsim.cluster.dispatch import Dispatch
 from specsim.cluster.routers import RoundRobin
 from specsim.cluster.routing import Router
-from specsim.cluster.split import SplitDispatch, Splitting
+from specsim.cluster.split import Sending, SplitDispatch, Splitting
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Backend, CostModel, Observer, Oracle, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests

@@ -11,7 +11,6 @@ from profiler.latency.profile_file import UNFIT
 from profiler.text import write, yaml_text
 from specsim.errors import say
 from specsim.files.checked_mapping import expanded
-from specsim.latency.fitness import unfit
 from specsim.latency.profile import profile_from_mapping
 
 
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         yaml_text(mapping, "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."),
     )
     say(*_said(mapping, out))
-    return 0 if unfit(profile_from_mapping(mapping, str(out))) is None else UNFIT
+    return 0 if profile_from_mapping(mapping, str(out)).unfit is None else UNFIT
 
 
 def _said(mapping: dict[str, Any], out: Path) -> list[str]:
@@ -65,5 +64,5 @@ def _said(mapping: dict[str, Any], out: Path) -> list[str]:
         f"context {profile.target.max_model_len:,}" + (f" ({kernels['contexts']})" if "contexts" in kernels else ""),
         f"  held-out error of form={profile.target.form}, median / worst: {errors}",
     ]
-    problem = unfit(profile)
+    problem = profile.unfit
     return lines if problem is None else [*lines, f"  {problem}"]

@@ -72,7 +72,7 @@ def pair_facts(
         **profile_facts(study, ready),
         "clock": study.clock,
         "pair": pair,
-        "files": sources_of(prepare(_config(words))),
+        "files": sources_of(prepare(from_words(words, sweep=False)[0])),
         "prompt_tokens": _arrays_sha256(prompts or ()),
         "text_tokens": _arrays_sha256(each for text in texts or () for each in (text.tokens, text.rank)),
     }
@@ -80,7 +80,7 @@ def pair_facts(
 
 def settings_key(words: Sequence[str]) -> str:
     """Return a hash of a run's resolved settings, the contents of its profile included but not its place."""
-    config = _config(words)
+    config = from_words(words, sweep=False)[0].config
     choices = {name: chosen for name, chosen in config["choices"].items() if name != "profile"}
     return identity(settings_of({**config, "choices": choices}))
 
@@ -88,10 +88,6 @@ def settings_key(words: Sequence[str]) -> str:
 def key_of(facts: Mapping[str, Any]) -> str:
     """Return a hash of facts, for the name of a file."""
     return sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:CHARACTERS]
-
-
-def _config(words: Sequence[str]) -> dict[str, Any]:
-    return from_words(words, sweep=False)[0].config
 
 
 def _arrays_sha256(arrays: Any) -> str:

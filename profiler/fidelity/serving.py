@@ -75,7 +75,7 @@ class Scene:
 
     def simulation(self, words: Sequence[str]) -> Simulation:
         """Return the simulation of a cell's settings, with the memory and the text of this scene."""
-        whole, *others = (prepare(from_words(each, sweep=False)[0].config).simulation for each in self.rests_on(words))
+        whole, *others = (prepare(from_words(each, sweep=False)[0]).simulation for each in self.rests_on(words))
         bytes_ = whole.memory.target_token_bytes + whole.memory.draft_token_bytes
         most = min(whole.memory.capacity_bytes, self.cache_tokens * bytes_)
         truth = others[0].truth if others else whole.truth

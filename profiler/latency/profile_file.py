@@ -19,7 +19,6 @@ from profiler.models.shapes import BY_NAME, widths
 from profiler.text import write, yaml_text
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
-from specsim.latency.fitness import unfit
 from specsim.latency.forms import Roofline
 from specsim.latency.model import PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
@@ -263,7 +262,7 @@ def write_profile(places: Places, samples: list[Path]) -> Result:
         figures = draw(choices, mapping, places.figures, name)
     except OSError as error:
         raise SpecsimError(f"{error.filename or places.profile}: cannot be written: {error.strerror}") from None
-    said = unfit(profile_from_mapping(mapping, name))
+    said = profile_from_mapping(mapping, name).unfit
     lines = [*summary(mapping), str(places.profile), *map(str, samples), *map(str, figures)]
     if said is not None:
         lines.append(f"{said}; specsim refuses {places.profile} unless any_fit=true")

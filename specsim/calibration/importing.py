@@ -18,8 +18,7 @@ from specsim.acceptance.loading import ANY
 from specsim.acceptance.logs import Verified, verifications
 from specsim.acceptance.positions import SPREAD, curve_of, worth
 from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, REQUESTS, Result, results, speculation_of
-from specsim.calibration.engine_file import counted
-from specsim.calibration.reading import gathered, table_of
+from specsim.calibration.reading import counted, gathered, table_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.staging import in_one_step

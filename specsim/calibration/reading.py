@@ -10,6 +10,8 @@ from math import inf, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, TOTALS, Result, results, speculation_of
 from specsim.calibration.replay import BenchLoad, Cost, Door, Loop, served
 from specsim.errors import SpecsimError, nearest
@@ -42,6 +44,13 @@ class MeasuredPoint(NamedTuple):
     def in_flight(self) -> float:
         """Requests in the server at a time, on average: the clients, or by Little's law."""
         return self.load.rate * self.e2e_s if self.load.rate else self.load.concurrency
+
+
+def counted(points: Sequence[MeasuredPoint]) -> str:
+    """Return how many loads of which kind there are."""
+    at_a_rate = sum(each.load.rate > 0 for each in points)
+    kinds = ((len(points) - at_a_rate, "closed"), (at_a_rate, "open"))
+    return f"{' and '.join(f'{number} {kind}' for number, kind in kinds if number)} loops"
 
 
 class Held(NamedTuple):
@@ -265,10 +274,14 @@ def _points(table: FileTable, gpus: int | None) -> tuple[TableRows, list[Measure
     optional = [name for name in further if name in table.names]
     cells, rows = table.read([*names.values(), *filter(None, senders), *times.values(), *optional])
     isl, osl = (tokens(cells[name], name, rows, LEAST[key]).tolist() for key, name in names.items())
-    ttft, tpot = (_seconds(cells, name, TIMES[key][name], rows) for key, name in times.items())
+    units = {name: TIMES[key][name] for key, name in times.items()}
+    ttft, tpot = (
+        [unit_s * each for each in _above_0(cells[name], name, rows, MOST_S / unit_s)] for name, unit_s in units.items()
+    )
     clients, rates = _senders(cells, *senders, rows)
     requests = _requests(cells, clients, rows)
-    shares, (drafts, lengths) = _shares(cells, rows), _speculation(cells, rows)
+    shares = _above_0(cells[SHARE], SHARE, rows, 1) if SHARE in cells else [1.0] * len(isl)
+    drafts, lengths = _speculation(cells, rows)
     if gpus is not None:
         _check_gpus(cells, gpus, rows)
     rows.damage.check()
@@ -297,20 +310,26 @@ def _first(table: FileTable, names: Sequence[str]) -> str | None:
 def _senders(cells: Cells, concurrency: str | None, rate: str | None, rows: TableRows) -> tuple[list[int], list[float]]:
     """Return the clients of each row and the requests a second, one of them 0: a closed loop or an open one."""
     nothing: list[object] = [None] * len(rows.numbers)
-    clients, rates = [], []
     of_clients, of_rates = (nothing if name is None else cells[name] for name in (concurrency, rate))
-    for row, some, often in zip(rows.numbers, of_clients, of_rates, strict=True):
-        at_a_rate = not _empty(often)
-        if _empty(some) != at_a_rate:
+    at_a_rate = [not _empty(each) for each in of_rates]
+    for row, some, often in zip(rows.numbers, of_clients, at_a_rate, strict=True):
+        if _empty(some) != often:
             both = " and ".join(name for name in (concurrency, rate) if name)
-            said = f"{both} both given" if at_a_rate else f"{both.replace(' and ', ' or ')} not given"
+            said = f"{both} both given" if often else f"{both.replace(' and ', ' or ')} not given"
             rows.damage.add(row, f"{said}; expected clients that wait for their answer, or a rate")
-        if at_a_rate and (number(often) is None or not 0 < (number(often) or 0) <= MOST_RATE):
-            rows.damage.add(row, f"{rate} {not_a_number(often, f'a number above 0 and at most {MOST_RATE:g}')}")
-        rates.append(number(often) or 1.0 if at_a_rate else 0.0)
-        one_row = TableRows([row], rows.damage, rows.notes)
-        clients.append(0 if at_a_rate or _empty(some) else int(tokens([some], str(concurrency), one_row)[0]))
-    return clients, rates
+    counts = tokens(["1" if _empty(each) else each for each in of_clients], str(concurrency), rows)
+    given = [each if often else 1.0 for each, often in zip(of_rates, at_a_rate, strict=True)]
+    rates = np.where(at_a_rate, _above_0(given, str(rate), rows, MOST_RATE), 0.0)
+    return np.where(at_a_rate, 0, counts).tolist(), rates.tolist()
+
+
+def _above_0(cells: Sequence[object], name: str, rows: TableRows, most: float) -> list[float]:
+    """Return numbers above 0 and up to `most`; what is none is noted, and read as 1."""
+    values = [number(each) for each in cells]
+    for row, cell, value in zip(rows.numbers, cells, values, strict=True):
+        if value is None or not 0 < value <= most:
+            rows.damage.add(row, f"{name} {not_a_number(cell, f'a number above 0 and at most {most:g}')}")
+    return [value or 1.0 for value in values]
 
 
 def _empty(cell: object) -> bool:
@@ -328,18 +347,6 @@ def _time(table: FileTable, key: str, units: Mapping[str, float]) -> str:
     return _column(table, f"{key}_ms", ())
 
 
-def _seconds(cells: Cells, name: str, unit_s: float, rows: TableRows) -> list[float]:
-    seconds = []
-    for row, cell in zip(rows.numbers, cells[name], strict=True):
-        value = number(cell)
-        if value is None:
-            rows.damage.add(row, f"{name} {not_a_number(cell)}")
-        elif not 0 < value * unit_s < MOST_S:
-            rows.damage.add(row, f"{name} {value:g} is not above 0 and below {MOST_S / unit_s:g}")
-        seconds.append((value or 1.0) * unit_s)
-    return seconds
-
-
 def _requests(cells: Cells, clients: Sequence[int], rows: TableRows) -> list[int]:
     """Return how many requests were sent; ten for each client, or a thousand, where the points do not say."""
     name = next((name for name in REQUESTS if name in cells), None)
@@ -350,17 +357,6 @@ def _requests(cells: Cells, clients: Sequence[int], rows: TableRows) -> list[int
         if count < least:
             rows.damage.add(row, f"{name} {count} is below concurrency {least}")
     return sent
-
-
-def _shares(cells: Cells, rows: TableRows) -> list[float]:
-    """Return the shortest length as a share of the longest, 1 where the points do not say."""
-    shares = []
-    for row, cell in zip(rows.numbers, cells.get(SHARE, [1.0] * len(rows.numbers)), strict=True):
-        value = number(cell)
-        if value is None or not 0 < value <= 1:
-            rows.damage.add(row, f"{SHARE} {not_a_number(cell, 'a number above 0 and at most 1')}")
-        shares.append(value or 1.0)
-    return shares
 
 
 def _speculation(cells: Cells, rows: TableRows) -> tuple[list[int], list[float]]:

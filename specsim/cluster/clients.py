@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from math import inf, nextafter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import simpy
 from simpy.events import URGENT
 
-from specsim.cluster.dispatch import Sending
 from specsim.core.request import Floats, Ids, Ints
+
+if TYPE_CHECKING:
+    from specsim.cluster.split import Sending
 
 
 class Arrival(simpy.Event):

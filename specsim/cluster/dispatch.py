@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, isnan
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -122,29 +122,6 @@ class Outstanding:
         return unseen
 
 
-class Sending(Protocol):
-    """Brings requests to replicas: a `Dispatch`, or a `specsim.cluster.split.SplitDispatch` of two pools."""
-
-    @property
-    def replicas(self) -> Sequence[Replica]: ...  # noqa: D102
-    @property
-    def requests(self) -> Requests: ...  # noqa: D102
-    @property
-    def replica_of(self) -> Ints: ...  # noqa: D102
-
-    def deliver(self, request: int) -> None:
-        """Let a request arrive."""
-        ...
-
-    def expect(self, arrival_s: float) -> None:
-        """Tell when the next request arrives."""
-        ...
-
-    def close(self) -> None:
-        """Say that no request will arrive any more."""
-        ...
-
-
 class Dispatch:
     """Sends each request of a run to a replica when it reaches the queue of the engines.
 
@@ -200,7 +177,14 @@ class Dispatch:
         RouterFault
             When the router fails, or names no replica: one line with its name and the simulated time.
         """
-        place = self._routed(request) if len(self.replicas) > 1 else 0
+        place = 0
+        if len(self.replicas) > 1:
+            coming, told = self._coming(request), self._told
+            place = self._asked(coming)
+            told.due_s[request], told.cached_tokens[request] = coming.due_s, coming.cached_tokens
+            told.prompt_tokens[request] = coming.prompt_tokens
+            told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
+            self._servers[place].send(request)
         self.replica_of[request] = place
         return place
 
@@ -228,17 +212,6 @@ class Dispatch:
             tpot_slo_s=tpot_slo_s,
             due_s=float(told.arrival_s[request]) + due_after_s(ttft_slo_s, tpot_slo_s, max_tokens),
         )
-
-    def _routed(self, request: int) -> int:
-        """Return the place of the replica that the router chooses, and note there that the request is sent."""
-        coming = self._coming(request)
-        place = self._asked(coming)
-        self._told.due_s[request] = coming.due_s
-        self._told.prompt_tokens[request] = coming.prompt_tokens
-        self._told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
-        self._told.cached_tokens[request] = coming.cached_tokens
-        self._servers[place].send(request)
-        return place
 
     def _asked(self, coming: Coming) -> int:
         router, count = self._router, len(self._servers)

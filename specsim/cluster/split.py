@@ -157,3 +157,7 @@ class SplitDispatch:
         self._travelling -= 1
         if not self._travelling and self._arrived is not None:
             self._arrived.succeed()
+
+
+Sending = Dispatch | SplitDispatch
+"""Brings requests to replicas, of one pool or of two."""

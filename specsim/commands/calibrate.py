@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -47,12 +47,12 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     """Fit an engine to points, write it and its figure, and print its errors on points that were not fitted."""
     from tqdm import tqdm
 
-    from specsim.calibration.engine_file import counted, engine_keys, misfit, source
-    from specsim.calibration.fit import groups
-    from specsim.calibration.reading import read_points
+    from specsim.calibration.fit import engine_keys, groups, misfit, source
+    from specsim.calibration.reading import counted, read_points
     from specsim.files.staging import in_one_step
     from specsim.files.yaml_file import yaml_text
     from specsim.latency.peaks import peak_notes
+    from specsim.metrics.tables import aligned
 
     out, figure = _places(arguments.out, force=arguments.force)
     fit, config = _fit(arguments)
@@ -80,7 +80,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     changed = ["overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ())]
     changed += ["draft_launch_s", "speculation_s"] if len(plain) < len(points) else []
     say(f"engine={began} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
-    say(*_lines([HEAD, *(_row(each) for each in table)]))
+    say(*aligned([HEAD, *(_row(each) for each in table)], left=1))
     say(out, figure)
     return 0 if wrong is None else UNFIT
 
@@ -107,16 +107,15 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     from specsim.config.configured import from_words
     from specsim.latency.drafter import drafter_from_mapping
     from specsim.latency.engine import engine_from_mapping
-    from specsim.latency.fitness import unfit
     from specsim.latency.profile import profile_from_mapping
 
     if arguments.token_budget < 1:
         raise SpecsimError(f"--token-budget {arguments.token_budget}: expected a whole number of at least 1")
     beside = {"engine": arguments.engine, "drafter": arguments.drafter}
     words = [f"profile={arguments.profile}", *(f"{key}={value}" for key, value in beside.items() if value)]
-    ((_, config),) = from_words(words, sweep=False)
+    config = from_words(words, sweep=False)[0].config
     profile, base = profile_from_mapping(config["profile"], words[0]), config["engine"]
-    if said := unfit(profile):
+    if said := profile.unfit:
         raise SpecsimError(f"{words[0]}: {said}; expected another profile")
     engine = engine_from_mapping(base, f"engine={config['choices']['engine']}")
     drafter = drafter_from_mapping(config["drafter"], f"drafter={config['choices']['drafter']}")
@@ -161,15 +160,6 @@ def _row(group: Group) -> list[str]:
         return [f"{100 * errors.median:.1f}", f"{100 * errors.p90:.1f}", f"{100 * errors.mean:+.1f}"]
 
     return [group.name, f"{group.points}", *cells(group.tpot), *cells(group.e2e), *cells(group.ttft)]
-
-
-def _lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows of a table: the first column from the left, numbers from the right."""
-    rows = list(rows)
-    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = (f"{cell:>{width}}" for cell, width in zip(others, wide[1:], strict=True))
-        yield "  ".join((f"{first:{wide[0]}}", *cells))
 
 
 def _draw(held: Sequence[Held], file: Path) -> None:

@@ -6,8 +6,9 @@ import argparse
 from math import isfinite
 from typing import Any
 
-from specsim.commands.options import added, typed_path
+from specsim.commands.options import added
 from specsim.errors import say
+from specsim.files.checked_mapping import expanded
 
 COMPARE_HELP = """\
 A, B: folders of runs, folders of sweeps, or results of `vllm bench serve` (and the like). Differences are B - A. They
@@ -19,7 +20,7 @@ def add_compare(commands: Any) -> None:
     """Add the command to those of `specsim`."""
     parser = added(commands, "compare", compare_command, "two runs, two sweeps, or a run and a benchmark", COMPARE_HELP)
     for side in ("A", "B"):
-        parser.add_argument(side, type=typed_path, help="a run, a sweep or a benchmark's result")
+        parser.add_argument(side, type=expanded, help="a run, a sweep or a benchmark's result")
 
 
 def compare_command(arguments: argparse.Namespace) -> int:

@@ -40,13 +40,13 @@ def find_command(arguments: argparse.Namespace) -> int:
     from specsim.commands.tables import find_table
     from specsim.config.configured import from_words
     from specsim.files.staging import in_one_step
-    from specsim.metrics.capacity import Asked
-    from specsim.search.find import search
+    from specsim.metrics.capacity import LONGEST
+    from specsim.search.find import check_asked, search
     from specsim.search.found import FIRST, name_in
 
-    asked = Asked(share("--target", arguments.target), *_rates(arguments.rates), share("--within", arguments.within))
-    if arguments.longest is not None:
-        asked = asked._replace(longest=_longest(arguments.longest))
+    target, within = share("--target", arguments.target), share("--within", arguments.within)
+    longest = LONGEST if arguments.longest is None else arguments.longest
+    asked = check_asked(target, _rates(arguments.rates), within, longest)
     words, root = _words(arguments.settings), arguments.out
 
     def at(rate: float) -> Sequence[Configured]:
@@ -79,22 +79,13 @@ def _words(settings: Sequence[str]) -> list[str]:
     return [*settings, *([] if "seed" in keys else [SEEDS])]
 
 
-def _longest(requests: int) -> int:
-    if requests < 1:
-        raise SpecsimError(f"--longest {requests}: expected a number of requests, at least 1")
-    return requests
-
-
 def _rates(word: str) -> tuple[float, float]:
     """Return the lowest and the highest rate."""
-    low, dots, high = word.partition("..")
+    low, _, high = word.partition("..")
     try:
-        first, last = float(low), float(high)
+        return float(low), float(high)
     except ValueError:
-        first, last = float("nan"), float("nan")
-    if not dots or not 0 < first < last < float("inf"):
-        raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, such as 0.5..64")
-    return first, last
+        raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, such as 0.5..64") from None
 
 
 def _drawn(found: Found, root: Path, name: str) -> list[Path]:

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specsim.commands.options import added, typed_path
+from specsim.commands.options import added
 from specsim.errors import SpecsimError, say
+from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from specsim.workload.user_file import How
@@ -25,14 +26,13 @@ def add_import(commands: Any) -> None:
     said = "files of benchmarks and servers -> traces, acceptance, points"
     parser = added(commands, "import", import_command, said, IMPORT_HELP)
     parser.add_argument("settings", nargs="+", metavar="FILE", help="what your benchmark or server wrote")
-    parser.add_argument("--out", type=typed_path, required=True, metavar="DIR", help="folder for what is found")
+    parser.add_argument("--out", type=expanded, required=True, metavar="DIR", help="folder for what is found")
     parser.add_argument("--force", action="store_true", help="replace what is there")
 
 
 def import_command(arguments: argparse.Namespace) -> int:
     """Write what the files hold below a folder, and print a line for each thing that is found or missing."""
     from specsim.calibration.importing import import_files
-    from specsim.files.checked_mapping import expanded
 
     words = [word for word in arguments.settings if word.startswith("trace.") and "=" in word]
     files = [expanded(word) for word in arguments.settings if word not in words]
@@ -52,7 +52,7 @@ def _how(words: Sequence[str]) -> How:
     for word in words:
         if not word.startswith(HOW):
             raise SpecsimError(f"{word}: expected one of {', '.join(HOW)}")
-    ((_, config),) = from_words(["trace=./any.csv", *words], sweep=False)
+    config = from_words(["trace=./any.csv", *words], sweep=False)[0].config
     node = CheckedMapping("", "trace", config["trace"])
     called = tuple(sorted(keys.called(node).items()))
     return How(keys.time_unit(node), keys.tick_s(node), called, keys.turns(node))

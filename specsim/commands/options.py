@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from specsim.errors import SpecsimError, say
+from specsim.files.checked_mapping import expanded
 
 
 def added(
@@ -26,9 +27,9 @@ def add_search_options(parser: argparse.ArgumentParser, target: str, out: Path) 
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     said = f"of requests that meet their objectives ({target}%)"
     parser.add_argument("--target", default=target, metavar="SHARE", help=said)
-    parser.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
-    parser.add_argument("--executor", type=executor, default="local", metavar="NAME", help="local, ray, dask or slurm")
-    parser.add_argument("--out", type=typed_path, default=out, metavar="DIR", help=f"of runs and results ({out})")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that run at once (1)")
+    parser.add_argument("--executor", default="local", metavar="NAME", help="local, ray, dask or slurm")
+    parser.add_argument("--out", type=expanded, default=out, metavar="DIR", help=f"of runs and results ({out})")
 
 
 def how(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -50,41 +51,10 @@ def resumable(root: Path) -> Iterator[None]:
         raise KeyboardInterrupt(f"the runs that ended are kept; the same command with --out {root} goes on") from None
 
 
-def typed_path(word: str) -> Path:
-    """Return the path that a word is."""
-    from specsim.files.checked_mapping import expanded
-
-    return expanded(word)
-
-
-def jobs(word: str) -> int:
-    """Return a number of processes.
-
-    Raises
-    ------
-    SpecsimError
-        When the word is none.
-    """
-    from specsim.runs.processes import MOST_JOBS
-
-    if word.isdecimal() and 1 <= int(word) <= MOST_JOBS:
-        return int(word)
-    raise SpecsimError(f"--jobs {word}: expected a whole number between 1 and {MOST_JOBS}")
-
-
-def executor(word: str) -> str:
-    """Return what runs the points.
-
-    Raises
-    ------
-    SpecsimError
-        When the word is none of the executors.
-    """
-    from specsim.runs.executors import NEEDS
-
-    if word in NEEDS:
-        return word
-    raise SpecsimError(f"--executor {word}: expected {', '.join(NEEDS)}")
+def asked_for(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Return the options of these names that were typed."""
+    values = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def share(flag: str, word: str) -> float:

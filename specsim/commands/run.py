@@ -9,11 +9,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from specsim.commands.options import asked_for, told
 from specsim.errors import SpecsimError, nearest, one_line, say
 
 if TYPE_CHECKING:
     from specsim.config.configured import Configured
     from specsim.store.summaries import Failure
+
+
+OF_SWEEPS = ("jobs", "executor", "keep", "until", "each")
+"""Options of a sweep alone."""
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -29,16 +34,9 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.against is not None and (arguments.multirun or arguments.cfg is not None):
         flag = "-m" if arguments.multirun else "--cfg"
         raise SpecsimError(f"--against {arguments.against}: stands beside one run; expected it without {flag}")
-    if arguments.jobs is not None and not arguments.multirun:
-        raise SpecsimError(f"--jobs {arguments.jobs}: one run is one process; expected -m beside it, for a sweep")
-    if arguments.executor is not None and not arguments.multirun:
-        raise SpecsimError(f"--executor {arguments.executor}: one run is one process; expected -m beside it")
-    if arguments.until is not None and not arguments.multirun:
-        raise SpecsimError(f"--until {arguments.until}: one run has one seed; expected -m beside it, for a sweep")
-    if arguments.each and not arguments.multirun:
-        raise SpecsimError("--each: one run is one row; expected -m beside it, for a sweep")
-    if arguments.keep is not None and not arguments.multirun:
-        raise SpecsimError(f"--keep {arguments.keep}: one run is kept whole; expected -m beside it, for a sweep")
+    swept = {} if arguments.multirun else asked_for(arguments, OF_SWEEPS)
+    if swept:
+        raise SpecsimError(f"--{', --'.join(swept)}: this is one run; expected -m beside it, for a sweep")
     chosen = from_words(arguments.settings, sweep=arguments.multirun, counted=composed if arguments.multirun else iter)
     if arguments.cfg is not None or arguments.package is not None or arguments.resolve:
         return _show(arguments, chosen)
@@ -46,11 +44,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         return run_sweep(chosen, arguments)
     named = [] if arguments.against is None else against(chosen[0], arguments.against)
     ready, *beside = plan.checked([*chosen, *named])
-    config = ready.config
-    with _folder(config["out"], config["choices"]) as folder:
-        check_place(config, folder)
-        run = execute(config, folder, ready.experiment, progress=True)
-    others = {each.config["choices"]["scheduler"]: execute(each.config, None, progress=True) for each in beside}
+    with _folder(ready.config["out"], ready.config["choices"]) as folder:
+        check_place(folder, ready)
+        run = execute(ready.prepared(), folder, progress=True)
+    others = {each.chosen.scheduler.name: execute(each.prepared(), None, progress=True) for each in beside}
     own = [f"{name}: {note}" for name, each in others.items() for note in each.notes if note not in run.notes]
     for note in (*run.notes, *own):
         say(f"note: {note}")
@@ -63,16 +60,15 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
     """Run a sweep with the options of `add_sweep_options` and print its table; return 1 if a run failed."""
     from specsim.commands.tables import sweep_lines
     from specsim.runs import plan
-    from specsim.runs.executors import LOCAL, check_executor
     from specsim.runs.sweep import write_table
-    from specsim.runs.until import run_points
+    from specsim.runs.until import check_until, run_points
 
-    jobs = arguments.jobs or 1
-    executor = check_executor(arguments.executor or LOCAL, jobs)
-    ready = plan.checked(chosen, jobs=jobs if executor == LOCAL else 1, progress=True)
+    keep, until = plan.check_keep(arguments.keep or plan.KEEP[0]), arguments.until
+    check_until(until)
+    workers: dict[str, Any] = {"progress": True, **asked_for(arguments, ("jobs", "executor"))}
+    ready = plan.checked(chosen, **workers)
     with _folder(ready[0].config["out"], None) as root:
-        keep, until = arguments.keep or plan.KEEP[0], arguments.until
-        planned, runs = run_points(ready, root, until, keep=keep, jobs=jobs, executor=executor, progress=True, say=_say)
+        planned, runs = run_points(ready, root, until, keep=keep, say=told, **workers)
     stored = write_table(root)
     # Where the folder holds no other runs, these were read and their table made for it already.
     told_of = stored if len(stored) == len(runs) else runs
@@ -80,10 +76,6 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
         say(f"note: {line}")
     say(*sweep_lines(planned, runs, told_of, each=arguments.each), *told_of.seeds_said(), root)
     return _say_failures(runs.failures, debug=arguments.debug)
-
-
-def _say(line: str) -> None:
-    say(line, error=True)
 
 
 def _say_failures(failures: Sequence[Failure], *, debug: bool) -> int:
@@ -100,15 +92,14 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
     from specsim.config.configured import labels_of
     from specsim.config.schema import commented
     from specsim.files.yaml_file import config_text
-    from specsim.runs.execute import stored_config
 
     if arguments.cfg is None:
         raise SpecsimError("--package and --resolve change nothing by themselves; expected --cfg job beside them")
     if arguments.cfg != "job":
         raise SpecsimError(f"--cfg {arguments.cfg}: Hydra runs nothing here; expected --cfg job")
     path = arguments.package.split(".") if arguments.package else []
-    for (_, config), label in zip(chosen, labels_of([each.point for each in chosen]), strict=True):
-        shown: Any = stored_config(config)
+    for each, label in zip(chosen, labels_of([each.point for each in chosen]), strict=True):
+        shown: Any = each.stored
         for name in path:
             known = list(map(str, shown)) if isinstance(shown, dict) else []
             if name not in known:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.commands.options import added, executor, jobs
+from specsim.commands.options import added
 from specsim.commands.run import run_sweep
 from specsim.errors import SpecsimError, one_line, say
+from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from specsim.store.status import SweepStatus
@@ -18,38 +19,11 @@ if TYPE_CHECKING:
 
 def add_sweep_options(parser: argparse.ArgumentParser, when: str = "") -> None:
     """Add the options to a command's parser; `when` says beside what they have an effect."""
-    parser.add_argument("--jobs", type=jobs, metavar="N", help=f"{when}processes that run at once (1)")
-    parser.add_argument("--executor", type=executor, metavar="NAME", help=f"{when}local, ray, dask or slurm (local)")
-    parser.add_argument("--keep", type=keep, metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
-    parser.add_argument("--until", type=until, metavar="WIDTH", help=f'{when}seeds are added up to "2 points" (none)')
+    parser.add_argument("--jobs", type=int, metavar="N", help=f"{when}processes that run at once (1)")
+    parser.add_argument("--executor", metavar="NAME", help=f"{when}local, ray, dask or slurm (local)")
+    parser.add_argument("--keep", metavar="WHAT", help=f"{when}runs: a folder each; summary: rows (runs)")
+    parser.add_argument("--until", metavar="WIDTH", help=f'{when}seeds are added up to "2 points" (none)')
     parser.add_argument("--each", action="store_true", help=f"{when}a row for every seed, in place of means")
-
-
-def keep(word: str) -> str:
-    """Return what a sweep keeps of a run.
-
-    Raises
-    ------
-    SpecsimError
-        When the word is none of the kinds.
-    """
-    if word in ("runs", "summary"):
-        return word
-    raise SpecsimError(f"--keep {word}: expected runs or summary")
-
-
-def until(word: str) -> str:
-    """Return the half width of the attainment's intervals that a sweep is to reach.
-
-    Raises
-    ------
-    SpecsimError
-        When it is none.
-    """
-    from specsim.runs.until import check_until
-
-    check_until(word)
-    return word
 
 
 STATUS = "status"
@@ -77,7 +51,6 @@ def add_sweep(commands: Any) -> None:
 def sweep_command(arguments: argparse.Namespace) -> int:
     """Run the points of a file, or tell how far a folder's sweep is; return 1 if a run failed."""
     from specsim.config.configured import from_file
-    from specsim.files.checked_mapping import expanded
     from specsim.runs.processes import composed
 
     if arguments.file == STATUS:
@@ -88,7 +61,6 @@ def sweep_command(arguments: argparse.Namespace) -> int:
 
 
 def _status(words: Sequence[str]) -> None:
-    from specsim.files.checked_mapping import expanded
     from specsim.store.status import sweep_status
 
     if len(words) != 1:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from specsim.config.compose import compose
+from specsim.config.groups import Choices, choices_in
+from specsim.config.identity import NOT_OF_THE_RUN, identity, settings_of
 from specsim.config.points import Point, axes_of, point_of, points, product
+from specsim.config.schema import Settings, settings_in
 from specsim.config.sweep_file import points_of
 from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import copied
 
 Described = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """By group and name, what stands in a configuration for an object that Python handed in."""
@@ -18,11 +24,32 @@ Counted = Callable[[Sequence[Point]], Iterable[Point]]
 """Gives points back one by one, and may tell how many are composed."""
 
 
-class Configured(NamedTuple):
+@dataclass(frozen=True)
+class Configured:
     """A point as typed, and its configuration: plain values, every key present."""
 
     point: Point
     config: dict[str, Any]
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The typed values of its keys; SpecsimError, one line that names the key, where one is wrong."""
+        return settings_in(self.config)
+
+    @cached_property
+    def chosen(self) -> Choices:
+        """The choice in each group."""
+        return choices_in(self.config)
+
+    @cached_property
+    def key(self) -> str:
+        """The identity of its settings."""
+        return identity(settings_of(self.config))
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """A copy of what makes a run the run it is: not where it is kept, nor what else changes no number."""
+        return {key: copied(value) for key, value in self.config.items() if key not in NOT_OF_THE_RUN}
 
 
 def from_words(words: Sequence[str], *, sweep: bool, counted: Counted = iter) -> list[Configured]:
@@ -44,8 +71,7 @@ def from_values(settings: Mapping[str, Any], described: Described) -> Configured
     SpecsimError
         One line for the first key or value that is wrong.
     """
-    (found,) = _configured([point_of(settings)], described)
-    return found
+    return from_point(point_of(settings), described)
 
 
 def from_axes(
@@ -78,9 +104,9 @@ def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> l
     return _configured(points_of(file, words), counted=counted)
 
 
-def with_settings(point: Point, settings: Point, described: Described = NONE_HANDED) -> Configured:
-    """Return a point with other settings in the place of its own, and with whatever refers to them."""
-    (found,) = _configured([{**point, **settings}], described)
+def from_point(point: Point, described: Described = NONE_HANDED) -> Configured:
+    """Return one point; SpecsimError as of `from_axes`."""
+    (found,) = _configured([point], described)
     return found
 
 

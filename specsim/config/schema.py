@@ -238,9 +238,9 @@ def settings_in(config: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def check_one(config: Mapping[str, Any], name: str) -> None:
-    """Refuse the value of one key of `Settings`; SpecsimError as of `settings_in`."""
-    _read(Settings, CheckedMapping("", "", {name: config[name]}))
+def check_one(name: str, value: object) -> None:
+    """Refuse a value of one key of `Settings`; SpecsimError as of `settings_in`."""
+    _read(Settings, CheckedMapping("", "", {name: value}))
 
 
 def written(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -30,10 +30,6 @@ class Linear:
     def bend_tokens(self) -> float | None:
         """None: a line has no bend."""
         return None
-
-    def scaled(self, factor: float, context: float) -> Linear:
-        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
-        return Linear(self.alpha_s * context, self.gamma_s * factor, self.delta_s * factor)
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
@@ -97,23 +93,6 @@ class Roofline:
         """The least seconds of a pass over an empty cache; not above 0 if an offset takes all of it."""
         sizes = range(1, max(len(self.few_s), len(self.few_logits_s)) + 2)
         return min(self.seconds(PassShape(0, n, 0, 0, logits, 1)) for n in sizes for logits in range(1, n + 1))
-
-    def scaled(self, factor: float, context: float) -> Roofline:
-        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
-        return Roofline(
-            self.delta_s * factor,
-            self.gamma_s * factor,
-            self.compute_delta_s * factor,
-            self.compute_s * factor,
-            self.alpha_s * context,
-            self.beta_s * context,
-            self.tile_tokens,
-            self.single_s * factor,
-            self.pair_s * context,
-            self.logit_s * factor,
-            tuple(each * factor for each in self.few_s),
-            tuple(each * factor for each in self.few_logits_s),
-        )
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
@@ -200,18 +179,6 @@ class Table:
         bend = high - (after - self.seconds_at[0]) * (high - low) / (after - before)
         return bend if bend > self.batched_tokens[0] else None
 
-    def scaled(self, factor: float, context: float) -> Table:
-        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
-        return Table(
-            self.batched_tokens,
-            tuple(each * factor for each in self.seconds_at),
-            self.floor_s * factor,
-            self.alpha_s * context,
-            self.beta_s * context,
-            self.logit_s * factor,
-            self.request_s * context,
-        )
-
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
         context_tokens, batched_tokens, attention_pairs, _, logit_tokens, requests, *_ = shape
@@ -252,10 +219,6 @@ class Block:
         bend = self.form.bend_tokens
         return None if bend is None else bend / self.tokens
 
-    def scaled(self, factor: float, context: float) -> Block:
-        """Return the form of passes that take `factor` times as long, and `context` times as long over the cache."""
-        return Block(self.form.scaled(factor, context), self.tokens)
-
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""
         return self.form.seconds(self._with_blocks(shape))
@@ -294,10 +257,6 @@ class Staged:
         bend = self.form.bend_tokens
         return None if bend is None else bend * self.stages
 
-    def scaled(self, factor: float, context: float) -> Staged:
-        """Return the form of a drafter whose passes take `factor` times as long, and `context` times over the cache."""
-        return Staged(self.form.scaled(factor, context), self.stages, in_turn=True)
-
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one step."""
         parts = min(self.stages, max(shape.requests, 1))
@@ -321,3 +280,23 @@ def _part(shape: Any, parts: Any) -> Any:
 
 
 Form: TypeAlias = Linear | Roofline | Table | Block | Staged
+
+OVER_CACHE = ("alpha_s", "beta_s", "pair_s", "request_s")
+"""Coefficients of a pass over its cache."""
+
+
+def scaled(form: Form, factor: float, context: float) -> Form:
+    """Return the form of passes that take `factor` times as long, and `context` times as long over the cache.
+
+    On a pipeline they are those of a drafter.
+    """
+    if isinstance(form, Staged):
+        return Staged(scaled(form.form, factor, context), form.stages, in_turn=True)
+    if isinstance(form, Block):
+        return Block(scaled(form.form, factor, context), form.tokens)
+    seconds: dict[str, Any] = {}
+    for each in fields(form):
+        if not each.name.endswith("tokens"):
+            value, by = getattr(form, each.name), context if each.name in OVER_CACHE else factor
+            seconds[each.name] = tuple(one * by for one in value) if isinstance(value, tuple) else value * by
+    return replace(form, **seconds)

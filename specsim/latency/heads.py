@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.latency.forms import Block
+from specsim.latency.forms import Block, scaled
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
 
@@ -51,52 +51,8 @@ class Heads:
 
     def of(self, profile: Profile) -> ModelLatency:
         """Return the target's passes, scaled by the shares."""
-        return self.named("heads", profile)
-
-    def named(self, name: str, profile: Profile) -> ModelLatency:
-        """Return the same, under the name that an acceptance's pair gives."""
-        heads = _of_target(profile, name, self.pass_share, self.cache_share, self.weights_share)
+        heads = _of_target(profile, "heads", self.pass_share, self.cache_share, self.weights_share)
         return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, max_depth=self.depth)
-
-
-class _Parts(NamedTuple):
-    """Bytes of a target that heads are composed from, and its widths.
-
-    `layer` is a decoder layer, `vocabulary` the projection to its vocabulary, `read` all that a pass reads; `hidden` is
-    the width of a state, `kv` that of the keys of a token in a layer.
-    """
-
-    layer: float
-    vocab_size: int
-    vocabulary: float
-    read: float
-    hidden: int
-    kv: float
-    layers: int
-
-    @classmethod
-    def of(cls, profile: Profile, kind: str) -> _Parts:
-        """Return the parts of a profile's target.
-
-        Raises
-        ------
-        SpecsimError
-            When the profile does not state the target's shape.
-        """
-        target, shape = profile.target, profile.target.shape
-        if shape is None or target.nonembedding_bytes is None:
-            lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
-            _refuse(f"{kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
-        vocabulary = ELEMENT_BYTES * shape.vocab_size * shape.hidden_size
-        return cls(
-            target.nonembedding_bytes / shape.num_hidden_layers,
-            shape.vocab_size,
-            vocabulary,
-            target.nonembedding_bytes + vocabulary,
-            shape.hidden_size,
-            target.kv_bytes_per_token / shape.num_hidden_layers / 2 / ELEMENT_BYTES,
-            shape.num_hidden_layers,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +81,30 @@ class DecoderHead:
 
     def of(self, profile: Profile) -> ModelLatency:
         """Return the target's passes, scaled by the bytes that a pass of the head reads."""
-        parts = _Parts.of(profile, self.kind)
-        weights = self.layers * parts.layer + _square(self.states * parts.hidden, parts.hidden)
+        target, shape = profile.target, profile.target.shape
+        if shape is None or target.nonembedding_bytes is None:
+            lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
+            _refuse(f"{self.kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
+        layers, hidden = shape.num_hidden_layers, shape.hidden_size
+        vocabulary = _square(shape.vocab_size, hidden)
+        target_read = target.nonembedding_bytes + vocabulary
+        weights = self.layers * (target.nonembedding_bytes / layers) + _square(self.states * hidden, hidden)
         if self.wide:
-            weights += _square(parts.hidden, parts.hidden + 2 * parts.kv)
-        read = weights + parts.vocabulary
+            keys = target.kv_bytes_per_token / layers / 2 / ELEMENT_BYTES
+            weights += _square(hidden, hidden + 2 * keys)
+        read = weights + vocabulary
         if self.draft_vocab_size is not None:
-            weights = read = weights + _square(self.draft_vocab_size, parts.hidden)
-        markov = _square(self.draft_vocab_size or parts.vocab_size, self.markov_rank)
+            weights = read = weights + _square(self.draft_vocab_size, hidden)
+        markov = _square(self.draft_vocab_size or shape.vocab_size, self.markov_rank)
         weights, read = weights + 2 * markov, read + markov
-        share, cache = weights / profile.target.weights_bytes, self.layers / parts.layers
-        if max(read / parts.read, share, cache) > 1:
-            _refuse(f"{self.kind} of {self.layers} layers is larger than {profile.target.name}")
-        heads = Heads(self.one_pass, self.depth, read / parts.read, share, cache).named(f"{self.kind} head", profile)
+        share, cache = weights / target.weights_bytes, self.layers / layers
+        if max(read / target_read, share, cache) > 1:
+            _refuse(f"{self.kind} of {self.layers} layers is larger than {target.name}")
+        heads = Heads(self.one_pass, self.depth, read / target_read, share, cache).of(profile)
+        heads = replace(heads, name=f"{self.kind} head")
         if not self.one_pass:
             return heads
-        again_s = (self.depth - 1) * markov / parts.read * profile.target.chosen.seconds(PassShape.decode(0))
+        again_s = (self.depth - 1) * markov / target_read * target.chosen.seconds(PassShape.decode(0))
         forms = {name: Block(form, self.depth) for name, form in heads.forms.items()}
         return replace(heads, forms=forms, overhead_s=heads.overhead_s + again_s)
 
@@ -175,7 +139,7 @@ def _of_target(profile: Profile, name: str, time: float, cache: float, weights: 
     target = profile.target
     return ModelLatency(
         name=name,
-        forms={each: form.scaled(time, cache) for each, form in target.forms.items()},
+        forms={each: scaled(form, time, cache) for each, form in target.forms.items()},
         form=target.form,
         kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
         weights_bytes=round(weights * target.weights_bytes),

@@ -16,6 +16,8 @@ PROFILE_VERSION = 1
 MEMORY_SHARE = 0.9
 BASELINE_CONTEXT_TOKENS = 512
 MOST_DEPTH = 1 << 20
+MOST_MEDIAN = 0.10
+"""The largest median of held-out relative errors of a kind of pass that is fit for use."""
 
 
 class ModelShape(NamedTuple):
@@ -34,7 +36,7 @@ class ModelLatency:
     - ``overhead_s`` is the CPU and sampling time added to every pass.
     - ``context_range`` and ``batched_range`` are those of the samples behind the forms.
     - ``fit_error`` is the held-out relative error of the form in use, by kind of pass: median, p95 and worst.
-    - ``misfit`` says why the fit is not fit for use (`specsim.latency.fitness`); None: it is, or has no errors.
+    - ``misfit`` says why the fit is not fit for use; None: it is, or has no errors.
     - ``launch_s`` is the host time to launch a pass kernel by kernel; None: not measured.
     - ``least_s`` is the least time of a pass; 0 under CUDA graphs.
     - Of a drafter: ``one_pass`` says whether one pass proposes all depths of a step, ``cached`` whether it has a cache,
@@ -202,6 +204,14 @@ class Profile:
             return self.stated_usable_kv_bytes
         weights = self.target.weights_bytes + self.draft.weights_bytes
         return int(MEMORY_SHARE * self.memory_bytes) - weights
+
+    @property
+    def unfit(self) -> str | None:
+        """Why the fit of the target or of the draft is not fit for use, None where both are."""
+        for role, model in (("target", self.target), ("draft", self.draft)):
+            if model.misfit is not None:
+                return f"not fit for use: {model.misfit} ({role}), above {100 * MOST_MEDIAN:.0f}%"
+        return None
 
     @property
     def usable_kv_tokens(self) -> int:

@@ -8,11 +8,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from specsim.files.checked_mapping import CheckedMapping, is_number
+from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.yaml_file import is_path, read_yaml, shipped
-from specsim.latency.fitness import misfit
 from specsim.latency.forms import Block, Form, Linear, Roofline, Staged, Table
-from specsim.latency.model import MOST_DEPTH, PROFILE_VERSION, ModelLatency, ModelShape, Profile
+from specsim.latency.model import MOST_DEPTH, MOST_MEDIAN, PROFILE_VERSION, ModelLatency, ModelShape, Profile
 
 __all__ = ["PROFILE_VERSION", "ModelLatency", "Profile", "load_profile", "profile_from_mapping"]
 
@@ -46,11 +45,6 @@ ROOFLINE_OPTIONS = ("single_s", "pair_s", "logit_s")
 FEW_TOKENS = ("few_s", "few_logits_s")
 TABLE_KEYS = ("batched_tokens", "seconds_at", "floor_s")
 TABLE_OPTIONS = ("alpha_s", "beta_s", "logit_s", "request_s")
-COEFFICIENTS = {"linear": LINEAR_KEYS, "roofline": (*ROOFLINE_KEYS, *ROOFLINE_OPTIONS, *FEW_TOKENS), "table": ()}
-CHECKED_MODELS = ("target", "draft")
-KNEES = ("fitted", "compute_over_bandwidth")
-CHECK_LEVELS = 3
-"""The most levels of mappings in ``checks``."""
 MOST_BYTES = 10**15
 
 
@@ -80,7 +74,7 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     target, draft = top.child("target"), top.child("draft")
     wanted = _form_name(top, (_forms(target, TARGET_OPTIONS), _forms(draft, DRAFT_OPTIONS)))
     if "checks" in top.values:
-        _check_checks(top.child("checks"), CHECK_LEVELS)
+        _check_told(top.child("checks"))
     stages = top.whole("pipeline_parallel_size") if "pipeline_parallel_size" in top.values else 1
     profile = Profile(
         name=top.text("name"),
@@ -128,8 +122,9 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
     block = node.whole("block_tokens") if node.given("block_tokens") else 0
     forms = {name: Block(each, block) for name, each in forms.items()} if block else forms
     forms = {name: Staged(each, stages, drafts) for name, each in forms.items()} if stages > 1 else forms
-    _check_standard_errors(node)
-    errors = _held_out_errors(node)
+    if "standard_errors" in node.values:
+        _check_told(node.child("standard_errors"))
+    errors, sizes = _held_out_errors(node), ModelShape._fields
     return ModelLatency(
         name=node.text("name"),
         forms=forms,
@@ -138,11 +133,11 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
         weights_bytes=node.whole("weights_bytes", 0, MOST_BYTES),
         overhead_s=node.number("overhead_s"),
         fit_error=errors.get(form, {}),
-        misfit=misfit(errors),
+        misfit=_misfit(errors),
         launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         nonembedding_bytes=_nonembedding_bytes(node),
-        max_model_len=_max_model_len(node),
-        shape=_shape(node),
+        max_model_len=node.whole("max_model_len", 2) if node.given("max_model_len") else None,
+        shape=ModelShape(*map(node.whole, sizes)) if any(map(node.given, sizes)) else None,
         one_pass=block > 0,
         max_depth=block or (node.whole("max_depth") if node.given("max_depth") else MOST_DEPTH),
         **_ranges(node, stages),
@@ -156,16 +151,6 @@ def _nonembedding_bytes(node: CheckedMapping) -> int | None:
     if stated > node.values["weights_bytes"]:
         node.fail("nonembedding_bytes", f"at most weights_bytes, {node.values['weights_bytes']}")
     return stated
-
-
-def _shape(node: CheckedMapping) -> ModelShape | None:
-    if not any(node.given(name) for name in ModelShape._fields):
-        return None
-    return ModelShape(*(node.whole(name) for name in ModelShape._fields))
-
-
-def _max_model_len(node: CheckedMapping) -> int | None:
-    return node.whole("max_model_len", 2) if node.given("max_model_len") else None
 
 
 def _ranges(node: CheckedMapping, stages: int) -> dict[str, Any]:
@@ -190,48 +175,31 @@ def _held_out_errors(node: CheckedMapping) -> dict[str, dict[str, dict[str, floa
     }
 
 
-def _check_standard_errors(node: CheckedMapping) -> None:
-    """Refuse standard errors of unknown coefficients, and values other than null or a finite number of at least 0."""
-    if "standard_errors" not in node.values:
-        return
-    by_form = node.child("standard_errors")
-    by_form.only((), _FORMS)
-    for form in by_form.values:
-        errors = by_form.child(form)
-        errors.only((), COEFFICIENTS[form])
-        for name in filter(errors.given, errors.values):
-            if name in FEW_TOKENS:
-                _check_error_list(errors, name)
-            else:
-                errors.number(name)
-
-
-def _check_error_list(errors: CheckedMapping, name: str) -> None:
-    value = errors.values[name]
-    if not isinstance(value, list) or not all(each is None or (is_number(each) and each >= 0) for each in value):
-        errors.fail(name, "a list of nulls and finite numbers of at least 0")
-
-
-def _check_checks(node: CheckedMapping, levels: int) -> None:
-    """Refuse values other than null or a finite number; ``hardware`` is text, knees are not negative."""
-    for name in filter(node.given, node.values):
-        if name == "knee_tokens":
-            _check_knees(node.child(name))
-        elif name == "hardware":
-            node.text(name)
-        elif isinstance(node.values[name], Mapping) and levels > 1:
-            _check_checks(node.child(name), levels - 1)
-        else:
+def _check_told(node: CheckedMapping) -> None:
+    """Refuse what is not finite among numbers that tell of a profile, and that no run reads."""
+    for name, value in node.values.items():
+        if isinstance(value, Mapping):
+            _check_told(node.child(name))
+        elif isinstance(value, float):
             node.number(name, least=-inf)
 
 
-def _check_knees(node: CheckedMapping) -> None:
-    node.only((), CHECKED_MODELS)
-    for model in node.values:
-        knees = node.child(model)
-        knees.only((), KNEES)
-        for name in filter(knees.given, knees.values):
-            knees.number(name)
+def _misfit(by_form: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str | None:
+    """Return what is wrong with a model's fit, None if nothing is.
+
+    The best of its forms counts, and in it the kind of pass with the largest median.
+
+    Parameters
+    ----------
+    by_form : held-out relative errors by form, kind of pass, and statistic.
+    """
+    worst = [
+        max((error.get("median", 0.0), kind) for kind, error in kinds.items()) for kinds in by_form.values() if kinds
+    ]
+    if not worst or min(worst)[0] <= MOST_MEDIAN:
+        return None
+    median, kind = min(worst)
+    return f"the median held-out error of {kind} is {100 * median:.1f}%"
 
 
 def _provenance(top: CheckedMapping) -> tuple[Mapping[str, str], ...]:

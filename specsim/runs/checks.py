@@ -17,13 +17,10 @@ from specsim.cluster.clients import Turns
 from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
 from specsim.config.groups import FILE_OPTION, Choice, Choices, shipped_names
-from specsim.config.schema import Shed, Split
-from specsim.core.protocols import Scheduler
+from specsim.config.schema import Settings, Shed, Split
 from specsim.core.request import Bools, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
-from specsim.latency.engine import Engine
-from specsim.latency.fitness import unfit
 from specsim.latency.model import Profile
 from specsim.latency.peaks import peak_notes
 from specsim.pass_shape import PassShape
@@ -54,11 +51,6 @@ def router(
     if mapping.get("_target_") == POOLED and isinstance(within := mapping.get(WITHIN), str):
         mapping[WITHIN] = _of_name(within, named)
     return router_factory(mapping, named, plugins, classes, pools)
-
-
-def sessions(trace: Trace) -> Ints:
-    """Return the session of each request (N,); where the trace names none, each is one of its own, its row."""
-    return trace.row if trace.session is None else trace.session
 
 
 def turns(trace: Trace) -> Turns | None:
@@ -133,7 +125,7 @@ def _check_layout(machines: Sequence[Machine]) -> None:
             )
 
 
-def prefixes(block_tokens: int, split: Split, shed: Shed, trace: Trace) -> Prefixes:
+def prefixes(settings: Settings, trace: Trace) -> Prefixes:
     """Return the hashes of all prompts, whose blocks are kept.
 
     Raises
@@ -141,7 +133,7 @@ def prefixes(block_tokens: int, split: Split, shed: Shed, trace: Trace) -> Prefi
     SpecsimError
         One line when the trace tells no hashes or tells what is cached, or its blocks are no whole blocks of the cache.
     """
-    name, found = trace.source.name, trace.prefixes
+    name, found, block_tokens = trace.source.name, trace.prefixes, settings.block_tokens
     if found is None and trace.waits.any():
         found = prefixes_of_turns(trace, block_tokens)
     if found is None:
@@ -149,7 +141,7 @@ def prefixes(block_tokens: int, split: Split, shed: Shed, trace: Trace) -> Prefi
         who = f"the shipped {trace.source.origin} of trace {name!r}" if shipped else f"trace {name!r}"
         cure = "expected a list a request, by blocks of one size, not resampled"
         raise SpecsimError(f"prefix_caching=true: {who} has no hash_ids that can be used; {cure}")
-    for other, given in (("split.prefill", split.prefill is not None), ("shed.ttft", shed.ttft)):
+    for other, given in (("split.prefill", settings.split.prefill is not None), ("shed.ttft", settings.shed.ttft)):
         if given:
             raise SpecsimError(f"prefix_caching=true: not with {other}; expected one of them")
     if trace.cached_tokens is not None:
@@ -259,28 +251,22 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
     )
 
 
-def fitness_note(profile: Profile, source: str, *, any_fit: bool) -> str | None:
-    """Return a line where a profile is not fit for use and was asked for all the same.
+def misfit_notes(chosen: Choices, served_on: Fleet, *, any_fit: bool) -> list[str]:
+    """Return a line for each profile, and for the engine, that is not fit for use and was asked for all the same.
 
     Raises
     ------
     SpecsimError
-        When it is not fit for use and was not asked for.
+        When one is not fit for use and was not asked for.
     """
-    return _let_stand(unfit(profile), source, "another profile", any_fit=any_fit)
-
-
-def calibration_note(engine: Engine, source: str, *, any_fit: bool) -> str | None:
-    """Return the same as `fitness_note` of an engine whose calibration is marked as not fit for use."""
-    said = None if engine.misfit is None else f"not fit for use: {engine.misfit}"
-    return _let_stand(said, source, "another engine", any_fit=any_fit)
-
-
-def spelling_note(scheduler: Choice, example: Scheduler) -> str | None:
-    """Return a line where `scheduler=vllm_spec` is given no draft token: that run has a name of its own."""
-    if scheduler.name != "vllm_spec" or getattr(example, "drafts", True):
-        return None
-    return "scheduler=vllm_spec without draft tokens drafts nothing: scheduler=vllm is the name of that run"
+    told = [(named, "profile", each.truth.unfit) for named, each in served_on.by_name.values()]
+    misfit = served_on.first.engine.misfit
+    told.append((str(chosen.engine), "engine", misfit and f"not fit for use: {misfit}"))
+    wrong = [(f"{named}: {said}", group) for named, group, said in told if said is not None]
+    if wrong and not any_fit:
+        said, group = wrong[0]
+        raise SpecsimError(f"{said}; expected another {group}, or any_fit=true")
+    return [said for said, _ in wrong]
 
 
 def batching_notes(chosen: Choices, order: str | None, serving: Serving) -> tuple[str, ...]:
@@ -300,12 +286,6 @@ def batching_notes(chosen: Choices, order: str | None, serving: Serving) -> tupl
 _ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}
 
 
-def _let_stand(said: str | None, source: str, expected: str, *, any_fit: bool) -> str | None:
-    if said is not None and not any_fit:
-        raise SpecsimError(f"{source}: {said}; expected {expected}, or any_fit=true")
-    return None if said is None else f"{source}: {said}"
-
-
 def budget_note(budget: float | None, truth: Profile, profile: str) -> str | None:
     """Return a line where verifying a whole budget leaves the memory-bound part of the target's pass."""
     bend = truth.target.bend_tokens
@@ -318,16 +298,15 @@ def budget_note(budget: float | None, truth: Profile, profile: str) -> str | Non
 
 
 def choice_notes(
-    chosen: Choices, served_on: Fleet, scheduler: SchedulerFactory, fit_notes: Sequence[str | None]
+    chosen: Choices, served_on: Fleet, scheduler: SchedulerFactory, misfits: Sequence[str]
 ) -> Iterator[str | None]:
-    """Yield the lines, or None; `fit_notes` are those of profiles and engines that are not fit for use."""
-    for named, each in served_on.each():
+    """Yield the lines, or None; `misfits` are those of profiles and engines that are not fit for use."""
+    for named, each in served_on.by_name.values():
         yield from peak_notes(each.truth, named)
-    yield from fit_notes
+    yield from misfits
     yield chosen.suggestion_note
-    yield spelling_note(chosen.scheduler, scheduler.example)
     yield from batching_notes(chosen, served_on.first.engine.batching, scheduler.serving)
-    for named, each in served_on.each():
+    for named, each in served_on.by_name.values():
         yield budget_note(scheduler.serving.verify_tokens, each.truth, named)
 
 

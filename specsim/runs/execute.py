@@ -8,24 +8,21 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from specsim.config.groups import Choice
-from specsim.config.identity import NOT_OF_THE_RUN
 from specsim.core.protocols import Observer
 from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
-from specsim.files.checked_mapping import copied
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.tables import STAND_IN, run_line, stand_in
 from specsim.runs.checks import hardly_drafts
-from specsim.runs.prepare import Experiment, prepare
+from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
 from specsim.store.runs import StoredRun
@@ -37,9 +34,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-PARSERS = ("argparse", "contextlib", "profiler", "specsim")
+PARSERS = {"argparse", "contextlib", "profiler", "specsim"}
 """Modules that may end a command: a parser has said by then what was wrong, or shown its help."""
-OURS = ("profiler", "specsim")
+OURS = {"profiler", "specsim"}
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
@@ -64,10 +61,13 @@ def guarded(work: Callable[Arguments, Answer], *given: Arguments.args, **named: 
 def fault_of(error: BaseException) -> BaseException:
     """Return an error of one line in the place of what a part of somebody's own raised to end the process."""
     chain = list(_chain(error))
-    frames = [frame for each in chain for frame, _ in traceback.walk_tb(each.__traceback__)]
-    if isinstance(error, Exception) or passes_through(error) or all(map(_of_a_parser, frames)) or _ours(chain[-1]):
-        return error
     trace = chain[-1].__traceback__
+    packages = [_package(frame) for each in chain for frame, _ in traceback.walk_tb(each.__traceback__)]
+    innermost = [_package(frame) for frame, _ in traceback.walk_tb(trace)][-1:]
+    # A line of our own raised it: a handler of signals, which runs wherever the process is.
+    ours = PARSERS.issuperset(packages) or OURS.issuperset(innermost)
+    if isinstance(error, Exception) or passes_through(error) or ours:
+        return error
     named = "".join(f"{frame.f_code.co_qualname}: " for frame, _ in own_frames(trace, None)[:1])
     return SpecsimError(f"{named}{complaint(error)}{own_line(trace, None)}")
 
@@ -80,14 +80,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         each = each.__cause__
 
 
-def _ours(error: BaseException) -> bool:
-    """Return whether a line of our own raised it: a handler of signals, which runs wherever the process is."""
-    innermost = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1:]
-    return all(str(each.f_globals.get("__name__", "")).partition(".")[0] in OURS for each in innermost)
-
-
-def _of_a_parser(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in PARSERS
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -155,21 +149,14 @@ if TYPE_CHECKING:
     from specsim.simulation import Simulation
 
 
-def stored_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes a run the run it is: not where it is kept, nor what else changes no number."""
-    stored: dict[str, Any] = copied({key: value for key, value in config.items() if key not in NOT_OF_THE_RUN})
-    return stored
-
-
 def execute(
-    config: Mapping[str, Any],
+    experiment: Experiment,
     folder: Path | None,
-    experiment: Experiment | None = None,
     *,
     observers: Sequence[Observer | type[Observer]] = (),
     progress: bool = False,
 ) -> Run:
-    """Run one resolved configuration and store it in `folder`; `experiment` is what was prepared of it, if anything.
+    """Run what was prepared and store it in `folder`, None to keep it in memory alone.
 
     `observers` are shown every pass beside those that the configuration names.
 
@@ -179,14 +166,12 @@ def execute(
         When the scheduler is at fault, or `folder` cannot be written or holds another run, now or at the end.
     """
     from specsim.acceptance.curves import calibration
-    from specsim.metrics.load import load_notes
     from specsim.metrics.summary import summarise
     from specsim.simulation import run as run_simulation
 
     if folder is not None:
-        check_same_run(folder, config)
-    experiment = experiment or prepare(config)
-    config = stored_config(config)
+        check_same_run(folder, experiment.made_of)
+    config = experiment.made_of.stored
     started, clock = datetime.now(UTC), time.perf_counter()
     with bar(len(experiment.simulation.requests), "request", progress) as watch:
         record = run_simulation(_observed(experiment.simulation, observers), watch)
@@ -202,32 +187,21 @@ def execute(
     metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
     requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
     metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
-    block = metrics["specsim"]
-    drafting = experiment.drafting_notes if totals.draft_passes else ()
-    seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
-    unnamed = (f"observed by objects: {seen}; config.yaml does not name them",) if seen else ()
-    notes = experiment.notes + unnamed + drafting + _out_of_range(totals) + _rejected(metrics)
-    notes += _infinite(table, experiment.scheduler)
-    notes += load_notes(block["load"], block["arrived"], _recorded(experiment, config))
-    if totals.draft_passes:
-        notes += hardly_drafts(experiment.scheduler.name, table, totals.iterations, experiment.simulation)
+    notes = tuple(_notes(experiment, observers, table, totals, metrics["specsim"]))
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = experiment.router
     provenance["varies_with_seed"] = list(experiment.varies)
     if folder is not None:
-        written = {"metrics": metrics, "config": config, "provenance": provenance}
-        provenance = write_run(folder, table=table, passes=pass_rows, **written)
+        provenance = write_run(
+            folder, experiment.made_of, table=table, metrics=metrics, provenance=provenance, passes=pass_rows
+        )
     return Run(metrics, config, provenance, table, pass_rows, folder, notes)
 
 
 def _observed(simulation: Simulation, observers: Sequence[Any]) -> Simulation:
     """Return a simulation that observers see, too: objects or their classes."""
-    makers = [each if isinstance(each, type) else partial(_same, each) for each in observers]
+    makers = [each if isinstance(each, type) else lambda each=each: each for each in observers]
     return replace(simulation, observers=[*simulation.observers, *makers]) if makers else simulation
-
-
-def _same(observer: Observer) -> Observer:
-    return observer
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
@@ -246,39 +220,48 @@ def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
     return save({"comparison": comparison(list(labelled))}, where)
 
 
-def _out_of_range(totals: RunTotals) -> tuple[str, ...]:
-    outside, passes = totals.out_of_range_passes, totals.iterations + totals.draft_passes
-    if not outside:
-        return ()
-    return (f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on",)
+def _notes(
+    experiment: Experiment,
+    observers: Sequence[Observer | type[Observer]],
+    table: RequestTable,
+    totals: RunTotals,
+    block: Mapping[str, Any],
+) -> Iterator[str]:
+    """Yield the notes of a run; `block` is that of its metrics."""
+    from specsim.metrics.load import load_notes
+
+    scheduler = experiment.made_of.chosen.scheduler
+    yield from experiment.notes
+    if observers:
+        seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
+        yield f"observed by objects: {seen}; config.yaml does not name them"
+    if totals.draft_passes:
+        yield from experiment.drafting_notes
+    if totals.out_of_range_passes:
+        passes, outside = totals.iterations + totals.draft_passes, totals.out_of_range_passes
+        yield f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
+    for reason, count in block["rejected"].items():
+        yield f"{count} requests {REASONS[reason]}"
+    for name, column in table.noted.items():
+        if count := int(np.isinf(column).sum()):
+            said = f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests"
+            yield f"{said}: its mean leaves them out"
+    yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
+    if totals.draft_passes:
+        yield from hardly_drafts(scheduler.name, table, totals.iterations, experiment.simulation)
 
 
-def _infinite(table: RequestTable, scheduler: Choice) -> tuple[str, ...]:
-    """Return a line for each column in which the scheduler noted an infinite number."""
-    infinite = {name: int(np.isinf(column).sum()) for name, column in table.noted.items()}
-    return tuple(
-        f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests: its mean leaves them out"
-        for name, count in infinite.items()
-        if count
-    )
-
-
-def _recorded(experiment: Experiment, config: Mapping[str, Any]) -> Recorded | None:
+def _recorded(experiment: Experiment) -> Recorded | None:
     """Return how many requests a recording holds, and what can be judged instead; None for an endless trace."""
     from specsim.metrics.load import Recorded
 
-    source = experiment.source
+    source, closed = experiment.source, experiment.made_of.settings.concurrency is not None
     if source.holds is None:
         return None
-    ways = ["a wider trace.window"] if config["trace"].get("window") else []
-    ways += ["another trace"] if config["concurrency"] else ["a lower rate", "another trace"]
+    ways = ["a wider trace.window"] if experiment.made_of.chosen.trace.values.get("window") else []
+    ways += ["another trace"] if closed else ["a lower rate", "another trace"]
     if "arrivals" in experiment.varies:
         ways.append("a mean over seeds")
-    elif source.timed and source.origin != OBJECT and not config["concurrency"]:
+    elif source.timed and source.origin != OBJECT and not closed:
         ways.append("a mean over seeds with trace.resample=SECONDS")
     return Recorded(source.holds, " or ".join(", ".join(ways).rsplit(", ", 1)))
-
-
-def _rejected(metrics: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a line for each reason; whoever is rejected for any is missing from the backlog that is judged."""
-    return tuple(f"{count} requests {REASONS[reason]}" for reason, count in metrics["specsim"]["rejected"].items())

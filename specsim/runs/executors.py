@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from specsim.core.user_code import complaint
 from specsim.errors import SpecsimError, represented
-from specsim.runs.processes import Lost, in_processes
+from specsim.runs.processes import Lost, check_jobs, in_processes
 
 if TYPE_CHECKING:
     from distributed import Client, Future, as_completed
@@ -47,8 +47,10 @@ def check_executor(executor: object, jobs: int) -> str:
     Raises
     ------
     SpecsimError
-        When it is unknown or not installed, or a cluster that runs already says how many `jobs` there are.
+        When it is unknown or not installed, when `jobs` is no number of processes, or a cluster that runs already says
+        how many there are.
     """
+    check_jobs(jobs)
     if not isinstance(executor, str) or executor not in NEEDS:
         raise SpecsimError(f"executor={represented(executor)}: expected {', '.join(NEEDS)}")
     if find_spec(NEEDS[executor]) is None:

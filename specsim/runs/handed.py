@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, is_dataclass
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from specsim.config.points import HANDED, is_several
 from specsim.config.schema import GROUPS
@@ -33,14 +32,6 @@ OF_TRACES = ("window", "resample")
 BELOW = "trace__"
 
 
-class HandedTrace(NamedTuple):
-    """A trace, the kind of object that was given, and by key what is taken from it."""
-
-    trace: Trace
-    kind: type
-    taken: Mapping[str, Any]
-
-
 def settings_of_trace(given: object, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return by key the settings that go with this object as a trace, and all others."""
     known = OF_TRACES if isinstance(given, Trace) else (*OF_TRACES, *OF_COLUMNS)
@@ -51,7 +42,7 @@ def settings_of_trace(given: object, settings: Mapping[str, Any]) -> tuple[dict[
     return values, {name: value for name, value in settings.items() if name not in names}
 
 
-def handed_trace(given: Any, below: Mapping[str, Any]) -> HandedTrace:
+def handed_trace(given: Any, below: Mapping[str, Any]) -> Trace:
     """Return a `Trace` as it is, and that of a DataFrame read with the settings `below`.
 
     Raises
@@ -61,41 +52,27 @@ def handed_trace(given: Any, below: Mapping[str, Any]) -> HandedTrace:
     """
     node = CheckedMapping("", "trace", below)
     keys.window(node), keys.resample(node)
-    taken = {key: value for key, value in below.items() if key in OF_TRACES and value is not None}
     if isinstance(given, Trace):
-        return HandedTrace(given, type(given), taken)
+        return given
     if not hasattr(given, "columns"):
         raise SpecsimError(f"trace: {represented(given)}; expected a name, a path, a Trace or a DataFrame")
     how: dict[str, Any] = {key: below.get(key) for key in OF_COLUMNS}
-    read = trace_of(given, **how)
-    return HandedTrace(read, type(given), taken)
+    return trace_of(given, **how)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Handed:
-    """Objects that were handed in; None where the configuration describes it."""
+    """Objects that were handed in; None where the configuration describes it.
+
+    `described` is by group what a run's configuration holds in the place of a file's keys: class and checksum of
+    content, None where that is not known.
+    """
 
     scheduler: SchedulerFactory | None = None
-    trace: HandedTrace | None = None
+    trace: Trace | None = None
     profile: Profile | None = None
     slo: SloMix | None = None
-
-    @cached_property
-    def described(self) -> dict[str, dict[str, Any]]:
-        """By group, what a run's configuration holds in the place of a file's keys: class and checksum of content."""
-        found: dict[str, dict[str, Any]] = {}
-        if self.scheduler is not None:
-            found["scheduler"] = _said(self.scheduler.example, _content(self.scheduler.example))
-        if self.trace is not None:
-            found["trace"] = _trace_said(self.trace)
-        if self.profile is not None:
-            found["profile"] = _said(self.profile, _content(self.profile)) | {
-                "name": self.profile.name,
-                "gpus": self.profile.gpus,
-            }
-        if self.slo is not None:
-            found["slo"] = _said(self.slo, _content(self.slo))
-        return found
+    described: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def modules(self) -> tuple[ModuleType, ...]:
@@ -130,7 +107,6 @@ class Objects:
     """Objects that Python handed in, by group and by the name that stands for each: no file has such a name."""
 
     named: dict[str, dict[str, Handed]] = field(default_factory=dict)
-    _of: dict[tuple[tuple[str, str], ...], Handed] = field(default_factory=dict)
 
     @property
     def described(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -142,11 +118,9 @@ class Objects:
 
     def of(self, choices: Mapping[str, str]) -> Handed:
         """Return the objects that a run's choices name."""
-        chosen = tuple((group, choices[group]) for group, several in self.named.items() if choices[group] in several)
-        if chosen and chosen not in self._of:
-            made = {group: getattr(self.named[group][name], group) for group, name in chosen}
-            self._of[chosen] = Handed(**made)
-        return self._of[chosen] if chosen else NOTHING
+        held = {group: several[choices[group]] for group, several in self.named.items() if choices[group] in several}
+        objects: dict[str, Any] = {group: getattr(each, group) for group, each in held.items()}
+        return Handed(**objects, described={group: each.described[group] for group, each in held.items()})
 
     def taken(self, group: str, values: Iterable[object], of_trace: Mapping[str, Any]) -> list[Any]:
         """Return the values of a group with a name in the place of each object, which is kept under it.
@@ -173,16 +147,8 @@ LEFT_OPEN = frozenset(GROUPS) - {"scheduler", "trace"}
 """Groups whose choice may follow from the others."""
 
 
-class Named(NamedTuple):
-    """Axes and settings with a name in the place of each object, and the objects by their names."""
-
-    axes: Mapping[str, Any]
-    settings: dict[str, Any]
-    objects: Objects
-
-
-def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> Named:
-    """Return what Python gave for a run or a sweep as values that a configuration can hold.
+def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any], Objects]:
+    """Return axes and settings from Python with a name in the place of each object, and the objects by their names.
 
     Parameters
     ----------
@@ -195,7 +161,7 @@ def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> Named:
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in LEFT_OPEN}
     if not isinstance(axes, Mapping):
-        return Named(axes, settings, NO_OBJECTS)
+        return axes, settings, NO_OBJECTS
     values = {group: list(axes[group]) for group in HANDED if is_several(axes.get(group))}
     values |= {group: [settings[group]] for group in HANDED if group in settings}
     trace = next((each for each in values.get("trace", ()) if not isinstance(each, str | Path)), None)
@@ -209,21 +175,25 @@ def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> Named:
         if below and group in objects.named:
             raise SpecsimError(f"{group}.{below}: {group} is an object; expected the value in it")
     axes = {key: names.get(key, value) for key, value in axes.items()}
-    return Named(axes, {key: names[key][0] if key in names else each for key, each in settings.items()}, objects)
+    return axes, {key: names[key][0] if key in names else each for key, each in settings.items()}, objects
 
 
 def _handed(group: str, value: Any, of_trace: Mapping[str, Any]) -> Handed:
     if group == "scheduler":
-        return Handed(scheduler=_scheduler(value))
+        factory = _scheduler(value)
+        return Handed(scheduler=factory, described={group: _said(factory.example)})
     if group == "trace":
-        return Handed(trace=handed_trace(value, of_trace))
+        trace = handed_trace(value, of_trace)
+        taken = {key: each for key, each in of_trace.items() if key in OF_TRACES and each is not None}
+        said = {"object": _named(value), "sha256": content_sha256(trace), "name": trace.source.name}
+        return Handed(trace=trace, described={group: {**said, **taken}})
     wanted = Profile if group == "profile" else SloMix
     if not isinstance(value, wanted):
         raise SpecsimError(f"{group}: {represented(value)}; expected a name, a path or a {wanted.__name__}")
     if isinstance(value, SloMix):
         check_mix(value)
-        return Handed(slo=value)
-    return Handed(profile=value)
+        return Handed(slo=value, described={group: _said(value)})
+    return Handed(profile=value, described={group: _said(value) | {"name": value.name, "gpus": value.gpus}})
 
 
 def _scheduler(given: Any) -> SchedulerFactory:
@@ -249,23 +219,15 @@ def _scheduler(given: Any) -> SchedulerFactory:
     return SchedulerFactory(factory, made)
 
 
-def _said(given: object, content: str | None) -> dict[str, Any]:
-    return {"object": _named(type(given)), "sha256": content}
+def _named(given: object) -> str:
+    return f"{type(given).__module__}.{type(given).__qualname__}"
 
 
-def _trace_said(given: HandedTrace) -> dict[str, Any]:
-    said = {"object": _named(given.kind), "sha256": content_sha256(given.trace), "name": given.trace.source.name}
-    return {**said, **given.taken}
-
-
-def _named(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _content(given: object) -> str | None:
-    """Return the checksum of an object's fields, None where some are no plain values."""
+def _said(given: object) -> dict[str, Any]:
+    """Return the class of an object and the checksum of its fields, None where some are no plain values."""
     try:
         fields = asdict(given) if is_dataclass(given) and not isinstance(given, type) else vars(given)
-        return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        content = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     except Exception:
-        return None
+        content = None
+    return {"object": _named(given), "sha256": content}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from specsim.config.groups import Choice, Choices
-from specsim.config.schema import written
+from specsim.config.groups import Choices
+from specsim.config.schema import Settings, written
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import Drafter, check_model, drafter_from_mapping, equipped
 from specsim.latency.engine import Engine, engine_from_mapping
@@ -73,17 +72,6 @@ def closed_loop(clients: int | None, requests: int, sessions: int, rivals: Mappi
     return f"concurrency={clients}: requests are sent as answers come; the trace's arrivals are not used"
 
 
-class Served(NamedTuple):
-    """Choices and settings that say what a run is served on; `profiles` are those of replicas beside the first."""
-
-    engine: Choice
-    drafter: Choice
-    profile: Choice
-    belief: Mapping[str, Any] | None
-    names: tuple[str, ...]
-    profiles: Mapping[str, Mapping[str, Any]]
-
-
 class Hardware(NamedTuple):
     """The engine, and what passes take on it: the truth, and what schedulers believe."""
 
@@ -95,30 +83,12 @@ class Hardware(NamedTuple):
         """Return the same where the server is configured to speculate; `by_table`: see `Engine.speculating`."""
         return Hardware(self.engine, *(self.engine.speculating(each, by_table) for each in self[1:]))
 
-    def memory(self, block_tokens: int) -> Memory:
-        """Return the memory of a replica, in blocks of so many tokens."""
-        return Memory(
-            int(self.truth.usable_kv_bytes),
-            block_tokens,
-            self.truth.target.kv_bytes_per_token,
-            self.truth.draft.kv_bytes_per_token,
-            self.truth.draft.weights_bytes,
-        )
-
     def machine(self, block_tokens: int, host_bytes_per_s: float) -> Machine:
         """Return what a replica runs on; each of its GPUs moves so many bytes to the host and back."""
-        return Machine(self.truth, self.belief, self.memory(block_tokens), host_bytes_per_s * self.truth.gpus)
-
-    def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:
-        """Return the baseline latency that ratios are multiples of, the model's of `stated` or ours, and a note."""
-        if not stated:
-            return self.truth.baseline_s, None
-        if self.truth.target.name in stated:
-            return stated[self.truth.target.name], None
-        return self.truth.baseline_s, (
-            f"the trace states no baseline latency for {self.truth.target.name}: its ratios are multiples of the "
-            f"profile's {self.truth.baseline_s * 1000:.1f} ms"
-        )
+        target, draft = self.truth.target, self.truth.draft
+        token_bytes = target.kv_bytes_per_token, draft.kv_bytes_per_token
+        memory = Memory(int(self.truth.usable_kv_bytes), block_tokens, *token_bytes, draft.weights_bytes)
+        return Machine(self.truth, self.belief, memory, host_bytes_per_s * self.truth.gpus)
 
 
 class Fleet(NamedTuple):
@@ -126,94 +96,96 @@ class Fleet(NamedTuple):
 
     Attributes
     ----------
-    first : of the first replica, and of all where `names` is empty.
-    names : the profile of each replica. by_name : what each of them is, as messages name it and as it runs.
+    names : the profile of each replica; empty where all are alike.
+    by_name : what each of them is, as messages name it and as it runs; the first replica's first.
     """
 
-    first: Hardware
     names: tuple[str, ...]
     by_name: Mapping[str, tuple[str, Hardware]]
 
-    def each(self) -> Iterator[tuple[str, Hardware]]:
-        """Yield what there is, once, and how messages name it; the first replica's first."""
-        yield from self.by_name.values()
-
-    def speculating(self, by_table: bool) -> Fleet:
-        """Return the same where the servers are configured to speculate; `by_table`: see `Engine.speculating`."""
-        by_name = {name: (named, each.speculating(by_table)) for name, (named, each) in self.by_name.items()}
-        return Fleet(self.first.speculating(by_table), self.names, by_name)
+    @property
+    def first(self) -> Hardware:
+        """The hardware of the first replica, and of all where they are alike."""
+        return next(iter(self.by_name.values()))[1]
 
     @property
     def replicas(self) -> tuple[Hardware, ...]:
         """The hardware of each replica; empty where all are alike."""
         return tuple(self.by_name[name][1] for name in self.names)
 
+    def speculating(self, by_table: bool) -> Fleet:
+        """Return the same where the servers are configured to speculate; `by_table`: see `Engine.speculating`."""
+        return self._replace(
+            by_name={name: (named, each.speculating(by_table)) for name, (named, each) in self.by_name.items()}
+        )
+
     def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:
-        """Return the baseline latency that ratios are multiples of, the first profile's, and a note: see `Hardware`."""
-        found_s, note = self.first.baseline_s(stated)
-        (named, first), *others = self.each()
-        of_first = found_s == first.truth.baseline_s
-        if note is None and of_first and any(each.truth.baseline_s != found_s for _, each in others):
-            said = "ratios of objectives are multiples of the first replica's baseline latency"
-            note = f"{said}: {named}, {found_s * 1000:.1f} ms"
-        return found_s, note
+        """Return the baseline latency that ratios are multiples of, and a note.
+
+        It is that of the first replica's target, `stated` by model, or else of its profile.
+        """
+        (named, first), *others = self.by_name.values()
+        model, own_s = first.truth.target.name, first.truth.baseline_s
+        if model in stated:
+            return stated[model], None
+        if stated:
+            said = f"the trace states no baseline latency for {model}: its ratios are multiples of the profile's"
+            return own_s, f"{said} {own_s * 1000:.1f} ms"
+        if all(each.truth.baseline_s == own_s for _, each in others):
+            return own_s, None
+        said = "ratios of objectives are multiples of the first replica's baseline latency"
+        return own_s, f"{said}: {named}, {own_s * 1000:.1f} ms"
 
 
 def fleet(
-    chosen: Choices,
-    belief: Mapping[str, Any] | None,
-    names: tuple[str, ...] | None,
-    plugins: Mapping[str, ModuleType],
-    profile: Profile | None,
+    chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType], handed: Profile | None = None
 ) -> Fleet:
-    """Return what a run is served on.
-
-    Parameters
-    ----------
-    belief : keys of the profile that schedulers believe in, None for the truth. names : the profile of each replica.
-    profile : stands in the place of the one that was chosen.
+    """Return what a run is served on; the profile that was `handed` in stands in the place of the chosen one.
 
     Raises
     ------
     SpecsimError
         One line about a value of the engine, the drafter, a profile or the belief, or about models that differ.
     """
-    served = Served(chosen.engine, chosen.drafter, chosen.profile, belief, names or (), chosen.profiles)
-    if profile is not None or "_target_" in chosen.drafter.values:
-        return _fleet(served, plugins, profile)
-    kept: Fleet = pickle.loads(_kept_fleet(pickle.dumps(served)))
-    return kept
+    if handed is not None or "_target_" in chosen.drafter.values:
+        return _fleet(chosen, settings, plugins, handed)
+    of_files = chosen.engine, chosen.drafter, chosen.profile, chosen.profiles
+    asked = pickle.dumps((*of_files, settings.belief, settings.replica_profiles))
+    if asked not in _kept:
+        if len(_kept) == MOST_KEPT:
+            _kept.clear()
+        _kept[asked] = _fleet(chosen, settings, plugins, None)
+    return _kept[asked]
 
 
-@lru_cache(maxsize=64)
-def _kept_fleet(served: bytes) -> bytes:
-    """Return a fleet that a sweep asks for at each of its points, to be copied for each."""
-    return pickle.dumps(_fleet(pickle.loads(served), {}, None))
+_kept: dict[bytes, Fleet] = {}
+"""Fleets that a sweep asks for at each of its points, by what they are made of."""
+MOST_KEPT = 64
 
 
-def _fleet(chosen: Served, plugins: Mapping[str, ModuleType], profile: Profile | None) -> Fleet:
+def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType], handed: Profile | None) -> Fleet:
     engine = engine_from_mapping(chosen.engine.values, str(chosen.engine))
-    beside = str(chosen.drafter)
+    beside, belief, names = str(chosen.drafter), settings.belief, settings.replica_profiles or ()
     drafter = drafter_from_mapping(chosen.drafter.values, beside, chosen.drafter.folder, plugins)
 
     def running(given: Profile, named: str) -> Profile:
         return _with_drafter(engine.running(given), named, drafter, beside)
 
     def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> Hardware:
-        truth, belief = running(given or profile_from_mapping(keys, named), named), chosen.belief
+        truth = running(given or profile_from_mapping(keys, named), named)
         if belief is None:
             return Hardware(engine, truth, truth)
         believed = belief if "name" in belief else {**keys, **belief}
         return Hardware(engine, truth, running(profile_from_mapping(believed, "belief"), "belief"))
 
     first, named = chosen.profile.name, str(chosen.profile)
-    found = {first: (named, served(chosen.profile.values, named, profile))}
-    for name in dict.fromkeys(chosen.names):
+    found = {first: (named, served(chosen.profile.values, named, handed))}
+    for name in dict.fromkeys(names):
         if name not in found:
             where = f"replica_profiles={name}"
             found[name] = where, served(chosen.profiles[name], where)
     _check_models(found)
-    return Fleet(found[first][1], chosen.names, found)
+    return Fleet(names, found)
 
 
 def _check_models(found: Mapping[str, tuple[str, Hardware]]) -> None:

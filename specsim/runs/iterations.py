@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from specsim.config.configured import Configured
 from specsim.core.passes import DraftPass, Emitted
-from specsim.core.protocols import Beginning, Clairvoyant, Oracle, PassEvent, Scheduler, View
+from specsim.core.protocols import PassEvent, Scheduler, View
 from specsim.core.request import Bools, Ints
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
@@ -20,7 +22,7 @@ from specsim.runs.execute import Run
 from specsim.runs.prepare import prepare
 from specsim.schedulers.adaserve import SloTrees
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.protocols import Rows
 from specsim.simulation import run as run_simulation
 from specsim.store.runs import StoredRun
 
@@ -78,62 +80,6 @@ class ForSlo:
         return self.chosen if self.forest is forest else None
 
 
-@dataclass(frozen=True, slots=True)
-class ListenedTo(Speculation):
-    """AdaServe's speculation part, whose first selection is noted: that of the same part without the second one."""
-
-    part: SloTrees
-    for_slo: ForSlo
-    first: SloTrees = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "first", replace(self.part, fill=False))
-
-    @property
-    def drafts(self) -> bool:
-        """Whether the part drafts."""
-        return self.part.drafts
-
-    @property
-    def max_width(self) -> int:
-        """The most children that the part gives a node."""
-        return self.part.max_width
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the most draft tokens that each of `requests` verifies in a step of the part."""
-        return self.part.draft_tokens(requests)
-
-    def foresee(self, oracle: Oracle) -> None:
-        """Hand the oracle on to a part that takes it."""
-        for part in (self.part, self.first):
-            if isinstance(part, Clairvoyant):
-                part.foresee(oracle)
-
-    def begin(self, requests: int) -> None:
-        """Have a part that keeps some make its state of so many requests."""
-        for part in (self.part, self.first):
-            if isinstance(part, Beginning):
-                part.begin(requests)
-
-    def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield the part's passes and return its forest."""
-        growing, candidates = self.part.grow(view, rows), None
-        try:
-            work = next(growing)
-            while True:
-                candidates = yield work
-                work = growing.send(candidates)
-        except StopIteration as end:
-            forest: Forest = end.value
-        if candidates is not None and candidates.draft_nodes:
-            self.for_slo.forest, self.for_slo.chosen = candidates, self.first.chosen(view, rows, candidates)
-        return forest
-
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
-        """Hand on what was accepted."""
-        self.part.on_verified(view, rows, forest, answer)
-
-
 class Iterations:
     """An observer that keeps some verifications of a run, by number, in `found`.
 
@@ -187,11 +133,20 @@ class Iterations:
 
 
 def _listened_to(scheduler: Scheduler) -> tuple[Scheduler, ForSlo | None]:
-    """Return a scheduler, and where AdaServe's first selection of it will be noted."""
+    """Return a scheduler, and where AdaServe's first selection of it will be noted: that without the second one."""
     if not (isinstance(scheduler, Composed) and isinstance(scheduler.speculation, SloTrees)):
         return scheduler, None
-    noted = ForSlo()
-    return replace(scheduler, speculation=ListenedTo(scheduler.speculation, noted)), noted
+    part, noted = scheduler.speculation, ForSlo()
+    kind, values = type(part), {each.name: getattr(part, each.name) for each in fields(part) if each.init}
+
+    def chosen(trees: SloTrees, view: View, rows: Rows, forest: Forest) -> Bools:
+        first = copy(trees)
+        object.__setattr__(first, "fill", False)
+        noted.forest, noted.chosen = forest, kind.chosen(first, view, rows, forest)
+        return kind.chosen(trees, view, rows, forest)
+
+    listened = type(kind.__name__, (kind,), {"chosen": chosen})
+    return replace(scheduler, speculation=listened(**values)), noted
 
 
 def _names(forest: Forest) -> Ints:
@@ -243,13 +198,12 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
     True
     """
     wanted = _checked(numbers, int(run.metrics["specsim"]["iterations"]))
-    config = dict(run.config)
-    for group, values in config.items():
+    for group, values in run.config.items():
         if isinstance(values, dict) and "object" in values:
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
     if isinstance(run, StoredRun):
         _check_admitted(run, plugins)
-    made = prepare(config).simulation
+    made = prepare(Configured({}, dict(run.config))).simulation
     firsts: list[ForSlo | None] = []
     seen = Iterations(wanted, made.requests.class_names, firsts)
 

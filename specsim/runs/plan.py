@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from specsim.config.configured import Configured, labels_of
-from specsim.config.groups import LABELS, Choices, choices_in, chosen_by_default, file_of
-from specsim.config.identity import identity, settings_of
-from specsim.config.points import Point
-from specsim.config.schema import Settings, check_one, settings_in, written
+from specsim.config.groups import LABELS, Choices, chosen_by_default, file_of
+from specsim.config.schema import Settings, check_one, written
 from specsim.errors import SpecsimError, represented
 from specsim.files.staging import readable_name
 from specsim.files.yaml_file import peek_yaml
 from specsim.registry.plugins import unused_plugins
 from specsim.runs.checks import pools
 from specsim.runs.execute import guarded
-from specsim.runs.handed import NO_OBJECTS, NOTHING, Handed, Objects
+from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.handed import NO_OBJECTS, Handed, Objects
 from specsim.runs.prepare import Experiment, extensible, prepare
-from specsim.runs.processes import check_jobs, in_processes, told
+from specsim.runs.processes import in_processes, told
 from specsim.runs.provenance import sources_of
 from specsim.store.runs import holds_remains, key_of, run_folders
 from specsim.store.summaries import SUMMARIES
@@ -43,14 +43,12 @@ def check_idle(points: Sequence[Configured]) -> None:
         One line naming the key, the value and why.
     """
     why: dict[tuple[str, str], str | None] = {}
-    for point, config in points:
-        doubted = [each for key, value in point.items() if why.get(each := (key, str(value)), "") is not None]
-        if not doubted:
-            continue
-        settings, chosen = settings_in(config), choices_in(config)
-        for each in doubted:
-            reason = _reason(each[0], settings, chosen)
-            why[each] = reason and why.get(each, reason)
+    for point in points:
+        for key, value in point.point.items():
+            each = key, str(value)
+            if why.get(each, "") is not None:
+                reason = _reason(key, point.settings, point.chosen)
+                why[each] = reason and why.get(each, reason)
     for (key, shown), said in why.items():
         if said is not None:
             raise SpecsimError(f"{key}={shown}: changes nothing: {said}")
@@ -124,7 +122,6 @@ def _of_plugins(settings: Settings, chosen: Choices) -> str | None:
     return f"no _target_ of {', '.join(named)} names anything in {unused[0]}"
 
 
-Config = Mapping[str, Any]
 KEEP = ("runs", "summary")
 """Choices of `keep`: a folder a run with its requests, or its metrics alone."""
 KEPT_BYTES = 1 << 28
@@ -132,47 +129,40 @@ KEPT_BYTES = 1 << 28
 EXPERIMENT_BYTES, REQUEST_BYTES = 16_000, 200
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRun:
-    """One point of a sweep.
+@dataclass(frozen=True)
+class PlannedRun(Configured):
+    """One point of a sweep, checked.
 
     Attributes
     ----------
-    config : resolved and checked. label : the settings, as typed, in which the points of the sweep differ.
-    folder : where the run is stored or will be, None where it stays in memory.
     experiment : as it was prepared to check the point, None where it was not, or would hold too much memory.
-    key : identity of its settings. sources : the code and the files that it would be made from.
-    handed : the objects that its configuration names.
+    sources : the code and the files that it would be made from. handed : the objects that its configuration names.
+    label : the settings, as typed, in which the points of the sweep differ.
+    folder : where the run is stored or will be, None where it stays in memory.
     summary : whether only the run's summary is kept, unless it has a folder already.
     """
 
-    config: Config
-    label: Mapping[str, str]
-    folder: Path | None
     experiment: Experiment | None
-    key: str
     sources: Mapping[str, Any]
-    handed: Handed = NOTHING
+    handed: Handed
+    label: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
     summary: bool = False
 
     def prepared(self) -> Experiment:
         """Return the experiment as it was prepared, or prepare it."""
-        return self.experiment or prepare(self.config, self.handed)
+        return self.experiment or prepare(self, self.handed)
+
+    def but(self, **changed: Any) -> PlannedRun:
+        """Return the same run with some fields changed, and with its key, which takes longer than all else here."""
+        found = copy(self)
+        vars(found).update(changed)
+        return found
 
     @property
     def name(self) -> str:
         """The name of the run's folder, whether there is one or not."""
         return f"{readable_name(self.label)}-{self.key}"
-
-
-class Checked(NamedTuple):
-    """A point, its configuration, what was prepared of it if that is kept, its files' checksums, and its objects."""
-
-    point: Point
-    config: dict[str, Any]
-    experiment: Experiment | None
-    sources: Mapping[str, Any]
-    handed: Handed = NOTHING
 
 
 def check_keep(keep: object) -> str:
@@ -189,9 +179,9 @@ def check_keep(keep: object) -> str:
 
 
 def plan(
-    points: Sequence[Checked], root: Path | None, *, keep: str = KEEP[0], progress: bool = False
+    points: Sequence[PlannedRun], root: Path | None, *, keep: str = KEEP[0], progress: bool = False
 ) -> list[PlannedRun]:
-    """Return the runs of a sweep, from its `checked` points; `progress` tells how many are named.
+    """Return the `checked` points of a sweep with their labels and places; `progress` tells how many are named.
 
     A run that lies below `root` already keeps its folder, whatever its name. A new one is named by its label and by
     the hash of its settings, so that no other run takes its place; it has no folder if only its summary is kept.
@@ -202,8 +192,7 @@ def plan(
         When two points are one configuration, or a folder cannot be written or holds another run, or `root` is a run's.
     """
     labels = labels_of([each.point for each in points])
-    keys = [identity(settings_of(each.config)) for each in told(points, len(points), "named", progress)]
-    _check_distinct(keys, labels)
+    _check_distinct([each.key for each in told(points, len(points), "named", progress)], labels)
     summary = keep == "summary"
     if root is not None:
         if holds_remains(root):
@@ -213,19 +202,19 @@ def plan(
                 each.handed.check_known(root)
     stored = {} if root is None else {key_of(place): place for place in reversed(run_folders(root))}
     planned = [
-        PlannedRun(each.config, label, stored.get(key), each.experiment, key, each.sources, each.handed, summary)
-        for each, label, key in zip(points, labels, keys, strict=True)
+        each.but(label=label, folder=stored.get(each.key), summary=summary)
+        for each, label in zip(points, labels, strict=True)
     ]
     if root is None:
         return planned
     if summary:
         check_writable([root / SUMMARIES])
         return planned
-    planned = [replace(each, folder=each.folder or root / each.name) for each in planned]
-    new = [(each.config, each.folder) for each in planned if each.key not in stored and each.folder is not None]
-    for config, place in new:
-        check_same_run(place, config)
-    check_writable({place for _, place in new})
+    planned = [each.but(folder=each.folder or root / each.name) for each in planned]
+    new = {each.folder: each for each in planned if each.key not in stored and each.folder is not None}
+    for place, each in new.items():
+        check_same_run(place, each)
+    check_writable(new)
     return planned
 
 
@@ -234,35 +223,39 @@ def checked(
     objects: Objects = NO_OBJECTS,
     *,
     jobs: int = 1,
+    executor: str = LOCAL,
     idle: bool = True,
     progress: bool = False,
-) -> list[Checked]:
+) -> list[PlannedRun]:
     """Check every point before any of them runs, with the `objects` that they name; `progress` tells how many are.
 
     Of points that differ in their seed alone the first is prepared: settings that are right with one seed are right
-    with any. With several `jobs` that is done in as many processes, and nothing that was prepared is kept. A setting
-    that changes none of the points is refused, unless `idle` is false: they are a part of those that it is set for.
+    with any. With several `jobs` of the local `executor` that is done in as many processes, and nothing that was
+    prepared is kept. A setting that changes none of the points is refused, unless `idle` is false: they are a part of
+    those that it is set for.
 
     Raises
     ------
     SpecsimError
-        One line for the first point that is wrong.
+        One line for the first point that is wrong, or as of `check_executor`.
     """
+    here = jobs if check_executor(executor, jobs) == LOCAL else 1
     first: dict[Any, int] = {}
     leaders = [first.setdefault(_apart_from_seed(each), place) for place, each in enumerate(chosen)]
     wanted = sorted(set(leaders))
-    configs = [chosen[place].config for place in wanted]
     held = [objects.of(each.config["choices"]) for each in chosen]
-    if check_jobs(jobs) == 1 or objects.named:
-        with_objects = [(chosen[place].config, held[place]) for place in wanted]
-        prepared = told(_prepared_here(with_objects), len(configs), "checked", progress)
+    leading = [chosen[place] for place in wanted]
+    if here == 1 or objects.named:
+        ending = _prepared_here(zip(leading, (held[place] for place in wanted), strict=True))
+        prepared = told(ending, len(leading), "checked", progress)
     else:
-        prepared = _prepared_in_processes(configs, jobs, progress)
+        prepared = _prepared_in_processes(leading, here, progress)
     made, points = dict(zip(wanted, prepared, strict=True)), []
-    for place, (leader, (point, config)) in enumerate(zip(leaders, chosen, strict=True)):
-        check_one(config, "seed")
-        experiment = made[leader].experiment if place == leader else None
-        points.append(Checked(point, config, experiment, made[leader].sources, held[place]))
+    for place, (leader, each) in enumerate(zip(leaders, chosen, strict=True)):
+        check_one("seed", each.config["seed"])
+        experiment, sources = made[leader]
+        kept = experiment if place == leader else None
+        points.append(PlannedRun(each.point, each.config, kept, sources, held[place]))
     if idle:
         check_idle(chosen)
     return points
@@ -280,42 +273,41 @@ def _apart_from_seed(each: Configured) -> Any:
     return tuple((key, str(value)) for key, value in each.point.items() if key != "seed")
 
 
-class _Prepared(NamedTuple):
-    experiment: Experiment | None
-    sources: Mapping[str, Any]
+Prepared = tuple[Experiment | None, Mapping[str, Any]]
+"""The experiment of a point, None where it is not kept, and the code and files that it was made from."""
 
 
-def _prepared_here(points: Sequence[tuple[Config, Handed]]) -> Iterator[_Prepared]:
+def _prepared_here(points: Iterable[tuple[Configured, Handed]]) -> Iterator[Prepared]:
     held_bytes = 0
-    for config, handed in points:
-        experiment = prepare(config, handed)
+    for each, handed in points:
+        experiment = prepare(each, handed)
         held_bytes += _bytes_of(experiment)
-        yield _Prepared(experiment if held_bytes <= KEPT_BYTES else None, sources_of(experiment))
+        yield experiment if held_bytes <= KEPT_BYTES else None, sources_of(experiment)
 
 
-def _prepared_in_processes(configs: Sequence[Config], jobs: int, progress: bool) -> Iterator[_Prepared]:
+def _prepared_in_processes(points: Sequence[Configured], jobs: int, progress: bool) -> Iterator[Prepared]:
     # What is wrong with every point is found without a process.
-    prepare(configs[0])
-    worth = jobs if len(configs) > 1 else 1
-    ending = in_processes(_sources, configs, worth, _died)
-    found, alike = dict(told(ending, len(configs), "checked", progress)), dict[str, Mapping[str, Any]]()
-    for index, config in enumerate(configs):
-        sources = found[index] or sources_of(prepare(config))
-        yield _Prepared(None, alike.setdefault(json.dumps(sources, sort_keys=True), sources))
+    prepare(points[0])
+    worth = jobs if len(points) > 1 else 1
+    ending = in_processes(_sources, points, worth, _died)
+    found, alike = dict(told(ending, len(points), "checked", progress)), dict[str, Mapping[str, Any]]()
+    for index, each in enumerate(points):
+        sources = found[index] or sources_of(prepare(each))
+        yield None, alike.setdefault(json.dumps(sources, sort_keys=True), sources)
 
 
-def _sources(config: Config) -> Mapping[str, Any] | None:
+def _sources(point: Configured) -> Mapping[str, Any] | None:
     """Return what a point would be made from, None where it is wrong."""
     try:
-        return guarded(lambda: sources_of(prepare(config)))
+        return guarded(lambda: sources_of(prepare(point)))
     except SpecsimError:
         return None
 
 
-def _died(config: Config, how: str) -> NoReturn:
-    chosen = ", ".join(f"{group}={config['choices'][group]}" for group in ("scheduler", "trace"))
+def _died(point: Configured, how: str) -> NoReturn:
     raise SpecsimError(
-        f"{chosen}: the process that checked it was ended{how}, alone, too: out of memory, or a crash of compiled code"
+        f"{point.chosen.scheduler}, {point.chosen.trace}: the process that checked it was ended{how}, alone, too: "
+        "out of memory, or a crash of compiled code"
     )
 
 

@@ -17,10 +17,11 @@ from specsim.acceptance.reported import reported
 from specsim.acceptance.tape import AcceptanceModel, Tape
 from specsim.backend.simulated import World
 from specsim.cluster.routing import Router
-from specsim.config.groups import Choice, Choices, choices_in
-from specsim.config.schema import Settings, settings_in
+from specsim.config.configured import Configured
+from specsim.config.groups import Choice, Choices
+from specsim.config.schema import Settings
 from specsim.core.protocols import Drafting, Observer, Scheduler, Wide
-from specsim.core.request import Bools, Ints, Prefixes
+from specsim.core.request import Bools, Ints
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.profile import Profile
@@ -29,22 +30,20 @@ from specsim.registry.build import TARGET, Scope, asked, build
 from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, plugin_modules
 from specsim.runs.checks import (
     admission_control,
-    calibration_note,
     choice_notes,
-    fitness_note,
     guarded,
+    misfit_notes,
     pair_note,
     pools,
     prefixes,
     router,
     session_note,
-    sessions,
     splitting,
     turns,
 )
 from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import Fleet, Hardware, closed_loop, counted, fleet
-from specsim.runs.provenance import package_sha256, plugins_sha256
+from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.observing import Observing
 from specsim.simulation import Simulation
@@ -60,7 +59,7 @@ def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bool
     A request is too long if its prompt and its output are: a client that replays a trace states the output as
     `max_tokens`, and vLLM's server refuses such a request. None: no request is. Of several contexts the least holds.
     """
-    stated = [each.truth.target.max_model_len for _, each in served_on.each()]
+    stated = [each.truth.target.max_model_len for _, each in served_on.by_name.values()]
     known = [each for each in stated if each is not None]
     if not known:
         return promised, None
@@ -69,15 +68,6 @@ def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bool
     left = np.where(too_long, requests.max_tokens, context - requests.prompt_tokens)
     bounded = replace(requests, max_tokens=np.minimum(requests.max_tokens, left))
     return promised._replace(requests=bounded), too_long if too_long.any() else None
-
-
-def context_notes(served_on: Fleet) -> list[str]:
-    """Return a line for each profile that states no context."""
-    return [
-        f"{named}: states no target.max_model_len: no request is too long for its context"
-        for named, each in served_on.each()
-        if each.truth.target.max_model_len is None
-    ]
 
 
 Plugins = Mapping[str, ModuleType]
@@ -89,23 +79,21 @@ class Experiment:
 
     Attributes
     ----------
-    scheduler : how the run chose it. router : its choice, None where no pool has two replicas.
+    made_of : the settings and choices of the run. router : its choice, None where no pool has two replicas.
     simulation : ready for `specsim.simulation.run`.
     profiles : the true latency profiles, each once, that of the first replica first.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
-    code_sha256 : of specsim's own code.
     plugins : checksum by name of each module outside specsim that the run rests on.
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
     """
 
-    scheduler: Choice
+    made_of: Configured
     router: str | None
     simulation: Simulation
     profiles: tuple[Profile, ...]
     recording_sha256: str | None
-    code_sha256: str
     plugins: Mapping[str, str]
     objects: Mapping[str, Mapping[str, Any]]
     varies: tuple[str, ...]
@@ -128,8 +116,8 @@ class _Load(NamedTuple):
     notes: tuple[str | None, ...]
 
 
-def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
-    """Check every value of a composed configuration and build the simulation.
+def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
+    """Check every value of a configuration and build the simulation.
 
     Parameters
     ----------
@@ -140,14 +128,16 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     SpecsimError
         One line naming the key, the value and what was expected.
     """
-    settings, chosen = settings_in(config), choices_in(config)
+    settings, chosen = made_of.settings, made_of.chosen
     plugins = load_plugins(settings.plugins)
-    served_on = fleet(chosen, settings.belief, settings.replica_profiles, plugins, handed.profile)
+    served_on = fleet(chosen, settings, plugins, handed.profile)
     truth, any_fit = served_on.first.truth, settings.any_fit
     model = _acceptance(chosen.acceptance, settings.acceptance_scale, plugins)
-    pair_said = _pair_note(chosen, truth, model, any_fit=any_fit)
-    fit_notes = [fitness_note(each.truth, named, any_fit=any_fit) for named, each in served_on.each()]
-    fit_notes.append(calibration_note(served_on.first.engine, str(chosen.engine), any_fit=any_fit))
+    pair = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
+    refused = model.evidence == "recorded" and not any_fit
+    pair_said = pair_note(pair, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)
+    rates_said = getattr(model, "note", None)
+    misfits = misfit_notes(chosen, served_on, any_fit=any_fit)
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
@@ -157,24 +147,23 @@ def prepare(config: Mapping[str, Any], handed: Handed = NOTHING) -> Experiment:
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
     said = session_note(routed(), str(chosen.router), load.trace)
-    notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, fit_notes), handed.note)
+    notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on
     simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), running_on, factory, routed)
     return Experiment(
-        scheduler=chosen.scheduler,
+        made_of=made_of,
         router=chosen.router.name if max(pooled) > 1 else None,
         simulation=replace(simulated, observers=_observers(settings, plugins)),
-        profiles=tuple(each.truth for _, each in served_on.each()),
+        profiles=tuple(each.truth for _, each in served_on.by_name.values()),
         recording_sha256=model.sha256,
-        code_sha256=package_sha256(),
         plugins=checksums,
         objects=handed.described,
         varies=load.varies,
         source=load.trace.source,
-        notes=tuple(note for note in notes if note),
-        drafting_notes=tuple(note for note in (_rates_note(chosen, model), pair_said) if note),
+        notes=tuple(filter(None, notes)),
+        drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
     )
 
 
@@ -218,12 +207,6 @@ def _observers(settings: Settings, plugins: Plugins) -> list[Callable[[], Observ
     return [*makers]
 
 
-def _rates_note(chosen: Choices, model: AcceptanceModel) -> str | None:
-    """Return a line about rates by draft position or lengths, as they were stated and what they come to."""
-    note = getattr(model, "note", None)
-    return note and f"{chosen.acceptance}: {note}"
-
-
 def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:
     """Return what a loader takes of a choice: the keys of its file, its name for messages, and its folder."""
     return choice.values, str(choice), choice.folder
@@ -258,22 +241,25 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
             clients_note,
             baseline_note,
             *promised.notes,
-            *context_notes(served_on),
+            *(
+                f"{named}: states no target.max_model_len: no request is too long for its context"
+                for named, each in served_on.by_name.values()
+                if each.truth.target.max_model_len is None
+            ),
             f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
         ),
     )
 
 
-def recipe(config: Mapping[str, Any], handed: Handed = NOTHING) -> TraceRecipe:
-    """Return what reads the trace of a composed configuration; the arguments are those of `prepare`."""
-    settings, chosen = settings_in(config), choices_in(config)
-    return _recipe(chosen.trace, load_plugins(settings.plugins), handed)
+def recipe(made_of: Configured, handed: Handed = NOTHING) -> TraceRecipe:
+    """Return what reads the trace of a configuration; the arguments are those of `prepare`."""
+    return _recipe(made_of.chosen.trace, load_plugins(made_of.settings.plugins), handed)
 
 
 def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:
     if handed.trace is not None:
         node = CheckedMapping("", "trace", chosen.values)
-        return TraceRecipe(str(chosen), HeldTrace(handed.trace.trace), keys.window(node), keys.resample(node), {})
+        return TraceRecipe(str(chosen), HeldTrace(handed.trace), keys.window(node), keys.resample(node), {})
     return trace_recipe(*_parts(chosen), plugins)
 
 
@@ -340,20 +326,9 @@ def _simulation(
         router=routed,
         timeout_s=settings.timeout_s,
         admission_control=admission_control(settings.shed, settings.concurrency, load.promised.requests),
-        sessions=sessions(load.trace),
-        prefixes=_prefixes(settings, load.trace),
+        sessions=load.trace.row if load.trace.session is None else load.trace.session,
+        prefixes=prefixes(settings, load.trace) if settings.prefix_caching else None,
         keep_passes=settings.passes,
         window=load.window,
         step_limit_s=settings.step_limit_s,
     )
-
-
-def _prefixes(settings: Settings, trace: Trace) -> Prefixes | None:
-    kept = settings.prefix_caching
-    return prefixes(settings.block_tokens, settings.split, settings.shed, trace) if kept else None
-
-
-def _pair_note(chosen: Choices, truth: Profile, model: AcceptanceModel, *, any_fit: bool) -> str | None:
-    of = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
-    refused = model.evidence == "recorded" and not any_fit
-    return pair_note(of, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)

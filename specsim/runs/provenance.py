@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+import ast
 import platform
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
-
-from specsim.latency.model import Profile
-from specsim.metrics.why import ALONE, alone
-from specsim.workload.trace import TraceSource
-
-if TYPE_CHECKING:
-    from specsim.runs.prepare import Experiment
-import ast
-import sys
-from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from specsim.errors import SpecsimError
+from specsim.latency.model import Profile
+from specsim.metrics.why import ALONE, alone
+
+if TYPE_CHECKING:
+    from specsim.runs.prepare import Experiment
 
 PACKAGES = ("specsim", "numpy", "numba", "scipy", "pandas", "pyarrow", "simpy", "hydra-core")
 
 
 def sources_of(experiment: Experiment) -> dict[str, Any]:
     """Return what `provenance.json` holds of all that makes a run's numbers beside its settings: code and files."""
+    source = experiment.source
+    of_trace = {name: getattr(source, name) for name in ("name", "origin", "file", "sha256", "licence")}
     return {
-        "code_sha256": experiment.code_sha256,
+        "code_sha256": package_sha256(),
         "plugins": dict(experiment.plugins),
-        "trace": _trace_facts(experiment.source),
+        "trace": {**of_trace, "requests": source.holds},
         "recording_sha256": experiment.recording_sha256,
     }
 
@@ -74,17 +73,6 @@ def _profile_facts(profile: Profile) -> dict[str, Any]:
         "name": profile.name,
         "hardware": profile.hardware,
         "provenance": [dict(each) for each in profile.provenance],
-    }
-
-
-def _trace_facts(source: TraceSource) -> dict[str, Any]:
-    return {
-        "name": source.name,
-        "origin": source.origin,
-        "file": source.file,
-        "sha256": source.sha256,
-        "licence": source.licence,
-        "requests": source.holds,
     }
 
 

@@ -11,7 +11,6 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from specsim.core.user_code import complaint
 from specsim.errors import SpecsimError
 from specsim.figures.any_run import AnyRun
 from specsim.files.staging import Unwritable, in_one_step, remove_stale
-from specsim.runs.execute import Run, execute, guarded, stored_config
+from specsim.runs.execute import Run, execute, guarded
 from specsim.runs.executors import LOCAL, on_workers
 from specsim.runs.plan import PlannedRun
 from specsim.runs.processes import Worst, tallied, worst_of
@@ -114,7 +113,7 @@ def run_all(
     left = [index for index in range(len(planned)) if index not in made]
     # Another process prepares its points itself: what was prepared would have to be sent.
     alone = jobs == 1 and executor == LOCAL
-    ready = [planned[index] if alone else replace(planned[index], experiment=None) for index in left]
+    ready = [planned[index] if alone else planned[index].but(experiment=None) for index in left]
     ending = closing(on_workers(partial(_made, root), ready, partial(_lost, root), jobs, executor))
     with tallied(len(planned), progress) as tally, ending as ended:
         for each in made.values():
@@ -155,11 +154,11 @@ def standing(planned: Sequence[PlannedRun], root: Path) -> list[PlannedRun]:
     return [each for each in planned if (each.key in kept if each.folder is None else is_run(each.folder))]
 
 
-def in_order(points: Sequence[Configured | PlannedRun], made: Sweep) -> list[AnyRun | Failure]:
+def in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failure]:
     """Return what came of each of the points that a sweep was made of."""
     failed = {identity(settings_of(each.config)): each for each in made.failures}
     runs = iter(made)
-    return [failed.get(identity(settings_of(each.config))) or next(runs) for each in points]
+    return [failed.get(each.key) or next(runs) for each in points]
 
 
 class Outcome(NamedTuple):
@@ -208,19 +207,19 @@ def write_table(root: Path) -> Sweep:
 
 def _executed(root: Path | None, planned: PlannedRun) -> Outcome:
     """Return the run, where it has a folder as that: nothing of it stays in memory."""
-    config, folder = planned.config, _made_meanwhile(planned) or planned.folder
+    folder = _made_meanwhile(planned) or planned.folder
     if folder is None:
-        run = execute(config, None, planned.prepared())
+        run = execute(planned.prepared(), None)
         if not planned.summary:
             return Outcome(run, worst_of(run.metrics))
         summary = run.summary(planned.key, planned.name)
         if root is not None:
             append_row(root, summary)
         return Outcome(summary, worst_of(run.metrics))
-    reason = why_again(folder, planned.sources) if check_same_run(folder, config) else ""
+    reason = why_again(folder, planned.sources) if check_same_run(folder, planned) else ""
     if reason is None:
         return _standing(folder)
-    run = execute(config, folder, planned.prepared())
+    run = execute(planned.prepared(), folder)
     return Outcome(folder, worst_of(run.metrics), reason)
 
 
@@ -242,7 +241,7 @@ def _failed(root: Path | None, planned: PlannedRun, error: Exception) -> Outcome
     folder = planned.folder
     if folder is not None:
         with suppress(SpecsimError):
-            if check_same_run(folder, planned.config):
+            if check_same_run(folder, planned):
                 if why_again(folder, planned.sources) is None:
                     return _standing(folder)
                 remove_run(folder)
@@ -254,7 +253,7 @@ def _failed(root: Path | None, planned: PlannedRun, error: Exception) -> Outcome
         line = f"specsim failed: {complaint(error)}"
     name = planned.name if root is not None or planned.summary else ""
     told = "".join(traceback.format_exception(error))
-    failure = Failure(stored_config(planned.config), dict(planned.label), line, name, told)
+    failure = Failure(planned.stored, dict(planned.label), line, name, told)
     if root is not None:
         append_row(root, failure)
     return Outcome(failure, None)

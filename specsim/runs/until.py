@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from specsim.config.configured import NONE_HANDED, Configured, Described, with_settings
+from specsim.config.configured import NONE_HANDED, Configured, Described, from_point
 from specsim.errors import SpecsimError, represented
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.runs.executors import LOCAL
 from specsim.runs.handed import NO_OBJECTS, Objects
-from specsim.runs.plan import Checked, PlannedRun, checked, plan
+from specsim.runs.plan import PlannedRun, checked, plan
 from specsim.runs.sweep import in_order, run_all, standing, together
 from specsim.store.summaries import Failure
 from specsim.store.sweeps import Sweep
@@ -51,7 +51,7 @@ def check_until(until: object) -> float:
 
 
 def run_points(
-    ready: Sequence[Checked],
+    ready: Sequence[PlannedRun],
     root: Path | None,
     until: str | None = None,
     objects: Objects = NO_OBJECTS,
@@ -77,11 +77,10 @@ def run_points(
         return planned, run(planned, planned)
     seeds, notes = _Seeds(ready, check_until(until)), list[str]()
     ended: dict[str, AnyRun | Path | Failure] = {}
-    here = jobs if executor == LOCAL else 1
     while True:
         if more := seeds.more(objects.described):
             say(f"until {until}: {len(more)} runs with further seeds")
-            seeds.add(checked(more, objects, jobs=here, idle=False, progress=progress))
+            seeds.add(checked(more, objects, jobs=jobs, executor=executor, idle=False, progress=progress))
         elif ended:
             break
         points = seeds.points()
@@ -113,14 +112,14 @@ def _run(new: Sequence[PlannedRun], planned: Sequence[PlannedRun], root: Path | 
 class _Seeds:
     """The seeds of each point of a sweep, and what was attained with them."""
 
-    def __init__(self, ready: Sequence[Checked], half_width: float):
+    def __init__(self, ready: Sequence[PlannedRun], half_width: float):
         self._asked = half_width
-        self._points: dict[PointKey, dict[int, Checked]] = {}
+        self._points: dict[PointKey, dict[int, PlannedRun]] = {}
         self._paired: dict[PointKey, list[PointKey]] = {}
         self._attained: dict[PointKey, dict[int, float | None]] = {}
         self.add(ready)
 
-    def add(self, ready: Sequence[Checked]) -> None:
+    def add(self, ready: Sequence[PlannedRun]) -> None:
         """Add checked points."""
         for each in ready:
             key = _without(each, SEED)
@@ -128,15 +127,15 @@ class _Seeds:
                 self._paired.setdefault(_without(each, SEED, SCHEDULER), []).append(key)
             self._points.setdefault(key, {})[each.config[SEED]] = each
 
-    def points(self) -> list[Checked]:
+    def points(self) -> list[PlannedRun]:
         """Return all points, their seeds inside."""
         return [seeds[seed] for seeds in self._points.values() for seed in sorted(seeds)]
 
-    def hear(self, point: Checked, attained: float | None) -> None:
+    def hear(self, point: PlannedRun, attained: float | None) -> None:
         """Note what a run attained, None where it failed; nothing that was prepared of it is kept."""
         key, seed = _without(point, SEED), point.config[SEED]
         self._attained.setdefault(key, {})[seed] = attained
-        self._points[key][seed] = point._replace(experiment=None)
+        self._points[key][seed] = point.but(experiment=None)
 
     def more(self, described: Described = NONE_HANDED) -> list[Configured]:
         """Return the points with the seeds that are to run next; none if each is known well enough or has the most."""
@@ -148,7 +147,7 @@ class _Seeds:
             for key in (each for each in paired if not self._failed(each)):
                 like = next(iter(self._points[key].values()))
                 lacking = [seed for seed in seeds if seed not in self._points[key]]
-                found += [with_settings(like.point, {"seed": str(seed)}, described) for seed in lacking]
+                found += [from_point({**like.point, "seed": str(seed)}, described) for seed in lacking]
         return found
 
     def reached(self) -> str:
@@ -188,6 +187,6 @@ class _Seeds:
         return None in self._attained.get(key, {}).values()
 
 
-def _without(each: Checked, *keys: str) -> PointKey:
+def _without(each: PlannedRun, *keys: str) -> PointKey:
     """Return what tells a point from others: its settings but some."""
     return tuple(f"{key}={value}" for key, value in each.point.items() if key not in keys)

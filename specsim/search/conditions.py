@@ -59,7 +59,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     """
     config = first.config
     handed = objects.of(config["choices"])
-    source = recipe(config, handed)
+    source = recipe(first, handed)
     if "arrivals" in source.reader.drawn:
         drawn = int(config["requests"] or config["trace"].get("n") or REQUESTS)
         return Parts({}, {}, drawn, ("other seeds of the trace tune than judge",))
@@ -79,7 +79,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     def part(*window: float) -> Point:
         below = {"window": list(window), "resample": block_s}
         if handed.trace is not None:
-            (name,) = objects.taken("trace", [handed.trace.trace], below)
+            (name,) = objects.taken("trace", [handed.trace], below)
             return {**shared, "trace": name}
         return {**shared, **{f"trace.{key}": python_value(key, value) for key, value in below.items()}}
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from specsim.config.configured import Configured, labels_of
-from specsim.config.identity import flat, identity, settings_of
+from specsim.config.identity import flat, identity
 from specsim.errors import SpecsimError
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.requests import NOTED
-from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.executors import LOCAL
 from specsim.runs.handed import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import in_order, run_all, together
@@ -31,6 +31,23 @@ At = Callable[[float], Sequence[Configured]]
 Say = Callable[[str], None]
 Result = tuple[Mapping[str, Any], AnyRun | Failure]
 """A configuration, and what came of it."""
+
+
+def check_asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:
+    """Return the question of a search between two rates, requests/s; SpecsimError where it is none."""
+    try:
+        first, last = rates
+        sound = 0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")
+    except (TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise SpecsimError(
+            f"find: target={target!r}, within={within!r}, rates={rates!r}: "
+            "expected shares in (0, 1], and two rates, the lower first"
+        )
+    if longest < 1:
+        raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")
+    return Asked(target, first, last, within, longest)
 
 
 def search(
@@ -59,7 +76,6 @@ def search(
     SpecsimError
         One line for any mistake in what was given; when no run of a line can be made.
     """
-    here = jobs if check_executor(executor, jobs) == LOCAL else 1
     lines: dict[LineKey, Line] = {}
     heard: dict[tuple[LineKey, float], list[Result]] = {}
     notes: list[str] = []
@@ -72,7 +88,8 @@ def search(
         _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
         # What matters to some line may be set for all: the first points are of every line, later ones of a few.
-        planned = plan(checked(points, objects, jobs=here, idle=idle and not heard), root, keep="summary")
+        ready = checked(points, objects, jobs=jobs, executor=executor, idle=idle and not heard)
+        planned = plan(ready, root, keep="summary")
         say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]
@@ -131,7 +148,7 @@ def _said(test: Test) -> str:
 
 def _identity(asked: Asked, of: str, points: Sequence[Configured]) -> str:
     """Return what two searches share that ask the same of the same points, in whatever order."""
-    runs = sorted(identity(settings_of(each.config)) for each in points)
+    runs = sorted(each.key for each in points)
     return identity(flat({**asked._asdict(), "of": of, "runs": runs}))
 
 

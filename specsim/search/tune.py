@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.config.configured import Configured, with_settings
+from specsim.config.configured import Configured, from_point
 from specsim.config.points import Point
 from specsim.config.space import Combination, space_of
 from specsim.config.values import python_value
@@ -18,7 +18,7 @@ from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.tables import stand_in
-from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.executors import LOCAL
 from specsim.runs.handed import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
@@ -90,7 +90,7 @@ def tune(
     first = runs.configured(next(iter(schedulers)), {}, {})
     if goal.of != THROUGHPUT:
         check_whose(goal.of, first.config)
-    experiment = prepare(first.config, objects.of(first.config["choices"]))
+    experiment = prepare(first, objects.of(first.config["choices"]))
     parts, rate, profile = split(first, objects), rate_of(first.config, experiment), experiment.profiles[0]
     _search(searches, runs, goal, parts.tuning)
     judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
@@ -125,8 +125,8 @@ class _Runs:
         self, point: Point, objects: Objects, root: Path | None, jobs: int, executor: str, progress: bool, say: Say
     ) -> None:
         self.point, self.objects, self.root, self.say = point, objects, root, say
-        self.how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
-        self.here = jobs if check_executor(executor, jobs) == LOCAL else 1
+        self.how: dict[str, Any] = {"jobs": jobs, "executor": executor}
+        self.progress = progress
         self.keys: list[str] = []
         self.notes: list[str] = []
 
@@ -139,7 +139,7 @@ class _Runs:
             f"{SCHEDULER}.{key}": value if isinstance(value, str) else python_value(key, value)
             for key, value in settings.items()
         }
-        return with_settings(point, {SCHEDULER: scheduler, **below, **further}, self.objects.described)
+        return from_point({**point, SCHEDULER: scheduler, **below, **further}, self.objects.described)
 
     def __call__(
         self, configurations: Sequence[tuple[str, Mapping[str, Any]]], further: Point, seeds: Sequence[int]
@@ -150,9 +150,9 @@ class _Runs:
             for scheduler, settings in configurations
             for seed in seeds
         ]
-        ready = checked(points, self.objects, jobs=self.here, idle=not self.keys)
+        ready = checked(points, self.objects, idle=not self.keys, **self.how)
         planned = plan(ready, self.root, keep="summary")
-        made = run_all(planned, self.root, beside=self.keys, **self.how)
+        made = run_all(planned, self.root, beside=self.keys, progress=self.progress, **self.how)
         self.keys += [each.key for each in planned]
         self.notes += made.whole_notes
         self.notes += [f"a run failed, and counts as 0: {one_line(each.error)}" for each in made.failures[:1]]
@@ -245,7 +245,9 @@ def _highest(judge: _Judge, places: Sequence[int], rate: float, *, kept: bool) -
 
     low, high = (float(f"{rate * each:.4g}") for each in (LOWEST if kept else BEYOND, HIGHEST))
     asked = Asked(goal.target, low, high, WITHIN, LONGEST)
-    return search(asked, goal.of, at, runs.root, runs.objects, say=runs.say, idle=False, **runs.how)
+    return search(
+        asked, goal.of, at, runs.root, runs.objects, say=runs.say, idle=False, progress=runs.progress, **runs.how
+    )
 
 
 def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specsim.config.identity import identity, settings_of
+from specsim.config.configured import Configured
 from specsim.errors import SpecsimError
 from specsim.files.kept import one_at_a_time
 from specsim.files.staging import Unwritable, remove, staging_path
@@ -31,8 +31,6 @@ from specsim.store.runs import (
     key_of,
     sealed,
 )
-
-Config = Mapping[str, Any]
 
 
 def new_folder(wanted: Path) -> Path:
@@ -55,7 +53,7 @@ def new_folder(wanted: Path) -> Path:
     return folder
 
 
-def check_place(config: Config, folder: Path | None) -> None:
+def check_place(folder: Path | None, made_of: Configured) -> None:
     """Refuse a folder that cannot be written, or that holds a run with other settings, or a sweep.
 
     Raises
@@ -67,24 +65,24 @@ def check_place(config: Config, folder: Path | None) -> None:
         return
     if (folder / PLANNED_FILE).is_file():
         raise SpecsimError(f"out={folder}: holds a sweep; expected another folder, such as {folder / 'single'}")
-    check_same_run(folder, config)
+    check_same_run(folder, made_of)
     check_writable([folder])
 
 
-def check_same_run(folder: Path, config: Config) -> bool:
+def check_same_run(folder: Path, made_of: Configured) -> bool:
     """Return whether `folder` holds a run with these settings, damaged or not; False where it holds none.
 
     Raises
     ------
     SpecsimError
-        When its settings are others than those of `config`, or neither its files nor its name tell them.
+        When it holds a run with other settings, or neither its files nor its name tell them.
     """
     if not holds_remains(folder):
         return False
     key = key_of(folder)
     if key is None:
         raise SpecsimError(f"out={folder}: holds a run whose {CONFIG_FILE} is damaged; expected a new folder")
-    if key != identity(settings_of(config)):
+    if key != made_of.key:
         raise SpecsimError(f"out={folder}: holds a run with other settings; expected a new folder")
     return True
 
@@ -120,10 +118,10 @@ GROUP_ROWS = 32_768
 
 def write_run(
     folder: Path,
+    made_of: Configured,
     *,
     table: RequestTable,
     metrics: Mapping[str, Any],
-    config: Mapping[str, Any],
     provenance: Mapping[str, Any],
     passes: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> dict[str, Any]:
@@ -146,14 +144,14 @@ def write_run(
     staging = staging_path(folder if folder.is_dir() else folder.parent)
     try:
         staging.mkdir(parents=True)
-        (staging / CONFIG_FILE).write_text(config_text(config), encoding="utf-8")
+        (staging / CONFIG_FILE).write_text(config_text(made_of.stored), encoding="utf-8")
         _write_parquet(staging / REQUESTS_FILE, table.parts(GROUP_ROWS), table.types)
         if passes is not None:
             _write_parquet(staging / PASSES_FILE, _parts_of(passes, GROUP_ROWS), PASS_COLUMNS)
         _write_json(staging / METRICS_FILE, metrics, sort_keys=False)
         whole = sealed(provenance, staging)
         _write_json(staging / PROVENANCE_FILE, whole, sort_keys=True)
-        _place(staging, folder, config)
+        _place(staging, folder, made_of)
         return whole
     except OSError as error:
         raise Unwritable(f"cannot write run folder {str(folder)!r}: {error.strerror or error}") from error
@@ -169,7 +167,7 @@ def remove_run(folder: Path) -> None:
         folder.rmdir()
 
 
-def _place(staging: Path, folder: Path, config: Mapping[str, Any]) -> None:
+def _place(staging: Path, folder: Path, made_of: Configured) -> None:
     """Move a complete run to its place: by one rename where there is no folder, else file by file."""
     meanwhile = not folder.exists()
     if meanwhile:
@@ -180,7 +178,7 @@ def _place(staging: Path, folder: Path, config: Mapping[str, Any]) -> None:
             if error.errno not in (EEXIST, ENOTEMPTY):
                 raise
     with one_at_a_time(folder):
-        if check_same_run(folder, config) and meanwhile and damage(folder) is None:
+        if check_same_run(folder, made_of) and meanwhile and damage(folder) is None:
             # Another process has made the same run.
             return
         for name in reversed(FILES):

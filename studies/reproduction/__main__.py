@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from profiler.text import write
-from specsim.commands.options import jobs
 from specsim.commands.terminal import Parser, run
 from specsim.errors import SpecsimError, say
 from specsim.figures.plots import save
 from specsim.files.checked_mapping import expanded
 from specsim.runs import provenance
+from specsim.runs.processes import check_jobs
 from studies.reproduction.comparison import Compared, compared, file_of, is_quick, read_rows, write_rows
 from studies.reproduction.experiment import Experiment, experiments
 from studies.reproduction.page import FIGURES, page
@@ -38,7 +38,7 @@ def _parser() -> Parser:
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments, or figures of them (all)")
     parser.add_argument("--list", action="store_true", help="run nothing: print the experiments and their figures")
     parser.add_argument("--quick", action="store_true", help="few points, one seed, short runs: no verdicts")
-    parser.add_argument("--jobs", type=jobs, default=1, metavar="N", help="processes that run at once (1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that run at once (1)")
     parser.add_argument("--redraw", action="store_true", help="run nothing: figures and page from the stored rows")
     parser.add_argument("--out", type=expanded, help="folder of the rows (results/published; quick: quick/)")
     parser.add_argument("--page", type=expanded, help="Markdown file to renew (reproduction.md in that folder)")
@@ -51,6 +51,7 @@ def _command(words: Sequence[str]) -> int:
     if arguments.list:
         say(*_listed(chosen))
         return 0
+    check_jobs(arguments.jobs)
     out = arguments.out or (OUT / "quick" if arguments.quick else OUT)
     if arguments.quick and arguments.out is not None and not arguments.redraw:
         _check_quick(chosen, arguments.out)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, nearest
 from specsim.metrics.sweep_table import CLASS, RUN, SEED
-from specsim.runs.plan import Checked, checked, plan
-from specsim.runs.prepare import prepare
+from specsim.runs.plan import PlannedRun, checked, plan
 from specsim.runs.sweep import run_all
 from studies.reproduction.experiment import REQUESTS, Experiment, Point, key_of
 from studies.reproduction.figure import Figure
@@ -90,10 +89,10 @@ def measured(experiment: Experiment, root: Path, *, quick: bool, jobs: int = 1, 
     return found
 
 
-def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[Checked]:
+def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[PlannedRun]:
     """Return a system's points, checked: the axis outside, the seeds inside."""
     where = f"{experiment.file}: systems.{batch.system}"
-    found: list[Checked] = []
+    found: list[PlannedRun] = []
     for point in batch.points:
         words = [*_instead(batch.words, point.words), f"{SEED}={','.join(map(str, batch.seeds))}"]
         try:
@@ -103,16 +102,16 @@ def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[Check
         if len(found) % len(batch.seeds) or len(found) > len(batch.points) * len(batch.seeds):
             raise SpecsimError(f"{where}: a setting has several values; expected one, as only the axis has several")
     for each in () if quick else found:
-        source = (each.experiment or prepare(each.config)).source
+        source = each.prepared().source
         if source.origin in STAND_INS:
             cure = "expected the published trace in $SPECSIM_DATA (`specsim trace fetch`), or --quick"
             raise SpecsimError(f"{where}: only the shipped {source.origin} of trace={source.name} is there; {cure}")
     # What was prepared is let go: the systems of an experiment together could hold gigabytes.
-    return [each._replace(experiment=None) for each in found]
+    return [each.but(experiment=None) for each in found]
 
 
 def _rows(
-    experiment: Experiment, batch: Batch, points: Sequence[Checked], root: Path, jobs: int, say: Say
+    experiment: Experiment, batch: Batch, points: Sequence[PlannedRun], root: Path, jobs: int, say: Say
 ) -> DataFrame:
     planned = plan(points, root)
     runs = run_all(planned, progress=True, jobs=jobs)

@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 
-from specsim.config.compose import compose
-from specsim.config.points import points
+from specsim.config.configured import from_words
 from specsim.files.yaml_file import shipped
 from specsim.runs.prepare import prepare
 
@@ -31,9 +30,13 @@ def made(tmp_path, monkeypatch):
     return tmp_path
 
 
+def chosen(*words):
+    (found,) = from_words(words, sweep=False)
+    return found
+
+
 def plain(*words):
-    (point,) = points(words, sweep=False)
-    return compose(point)
+    return chosen(*words).config
 
 
 def meant(*words):
@@ -70,7 +73,7 @@ def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
 def test_a_path_may_hold_what_file_names_hold(made, name):
     (made / "sub").mkdir()
     (made / "trace.csv").rename(made / "sub" / name)
-    experiment = prepare(plain(f"trace=./sub/{name}", "profile=llama8b_1b_h100"))
+    experiment = prepare(chosen(f"trace=./sub/{name}", "profile=llama8b_1b_h100"))
     assert len(experiment.simulation.requests) == 3
 
 
@@ -87,7 +90,7 @@ def test_a_plugin_may_lie_in_a_home_folder(made, monkeypatch, word):
     monkeypatch.setenv("HOME", str(made))
     monkeypatch.chdir("/")
     (made / "mine.py").write_text("from specsim.schedulers.fcfs import Fcfs\n\n\nclass Mine(Fcfs):\n    pass\n")
-    prepare(plain("scheduler=fcfs", "scheduler._target_=mine.Mine", word, "requests=2", "trace=poisson"))
+    prepare(chosen("scheduler=fcfs", "scheduler._target_=mine.Mine", word, "requests=2", "trace=poisson"))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_a_plugin_may_lie_in_a_home_folder(made, monkeypatch, word):
 def test_objectives_that_are_set_are_those_of_the_requests(made, words, ttft_s, tpot_s):
     """Two mixes promise coding a multiple of the profile's baseline; it is left out."""
     given = {word.partition("=")[0] for word in words}
-    experiment = prepare(plain(*words, *(["trace=poisson", "requests=200"] if "trace" not in given else [])))
+    experiment = prepare(chosen(*words, *(["trace=poisson", "requests=200"] if "trace" not in given else [])))
     requests = experiment.simulation.requests
     assert set(requests.ttft_slo_s.tolist()) == ttft_s
     assert set(requests.tpot_slo_s.tolist()) - {1.2 * experiment.profiles[0].baseline_s} == tpot_s

@@ -6,7 +6,7 @@ import pytest
 
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.cli import main
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.config.groups import choices
 from specsim.config.schema import GROUPS
 from specsim.files.yaml_file import read_yaml, shipped
@@ -42,7 +42,7 @@ def test_every_file_composes_and_prepares_a_run(group, name):
         point["scheduler"] = "smartspec_lookup"  # A lookup makes one proposal a position, the default wants trees.
     if group == "router":
         point["replicas"] = "3"
-    experiment = prepare(compose(point))
+    experiment = prepare(from_point(point))
     assert len(experiment.simulation.requests) == 3
     assert callable(experiment.simulation.scheduler().step)
 

@@ -8,8 +8,7 @@ import pytest
 
 from specsim import iterations, load_run, simulate
 from specsim.cluster.split import Splitting
-from specsim.config.configured import from_words
-from specsim.config.identity import identity, settings_of
+from specsim.config.configured import Configured, from_words
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 from specsim.latency.profile import load_profile
@@ -22,8 +21,8 @@ BASE = ("trace=poisson", "requests=6", "scheduler=continuous")
 MIXED = f"replica_profiles=[{H100},{H100},{A100}]"
 
 
-def config(*words: str) -> dict[str, object]:
-    ((_, found),) = from_words([*BASE, *words], sweep=False)
+def chosen(*words: str) -> Configured:
+    (found,) = from_words([*BASE, *words], sweep=False)
     return found
 
 
@@ -39,7 +38,7 @@ def test_a_fleet_of_one_profile_by_name_is_that_many_replicas_byte_for_byte(tmp_
 
 
 def test_each_replica_has_the_time_and_the_memory_of_its_profile() -> None:
-    made = prepare(config(MIXED, "engine=profiled")).simulation
+    made = prepare(chosen(MIXED, "engine=profiled")).simulation
     assert (made.replicas, len(made.machines)) == (3, 3)
     for machine, name in zip(made.machines, (H100, H100, A100), strict=True):
         profile = load_profile(name)
@@ -49,9 +48,9 @@ def test_each_replica_has_the_time_and_the_memory_of_its_profile() -> None:
 
 
 def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggests() -> None:
-    first, other = (config(f"replica_profiles={each}") for each in (f"[{H100},{A100}]", f"[{A100},{H100}]"))
-    assert first["choices"]["profile"] == H100  # type: ignore[index]
-    assert (first["replicas"], first["replica_profiles"]) == (2, [H100, A100])
+    first, other = (chosen(f"replica_profiles={each}") for each in (f"[{H100},{A100}]", f"[{A100},{H100}]"))
+    assert first.chosen.profile.name == H100
+    assert (first.settings.replicas, first.settings.replica_profiles) == (2, (H100, A100))
     coding = [prepare(each).simulation.requests.tpot_slo_s.min() for each in (first, other)]
     baselines = [prepare(each).profiles[0].baseline_s for each in (first, other)]
     assert coding == pytest.approx([1.2 * each for each in baselines])
@@ -60,20 +59,20 @@ def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggest
     assert note.startswith(
         f"ratios of objectives are multiples of the first replica's baseline latency: profile={H100}"
     )
-    assert not [each for each in prepare(config(f"replica_profiles=[{H100},{H100}]")).notes if "baseline" in each]
+    assert not [each for each in prepare(chosen(f"replica_profiles=[{H100},{H100}]")).notes if "baseline" in each]
 
 
 def test_files_of_your_own(tmp_path: Path) -> None:
     text = (shipped("conf") / "profile" / f"{A100}.yaml").read_text().replace(f'"{A100}"', '"mine"')
     (tmp_path / "mine.yaml").write_text(text)
-    found = config(f"replica_profiles=[{H100},{tmp_path}/mine.yaml]")
+    found = chosen(f"replica_profiles=[{H100},{tmp_path}/mine.yaml]")
     assert prepare(found).simulation.machines[1].truth.name == "mine"  # type: ignore[attr-defined]
     with pytest.raises(SpecsimError, match=r"replica_profiles=.*none\.yaml"):
-        config(f"replica_profiles=[{H100},{tmp_path}/none.yaml]")
+        chosen(f"replica_profiles=[{H100},{tmp_path}/none.yaml]")
 
 
 def test_a_fleet_is_a_run_of_its_own_and_can_be_made_again() -> None:
-    keys = [identity(settings_of(config(each))) for each in (MIXED, f"replica_profiles=[{H100},{H100},{H100}]")]
+    keys = [chosen(each).key for each in (MIXED, f"replica_profiles=[{H100},{H100},{H100}]")]
     assert keys[0] != keys[1]
     run = simulate("continuous", "poisson", requests=6, replica_profiles=[H100, A100])
     assert len(iterations(run, [0])) == 1
@@ -87,7 +86,7 @@ LINK = "split.prefill=1 split.link_gb_per_s=50"
 def checked_run(*words: str) -> Splitting | None:
     configured = from_words([*BASE, *words], sweep=False)
     checked(configured)
-    return prepare(configured[0].config).simulation.split
+    return prepare(configured[0]).simulation.split
 
 
 def test_a_run_tells_what_moved(tmp_path: Path) -> None:

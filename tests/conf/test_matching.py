@@ -11,7 +11,7 @@ import yaml
 
 from specsim.acceptance.loading import Pair, acceptance_from_mapping, pair_from_mapping
 from specsim.api import simulate
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.runs.prepare import prepare
@@ -21,13 +21,13 @@ SMALL = {"trace": "poisson", "requests": "3"}
 
 
 def pair_note(**point: str) -> str | None:
-    notes = prepare(compose({**SMALL, **point})).drafting_notes
+    notes = prepare(from_point({**SMALL, **point})).drafting_notes
     return next((note for note in notes if " means " not in note), None)
 
 
 def budget_notes(**point: str) -> list[str]:
     point = {key.replace("__", "."): value for key, value in point.items()}
-    return [note for note in prepare(compose({**SMALL, **point})).notes if "verify_tokens" in note]
+    return [note for note in prepare(from_point({**SMALL, **point})).notes if "verify_tokens" in note]
 
 
 @pytest.mark.parametrize("name", ACCEPTANCES)
@@ -134,12 +134,12 @@ def test_a_budget_past_the_bend_names_both_numbers() -> None:
 def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None:
     point = {"scheduler": scheduler, "scheduler.max_num_seqs": "600", "scheduler.verify_tokens": "512"}
     with pytest.raises(SpecsimError, match=f"scheduler={scheduler}: max_num_seqs=600 exceeds verify_tokens=512"):
-        prepare(compose({**SMALL, **point}))
+        prepare(from_point({**SMALL, **point}))
 
 
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
 def test_a_budget_of_auto_is_what_profiling_chains_finds(scheduler: str) -> None:
-    made: Any = prepare(compose({**SMALL, "scheduler": scheduler})).simulation.scheduler()
+    made: Any = prepare(from_point({**SMALL, "scheduler": scheduler})).simulation.scheduler()
     assert [made.speculation.budget(requests) for requests in (0, 1, 8, 16, 64)] == [48, 48, 48, 80, 256]
     assert [made.speculation.shape(requests).depth for requests in (2, 8, 16, 64)] == [5, 4, 4, 3]
 
@@ -147,14 +147,14 @@ def test_a_budget_of_auto_is_what_profiling_chains_finds(scheduler: str) -> None
 def test_a_budget_of_auto_follows_the_profile() -> None:
     found = {}
     for profile in ("vicuna7b_68m_a100", "llama8b_1b_h100", "llama70b_1b_4xh100"):
-        made: Any = prepare(compose({**SMALL, "profile": profile, "any_fit": "true"})).simulation.scheduler()
+        made: Any = prepare(from_point({**SMALL, "profile": profile, "any_fit": "true"})).simulation.scheduler()
         found[profile] = made.speculation.budget(16)
     assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 4 * 16
 
 
 def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine() -> None:
     def batching(**point: str) -> Any:
-        made: Any = prepare(compose({**SMALL, **{key.replace("__", "."): each for key, each in point.items()}}))
+        made: Any = prepare(from_point({**SMALL, **{key.replace("__", "."): each for key, each in point.items()}}))
         return made.simulation.scheduler().batching
 
     found = batching()

@@ -11,6 +11,7 @@ import yaml
 
 from specsim.api import simulate
 from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.runs.prepare import prepare
 from specsim.schedulers.loading import scheduler_factory
@@ -109,5 +110,5 @@ def test_every_shipped_profile_agrees_with_the_acceptance_that_it_brings(profile
     """A file says so where no acceptance of its pair is public, and brings one of another pair."""
     file = read_yaml(shipped("conf") / "profile" / f"{profile}.yaml")
     own = "acceptance" in (file.get("suggests") or {}) and not any(map(NOT_PUBLIC.match, file["assumptions"]))
-    notes = prepare(compose({"profile": profile, "trace": "poisson", "requests": "3"})).drafting_notes
+    notes = prepare(from_point({"profile": profile, "trace": "poisson", "requests": "3"})).drafting_notes
     assert own == (not any(note.startswith("MISMATCHED PAIR") for note in notes))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.runs.prepare import prepare
 
 POISSON = {"trace": "poisson", "requests": "60"}
@@ -25,14 +25,14 @@ POINTS = {
 }
 
 
-def varies(config):
-    """Return what a run of `config` says that its seed changes."""
-    return prepare(config).varies
+def varies(point):
+    """Return what a run of `point` says that its seed changes."""
+    return prepare(from_point(point)).varies
 
 
 def drawn(point, seed):
     """Return what the seed may change of a prepared simulation, as bytes by name."""
-    simulation = prepare(compose({**point, "seed": str(seed)})).simulation
+    simulation = prepare(from_point({**point, "seed": str(seed)})).simulation
     told, world = simulation.requests, simulation.world
     return {
         "arrivals": told.arrival_s.tobytes(),
@@ -46,7 +46,7 @@ def test_a_mix_may_deal_the_classes_anew(tmp_path):
     shares = "{coding: {share: 0.5, tpot_s: 0.03}, chat: {share: 0.5, tpot_s: 0.05}}"
     (tmp_path / "mix.yaml").write_text(f"max_tokens: 64\nredraw_classes: true\nclasses: {shares}\n")
     point = {"trace": "adaserve_fig8", "requests": "60", "slo": str(tmp_path / "mix.yaml")}
-    assert varies(compose(point)) == ("classes", "acceptance")
+    assert varies(point) == ("classes", "acceptance")
     assert drawn(point, 0)["classes"] != drawn(point, 1)["classes"]
 
 
@@ -57,7 +57,7 @@ def test_a_file_is_asked_whether_it_names_classes(column, tmp_path):
     (tmp_path / "mine.csv").write_text("\n".join([f"arrival_s,prompt_tokens,output_tokens{column}", *lines]))
     point = {"trace": str(tmp_path / "mine.csv")}
     changed = ("acceptance",) if column else ("classes", "acceptance")
-    assert varies(compose(point)) == changed
+    assert varies(point) == changed
     assert (drawn(point, 0)["classes"] != drawn(point, 1)["classes"]) == ("classes" in changed)
 
 
@@ -65,4 +65,4 @@ def test_a_file_is_asked_whether_it_names_classes(column, tmp_path):
 def test_what_is_said_to_vary_is_what_varies(name):
     first, second = (drawn(POINTS[name], seed) for seed in (0, 1))
     changed = tuple(each for each in first if first[each] != second[each])
-    assert varies(compose(POINTS[name])) == changed
+    assert varies(POINTS[name]) == changed

@@ -109,7 +109,6 @@ LENGTHS = [
 def test_another_distribution_drops_the_keys_of_the_former(word, lengths):
     words = word.split(" trace") if ".distribution" in word else [word]
     words = [words[0], *(f"trace{each}" for each in words[1:])]
-    ((_, config),) = from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False)
     (point,) = checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False))
-    assert config["trace"]["output_tokens"]["distribution"] == "lognormal"
+    assert point.config["trace"]["output_tokens"]["distribution"] == "lognormal"
     assert set(point.experiment.simulation.requests.prompt_tokens.tolist()) == set(lengths)

@@ -158,7 +158,7 @@ def _refuse(place: int) -> str:
 
 def test_a_wrong_executor_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main([*WORDS, "--executor", "mpi"]) == 2
-    assert capsys.readouterr().err == "specsim: --executor mpi: expected local, ray, dask, slurm\n"
+    assert capsys.readouterr().err == "specsim: executor='mpi': expected local, ray, dask, slurm\n"
     for wrong in ("mpi", None, 2):
         with pytest.raises(SpecsimError, match=r"^executor=.*: expected local, ray, dask, slurm$"):
             sweep({"seed": [0, 1]}, trace="poisson", executor=wrong)  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def test_processes_that_never_heard_what_to_do_end_with_the_one_that_asked(tmp_p
 
 def test_one_run_takes_no_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "trace=poisson", "requests=4", "--jobs", "3"]) == 2
-    assert capsys.readouterr().err == "specsim: --jobs 3: one run is one process; expected -m beside it, for a sweep\n"
+    assert capsys.readouterr().err == "specsim: --jobs: this is one run; expected -m beside it, for a sweep\n"
 
 
 INTERRUPTED = """

@@ -9,7 +9,6 @@ import pytest
 
 from specsim import SpecsimError, load_run, load_sweep
 from specsim.cli import main
-from specsim.runs import prepare as experiment
 
 WORDS = ["requests=6", "trace=poisson", "acceptance=bernoulli", "profile=llama8b_1b_h100", "passes=true"]
 SWEEP = ["run", "-m", "rps=2,4,8", "scheduler=fcfs", *WORDS]
@@ -114,7 +113,7 @@ def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
 
 
 def test_other_code_of_specsim_makes_all_runs_again(root, capsys, started, monkeypatch):
-    monkeypatch.setattr(experiment, "package_sha256", lambda: "0" * 64)
+    monkeypatch.setattr("specsim.runs.provenance.package_sha256", lambda: "0" * 64)
     assert main([*SWEEP, f"out={root}"]) == 0
     assert "note: 3 runs made again: specsim's own code has changed" in capsys.readouterr().out.splitlines()
     assert len(started) == 3

@@ -1,6 +1,7 @@
 """`-m`: a folder per point, one table, nothing run twice, nothing lost when it is cut short."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -88,7 +89,7 @@ def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
 def test_two_points_that_are_one_configuration_are_refused():
     (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
     with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
-        plan([point._replace(point={"rps": rps}) for rps in ("2", "2.0")], None)
+        plan([replace(point, point={"rps": rps}) for rps in ("2", "2.0")], None)
 
 
 ADDED = {

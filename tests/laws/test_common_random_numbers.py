@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.runs.prepare import prepare
 from specsim.simulation import Simulation
 from tests.laws.subjects import NAMES, factory_of
@@ -19,7 +19,7 @@ CHANGES = ({"rps": "7"}, {"slo_scale": "0.7"}, {"replicas": "2"}, {"scheduler": 
 
 
 def prepared(words: dict[str, str]) -> Simulation:
-    return prepare(compose(words)).simulation
+    return prepare(from_point(words)).simulation
 
 
 def drawn(of: Simulation, rows: slice) -> list[list[int]]:

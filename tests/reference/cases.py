@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from specsim.latency.forms import Linear, Roofline
+from specsim.latency.forms import Linear, Roofline, scaled
 from specsim.latency.model import ModelLatency
 from specsim.simulation import Simulation
 from tests.laws.subjects import factory_of
@@ -125,7 +125,7 @@ def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, cos
     tiles, (single_s, few_s, few_logits_s) = draw(st.sampled_from((1, 8))), draw(st.sampled_from(FEW_TOKENS))
     pair_s, logit_s = draw(st.sampled_from((0.0, 1e-8))), draw(st.sampled_from((0.0, 1e-6)))
     roof = Roofline(6.6e-3, 9.3e-6, 1.5e-3, 2.2e-4, 2.6e-7, 6.0e-8, tiles, single_s)
-    roof = replace(roof, few_s=few_s, few_logits_s=few_logits_s).scaled(scale, scale)
+    roof = scaled(replace(roof, few_s=few_s, few_logits_s=few_logits_s), scale, scale)
     roof = replace(roof, pair_s=pair_s, logit_s=logit_s)
     values = [getattr(roof, name) for name in Roofline.__dataclass_fields__]
     return _latency(roof, overhead_s), costs.roofline(*values, overhead_s)

@@ -14,6 +14,7 @@ import yaml
 
 from specsim.api import simulate
 from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.forms import Block, Linear
@@ -212,10 +213,10 @@ def test_a_mistake_is_one_line(mapping: dict[str, Any], said: str) -> None:
 
 def test_heads_that_leave_no_memory_are_refused() -> None:
     point = {"drafter": "medusa", "drafter.weights_share": "1.0", "profile": "llama70b_1b_4xh100", "trace": "poisson"}
-    config = compose(point)
-    config["profile"]["memory_bytes"] = 200_000_000_000
+    chosen = from_point(point)
+    chosen.config["profile"]["memory_bytes"] = 200_000_000_000
     with pytest.raises(SpecsimError, match="leave no memory for KV"):
-        prepare(config)
+        prepare(chosen)
 
 
 SIZES = [

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.latency.forms import Form, Linear, Roofline, Staged, Table
+from specsim.latency.forms import Form, Linear, Roofline, Staged, Table, scaled
 from specsim.pass_shape import PassShape, PassShapes
 from tests.made import many, one
 
@@ -73,7 +73,7 @@ def test_only_the_last_of_a_chunk_pays_for_logits() -> None:
     layers_s = SMOOTH.seconds(one(0, 1000, 1e6))
     assert READING.seconds(one(0, 1000, 1e6, 1)) == pytest.approx(layers_s + 1e-4)
     assert READING.seconds(one(0, 1000, 1e6)) == pytest.approx(layers_s + 0.1), "none said: every batched token"
-    assert READING.scaled(3, 3).seconds(one(0, 1000, 1e6, 7)) == pytest.approx(3 * (layers_s + 7e-4))
+    assert scaled(READING, 3, 3).seconds(one(0, 1000, 1e6, 7)) == pytest.approx(3 * (layers_s + 7e-4))
 
 
 def test_linear_is_equation_7() -> None:
@@ -129,7 +129,7 @@ def test_table_counts_attention_logits_and_requests() -> None:
     assert COMPOSED.seconds(shape) == pytest.approx(7e-3 + 1.6e-3 + 64e-6 + 32e-6)
     more = COMPOSED.seconds(shape._replace(attention_pairs=16 * 32_000)) - COMPOSED.seconds(shape)
     assert more == pytest.approx(16 * 32_000 * 4e-9 - 1.6e-3)
-    halved = COMPOSED.scaled(2, 0.5)
+    halved = scaled(COMPOSED, 2, 0.5)
     assert halved.seconds(shape) == pytest.approx(14e-3 + 0.8e-3 + 128e-6 + 16e-6)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from specsim import sweep
 from specsim.config.configured import from_words
-from specsim.runs import execute, plan
+from specsim.runs import plan
 from specsim.runs.prepare import prepare
 from specsim.workload import user_file
 
@@ -21,8 +21,7 @@ def prepared(monkeypatch, tmp_path):
         counted.append(1)
         return prepare(*arguments)
 
-    for module in (plan, execute):
-        monkeypatch.setattr(module, "prepare", counting)
+    monkeypatch.setattr(plan, "prepare", counting)
     return counted
 
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.config.points import points
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import engine_from_mapping
-from specsim.latency.fitness import unfit
 from specsim.latency.forms import Form, Linear, Roofline, Table
 from specsim.latency.model import ModelLatency
 from specsim.latency.peaks import implied, peak_notes, peak_of
@@ -59,7 +58,7 @@ def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
     head_s = served.draft.seconds(one(512, 1, 513))
     assert 1e-4 < head_s < profile.baseline_s < 0.03
     assert profile.usable_kv_tokens > 50_000
-    assert unfit(profile) is None
+    assert profile.unfit is None
     for model in (profile.target, profile.draft):
         assert list(model.fit_error) == ["decode", "verify", "prefill", "mixed"]
         assert all(error["median"] <= error["p95"] < 0.25 for error in model.fit_error.values())
@@ -177,5 +176,5 @@ def test_a_run_says_so(tmp_path: Path) -> None:
     file = tmp_path / "fast.yaml"
     file.write_text(text.replace(f"alpha_s: {form.alpha_s}", "alpha_s: 2.0e-08", 1), encoding="utf-8")
     (point,) = points(["requests=2", "trace=poisson", f"profile={file}"], sweep=False)
-    notes = prepare(compose(point)).notes
+    notes = prepare(from_point(point)).notes
     assert [note for note in notes if "target.forms.roofline.alpha_s implies 6.554 TB/s" in note]

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from specsim.config.configured import Configured
 from specsim.errors import SpecsimError
 from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
@@ -51,7 +52,7 @@ def parts(**changes):
             "mean_tpot_ms": None,
             "specsim": {"schema_version": 2, "arrived": 3, "classes": {}},
         },
-        "config": {"seed": 0, "choices": {"scheduler": "adaserve"}},
+        "made_of": Configured({}, {"seed": 0, "choices": {"scheduler": "adaserve"}}),
         "provenance": {"host": "here", "iterations_per_wall_s": 1234.5},
         "passes": None,
     }
@@ -71,7 +72,7 @@ def run(tmp_path):
 def test_what_is_written_is_read(run):
     stored = read_run(run)
     assert stored.metrics == parts()["metrics"]
-    assert stored.config == parts()["config"]
+    assert stored.config == parts()["made_of"].config
     assert stored.provenance.items() >= parts()["provenance"].items()
     assert stored.passes is None
     pd.testing.assert_frame_equal(stored.requests, table().frame(), check_dtype=False)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 from specsim.metrics.tables import stand_in
@@ -198,14 +198,14 @@ def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
 
 def test_a_synthetic_trace_refuses():
     with pytest.raises(SpecsimError, match="resample: 60 changes nothing: the seed draws this trace anew"):
-        prepare(compose({"trace": "poisson", "trace.resample": "60"}))
+        prepare(from_point({"trace": "poisson", "trace.resample": "60"}))
 
 
 def test_luck_differs_between_the_two_places_of_one_request(tmp_path):
     lines = [f"{10 * i},{i + 1},9" for i in range(40)]
     (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]))
     given = {"trace": str(tmp_path / "mine.csv"), "trace.resample": "50"}
-    simulation = prepare(compose(given)).simulation
+    simulation = prepare(from_point(given)).simulation
     prompt = simulation.requests.prompt_tokens
     twice = [each for each in set(prompt.tolist()) if (prompt == each).sum() > 1]
     assert len(twice) > 3

@@ -19,7 +19,6 @@ from profiler.compose.passes import Alike, ComposedPass, passes, reaching
 from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.latency.fitness import unfit
 from specsim.latency.heads import DecoderHead
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
@@ -604,7 +603,7 @@ def test_dspark_of_v4_is_three_of_its_layers_with_a_window() -> None:
     assert (mapping["draft"]["block_tokens"], mapping["draft"]["kv_bytes_per_token"]) == (5, 8 * 3 * 128 * 512 / 4096)
     head = DecoderHead("dspark", 3, False, True, 3, 5, None, 256)
     assert head_of(model_of("DeepSeek-V4-Flash"), head).experts == (256, 6)
-    assert unfit(profile_from_mapping(mapping, "composed")) is None
+    assert profile_from_mapping(mapping, "composed").unfit is None
 
 
 def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ pytest.importorskip("torch")
 from profiler.latency.profile_file import UNFIT
 from profiler.latency.samples import read_samples
 from specsim.cli import main
-from specsim.latency.fitness import unfit
 from specsim.latency.profile import load_profile
 
 pytestmark = pytest.mark.torch
@@ -23,7 +22,7 @@ GRID = "requests: [1, 2]\ncontexts: [16, 64]\nchunks: [8, 32]\nseconds: 0.001\n"
 def fitted(code, profile):
     """Return whether a command ended well, and its exit code tells whether the fit is fit for use: a busy machine may
     be too noisy for any form of a two-layer model."""
-    return code == (0 if unfit(load_profile(profile)) is None else UNFIT)
+    return code == (0 if load_profile(profile).unfit is None else UNFIT)
 
 
 def profile_latency(*words):

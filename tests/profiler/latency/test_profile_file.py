@@ -14,7 +14,7 @@ from profiler.latency.profile_file import profile_mapping
 from profiler.latency.samples import SampleFile
 from profiler.text import yaml_text
 from specsim.cli import main
-from specsim.config.compose import compose
+from specsim.config.configured import from_point
 from specsim.latency.forms import Linear, Roofline
 from specsim.latency.profile import load_profile
 from specsim.runs.prepare import prepare
@@ -114,7 +114,7 @@ def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp
     assert main(["calibrate", "points.csv", "--profile", str(out), "--out", str(tmp_path / "engine.yaml")]) == 2
     err = capsys.readouterr().err
     assert err.endswith("(target), above 10%; expected another profile\n")
-    experiment = prepare(compose({"trace": "poisson", "requests": "3", "profile": str(out), "any_fit": "true"}))
+    experiment = prepare(from_point({"trace": "poisson", "requests": "3", "profile": str(out), "any_fit": "true"}))
     assert any("not fit for use" in note for note in experiment.notes)
 
 
@@ -128,7 +128,7 @@ def test_a_drafter_that_is_not_the_profiles_is_not_refused_for_it(tmp_path, meas
     assert main(["profile", "fit", str(written(tmp_path / "s.parquet", samples)), "--out", str(out)]) == 4
     point = {"trace": "poisson", "requests": "3", "profile": str(out)}
     lookup = {"drafter": "lookup", "scheduler": "smartspec_lookup", "any_fit": "true"}
-    assert prepare(compose({**point, **lookup})).profiles[0].draft.misfit is None
+    assert prepare(from_point({**point, **lookup})).profiles[0].draft.misfit is None
 
 
 def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, measured):
@@ -137,4 +137,4 @@ def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, measured):
         for error in mapping[role]["held_out_error"]["roofline"].values():
             error["median"] = 0.4
     (tmp_path / "m.yaml").write_text(yaml.safe_dump({**mapping, "form": "roofline"}))
-    assert prepare(compose({"trace": "poisson", "requests": "3", "profile": str(tmp_path / "m.yaml")}))
+    assert prepare(from_point({"trace": "poisson", "requests": "3", "profile": str(tmp_path / "m.yaml")}))

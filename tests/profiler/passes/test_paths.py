@@ -16,7 +16,6 @@ from profiler.passes import paths  # noqa: E402
 from profiler.passes.paths import forward_of, working_passes  # noqa: E402
 from specsim.cli import main  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from specsim.latency.fitness import unfit  # noqa: E402
 from specsim.latency.profile import load_profile  # noqa: E402
 from tests.profiler.latency.made import FACTS, sample  # noqa: E402
 
@@ -79,7 +78,7 @@ def test_a_sweep_of_the_fused_path_says_so(tmp_path, capsys):
     words += ["--grid", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "mine.yaml")]
     # A busy machine's fit may be unfit, and then the exit code says so.
     code = main([*words, "--passes", "fused", "--attention", "split"])
-    assert code == (0 if unfit(load_profile(tmp_path / "mine.yaml")) is None else UNFIT)
+    assert code == (0 if load_profile(tmp_path / "mine.yaml").unfit is None else UNFIT)
     facts, samples = read_samples(tmp_path / "mine.samples.parquet")
     assert facts["passes"] == "fused"
     assert {each.status for each in samples} == {"ok"}
