@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from specsim.config.points import Point
 
 
-FILE_OPTION = "file"
+TEMPLATE = "file.yaml"
+"""Below conf/trace: the keys of a file of requests by path."""
 MOST_NAME_BYTES = 200
 YAML_SUFFIXES = (".yaml", ".yml")
 LABELS = {
@@ -40,8 +41,7 @@ FORMS = ("linear", "roofline", "table")
 
 def names(group: str) -> list[str]:
     """Return the names that a group may take, in order."""
-    found = shipped_names(group) - {FILE_OPTION}
-    return sorted(found | set(installed(group)))
+    return sorted({*shipped_names(group), *installed(group)})
 
 
 def names_for(key: str) -> list[str]:
@@ -89,7 +89,7 @@ def holds_data(group: str, chosen: str) -> bool:
 def choices_with(name: str) -> Iterator[tuple[str, str]]:
     """Yield each group with a choice whose file has a key of that name: the default, where it has it."""
     for group, default in chosen_by_default().items():
-        for each in (default, *sorted(shipped_names(group) - {FILE_OPTION})):
+        for each in (default, *sorted(shipped_names(group))):
             if name not in LABELS[group] and name in peek_yaml(shipped("conf") / group / f"{each}.yaml"):
                 yield group, each
                 break
@@ -125,7 +125,7 @@ def _shipped_file(group: str, name: str) -> Path | None:
 @cache
 def shipped_names(group: str) -> frozenset[str]:
     """Return the names of a group's files below conf/."""
-    return frozenset(path.stem for path in (shipped("conf") / group).glob("*.yaml"))
+    return frozenset(path.stem for path in (shipped("conf") / group).glob("*.yaml") if path.name != TEMPLATE)
 
 
 @cache

@@ -10,7 +10,7 @@ OWN_FILES = "specsim reads its own conf/; a file of yours stands in for a group'
 FLAGS = {
     ("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd"): OWN_FILES,
     ("--info", "-i"): "`specsim run --cfg job` shows the settings, `specsim list` what can be chosen",
-    ("--hydra-help",): "Hydra composes the settings and runs nothing here; see `specsim run --help`",
+    ("--hydra-help",): "Hydra reads values and runs nothing here; see `specsim run --help`",
     ("--run", "-r"): "a run is the default; expected key=value, or -m for a sweep",
     ("--experimental-rerun",): "the same settings give the same bytes; they stand in config.yaml of the run folder",
     ("--shell-completion", "-sc"): 'expected `eval "$(specsim completion bash)"`, or zsh or fish',
@@ -78,7 +78,7 @@ TRACES = {
     "azure_2024": "AzureLLMInferenceTrace_conv_1week.csv of github.com/Azure/AzurePublicDataset",
 }
 """Public traces that do not ship and are read by path."""
-OTHER_KEYS = "Hydra composes the settings and runs nothing here; its own settings change nothing"
+OTHER_KEYS = "Hydra reads values and runs nothing here; its own settings change nothing"
 
 
 def for_word(word: str) -> str:

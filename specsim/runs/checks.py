@@ -16,7 +16,7 @@ from specsim.acceptance.tape import Layout, Pools, Stretches, Tape
 from specsim.cluster.clients import Turns
 from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
-from specsim.config.groups import FILE_OPTION, Choice, Choices, shipped_names
+from specsim.config.groups import Choice, Choices, shipped_names
 from specsim.config.schema import Shed, Split
 from specsim.core.protocols import Scheduler
 from specsim.core.request import Bools, Ints, Prefixes, Requests
@@ -80,7 +80,7 @@ def session_note(router: Router, source: str, trace: Trace) -> str | None:
 
 def _of_name(name: str, named: str) -> dict[str, Any]:
     """Return what a shipped router's file says of its class."""
-    known = shipped_names("router") - {FILE_OPTION}
+    known = shipped_names("router")
     if name not in known:
         raise SpecsimError(f"{named}: {WITHIN}: {represented(name)}: expected one of {', '.join(sorted(known))}")
     file = shipped("conf") / "router" / f"{name}.yaml"
