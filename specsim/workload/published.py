@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_file_name
 from specsim.files.kept import user_cache
-from specsim.files.yaml_file import shipped
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, shipped
 from specsim.rng import stream_keys, uniforms
 from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys
@@ -49,10 +49,10 @@ class UserFile:
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the whole file."""
         node = self.node
-        file = keys.path(node)
+        file = expanded(node.text("path"), "trace=")
+        check_file(file, MOST_FILE_BYTES, setting="trace=")
         source = TraceSource(file.name, "file", file.name, sha256(content(file)))
-        how: dict[str, Any] = {"time_unit": keys.time_unit(node), "tick_s": keys.tick_s(node)}
-        trace, said = read_user_file(file, source, **how, called=keys.called(node), turns=keys.turns(node))
+        trace, said = read_user_file(file, source, keys.how(node))
         return trace.noted(f"{file.name}: {said}")
 
 
@@ -91,8 +91,7 @@ class PublishedTrace:
 
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the trace of the real file."""
-        unit = keys.time_unit(self.node)
-        return read_user_file(file, source, time_unit=unit, tick_s=keys.tick_s(self.node)).trace
+        return read_user_file(file, source, keys.how(self.node)).trace
 
     def ships(self) -> str:
         """Return the name of the file that ships in its place."""

@@ -18,6 +18,7 @@ from specsim.files.kept import Arrays, kept
 from specsim.workload import columns
 from specsim.workload import entry as keys
 from specsim.workload.columns import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
+from specsim.workload.entry import How
 from specsim.workload.formats import (
     ADASERVE,
     ARRIVAL,
@@ -50,45 +51,17 @@ class Reading(NamedTuple):
     said: str
 
 
-class How(NamedTuple):
-    """How a table is read.
-
-    Attributes
-    ----------
-    time_unit : of arrivals that are numbers; None: the format's, if that makes sense.
-    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
-    called : pairs of specsim's own name of a column and the table's.
-    turns : whether prompts of turns are all that is sent, or what a turn adds; None: told by the content.
-    """
-
-    time_unit: Unit | None = None
-    tick_s: float | None = None
-    called: tuple[tuple[str, str], ...] = ()
-    turns: TurnPrompts | None = None
-
-
-def read_user_file(
-    file: Path,
-    source: TraceSource,
-    *,
-    time_unit: Unit | None = None,
-    tick_s: float | None = None,
-    called: Mapping[str, str] | None = None,
-    turns: TurnPrompts | None = None,
-) -> Reading:
+def read_user_file(file: Path, source: TraceSource, how: How | None = None) -> Reading:
     """Return the trace of a CSV, JSON or Parquet file, or of its gzip, with the columns of any of `formats.FORMATS`.
-
-    Parameters
-    ----------
-    time_unit, tick_s, called, turns : see `How`; `called` is by specsim's own name what the file calls a column.
 
     Raises
     ------
     SpecsimError
         One line for damage or an unknown format, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
     """
-    how = How(time_unit, tick_s, tuple(sorted((called or {}).items())), turns)
-    return read_table(open_table(file, KNOWN), source, how) if source.sha256 is None else _read_once(file, source, how)
+    if source.sha256 is not None:
+        return _read_once(file, source, how or How())
+    return read_table(open_table(file, KNOWN), source, how or How())
 
 
 @lru_cache(maxsize=4)
@@ -305,8 +278,7 @@ def trace_of(
 
     node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s, "turns": turns})
     table = FileTable(Path(name), "columns", tuple(each for each, _ in named), read)
-    how = How(keys.time_unit(node), keys.tick_s(node), turns=keys.turns(node))
-    trace, said = read_table(table, TraceSource(name, "object"), how)
+    trace, said = read_table(table, TraceSource(name, "object"), keys.how(node))
     return replace(trace, source=replace(trace.source, sha256=content_sha256(trace))).noted(f"{name}: {said}")
 
 

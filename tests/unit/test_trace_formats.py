@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from specsim.workload.entry import How
 from specsim.workload.published import read_adaserve_parquet
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
@@ -26,7 +27,7 @@ def put(tmp_path, lines, name="t.csv", newline="\n"):
 
 
 def read(file, **kwargs):
-    return read_user_file(file, SOURCE, **kwargs).trace
+    return read_user_file(file, SOURCE, How(**kwargs)).trace
 
 
 def told(file, *args, read=read_user_file, **kwargs):
