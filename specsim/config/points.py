@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from specsim.config.groups import choices_with, chosen_by_default, names, names_for, rates_typed
+from specsim.config.groups import LABELS, chosen_by_default, names, names_for, rates_typed, shipped_names
 from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
 from specsim.config.synonyms import for_word, refuse_key
 from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted, whole
 from specsim.errors import SpecsimError, nearest, represented
 from specsim.files.checked_mapping import shown
-from specsim.files.yaml_file import is_path
+from specsim.files.yaml_file import is_path, peek_yaml, shipped
 
 Point = Mapping[str, str | PythonValue]
 """Key to value: text as typed, or a value from Python. Groups, `belief` and `out` are always text."""
@@ -134,9 +134,11 @@ def check_key(key: str) -> None:
 
 def _below_a_group(key: str) -> str:
     """Return the hint at a key of that name in the file of a group, with a choice that has it; empty where none has."""
-    for group, choice in choices_with(key):
-        beside = "" if choice == chosen_by_default()[group] else f" with {group}={choice}"
-        return f"; did you mean {f'{group}.{key}'!r}{beside}?"
+    for group, default in chosen_by_default().items():
+        for choice in (default, *sorted(shipped_names(group))):
+            if key not in LABELS[group] and key in peek_yaml(shipped("conf") / group / f"{choice}.yaml"):
+                beside = "" if choice == default else f" with {group}={choice}"
+                return f"; did you mean {f'{group}.{key}'!r}{beside}?"
     return ""
 
 

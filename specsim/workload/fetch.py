@@ -97,9 +97,11 @@ def _transfer(url: str, part: Path, progress: bool) -> None:
         have = have if resumed else 0
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length else None
-        # disable=None shows a bar only on a terminal.
-        shown: dict[str, Any] = {"unit": "B", "unit_scale": True, "desc": part.stem, "disable": None if progress else True}
-        with part.open("ab" if resumed else "wb") as file, tqdm(total=total, initial=have, **shown) as bar:
+        hidden = None if progress else True  # None shows a bar only on a terminal.
+        with (
+            part.open("ab" if resumed else "wb") as file,
+            tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=part.stem, disable=hidden) as bar,
+        ):
             while chunk := answer.read(CHUNK_BYTES):
                 file.write(chunk)
                 bar.update(len(chunk))
