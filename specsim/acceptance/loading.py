@@ -45,16 +45,8 @@ class Pair(NamedTuple):
         """Return the pair in words for the user."""
         return f"{self.target} with {self.draft}"
 
-    def has_target(self, other: Pair) -> bool:
-        """Return whether `other` has this target."""
-        return _same(self.target, other.target)
 
-    def has_draft(self, other: Pair) -> bool:
-        """Return whether `other` has this draft."""
-        return _same(self.draft, other.draft)
-
-
-def _same(one: str, other: str) -> bool:
+def same_model(one: str, other: str) -> bool:
     """Return whether two names mean one model: equal but for case, owner, and a suffix such as -Instruct or .Q4_1."""
     if ANY in (one, other):
         return True

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 from weakref import ref
 
 import numpy as np
 
 from specsim.core.request import Bools, Floats, Ints
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, nearest
 from specsim.kernels.growth import Pooled, Text, pool_of
 from specsim.rng import STRIDE, Words, mix, word
+
+T = TypeVar("T")
 
 
 class Layout(Protocol):
@@ -84,6 +86,20 @@ class Pools:
         """Return the rows of the pools on the target's path at a draft position, each once."""
         starts = np.unique(self.start[requests]) + min(depth, self.depths - 1) * self.pool_rows
         return (starts[:, None] + np.arange(self.pool_rows)).ravel()
+
+
+def of_category(known: Mapping[str, T], category: str) -> T:
+    """Return what is known of a category of text, or of the one named ``default`` if it has nothing.
+
+    Raises
+    ------
+    SpecsimError
+        When there is neither.
+    """
+    found = known.get(category) or known.get("default")
+    if found is None:
+        raise SpecsimError(f"categories: no category {category!r} and no default{nearest(category, known)}")
+    return found
 
 
 _KNOWN: dict[int, tuple[ref[Floats], dict[str, Any]]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.acceptance.loading import Pair
+from specsim.acceptance.loading import Pair, same_model
 from specsim.acceptance.recorded import RecordedTexts
 from specsim.acceptance.tape import Layout, Pools, Stretches, Tape
 from specsim.cluster.clients import Turns
@@ -246,12 +246,13 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
     runs = Pair(truth.target.name, truth.draft.name)
     if of is None:
         return f"{acceptance} names no pair (pair: target, draft): whether it is of {runs} is not checked"
-    if refused and not of.has_target(runs):
+    on_target = same_model(of.target, runs.target)
+    if refused and not on_target:
         raise SpecsimError(
             f"{acceptance}: recorded on {of.target}, but the target of {profile} is {runs.target}; expected a "
             "recording on that target, or any_fit=true"
         )
-    if of.has_target(runs) and of.has_draft(runs):
+    if on_target and same_model(of.draft, runs.draft):
         return None
     return (
         f"MISMATCHED PAIR: {acceptance} is of {of}, the run is of {runs}: how often its drafts are right is taken from "
