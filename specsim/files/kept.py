@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -52,7 +53,7 @@ def kept(name: str, of: object, made_by: Sequence[Path], make: Callable[[], Arra
     """
     if not MOST_BYTES:
         return make()
-    stamp = f"{of!r} {np.__version__} {_scipy()}".encode() + b"".join(each.read_bytes() for each in made_by)
+    stamp = f"{of!r} {np.__version__} {version('scipy')}".encode() + b"".join(each.read_bytes() for each in made_by)
     file = user_cache() / "made" / f"{name}-{sha256(stamp).hexdigest()[:32]}.npz"
     content = read_whole(file)
     if content is not None:
@@ -116,10 +117,3 @@ def _trim(folder: Path) -> None:
         held += found.st_size
         if held > MOST_BYTES:
             file.unlink(missing_ok=True)
-
-
-def _scipy() -> str:
-    """Return the version of scipy, which takes long to import."""
-    from importlib.metadata import version
-
-    return version("scipy")
