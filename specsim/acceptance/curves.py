@@ -1,4 +1,7 @@
-"""Acceptance from curves of confidence, and the calibration of a drafter's confidence."""
+"""Acceptance from curves of confidence, and the calibration of a drafter's confidence.
+
+A wrong key is a SpecsimError of one line that names it and its source.
+"""
 
 from __future__ import annotations
 
@@ -116,13 +119,7 @@ class Acceptance:
 
 
 def bernoulli(node: CheckedMapping) -> Acceptance:
-    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the source and the key.
-    """
+    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`."""
     node.only(("kind", "width", "alpha"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     alpha = node.number("alpha", most=1)
@@ -133,13 +130,7 @@ def bernoulli(node: CheckedMapping) -> Acceptance:
 
 
 def curves(node: CheckedMapping) -> Acceptance:
-    """Return the curves of the checked keys `width`, `levels` and `categories`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the source and the key.
-    """
+    """Return the curves of the checked keys `width`, `levels` and `categories`."""
     node.only(("kind", "width", "levels", "categories"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     bodies = node.children("categories", "at least one category by name", "agreement, concentration, spread and tail")

@@ -1,4 +1,7 @@
-"""Words of the command line and values of Python, as points of a sweep."""
+"""Words of the command line and values of Python, as points of a sweep.
+
+A mistake, such as an unknown key, a key given twice or a value that is no setting, is a SpecsimError of one line.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +51,7 @@ def axes_typed(words: Sequence[str], *, sweep: bool) -> dict[str, list[str]]:
 
 
 def check_typed(keys: Iterable[str], where: str) -> None:
-    """Refuse keys of a file that only the command line and Python set; `where` names the file.
-
-    Raises
-    ------
-    SpecsimError
-        One line.
-    """
+    """Refuse keys of a file that only the command line and Python set; `where` names the file."""
     for key in keys:
         if key in TYPED:
             raise SpecsimError(f"{where}: {key}: no file sets it; expected {key}= on the command line or in Python")
@@ -75,13 +72,7 @@ def _setting(word: str) -> tuple[str, str]:
 
 
 def product(axes: Mapping[str, Sequence[Typed]]) -> list[dict[str, Typed]]:
-    """Return every combination of the values of each key, the last key fastest.
-
-    Raises
-    ------
-    SpecsimError
-        When a key has no value, or one value twice.
-    """
+    """Return every combination of the values of each key, the last key fastest."""
     for key, values in axes.items():
         meant = [_meant(str(value)) for value in values]
         if len(set(meant)) < len(meant):
@@ -117,13 +108,7 @@ def _values(key: str, value: str, sweep: bool) -> list[str]:
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that no run has.
-
-    Raises
-    ------
-    SpecsimError
-        One line with the nearest valid key.
-    """
+    """Refuse a key that no run has."""
     known = known_keys()
     head, *rest = key.split(".")
     if head not in known:
@@ -303,24 +288,12 @@ def with_keys(function: Function) -> Function:
 
 
 def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
-    """Return settings by their dotted keys.
-
-    Raises
-    ------
-    SpecsimError
-        One line for an unknown key, or a value that is no setting.
-    """
+    """Return settings by their dotted keys."""
     return {_key(name): _value(_key(name), value) for name, value in settings.items()}
 
 
 def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[Given]]:
-    """Return the values of each key, one of each of `settings`, several of `axes`.
-
-    Raises
-    ------
-    SpecsimError
-        One line for an unknown key, a key given twice, or values that are none.
-    """
+    """Return the values of each key, one of each of `settings`, several of `axes`."""
     if not isinstance(axes, Mapping):
         raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
     values = {key: [value] for key, value in point_of(settings).items()}
