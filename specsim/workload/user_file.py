@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from specsim.core.request import Prefixes
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.files.kept import Arrays, kept
 from specsim.workload import columns
 from specsim.workload import entry as keys
 from specsim.workload.columns import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TOLD = 8
-HASHED = ("hashes", "first", "count")
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
 """Names that pandas gives an index that it writes."""
 
@@ -67,30 +64,10 @@ def read_user_file(file: Path, source: TraceSource, how: How | None = None) -> R
 @lru_cache(maxsize=4)
 def _read_once(file: Path, source: TraceSource, how: How) -> Reading:
     """Return the trace of a file; kept by the checksum in `source`, since a sweep reads the same few files."""
-
-    def read() -> Arrays:
-        trace, said = read_table(open_table(file, KNOWN), source, how)
-        words = {"said": said, "note": trace.source.note or "", "slo_names": trace.slo_names}
-        texts = {name: np.array(each, dtype=np.str_) for name, each in words.items()}
-        return {**trace.columns(), **texts, "timed": np.array(trace.source.timed), **_hashes(trace.prefixes)}
-
-    code = sorted(Path(__file__).parent.glob("*.py"))
-    found = dict(kept("trace", (str(file), source, how), code, read))
-    said, note, names, timed = (found.pop(name).tolist() for name in ("said", "note", "slo_names", "timed"))
-    for column in found.values():
+    found = read_table(open_table(file, KNOWN), source, how)
+    for column in found.trace.columns().values():
         column.flags.writeable = False
-    told = None
-    if HASHED[0] in found:
-        hashes, first, count = (found.pop(name) for name in HASHED)
-        told = Prefixes(hashes, first, count, int(found.pop("block_tokens")))
-    origin = replace(source, note=note or None, timed=timed)
-    return Reading(Trace(**found, slo_names=tuple(names), source=origin, prefixes=told), said)
-
-
-def _hashes(prefixes: Prefixes | None) -> Arrays:
-    if prefixes is None:
-        return {}
-    return {name: getattr(prefixes, name) for name in HASHED} | {"block_tokens": np.array(prefixes.block_tokens)}
+    return found
 
 
 def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
