@@ -18,6 +18,8 @@ from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
 ADASERVE_CLASSES = ("coding", "chat", "summarization")
+COLLECTED = UNIT, TOKENS = "input_length_unit", "input_tokens"
+"""Columns of AdaServe's workloads collected in one table, beside those of the artifact."""
 CODE_OF_MS = {-50.0: 1, -150.0: 2}
 # Measured by the collectors of the data on prompts with both lengths; used for prompts with characters alone.
 CHARACTERS_PER_TOKEN = (3.4, 4.6, 4.6)
@@ -146,19 +148,19 @@ def adaserve_objectives(cells: Cells, rows: TableRows) -> dict[str, Any]:
     return {"slo_class": code, "slo_names": ADASERVE_CLASSES, "tpot_slo_s": seconds, "tpot_slo_ratio": ratio}
 
 
-def adaserve_prompts(texts: Sequence[object] | None, length: Ints, code: Ints) -> tuple[Ints, str | None]:
-    """Return prompt lengths (N,) in tokens of one of the artifact's files, and a note about them.
+def adaserve_prompts(cells: Cells, length: Ints, code: Ints) -> tuple[Ints, str | None]:
+    """Return prompt lengths (N,) in tokens of the artifact, estimated where only characters are known; and a note.
 
-    A file whose ``input_length`` is the length of the ``prompt`` text in every row (figure 14) counts characters.
+    Rows collected in one table say what their ``input_length`` counts. A file whose ``input_length`` is the length of
+    the ``prompt`` text in every row (figure 14) counts characters.
     """
-    if texts is None:
-        return length, None
-    characters = all(count == len(str(text)) for count, text in zip(length.tolist(), texts, strict=True))
-    return estimated_prompts([None] * len(length), length, code) if characters else (length, None)
-
-
-def estimated_prompts(known: Sequence[object], length: Ints, code: Ints) -> tuple[Ints, str | None]:
-    """Return prompt lengths (N,) in tokens: the `known`, else an estimate from characters, and a note about these."""
+    counts, texts = length.tolist(), cells.get("prompt")
+    known: list[object] = counts
+    if UNIT in cells:
+        rows = zip(counts, cells[UNIT], cells[TOKENS], strict=True)
+        known = [tokens if unit == "chars" else count for count, unit, tokens in rows]
+    elif texts is not None and all(count == len(str(text)) for count, text in zip(counts, texts, strict=True)):
+        known = [None] * len(counts)
     unknown = np.array([count is None for count in known])
     if not unknown.any():
         return length, None

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError, nearest
-from specsim.workload.columns import CHAT, PARENT, UNITS, Unit
+from specsim.workload.columns import CHAT, COLLECTED, PARENT, UNITS, Unit
 from specsim.workload.readers import FileTable, shown
 
 MOST_COLUMNS = 1000
@@ -85,7 +85,7 @@ FORMATS = (
         *(ADASERVE, ("emission_time_ms",), ("input_length",), ("output_length",), "ms"),
         failures=False,
         also=("slo_ratio",),
-        optional=("prompt",),
+        optional=("prompt", *COLLECTED),
     ),
     # vllm bench serve --save-result --save-detailed: start_times, in seconds of the client's clock, since its pull
     # request 32667 (January 2026). sglang.bench_serving --output-details writes the lengths alone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, cast
@@ -18,16 +18,15 @@ from specsim.rng import stream_keys, uniforms
 from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys
 from specsim.workload.columns import read_clock
-from specsim.workload.entry import Published
-from specsim.workload.readers import content, open_parquet, open_table, sha256
+from specsim.workload.entry import How, Published
+from specsim.workload.readers import Cells, TableRows, content, open_parquet, open_table, sha256
 from specsim.workload.synthetic import ended_early
 from specsim.workload.trace import Ints, Trace, TraceSource
-from specsim.workload.user_file import read_user_file
+from specsim.workload.user_file import read_table, read_user_file
 
 DATA_VARIABLE = "SPECSIM_DATA"
 STAMPS = "Timestamp"
-FIELDS = ("emission_time_ms", "slo_ratio", "input_length", "output_length")
-COLLECTED = (*FIELDS, "trace", "input_length_unit", "input_tokens")
+COLUMNS = ("emission_time_ms", "slo_ratio", "input_length", "output_length", *columns.COLLECTED)
 LENGTHS = ("prompt_tokens", "output_tokens")
 SHIPS_AS = {"twin": None, "toy": None}
 
@@ -162,24 +161,19 @@ def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Tra
         When the file is damaged or holds no such workload.
     """
     table = open_parquet(content(file), file)
-    for name in COLLECTED:
+    for name in (*COLUMNS, "trace"):
         if name not in table.names:
             raise SpecsimError(f"{file}: no column {name!r}{nearest(name, table.names)}")
-    cells, rows = table.read(COLLECTED)
-    mine = [place for place, name in enumerate(cells["trace"]) if name == workload]
-    if not mine:
-        raise SpecsimError(f"{file}: no row of the workload {workload!r}")
-    cells = {name: [column[place] for place in mine] for name, column in cells.items()}
-    rows = rows._replace(numbers=[place + 1 for place in mine])
-    clock = read_clock(cells["emission_time_ms"], "emission_time_ms", rows, "ms")
-    optional = columns.adaserve_objectives(cells, rows)
-    length, output = (columns.tokens(cells[name], name, rows) for name in FIELDS[2:])
-    rows.damage.check()
-    counted = zip(length.tolist(), cells["input_length_unit"], cells["input_tokens"], strict=True)
-    known = [tokens if unit == "chars" else count for count, unit, tokens in counted]
-    prompt, note = columns.estimated_prompts(known, length, optional["slo_class"])
-    row = np.arange(len(mine), dtype=np.int64)
-    return columns.trace(clock.since_s, prompt, output, row, replace(source, note=note), optional)
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
+        cells, rows = table.read([*wanted, "trace"])
+        mine = [place for place, name in enumerate(cells.pop("trace")) if name == workload]
+        if not mine:
+            raise SpecsimError(f"{file}: no row of the workload {workload!r}")
+        cells = {name: [column[place] for place in mine] for name, column in cells.items()}
+        return cells, rows._replace(numbers=[place + 1 for place in mine])
+
+    return read_table(replace(table, names=COLUMNS, read=read), source, How()).trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
     if read.form.name == ADASERVE:
-        prompt, note = columns.adaserve_prompts(cells.get("prompt"), prompt, optional["slo_class"])
+        prompt, note = columns.adaserve_prompts(cells, prompt, optional["slo_class"])
         source = replace(source, note=note)
     source = replace(source, timed=arrivals is not None)
     trace = columns.trace(since_s, prompt, output, served, source, optional)
