@@ -16,7 +16,7 @@ import numpy as np
 
 from specsim.config.groups import LABELS, chosen_by_default, names, names_for, rates_typed, shipped_names
 from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
-from specsim.config.synonyms import for_word, refuse_key
+from specsim.config.synonyms import for_word
 from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted, whole
 from specsim.errors import SpecsimError, nearest, represented
 from specsim.files.checked_mapping import shown
@@ -59,7 +59,6 @@ def check_typed(keys: Iterable[str], where: str) -> None:
 
 def _setting(word: str) -> tuple[str, str]:
     """Return key and value of a word; ``+`` and ``++`` mean nothing more, and spaces around ``=`` nothing."""
-    refuse_key(word)
     key, equals, value = word.partition("=")
     key, value = key.strip().removeprefix("+").removeprefix("+"), value.strip()
     if not equals or not key:
