@@ -107,7 +107,6 @@ class PublishedTrace:
         return trace.noted(f"{source.name}: using the shipped {kind}: {why}" if why else None)
 
 
-@dataclass(frozen=True, slots=True)
 class AdaServeTrace(PublishedTrace):
     """A figure of AdaServe: all its points in one Parquet file, or each in a JSON file at the official source."""
 
@@ -118,8 +117,7 @@ class AdaServeTrace(PublishedTrace):
 
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the trace; its outputs end before the published cap if a mean says so."""
-        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
-        trace, means = PublishedTrace.read(self, seed, requests), keys.mean_output_tokens(self.node)
+        trace, means = super().read(seed, requests), keys.mean_output_tokens(self.node)
         return ended_early(trace, means, seed) if means else trace
 
     def published(self) -> tuple[Published, ...]:
@@ -139,13 +137,13 @@ class AdaServeTrace(PublishedTrace):
         """Return the requests of the chosen point."""
         point = self._point[1]
         if file.name.removesuffix(".gz") == point.file:
-            return PublishedTrace.real(self, file, source)
+            return super().real(file, source)
         stem = point.file.removeprefix("emission_").removesuffix(".json")
         return read_adaserve_parquet(file, f"{self.node.text('workload')}__{stem}", source)
 
     def ships(self) -> str:
         """Return the name of the chosen point's toy."""
-        return PublishedTrace.ships(self).replace("{point}", str(self._point[0]))
+        return super().ships().replace("{point}", str(self._point[0]))
 
     @property
     def _point(self) -> tuple[float, Published]:
@@ -176,7 +174,6 @@ def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Tra
     return read_table(replace(table, names=COLUMNS, read=read), source, How()).trace
 
 
-@dataclass(frozen=True, slots=True)
 class ArrivalWindow(PublishedTrace):
     """SpecServe's windows: a published file of arrivals alone, in seconds; the checked keys also name the lengths.
 
@@ -188,8 +185,7 @@ class ArrivalWindow(PublishedTrace):
 
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return all arrivals, each with the lengths that `seed` and its place give."""
-        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
-        trace = PublishedTrace.read(self, seed, requests)
+        trace = super().read(seed, requests)
         prompt, output = (np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(place,))) for place in (0, 1))
         return replace(
             trace,
@@ -207,7 +203,6 @@ class ArrivalWindow(PublishedTrace):
         return columns.trace(clock.since_s, ones, ones, np.arange(len(ones), dtype=np.int64), source, {})
 
 
-@dataclass(frozen=True, slots=True)
 class ClassedArrivals(PublishedTrace):
     """A trace with the arrivals of one published file, by its checked keys, which also hold `classes`.
 
@@ -222,8 +217,7 @@ class ClassedArrivals(PublishedTrace):
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return all arrivals, each with the class and the lengths that `seed` and its place give."""
         classes = self._classes()
-        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
-        trace = PublishedTrace.read(self, seed, requests)
+        trace = super().read(seed, requests)
         bounds = np.cumsum([each.number("share") for each in classes.values()])[:-1]
         code = np.searchsorted(bounds, uniforms(stream_keys(seed, "trace_class", trace.row)), side="right")
         prompt, output = (self._lengths(name, list(classes.values()), code, seed) for name in LENGTHS)
