@@ -157,7 +157,7 @@ def test_what_is_not_tolerated(refused, content, said):
     ("stamps", "said", "unit", "gap_s"),
     [
         ((1700000000000, 1700000000500), "arrival_s reaches 1.7e+12 s, the year 55,840; in ms 0.5 s", "ms", 0.5),
-        (range(0, 3600000001, 36000000), "arrival_s spans 114 years in s; in us 60 min", "us", 36.0),
+        (range(0, 3600000001, 36000000), "arrival_s spans 114 years in s; in us 60 min", "us or ns", 36.0),
     ],
 )
 def test_a_unit_that_makes_no_sense_is_refused_with_the_key_that_mends_it(read, refused, stamps, said, unit, gap_s):
@@ -165,7 +165,7 @@ def test_a_unit_that_makes_no_sense_is_refused_with_the_key_that_mends_it(read, 
     told = refused(content)
     assert told.startswith(said)
     assert told.endswith(f": set trace.time_unit={unit}")
-    assert read(content, time_unit=unit).trace.arrival_s[1] == gap_s
+    assert read(content, time_unit=unit.partition(" ")[0]).trace.arrival_s[1] == gap_s
 
 
 def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
