@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
@@ -29,13 +29,6 @@ STAMPS = "Timestamp"
 COLUMNS = ("emission_time_ms", "slo_ratio", "input_length", "output_length", *columns.COLLECTED)
 LENGTHS = ("prompt_tokens", "output_tokens")
 SHIPS_AS = {"twin": None, "toy": None}
-
-
-class FoundFile(NamedTuple):
-    """The file, if it was found, and a text for the user about files of its name that were passed over."""
-
-    file: Path | None
-    passed_over: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +58,33 @@ class PublishedTrace:
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the real trace if its file is found by name and checksum, else the one that ships."""
         node = self.node
-        name, ships = node.text("name"), self.ships()
-        twin_allowed = node.flag("twin")
-        found, wanted = self.located()
-        if found.file is not None:
-            checksum = sha256(content(found.file))
-            source = TraceSource(name, "real", found.file.name, checksum, licence=node.text("licence"))
-            return self.real(found.file, source).noted(None)
-        why = "; ".join([f"{wanted} was found neither in ${DATA_VARIABLE} nor in the user cache", *found.passed_over])
-        cure = f"`specsim trace fetch {name}` downloads it"
+        name, ships, twin_allowed = node.text("name"), self.ships(), node.flag("twin")
+        passed_over = []
+        for wanted in self.wanted():
+            for file in _called(wanted.file):
+                try:
+                    checksum = sha256(content(file))
+                except SpecsimError as error:
+                    passed_over.append(f"{error} and is not used")
+                    continue
+                if checksum == wanted.sha256:
+                    source = TraceSource(name, "real", file.name, checksum, licence=node.text("licence"))
+                    return self.real(file, source).noted(None)
+                passed_over.append(f"{file} has another sha256 and is not used")
         if not twin_allowed:
-            raise SpecsimError(f"trace.twin=false, but {why}; {cure}")
-        return self._shipped(ships, "; ".join(found.passed_over))
+            names = " or ".join(wanted.file for wanted in self.wanted())
+            why = "; ".join([f"{names} was found neither in ${DATA_VARIABLE} nor in the user cache", *passed_over])
+            raise SpecsimError(f"trace.twin=false, but {why}; `specsim trace fetch {name}` downloads it")
+        return self._shipped(ships, "; ".join(passed_over))
 
     def published(self) -> tuple[Published, ...]:
         """Return the files at the official source."""
         node = self.node
         return (Published(node.file_name("file"), node.text("sha256"), node.text("url")),)
 
-    def located(self) -> tuple[FoundFile, str]:
-        """Return the real file, if it was found, and the name that was looked for."""
-        file = self.node.file_name("file")
-        return locate(file, self.node.text("sha256")), file
+    def wanted(self) -> tuple[Published, ...]:
+        """Return the files that hold the real trace, of which the first that is found is read."""
+        return self.published()
 
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the trace of the real file."""
@@ -124,14 +122,9 @@ class AdaServeTrace(PublishedTrace):
         """Return the file of each point."""
         return tuple(keys.points_of(self.node).values())
 
-    def located(self) -> tuple[FoundFile, str]:
-        """Return the Parquet file, else the JSON file of the chosen point."""
-        node = self.node
-        first, single = locate(node.file_name("file"), node.text("sha256")), self._point[1]
-        if first.file is not None:
-            return first, single.file
-        second = locate(single.file, single.sha256)
-        return FoundFile(second.file, first.passed_over + second.passed_over), f"{node.text('file')} or {single.file}"
+    def wanted(self) -> tuple[Published, ...]:
+        """Return the Parquet file, and the JSON file of the chosen point."""
+        return *super().published(), self._point[1]
 
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the requests of the chosen point."""
@@ -247,20 +240,8 @@ def data_folders() -> tuple[Path, ...]:
     return tuple(expanded(part, f"{DATA_VARIABLE}=") for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
 
 
-def locate(name: str, checksum: str) -> FoundFile:
-    """Find the file ``name`` (or its ``.gz``) whose unpacked content has the SHA-256 ``checksum``."""
-    passed_over: list[str] = []
-    for file in _candidates(name):
-        try:
-            if sha256(content(file)) == checksum:
-                return FoundFile(file, tuple(passed_over))
-            passed_over.append(f"{file} has another sha256 and is not used")
-        except SpecsimError as error:
-            passed_over.append(f"{error} and is not used")
-    return FoundFile(None, tuple(passed_over))
-
-
-def _candidates(name: str) -> Iterator[Path]:
+def _called(name: str) -> Iterator[Path]:
+    """Yield the files ``name``, or its ``.gz``, in the data folders and the user cache."""
     wanted = {name, f"{name}.gz"}
     for top in (*data_folders(), user_cache()):
         for folder, below, files in os.walk(top):
