@@ -234,24 +234,30 @@ def _shapes(key: str, value: Any) -> dict[str, Any]:
 
 def _drop_shape(tree: Mapping[str, Any], key: str, former: Any, said: set[str]) -> None:
     """Take away what the file states beside another distribution than the one that was chosen."""
-    node: Any = tree
-    *above, _ = key.split(".")
-    for each in above:
-        node = node[int(each) if isinstance(node, list) else each]
-    if node[SHAPE] != former:
+    above = key.split(".")[:-1]
+    node = _at(tree, above)
+    if node.get(SHAPE, former) != former:
         for name in [each for each in node if ".".join((*above, each)) not in said]:
             del node[name]
 
 
 def _give_way(tree: Mapping[str, Any], key: str, said: set[str]) -> None:
     *above, name = key.split(".")
-    if above[:1] != ["slo"] or name not in RIVALS or ".".join((*above, RIVALS[name])) in said:
-        return
+    if above[:1] == ["slo"] and name in RIVALS and ".".join((*above, RIVALS[name])) not in said:
+        node = _at(tree, above)
+        if node.get(name) is not None:
+            node.pop(RIVALS[name], None)
+
+
+def _at(tree: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the mapping at a path of keys and list indices, {} where another setting has taken it away."""
     node: Any = tree
-    for each in above:
-        node = node.get(each) if isinstance(node, Mapping) else None
-    if isinstance(node, dict) and node.get(name) is not None:
-        node.pop(RIVALS[name], None)
+    try:
+        for each in path:
+            node = node[int(each) if isinstance(node, list) else each]
+    except (LookupError, TypeError, ValueError):
+        return {}
+    return node if isinstance(node, dict) else {}
 
 
 def _forget_defaults(mix: dict[str, Any], said: set[str]) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from specsim.core.request import LONGEST_S
 from specsim.errors import SpecsimError
-from specsim.workload.readers import Cells, FileTable, TableRows, shown
+from specsim.files.checked_mapping import shown
+from specsim.workload.readers import Cells, FileTable, TableRows
 from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 

@@ -112,12 +112,6 @@ class FileTable:
         return self.kind == "columns"
 
 
-def shown(cell: object, most: int = 40) -> str:
-    """Return a cell for an error message: quoted, on one line, cut at `most` characters."""
-    text = repr(cell[: most + 1] if isinstance(cell, str) else cell)
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
 def open_table(file: Path, known: frozenset[str]) -> FileTable:
     """Return the table in a file, whose first bytes tell Parquet, JSON or CSV, plain or gzip, in any Unicode encoding.
 

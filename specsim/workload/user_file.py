@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.workload import columns
 from specsim.workload import entry as keys
 from specsim.workload.columns import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
@@ -29,7 +29,7 @@ from specsim.workload.formats import (
     Columns,
     choose,
 )
-from specsim.workload.readers import Cells, Damage, FileTable, TableRows, open_table, shown
+from specsim.workload.readers import Cells, Damage, FileTable, TableRows, open_table
 from specsim.workload.sessions import TurnPrompts, delays, prefixes, sessions, whole_prompts
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
@@ -91,9 +91,14 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
         rows.note(f"{len(np.unique(session[served])):,} sessions")
         optional["delay_s"] = delay_s
     rows.damage.check()
-    since_s = _checked(arrivals, table, read, cells, rows, how) if arrivals else np.zeros(len(prompt))
-    if not arrivals and delay_s is not None:
-        since_s = optional["session"].astype(np.float64)
+    if arrivals:
+        clock, unit = arrivals
+        if unit is None:
+            raise unit_asked(cells[ARRIVAL], read.called[ARRIVAL], table)
+        rows.notes.extend(check_pace(clock, read.called[ARRIVAL], table, unit, how.time_unit is not None))
+        since_s = clock.since_s
+    else:
+        since_s = np.zeros(len(prompt)) if delay_s is None else optional["session"].astype(np.float64)
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
@@ -151,18 +156,6 @@ def _arrivals(
     if clock.latest_s is None and read.form.name != "Azure":
         rows.note(f"{name} holds timestamps")
     return clock, "s" if clock.latest_s is None else unit
-
-
-def _checked(
-    arrivals: tuple[Clock, Unit | None], table: FileTable, read: Columns, cells: Cells, rows: TableRows, how: How
-) -> Floats:
-    """Return arrivals (N,) in seconds since the earliest, with notes about an odd pace; a unit must be known."""
-    (clock, unit), name = arrivals, read.called[ARRIVAL]
-    if unit is None:
-        raise unit_asked(cells[ARRIVAL], name, table)
-    for odd in check_pace(clock, name, table, unit, how.time_unit is not None):
-        rows.note(odd)
-    return clock.since_s
 
 
 def _objectives(read: Columns, cells: Cells, rows: TableRows) -> dict[str, Any]:
