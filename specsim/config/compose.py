@@ -158,8 +158,8 @@ def _resolved(tree: dict[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    part = referring if all(map(is_closed, referring.values())) else tree
     try:
+        part = referring if all(map(is_closed, referring.values())) else tree
         plain = OmegaConf.to_container(OmegaConf.create(part), resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")

@@ -143,15 +143,10 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     return type(value) in PLAIN or (type(value) is str and "$" not in value and value != "???")
 
 
-def is_closed(value: Any, depth: int = 0) -> bool:
-    """Return whether every reference in a value leads to a place within it; `depth` is that of the value."""
-    if isinstance(value, dict | list):
-        inside = value.values() if isinstance(value, dict) else value
-        return depth < MOST_PLAIN and all(is_closed(each, depth + 1) for each in inside)
-    if not isinstance(value, str) or "$" not in value:
-        return True
-    found = FOLLOWS.fullmatch(value)
-    return found is not None and len(found[1]) <= depth
+def is_closed(value: Any) -> bool:
+    """Return whether every reference in a value leads to a place within it."""
+    texts = ((place, each) for place, each in _leaves(value, ()) if isinstance(each, str) and "$" in each)
+    return all((found := FOLLOWS.fullmatch(text)) and len(found[1]) <= len(place) for place, text in texts)
 
 
 MOST_BYTES = 1 << 20
