@@ -88,11 +88,9 @@ def _with_fleet(point: Point, held: Mapping[str, Any], fleet: Sequence[str]) -> 
 
 
 def _check_path(key: str, chosen: str) -> None:
-    """Refuse a URL, the home folder of an unknown user, and a missing file whose name is that of a choice."""
+    """Refuse an address, the home folder of an unknown user, and a missing file whose name is that of a choice."""
     if not is_path(chosen) or rates_typed(key, chosen) is not None:
         return
-    if "://" in chosen:
-        raise SpecsimError(f"{key}={chosen}: expected a name or a file; nothing is fetched by address")
     path = expanded(chosen, f"{key}=")
     name = path.stem
     if name in names_for(key) and not path.exists():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
-from specsim.files.checked_mapping import MOST, CheckedMapping, is_number, shown
+from specsim.files.checked_mapping import MOST, CheckedMapping, is_number
 from specsim.workload.columns import ADASERVE_CLASSES, UNITS, Unit
 from specsim.workload.formats import OPTIONAL, ROLES
 from specsim.workload.sessions import TURNS, TurnPrompts
@@ -72,8 +72,6 @@ def checked(entry: Entry) -> CheckedMapping:
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
     node.only((*COMMON, *KEYS[kind], *more), ("suggests", "columns", "turns") if kind == "file" else ("suggests",))
-    if kind == "synthetic" and node.given("resample"):
-        node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
     return node
 
 
