@@ -187,8 +187,6 @@ def write(file: Path, content: bytes) -> None:
 def entry(name: str, **changes: Any) -> dict[str, Any]:
     """Return the shipped YAML of a trace with some keys changed."""
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
-    # Hydra's own key, which composing takes out.
-    values.pop("defaults", None)
     return {**values, "twin": False, **changes}
 
 

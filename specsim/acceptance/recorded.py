@@ -1,4 +1,7 @@
-"""Acceptance from recorded drafts, and the checks of a recording."""
+"""Acceptance from recorded drafts, and the checks of a recording.
+
+A fault is a SpecsimError of one line that names the file with its column and row, or the source with its key.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,7 @@ PROBABILITIES = ("confidence", "target_probability")
 
 
 def check_columns(path: Path, columns: Mapping[str, Any]) -> None:
-    """Refuse a recording whose columns, arrays by name, do not hold what the documentation says.
-
-    Raises
-    ------
-    SpecsimError
-        One line that names the file and the column, and the row where one is at fault.
-    """
+    """Refuse a recording whose columns, arrays by name, do not hold what the documentation says."""
     _check_types(path, columns)
     for name in PROBABILITIES:
         values = columns[name]
@@ -206,13 +203,7 @@ class RecordedTexts:
 
 
 def recording_of(node: CheckedMapping, folder: Path) -> Recording:
-    """Return the recording of the checked keys `path` and `categories`; its path is relative to `folder`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the source and the key.
-    """
+    """Return the recording of the checked keys `path` and `categories`; its path is relative to `folder`."""
     source = node.source
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")

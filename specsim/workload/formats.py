@@ -188,11 +188,6 @@ class Columns(NamedTuple):
     called: dict[str, str]
     unit: Unit | None
 
-    @property
-    def told(self) -> str:
-        """The names of the required columns."""
-        return ", ".join(self.called[name] for name in (*ROLES, *self.form.also) if name in self.called)
-
 
 def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
     """Return which columns of a table make a trace; arrivals may be missing, where all else is known.

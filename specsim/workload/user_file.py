@@ -26,6 +26,7 @@ from specsim.workload.formats import (
     OUTPUT,
     PROMPT,
     REQUIRED,
+    ROLES,
     Columns,
     choose,
 )
@@ -206,7 +207,8 @@ def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str
     more = [f"{len(unused) - TOLD} more"] if len(unused) > TOLD else []
     ignored = [f"not read: {', '.join(left + more)}"] if left else []
     span = pace(trace.arrival_s) if trace.source.timed else f"{len(trace):,} requests, no arrivals"
-    return "; ".join((f"read as {read.form.name} {table.kind}: {read.told}", span, *rows.notes, *ignored))
+    told = ", ".join(read.called[name] for name in (*ROLES, *read.form.also) if name in read.called)
+    return "; ".join((f"read as {read.form.name} {table.kind}: {told}", span, *rows.notes, *ignored))
 
 
 def trace_of(
