@@ -50,7 +50,7 @@ WORDS = {
     "--cfg job": "info",
     "`specsim completion bash`, or zsh or fish": "shell_completion",
 }
-"""What means the words of vLLM, SGLang, aiperf, GuideLLM and Hydra, as keys or with dashes."""
+"""Settings that mean the words of vLLM, SGLang, aiperf, GuideLLM and Hydra, as keys or with dashes."""
 TRACES = {
     "burstgpt": "BurstGPT_1.csv of github.com/HPMLL/BurstGPT",
     "bailian": "a file of github.com/alibaba-edu/qwen-bailian-usagetraces-anon",
