@@ -72,15 +72,10 @@ def _command(words: list[str]) -> int:
 
 def _arguments(words: list[str]) -> argparse.Namespace:
     """Return the command and what it was given; leave with 2 and a line where that is no command line."""
-    from specsim.config.synonyms import for_flag
-
     if words[:1] in (["profile"], ["fidelity"]):
         return argparse.Namespace(command=profiler_command, words=words)
     parser, commands = _parser()
     first = next((word for word in words if not word.startswith("-")), "")
-    instead = for_flag(words) if first == "run" or first not in commands else ""
-    if instead:
-        parser.error(instead)
     if "=" in first or (words[:1] and words[0] in ("-m", "--multirun", "--cfg", "-c")):
         parser.error(f"no command; expected specsim run {' '.join(words)}")
     if first and first not in commands:

@@ -186,7 +186,6 @@ FAULTS = (
         "is_number(value) and value <= most and above < value < below",
         (MISTAKES,),
     ),
-    Fault("specsim/config/synonyms.py", '"hydra.searchpath": OWN_FILES,', "", (MISTAKES,)),
     Fault(
         "specsim/runs/hardware.py",
         'raise SpecsimError(f"warmup: no request',

@@ -32,7 +32,7 @@ import yaml
 
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import shipped
-from specsim.workload.load import load_trace
+from specsim.workload.load import trace_recipe
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 from tools.describe import QUANTILES, Shape, describe
 
@@ -187,8 +187,6 @@ def write(file: Path, content: bytes) -> None:
 def entry(name: str, **changes: Any) -> dict[str, Any]:
     """Return the shipped YAML of a trace with some keys changed."""
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
-    # Hydra's own key, which composing takes out.
-    values.pop("defaults", None)
     return {**values, "twin": False, **changes}
 
 
@@ -229,14 +227,14 @@ def main() -> None:
     os.environ["SPECSIM_DATA"] = str(Path(chosen.data).resolve())
     pairs: dict[str, tuple[Trace, Trace]] = {}
     for name in TWINS:
-        real = load_trace(entry(name), seed=0)
+        real = trace_recipe(entry(name)).trace(seed=0)
         pairs[name] = (real, twin_of(real))
         write_csv(chosen.out / f"{name}_twin.csv.gz", pairs[name][1])
     for name in TOYS:
-        write_csv(chosen.out / f"{name}_toy.csv.gz", load_trace(entry(name), seed=0, requests=TOY_ROWS))
+        write_csv(chosen.out / f"{name}_toy.csv.gz", trace_recipe(entry(name)).trace(seed=0, requests=TOY_ROWS))
     for name in FIGURES:
         for point in [place["point"] for place in entry(name)["points"]]:
-            toy = load_trace(entry(name, point=point), seed=0, requests=TOY_ROWS)
+            toy = trace_recipe(entry(name, point=point)).trace(seed=0, requests=TOY_ROWS)
             write_csv(chosen.out / entry(name)["ships"].format(point=float(point)), toy)
     figures = {name: asdict(describe(real)) for name, (real, _) in pairs.items()}
     write(chosen.out / "real_statistics.json", (json.dumps(figures, indent=1) + "\n").encode())

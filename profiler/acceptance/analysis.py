@@ -27,7 +27,7 @@ from profiler.acceptance.curves import (
 )
 from profiler.acceptance.tape_file import Recorded
 from profiler.text import table, write, yaml_text
-from specsim.acceptance.curves import Acceptance, Curve, draw_tape, level_means
+from specsim.acceptance.curves import Acceptance, Curve, level_means
 from specsim.core.request import Bools, Floats
 from specsim.errors import SpecsimError
 
@@ -381,7 +381,7 @@ def tail_of(tape: Recorded, rows: OnPath, agreement: float, concentration: float
 
     def surplus(tail: float) -> float:
         curve = Curve(agreement, concentration, spread, tail)
-        drawn = draw_tape(Acceptance({"x": curve}, 1 + ranks, 4), ["x"], np.zeros(1, np.int64), np.arange(1), 0)
+        drawn = Acceptance({"x": curve}, 1 + ranks, 4).tape(["x"], np.zeros(1, np.int64), np.arange(1), 0)
         wrong = drawn.rank[drawn.rank > 0]
         return float((wrong <= ranks).mean()) - wanted
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profiler.acceptance.tape_file import Recorded, read_tape
-from specsim.acceptance.curves import Acceptance, draw_tape
+from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.tape import STRETCHES, Pools, Stretches
 from specsim.config.groups import names
 from specsim.core.request import Bools, Floats, Ints
@@ -314,7 +314,7 @@ def recorded_walks(tape: Recorded, category: str) -> Walks:
 def drawn_walks(acceptance: Acceptance, category: str) -> Walks:
     """Return one walk along each of many texts drawn from the curves."""
     many = np.arange(DRAWN_TEXTS)
-    tape = draw_tape(acceptance, [category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, 0)
+    tape = acceptance.tape([category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, 0)
     layout = tape.layout
     assert isinstance(layout, Pools | Stretches)
     request, position = np.repeat(many, DEEPEST), np.tile(np.arange(DEEPEST), DRAWN_TEXTS)

@@ -1,4 +1,7 @@
-"""Acceptance from curves of confidence, and the calibration of a drafter's confidence."""
+"""Acceptance from curves of confidence, and the calibration of a drafter's confidence.
+
+A wrong key is a SpecsimError of one line that names it and its source.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from specsim.acceptance.tape import STRETCHES, Evidence, Pools, Stretches, Tape, known_of
+from specsim.acceptance.tape import STRETCHES, Evidence, Pools, Stretches, Tape, known_of, of_category
 from specsim.core.request import Floats, Ints
-from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.kept import kept
 from specsim.kernels.growth import MOST_PROPOSALS
@@ -94,31 +96,30 @@ class Acceptance:
         return replace(self, curves=by_category)
 
     def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-        """Return a tape drawn from the curves; see `draw_tape`."""
-        return draw_tape(self, category, slo_class, rows, seed)
+        """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
 
-    def curve(self, category: str) -> Curve:
-        """Return a category's curve, or the one named ``default`` if it has none.
-
-        Raises
-        ------
-        SpecsimError
-            When there is neither.
+        The pools are the same for every seed. They are a lattice over (confidence, uniform number), so that their means
+        are exact to about a row. The seed draws only the row of each position.
         """
-        found = self.curves.get(category) or self.curves.get("default")
-        if found is None:
-            raise SpecsimError(f"categories: no category {category!r} and no default{nearest(category, self.curves)}")
-        return found
+        of = {name: of_category(self.curves, name) for name in sorted(set(category))}
+        curves = tuple(dict.fromkeys(of.values()))
+        kinds = STRETCHES if any(curve.stretch_tokens for curve in curves) else 1
+        depths = max(len(curve.rates) + (curve.match < 1) for curve in curves)
+        size = max(self.pool_rows // (kinds * (1 if depths == 1 else DEEP_SHARE)), LEAST_POOL_ROWS)
+        confidence, rank = _joined(curves, self.width, self.levels, kinds, depths, size)
+        level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(self.levels)).astype(np.int64)
+        which = np.array([curves.index(of[each]) for each in category])[slo_class]
+        start = (which * self.levels + level) * kinds * depths * size
+        keys = stream_keys(seed, "text", rows)
+        if kinds == 1:
+            return Tape(confidence, rank, Pools(start, start, size, depths), keys)
+        tokens = np.array([max(curve.stretch_tokens, 1) for curve in curves], dtype=np.uint64)[which]
+        stretches = Stretches(start, size, tokens, keys, stream_keys(seed, "stretches", rows), depths)
+        return Tape(confidence, rank, stretches, keys)
 
 
 def bernoulli(node: CheckedMapping) -> Acceptance:
-    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the source and the key.
-    """
+    """Return the Bernoulli acceptance of the checked keys `alpha` and `width`."""
     node.only(("kind", "width", "alpha"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     alpha = node.number("alpha", most=1)
@@ -129,40 +130,11 @@ def bernoulli(node: CheckedMapping) -> Acceptance:
 
 
 def curves(node: CheckedMapping) -> Acceptance:
-    """Return the curves of the checked keys `width`, `levels` and `categories`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the source and the key.
-    """
+    """Return the curves of the checked keys `width`, `levels` and `categories`."""
     node.only(("kind", "width", "levels", "categories"), ("description", "pair"))
     width = node.whole("width", 1, MOST_PROPOSALS)
     bodies = node.children("categories", "at least one category by name", "agreement, concentration, spread and tail")
     return Acceptance({name: _curve(body) for name, body in bodies.items()}, width, node.whole("levels", 1, 256))
-
-
-def draw_tape(acceptance: Acceptance, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-    """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
-
-    The pools are the same for every seed. They are a lattice over (confidence, uniform number), so that their means
-    are exact to about a row. The seed draws only the row of each position.
-    """
-    of = {name: acceptance.curve(name) for name in sorted(set(category))}
-    curves = tuple(dict.fromkeys(of.values()))
-    kinds = STRETCHES if any(curve.stretch_tokens for curve in curves) else 1
-    depths = max(len(curve.rates) + (curve.match < 1) for curve in curves)
-    size = max(acceptance.pool_rows // (kinds * (1 if depths == 1 else DEEP_SHARE)), LEAST_POOL_ROWS)
-    confidence, rank = _joined(curves, acceptance.width, acceptance.levels, kinds, depths, size)
-    level = (stream_keys(seed, "acceptance_level", rows) % np.uint64(acceptance.levels)).astype(np.int64)
-    which = np.array([curves.index(of[each]) for each in category])[slo_class]
-    start = (which * acceptance.levels + level) * kinds * depths * size
-    keys = stream_keys(seed, "text", rows)
-    if kinds == 1:
-        return Tape(confidence, rank, Pools(start, start, size, depths), keys)
-    tokens = np.array([max(curve.stretch_tokens, 1) for curve in curves], dtype=np.uint64)[which]
-    stretches = Stretches(start, size, tokens, keys, stream_keys(seed, "stretches", rows), depths)
-    return Tape(confidence, rank, stretches, keys)
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,7 @@
-"""Kinds of acceptance file, and the pair of models that a file is of."""
+"""Kinds of acceptance file, and the pair of models that a file is of.
+
+A wrong key is a SpecsimError of one line that names it and its source.
+"""
 
 from __future__ import annotations
 
@@ -45,16 +48,8 @@ class Pair(NamedTuple):
         """Return the pair in words for the user."""
         return f"{self.target} with {self.draft}"
 
-    def has_target(self, other: Pair) -> bool:
-        """Return whether `other` has this target."""
-        return _same(self.target, other.target)
 
-    def has_draft(self, other: Pair) -> bool:
-        """Return whether `other` has this draft."""
-        return _same(self.draft, other.draft)
-
-
-def _same(one: str, other: str) -> bool:
+def same_model(one: str, other: str) -> bool:
     """Return whether two names mean one model: equal but for case, owner, and a suffix such as -Instruct or .Q4_1."""
     if ANY in (one, other):
         return True
@@ -66,13 +61,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def pair_from_mapping(mapping: Mapping[str, Any], source: str, evidence: Evidence) -> Pair | None:
-    """Return the pair that an acceptance file names; without one, any pair if `evidence` is ``assumed``, else None.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming `source` and the key.
-    """
+    """Return the pair that an acceptance file names; without one, any pair if `evidence` is ``assumed``, else None."""
     node = CheckedMapping(source, "", mapping)
     if "pair" not in mapping:
         return Pair(ANY, ANY) if evidence == "assumed" else None
@@ -90,11 +79,6 @@ def acceptance_from_mapping(
     """Return the acceptance that the keys of a YAML in `folder` describe; `_target_` may name a class of `plugins`.
 
     Reported confidences are left to `specsim.acceptance.reported`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming `source` and the key.
     """
     own = {key: value for key, value in mapping.items() if key != CONFIDENCE or not isinstance(value, Mapping)}
     return KINDS.made(CheckedMapping(source, "", own), folder, plugins or {})

@@ -77,7 +77,9 @@ def verifications(text: str, source: str, k: int | None, field: str | None) -> t
                 scraped |= {each[:2]: float(each[2]) for each in SCRAPED.findall(item)}
                 continue
             if isinstance(item, Mapping) and item.get(RATES):
-                intervals.append(_of_result(CheckedMapping(node.source, "", item)))
+                result = CheckedMapping(node.source, "", item)
+                right = np.array([1.0, *result.numbers(RATES, 1)])
+                intervals.append(_of_server(result, right * result.whole(DRAFTS, 1)))
                 continue
             found = _verified(item, node, k, field)
         except (ValueError, RecursionError) as error:
@@ -108,11 +110,6 @@ def _logged(node: CheckedMapping, drafted: str, rates: str) -> Verified:
     """Return the verifications of an interval of vLLM's log."""
     right = np.array([1.0, *map(float, rates.split(", "))])
     return _of_server(node, right * int(drafted) / (len(right) - 1))
-
-
-def _of_result(node: CheckedMapping) -> Verified:
-    """Return the verifications of a result of `vllm bench serve`."""
-    return _of_server(node, np.array([1.0, *node.numbers(RATES, 1)]) * node.whole(DRAFTS, 1))
 
 
 def _scraped(node: CheckedMapping, counters: Mapping[tuple[str, str], float]) -> list[Verified]:

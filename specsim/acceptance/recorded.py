@@ -1,4 +1,7 @@
-"""Acceptance from recorded drafts, and the checks of a recording."""
+"""Acceptance from recorded drafts, and the checks of a recording.
+
+A fault is a SpecsimError of one line that names the file with its column and row, or the source with its key.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from specsim.acceptance.curves import MOST_POSITIONS
-from specsim.acceptance.tape import Evidence, Tape
+from specsim.acceptance.tape import Evidence, Tape, of_category
 from specsim.core.request import Bools, Floats, Ints
-from specsim.errors import SpecsimError, first_line, nearest, represented
+from specsim.errors import SpecsimError, first_line, represented
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, check_rows
 from specsim.kernels.growth import pool_of
@@ -33,13 +36,7 @@ PROBABILITIES = ("confidence", "target_probability")
 
 
 def check_columns(path: Path, columns: Mapping[str, Any]) -> None:
-    """Refuse a recording whose columns, arrays by name, do not hold what the documentation says.
-
-    Raises
-    ------
-    SpecsimError
-        One line that names the file and the column, and the row where one is at fault.
-    """
+    """Refuse a recording whose columns, arrays by name, do not hold what the documentation says."""
     _check_types(path, columns)
     for name in PROBABILITIES:
         values = columns[name]
@@ -92,14 +89,9 @@ def _check_texts(path: Path, columns: Mapping[str, Any]) -> None:
     right[rows[1:]] = follows | (depth[rows[1:]] == 0)
     _each(path, columns, DEPTH, right, "0 at each position, and each other once")
     rows = rows[depth[rows] == 0]
-    before, row = rows[:-1], rows[1:]
-    same = (code[before] == code[row]) & (sequence[before] == sequence[row])
-    wrong = np.flatnonzero(same & (position[row] != position[before] + 1))
-    if len(wrong):
-        last, at = int(before[wrong[0]]), int(row[wrong[0]])
-        text = f"text {sequence[at]} of {represented(columns['category'][at])}"
-        said = f"{position[at]} comes after {position[last]} in {text}"
-        raise SpecsimError(f"{path}: row {at + 1}: position: {said}; expected {position[last] + 1}")
+    first = np.diff(code[rows], prepend=-1) | np.diff(sequence[rows], prepend=-1) != 0
+    right[rows] = first | (np.diff(position[rows], prepend=0) == 1)
+    _each(path, columns, "position", right, "one more than the position before in its text")
 
 
 RECORDING_FORMAT = 1
@@ -123,27 +115,26 @@ class Recording:
     path: Path
     categories: Mapping[str, str]
 
-    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-        """Return the tape of the requests in `rows` (N,) of a trace; see `recorded_tape`."""
-        return recorded_tape(self, category, slo_class, rows, seed)
-
     @property
     def sha256(self) -> str:
         """The checksum of the file."""
         return sha256(self.path.read_bytes()).hexdigest()
 
-    def category(self, name: str) -> str:
-        """Return the recorded category for the category `name`.
-
-        Raises
-        ------
-        SpecsimError
-            When neither `name` nor a default is given.
-        """
-        found = self.categories.get(name) or self.categories.get("default")
-        if found is None:
-            raise SpecsimError(f"categories: no category {name!r} and no default{nearest(name, self.categories)}")
-        return found
+    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
+        """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`."""
+        pages = _pages(self.path)
+        names = [of_category(self.categories, each) for each in category]
+        draws = stream_keys(seed, "recorded_text", rows)
+        firsts = [pages.sequences[name] for name in names]
+        opening = np.zeros(len(slo_class), dtype=np.int64)
+        for code, starts in enumerate(firsts):
+            mine = slo_class == code
+            opening[mine] = starts[(draws[mine] % np.uint64(len(starts))).astype(np.int64)] - pages.on[names[code]][0]
+        on = np.array([pages.on[name] for name in names])[slo_class]
+        off = np.array([pages.off[name] for name in names])[slo_class]
+        keys = stream_keys(seed, "text", rows)
+        texts = RecordedTexts(keys, on[:, 0], off[:, 0], opening, on[:, 1], off[:, 1], pages.at_depth)
+        return Tape(pages.confidence, pages.rank, texts, keys, pages.truth)
 
 
 class Pages(NamedTuple):
@@ -212,13 +203,7 @@ class RecordedTexts:
 
 
 def recording_of(node: CheckedMapping, folder: Path) -> Recording:
-    """Return the recording of the checked keys `path` and `categories`; its path is relative to `folder`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the source and the key.
-    """
+    """Return the recording of the checked keys `path` and `categories`; its path is relative to `folder`."""
     source = node.source
     node.only(("kind", "path", "categories"), ("description", "pair"))
     path = folder / expanded(node.text("path", "the name of a Parquet file"), f"{source}: path: ")
@@ -226,23 +211,6 @@ def recording_of(node: CheckedMapping, folder: Path) -> Recording:
     categories = node.child("categories", "a trace's categories, each with a recorded one", 1)
     known = _pages(path).on
     return Recording(path, {str(key): categories.choice(key, known) for key in categories.values})
-
-
-def recorded_tape(recording: Recording, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-    """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`."""
-    pages = _pages(recording.path)
-    names = [recording.category(each) for each in category]
-    draws = stream_keys(seed, "recorded_text", rows)
-    firsts = [pages.sequences[name] for name in names]
-    opening = np.zeros(len(slo_class), dtype=np.int64)
-    for code, starts in enumerate(firsts):
-        mine = slo_class == code
-        opening[mine] = starts[(draws[mine] % np.uint64(len(starts))).astype(np.int64)] - pages.on[names[code]][0]
-    on = np.array([pages.on[name] for name in names])[slo_class]
-    off = np.array([pages.off[name] for name in names])[slo_class]
-    keys = stream_keys(seed, "text", rows)
-    texts = RecordedTexts(keys, on[:, 0], off[:, 0], opening, on[:, 1], off[:, 1], pages.at_depth)
-    return Tape(pages.confidence, pages.rank, texts, keys, pages.truth)
 
 
 def _pages(path: Path) -> Pages:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 from weakref import ref
 
 import numpy as np
 
 from specsim.core.request import Bools, Floats, Ints
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, nearest
 from specsim.kernels.growth import Pooled, Text, pool_of
 from specsim.rng import STRIDE, Words, mix, word
+
+T = TypeVar("T")
 
 
 class Layout(Protocol):
@@ -52,26 +54,6 @@ class Pools:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_mask", word(self.pool_rows - 1))
 
-    def check(self, rows: int) -> None:
-        """Refuse pools that do not lie within so many rows of a tape.
-
-        Raises
-        ------
-        SpecsimError
-            One line that names the first such pool.
-        """
-        held = self.depths * self.pool_rows
-        for start in (self.start, self.off_start):
-            for wrong in start[(start < 0) | (start > rows - held)][:1].tolist():
-                raise SpecsimError(f"a pool of {held:,} rows begins at row {wrong:,} of {rows:,} of a tape")
-
-    def text(self, tape: Tape, requests: Ints) -> Text:
-        """Return the texts of these requests, (m,), as kernels read them."""
-        start = self.start[requests]
-        off_start = start if self.off_start is self.start else self.off_start[requests]
-        pools = start, off_start, self.pool_rows - 1, self.depths
-        return Pooled(tape.confidence, tape.rank, tape.silent, *pools)
-
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row that each key's hash picks from the pool of its depth, (n,)."""
         starts = self.start[requests]
@@ -84,6 +66,20 @@ class Pools:
         """Return the rows of the pools on the target's path at a draft position, each once."""
         starts = np.unique(self.start[requests]) + min(depth, self.depths - 1) * self.pool_rows
         return (starts[:, None] + np.arange(self.pool_rows)).ravel()
+
+
+def of_category(known: Mapping[str, T], category: str) -> T:
+    """Return what is known of a category of text, or of the one named ``default`` if it has nothing.
+
+    Raises
+    ------
+    SpecsimError
+        When there is neither.
+    """
+    found = known.get(category) or known.get("default")
+    if found is None:
+        raise SpecsimError(f"categories: no category {category!r} and no default{nearest(category, known)}")
+    return found
 
 
 _KNOWN: dict[int, tuple[ref[Floats], dict[str, Any]]] = {}
@@ -158,8 +154,12 @@ class Tape:
     likeliest: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.layout, Pools):
-            self.layout.check(len(self.rank))
+        pools, rows = self.layout, len(self.rank)
+        if isinstance(pools, Pools):
+            held = pools.depths * pools.pool_rows
+            starts = np.concatenate((pools.start, pools.off_start))
+            for wrong in starts[(starts < 0) | (starts > rows - held)][:1].tolist():
+                raise SpecsimError(f"a pool of {held:,} rows begins at row {wrong:,} of {rows:,} of a tape")
         object.__setattr__(self, "confidence", np.ascontiguousarray(self.confidence))
         object.__setattr__(self, "rank", np.ascontiguousarray(self.rank))
         likeliest, silent = _first_column(self.confidence)
@@ -188,9 +188,12 @@ class Tape:
 
     def text(self, requests: Ints) -> Text:
         """Return the texts of these requests, (m,), as kernels read them."""
-        if isinstance(self.layout, Pools):
-            return self.layout.text(self, requests)
-        return Laid(self.confidence, self.rank, self.silent, self.layout, requests)
+        pools = self.layout
+        if not isinstance(pools, Pools):
+            return Laid(self.confidence, self.rank, self.silent, pools, requests)
+        start = pools.start[requests]
+        off_start = start if pools.off_start is pools.start else pools.off_start[requests]
+        return Pooled(self.confidence, self.rank, self.silent, start, off_start, pools.pool_rows - 1, pools.depths)
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,); see `Layout`."""

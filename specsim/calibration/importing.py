@@ -24,10 +24,11 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import yaml_text
 from specsim.workload.columns import number
+from specsim.workload.entry import How
 from specsim.workload.formats import KNOWN, choose
 from specsim.workload.readers import Damage, FileTable, content, of_lists, of_records, open_table
 from specsim.workload.trace import Trace, TraceSource
-from specsim.workload.user_file import How, read_table
+from specsim.workload.user_file import read_table
 
 TRACE, ACCEPTANCE, POINTS = KINDS = ("trace", "acceptance", "points")
 TOLD_BY = {

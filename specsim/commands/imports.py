@@ -11,7 +11,7 @@ from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
-    from specsim.workload.user_file import How
+    from specsim.workload.entry import How
 
 HOW = ("trace.time_unit", "trace.tick_s", "trace.columns", "trace.turns")
 IMPORT_HELP = f"""\
@@ -46,13 +46,10 @@ def _how(words: Sequence[str]) -> How:
     """Return how requests are read, by settings of a trace from a file."""
     from specsim.config.configured import from_words
     from specsim.files.checked_mapping import CheckedMapping
-    from specsim.workload import entry as keys
-    from specsim.workload.user_file import How
+    from specsim.workload.entry import how
 
     for word in words:
         if not word.startswith(HOW):
             raise SpecsimError(f"{word}: expected one of {', '.join(HOW)}")
     config = from_words(["trace=./any.csv", *words], sweep=False)[0].config
-    node = CheckedMapping("", "trace", config["trace"])
-    called = tuple(sorted(keys.called(node).items()))
-    return How(keys.time_unit(node), keys.tick_s(node), called, keys.turns(node))
+    return how(CheckedMapping("", "trace", config["trace"]))

@@ -1,33 +1,25 @@
-"""From words on a command line to plain, resolved configurations: Hydra composes, every point is checked first."""
+"""From a point to a plain, resolved configuration: the files of the choices, and the settings put into them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from specsim.acceptance.reported import CONFIDENCE, KEYS
-from specsim.config.fleet import KEY as FLEET
-from specsim.config.fleet import profile_named, with_fleet
-from specsim.config.groups import (
-    FILE_OPTION,
-    FORMS,
-    holds_data,
-    names,
-    names_for,
-    rates_typed,
-    shipped_names,
-)
+from specsim.config.groups import FORMS, TEMPLATE, chosen_in, holds_data, names_for, rates_typed, shipped_names
 from specsim.config.points import Point, check_typed, put
 from specsim.config.schema import GROUPS, TEXTS, defaults
 from specsim.config.space import SPACE
 from specsim.config.suggestions import SERVERS, with_suggestions
 from specsim.config.synonyms import for_trace
+from specsim.config.values import PythonValue, value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import copied, expanded
 from specsim.files.yaml_file import is_closed, is_path, is_plain, read_yaml, shipped
 from specsim.registry.plugins import installed
+
+FLEET = "replica_profiles"
 
 
 def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
@@ -43,21 +35,24 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         One line naming the key and value, what was expected and the nearest valid name.
     """
     held = objects or {}
-    point, fleet = with_fleet(point, held)
+    fleet = _fleet(point)
+    if fleet:
+        point = _with_fleet(point, held, fleet)
     for key in (*GROUPS, "belief"):
         _check_path(key, str(point.get(key, "")))
     of_groups = {key: text for key, text in point.items() if key.partition(".")[0] in GROUPS}
     of_run = {key: text for key, text in point.items() if key not in of_groups}
     of_groups, followed = with_suggestions(of_groups, servers=not any(key in of_run for key in SERVERS))
-    words = tuple(_hydra_word(group, of_groups) for group in GROUPS if group in of_groups and group not in held)
-    shared = _composed(words)
-    chosen = {**shared.chosen, **{group: str(of_groups[group]) for group in GROUPS if group in of_groups}}
-    tree = {**shared.tree, **_own_groups(shared.tree, of_groups, held)}
-    settings = {key: text for key, text in (of_run | of_groups).items() if key not in GROUPS and key not in TEXTS}
-    # Other points share what this one leaves alone.
-    tree |= {key: copied(tree[key]) for key in {each.partition(".")[0] for each in settings} if key in tree}
-    put(tree, settings, chosen)
-    resolved = {**_resolved(tree, words, chosen), "choices": chosen, "followed": followed}
+    chosen = {group: chosen_in(group, of_groups) for group in GROUPS}
+    tree = defaults()
+    for group, name in chosen.items():
+        tree[group] = copied(held[group]) if group in held else _keys_of(group, name)
+    # Reported confidences may be set, whatever the file says of them.
+    confidence = tree["acceptance"].get(CONFIDENCE) or {}
+    if isinstance(confidence, Mapping):
+        tree["acceptance"][CONFIDENCE] = {**dict.fromkeys(KEYS), **confidence}
+    put(tree, {key: text for key, text in (of_run | of_groups).items() if key not in (*GROUPS, *TEXTS)}, chosen)
+    resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
     if holds_data("trace", chosen["trace"]) and "trace.path" not in of_groups:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
         resolved["trace"]["path"] = chosen["trace"]
@@ -65,16 +60,37 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     resolved["out"] = None if out is None else str(expanded(out, "out="))
     resolved["belief"] = _belief(_text(point, "belief"), resolved["profile"], held, fleet)
     if fleet:
-        resolved["profiles"] = {name: profile_named(name, FLEET) for name in fleet[1:] if name != fleet[0]}
+        resolved["profiles"] = {name: _keys_of("profile", name, FLEET) for name in fleet[1:] if name != fleet[0]}
     return resolved
 
 
+def _fleet(point: Point) -> tuple[str, ...]:
+    """Return the profile of each replica, () where all have the run's."""
+    text = point.get(FLEET, "null")
+    value = text.value if isinstance(text, PythonValue) else value_of(f"{FLEET}={text}", text)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+        raise SpecsimError(f"{FLEET}={text}: expected a list of profiles, one for each replica")
+    return tuple(value)
+
+
+def _with_fleet(point: Point, held: Mapping[str, Any], fleet: Sequence[str]) -> Point:
+    """Return the point whose own `profile` is the first of a fleet, and whose `replicas` is their number."""
+    told = {"profile": (fleet[0], "its first profile"), "replicas": (str(len(fleet)), "one profile for each")}
+    for key, (wanted, says) in told.items():
+        if key in held or str(point.get(key, wanted)) != wanted:
+            raise SpecsimError(f"{key}={point[key]}: {FLEET} says {wanted}, {says}; expected one of the two keys")
+    for key in point:
+        if key.startswith("profile."):
+            raise SpecsimError(f"{key}={point[key]}: {FLEET} names each profile; expected a file with this value there")
+    return {**point, **{key: wanted for key, (wanted, _) in told.items()}}
+
+
 def _check_path(key: str, chosen: str) -> None:
-    """Refuse a URL, the home folder of an unknown user, and a missing file whose name is that of a choice."""
+    """Refuse an address, the home folder of an unknown user, and a missing file whose name is that of a choice."""
     if not is_path(chosen) or rates_typed(key, chosen) is not None:
         return
-    if "://" in chosen:
-        raise SpecsimError(f"{key}={chosen}: expected a name or a file; nothing is fetched by address")
     path = expanded(chosen, f"{key}=")
     name = path.stem
     if name in names_for(key) and not path.exists():
@@ -98,87 +114,51 @@ def _belief(
         if "profile" in held:
             raise SpecsimError(f"belief={chosen}: profile is an object; expected the name or the file of a profile")
         return {"form": chosen} if fleet else {**profile, "form": chosen}
-    return profile_named(chosen, "belief")
+    return _keys_of("profile", chosen, "belief")
 
 
-class _Composed(NamedTuple):
-    """Hydra's composition of choices alone: the points that make them share it, and none changes it.
+def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
+    """Return the keys of a group's choice: its file, what another package installs, or what stands for bare data.
 
-    Attributes
-    ----------
-    tree : by key, not yet resolved. chosen : the choice of each group.
-    open : the keys in which a reference leads to another key.
+    `key` chose it, by default the group's own.
     """
+    key = key or group
+    rates = rates_typed(group, chosen)
+    if rates is not None:
+        said = {"cumulative" if isinstance(rates, list) else "conditional": rates}
+        body = said | dict.fromkeys(("concentration", "spread", "tail", "match"))
+        any_pair = {"target": "any", "draft": "any"}
+        return {"kind": "positions", "pair": any_pair, "width": 4, "levels": 16, "categories": {"default": body}}
+    if holds_data(group, chosen):
+        if group == "trace":
+            return {**read_yaml(shipped("conf") / group / TEMPLATE), "path": chosen}
+        return {"kind": "runs", "path": Path(chosen).name, **dict.fromkeys(("k", "field", "spread"))}
+    if is_path(chosen):
+        found = read_yaml(expanded(chosen, f"{key}="), group=f"{key}=")
+        check_typed(found, f"{key}={chosen}")
+    elif chosen in shipped_names(group):
+        found = read_yaml(shipped("conf") / group / f"{chosen}.yaml")
+    elif chosen in installed(group):
+        from specsim.registry.build import defaults_of
 
-    tree: Mapping[str, Any]
-    chosen: Mapping[str, str]
-    open: frozenset[str]
-
-
-@cache
-def _composed(words: tuple[str, ...]) -> _Composed:
-    """Return what Hydra composes of choices alone."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from omegaconf import OmegaConf
-
-    with initialize_config_dir(str(shipped("conf")), version_base="1.3"):
-        config = hydra_compose("config", overrides=list(words), return_hydra_config=True)
-    chosen = config.hydra.runtime.choices
-    OmegaConf.set_struct(config, False)
-    config.pop("hydra")
-    plain = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(plain, dict)
-    tree = defaults() | {str(key): value for key, value in plain.items()}
-    tree["acceptance"] = _with_confidence(tree["acceptance"])
-    tree["scheduler"].pop(SPACE, None)
-    open_ = frozenset(key for key, value in tree.items() if not is_closed(value))
-    return _Composed(tree, {each: chosen[each] for each in GROUPS}, open_)
-
-
-def _own_groups(tree: Mapping[str, Any], point: Point, held: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the groups of a point that Hydra cannot compose: objects of Python's, and choices outside conf/."""
-    elsewhere = {group: _from_elsewhere(group, tree[group], point) for group in GROUPS if _elsewhere(group, point)}
-    if "acceptance" in elsewhere:
-        elsewhere["acceptance"] = _with_confidence(elsewhere["acceptance"])
-    return {**elsewhere, **{group: dict(held[group]) for group in GROUPS if group in held}}
+        return defaults_of(installed(group)[chosen], group)
+    else:
+        hint = for_trace(chosen) if group == "trace" else ""
+        raise SpecsimError(f"{key}={chosen}: unknown{hint or nearest(chosen, names_for(key))}")
+    return {name: value for name, value in found.items() if (group, name) != ("scheduler", SPACE)}
 
 
-def _with_confidence(acceptance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an acceptance whose reported confidences may be set, whatever its file says of them."""
-    held = acceptance.get(CONFIDENCE)
-    if held is not None and not isinstance(held, Mapping):
-        return dict(acceptance)
-    return {**acceptance, CONFIDENCE: {**dict.fromkeys(KEYS), **(held or {})}}
-
-
-def _resolved(tree: Mapping[str, Any], words: tuple[str, ...], chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the tree with every reference followed; what Hydra composed of `words` alone is followed once for all."""
-    shared = _composed(words)
-    own = {key for key, value in tree.items() if value is not shared.tree.get(key)}
-    if not shared.open <= own or not all(is_closed(tree[key]) for key in own):
-        return _followed(tree, chosen)
-    return {
-        key: _followed({key: value}, chosen)[key] if key in own else _followed_once(words, key)
-        for key, value in tree.items()
-    }
-
-
-@cache
-def _followed_once(words: tuple[str, ...], key: str) -> Any:
-    shared = _composed(words)
-    return _followed({key: shared.tree[key]}, shared.chosen)[key]
-
-
-def _followed(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return values of which none refers to another; OmegaConf, which takes long, gets those that do."""
-    if all(map(is_plain, tree.values())):
-        return {key: copied(value) for key, value in tree.items()}
+def _resolved(tree: dict[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the tree with every reference followed; OmegaConf, which takes long, gets as little of it as it can."""
+    referring = {key: value for key, value in tree.items() if not is_plain(value)}
+    if not referring:
+        return tree
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     try:
-        plain = OmegaConf.to_container(OmegaConf.create(dict(tree)), resolve=True, throw_on_missing=True)
+        part = referring if all(map(is_closed, referring.values())) else tree
+        plain = OmegaConf.to_container(OmegaConf.create(part), resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         key = str(error.full_key or "")
         group = key.partition(".")[0]
@@ -187,54 +167,4 @@ def _followed(tree: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
     except RecursionError:
         raise SpecsimError("settings: nested too deep to resolve, or ${...} that leads in a circle") from None
     assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
-def _hydra_word(group: str, point: Point) -> str:
-    """Return a choice in Hydra's words; what Hydra cannot know of is put in later, by `_from_elsewhere`."""
-    chosen = str(point[group])
-    if _elsewhere(group, point):
-        return f"{group}={FILE_OPTION}"
-    if chosen not in names(group):
-        hint = for_trace(chosen) if group == "trace" else ""
-        raise SpecsimError(f"{group}={chosen}: unknown{hint or nearest(chosen, names(group))}")
-    return f"{group}={point[group]}"
-
-
-def _elsewhere(group: str, point: Point) -> bool:
-    """Return whether a group's choice lies outside conf/: a path, or what another package installs."""
-    if group not in point or group not in GROUPS:
-        return False
-    chosen = str(point[group])
-    return (
-        is_path(chosen)
-        or rates_typed(group, chosen) is not None
-        or (chosen not in shipped_names(group) and chosen in installed(group))
-    )
-
-
-def _from_elsewhere(group: str, node: Any, point: Point) -> Any:
-    chosen = str(point[group])
-    rates = rates_typed(group, chosen)
-    if rates is not None:
-        said = {"cumulative" if isinstance(rates, list) else "conditional": rates}
-        body = said | dict.fromkeys(("concentration", "spread", "tail", "match"))
-        return {
-            "kind": "positions",
-            "pair": {"target": "any", "draft": "any"},
-            "width": 4,
-            "levels": 16,
-            "categories": {"default": body},
-        }
-    if holds_data(group, chosen):
-        of_lengths = {"kind": "runs", "path": Path(chosen).name, **dict.fromkeys(("k", "field", "spread"))}
-        return of_lengths if group == "acceptance" else {**node, "path": chosen}
-    if not is_path(chosen):
-        from specsim.registry.build import defaults_of
-
-        return defaults_of(installed(group)[chosen], group)
-    given = read_yaml(expanded(chosen), group=f"{group}=")
-    if "defaults" in given:
-        raise SpecsimError(f"{chosen}: defaults: expected every key in this one file")
-    check_typed(given, f"{group}={chosen}")
-    return {key: value for key, value in given.items() if (group, key) != ("scheduler", SPACE)}
+    return {**tree, **plain}

@@ -1,4 +1,7 @@
-"""The door of the settings: from words, or values from Python, to the configurations of the points that they span."""
+"""The door of the settings: from words, or values from Python, to the configurations of the points that they span.
+
+The first word, key or value that is wrong is a SpecsimError of one line.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +56,7 @@ class Configured:
 
 
 def from_words(words: Sequence[str], *, sweep: bool, counted: Counted = iter) -> list[Configured]:
-    """Return the points that words of a command line span, one unless `sweep`; they go through `counted`.
-
-    Raises
-    ------
-    SpecsimError
-        One line for the first word or value that is wrong.
-    """
+    """Return the points that words of a command line span, one unless `sweep`; they go through `counted`."""
     return _configured(points(words, sweep=sweep), counted=counted)
 
 
@@ -84,23 +81,12 @@ def from_axes(
     """Return every combination of `axes` (values by key), each beside the `settings`; the last axis is the fastest.
 
     They go through `counted`. `described` are the objects that their names stand for.
-
-    Raises
-    ------
-    SpecsimError
-        One line for the first key or value that is wrong.
     """
     return _configured(product(axes_of(axes, settings)), described, counted=counted)
 
 
 def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> list[Configured]:
-    """Return the points of a sweep's YAML file, each with the settings of `words`; they go through `counted`.
-
-    Raises
-    ------
-    SpecsimError
-        One line for the first key or value that is wrong.
-    """
+    """Return the points of a sweep's YAML file, each with the settings of `words`; they go through `counted`."""
     return _configured(points_of(file, words), counted=counted)
 
 

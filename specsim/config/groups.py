@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,6 @@ from string import digits
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.schema import GROUPS
-from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import expanded, is_number
 from specsim.files.yaml_file import is_path, peek_yaml, shipped
 from specsim.registry.plugins import installed
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from specsim.config.points import Point
 
 
-FILE_OPTION = "file"
-MOST_NAME_BYTES = 200
+TEMPLATE = "file.yaml"
+"""Below conf/trace: the keys of a file of requests by path."""
 YAML_SUFFIXES = (".yaml", ".yml")
 LABELS = {
     "scheduler": {"description", "family", "suggests"},
@@ -40,8 +39,7 @@ FORMS = ("linear", "roofline", "table")
 
 def names(group: str) -> list[str]:
     """Return the names that a group may take, in order."""
-    found = shipped_names(group) - {FILE_OPTION}
-    return sorted(found | set(installed(group)))
+    return sorted({*shipped_names(group), *installed(group)})
 
 
 def names_for(key: str) -> list[str]:
@@ -53,13 +51,11 @@ def names_for(key: str) -> list[str]:
 
 def choices(group: str) -> dict[str, str]:
     """Return the names that a group may take and a line about each."""
-    lines = {}
-    for name in names(group):
-        path = shipped("conf") / group / f"{name}.yaml"
-        there = path.is_file()
-        said = peek_yaml(path).get("description", "") if there else f"installed by {installed(group)[name].module}"
-        lines[name] = str(said)
-    return lines
+    files = {name: file_of(group, name) for name in names(group)}
+    return {
+        name: str(peek_yaml(file).get("description", "")) if file else f"installed by {installed(group)[name].module}"
+        for name, file in files.items()
+    }
 
 
 def chosen_in(group: str, point: Point) -> str:
@@ -69,39 +65,17 @@ def chosen_in(group: str, point: Point) -> str:
 
 def file_of(group: str, chosen: str) -> Path | None:
     """Return the YAML file of a group's choice, None where there is none: installed, requests by path, typed rates."""
-    if rates_typed(group, chosen) is not None:
+    if chosen in shipped_names(group):
+        return shipped("conf") / group / f"{chosen}.yaml"
+    if not is_path(chosen) or holds_data(group, chosen) or rates_typed(group, chosen) is not None:
         return None
-    if not is_path(chosen) and len(chosen.encode()) > MOST_NAME_BYTES:
-        raise SpecsimError(
-            f"{group}={chosen[:40]}...: a name of {len(chosen):,} characters; expected one that is listed"
-        )
-    if not is_path(chosen):
-        return _shipped_file(group, chosen)
     path = expanded(chosen)
-    return path if path.is_file() and not holds_data(group, chosen) else None
+    return path if path.is_file() else None
 
 
 def holds_data(group: str, chosen: str) -> bool:
     """Return whether a choice is a file of requests or of accepted lengths, by path, and no YAML that describes one."""
     return group in ("trace", "acceptance") and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
-
-
-def choices_with(name: str) -> Iterator[tuple[str, str]]:
-    """Yield each group with a choice whose file has a key of that name: the default, where it has it."""
-    for group, default in chosen_by_default().items():
-        for each in (default, *sorted(shipped_names(group) - {FILE_OPTION})):
-            if name not in LABELS[group] and name in peek_yaml(shipped("conf") / group / f"{each}.yaml"):
-                yield group, each
-                break
-
-
-def check_below(node: Any, setting: str, dotted: str, source: str) -> None:
-    """Refuse a dotted key that a mapping lacks, with the nearest that it has."""
-    for name in dotted.split("."):
-        if not isinstance(node, Mapping) or name not in node:
-            known = map(str, node) if isinstance(node, Mapping) else ()
-            raise SpecsimError(f"{setting}: {source} has no such key{nearest(name, known)}")
-        node = node[name]
 
 
 def rates_typed(group: str, chosen: str) -> float | list[float] | None:
@@ -117,22 +91,15 @@ def rates_typed(group: str, chosen: str) -> float | list[float] | None:
 
 
 @cache
-def _shipped_file(group: str, name: str) -> Path | None:
-    path = shipped("conf") / group / f"{name}.yaml"
-    return path if path.is_file() else None
-
-
-@cache
 def shipped_names(group: str) -> frozenset[str]:
     """Return the names of a group's files below conf/."""
-    return frozenset(path.stem for path in (shipped("conf") / group).glob("*.yaml"))
+    return frozenset(path.stem for path in (shipped("conf") / group).glob("*.yaml") if path.name != TEMPLATE)
 
 
 @cache
 def chosen_by_default() -> Mapping[str, str]:
     """Return the choice of each group that config.yaml names."""
-    listed = peek_yaml(shipped("conf") / "config.yaml")["defaults"]
-    return {str(group): str(name) for each in listed if isinstance(each, dict) for group, name in each.items()}
+    return peek_yaml(shipped("conf") / "config.yaml")
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,33 +79,18 @@ def _flatten(prefix: str, mapping: Mapping[str, Any], found: dict[str, Value]) -
         kind = type(value)
         if kind in AS_IT_IS:
             found[f"{prefix}{key}"] = value
-        elif kind is float:
-            found[f"{prefix}{key}"] = _number(value)
         elif (kind is dict or isinstance(value, Mapping)) and value:
             _flatten(f"{prefix}{key}.", value, found)
         elif value is not None:
-            found[f"{prefix}{key}"] = _plain(value)
-
-
-def _plain(value: Any) -> Value:
-    """Return a list or an empty mapping as text."""
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, list | tuple | Mapping):
-        return json.dumps(_whole(value), ensure_ascii=False, sort_keys=True)
-    return value if isinstance(value, Value) else str(value)
+            whole = _whole(value)
+            text = json.dumps(whole, ensure_ascii=False, sort_keys=True) if isinstance(whole, list | dict) else whole
+            found[f"{prefix}{key}"] = text if isinstance(text, Value) else str(text)
 
 
 def _whole(value: Any) -> Any:
-    if type(value) in AS_IT_IS:
-        return value
+    """Return a value whose whole floats are integers, as equality has it."""
     if isinstance(value, float):
-        return _number(value)
+        return int(value) if value.is_integer() else value
     if isinstance(value, Mapping):
         return {str(key): _whole(each) for key, each in value.items()}
     return [_whole(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _number(value: float) -> int | float:
-    """Return a whole float as an integer, as equality has it."""
-    return int(value) if value.is_integer() else value

@@ -1,4 +1,7 @@
-"""Words of the command line and values of Python, as points of a sweep."""
+"""Words of the command line and values of Python, as points of a sweep.
+
+A mistake, such as an unknown key, a key given twice or a value that is no setting, is a SpecsimError of one line.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from specsim.config.groups import choices_with, chosen_by_default, names, names_for, rates_typed
+from specsim.config.groups import LABELS, chosen_by_default, names, names_for, rates_typed, shipped_names
 from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
-from specsim.config.synonyms import for_word, refuse_key
+from specsim.config.synonyms import for_word
 from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted, whole
 from specsim.errors import SpecsimError, nearest, represented
 from specsim.files.checked_mapping import shown
-from specsim.files.yaml_file import is_path
+from specsim.files.yaml_file import is_path, peek_yaml, shipped
 
 Point = Mapping[str, str | PythonValue]
 """Key to value: text as typed, or a value from Python. Groups, `belief` and `out` are always text."""
@@ -48,13 +51,7 @@ def axes_typed(words: Sequence[str], *, sweep: bool) -> dict[str, list[str]]:
 
 
 def check_typed(keys: Iterable[str], where: str) -> None:
-    """Refuse keys of a file that only the command line and Python set; `where` names the file.
-
-    Raises
-    ------
-    SpecsimError
-        One line.
-    """
+    """Refuse keys of a file that only the command line and Python set; `where` names the file."""
     for key in keys:
         if key in TYPED:
             raise SpecsimError(f"{where}: {key}: no file sets it; expected {key}= on the command line or in Python")
@@ -62,7 +59,6 @@ def check_typed(keys: Iterable[str], where: str) -> None:
 
 def _setting(word: str) -> tuple[str, str]:
     """Return key and value of a word; ``+`` and ``++`` mean nothing more, and spaces around ``=`` nothing."""
-    refuse_key(word)
     key, equals, value = word.partition("=")
     key, value = key.strip().removeprefix("+").removeprefix("+"), value.strip()
     if not equals or not key:
@@ -75,13 +71,7 @@ def _setting(word: str) -> tuple[str, str]:
 
 
 def product(axes: Mapping[str, Sequence[Typed]]) -> list[dict[str, Typed]]:
-    """Return every combination of the values of each key, the last key fastest.
-
-    Raises
-    ------
-    SpecsimError
-        When a key has no value, or one value twice.
-    """
+    """Return every combination of the values of each key, the last key fastest."""
     for key, values in axes.items():
         meant = [_meant(str(value)) for value in values]
         if len(set(meant)) < len(meant):
@@ -117,13 +107,7 @@ def _values(key: str, value: str, sweep: bool) -> list[str]:
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that no run has.
-
-    Raises
-    ------
-    SpecsimError
-        One line with the nearest valid key.
-    """
+    """Refuse a key that no run has."""
     known = known_keys()
     head, *rest = key.split(".")
     if head not in known:
@@ -134,9 +118,11 @@ def check_key(key: str) -> None:
 
 def _below_a_group(key: str) -> str:
     """Return the hint at a key of that name in the file of a group, with a choice that has it; empty where none has."""
-    for group, choice in choices_with(key):
-        beside = "" if choice == chosen_by_default()[group] else f" with {group}={choice}"
-        return f"; did you mean {f'{group}.{key}'!r}{beside}?"
+    for group, default in chosen_by_default().items():
+        for choice in (default, *sorted(shipped_names(group))):
+            if key not in LABELS[group] and key in peek_yaml(shipped("conf") / group / f"{choice}.yaml"):
+                beside = "" if choice == default else f" with {group}={choice}"
+                return f"; did you mean {f'{group}.{key}'!r}{beside}?"
     return ""
 
 
@@ -248,24 +234,30 @@ def _shapes(key: str, value: Any) -> dict[str, Any]:
 
 def _drop_shape(tree: Mapping[str, Any], key: str, former: Any, said: set[str]) -> None:
     """Take away what the file states beside another distribution than the one that was chosen."""
-    node: Any = tree
-    *above, _ = key.split(".")
-    for each in above:
-        node = node[int(each) if isinstance(node, list) else each]
-    if node[SHAPE] != former:
+    above = key.split(".")[:-1]
+    node = _at(tree, above)
+    if node.get(SHAPE, former) != former:
         for name in [each for each in node if ".".join((*above, each)) not in said]:
             del node[name]
 
 
 def _give_way(tree: Mapping[str, Any], key: str, said: set[str]) -> None:
     *above, name = key.split(".")
-    if above[:1] != ["slo"] or name not in RIVALS or ".".join((*above, RIVALS[name])) in said:
-        return
+    if above[:1] == ["slo"] and name in RIVALS and ".".join((*above, RIVALS[name])) not in said:
+        node = _at(tree, above)
+        if node.get(name) is not None:
+            node.pop(RIVALS[name], None)
+
+
+def _at(tree: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the mapping at a path of keys and list indices, {} where another setting has taken it away."""
     node: Any = tree
-    for each in above:
-        node = node.get(each) if isinstance(node, Mapping) else None
-    if isinstance(node, dict) and node.get(name) is not None:
-        node.pop(RIVALS[name], None)
+    try:
+        for each in path:
+            node = node[int(each) if isinstance(node, list) else each]
+    except (LookupError, TypeError, ValueError):
+        return {}
+    return node if isinstance(node, dict) else {}
 
 
 def _forget_defaults(mix: dict[str, Any], said: set[str]) -> None:
@@ -301,24 +293,12 @@ def with_keys(function: Function) -> Function:
 
 
 def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
-    """Return settings by their dotted keys.
-
-    Raises
-    ------
-    SpecsimError
-        One line for an unknown key, or a value that is no setting.
-    """
+    """Return settings by their dotted keys."""
     return {_key(name): _value(_key(name), value) for name, value in settings.items()}
 
 
 def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[Given]]:
-    """Return the values of each key, one of each of `settings`, several of `axes`.
-
-    Raises
-    ------
-    SpecsimError
-        One line for an unknown key, a key given twice, or values that are none.
-    """
+    """Return the values of each key, one of each of `settings`, several of `axes`."""
     if not isinstance(axes, Mapping):
         raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
     values = {key: [value] for key, value in point_of(settings).items()}

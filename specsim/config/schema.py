@@ -291,17 +291,11 @@ def known_keys() -> Mapping[str, tuple[str, ...]]:
 
 def _read(of: type, node: CheckedMapping) -> Any:
     found = {}
-    for name, kind, nullable in _plan(of):
-        if name in node.values:
-            value = node.values[name]
-            one = CheckedMapping(node.source, node.key, {name: value})
-            found[name] = None if value is None and nullable else kind.read(one, name)
+    for each in dataclasses.fields(of):
+        if each.name in node.values:
+            absent = node.values[each.name] is None and "None" in str(each.type)
+            found[each.name] = None if absent else each.metadata["key"].kind.read(node, each.name)
     return of(**found)
-
-
-@cache
-def _plan(of: type) -> tuple[tuple[str, Kind, bool], ...]:
-    return tuple((each.name, each.metadata["key"].kind, "None" in str(each.type)) for each in dataclasses.fields(of))
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specsim.config.groups import check_below, chosen_by_default, chosen_in, file_of, names
+from specsim.config.groups import chosen_by_default, chosen_in, file_of, names
 from specsim.config.points import Point
 from specsim.config.schema import GROUPS
 from specsim.config.values import PythonValue
@@ -56,16 +56,11 @@ def _is_set(key: str, point: Point) -> bool:
 
 def _stands(key: str, point: Point) -> str | None:
     """Return what a key is without any suggestion, None where that is unknown."""
-    if key == REPLICAS:
-        return "1"
     group, _, below = key.partition(".")
     if not below:
-        return chosen_by_default()[group]
+        return "1" if key == REPLICAS else chosen_by_default()[group]
     path = file_of(group, chosen_in(group, point))
-    try:
-        return _word(_value_at(peek_yaml(path), below)) if path is not None else None
-    except KeyError:
-        return None
+    return None if path is None else _word_at(peek_yaml(path), below)
 
 
 def _suggests(group: str, chosen: str, scheduler: str) -> dict[str, str]:
@@ -78,7 +73,7 @@ def _suggests(group: str, chosen: str, scheduler: str) -> dict[str, str]:
         raise SpecsimError(f"{source}: expected settings by key")
     words: dict[str, str] = {}
     for key, value in said.items():
-        head, word = str(key).partition(".")[0], _word(value)
+        head, word = str(key).partition(".")[0], str(PythonValue(value))
         if isinstance(value, Mapping):
             words |= _constants(str(key), value, source, scheduler)
             continue
@@ -101,11 +96,14 @@ def _constants(family: str, constants: Mapping[Any, Any], source: str, scheduler
     if first.get("family") != family:
         raise SpecsimError(f"{source}: {family!r} is no family of schedulers{nearest(family, names('scheduler'))}")
     for key in constants:
-        check_below(first, f"{source}: {family}.{key}", str(key), f"scheduler={family}")
+        if _word_at(first, str(key)) is None:
+            hint = nearest(str(key), first)
+            raise SpecsimError(f"{source}: {family}.{key}: scheduler={family} has no such key{hint}")
     mine = _shipped_scheduler(scheduler)
     if mine.get("family") != family:
         return {}
-    return {f"scheduler.{key}": _word(value) for key, value in constants.items() if _has(mine, str(key))}
+    mine_too = {str(key): value for key, value in constants.items() if _word_at(mine, str(key)) is not None}
+    return {f"scheduler.{key}": str(PythonValue(value)) for key, value in mine_too.items()}
 
 
 def _shipped_scheduler(name: str) -> Mapping[str, Any]:
@@ -113,31 +111,18 @@ def _shipped_scheduler(name: str) -> Mapping[str, Any]:
     return {} if path is None else peek_yaml(path)
 
 
-def _has(mapping: Mapping[str, Any], key: str) -> bool:
-    try:
-        _value_at(mapping, key)
-    except KeyError:
-        return False
-    return True
-
-
-def _value_at(mapping: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a dotted key; KeyError if there is none."""
+def _word_at(mapping: Mapping[str, Any], key: str) -> str | None:
+    """Return the value of a dotted key as it would be typed, None if there is none."""
     value: Any = mapping
     for name in key.split("."):
-        if not isinstance(value, Mapping):
-            raise KeyError(key)
+        if not isinstance(value, Mapping) or name not in value:
+            return None
         value = value[name]
-    return value
-
-
-def _word(value: Any) -> str:
-    """Return a value of a YAML as it would be typed."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return str(PythonValue(value))
 
 
 def _holds(group: str, chosen: str, point: Point) -> bool:
-    """Return whether a group's file has every key that the point sets below the group."""
+    """Return whether a group's file has every key that the point sets below the group; a mix may have more."""
     path = file_of(group, chosen)
     below = {key.split(".")[1] for key in point if key.startswith(f"{group}.")}
-    return not below or path is None or below <= set(peek_yaml(path))
+    return not below or group == "slo" or path is None or below <= set(peek_yaml(path))

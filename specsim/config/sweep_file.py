@@ -54,11 +54,7 @@ def points_of(file: Path, words: Sequence[str] = ()) -> list[Point]:
     spans["run"] = [{**spans["run"][0], **given}]
     _check_once(node, spans, given)
     _check_count(node, "", map(len, spans.values()))
-    return [_joined(each) for each in product(*spans.values())]
-
-
-def _joined(parts: Sequence[Point]) -> Point:
-    return {key: value for part in parts for key, value in part.items()}
+    return [{key: value for part in parts for key, value in part.items()} for parts in product(*spans.values())]
 
 
 def _mapping(node: CheckedMapping, name: str) -> Mapping[str, Any]:

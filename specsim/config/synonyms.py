@@ -1,37 +1,9 @@
-"""Words of Hydra, and of servers and load generators, that specsim does not have, and what to do here instead."""
+"""Words of servers, load generators and Hydra that specsim does not have, and what means them here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 
-from specsim.errors import SpecsimError
-
-OWN_FILES = "specsim reads its own conf/; a file of yours stands in for a group's: scheduler=./mine.yaml"
-FLAGS = {
-    ("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd"): OWN_FILES,
-    ("--info", "-i"): "`specsim run --cfg job` shows the settings, `specsim list` what can be chosen",
-    ("--hydra-help",): "Hydra composes the settings and runs nothing here; see `specsim run --help`",
-    ("--run", "-r"): "a run is the default; expected key=value, or -m for a sweep",
-    ("--experimental-rerun",): "the same settings give the same bytes; they stand in config.yaml of the run folder",
-    ("--shell-completion", "-sc"): 'expected `eval "$(specsim completion bash)"`, or zsh or fish',
-}
-LAUNCHER = "expected --jobs N, --executor NAME beside -m; with out=DIR, a sweep that was cut goes on where it stopped"
-KEYS = {
-    "hydra.run": "expected out=DIR",
-    "hydra.sweep": "expected out=DIR; each point has a folder below it",
-    "hydra.sweeper": "expected -m with commas, range(), choice() or glob()",
-    "hydra.launcher": LAUNCHER,
-    "hydra.searchpath": OWN_FILES,
-}
-GUESSED = {
-    "scheduler.k": "scheduler.num_speculative_tokens",
-    "scheduler.draft_tokens": "scheduler.num_speculative_tokens",
-    "jobs": "--jobs N beside -m",
-    "executor": "--executor NAME beside -m",
-    "metrics.window": "warmup=[a,b]",
-    "any_target": "any_fit=true",
-}
-"""Keys that one may try, and what means it."""
 MODEL = "profile=NAME, a pair of models measured on its GPUs (`specsim list profiles`)"
 LENGTHS = "trace=poisson trace.{}_tokens=N, or trace=./FILE with a length each"
 WORDS = {
@@ -39,6 +11,10 @@ WORDS = {
     "concurrency=N": "max_concurrency num_concurrent streams clients users",
     "requests=N": "num_prompts num_requests request_count max_requests num_samples",
     "warmup=10% (of the arrivals' span), or seconds": "num_warmups warmup_request_count warmup_percent warmup_requests",
+    "warmup=[a,b]": "metrics_window",
+    "any_fit=true": "any_target",
+    "--jobs N beside -m": "jobs hydra_launcher",
+    "--executor NAME beside -m": "executor",
     MODEL: "model model_path model_name served_model_name tokenizer hardware gpu gpu_type",
     f"{MODEL}; replicas=N for more servers": "gpus num_gpus tp tp_size tensor_parallel_size n_gpus",
     "replicas=N": "dp dp_size data_parallel_size num_replicas instances",
@@ -68,9 +44,13 @@ WORDS = {
     "scheduler=NAME (`specsim list schedulers`)": "policy schedule_policy scheduling_policy",
     "engine=NAME (`specsim list engines`)": "backend endpoint_type framework",
     "out=DIR": "result_dir output_dir output_path output_file result_filename save_result artifact_dir",
+    "out=DIR, with a folder below it for each point": "hydra_run_dir hydra_sweep_dir",
     "seed=S": "random_seed",
+    "a file of yours for a group, scheduler=./mine.yaml": "config_name config_path config_dir hydra_searchpath",
+    "--cfg job": "info",
+    "`specsim completion bash`, or zsh or fish": "shell_completion",
 }
-"""Keys that mean the words of vLLM, SGLang, aiperf and GuideLLM, as keys or with dashes."""
+"""Settings that mean the words of vLLM, SGLang, aiperf, GuideLLM and Hydra, as keys or with dashes."""
 TRACES = {
     "burstgpt": "BurstGPT_1.csv of github.com/HPMLL/BurstGPT",
     "bailian": "a file of github.com/alibaba-edu/qwen-bailian-usagetraces-anon",
@@ -78,12 +58,11 @@ TRACES = {
     "azure_2024": "AzureLLMInferenceTrace_conv_1week.csv of github.com/Azure/AzurePublicDataset",
 }
 """Public traces that do not ship and are read by path."""
-OTHER_KEYS = "Hydra composes the settings and runs nothing here; its own settings change nothing"
 
 
 def for_word(word: str) -> str:
     """Return what means a word of other tools, ``; expected rps=R``; empty where no table has it."""
-    plain = word.lstrip("-").partition("=")[0].replace("-", "_").replace(".", "_").lower()
+    plain = re.sub("[-./]", "_", word.lstrip("-").partition("=")[0]).lower()
     return next((f"; expected {key}" for key, words in WORDS.items() if plain in words.split()), "")
 
 
@@ -92,34 +71,3 @@ def for_trace(name: str) -> str:
     plain = name.lower().replace("-", "_")
     found = next((where for known, where in TRACES.items() if plain.startswith(known)), None)
     return f"; it does not ship; expected trace=./FILE: {found}" if found else ""
-
-
-def for_flag(words: Sequence[str]) -> str:
-    """Return a line about the first of the words that is a flag of Hydra's, empty where none is."""
-    for word in words:
-        flag = word.partition("=")[0]
-        for flags, instead in FLAGS.items():
-            if flag in flags:
-                return f"{flag}: {instead}"
-    return ""
-
-
-def refuse_key(word: str) -> None:
-    """Refuse a key that has another name here, and what only Hydra knows: ~key, key@package=, hydra.key=, hydra/group=.
-
-    Raises
-    ------
-    SpecsimError
-        One line that tells what to do instead.
-    """
-    key, equals, _ = word.partition("=")
-    key = key.strip().lstrip("+")
-    if key.startswith("~"):
-        raise SpecsimError(f"{word}: nothing can be taken away; expected {key[1:]}=null, or another choice")
-    if "@" in key[1:] and equals:
-        raise SpecsimError(f"{word}: a group has one place; expected {key.partition('@')[0]}=NAME")
-    if key in GUESSED:
-        raise SpecsimError(f"{key}: unknown key; expected {GUESSED[key]}")
-    head = key.replace("/", ".").split(".")[:2]
-    if head[0] == "hydra":
-        raise SpecsimError(f"{key}: {KEYS.get('.'.join(head), OTHER_KEYS)}")

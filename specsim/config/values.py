@@ -1,4 +1,7 @@
-"""Values of settings: what a text spans, and values that only Python can hand over."""
+"""Values of settings: what a text spans, and values that only Python can hand over.
+
+A mistake is a SpecsimError of one line that names the setting.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +45,7 @@ def _word(value: Any) -> str:
 
 
 def python_value(name: str, value: object) -> PythonValue:
-    """Return a value given in Python as a plain one.
-
-    Raises
-    ------
-    SpecsimError
-        One line that names the key, for what is no setting.
-    """
+    """Return a value given in Python as a plain one."""
     try:
         made = PythonValue(_as_plain(value))
         str(made)
@@ -86,13 +83,7 @@ MOST_VALUES = 100_000
 
 
 def value_of(setting: str, text: str) -> Any:
-    """Return what a text means: a number, a truth value, None, a list, a mapping, or itself.
-
-    Raises
-    ------
-    SpecsimError
-        One line that names the `setting`.
-    """
+    """Return what a text means: a number, a truth value, None, a list, a mapping, or itself."""
     if SHORT_WHOLE.fullmatch(text):
         return int(text)
     if SHORT_DECIMAL.fullmatch(text):
@@ -104,13 +95,7 @@ def value_of(setting: str, text: str) -> Any:
 
 
 def fitting(setting: str, text: str, old: Any) -> Any:
-    """Return what a text means in the place of an `old` value: quotes make text of a number only where text stood.
-
-    Raises
-    ------
-    SpecsimError
-        One line that names the `setting`.
-    """
+    """Return what a text means in the place of an `old` value: quotes make text of a number only where text stood."""
     value = value_of(setting, text)
     if not isinstance(value, str) or (isinstance(old, str) and not _is_open(old)):
         return value
@@ -128,13 +113,7 @@ def whole(value: Any, old: Any) -> Any:
 
 
 def several(setting: str, text: str) -> list[str]:
-    """Return the values that a text spans, one unless it holds commas or a function of Hydra's sweeps.
-
-    Raises
-    ------
-    SpecsimError
-        One line that names the `setting`.
-    """
+    """Return the values that a text spans, one unless it holds commas or a function of Hydra's sweeps."""
     override = _parsed(setting, text)
     return [text] if not override.is_sweep_override() else list(_spanned(setting, override, _written))
 

@@ -10,12 +10,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 from zlib import crc32
 
 import numpy as np
+
+from specsim.files.staging import Unwritable, in_one_step
 
 MOST_BYTES = 1 << 28
 """Of all files together; 0 keeps none."""
@@ -52,15 +54,14 @@ def kept(name: str, of: object, made_by: Sequence[Path], make: Callable[[], Arra
     """
     if not MOST_BYTES:
         return make()
-    stamp = f"{of!r} {np.__version__} {_scipy()}".encode() + b"".join(each.read_bytes() for each in made_by)
+    stamp = f"{of!r} {np.__version__} {version('scipy')}".encode() + b"".join(each.read_bytes() for each in made_by)
     file = user_cache() / "made" / f"{name}-{sha256(stamp).hexdigest()[:32]}.npz"
     content = read_whole(file)
     if content is not None:
         stored = np.load(io.BytesIO(content))
         return {each: stored[each] for each in stored.files}
     arrays = make()
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError, Unwritable):
         written = io.BytesIO()
         np.savez(written, **dict(arrays))  # type: ignore[arg-type]
         write_whole(file, written.getbuffer())
@@ -79,13 +80,9 @@ def read_whole(file: Path) -> memoryview | None:
 
 
 def write_whole(file: Path, content: bytes | memoryview) -> None:
-    """Put a file with its checksum into a folder, in place of what is there, in one step."""
-    partial = file.with_name(f".{file.stem}-{uuid4().hex}.part")
-    try:
+    """Put a file with its checksum into a folder; see `in_one_step`."""
+    with in_one_step(file) as partial:
         partial.write_bytes(bytes(content) + _checksum(memoryview(content)))
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -116,10 +113,3 @@ def _trim(folder: Path) -> None:
         held += found.st_size
         if held > MOST_BYTES:
             file.unlink(missing_ok=True)
-
-
-def _scipy() -> str:
-    """Return the version of scipy, which takes long to import."""
-    from importlib.metadata import version
-
-    return version("scipy")

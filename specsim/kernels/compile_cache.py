@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from specsim.files.kept import one_at_a_time, read_whole, user_cache, write_whole
+from specsim.files.staging import Unwritable
 
 MOST_KEPT = 16
 """The newest are kept; others are of sources that have changed since."""
@@ -69,7 +70,7 @@ def folder_of_kernels(file: Path | None, folder: Path) -> Iterator[bool]:
             yield True
             return
         yield False
-        with suppress(OSError):
+        with suppress(OSError, Unwritable):
             write_whole(file, _packed(folder))
             _remove_oldest(file.parent)
 

@@ -1,4 +1,7 @@
-"""Kinds of a group, the signatures of their factories, and objects built from a `_target_`."""
+"""Kinds of a group, the signatures of their factories, and objects built from a `_target_`.
+
+A mistake is a SpecsimError of one line that begins with `where` or the source, and names the key.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +48,7 @@ class Kinds(Generic[T]):
     page: str
 
     def made(self, node: CheckedMapping, folder: Path, plugins: Mapping[str, ModuleType]) -> T:
-        """Return the object that a file describes, by `kind` or by `_target_`.
-
-        Raises
-        ------
-        SpecsimError
-            One line naming the source and the key.
-        """
+        """Return the object that a file describes, by `kind` or by `_target_`."""
         if "_target_" not in node.values:
             return self.built_in[node.choice("kind", self.built_in)](node, folder)
         arguments = {str(key): value for key, value in node.values.items() if key not in self.labels}
@@ -89,13 +86,7 @@ def asked(source: str, method: Callable[..., Any], wanted: type, *arguments: Any
 
 
 def check_arguments(target: Any, arguments: Mapping[str, Any], where: str, *, complete: bool) -> None:
-    """Refuse an unknown key, a value of another kind than its annotation and, if `complete`, a missing key.
-
-    Raises
-    ------
-    SpecsimError
-        One line that begins with `where` and names the key.
-    """
+    """Refuse an unknown key, a value of another kind than its annotation and, if `complete`, a missing key."""
     parameters = parameters_of(target)
     for key in arguments:
         if key not in parameters:
@@ -223,11 +214,6 @@ def build(mapping: Mapping[str, Any], where: str, scope: Scope, above: Mapping[s
     Parameters
     ----------
     above : keys that the mappings above hand down.
-
-    Raises
-    ------
-    SpecsimError
-        One line that begins with `where` and names the key.
     """
     target, as_function = target_of(mapping, where, scope), _is_function(mapping, where)
     given = {key: value for key, value in mapping.items() if key not in ("_target_", "_partial_")}
@@ -266,13 +252,7 @@ def _is_function(mapping: Mapping[str, Any], where: str) -> bool:
 def _taken(
     target: Any, given: Mapping[str, Any], shared: Mapping[str, Any], where: str, scope: Scope
 ) -> dict[str, Any]:
-    """Return the keys that a class takes, given or handed down; those that only its parts take are left out.
-
-    Raises
-    ------
-    SpecsimError
-        For a key that neither the class nor a part takes.
-    """
+    """Return the keys that a class takes, given or handed down; those that only its parts take are left out."""
     parameters = parameters_of(target)
     for key, value in given.items():
         if key in parameters:
@@ -299,13 +279,7 @@ def _takers(mapping: Mapping[str, Any], key: str, value: Any, where: str, scope:
 
 
 def target_of(mapping: Mapping[str, Any], where: str, scope: Scope) -> Any:
-    """Return the class or function that a mapping's `_target_` names.
-
-    Raises
-    ------
-    SpecsimError
-        When it names nothing, or what is not in the scope.
-    """
+    """Return the class or function that a mapping's `_target_` names."""
     name = mapping.get("_target_")
     if not isinstance(name, str):
         raise SpecsimError(f"{where}: _target_: missing, expected the dotted name of a class")

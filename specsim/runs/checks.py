@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from specsim.acceptance.loading import Pair
+from specsim.acceptance.loading import Pair, same_model
 from specsim.acceptance.recorded import RecordedTexts
 from specsim.acceptance.tape import Layout, Pools, Stretches, Tape
 from specsim.cluster.clients import Turns
 from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
-from specsim.config.groups import FILE_OPTION, Choice, Choices, shipped_names
+from specsim.config.groups import Choice, Choices, shipped_names
 from specsim.config.schema import Settings, Shed, Split
 from specsim.core.request import Bools, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
@@ -72,7 +72,7 @@ def session_note(router: Router, source: str, trace: Trace) -> str | None:
 
 def _of_name(name: str, named: str) -> dict[str, Any]:
     """Return what a shipped router's file says of its class."""
-    known = shipped_names("router") - {FILE_OPTION}
+    known = shipped_names("router")
     if name not in known:
         raise SpecsimError(f"{named}: {WITHIN}: {represented(name)}: expected one of {', '.join(sorted(known))}")
     file = shipped("conf") / "router" / f"{name}.yaml"
@@ -238,12 +238,13 @@ def pair_note(of: Pair | None, truth: Profile, acceptance: str, profile: str, *,
     runs = Pair(truth.target.name, truth.draft.name)
     if of is None:
         return f"{acceptance} names no pair (pair: target, draft): whether it is of {runs} is not checked"
-    if refused and not of.has_target(runs):
+    on_target = same_model(of.target, runs.target)
+    if refused and not on_target:
         raise SpecsimError(
             f"{acceptance}: recorded on {of.target}, but the target of {profile} is {runs.target}; expected a "
             "recording on that target, or any_fit=true"
         )
-    if of.has_target(runs) and of.has_draft(runs):
+    if on_target and same_model(of.draft, runs.draft):
         return None
     return (
         f"MISMATCHED PAIR: {acceptance} is of {of}, the run is of {runs}: how often its drafts are right is taken from "

@@ -13,11 +13,14 @@ import numpy as np
 
 from specsim.core.request import LONGEST_S
 from specsim.errors import SpecsimError
-from specsim.workload.readers import Cells, FileTable, TableRows, shown
+from specsim.files.checked_mapping import shown
+from specsim.workload.readers import Cells, FileTable, TableRows
 from specsim.workload.slo import MOST_CLASSES, problem_of
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
 ADASERVE_CLASSES = ("coding", "chat", "summarization")
+COLLECTED = UNIT, TOKENS = "input_length_unit", "input_tokens"
+"""Columns of AdaServe's workloads collected in one table, beside those of the artifact."""
 CODE_OF_MS = {-50.0: 1, -150.0: 2}
 # Measured by the collectors of the data on prompts with both lengths; used for prompts with characters alone.
 CHARACTERS_PER_TOKEN = (3.4, 4.6, 4.6)
@@ -146,19 +149,19 @@ def adaserve_objectives(cells: Cells, rows: TableRows) -> dict[str, Any]:
     return {"slo_class": code, "slo_names": ADASERVE_CLASSES, "tpot_slo_s": seconds, "tpot_slo_ratio": ratio}
 
 
-def adaserve_prompts(texts: Sequence[object] | None, length: Ints, code: Ints) -> tuple[Ints, str | None]:
-    """Return prompt lengths (N,) in tokens of one of the artifact's files, and a note about them.
+def adaserve_prompts(cells: Cells, length: Ints, code: Ints) -> tuple[Ints, str | None]:
+    """Return prompt lengths (N,) in tokens of the artifact, estimated where only characters are known; and a note.
 
-    A file whose ``input_length`` is the length of the ``prompt`` text in every row (figure 14) counts characters.
+    Rows collected in one table say what their ``input_length`` counts. A file whose ``input_length`` is the length of
+    the ``prompt`` text in every row (figure 14) counts characters.
     """
-    if texts is None:
-        return length, None
-    characters = all(count == len(str(text)) for count, text in zip(length.tolist(), texts, strict=True))
-    return estimated_prompts([None] * len(length), length, code) if characters else (length, None)
-
-
-def estimated_prompts(known: Sequence[object], length: Ints, code: Ints) -> tuple[Ints, str | None]:
-    """Return prompt lengths (N,) in tokens: the `known`, else an estimate from characters, and a note about these."""
+    counts, texts = length.tolist(), cells.get("prompt")
+    known: list[object] = counts
+    if UNIT in cells:
+        rows = zip(counts, cells[UNIT], cells[TOKENS], strict=True)
+        known = [tokens if unit == "chars" else count for count, unit, tokens in rows]
+    elif texts is not None and all(count == len(str(text)) for count, text in zip(counts, texts, strict=True)):
+        known = [None] * len(counts)
     unknown = np.array([count is None for count in known])
     if not unknown.any():
         return length, None
@@ -192,7 +195,7 @@ MOST_YEARS = 10
 LATEST_S = 1e11
 """Seconds since 1970, in the year 5138."""
 SLOW_S = 100
-"""The mean gap beyond which the unit may be wrong. Up to `SPARSE_S` milliseconds are named beside a finer unit."""
+"""The mean gap beyond which the unit may be wrong."""
 UNEVEN = 0.02
 """The distance in ticks by which a gap may miss a multiple of the tick, and the share of gaps that may miss by more."""
 EXAMPLE = "2024-05-10 00:00:00.009930+00:00"
@@ -338,26 +341,30 @@ def check_pace(clock: Clock, column: str, table: FileTable, unit: Unit, chosen: 
         One line with the unit to set, when arrivals span many years or are in the far future.
     """
     file, span_s, gaps = table.file, float(clock.since_s.max()), max(1, len(clock.since_s) - 1)
-    latest_s = 0.0 if chosen or clock.latest_s is None else clock.latest_s
-    likely = _likely(unit, span_s, span_s / gaps, latest_s)
-    spans = ", ".join(f"in {each} {said_s(span_s * PER_S[unit] / PER_S[each])}" for each in likely)
-    cure = f"; {spans}: {_set_to(likely, table)}" if likely else ""
+    told = chosen or clock.latest_s is None
+    latest_s, gap_s = 0.0 if told else clock.latest_s or 0.0, span_s / gaps
+    times = {each: PER_S[unit] / PER_S[each] for each in UNITS if each != unit and not told}
+    likely: list[Unit] = [
+        each
+        for each, factor in times.items()
+        if (latest_s <= LATEST_S or SINCE_1970_S <= latest_s * factor <= LATEST_S)
+        and (not span_s or 1 / FAST_PER_S <= gap_s * factor <= SPARSE_S)
+    ]
+    spans = ", ".join(f"in {each} {said_s(span_s * times[each])}" for each in likely)
+    cure = f"; {spans}: {_set_to(likely, table)}" if likely else "; expected less"
     if latest_s > LATEST_S:
         raise SpecsimError(f"{file}: {column} reaches {latest_s:.6g} s, the year {1970 + latest_s / YEAR_S:,.0f}{cure}")
-    if span_s > (LONGEST_S if chosen or clock.latest_s is None else MOST_YEARS * YEAR_S):
-        raise SpecsimError(f"{file}: {column} spans {said_s(span_s)} in {unit}{cure or '; expected less'}")
+    if span_s > (LONGEST_S if told else MOST_YEARS * YEAR_S):
+        raise SpecsimError(f"{file}: {column} spans {said_s(span_s)} in {unit}{cure}")
     if clock.step_s > MICROSECOND_S:
         raise SpecsimError(
             f"{file}: {column} reaches {clock.latest_s:.6g} s, where a float64 is {clock.step_s:.2g} s from the next: "
-            f"expected whole numbers, or times since the first{cure}"
+            f"expected whole numbers, or times since the first{cure if likely else ''}"
         )
-    if chosen or clock.latest_s is None:
+    if not span_s or not likely or 1 / FAST_PER_S <= gap_s <= SLOW_S:
         return []
-    if span_s / gaps > SLOW_S and likely:
-        return [f"one request in {said_s(span_s / gaps)}: {_if_in(likely, unit, span_s / gaps, column, table)}"]
-    if span_s and gaps / span_s > FAST_PER_S and unit != "s":
-        return [f"{gaps / span_s:,.0f} requests/s: if {column} is in s, {_set_to(['s'], table)}"]
-    return []
+    rate = f"one request in {said_s(gap_s)}" if gap_s > 1 else f"{1 / gap_s:,.0f} requests/s"
+    return [f"{rate}: if {column} is in {' or '.join(likely)}, {_set_to(likely, table)}"]
 
 
 def unit_asked(cells: Sequence[object], column: str, table: FileTable) -> SpecsimError:
@@ -412,22 +419,3 @@ def _set_to(units: Sequence[Unit], table: FileTable) -> str:
         return f"set trace.time_unit={' or '.join(units)}"
     words = " or ".join(f'"{each}"' for each in units)
     return f"give simulate trace__time_unit={words}, or trace_of time_unit={words}"
-
-
-def _if_in(likely: Sequence[Unit], unit: Unit, gap_s: float, column: str, table: FileTable) -> str:
-    gaps = [f"{each} (one in {said_s(gap_s * PER_S[unit] / PER_S[each])})" for each in likely]
-    return f"if {column} is in {' or '.join(gaps if len(gaps) > 1 else likely)}, {_set_to(likely, table)}"
-
-
-def _likely(unit: Unit, span_s: float, gap_s: float, latest_s: float) -> list[Unit]:
-    """Return the finer units in which arrivals would make sense, else the finest; none where there is none."""
-    finer = UNITS[UNITS.index(unit) + 1 :]
-    since_1970 = [each for each in finer if SINCE_1970_S <= latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
-    if since_1970 and latest_s > max(LATEST_S, 10 * span_s):
-        return since_1970
-    sensible = [each for each in finer if latest_s * PER_S[unit] / PER_S[each] <= LATEST_S]
-    gaps_s = {each: gap_s * PER_S[unit] / PER_S[each] for each in sensible}
-    first = next((each for each in sensible if gaps_s[each] <= SLOW_S), None)
-    if first is None:
-        return list(finer[-1:])
-    return ["ms", first] if first != "ms" and SLOW_S < gaps_s.get("ms", 0) <= SPARSE_S else [first]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
-from specsim.files.checked_mapping import MOST, CheckedMapping, expanded, is_number, shown
-from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
+from specsim.files.checked_mapping import MOST, CheckedMapping, is_number
 from specsim.workload.columns import ADASERVE_CLASSES, UNITS, Unit
 from specsim.workload.formats import OPTIONAL, ROLES
 from specsim.workload.sessions import TURNS, TurnPrompts
@@ -74,8 +72,6 @@ def checked(entry: Entry) -> CheckedMapping:
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
     node.only((*COMMON, *KEYS[kind], *more), ("suggests", "columns", "turns") if kind == "file" else ("suggests",))
-    if kind == "synthetic" and node.given("resample"):
-        node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
     return node
 
 
@@ -90,36 +86,37 @@ def resample(node: CheckedMapping) -> float | None:
     return node.number("resample", above=0) if node.given("resample") else None
 
 
-def path(node: CheckedMapping) -> Path:
-    """Return the path of a user's file, after a check that it exists."""
-    given = node.text("path")
-    file = expanded(given, "trace=")
-    check_file(file, MOST_FILE_BYTES, setting="trace=")
-    return file
+class How(NamedTuple):
+    """How a table of requests is read.
+
+    Attributes
+    ----------
+    time_unit : of arrivals that are numbers; None: the format's, if that makes sense.
+    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
+    called : pairs of specsim's own name of a column and the table's.
+    turns : whether prompts of turns are all that is sent, or what a turn adds; None: told by the content.
+    """
+
+    time_unit: Unit | None = None
+    tick_s: float | None = None
+    called: tuple[tuple[str, str], ...] = ()
+    turns: TurnPrompts | None = None
 
 
-def time_unit(node: CheckedMapping) -> Unit | None:
-    """Return the unit of arrivals; None: told by the file."""
-    return cast(Unit, node.choice("time_unit", UNITS)) if node.given("time_unit") else None
-
-
-def called(node: CheckedMapping) -> dict[str, str]:
-    """Return by specsim's own name what a user's file calls a column."""
-    if not node.given("columns"):
-        return {}
-    names = node.child("columns", "names of columns by specsim's own: prompt_tokens: input_toks")
-    names.only((), (*ROLES, *OPTIONAL))
-    return {role: names.text(role, "the name of a column") for role in names.values if names.given(role)}
-
-
-def tick_s(node: CheckedMapping) -> float | None:
-    """Return the seconds over which requests of one stamp are spread; None: they arrive together."""
-    return node.number("tick_s", above=0) if node.given("tick_s") else None
-
-
-def turns(node: CheckedMapping) -> TurnPrompts | None:
-    """Return what the prompts of turns are; None: told by the content."""
-    return cast(TurnPrompts, node.choice("turns", TURNS)) if node.given("turns") else None
+def how(node: CheckedMapping) -> How:
+    """Return how a file is read."""
+    called: tuple[tuple[str, str], ...] = ()
+    if node.given("columns"):
+        names = node.child("columns", "names of columns by specsim's own: prompt_tokens: input_toks")
+        names.only((), (*ROLES, *OPTIONAL))
+        given = (role for role in sorted(names.values) if names.given(role))
+        called = tuple((role, names.text(role, "the name of a column")) for role in given)
+    return How(
+        cast(Unit, node.choice("time_unit", UNITS)) if node.given("time_unit") else None,
+        node.number("tick_s", above=0) if node.given("tick_s") else None,
+        called,
+        cast(TurnPrompts, node.choice("turns", TURNS)) if node.given("turns") else None,
+    )
 
 
 def lengths(node: CheckedMapping, key: str) -> Lengths:

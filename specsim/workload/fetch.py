@@ -83,6 +83,8 @@ def _download(item: Published, target: Path, progress: bool) -> None:
 
 def _transfer(url: str, part: Path, progress: bool) -> None:
     """Append what is missing to ``part``; if the server has no ranges, begin again."""
+    from tqdm import tqdm
+
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
     with _opened(urllib.request.Request(url, headers=headers), part) as answer:
@@ -95,9 +97,14 @@ def _transfer(url: str, part: Path, progress: bool) -> None:
         have = have if resumed else 0
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length else None
-        with part.open("ab" if resumed else "wb") as file:
-            for chunk in _chunks(answer, have, total, progress, part.stem):
+        hidden = None if progress else True  # None shows a bar only on a terminal.
+        with (
+            part.open("ab" if resumed else "wb") as file,
+            tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=part.stem, disable=hidden) as bar,
+        ):
+            while chunk := answer.read(CHUNK_BYTES):
                 file.write(chunk)
+                bar.update(len(chunk))
                 have += len(chunk)
     if total is not None and have < total:
         raise SpecsimError(f"{url}: connection cut after {have} of {total} bytes; kept, run again to resume")
@@ -122,15 +129,3 @@ def _opened(request: urllib.request.Request, part: Path) -> Iterator[Any]:
         raise SpecsimError(
             f"{url}: connection cut after {size} bytes ({type(error).__name__}); kept, run again to resume"
         ) from None
-
-
-def _chunks(answer: Any, have: int, total: int | None, progress: bool, name: str) -> Iterator[bytes]:
-    from tqdm import tqdm
-
-    # disable=None shows a bar only on a terminal.
-    with tqdm(
-        total=total, initial=have, unit="B", unit_scale=True, desc=name, disable=None if progress else True
-    ) as bar:
-        while chunk := answer.read(CHUNK_BYTES):
-            bar.update(len(chunk))
-            yield chunk

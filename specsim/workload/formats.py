@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from specsim.errors import SpecsimError, nearest
-from specsim.workload.columns import CHAT, PARENT, UNITS, Unit
-from specsim.workload.readers import FileTable, shown
+from specsim.files.checked_mapping import shown
+from specsim.workload.columns import CHAT, COLLECTED, PARENT, UNITS, Unit
+from specsim.workload.readers import FileTable
 
 MOST_COLUMNS = 1000
 ARRIVAL, PROMPT, OUTPUT = ROLES = ("arrival_s", "prompt_tokens", "output_tokens")
@@ -85,7 +86,7 @@ FORMATS = (
         *(ADASERVE, ("emission_time_ms",), ("input_length",), ("output_length",), "ms"),
         failures=False,
         also=("slo_ratio",),
-        optional=("prompt",),
+        optional=("prompt", *COLLECTED),
     ),
     # vllm bench serve --save-result --save-detailed: start_times, in seconds of the client's clock, since its pull
     # request 32667 (January 2026). sglang.bench_serving --output-details writes the lengths alone.
@@ -187,11 +188,6 @@ class Columns(NamedTuple):
     called: dict[str, str]
     unit: Unit | None
 
-    @property
-    def told(self) -> str:
-        """The names of the required columns."""
-        return ", ".join(self.called[name] for name in (*ROLES, *self.form.also) if name in self.called)
-
 
 def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
     """Return which columns of a table make a trace; arrivals may be missing, where all else is known.
@@ -223,7 +219,9 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
     for name in found.values():
         if names.count(name) > 1:
             raise SpecsimError(f"{where}column {name!r} stands twice")
-    return Columns(form, found, _unit_in(mine[ARRIVAL]) if ARRIVAL in mine else form.unit)
+    # The end of a name of arrivals tells their unit.
+    told = next((unit for unit in UNITS if mine.get(ARRIVAL, "").lower().endswith(f"_{unit}")), None)
+    return Columns(form, found, told if ARRIVAL in mine else form.unit)
 
 
 def _called(form: Format, names: Names) -> dict[str, str]:
@@ -261,8 +259,3 @@ def _lacking(table: FileTable, form: Format, missing: list[str]) -> str:
     if table.in_memory or not roles:
         return f"no column {lacks}"
     return f"no column {lacks}; if yours has another name: 'trace.columns={{{roles}}}' (docs/trace-formats.md)"
-
-
-def _unit_in(name: str) -> Unit | None:
-    """Return the unit that a name of arrivals ends with."""
-    return next((unit for unit in UNITS if name.lower().endswith(f"_{unit}")), None)

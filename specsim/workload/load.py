@@ -69,7 +69,20 @@ class TraceRecipe:
     def trace(
         self, seed: int, requests: int | None = None, rps: float | None = None, *, clients: bool = False
     ) -> Trace:
-        """Return the trace; see `load_trace`."""
+        """Return the trace: its window, resampled, cut to `requests`, stretched to `rps`.
+
+        Parameters
+        ----------
+        seed : of synthetic and resampled traces; other traces do not depend on it.
+        requests : how many rows of the window are kept; None: all.
+        rps : true mean rate of the kept rows, requests per second; None: the trace's own. A file of lengths alone gets
+            Poisson arrivals, and needs it, unless `clients` that wait send its requests.
+
+        Raises
+        ------
+        SpecsimError
+            One line for a bad value, damage in a file, or more requests than exist.
+        """
         whole = self.window is not None or self.block_s is not None
         trace: Trace = asked(self.source, self.reader.read, Trace, seed, None if whole else requests)
         if not trace.source.timed:
@@ -129,25 +142,6 @@ def trace_recipe(
     if block_s is not None and "arrivals" in reader.drawn:
         node.refuse("resample", f"{shown(node.values['resample'])} changes nothing: the seed draws this trace anew")
     return TraceRecipe(node.source, reader, window, block_s, keys.baselines_s(node))
-
-
-def load_trace(entry: Entry, *, seed: int, requests: int | None = None, rps: float | None = None) -> Trace:
-    """Return the trace of a composed ``conf/trace/NAME.yaml``, resampled, cut to ``requests``, stretched to ``rps``.
-
-    Parameters
-    ----------
-    entry : the YAML as a plain dict, every key resolved
-    seed : of synthetic and resampled traces; other traces do not depend on it
-    requests : how many rows of the window are kept; None: all
-    rps : true mean rate of the kept rows, requests per second; None: the trace's own. A file of lengths alone gets
-        Poisson arrivals, and needs it.
-
-    Raises
-    ------
-    SpecsimError
-        One line for an unknown or missing key, a bad value, damage in a file, or more requests than exist.
-    """
-    return trace_recipe(entry).trace(seed, requests, rps)
 
 
 def resample(trace: Trace, block_s: float, *, seed: int, requests: int | None = None) -> Trace:

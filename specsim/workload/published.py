@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded, is_file_name
 from specsim.files.kept import user_cache
-from specsim.files.yaml_file import shipped
+from specsim.files.yaml_file import MOST_FILE_BYTES, check_file, shipped
 from specsim.rng import stream_keys, uniforms
 from specsim.workload import columns, synthetic
 from specsim.workload import entry as keys
 from specsim.workload.columns import read_clock
-from specsim.workload.entry import Published
-from specsim.workload.readers import content, open_parquet, open_table, sha256
+from specsim.workload.entry import How, Published
+from specsim.workload.readers import Cells, TableRows, content, open_parquet, open_table, sha256
 from specsim.workload.synthetic import ended_early
 from specsim.workload.trace import Ints, Trace, TraceSource
-from specsim.workload.user_file import read_user_file
+from specsim.workload.user_file import read_table, read_user_file
 
 DATA_VARIABLE = "SPECSIM_DATA"
 STAMPS = "Timestamp"
-FIELDS = ("emission_time_ms", "slo_ratio", "input_length", "output_length")
-COLLECTED = (*FIELDS, "trace", "input_length_unit", "input_tokens")
+COLUMNS = ("emission_time_ms", "slo_ratio", "input_length", "output_length", *columns.COLLECTED)
 LENGTHS = ("prompt_tokens", "output_tokens")
 SHIPS_AS = {"twin": None, "toy": None}
-
-
-class FoundFile(NamedTuple):
-    """The file, if it was found, and a text for the user about files of its name that were passed over."""
-
-    file: Path | None
-    passed_over: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +41,10 @@ class UserFile:
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the whole file."""
         node = self.node
-        file = keys.path(node)
+        file = expanded(node.text("path"), "trace=")
+        check_file(file, MOST_FILE_BYTES, setting="trace=")
         source = TraceSource(file.name, "file", file.name, sha256(content(file)))
-        how: dict[str, Any] = {"time_unit": keys.time_unit(node), "tick_s": keys.tick_s(node)}
-        trace, said = read_user_file(file, source, **how, called=keys.called(node), turns=keys.turns(node))
+        trace, said = read_user_file(file, source, keys.how(node))
         return trace.noted(f"{file.name}: {said}")
 
 
@@ -66,33 +58,37 @@ class PublishedTrace:
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the real trace if its file is found by name and checksum, else the one that ships."""
         node = self.node
-        name, ships = node.text("name"), self.ships()
-        twin_allowed = node.flag("twin")
-        found, wanted = self.located()
-        if found.file is not None:
-            checksum = sha256(content(found.file))
-            source = TraceSource(name, "real", found.file.name, checksum, licence=node.text("licence"))
-            return self.real(found.file, source).noted(None)
-        why = "; ".join([f"{wanted} was found neither in ${DATA_VARIABLE} nor in the user cache", *found.passed_over])
-        cure = f"`specsim trace fetch {name}` downloads it"
+        name, ships, twin_allowed = node.text("name"), self.ships(), node.flag("twin")
+        passed_over = []
+        for wanted in self.wanted():
+            for file in _called(wanted.file):
+                try:
+                    checksum = sha256(content(file))
+                except SpecsimError as error:
+                    passed_over.append(f"{error} and is not used")
+                    continue
+                if checksum == wanted.sha256:
+                    source = TraceSource(name, "real", file.name, checksum, licence=node.text("licence"))
+                    return self.real(file, source).noted(None)
+                passed_over.append(f"{file} has another sha256 and is not used")
         if not twin_allowed:
-            raise SpecsimError(f"trace.twin=false, but {why}; {cure}")
-        return self._shipped(ships, "; ".join(found.passed_over))
+            names = " or ".join(wanted.file for wanted in self.wanted())
+            why = "; ".join([f"{names} was found neither in ${DATA_VARIABLE} nor in the user cache", *passed_over])
+            raise SpecsimError(f"trace.twin=false, but {why}; `specsim trace fetch {name}` downloads it")
+        return self._shipped(ships, "; ".join(passed_over))
 
     def published(self) -> tuple[Published, ...]:
         """Return the files at the official source."""
         node = self.node
         return (Published(node.file_name("file"), node.text("sha256"), node.text("url")),)
 
-    def located(self) -> tuple[FoundFile, str]:
-        """Return the real file, if it was found, and the name that was looked for."""
-        file = self.node.file_name("file")
-        return locate(file, self.node.text("sha256")), file
+    def wanted(self) -> tuple[Published, ...]:
+        """Return the files that hold the real trace, of which the first that is found is read."""
+        return self.published()
 
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the trace of the real file."""
-        unit = keys.time_unit(self.node)
-        return read_user_file(file, source, time_unit=unit, tick_s=keys.tick_s(self.node)).trace
+        return read_user_file(file, source, keys.how(self.node)).trace
 
     def ships(self) -> str:
         """Return the name of the file that ships in its place."""
@@ -109,7 +105,6 @@ class PublishedTrace:
         return trace.noted(f"{source.name}: using the shipped {kind}: {why}" if why else None)
 
 
-@dataclass(frozen=True, slots=True)
 class AdaServeTrace(PublishedTrace):
     """A figure of AdaServe: all its points in one Parquet file, or each in a JSON file at the official source."""
 
@@ -120,34 +115,28 @@ class AdaServeTrace(PublishedTrace):
 
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the trace; its outputs end before the published cap if a mean says so."""
-        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
-        trace, means = PublishedTrace.read(self, seed, requests), keys.mean_output_tokens(self.node)
+        trace, means = super().read(seed, requests), keys.mean_output_tokens(self.node)
         return ended_early(trace, means, seed) if means else trace
 
     def published(self) -> tuple[Published, ...]:
         """Return the file of each point."""
         return tuple(keys.points_of(self.node).values())
 
-    def located(self) -> tuple[FoundFile, str]:
-        """Return the Parquet file, else the JSON file of the chosen point."""
-        node = self.node
-        first, single = locate(node.file_name("file"), node.text("sha256")), self._point[1]
-        if first.file is not None:
-            return first, single.file
-        second = locate(single.file, single.sha256)
-        return FoundFile(second.file, first.passed_over + second.passed_over), f"{node.text('file')} or {single.file}"
+    def wanted(self) -> tuple[Published, ...]:
+        """Return the Parquet file, and the JSON file of the chosen point."""
+        return *super().published(), self._point[1]
 
     def real(self, file: Path, source: TraceSource) -> Trace:
         """Return the requests of the chosen point."""
         point = self._point[1]
         if file.name.removesuffix(".gz") == point.file:
-            return PublishedTrace.real(self, file, source)
+            return super().real(file, source)
         stem = point.file.removeprefix("emission_").removesuffix(".json")
         return read_adaserve_parquet(file, f"{self.node.text('workload')}__{stem}", source)
 
     def ships(self) -> str:
         """Return the name of the chosen point's toy."""
-        return PublishedTrace.ships(self).replace("{point}", str(self._point[0]))
+        return super().ships().replace("{point}", str(self._point[0]))
 
     @property
     def _point(self) -> tuple[float, Published]:
@@ -163,27 +152,21 @@ def read_adaserve_parquet(file: Path, workload: str, source: TraceSource) -> Tra
         When the file is damaged or holds no such workload.
     """
     table = open_parquet(content(file), file)
-    for name in COLLECTED:
+    for name in (*COLUMNS, "trace"):
         if name not in table.names:
             raise SpecsimError(f"{file}: no column {name!r}{nearest(name, table.names)}")
-    cells, rows = table.read(COLLECTED)
-    mine = [place for place, name in enumerate(cells["trace"]) if name == workload]
-    if not mine:
-        raise SpecsimError(f"{file}: no row of the workload {workload!r}")
-    cells = {name: [column[place] for place in mine] for name, column in cells.items()}
-    rows = rows._replace(numbers=[place + 1 for place in mine])
-    clock = read_clock(cells["emission_time_ms"], "emission_time_ms", rows, "ms")
-    optional = columns.adaserve_objectives(cells, rows)
-    length, output = (columns.tokens(cells[name], name, rows) for name in FIELDS[2:])
-    rows.damage.check()
-    counted = zip(length.tolist(), cells["input_length_unit"], cells["input_tokens"], strict=True)
-    known = [tokens if unit == "chars" else count for count, unit, tokens in counted]
-    prompt, note = columns.estimated_prompts(known, length, optional["slo_class"])
-    row = np.arange(len(mine), dtype=np.int64)
-    return columns.trace(clock.since_s, prompt, output, row, replace(source, note=note), optional)
+
+    def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
+        cells, rows = table.read([*wanted, "trace"])
+        mine = [place for place, name in enumerate(cells.pop("trace")) if name == workload]
+        if not mine:
+            raise SpecsimError(f"{file}: no row of the workload {workload!r}")
+        cells = {name: [column[place] for place in mine] for name, column in cells.items()}
+        return cells, rows._replace(numbers=[place + 1 for place in mine])
+
+    return read_table(replace(table, names=COLUMNS, read=read), source, How()).trace
 
 
-@dataclass(frozen=True, slots=True)
 class ArrivalWindow(PublishedTrace):
     """SpecServe's windows: a published file of arrivals alone, in seconds; the checked keys also name the lengths.
 
@@ -195,8 +178,7 @@ class ArrivalWindow(PublishedTrace):
 
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return all arrivals, each with the lengths that `seed` and its place give."""
-        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
-        trace = PublishedTrace.read(self, seed, requests)
+        trace = super().read(seed, requests)
         prompt, output = (np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(place,))) for place in (0, 1))
         return replace(
             trace,
@@ -214,7 +196,6 @@ class ArrivalWindow(PublishedTrace):
         return columns.trace(clock.since_s, ones, ones, np.arange(len(ones), dtype=np.int64), source, {})
 
 
-@dataclass(frozen=True, slots=True)
 class ClassedArrivals(PublishedTrace):
     """A trace with the arrivals of one published file, by its checked keys, which also hold `classes`.
 
@@ -229,8 +210,7 @@ class ClassedArrivals(PublishedTrace):
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return all arrivals, each with the class and the lengths that `seed` and its place give."""
         classes = self._classes()
-        # The inherited method is called by name, since `super()` fails in a dataclass with slots.
-        trace = PublishedTrace.read(self, seed, requests)
+        trace = super().read(seed, requests)
         bounds = np.cumsum([each.number("share") for each in classes.values()])[:-1]
         code = np.searchsorted(bounds, uniforms(stream_keys(seed, "trace_class", trace.row)), side="right")
         prompt, output = (self._lengths(name, list(classes.values()), code, seed) for name in LENGTHS)
@@ -260,20 +240,8 @@ def data_folders() -> tuple[Path, ...]:
     return tuple(expanded(part, f"{DATA_VARIABLE}=") for part in os.environ.get(DATA_VARIABLE, "").split(":") if part)
 
 
-def locate(name: str, checksum: str) -> FoundFile:
-    """Find the file ``name`` (or its ``.gz``) whose unpacked content has the SHA-256 ``checksum``."""
-    passed_over: list[str] = []
-    for file in _candidates(name):
-        try:
-            if sha256(content(file)) == checksum:
-                return FoundFile(file, tuple(passed_over))
-            passed_over.append(f"{file} has another sha256 and is not used")
-        except SpecsimError as error:
-            passed_over.append(f"{error} and is not used")
-    return FoundFile(None, tuple(passed_over))
-
-
-def _candidates(name: str) -> Iterator[Path]:
+def _called(name: str) -> Iterator[Path]:
+    """Yield the files ``name``, or its ``.gz``, in the data folders and the user cache."""
     wanted = {name, f"{name}.gz"}
     for top in (*data_folders(), user_cache()):
         for folder, below, files in os.walk(top):

@@ -1,4 +1,4 @@
-"""Tables from files: pyarrow reads CSV and Parquet, json reads JSON; a mistake is named by its line, row or entry."""
+"""Tables from files: csv reads CSV, json JSON, and pyarrow Parquet; a mistake is named by its line, row or entry."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ TOLD = 5
 MOST_RATIO, FREE_BYTES = 100, 64 << 20
 """The most that a gzip of over `FREE_BYTES` may unpack to, in times its size; traces pack 3 to 30 times."""
 STEP_BYTES = 1 << 20
-ROW_BYTES = 1 << 24
-"""The longest row of a CSV."""
+csv.field_size_limit(1 << 24)  # Prompts may stand beside their lengths.
 SPANS = ("resourceSpans", "scopeSpans", "spans")
 ATTRIBUTES, USAGE = "attributes", "gen_ai.usage."
 HEAD = 64
@@ -111,12 +110,6 @@ class FileTable:
     def in_memory(self) -> bool:
         """Whether the columns were handed in."""
         return self.kind == "columns"
-
-
-def shown(cell: object, most: int = 40) -> str:
-    """Return a cell for an error message: quoted, on one line, cut at `most` characters."""
-    text = repr(cell[: most + 1] if isinstance(cell, str) else cell)
-    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def open_table(file: Path, known: frozenset[str]) -> FileTable:
@@ -222,16 +215,25 @@ def _csv(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> Fil
     names, told = headers[separator], SEPARATORS[separator]
     if not names:
         raise SpecsimError(f"{file}: line 1: no header of a CSV; expected names of columns")
-    body = memoryview(raw)[len(header.encode()) :]
 
     def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
-        damage = Damage(file)
-        cells, wrong = _csv_cells(body, separator, names, wanted, file)
-        count = len(wrong) + len(cells[wanted[0]])
-        starts = _starts(raw, separator, file) if b'"' in raw else range(2, count + 2)
-        for place, text in wrong.items():
-            damage.add(starts[place], f"{text.count(separator) + 1} cells where the header has {len(names)}")
-        numbers = [starts[place] for place in range(count) if place not in wrong]
+        damage, numbers, line = Damage(file), list[int](), 1
+        cells: Cells = {name: [] for name in wanted}
+        columns = [(names.index(name), column) for name, column in cells.items()]
+        reader = csv.reader(lines(raw, ""), delimiter=separator, strict=True)
+        try:
+            next(reader)
+            line = reader.line_num + 1
+            for row in reader:
+                if len(row) == len(names):
+                    numbers.append(line)
+                    for place, column in columns:
+                        column.append(row[place])
+                else:
+                    damage.add(line, f"{len(row) or 1} cells where the header has {len(names)}")
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise SpecsimError(f"{file}: line {line}: not CSV ({error})") from None
         return cells, TableRows(numbers, damage, [told, *notes] if told else notes)
 
     return FileTable(file, "CSV", tuple(names), read, where="line 1: ", keys=tuple(names))
@@ -243,50 +245,6 @@ def _split(line: str, separator: str) -> list[str]:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, strict=True), [])]
     except csv.Error:
         return []
-
-
-def _csv_cells(
-    body: memoryview, separator: str, names: list[str], wanted: Sequence[str], file: Path
-) -> tuple[Cells, dict[int, str]]:
-    """Return the cells of the rows that are as long as the header, and by place from 0 the text of the other rows."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    wrong: dict[int, str] = {}
-
-    def skip(row: Any) -> str:
-        wrong[row.number - 1] = row.text
-        return "skip"
-
-    # A name that stands twice would be read twice: columns are called by their places.
-    places = {name: str(names.index(name)) for name in wanted}
-    if not body.nbytes:
-        return {name: [] for name in wanted}, wrong
-    try:
-        table = arrow.read_csv(
-            pa.BufferReader(body),
-            arrow.ReadOptions(use_threads=False, column_names=list(map(str, range(len(names)))), block_size=ROW_BYTES),
-            arrow.ParseOptions(
-                delimiter=separator, newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip
-            ),
-            arrow.ConvertOptions(
-                column_types=dict.fromkeys(places.values(), pa.string()),
-                include_columns=list(places.values()),
-                strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid:
-        raise SpecsimError(f"{file}: a row of over {size(ROW_BYTES)}; expected a line for each request") from None
-    return {name: table.column(place).to_pylist() for name, place in places.items()}, wrong
-
-
-def _starts(raw: bytes, separator: str, file: Path) -> list[int]:
-    """Return the line at which each row of a CSV begins whose quoted cells may hold line breaks."""
-    reader = csv.reader(lines(raw, ""), delimiter=separator, strict=True)
-    try:
-        return [reader.line_num + 1 for _ in reader]
-    except csv.Error as error:
-        raise SpecsimError(f"{file}: line {reader.line_num + 1}: not CSV ({error})") from None
 
 
 def _json(raw: bytes, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:

@@ -13,9 +13,10 @@ import numpy as np
 
 from specsim.core.request import Floats, Ints, Prefixes
 from specsim.errors import SpecsimError
+from specsim.files.checked_mapping import shown
 from specsim.workload.columns import CHAT, PARENT, not_a_number, number
 from specsim.workload.formats import ARRIVAL, DELAYS, HASHES, SESSIONS
-from specsim.workload.readers import Cells, TableRows, shown
+from specsim.workload.readers import Cells, TableRows
 from specsim.workload.trace import Trace
 
 NOTHING = frozenset({"", "-1", "nan", "none", "null"})

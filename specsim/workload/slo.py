@@ -1,4 +1,7 @@
-"""SLO mixes: the classes of a workload, their shares and objectives, and the requests that get them."""
+"""SLO mixes: the classes of a workload, their shares and objectives, and the requests that get them.
+
+A mistake in a mix is a SpecsimError of one line that names the mix and the key.
+"""
 
 from __future__ import annotations
 
@@ -81,13 +84,7 @@ class SloMix:
 
 
 def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
-    """Return the mix that the keys of a YAML describe.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming `source` and the key.
-    """
+    """Return the mix that the keys of a YAML describe."""
     node = CheckedMapping(source, "", mapping)
     from_trace = "classes_from" in mapping and node.choice("classes_from", ("trace", "mix")) == "trace"
     node.only(("max_tokens",) if from_trace else ("classes",), (*MIX_KEYS, "classes"))
@@ -120,13 +117,7 @@ def _objectives_from(node: CheckedMapping) -> str:
 
 
 def check_mix(mix: SloMix) -> None:
-    """Refuse shares that do not add up to 1, and a class without `max_tokens`.
-
-    Raises
-    ------
-    SpecsimError
-        One line naming the mix.
-    """
+    """Refuse shares that do not add up to 1, and a class without `max_tokens`."""
     total = sum(each.share for each in mix.classes)
     if mix.classes and abs(total - 1.0) > 1e-9:
         raise SpecsimError(f"{mix.source}: classes: shares add up to {total:g}, expected 1")

@@ -50,7 +50,9 @@ class DrawnTrace:
         elif process == "gamma":
             arrival_s = gamma(rps, n, arrival, cv=node.number("cv", above=0.01, most=100))
         else:
-            arrival_s = on_off(rps, n, arrival, **_bursts(node))
+            on_share = node.number("on_share", above=0, below=1)
+            ratio = node.number("off_rate_ratio", most=1)
+            arrival_s = on_off(rps, n, arrival, node.number("burst_requests", above=0.1), on_share, ratio)
         check_span(float(arrival_s[-1]), f"trace.rps={rps:g}")
         return Trace(
             arrival_s,
@@ -59,14 +61,6 @@ class DrawnTrace:
             np.arange(n, dtype=np.int64),
             TraceSource(node.text("name"), "synthetic"),
         )
-
-
-def _bursts(node: CheckedMapping) -> dict[str, float]:
-    return {
-        "burst_requests": node.number("burst_requests", above=0.1),
-        "on_share": node.number("on_share", above=0, below=1),
-        "off_rate_ratio": node.number("off_rate_ratio", most=1),
-    }
 
 
 def poisson(rps: float, n: int, rng: np.random.Generator) -> Floats:
@@ -84,7 +78,6 @@ def on_off(
     rps: float,
     n: int,
     rng: np.random.Generator,
-    *,
     burst_requests: float,
     on_share: float,
     off_rate_ratio: float,

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from specsim.core.request import Prefixes
 from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import CheckedMapping
-from specsim.files.kept import Arrays, kept
+from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.workload import columns
 from specsim.workload import entry as keys
 from specsim.workload.columns import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
+from specsim.workload.entry import How
 from specsim.workload.formats import (
     ADASERVE,
     ARRIVAL,
@@ -27,10 +26,11 @@ from specsim.workload.formats import (
     OUTPUT,
     PROMPT,
     REQUIRED,
+    ROLES,
     Columns,
     choose,
 )
-from specsim.workload.readers import Cells, Damage, FileTable, TableRows, open_table, shown
+from specsim.workload.readers import Cells, Damage, FileTable, TableRows, open_table
 from specsim.workload.sessions import TurnPrompts, delays, prefixes, sessions, whole_prompts
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TOLD = 8
-HASHED = ("hashes", "first", "count")
 INDEX = ("", "Unnamed: 0", "__index_level_0__")
 """Names that pandas gives an index that it writes."""
 
@@ -50,74 +49,26 @@ class Reading(NamedTuple):
     said: str
 
 
-class How(NamedTuple):
-    """How a table is read.
-
-    Attributes
-    ----------
-    time_unit : of arrivals that are numbers; None: the format's, if that makes sense.
-    tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
-    called : pairs of specsim's own name of a column and the table's.
-    turns : whether prompts of turns are all that is sent, or what a turn adds; None: told by the content.
-    """
-
-    time_unit: Unit | None = None
-    tick_s: float | None = None
-    called: tuple[tuple[str, str], ...] = ()
-    turns: TurnPrompts | None = None
-
-
-def read_user_file(
-    file: Path,
-    source: TraceSource,
-    *,
-    time_unit: Unit | None = None,
-    tick_s: float | None = None,
-    called: Mapping[str, str] | None = None,
-    turns: TurnPrompts | None = None,
-) -> Reading:
+def read_user_file(file: Path, source: TraceSource, how: How | None = None) -> Reading:
     """Return the trace of a CSV, JSON or Parquet file, or of its gzip, with the columns of any of `formats.FORMATS`.
-
-    Parameters
-    ----------
-    time_unit, tick_s, called, turns : see `How`; `called` is by specsim's own name what the file calls a column.
 
     Raises
     ------
     SpecsimError
         One line for damage or an unknown format, by line (CSV, JSON lines), row (Parquet) or entry (JSON) from 1.
     """
-    how = How(time_unit, tick_s, tuple(sorted((called or {}).items())), turns)
-    return read_table(open_table(file, KNOWN), source, how) if source.sha256 is None else _read_once(file, source, how)
+    if source.sha256 is not None:
+        return _read_once(file, source, how or How())
+    return read_table(open_table(file, KNOWN), source, how or How())
 
 
 @lru_cache(maxsize=4)
 def _read_once(file: Path, source: TraceSource, how: How) -> Reading:
     """Return the trace of a file; kept by the checksum in `source`, since a sweep reads the same few files."""
-
-    def read() -> Arrays:
-        trace, said = read_table(open_table(file, KNOWN), source, how)
-        words = {"said": said, "note": trace.source.note or "", "slo_names": trace.slo_names}
-        texts = {name: np.array(each, dtype=np.str_) for name, each in words.items()}
-        return {**trace.columns(), **texts, "timed": np.array(trace.source.timed), **_hashes(trace.prefixes)}
-
-    code = sorted(Path(__file__).parent.glob("*.py"))
-    found = dict(kept("trace", (str(file), source, how), code, read))
-    said, note, names, timed = (found.pop(name).tolist() for name in ("said", "note", "slo_names", "timed"))
-    for column in found.values():
+    found = read_table(open_table(file, KNOWN), source, how)
+    for column in found.trace.columns().values():
         column.flags.writeable = False
-    told = None
-    if HASHED[0] in found:
-        hashes, first, count = (found.pop(name) for name in HASHED)
-        told = Prefixes(hashes, first, count, int(found.pop("block_tokens")))
-    origin = replace(source, note=note or None, timed=timed)
-    return Reading(Trace(**found, slo_names=tuple(names), source=origin, prefixes=told), said)
-
-
-def _hashes(prefixes: Prefixes | None) -> Arrays:
-    if prefixes is None:
-        return {}
-    return {name: getattr(prefixes, name) for name in HASHED} | {"block_tokens": np.array(prefixes.block_tokens)}
+    return found
 
 
 def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
@@ -141,14 +92,19 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
         rows.note(f"{len(np.unique(session[served])):,} sessions")
         optional["delay_s"] = delay_s
     rows.damage.check()
-    since_s = _checked(arrivals, table, read, cells, rows, how) if arrivals else np.zeros(len(prompt))
-    if not arrivals and delay_s is not None:
-        since_s = optional["session"].astype(np.float64)
+    if arrivals:
+        clock, unit = arrivals
+        if unit is None:
+            raise unit_asked(cells[ARRIVAL], read.called[ARRIVAL], table)
+        rows.notes.extend(check_pace(clock, read.called[ARRIVAL], table, unit, how.time_unit is not None))
+        since_s = clock.since_s
+    else:
+        since_s = np.zeros(len(prompt)) if delay_s is None else optional["session"].astype(np.float64)
     if "cached_tokens" in optional:
         share = optional["cached_tokens"].sum() / prompt.sum()
         rows.note(f"cached_tokens: {100 * share:.3g}% of the prompts' tokens are cached at arrival")
     if read.form.name == ADASERVE:
-        prompt, note = columns.adaserve_prompts(cells.get("prompt"), prompt, optional["slo_class"])
+        prompt, note = columns.adaserve_prompts(cells, prompt, optional["slo_class"])
         source = replace(source, note=note)
     source = replace(source, timed=arrivals is not None)
     trace = columns.trace(since_s, prompt, output, served, source, optional)
@@ -203,18 +159,6 @@ def _arrivals(
     return clock, "s" if clock.latest_s is None else unit
 
 
-def _checked(
-    arrivals: tuple[Clock, Unit | None], table: FileTable, read: Columns, cells: Cells, rows: TableRows, how: How
-) -> Floats:
-    """Return arrivals (N,) in seconds since the earliest, with notes about an odd pace; a unit must be known."""
-    (clock, unit), name = arrivals, read.called[ARRIVAL]
-    if unit is None:
-        raise unit_asked(cells[ARRIVAL], name, table)
-    for odd in check_pace(clock, name, table, unit, how.time_unit is not None):
-        rows.note(odd)
-    return clock.since_s
-
-
 def _objectives(read: Columns, cells: Cells, rows: TableRows) -> dict[str, Any]:
     """Return the classes and objectives in the columns as fields of a `Trace`."""
     if read.form.name == ADASERVE:
@@ -263,7 +207,8 @@ def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str
     more = [f"{len(unused) - TOLD} more"] if len(unused) > TOLD else []
     ignored = [f"not read: {', '.join(left + more)}"] if left else []
     span = pace(trace.arrival_s) if trace.source.timed else f"{len(trace):,} requests, no arrivals"
-    return "; ".join((f"read as {read.form.name} {table.kind}: {read.told}", span, *rows.notes, *ignored))
+    told = ", ".join(read.called[name] for name in (*ROLES, *read.form.also) if name in read.called)
+    return "; ".join((f"read as {read.form.name} {table.kind}: {told}", span, *rows.notes, *ignored))
 
 
 def trace_of(
@@ -305,8 +250,7 @@ def trace_of(
 
     node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s, "turns": turns})
     table = FileTable(Path(name), "columns", tuple(each for each, _ in named), read)
-    how = How(keys.time_unit(node), keys.tick_s(node), turns=keys.turns(node))
-    trace, said = read_table(table, TraceSource(name, "object"), how)
+    trace, said = read_table(table, TraceSource(name, "object"), keys.how(node))
     return replace(trace, source=replace(trace.source, sha256=content_sha256(trace))).noted(f"{name}: {said}")
 
 

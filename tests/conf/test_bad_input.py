@@ -56,18 +56,15 @@ WORDS = [
 ]
 
 HYDRA = [
-    ("~trace", "~trace", "trace=null"),
-    ("trace@x=y", "trace@x", "trace=NAME"),
+    ("~trace=x", "~trace", "'trace'"),
+    ("trace@x=y", "trace@x", "'trace'"),
     ("+scheduler.new=1", "scheduler.new", "valid: _target_"),
     ("hydra.run.dir=x", "hydra.run.dir", "out=DIR"),
-    ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "expected scheduler.num_speculative_tokens"),
+    ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "no such key"),
     ("hydra/launcher=joblib", "hydra/launcher", "expected --jobs N"),
     ("jobs=2", "jobs", "expected --jobs N"),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),
-    *(
-        (f"{flag}{value}", flag, "./mine.yaml")
-        for flag, value in (("--config-name", "=x"), ("-cn", " x"), ("--config-path", " x"), ("-cd", "=x"))
-    ),
+    *((f"{flag}{value}", flag, "./mine.yaml") for flag, value in (("--config-name", "=x"), ("--config-path", " x"))),
     ("--info", "--info", "--cfg job"),
     ("--shell-completion install=bash", "--shell-completion", "specsim completion bash"),
     ("--cfg hydra", "--cfg hydra", "--cfg job"),

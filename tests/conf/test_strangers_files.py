@@ -67,8 +67,7 @@ def test_the_command_line_sets_both_for_a_sweeps_file(there: Path) -> None:
 @pytest.mark.parametrize("group", ["scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router"])
 @pytest.mark.parametrize("key", ["plugins", "out"])
 def test_a_groups_file_sets_neither(capsys: pytest.CaptureFixture[str], group: str, key: str) -> None:
-    name = yaml.safe_load((shipped("conf") / "config.yaml").read_text())["defaults"]
-    chosen = next(each[group] for each in name if isinstance(each, dict) and group in each)
+    chosen = yaml.safe_load((shipped("conf") / "config.yaml").read_text())[group]
     values = yaml.safe_load((shipped("conf") / group / f"{chosen}.yaml").read_text())
     file = write("theirs.yaml", {**values, key: ["./evil.py"]})
     assert f"{key}: no file sets it" in refused(capsys, "run", f"{group}={file}", "out=run")
@@ -128,7 +127,6 @@ def test_a_fetched_file_has_a_plain_name(file: str, capsys: pytest.CaptureFixtur
     assert "file" in refused(capsys, "trace", "fetch", write("theirs.yaml", published(file=file)))
     figure = yaml.safe_load((shipped("conf") / "trace" / "adaserve_fig8.yaml").read_text())
     figure["points"][0]["file"] = file
-    figure.pop("defaults")
     assert "points[0].file" in refused(capsys, "trace", "fetch", write("theirs.yaml", figure))
 
 

@@ -46,7 +46,6 @@ SPECIAL = [
     ("acceptance", "kind: length\ncategories: {default: {length: 2, rate: 1, k: 3}}\n", "one of length, lengths, rate"),
     ("scheduler", "_target_: os.system\ncommand: touch owned\n", "'os.system'"),
     ("scheduler", "_target_: specsim.schedulers.loading._plugin\nname: ./evil.py\n", "_plugin"),
-    ("scheduler", "defaults: [fcfs]\nmax_num_seqs: 3\n", "defaults"),
     ("trace", "", "empty"),
     ("trace", HEADER + "0,5,5\nnan,5,5\n", "line 3"),
     ("trace", HEADER + "1700000000000000000,5,5\n1700000001000000000,5,5\n", "trace.time_unit=ns"),

@@ -13,6 +13,7 @@ import pytest
 
 from specsim import SpecsimError, load_run, simulate
 from specsim.cli import main
+from specsim.workload.entry import How
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file, trace_of
 
@@ -88,6 +89,6 @@ def test_other_hashes_are_not_read_and_a_note_says_so(tmp_path: Path, hashes: st
             for at, tokens, each in rows
         )
     )
-    trace, told = read_user_file(file, TraceSource("odd", "file"), time_unit="ms")
+    trace, told = read_user_file(file, TraceSource("odd", "file"), How("ms"))
     assert said in told
     assert trace.prefixes is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from specsim.acceptance.curves import Acceptance, Curve, draw_tape, level_rates
+from specsim.acceptance.curves import Acceptance, Curve, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import Tape
 from specsim.backend.simulated import SimulatedBackend, World
@@ -123,7 +123,7 @@ CURVED = Acceptance({"default": Curve(agreement=0.6, concentration=3.0, spread=0
 
 
 def curved(count: int, seed: int = 0) -> Tape:
-    return draw_tape(CURVED, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+    return CURVED.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
 
 
 def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_else_is_drafted() -> None:
@@ -193,7 +193,7 @@ def test_confidence_is_calibrated(name: str) -> None:
     """
     acceptance = acceptance_of(name)
     for category in acceptance.curves:
-        text = draw_tape(acceptance, [category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
+        text = acceptance.tape([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         for rank in range(acceptance.width):
             sure, right = text.confidence[:, rank], text.rank == rank
             order = np.argsort(sure, kind="stable")
@@ -207,7 +207,7 @@ def test_confidence_is_calibrated(name: str) -> None:
 def test_proposals_fall_with_rank_and_are_probabilities(name: str) -> None:
     acceptance = acceptance_of(name)
     for category, curve in acceptance.curves.items():
-        text = draw_tape(acceptance, [category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
+        text = acceptance.tape([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         assert (text.confidence.sum(axis=1) <= 1 + 1e-9).all()
         assert (text.confidence >= 0).all()
         assert (np.diff(text.confidence, axis=1) <= 1e-12).all(), (name, category)

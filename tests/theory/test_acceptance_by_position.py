@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim import simulate
-from specsim.acceptance.curves import Acceptance, draw_tape, level_rates
+from specsim.acceptance.curves import Acceptance, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import Tape
 from specsim.core.passes import TargetPass
@@ -30,7 +30,7 @@ def acceptance(**body: Any) -> Acceptance:
 
 
 def tape(count: int, **body: Any) -> Tape:
-    return draw_tape(acceptance(**body), ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+    return acceptance(**body).tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
 
 
 def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 400) -> Ints:
@@ -39,7 +39,7 @@ def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 40
     There are seats, memory and a budget for all: where drafts are left out, easy requests have more of them.
     """
     told = requests([0.0] * count, [3] * count, [length] * count)
-    text = draw_tape(made, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+    text = made.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
     factory = factory_of(
         "vllm_spec", num_speculative_tokens=chain, max_num_seqs=count, max_num_batched_tokens=count * (chain + 1)
     )
@@ -62,7 +62,7 @@ def length_at(chain: int, **body: Any) -> float:
 def test_measured_conditional_rates_give_their_length() -> None:
     """A single rate with the same length at k = 3 promises 12% more at k = 6."""
     assert abs(length_at(6, conditional=list(MEASURED), spread=0) - 3.39) < 0.03
-    single = acceptance(k=3, length=1 + float(np.cumprod(MEASURED[:3]).sum())).curve("x").rates[0]
+    single = acceptance(k=3, length=1 + float(np.cumprod(MEASURED[:3]).sum())).curves["default"].rates[0]
     assert abs(length_at(6, conditional=single, spread=0) - 3.81) < 0.03
 
 
@@ -70,7 +70,7 @@ def test_a_list_is_read_as_conditional_or_as_cumulative() -> None:
     """The same numbers, typed in both readings."""
     assert abs(length_at(6, cumulative=list(MEASURED), spread=0) - (1 + sum(MEASURED))) < 0.06
     cumulative = [float(each) for each in np.cumprod(MEASURED)]
-    assert acceptance(cumulative=cumulative).curve("x").rates == pytest.approx((*MEASURED, 0.55, 0.55))
+    assert acceptance(cumulative=cumulative).curves["default"].rates == pytest.approx((*MEASURED, 0.55, 0.55))
 
 
 @pytest.mark.parametrize("body", [{"k": 3, "length": 2.83}, {"k": 3, "rate": 0.61}, {"lengths": [1.77, 2.37, 2.83]}])
@@ -86,7 +86,7 @@ def test_a_length_comes_out(body: dict[str, Any]) -> None:
 )
 def test_lengths_by_k_are_steps_of_cumulative_rates(lengths: Any, rates: tuple[float, ...]) -> None:
     """1 + .7 + .49 = 2.19, and .49 (.5 + .25) more. Steps of .5, .2 and .4 are .5, .3 and .3, as they may not rise."""
-    assert acceptance(lengths=lengths).curve("x").rates[: len(rates)] == pytest.approx(rates, abs=1e-6)
+    assert acceptance(lengths=lengths).curves["default"].rates[: len(rates)] == pytest.approx(rates, abs=1e-6)
 
 
 @pytest.mark.parametrize("rates", [MEASURED, RISING])
@@ -94,7 +94,7 @@ def test_lengths_by_k_are_steps_of_cumulative_rates(lengths: Any, rates: tuple[f
 def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...], spread: float) -> None:
     """However much requests differ: in closed form over the levels, for the chain that was typed."""
     made = acceptance(conditional=list(rates), spread=spread)
-    levels = level_rates(made.curve("x"), made.levels)
+    levels = level_rates(made.curves["default"], made.levels)
     reached = np.cumprod(levels[:, : len(rates)], axis=1)
     verifications = 1 / (1 + reached.sum(axis=1))
     assert verifications @ reached / verifications.sum() == pytest.approx(np.cumprod(rates), rel=1e-6)
@@ -151,7 +151,7 @@ def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:
     made = acceptance(conditional=0.6, match=0.3, spread=0.0)
     count, length, chain = 100, 400, 3
     told = requests([0.0] * count, [3] * count, [length] * count)
-    text = draw_tape(made, ["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+    text = made.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
     limits = {"max_num_seqs": count, "max_num_batched_tokens": (chain + 1) * count}
     factory = factory_of("vllm_spec", num_speculative_tokens=chain, **limits)
     record = watched(simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))).heard[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.acceptance.curves import Acceptance, Curve, draw_tape
+from specsim.acceptance.curves import Acceptance, Curve
 from specsim.acceptance.tape import Tape
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Scheduler
@@ -60,7 +60,7 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
 def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
     agreement = 0.7
     curves = Acceptance({"default": Curve(agreement, 3.0, 0.0, 0.5)}, 4, 1)
-    text = draw_tape(curves, ["text"], np.zeros(batch, dtype=np.int64), np.arange(batch), 0)
+    text = curves.tape(["text"], np.zeros(batch, dtype=np.int64), np.arange(batch), 0)
     speculation = raw_of("specserve")["speculation"] | {"history_steps": STEPS // 2, "first_confidence": 0.2}
     serve: Any
     serve, answers = kept("specserve", batch, text, 4 * STEPS, speculation=speculation, max_num_seqs=batch)

@@ -9,7 +9,6 @@ import pytest
 from scipy.special import expit, logit
 
 from specsim import simulate
-from specsim.acceptance.curves import draw_tape
 from specsim.acceptance.reported import ConfidenceCalibration
 from specsim.acceptance.tape import Tape
 from tests.theory.test_acceptance_by_position import acceptance
@@ -18,7 +17,7 @@ FALLING = [0.85, 0.73, 0.68, 0.62, 0.58, 0.55]
 
 
 def tape(**body: Any) -> Tape:
-    return draw_tape(acceptance(**body), ["text"], np.zeros(8, dtype=np.int64), np.arange(8), 0)
+    return acceptance(**body).tape(["text"], np.zeros(8, dtype=np.int64), np.arange(8), 0)
 
 
 @pytest.mark.parametrize(("temperature", "bias"), [(0.5, 0.0), (3.0, -1.0)])

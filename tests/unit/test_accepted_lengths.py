@@ -85,7 +85,7 @@ VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".joi
     ],
 )
 def test_each_form_tells_the_same_rates(tmp_path: Path, line: Any) -> None:
-    curve = read(tmp_path, [line]).curve("any")
+    curve = read(tmp_path, [line]).curves["default"]
     assert curve.rates == pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9)
     assert curve.chain == K
 
@@ -97,20 +97,20 @@ def test_a_servers_intervals_and_engines_are_pooled(tmp_path: Path) -> None:
     """
     interval = "Drafted: {} tokens, Per-position acceptance rate: {}"
     made = read(tmp_path, [interval.format(100, "0.8"), interval.format(200, "0.8, 0.4")])
-    assert made.curve("any").rates[:2] == pytest.approx((0.8, 0.5))
+    assert made.curves["default"].rates[:2] == pytest.approx((0.8, 0.5))
     assert "a server, 200 verifications" in str(made.note)
     lines = VLLM_METRICS.splitlines()[:2] + [
         f'vllm:spec_decode_num_{name}_total{{engine="{engine}"{label}}} {count}'
         for engine, counts in ((0, (100, 90)), (1, (300, 10)))
         for name, label, count in zip(("drafts", "accepted_tokens_per_pos"), ("", ',position="0"'), counts, strict=True)
     ]
-    assert read(tmp_path, lines).curve("any").rates[0] == pytest.approx(0.25)
+    assert read(tmp_path, lines).curves["default"].rates[0] == pytest.approx(0.25)
 
 
 def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_path: Path) -> None:
     """From 0 one token is emitted, from 1 five of which k = 3 accepts three, then from 5, 7 and 8: 0, 3, 1, 0, 2."""
     line = {"id": "134", "acc_eagle": {"acc_len": [1, 5, 4, 3, 2, 2, 1, 1, 3, 2, 1]}}
-    curve = read(tmp_path, [line] * 10, k=3, field="acc_eagle").curve("any")
+    curve = read(tmp_path, [line] * 10, k=3, field="acc_eagle").curves["default"]
     assert curve.rates[:3] == pytest.approx((3 / 5, 2 / 3, 1 / 2))
     with pytest.raises(SpecsimError, match=r"line 1: acc_eagle.acc_len: .* expected k"):
         read(tmp_path, [line], field="acc_eagle")
@@ -119,13 +119,13 @@ def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_
 def test_a_shorter_draft_tells_nothing_of_what_it_did_not_propose(tmp_path: Path) -> None:
     """Twenty drafts of one token, all right, and twenty of two, of which 5 get one and 5 two: 30 / 40, then 5 / 10."""
     line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [2, 1, 0, 0] * 5}
-    curve = read(tmp_path, [line] * 2).curve("any")
+    curve = read(tmp_path, [line] * 2).curves["default"]
     assert curve.rates[:2] == pytest.approx((30 / 40, 5 / 10))
 
 
 def test_a_position_that_few_verifications_reach_has_the_rate_before(tmp_path: Path) -> None:
     """Of 100 verifications 40 reach the second position and 15 the third: 0.4, 0.375, and not 7 / 15."""
-    curve = read(tmp_path, [{"k": 3, "histogram": [60, 25, 8, 7]}]).curve("any")
+    curve = read(tmp_path, [{"k": 3, "histogram": [60, 25, 8, 7]}]).curves["default"]
     assert curve.rates[:3] == pytest.approx((0.4, 0.375, 0.375))
 
 
@@ -135,7 +135,7 @@ def test_known_rates_and_spread_come_back(tmp_path: Path, spread: float) -> None
     centres, requests = [1.5, 1.0, 0.8], 200
     lines = drawn(centres, spread, requests, seed=5)
     made = read(tmp_path, lines)
-    curve = made.curve("chat")
+    curve = made.curves["chat"]
     assert abs(curve.spread - spread) < 3 * (spread / (2 * requests) ** 0.5 + 0.02)
     assert f"200 requests, {sum(len(each['accepted']) for each in lines):,} verifications" in str(made.note)
     if not spread:
@@ -149,15 +149,15 @@ def test_a_wide_spread_comes_back_from_short_and_long_requests(tmp_path: Path, v
     reached = np.array([np.ones(40), rates[0], rates[0] * rates[1], np.zeros(40)])
     bars = np.round(-np.diff(reached, axis=0) * verifications).astype(int).T.tolist()
     made = read(tmp_path, [{"k": 2, "histogram": each} for each in bars])
-    assert made.curve("any").spread == pytest.approx(1.48, rel=0.05)
+    assert made.curves["default"].spread == pytest.approx(1.48, rel=0.05)
     assert "fitted" in str(made.note)
 
 
 def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> None:
     easy, hard = drawn([2.0], 0.3, 40, seed=1), drawn([-1.0], 0.3, 40, seed=2)
     made = read(tmp_path, easy + [each | {"category": "code"} for each in hard])
-    assert made.curve("chat").rates[0] > made.curve("default").rates[0] > made.curve("code").rates[0]
-    assert made.curve("default").spread > made.curve("chat").spread
+    assert made.curves["chat"].rates[0] > made.curves["default"].rates[0] > made.curves["code"].rates[0]
+    assert made.curves["default"].spread > made.curves["chat"].spread
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> N
 def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, requests: int, tokens: int, said: str) -> None:
     made = read(tmp_path, drawn([1.0, 0.5], 0.5, requests, seed=3, tokens=tokens))
     assert said in str(made.note)
-    assert made.curve("chat").spread == 0.5
-    assert read(tmp_path, drawn([1.0], 0.5, 5, seed=3), spread=0.1).curve("chat").spread == 0.1
+    assert made.curves["chat"].spread == 0.5
+    assert read(tmp_path, drawn([1.0], 0.5, 5, seed=3), spread=0.1).curves["chat"].spread == 0.1
 
 
 def test_a_line_of_a_million_verifications_is_no_request(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> N
 
 def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
     lines = drawn([1.5, 1.0, 0.8], 0.5, 100, seed=4)
-    wanted = read(tmp_path, lines).curve("chat")
+    wanted = read(tmp_path, lines).curves["chat"]
     path = str(tmp_path / "log.jsonl")
     run = simulate("vllm_spec", "poisson", requests=200, acceptance=path, scheduler__num_speculative_tokens=3)
     rates = run.metrics["spec_decode_per_position_acceptance_rates"]

@@ -12,7 +12,7 @@ import yaml
 
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
-from specsim.workload.load import load_trace, trace_recipe
+from specsim.workload.load import trace_recipe
 from specsim.workload.trace import Trace
 
 TEXT = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
@@ -41,7 +41,7 @@ def by_name(trace: Trace) -> list[str]:
 
 
 def test_arrivals_are_the_files_and_classes_have_their_shares_and_lengths() -> None:
-    trace = load_trace(entry(), seed=0)
+    trace = trace_recipe(entry()).trace(seed=0)
     assert trace.source.origin == "real"
     assert trace.arrival_s.tolist() == list(range(1200))
     names = np.array(by_name(trace))
@@ -53,7 +53,7 @@ def test_arrivals_are_the_files_and_classes_have_their_shares_and_lengths() -> N
 
 
 def test_the_seed_draws_classes_and_lengths_alone() -> None:
-    one, same, other = (load_trace(entry(), seed=seed) for seed in (1, 1, 2))
+    one, same, other = (trace_recipe(entry()).trace(seed=seed) for seed in (1, 1, 2))
     assert trace_recipe(entry()).drawn == {"lengths", "classes"}
     assert (by_name(one), one.prompt_tokens.tolist()) == (by_name(same), same.prompt_tokens.tolist())
     assert by_name(one) != by_name(other)
@@ -61,7 +61,8 @@ def test_the_seed_draws_classes_and_lengths_alone() -> None:
 
 
 def test_a_request_that_stays_in_its_class_keeps_its_lengths_under_other_shares() -> None:
-    few, many = load_trace(entry(), seed=3), load_trace(entry(coding=0.8, summarization=0.1, chat=0.1), seed=3)
+    others = entry(coding=0.8, summarization=0.1, chat=0.1)
+    few, many = (trace_recipe(given).trace(seed=3) for given in (entry(), others))
     stays = (np.array(by_name(few)) == "coding") & (np.array(by_name(many)) == "coding")
     assert 600 < stays.sum() < 840
     assert few.prompt_tokens[stays].tolist() == many.prompt_tokens[stays].tolist()
@@ -69,14 +70,14 @@ def test_a_request_that_stays_in_its_class_keeps_its_lengths_under_other_shares(
 
 def test_mistakes_are_refused_in_one_line() -> None:
     with pytest.raises(SpecsimError, match=r"trace\.classes: shares add up to 1\.3, expected 1"):
-        load_trace(entry(coding=0.9), seed=0)
+        trace_recipe(entry(coding=0.9)).trace(seed=0)
     wrong = entry()
     wrong["classes"]["chat"]["tokens"] = wrong["classes"]["chat"].pop("prompt_tokens")
     with pytest.raises(SpecsimError, match=r"trace\.classes\.chat") as caught:
-        load_trace(wrong, seed=0)
+        trace_recipe(wrong).trace(seed=0)
     assert "\n" not in str(caught.value)
     with pytest.raises(SpecsimError, match=r"at least one class by name"):
-        load_trace({**entry(), "classes": {}}, seed=0)
+        trace_recipe({**entry(), "classes": {}}).trace(seed=0)
 
 
 def test_a_window_of_specserve_has_the_arrivals_of_its_file_sorted_from_zero(place: Path) -> None:
@@ -84,7 +85,7 @@ def test_a_window_of_specserve_has_the_arrivals_of_its_file_sorted_from_zero(pla
     (place / "code.csv").write_text(text)
     given = yaml.safe_load((shipped("conf") / "trace" / "specserve_code.yaml").read_text())
     given["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    one, other = (load_trace(given, seed=seed) for seed in (1, 2))
+    one, other = (trace_recipe(given).trace(seed=seed) for seed in (1, 2))
     assert one.source.origin == "real"
     assert one.arrival_s.tolist() == other.arrival_s.tolist() == [i / 4 for i in range(400)]
     assert one.prompt_tokens.tolist() != other.prompt_tokens.tolist()

@@ -1,11 +1,11 @@
 import hashlib
 import threading
+from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.workload import fetch as fetching
 from specsim.workload.fetch import fetch
 from tests.made import refusal
 
@@ -128,10 +128,14 @@ def test_a_folder_that_cannot_be_made_is_one_line(home, tmp_path):
 
 
 def test_a_server_that_falls_silent_keeps_the_part(home, tmp_path, monkeypatch):
-    def silent(answer, *rest):
-        yield answer.read(5000)
-        raise TimeoutError
+    read, heard = HTTPResponse.read, []
 
-    monkeypatch.setattr(fetching, "_chunks", silent)
+    def silent(answer, *_):
+        if heard:
+            raise TimeoutError
+        heard.append(read(answer, 5000))
+        return heard[0]
+
+    monkeypatch.setattr(HTTPResponse, "read", silent)
     assert "connection cut after 5000 bytes (TimeoutError); kept" in refused(entry(home), tmp_path)
     assert (tmp_path / "file.csv.part").stat().st_size == 5000

@@ -9,6 +9,7 @@ import pytest
 
 from specsim import SpecsimError, simulate
 from specsim.cli import main
+from specsim.workload.entry import How
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 from tests.made import refusal
@@ -71,20 +72,20 @@ def test_any_other_names_are_given(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text(csv("sent_ms,in,out,who", lambda t, p, o: (round(t * 1000), p, o, "a")))
     called = {"arrival_s": "sent_ms", "prompt_tokens": "in", "output_tokens": "out", "slo_class": "who"}
-    trace, said = read_user_file(file, SOURCE, called=called)
+    trace, said = read_user_file(file, SOURCE, How(called=tuple(called.items())))
     assert trace.arrival_s == pytest.approx([0, 0.3, 0.9])
     assert trace.slo_names == ("a",)
     assert said.startswith("read as specsim CSV: sent_ms, in, out; 3 requests in 0.9 s")
     file.write_text(file.read_text() + "\nx,1,2,a")
     with pytest.raises(SpecsimError, match="1 damaged row: line 5: sent_ms 'x' is not a number"):
-        read_user_file(file, SOURCE, called=called)
+        read_user_file(file, SOURCE, How(called=tuple(called.items())))
 
 
 def test_a_unit_that_no_name_tells_is_asked_for(tmp_path):
     (tmp_path / "t.csv").write_text("t,prompt_tokens,output_tokens\n0,5,6\n28,5,6\n")
     with pytest.raises(SpecsimError, match=r"t may be in s .* or ms"):
-        read_user_file(tmp_path / "t.csv", SOURCE, called={"arrival_s": "t"})
-    trace = read_user_file(tmp_path / "t.csv", SOURCE, called={"arrival_s": "t"}, time_unit="s").trace
+        read_user_file(tmp_path / "t.csv", SOURCE, How(called=(("arrival_s", "t"),)))
+    trace = read_user_file(tmp_path / "t.csv", SOURCE, How("s", called=(("arrival_s", "t"),))).trace
     assert trace.arrival_s.tolist() == [0, 28]
 
 

@@ -10,9 +10,6 @@ import pytest
 
 import specsim.files.kept
 from specsim.files.kept import Arrays, kept
-from specsim.workload import user_file
-from specsim.workload.trace import TraceSource
-from specsim.workload.user_file import read_user_file
 
 
 class Maker:
@@ -72,27 +69,6 @@ def test_the_oldest_go(code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept("test", "d", [code], make)
     kept("test", "c", [code], make)
     assert make.made == before
-
-
-def test_a_trace_is_read_once_and_comes_back_whole(code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "trace.csv"
-    file.write_text("arrival_s,prompt_tokens,output_tokens,slo_class\n0,5,6,a\n2,7,8,b\n1,9,9,a\n")
-    source = TraceSource("mine", "file", str(file), sha256="ab")
-    monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 0)
-    user_file._read_once.cache_clear()
-    plain = read_user_file(file, source)
-    monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 1 << 20)
-    for _ in range(2):
-        user_file._read_once.cache_clear()
-        found = read_user_file(file, source)
-        assert found.said == plain.said
-        assert found.trace.source == plain.trace.source
-        assert found.trace.slo_names == plain.trace.slo_names == ("a", "b")
-        assert found.trace.columns().keys() == plain.trace.columns().keys()
-        for name, column in plain.trace.columns().items():
-            assert np.array_equal(found.trace.columns()[name], column)
-        monkeypatch.setattr(user_file, "open_table", None)
-    user_file._read_once.cache_clear()
 
 
 def test_a_user_without_a_home_has_no_cache(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:

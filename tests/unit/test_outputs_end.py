@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.config.compose import compose
-from specsim.workload.load import load_trace, trace_recipe
+from specsim.workload.load import trace_recipe
 from specsim.workload.synthetic import ended_early, hazard_of
 from specsim.workload.trace import Trace, TraceSource
 from tests.made import refusal
@@ -70,4 +70,4 @@ def test_the_published_workload_ends_early_where_its_entry_says_so(monkeypatch: 
     ],
 )
 def test_bad_means_are_one_line(means: object, said: str) -> None:
-    assert said in refusal(load_trace, entry(mean_output_tokens=means), seed=0)
+    assert said in refusal(lambda: trace_recipe(entry(mean_output_tokens=means)).trace(seed=0))

@@ -188,8 +188,8 @@ def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path: Path, change:
 
 
 NONSENSE: list[tuple[dict[str, Any], str]] = [
-    ({"position": 0}, "row 4: position: 0 comes after 0 in text 0 of 'code'; expected 1"),
-    ({"position": 7}, "row 7: position: 2 comes after 0 in text 0 of 'code'; expected 1"),
+    ({"position": 0}, "row 4: position: 0; expected one more than the position before in its text"),
+    ({"position": 7}, "row 4: position: 7; expected one more than the position before in its text"),
     ({"confidence": [0.75, 0.75, 0.0]}, "row 4: confidence: [0.75, 0.75, 0.0]; expected probabilities whose sum"),
 ]
 

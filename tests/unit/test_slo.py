@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from specsim.acceptance.loading import acceptance_from_mapping
+from specsim.acceptance.tape import of_category
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload.slo import mix_from_mapping, promise
@@ -179,10 +180,10 @@ CURVES = {"kind": "curves", "width": 4, "levels": 4, "categories": {"chat": CURV
 def test_a_category_falls_back_on_the_default_and_only_on_it():
     with_default = {**CURVES, "categories": {"default": CURVE, "chat": {**CURVE, "agreement": 0.6}}}
     acceptance = acceptance_from_mapping(with_default, "x")
-    assert acceptance.curve("chat").agreement == 0.6
-    assert acceptance.curve("coding").agreement == 0.8
+    assert of_category(acceptance.curves, "chat").agreement == 0.6
+    assert of_category(acceptance.curves, "coding").agreement == 0.8
     with pytest.raises(SpecsimError, match=r"'cha'.*'chat'"):
-        acceptance_from_mapping(CURVES, "x").curve("cha")
+        of_category(acceptance_from_mapping(CURVES, "x").curves, "cha")
 
 
 def shipped_mix(**changes):

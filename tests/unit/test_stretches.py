@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.acceptance.curves import Acceptance, Curve, draw_tape
+from specsim.acceptance.curves import Acceptance, Curve
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import STRETCHES, Stretches, Tape
 from specsim.rng import mix
@@ -16,7 +16,7 @@ TEXTS, TOKENS = 300, 256
 
 
 def drawn(curve: Curve, texts: int = TEXTS) -> Tape:
-    return draw_tape(Acceptance({"x": curve}, 4, 16), ["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
+    return Acceptance({"x": curve}, 4, 16).tape(["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
 
 
 def rows_of(tape: Tape, texts: int = TEXTS) -> np.ndarray:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specsim.errors import SpecsimError
+from specsim.workload.entry import How
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
@@ -96,7 +97,7 @@ def ids(tokens, block):
 def same(tmp_path, raw, requests, packed, **options):
     file = tmp_path / "any"
     file.write_bytes(gzip.compress(raw, 1) if packed else raw)
-    trace = read_user_file(file, SOURCE, **options).trace
+    trace = read_user_file(file, SOURCE, How(**options)).trace
     ordered = sorted(requests)
     assert trace.arrival_s.tolist() == [t / 1000 for t, _, _ in ordered]
     assert trace.prompt_tokens.tolist() == [prompt for _, prompt, _ in ordered]
@@ -227,7 +228,7 @@ def test_any_bytes_read_or_are_one_line(tmp_path, data, unit, tick_s):
 
 def reading(file, **options):
     try:
-        trace, said = read_user_file(file, SOURCE, **options)
+        trace, said = read_user_file(file, SOURCE, How(**options))
     except SpecsimError as error:
         return str(error), None
     return said, trace

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from specsim.workload.entry import How
 from specsim.workload.published import read_adaserve_parquet
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
@@ -26,7 +27,7 @@ def put(tmp_path, lines, name="t.csv", newline="\n"):
 
 
 def read(file, **kwargs):
-    return read_user_file(file, SOURCE, **kwargs).trace
+    return read_user_file(file, SOURCE, How(**kwargs)).trace
 
 
 def told(file, *args, read=read_user_file, **kwargs):
@@ -196,7 +197,7 @@ def test_a_users_csv_with_every_column(tmp_path):
         ("1,1,1,,,,", "slo_class '' is not a name"),
         ("1,1,1,all,,,", "slo_class 'all' is what tables call all classes together"),
         ("1,1,1,\x1b[31mred,,,", "slo_class '\\x1b[31mred' is not a name of printable characters"),
-        (f"1,1,1,{'x' * 101},,,", f"slo_class '{'x' * 36}... is a name of 101 characters; expected at most 100"),
+        (f"1,1,1,{'x' * 101},,,", f"slo_class '{'x' * 56}... is a name of 101 characters; expected at most 100"),
         ("1,1,1,a,1,1,", "tpot_slo_s and tpot_slo_ratio are both given"),
     ],
 )

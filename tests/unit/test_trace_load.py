@@ -13,7 +13,7 @@ from specsim.files.yaml_file import shipped
 from specsim.metrics.tables import stand_in
 from specsim.runs.prepare import prepare
 from specsim.workload import synthetic
-from specsim.workload.load import load_trace, resample
+from specsim.workload.load import resample, trace_recipe
 from specsim.workload.trace import Trace, TraceSource
 from tests.made import refusal
 
@@ -25,7 +25,6 @@ AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 
 def entry(name, **changes):
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
-    values.pop("defaults", None)
     return {**values, **changes}
 
 
@@ -35,7 +34,7 @@ def nothing_real(monkeypatch, tmp_path):
 
 
 def refused(values, said, **kwargs):
-    assert said in refusal(load_trace, values, seed=1, **kwargs)
+    assert said in refusal(lambda: trace_recipe(values).trace(seed=1, **kwargs))
 
 
 def azure_rows(n=3):
@@ -44,7 +43,7 @@ def azure_rows(n=3):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_ships_stands_in_and_says_so(name):
-    trace = load_trace(entry(name), seed=1)
+    trace = trace_recipe(entry(name)).trace(seed=1)
     kind = "twin" if entry(name)["file"].startswith("Azure") else "toy"
     assert trace.source.origin == kind
     said = {"twin": "the synthetic twin that ships", "toy": "the toy that ships, its first requests"}[kind]
@@ -63,11 +62,11 @@ def test_the_real_file_is_found_by_name_and_checksum_and_passed_over_by_checksum
     (bad / name).write_bytes(azure_rows(2))
     values = entry("azure_code", sha256=hashlib.sha256(azure_rows()).hexdigest())
     monkeypatch.setenv("SPECSIM_DATA", f"{bad}:{tmp_path / 'none'}:{tmp_path / 'b'}")
-    trace = load_trace(values, seed=1)
+    trace = trace_recipe(values).trace(seed=1)
     assert (len(trace), trace.source.origin, trace.source.note) == (3, "real", None)
     assert trace.source.sha256 == values["sha256"]
     monkeypatch.setenv("SPECSIM_DATA", str(bad))
-    trace = load_trace(values, seed=1)
+    trace = trace_recipe(values).trace(seed=1)
     assert trace.source.origin == "twin"
     assert f"{bad / name} has another sha256 and is not used" in trace.source.note
     refused({**values, "twin": False}, "has another sha256")
@@ -78,9 +77,9 @@ def test_a_gzip_of_the_original_counts_and_the_cache_is_looked_in(tmp_path):
     cache.mkdir(parents=True)
     (cache / "AzureLLMInferenceTrace_conv.csv.gz").write_bytes(gzip.compress(azure_rows()))
     values = entry("azure_conv", sha256=hashlib.sha256(azure_rows()).hexdigest())
-    assert load_trace(values, seed=1).source.origin == "real"
+    assert trace_recipe(values).trace(seed=1).source.origin == "real"
     (cache / "AzureLLMInferenceTrace_conv.csv.gz").write_bytes(gzip.compress(azure_rows())[:-9])
-    assert "truncated gzip" in load_trace(values, seed=1).source.note
+    assert "truncated gzip" in trace_recipe(values).trace(seed=1).source.note
 
 
 def test_an_artifact_json_is_read_where_the_parquet_is_not(monkeypatch, tmp_path):
@@ -89,14 +88,14 @@ def test_an_artifact_json_is_read_where_the_parquet_is_not(monkeypatch, tmp_path
     values = entry("adaserve_fig15")
     values["points"] = [{**values["points"][0], "sha256": hashlib.sha256(f"[{row}]".encode()).hexdigest()}]
     monkeypatch.setenv("SPECSIM_DATA", str(tmp_path))
-    trace = load_trace(values, seed=1)
+    trace = trace_recipe(values).trace(seed=1)
     assert (trace.source.origin, trace.source.file) == ("real", "emission_rps3.6_ol128.json")
     assert trace.prompt_tokens.tolist() == [3]
 
 
 def test_window_then_limit_then_rate():
-    whole = load_trace(entry("azure_conv"), seed=1)
-    trace = load_trace(entry("azure_conv", window=[600, 1200]), seed=1, requests=500, rps=3.0)
+    whole = trace_recipe(entry("azure_conv")).trace(seed=1)
+    trace = trace_recipe(entry("azure_conv", window=[600, 1200])).trace(seed=1, requests=500, rps=3.0)
     start = np.searchsorted(whole.arrival_s, 600)
     assert trace.row.tolist() == list(range(start, start + 500))
     assert trace.rate_per_s == pytest.approx(3.0, rel=1e-14)
@@ -187,9 +186,9 @@ def test_a_block_is_shorter_than_the_trace_and_not_next_to_nothing(trace, block_
 
 def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
     window = [600.0, 1_200.0]
-    inside = load_trace(entry("azure_code", window=window), seed=0)
+    inside = trace_recipe(entry("azure_code", window=window)).trace(seed=0)
     known = set(zip(inside.prompt_tokens.tolist(), inside.output_tokens.tolist(), strict=True))
-    drawn = load_trace(entry("azure_code", window=window, resample=30), seed=3, requests=500, rps=4.0)
+    drawn = trace_recipe(entry("azure_code", window=window, resample=30)).trace(seed=3, requests=500, rps=4.0)
     assert len(drawn) == 500
     assert drawn.rate_per_s == pytest.approx(4.0)
     assert set(zip(drawn.prompt_tokens.tolist(), drawn.output_tokens.tolist(), strict=True)) <= known

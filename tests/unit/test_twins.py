@@ -12,7 +12,7 @@ import yaml
 
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
-from specsim.workload.load import load_trace
+from specsim.workload.load import trace_recipe
 from specsim.workload.readers import content
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
@@ -33,7 +33,7 @@ def real(name):
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
     values.pop("defaults", None)
     try:
-        return load_trace({**values, "twin": False}, seed=0)
+        return trace_recipe({**values, "twin": False}).trace(seed=0)
     except SpecsimError:
         pytest.skip("the real file is not on this machine")
 

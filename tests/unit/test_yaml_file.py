@@ -13,8 +13,6 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 """306 bytes that stand for 9^9 values."""
 
-DOUBLED = "".join(f"k{i}: {{x: '${{..k{i + 1}}}', y: '${{..k{i + 1}}}'}}\n" for i in range(15)) + "k15: {x: 1}\n"
-
 
 @pytest.mark.parametrize(
     ("text", "told"),
@@ -48,10 +46,8 @@ def test_a_file_that_stands_for_more_than_it_holds(tmp_path, text, told):
         ("a: '${..seed}'\n", "a: '${..seed}': leads out of this file; expected the value itself"),
         ("a: '${.b}'\n", "a: '${.b}': this file has no such key"),
         ("a: [1]\nb: '${.a.0}'\n", "b: '${.a.0}': this file has no such key"),
-        ("a: '${.a}'\n", "a: '${.a}': refers to itself"),
-        ("a: '${.b}'\nb: '${.a}'\n", "refers to itself"),
-        (DOUBLED, "references stand for over 10,000 values; expected fewer"),
-        ("a: 1\n" + "".join(f"b{i}: '${{.b{i + 1}}}'\n" for i in range(2000)), "b2000"),
+        ("a: '${.a}'\n", "a: '${.a}': stands for '${.a}'; expected a key with a plain value"),
+        ("a: {b: 1}\nc: '${.a}'\n", "c: '${.a}': stands for {'b': 1}; expected a key with a plain value"),
     ],
     ids=lambda text: " ".join(text.split())[:24],
 )
@@ -60,16 +56,13 @@ def test_a_reference_that_is_not_to_a_key_of_the_file(tmp_path, text, told):
     path.write_text(text)
     said = refusal(read_yaml, path)
     assert said.startswith(f"{path}: ")
-    if told != "b2000":
-        assert told in said
-    else:
-        assert "through 16 others" in said
+    assert told in said
 
 
 def test_a_reference_to_a_key_of_the_file_stays_as_it_is(tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text("a: 1\nb: {c: '${..a}', d: ['${...a}'], e: '${.c}'}\nf: '${.b}'\n$g: 5 $ and $5\n")
-    assert read_yaml(path)["b"] == {"c": "${..a}", "d": ["${...a}"], "e": "${.c}"}
+    path.write_text("a: 1\nb: {c: '${..a}', d: ['${...a}']}\nf: '${.a}'\n$g: 5 $ and $5\n")
+    assert read_yaml(path)["b"] == {"c": "${..a}", "d": ["${...a}"]}
 
 
 def test_every_file_that_ships_may_be_copied_and_changed():

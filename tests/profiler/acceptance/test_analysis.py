@@ -36,7 +36,7 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
     curves = yaml.safe_load((tmp_path / "mine_curves.yaml").read_text())
     fitted = acceptance_from_mapping(curves, "mine_curves.yaml")
     assert isinstance(fitted, Acceptance)
-    assert fitted.curve("chat").agreement == pytest.approx((tape.rank == 0).mean(), rel=1e-4)
+    assert fitted.curves["chat"].agreement == pytest.approx((tape.rank == 0).mean(), rel=1e-4)
     summary = json.loads((tmp_path / "mine" / "summary.json").read_text())
     assert summary["categories"]["chat"]["tokens"] == 720
     shapes = {(each["depth"], each["width"]) for each in summary["drawn_against_recorded"]["chat"]}

@@ -17,7 +17,7 @@ from profiler.acceptance.curves import (
     recorded_walks,
 )
 from profiler.acceptance.tape_file import Recorded
-from specsim.acceptance.curves import Acceptance, Curve, draw_tape
+from specsim.acceptance.curves import Acceptance, Curve
 from specsim.rng import mix
 from tests.profiler.acceptance.tapes import drawn_tape, tape_of
 
@@ -73,7 +73,7 @@ def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category()
 
 def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorded:
     """Return a recording of texts drawn from a curve."""
-    drawn = draw_tape(Acceptance({"x": curve}, 4, 16), ["x"], np.zeros(texts, int), np.arange(texts), seed)
+    drawn = Acceptance({"x": curve}, 4, 16).tape(["x"], np.zeros(texts, int), np.arange(texts), seed)
     sequence, position = np.divmod(np.arange(texts * tokens), tokens)
     keys = drawn.on_path(sequence, position)
     row = drawn.rows(sequence, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(sequence))
