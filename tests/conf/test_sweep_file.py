@@ -27,7 +27,7 @@ def test_a_grid_is_the_words_of_a_multirun(tmp_path: Path) -> None:
     file = "run: {trace: poisson, requests: 9}\ngrid: {scheduler: [fcfs, continuous], rps: 'range(1,3)'}\nseeds: 2\n"
     words = ["trace=poisson", "requests=9", "scheduler=fcfs,continuous", "rps=range(1,3)", "seed=0,1"]
     found, typed = from_file(written(tmp_path, file), []), from_words(words, sweep=True)
-    assert [config for _, config in found] == [config for _, config in typed]
+    assert [each.config for each in found] == [each.config for each in typed]
     assert len(found) == 8
 
 
