@@ -84,7 +84,7 @@ class MultiStep:
         too few, none runs, and the answer is None.
         """
         ledger, horizon = self._ledger, self._horizon()
-        most = min(ledger.multi_step.passes(work), MOST_AT_ONCE)
+        most = min(ledger.surely_passes(work), MOST_AT_ONCE)
         if most < LEAST:
             return None
         decodes = self._backend.decodes(work, most, beyond_ends)
@@ -94,18 +94,18 @@ class MultiStep:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
         yield from self._wait(decodes.seconds[:, None], starts_s)
-        gaps = ledger.multi_step.commit_passes(work, decodes, starts_s)
+        gaps = ledger.commit_passes(work, decodes, starts_s)
         self._move_on(decodes.seconds, starts_s[1:-1])
         self._event_log.decode_steps(self._name, DecodeSteps(starts_s, decodes, gaps))
         return decodes
 
     def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Rounds | None]:
         """Run rounds, the first of which begins with this pass, which is not reserved; return them. See `passes`."""
-        books, passes, horizon = self._ledger.multi_step, work.depth + 1, self._horizon()
+        ledger, passes, horizon = self._ledger, work.depth + 1, self._horizon()
         further, within_s = horizon.unseen_steps, horizon.event_s - self._env.now
         if further < LEAST and horizon.event_s <= self._another_s:
             return None
-        most = min(books.rounds(work), MOST_AT_ONCE)
+        most = min(ledger.surely_rounds(work), MOST_AT_ONCE)
         rounds = self._backend.rounds(work, LEAST, most, within_s, further) if most >= LEAST else None
         if rounds is None:
             return None
@@ -117,7 +117,7 @@ class MultiStep:
         seconds, ends_s = rounds.seconds.ravel(), starts_s[::passes]
         self._another_s = 2 * ends_s[-1] - ends_s[-2]
         yield from self._wait(rounds.seconds, starts_s)
-        gaps = books.commit_rounds(work, rounds, ends_s)
+        gaps = ledger.commit_rounds(work, rounds, ends_s)
         self._move_on(seconds, ends_s[1:-1])
         self._event_log.speculative_steps(self._name, SpeculativeSteps(starts_s, rounds, gaps))
         return rounds

@@ -16,26 +16,18 @@ from specsim.errors import IllegalPass, represented
 class Drafts:
     """Rows of the passes of one step; a forest that a draft pass answered carries its rows as `Forest.origin`.
 
+    `open` has legal rows, which nobody may write to, by their bytes: trees may be drafted for them.
+
     A forest lives until its rows are verified or evicted, until trees are grown from roots behind a verification, or
     until the step ends, whichever is first.
     """
 
-    __slots__ = ("_open", "_verified", "rows")
+    __slots__ = ("_verified", "open", "rows")
 
     def __init__(self) -> None:
         self.rows: list[Ids] = []
-        self._open: dict[bytes, Ids] = {}
+        self.open: dict[bytes, Ids] = {}
         self._verified = False
-
-    def open(self, key: bytes, requests: Ids) -> Ids:
-        """Let trees be drafted for legal rows, whose bytes are `key`; return these, which nobody may write to."""
-        requests.setflags(write=False)
-        self._open[key] = requests
-        return requests
-
-    def find(self, key: bytes) -> Ids | None:
-        """Return the rows that were opened with the same bytes, None where there are none."""
-        return self._open.get(key)
 
     def check(self, forest: Forest, rows: Ids) -> None:
         """Refuse a forest that does not live, or not for exactly these open rows.
@@ -61,27 +53,23 @@ class Drafts:
         if answer is not work.forest:
             give(answer, rows)
         if self._verified and len(work.leaves) and not work.forest.draft_nodes:
-            self._open, self._verified = {rows.tobytes(): rows}, False
+            self.open, self._verified = {rows.tobytes(): rows}, False
 
-    def verified(self, rows: Ids) -> None:
-        """End the trees of these rows, and what was drafted for any of their requests."""
-        self._verified = True
-        self.close(rows)
-
-    def close(self, ids: Ids) -> None:
-        """End all trees of these requests."""
-        if len(self._open) == 1 and next(iter(self._open.values())) is ids:
-            self._open.clear()
+    def close(self, ids: Ids, *, verified: bool = False) -> None:
+        """End all trees of these requests, which have been `verified` or evicted."""
+        self._verified |= verified
+        if len(self.open) == 1 and next(iter(self.open.values())) is ids:
+            self.open.clear()
             return
-        self._open.pop(ids.tobytes(), None)
-        for key, rows in list(self._open.items()) if self._open else ():
+        self.open.pop(ids.tobytes(), None)
+        for key, rows in list(self.open.items()) if self.open else ():
             if np.isin(rows, ids).any():
-                del self._open[key]
+                del self.open[key]
 
     def end(self) -> None:
         """End the step, and all trees."""
         self.rows.clear()
-        self._open.clear()
+        self.open.clear()
 
 
 def _listed(ids: Ids) -> str:
@@ -124,38 +112,30 @@ def owned(work: Pass) -> Pass:
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
-def check_leaves(work: DraftPass) -> None:
-    """Refuse leaves that cannot be extended.
+def check_growth(work: DraftPass) -> None:
+    """Refuse leaves, which are fit, that would get no children or too deep ones.
 
     Raises
     ------
     IllegalPass
-        When a leaf is no node of the forest, stands twice, has children, or would get none or too deep ones: one line
-        that names it.
+        One line that names the first such leaf.
     """
-    if not len(work.leaves):
-        return
-    if not work.width:
+    forest, leaves, max_depth = work.forest, work.leaves, work.max_depth
+    if len(leaves) and not work.width:
         raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
-    if not _are_leaves(work.forest, work.leaves):
-        _check_leaves(work.forest, work.leaves)
-    if work.max_depth is not None:
-        _check_room(work.forest, work.leaves, work.max_depth)
+    if len(leaves) and max_depth is not None:
+        depth, limit = forest.depth[leaves], max_depth[forest.row[leaves]]
+        if np.count_nonzero(deep := depth >= limit):
+            said = first_wrong(
+                deep, "leaf {} lies at depth {}, and DraftPass.max_depth of its row is {}", leaves, depth, limit
+            )
+            raise IllegalPass(f"{said}; expected more where a leaf is extended")
 
 
-def _are_leaves(forest: Forest, leaves: Ints) -> bool:
-    """Return whether all `leaves` (m,) are different nodes without children."""
-    first, last, nodes = int(leaves.min()), int(leaves.max()), len(forest)
-    if first < 0 or last >= nodes:
-        return False
-    marked = np.zeros(nodes, dtype=np.bool_)
-    marked[leaves] = True
-    alone = np.count_nonzero(marked) == len(leaves)
-    return alone and (first >= forest.fresh or not np.count_nonzero(marked[forest.parent[forest.rows :]]))
-
-
-def _check_leaves(forest: Forest, leaves: Ints) -> None:
-    nodes = len(forest.row)
+def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
+    """Return what is wrong with a leaf or a chunk, or that nothing would run; `pending` (n,) lacks each row."""
+    requests, chunks = work.requests, work.chunks if len(work.chunks) else np.zeros_like(work.requests)
+    forest, leaves, nodes = work.forest, work.leaves, len(work.forest)
     names, counts = np.unique(leaves, return_counts=True)
     for wrong, what in (
         ((leaves < 0) | (leaves >= nodes), f"is no node: the forest has {nodes}"),
@@ -163,17 +143,32 @@ def _check_leaves(forest: Forest, leaves: Ints) -> None:
         (np.isin(leaves, forest.parent[forest.rows :]), "has been extended"),
     ):
         if wrong.any():
-            raise IllegalPass(f"leaf {leaves[wrong][0]} {what}")
+            return IllegalPass(f"leaf {leaves[wrong][0]} {what}")
+    wrong = (chunks < 0) | (chunks > pending)
+    if wrong.any():
+        said = first_wrong(wrong, "request {} is given {} of {}", requests, chunks, pending)
+        return IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
+    extended = forest.row[leaves]
+    wrong = (pending > chunks)[extended]
+    if wrong.any():
+        columns = (each[extended] for each in (requests, chunks, pending))
+        said = first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
+        return IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
+    return IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
 
 
-def _check_room(forest: Forest, leaves: Ints, max_depth: Ints) -> None:
-    """Refuse a leaf that lies as deep as the tree of its row may grow, `max_depth` (n,)."""
-    depth, limit = forest.depth[leaves], max_depth[forest.row[leaves]]
-    for place in np.flatnonzero(depth >= limit)[:1].tolist():
-        raise IllegalPass(
-            f"leaf {leaves[place]} lies at depth {depth[place]}, and DraftPass.max_depth of its row is {limit[place]}; "
-            f"expected more where a leaf is extended"
-        )
+def illegal_verification(work: TargetPass, pending: Ints) -> IllegalPass:
+    """Return what is wrong: a chunk of too many tokens or none, or a tree behind too few; `pending` (n,) lacks each."""
+    requests, chunks, tree = work.requests, work.chunks, work.forest.tree_tokens()
+    wrong = (chunks < 1) | (chunks > pending)
+    if wrong.any():
+        said = first_wrong(wrong, "request {} is given {}, {} are pending", requests, chunks, pending)
+        return IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
+    wrong = (tree > 0) & (chunks < pending)
+    if wrong.any():
+        said = first_wrong(wrong, "request {} reads {} of {} pending tokens", requests, chunks, pending)
+        return IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
+    return IllegalPass(f"a forest with nodes of other rows than its {len(requests)}")
 
 
 def _check_growth(work: DraftPass) -> None:

@@ -162,11 +162,6 @@ class RequestQueues:
         waits: Bools = (self._at[ids] == self._place) & ~self._admitted[ids]
         return waits
 
-    def absent(self, ids: Ids) -> Ids:
-        """Return those of `ids` (n,) that have not arrived, have finished or were rejected."""
-        here = self._at[ids] == self._place
-        return ids[:0] if np.count_nonzero(here) == len(ids) else ids[~here]
-
     def _why_not_evicted(self, ids: Ids, running: Ids) -> str:
         """Return which request stands in the way, and how; empty where none does."""
         if ids.min() < 0 or ids.max() >= len(self._at):
@@ -310,8 +305,3 @@ def empty_rows(kind: type[_Rows], n: int) -> _Rows:
     if "accepted_at" in rows:
         rows["accepted_at"] = np.zeros((n, POSITIONS), dtype=np.int32)
     return kind(**rows)
-
-
-def known_tokens(facts: Facts, progress: Progress, ids: Ids) -> Ints:
-    """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
-    return facts.prompt_tokens[ids] + progress.emitted_tokens[ids]
