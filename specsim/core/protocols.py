@@ -93,10 +93,8 @@ class View(Facts, Observed, ABC):
     now_s: float
     forward_s: float
     belief: CostModel
+    waiting: Sequence[int]
 
-    @property
-    @abstractmethod
-    def waiting(self) -> Sequence[int]: ...  # noqa: D102
     @property
     @abstractmethod
     def running(self) -> Ids: ...  # noqa: D102

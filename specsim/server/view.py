@@ -57,12 +57,7 @@ class LedgerView(View):
         self.forward_s = 0.0
         self.belief = belief
         self._ledger = ledger
-        self._waiting = _Line(ledger.queues)
-
-    @property
-    def waiting(self) -> Sequence[int]:
-        """Arrived requests without cache, in order of arrival."""
-        return self._waiting
+        self.waiting = _Line(ledger.queues)
 
     @property
     def running(self) -> Ids:
