@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from specsim.acceptance.tape import Tape
@@ -17,15 +15,10 @@ from specsim.pass_shape import PassShape
 from specsim.rng import Words
 
 
-class Layers(NamedTuple):
-    """Passes that ran behind the first: the shape of each, and the nodes (m,) of `Grown` that they extended."""
+def layers_of(grown: Grown, depth: int, max_depth: Ints | None, cached: Ints) -> tuple[list[PassShape], Ints]:
+    """Return the shapes of the passes behind the first, and the nodes (m,) of `grown` that they extend.
 
-    shapes: list[PassShape]
-    extended: Ints
-
-
-def layers_of(grown: Grown, depth: int, max_depth: Ints | None, cached: Ints) -> Layers:
-    """Return the passes of a draft of `depth`, as far as there is anything to extend.
+    There are as many as have anything to extend, up to `depth` passes in all.
 
     Parameters
     ----------
@@ -47,7 +40,7 @@ def layers_of(grown: Grown, depth: int, max_depth: Ints | None, cached: Ints) ->
             rows = now
         low = layer.stop
     extended = np.arange(low)
-    return Layers(shapes, extended if shallow is None else extended[shallow[:low]])
+    return shapes, extended if shallow is None else extended[shallow[:low]]
 
 
 MOST_PROPOSED = 1 << 21
@@ -129,19 +122,20 @@ class SimulatedDrafter:
         if work.depth == 1:
             return Drafted(self._with(forest, grown, 0), levels)
         cached = self._view.draft_cached[work.requests]
-        layers = layers_of(grown, work.depth, work.max_depth, cached + work.chunks if feeds else cached)
+        behind = cached + work.chunks if feeds else cached
+        shapes, extends = layers_of(grown, work.depth, work.max_depth, behind)
         plain, drafted = None, 0
-        for level, each in enumerate(layers.shapes, 1):
+        for level, each in enumerate(shapes, 1):
             if each is not plain:
                 paid = plain = each
                 if len(self._bonus):
-                    extended = layers.extended[drafted : drafted + int(each.batched_tokens)]
+                    extended = extends[drafted : drafted + int(each.batched_tokens)]
                     paid = self._doubled(work, each, grown.numbers[ROW].take(extended), False)
                 seconds = 0.0 if self._model.one_pass else self._model.seconds(paid)
             drafted += int(each.batched_tokens)
             levels.append(Level(paid, seconds, nodes + ends[level]))
         fresh = ends[len(levels) - 2] if len(levels) > 1 else 0
-        return Drafted(self._with(forest, grown, fresh), levels, layers.extended + len(forest))
+        return Drafted(self._with(forest, grown, fresh), levels, extends + len(forest))
 
     def _with(self, forest: Forest, grown: Grown, fresh: int) -> Forest:
         """Return a forest with the nodes that were grown, the first `fresh` of which have been extended."""

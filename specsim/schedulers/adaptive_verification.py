@@ -28,14 +28,14 @@ from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.growth import grow_rows, plain_shape
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
 from specsim.schedulers.parts.survival import Estimator, Survival, estimator_of
 from specsim.schedulers.specserve import first_kept
 from specsim.schedulers.threshold import fitting_chain
 
 
 @dataclass(slots=True)
-class AdaptiveVerification(Speculation):
+class AdaptiveVerification(Chains):
     """A speculation part: chains of `num_speculative_tokens` for all requests; their best tokens are verified.
 
     Parameters
@@ -57,7 +57,7 @@ class AdaptiveVerification(Speculation):
     _last: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(1, max_num_seqs=self.max_num_seqs)
         at_least(0, table_context=self.table_context or 0)
         self._estimator = estimator_of(self.survival, self.num_speculative_tokens)
@@ -65,15 +65,6 @@ class AdaptiveVerification(Speculation):
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
         self._last = np.ones((requests, self.num_speculative_tokens))
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless `num_speculative_tokens` is 0."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the length of the chains."""
-        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all requests, within the budget."""

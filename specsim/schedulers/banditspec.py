@@ -24,9 +24,8 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import plain_shape
+from specsim.schedulers.parts.growth import grow_chains, plain_shape
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
-from specsim.schedulers.vllm_spec import FixedChains
 
 
 @dataclass(slots=True)
@@ -90,7 +89,7 @@ class UcbLengths(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the arm in force and return the chains; none if they do not all fit."""
         self._began_s, self._plain_s = view.forward_s, view.belief.target.seconds(plain_shape(view, rows))
-        return FixedChains(self.arms[self.arm] if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self.arms[self.arm])
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Reward the arm in force, if its chains have run."""

@@ -28,7 +28,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow, max_depths
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, draft_length
 from specsim.schedulers.threshold import fitting_chain
 
 SHORT, LONG = 10, 30
@@ -44,7 +44,7 @@ SURE = 1e-8
 
 
 @dataclass(slots=True)
-class DivergenceLengths(Speculation):
+class DivergenceLengths(Chains):
     """A speculation part: chains whose length each request has for itself, capped by their mean.
 
     Parameters
@@ -64,7 +64,7 @@ class DivergenceLengths(Speculation):
     _judged: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         draft_length(1, min_speculative_tokens=self.min_speculative_tokens)
 
     def begin(self, requests: int) -> None:
@@ -73,15 +73,6 @@ class DivergenceLengths(Speculation):
         self._lengths = np.full(requests, least)
         self._longest, self._accepted = np.zeros(requests), np.zeros(requests, dtype=np.int64)
         self._divergence, self._judged = np.zeros((requests, LONG)), np.zeros(requests, dtype=np.int64)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
 
     def lengths(self, rows: Rows) -> Ints:
         """Return the draft tokens of each decoding row, (decoding,)."""

@@ -32,8 +32,8 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 from specsim.rng import stream_keys, uniforms
 from specsim.schedulers.parts.batching import decoding, lag
+from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
-from specsim.schedulers.vllm_spec import FixedChains
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class BinGreedyLengths(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the bin's length and return the chains; none if they do not all fit."""
         self._here = self.bins(len(view.running))
-        return FixedChains(self.length(self._here) if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self.length(self._here))
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Learn the goodput of the step, and decide where the drafter shall be."""

@@ -26,8 +26,8 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.trees import Forest
 from specsim.errors import nearest
+from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
-from specsim.schedulers.vllm_spec import FixedChains
 
 NAME = "speculative_adaptive_config"
 DEFAULT: dict[str, Any] = {
@@ -144,7 +144,7 @@ class AdaptiveSteps(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per step in force and return the chains; none if they do not all fit."""
         self._slot = self.slot(len(view.running))
-        return FixedChains(self._slot.steps if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self._slot.steps)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Tell the slot how many draft tokens a request were accepted."""

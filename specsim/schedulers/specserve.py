@@ -29,7 +29,7 @@ from specsim.core.request import Bools, Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.growth import grow_rows, plain_shape
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
 from specsim.schedulers.threshold import fitting_chain
 
 
@@ -107,7 +107,7 @@ def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate
 
 
 @dataclass(slots=True)
-class SpecServe(Speculation):
+class SpecServe(Chains):
     """A speculation part: predict, execute, correct, then drop tokens that cost throughput.
 
     Parameters
@@ -130,21 +130,12 @@ class SpecServe(Speculation):
     _steps: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(1, history_steps=self.history_steps)
         probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))
         self._drafted = np.ones(self.history_steps)
         self._average()
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
@@ -253,7 +244,7 @@ class StepDrafting:
 
 
 @dataclass(slots=True)
-class ReleasedSpecServe(Speculation):
+class ReleasedSpecServe(Chains):
     """A speculation part: predict, execute, stop on a fall, then drop tokens down to a graph size.
 
     Parameters
@@ -271,19 +262,10 @@ class ReleasedSpecServe(Speculation):
     mean: MeanConfidence = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(0, limit_s=0.0 if self.limit_s is None else self.limit_s)
         probability(first_confidence=self.first_confidence)
         self.mean = MeanConfidence(self.first_confidence)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens to verify."""

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.trees import Forest
+from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
-from specsim.schedulers.vllm_spec import FixedChains
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class DraftLenSchedule(Speculation):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the table's length and return the chains; none if they do not all fit."""
-        return FixedChains(self.draft_tokens(len(view.running)) if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self.draft_tokens(len(view.running)))
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance rate of a verification with drafts; end speculation where the mean is too low."""

@@ -105,6 +105,17 @@ def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn |
     return grow(rows.requests, rows.fed, max_depth, widths, going_on=going_on)
 
 
+def grow_chains(view: View, rows: Rows, depth: int) -> Growing:
+    """Return `grow` for chains of one depth behind all decoding rows; none if they do not all fit.
+
+    Where no row decodes, the drafter is fed whatever the depth.
+    """
+    depth = depth if rows.decoding else 1
+    if not rows_fit(view, rows, depth):
+        depth = 0
+    return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, 1, rows.stationary_until_s)
+
+
 def _equal(widths: Sequence[int], first: int) -> int:
     """Return how many successive widths from `first` on are equal."""
     last = first

@@ -124,6 +124,24 @@ class Speculation(Protocol):
         return
 
 
+class Chains(Speculation):
+    """A speculation part whose chains have at most `num_speculative_tokens` draft tokens; 0 never drafts."""
+
+    num_speculative_tokens: int
+
+    def __post_init__(self) -> None:
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether it drafts: always, unless the longest chain is 0 tokens."""
+        return self.num_speculative_tokens > 0
+
+    def draft_tokens(self, requests: int) -> int:
+        """Return the longest chain."""
+        return self.num_speculative_tokens
+
+
 class NoDrafts(Speculation):
     """A speculation part that never drafts."""
 

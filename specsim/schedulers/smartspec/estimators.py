@@ -12,7 +12,7 @@ from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.protocols import at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import at_least, probability
 from specsim.schedulers.smartspec.goodput import (
     Batch,
     best,
@@ -22,7 +22,7 @@ from specsim.schedulers.smartspec.goodput import (
     longest_fitting,
     target_seconds,
 )
-from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing, propose_chains
+from specsim.schedulers.smartspec.serving import ChainProposer, Proposal, Proposing, propose_chains
 
 Granularity = Literal["global", "per_request"]
 
@@ -98,7 +98,7 @@ def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
 
 
 @dataclass(slots=True)
-class ForeseenChains(Proposer):
+class ForeseenChains(ChainProposer):
     """A proposal of chains as long as each request's drafts will be right, where goodput wants them.
 
     Parameters
@@ -108,14 +108,6 @@ class ForeseenChains(Proposer):
 
     num_speculative_tokens: int
     _oracle: Oracle | None = field(default=None, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
-
-    @property
-    def max_depth(self) -> int:
-        """The most draft tokens of a chain."""
-        return self.num_speculative_tokens
 
     def foresee(self, oracle: Oracle) -> None:
         """Take the oracle that tells right drafts from wrong ones."""
@@ -139,7 +131,7 @@ class ForeseenChains(Proposer):
 
 
 @dataclass(slots=True)
-class RandomChains(Proposer):
+class RandomChains(ChainProposer):
     """A proposal of chains of random length.
 
     Parameters
@@ -151,13 +143,8 @@ class RandomChains(Proposer):
     seed: int
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        ChainProposer.__post_init__(self)
         at_least(0, seed=self.seed)
-
-    @property
-    def max_depth(self) -> int:
-        """The most draft tokens of a chain."""
-        return self.num_speculative_tokens
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return chains of random length."""
@@ -170,7 +157,7 @@ class RandomChains(Proposer):
 
 
 @dataclass(slots=True)
-class ConfidentChains(Proposer):
+class ConfidentChains(ChainProposer):
     """A proposal of chains that are drafted while confident and cut by goodput.
 
     Parameters
@@ -183,13 +170,8 @@ class ConfidentChains(Proposer):
     threshold: float
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        ChainProposer.__post_init__(self)
         at_least(0, threshold=self.threshold)
-
-    @property
-    def max_depth(self) -> int:
-        """The most draft tokens of a chain."""
-        return self.num_speculative_tokens
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""

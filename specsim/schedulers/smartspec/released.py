@@ -35,7 +35,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
 from specsim.schedulers.smartspec.goodput import Batch, goodput
 
 
@@ -69,7 +69,7 @@ class OffSwitch:
 
 
 @dataclass(slots=True)
-class ReleasedLengths(Speculation):
+class ReleasedLengths(Chains):
     """A speculation part: chains of one length for all, by goodput, as released.
 
     Parameters
@@ -96,22 +96,13 @@ class ReleasedLengths(Speculation):
     _length: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(0, plain_factor=self.plain_factor)
         at_least(0, memory_factor=self.memory_factor)
         at_least(1, decision_steps=self.decision_steps, retry_steps=self.retry_steps)
         probability(first_rate=self.first_rate, weight=self.weight)
         self.rate = self.first_rate
         self._switch = OffSwitch(self.retry_steps)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the length in force and return the chains; none if they do not all fit."""

@@ -23,7 +23,7 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.batching import Chunks, lag, seats, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
-from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, evicting
+from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, draft_length, evicting
 from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.smartspec.goodput import Batch
 
@@ -98,6 +98,20 @@ class Proposer(Protocol):
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
         return
+
+
+class ChainProposer(Proposer):
+    """A `Proposer` of chains of at most `num_speculative_tokens` draft tokens."""
+
+    num_speculative_tokens: int
+
+    def __post_init__(self) -> None:
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+
+    @property
+    def max_depth(self) -> int:
+        """The most draft tokens of a chain."""
+        return self.num_speculative_tokens
 
 
 @dataclass(slots=True)
