@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -88,28 +87,71 @@ def owned(work: Pass) -> Pass:
         When it is not made of (n,) int64 arrays, a Forest and whole numbers: one line that names the field, what it
         is and what was expected.
     """
-    requests, chunks, evict = work.requests, work.chunks, work.evict
-    if not (
+    requests, chunks, evict, until_s = work.requests, work.chunks, work.evict, work.stationary_until_s
+    plain = (
         type(requests) is type(chunks) is type(evict) is _ARRAY
         and requests.dtype is chunks.dtype is evict.dtype is _INT64
         and requests.ndim == chunks.ndim == evict.ndim == 1
-    ):
-        for name in ("requests", "chunks", "evict"):
-            _check_array(work, name)
-    forest, transfer = work.forest, work.transfer
-    if type(forest) is not Forest:
-        raise IllegalPass(f"{type(work).__name__}.forest is {_kind(forest)}; expected a Forest")
-    if type(transfer) is not bool:
-        raise IllegalPass(f"{type(work).__name__}.transfer is {_kind(transfer)}; expected True or False")
+        and (type(work.forest), type(work.transfer), type(until_s)) == (Forest, bool, float)
+        and until_s == until_s
+    )
     if isinstance(work, TargetPass):
-        if work.stationary_until_s != -inf:
-            _check_stationary(work)
-        if type(work.drafter_away) is not bool:
-            raise IllegalPass(f"TargetPass.drafter_away is {_kind(work.drafter_away)}; expected True or False")
+        if not plain or type(work.drafter_away) is not bool:
+            _check(work)
         return TargetPass(requests.copy(), chunks.copy(), *work[2:])
-    _check_growth(work)
+    if not plain or work.max_depth is not None or not _grows(work):
+        _check(work)
     fed = chunks.copy() if len(chunks) else NOBODY
     return DraftPass(requests.copy(), fed, *work[2:])
+
+
+def _grows(work: DraftPass) -> bool:
+    leaves, width, depth, beam = work.leaves, work.width, work.depth, 1 if work.beam is None else work.beam
+    if type(leaves) is not _ARRAY or leaves.dtype is not _INT64 or leaves.ndim != 1:
+        return False
+    return type(width) is type(depth) is type(beam) is int and width >= 0 and 1 <= depth <= DEEPEST and beam >= 1
+
+
+def _check(work: Pass) -> None:
+    """Refuse the first field of a pass that is not what it has to be."""
+    until_s = work.stationary_until_s
+    is_time = isinstance(until_s, float | int) and not isinstance(until_s, bool) and until_s == until_s
+    fits = {
+        "requests": _are_ints(work.requests),
+        "chunks": _are_ints(work.chunks),
+        "evict": _are_ints(work.evict),
+        "forest": type(work.forest) is Forest or "a Forest",
+        "transfer": type(work.transfer) is bool or "True or False",
+        "stationary_until_s": is_time or "a time in seconds",
+    }
+    if isinstance(work, TargetPass):
+        fits["drafter_away"] = type(work.drafter_away) is bool or "True or False"
+    else:
+        fits["leaves"] = _are_ints(work.leaves)
+        fits["width"] = _is_size(work.width, 0)
+        fits["beam"] = work.beam is None or _is_size(work.beam, 1)
+        fits["depth"] = _is_size(work.depth, 1)
+        fits["max_depth"] = work.max_depth is None or _are_ints(work.max_depth)
+    for name, expected in fits.items():
+        if expected is not True:
+            raise IllegalPass(f"{type(work).__name__}.{name} is {kind_of(getattr(work, name))}; expected {expected}")
+    if isinstance(work, TargetPass):
+        return
+    if work.depth > DEEPEST:
+        raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {DEEPEST:,}")
+    if work.max_depth is not None and len(work.max_depth) != len(work.requests):
+        raise IllegalPass(f"DraftPass.max_depth has {len(work.max_depth)} rows; expected one for each request")
+
+
+def _are_ints(array: Any) -> bool | str:
+    """Return True for (n,) int64, else what is expected."""
+    return (type(array) is _ARRAY and array.dtype == _INT64 and array.ndim == 1) or "a numpy array (n,) of int64"
+
+
+def _is_size(value: Any, least: int) -> bool | str:
+    """Return True for a whole number of at least so much, else what is expected."""
+    whole = type(value) is int or isinstance(value, np.integer)
+    return (whole and value >= least) or f"a whole number of at least {least}"
 
 
 def check_growth(work: DraftPass) -> None:
@@ -171,49 +213,12 @@ def illegal_verification(work: TargetPass, pending: Ints) -> IllegalPass:
     return IllegalPass(f"a forest with nodes of other rows than its {len(requests)}")
 
 
-def _check_growth(work: DraftPass) -> None:
-    leaves, width, beam = work.leaves, work.width, work.beam
-    if type(leaves) is not _ARRAY or leaves.dtype is not _INT64 or leaves.ndim != 1:
-        _check_array(work, "leaves")
-    if type(width) is not int or width < 0 or (beam is not None and (type(beam) is not int or beam < 1)):
-        _check_size("width", width, 0)
-        _check_size("beam", 1 if beam is None else beam, 1)
-    if work.depth != 1 or work.max_depth is not None:
-        _check_depth(work)
-    if work.stationary_until_s != -inf:
-        _check_stationary(work)
-
-
-def _check_stationary(work: Pass) -> None:
-    until_s = work.stationary_until_s
-    if not isinstance(until_s, float | int) or isinstance(until_s, bool) or until_s != until_s:
-        name = f"{type(work).__name__}.stationary_until_s"
-        raise IllegalPass(f"{name} is {_kind(until_s)}; expected a time in seconds")
-
-
-def _check_depth(work: DraftPass) -> None:
-    _check_size("depth", work.depth, 1)
-    if work.depth > DEEPEST:
-        raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {DEEPEST:,}")
-    if work.max_depth is None:
-        return
-    _check_array(work, "max_depth")
-    if len(work.max_depth) != len(work.requests):
-        raise IllegalPass(f"DraftPass.max_depth has {len(work.max_depth)} rows; expected one for each request")
-
-
-def _check_size(name: str, value: Any, least: int) -> None:
-    if (type(value) is not int and not isinstance(value, np.integer)) or value < least:
-        raise IllegalPass(f"DraftPass.{name} is {_kind(value)}; expected a whole number of at least {least}")
-
-
-def _check_array(work: Pass, name: str) -> None:
-    array = getattr(work, name)
-    if type(array) is not _ARRAY or array.dtype != _INT64 or array.ndim != 1:
-        raise IllegalPass(f"{type(work).__name__}.{name} is {_kind(array)}; expected a numpy array (n,) of int64")
-
-
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return in words what a scheduler gave."""
+    if isinstance(value, DraftPass | TargetPass):
+        return f"a {type(value).__name__}"
+    if value is None:
+        return "None"
     if isinstance(value, np.ndarray):
         kind = "an array" if type(value) is _ARRAY else f"a {type(value).__name__}"
         return f"{kind} {value.shape} of {value.dtype}"

@@ -161,7 +161,7 @@ REFUSED: dict[type[Speculative], str] = {
     verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): (
         "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64"
     ),
-    verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None (NoneType); expected a Forest",
+    verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None; expected a Forest",
 }
 
 
