@@ -18,7 +18,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,12 +29,12 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.growth import grow_rows, plain_shape
 from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
-from specsim.schedulers.parts.survival import Estimator, Survival, estimator_of
+from specsim.schedulers.parts.survival import Survival, estimator_of
 from specsim.schedulers.specserve import first_kept
 from specsim.schedulers.threshold import fitting_chain
 
 
-@dataclass(slots=True)
+@dataclass
 class AdaptiveVerification(Chains):
     """A speculation part: chains of `num_speculative_tokens` for all requests; their best tokens are verified.
 
@@ -53,8 +53,6 @@ class AdaptiveVerification(Chains):
     survival: Survival
     fresh: bool
     table_context: int | None
-    _estimator: Estimator = field(init=False, repr=False)
-    _last: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)

@@ -22,13 +22,13 @@ import numpy as np
 
 from specsim.core.passes import Emitted
 from specsim.core.protocols import View
-from specsim.core.request import Floats, Ints
+from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_chains, plain_shape
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
 
 
-@dataclass(slots=True)
+@dataclass
 class UcbLengths(Speculation):
     """A speculation part: chains of one length for all, that with the highest upper confidence bound.
 
@@ -43,8 +43,6 @@ class UcbLengths(Speculation):
     arms: list[int]
     delta: float
     exploration: float
-    pulls: Ints = field(init=False, repr=False)
-    means: Floats = field(init=False, repr=False)
     _begun: bool = field(init=False, repr=False, default=False)
     _began_s: float = field(init=False, repr=False, default=0.0)
     _plain_s: float = field(init=False, repr=False, default=0.0)

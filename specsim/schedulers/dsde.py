@@ -18,7 +18,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -43,7 +43,7 @@ SURE = 1e-8
 """The confidence nearest to 0 and to 1 that a divergence is taken of."""
 
 
-@dataclass(slots=True)
+@dataclass
 class DivergenceLengths(Chains):
     """A speculation part: chains whose length each request has for itself, capped by their mean.
 
@@ -57,11 +57,6 @@ class DivergenceLengths(Chains):
     num_speculative_tokens: int
     min_speculative_tokens: int
     sl_cap: bool
-    _lengths: Ints = field(init=False, repr=False)
-    _longest: Floats = field(init=False, repr=False)
-    _accepted: Ints = field(init=False, repr=False)
-    _divergence: Floats = field(init=False, repr=False)
-    _judged: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)

@@ -8,7 +8,7 @@ Deviations: tokens that would come behind the output's end are counted on both s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,12 +20,11 @@ from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Chains, Growing, Rows
 
 
-@dataclass(slots=True)
+@dataclass
 class EstimatedChains(Chains):
     """A speculation part: chains of one length, with what was estimated and found of each request's verifications."""
 
     num_speculative_tokens: int
-    _sums: Floats = field(init=False, repr=False)
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""

@@ -17,13 +17,13 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from specsim.core.passes import Emitted
 from specsim.core.protocols import View
-from specsim.core.request import Floats, Ids
+from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import Rows, at_least
@@ -32,7 +32,7 @@ from specsim.schedulers.parts.queues import Seats, live, queue_limits, ranked
 _NEW = -1.0
 
 
-@dataclass(slots=True)
+@dataclass
 class SkipJoin:
     """A batching part: FastServe's queues.
 
@@ -51,10 +51,6 @@ class SkipJoin:
     first_quantum_s: float
     quantum_ratio: float
     starvation_s: float
-    level: Floats = field(init=False, repr=False)
-    spent_s: Floats = field(init=False, repr=False)
-    _entered_s: Floats = field(init=False, repr=False)
-    _served_s: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, quantum_ratio=self.quantum_ratio)
@@ -102,13 +98,12 @@ class SkipJoin:
         self._entered_s[starved] = self._served_s[starved] = now_s
 
 
-@dataclass(slots=True)
+@dataclass
 class LeastAttained:
     """A batching part: least attained service first, preemptive; `attained_s` (N,) counts in quanta of `quantum_s`."""
 
     seats: Seats
     quantum_s: float
-    attained_s: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(0, quantum_s=self.quantum_s)

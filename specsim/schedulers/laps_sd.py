@@ -43,7 +43,7 @@ from specsim.schedulers.parts.queues import Seats, limits_below, live, nearest, 
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
 
-@dataclass(slots=True)
+@dataclass
 class LapsQueues:
     """A batching part: LAPS-SD's queues.
 
@@ -62,11 +62,6 @@ class LapsQueues:
     top_limit_s: float
     limit_ratio: float
     estimate: Literal["remaining", "total"]
-    _limits_s: Floats = field(init=False)
-    attained_s: Floats = field(init=False, repr=False)
-    _perceived: Floats = field(init=False, repr=False)
-    _seated: Bools = field(init=False, repr=False)
-    _settled: Bools = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, limit_ratio=self.limit_ratio)
@@ -223,15 +218,13 @@ class ToldAcceptance(AcceptanceMonitor):
         self.rate[:] = (right[:, None] ** np.arange(1, most + 1)).mean(axis=1)
 
 
-@dataclass(slots=True)
+@dataclass
 class ShortestRemaining(Batching):
     """A batching part, SRPT: the shortest true rest first, for chains of `num_speculative_tokens`, at least 1."""
 
     seats: Seats
     num_speculative_tokens: int
     _oracle: Oracle | None = field(init=False, default=None)
-    _rounds: Floats = field(init=False, repr=False)
-    _at: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(1, num_speculative_tokens=self.num_speculative_tokens)

@@ -74,7 +74,7 @@ class Bins:
         self.left = ceil(sqrt(self.horizon))
 
 
-@dataclass(slots=True)
+@dataclass
 class BinGreedyLengths(Speculation):
     """A speculation part: chains of one length for all, by batch size; the drafter leaves where it only takes memory.
 
@@ -94,7 +94,6 @@ class BinGreedyLengths(Speculation):
     persist_s: float
     drafter_away: bool = field(init=False, default=False)
     _bins: dict[int, Bins] = field(init=False, repr=False, default_factory=dict)
-    _here: Bins = field(init=False, repr=False)
     _gone: bool = field(init=False, repr=False, default=False)
     _begun: bool = field(init=False, repr=False, default=False)
     _chosen: int = field(init=False, repr=False, default=0)

@@ -53,15 +53,12 @@ class LengthPredictor:
         return normal
 
 
-@dataclass(slots=True)
+@dataclass
 class AcceptanceMonitor:
     """Monitor accepted / drafted tokens of each request: steady when those of `window` rounds are within `spread`."""
 
     window: int
     spread: float
-    totals: Floats = field(init=False, repr=False)
-    rate: Floats = field(init=False, repr=False)
-    _recent: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, window=self.window)

@@ -39,7 +39,7 @@ DEFAULT: dict[str, Any] = {
 """SGLang's configuration where none is given."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Slot:
     """The steps of a range of batch sizes.
 
@@ -61,8 +61,6 @@ class Slot:
     down_hysteresis: float = -0.25
     up_hysteresis: float = 0.0
     ceiling_coeff: float = 0.0
-    steps: int = field(init=False)
-    average: float = field(init=False)
     batches: int = field(init=False, default=0)
 
     def begin(self, steps: int) -> None:
@@ -97,7 +95,7 @@ class Slot:
         return steps[place]
 
 
-@dataclass(slots=True)
+@dataclass
 class AdaptiveSteps(Speculation):
     """A speculation part: chains of one length for all, by the average of what was accepted at this batch size.
 
@@ -110,9 +108,6 @@ class AdaptiveSteps(Speculation):
 
     speculative_num_steps: int
     speculative_adaptive_config: dict[str, Any] | None
-    _firsts: list[int] = field(init=False, repr=False)
-    _slots: list[Slot] = field(init=False, repr=False)
-    _slot: Slot = field(init=False, repr=False)
     _begun: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:

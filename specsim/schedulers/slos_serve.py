@@ -24,7 +24,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -155,7 +155,7 @@ def accepted_prompts(
     return accepted
 
 
-@dataclass(slots=True)
+@dataclass
 class SlosServe:
     """SLOs-Serve's scheduler on one server.
 
@@ -171,10 +171,6 @@ class SlosServe:
     watermark: float
     num_speculative_tokens: int
     time_margin: float
-    _verified: Floats = field(init=False, repr=False)
-    _decided: Bools = field(init=False, repr=False)
-    _accepted: Bools = field(init=False, repr=False)
-    _chain: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)

@@ -106,7 +106,7 @@ def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate
     return StepEstimate(view, rows, view.now_s, limit_s, plain_shape(view, rows), seen)
 
 
-@dataclass(slots=True)
+@dataclass
 class SpecServe(Chains):
     """A speculation part: predict, execute, correct, then drop tokens that cost throughput.
 
@@ -124,9 +124,6 @@ class SpecServe(Chains):
     verifier: bool
     history_steps: int
     first_confidence: float
-    mean_confidence: float = field(init=False, repr=False)
-    _confidences: Floats = field(init=False, repr=False)
-    _drafted: Floats = field(init=False, repr=False)
     _steps: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
@@ -243,7 +240,7 @@ class StepDrafting:
         return False
 
 
-@dataclass(slots=True)
+@dataclass
 class ReleasedSpecServe(Chains):
     """A speculation part: predict, execute, stop on a fall, then drop tokens down to a graph size.
 
@@ -259,7 +256,6 @@ class ReleasedSpecServe(Chains):
     verifier: bool
     first_confidence: float
     limit_s: float | None
-    mean: MeanConfidence = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)

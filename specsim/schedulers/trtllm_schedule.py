@@ -27,7 +27,7 @@ from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
 
 
-@dataclass(slots=True)
+@dataclass
 class DraftLenSchedule(Speculation):
     """A speculation part: chains of as many tokens as a table gives for the batch size, or none for good.
 
@@ -47,9 +47,6 @@ class DraftLenSchedule(Speculation):
     acceptance_rate_window_size: int | None
     acceptance_rate_threshold: float | None
     disabled: bool = field(init=False, default=False)
-    _lasts: list[int] = field(init=False, repr=False)
-    _lengths: list[int] = field(init=False, repr=False)
-    _rates: deque[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
@@ -63,7 +60,7 @@ class DraftLenSchedule(Speculation):
             table = {self.max_concurrency: most}
         schedule = {1 << 62: most} if table is None else checked_schedule(table)
         self._lasts, self._lengths = list(schedule), [min(k, most) for k in schedule.values()]
-        self._rates = deque(maxlen=self.acceptance_rate_window_size or 0)
+        self._rates = deque[float](maxlen=self.acceptance_rate_window_size or 0)
 
     @property
     def drafts(self) -> bool:

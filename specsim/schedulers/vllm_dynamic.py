@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from specsim.core.protocols import View
@@ -24,7 +24,7 @@ from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class ByBatchSize(Speculation):
     """A speculation part: chains of as many tokens as a table gives for the batch size.
 
@@ -37,16 +37,14 @@ class ByBatchSize(Speculation):
 
     num_speculative_tokens: int
     num_speculative_tokens_per_batch_size: list[list[int]] | dict[str, int]
-    _firsts: list[int] = field(init=False, repr=False)
-    _lengths: list[int] = field(init=False, repr=False)
     stationary = True
     by_table = True
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
         table = checked_ranges(self.num_speculative_tokens_per_batch_size)
-        object.__setattr__(self, "_firsts", [first for first, _, _ in table])
-        object.__setattr__(self, "_lengths", [min(k, self.num_speculative_tokens) for _, _, k in table])
+        self._firsts = [first for first, _, _ in table]
+        self._lengths = [min(k, self.num_speculative_tokens) for _, _, k in table]
 
     @property
     def drafts(self) -> bool:

@@ -24,7 +24,7 @@ from specsim.schedulers.parts.protocols import Rows, at_least
 from specsim.schedulers.parts.queues import Seats, among
 
 
-@dataclass(slots=True)
+@dataclass
 class VirtualCounters:
     """A batching part: admits a request of the waiting tenant with the smallest counter.
 
@@ -42,9 +42,7 @@ class VirtualCounters:
     output_weight: float
     served: dict[int, float] = field(init=False, default_factory=dict)
     _line: dict[int, Bools] = field(init=False, repr=False, default_factory=dict)
-    _known: Bools = field(init=False, repr=False)
     _last_out: int | None = field(init=False, default=None)
-    _charged: Bools = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(0, input_weight=self.input_weight, output_weight=self.output_weight)

@@ -24,7 +24,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, 
 from specsim.schedulers.smartspec.serving import ChainProposer, Proposing, propose_chains
 
 
-@dataclass(slots=True)
+@dataclass
 class GoodputChains(Chains, ChainProposer):
     """A proposal of the prefix and the length of its chains with the best goodput; a speculation part of the length.
 
@@ -57,7 +57,6 @@ class GoodputChains(Chains, ChainProposer):
     acceptance: Granularity
     window: int
     first_acceptance: float
-    average: AcceptanceAverage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)

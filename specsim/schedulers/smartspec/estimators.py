@@ -27,7 +27,7 @@ from specsim.schedulers.smartspec.serving import ChainProposer, Proposal, Propos
 Granularity = Literal["global", "per_request"]
 
 
-@dataclass(slots=True)
+@dataclass
 class AcceptanceAverage:
     """Conditional acceptance over past steps (Algorithm 1, line 3): tokens that were right / tokens that were tried.
 
@@ -46,9 +46,6 @@ class AcceptanceAverage:
     granularity: Granularity
     window: int
     first: float
-    _tokens: Ints = field(init=False, repr=False)
-    _sums: Ints = field(init=False, repr=False)
-    _seen: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, window=self.window)

@@ -68,7 +68,7 @@ class OffSwitch:
         self._limit = running
 
 
-@dataclass(slots=True)
+@dataclass
 class ReleasedLengths(Chains):
     """A speculation part: chains of one length for all, by goodput, as released.
 
@@ -90,8 +90,6 @@ class ReleasedLengths(Chains):
     plain_factor: float
     retry_steps: int
     memory_factor: float
-    rate: float = field(init=False)
-    _switch: OffSwitch = field(init=False, repr=False)
     _asked: int = field(default=0, init=False, repr=False)
     _length: int = field(default=0, init=False, repr=False)
 

@@ -39,7 +39,7 @@ Proposing = Generator[DraftPass, Forest, Proposal]
 """Yields draft passes, is sent their forests, returns what to verify."""
 
 
-@dataclass(slots=True)
+@dataclass
 class PrefillFeedback:
     """Draft prefill, switched off while more than `threshold` of the past decode steps proposed nothing (section 5).
 
@@ -50,7 +50,6 @@ class PrefillFeedback:
     threshold: float
     steps: int = field(default=0, init=False)
     idle: int = field(default=0, init=False)
-    _plain: Bools = field(init=False, repr=False)
 
     @property
     def drafting(self) -> bool:
@@ -114,7 +113,7 @@ class ChainProposer(Proposer):
         return self.num_speculative_tokens
 
 
-@dataclass(slots=True)
+@dataclass
 class SmartSpec:
     """One step: prompts where some fit, else the drafts and the verification of the prefix that the proposal chooses.
 
@@ -129,7 +128,6 @@ class SmartSpec:
     batching: Batching
     proposal: Proposer
     prefill_threshold: float
-    feedback: PrefillFeedback = field(init=False, repr=False)
     _mixed: Composed | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
