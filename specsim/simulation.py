@@ -170,7 +170,9 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     env.run()
     if watcher is not None:
         watcher(len(requests))
-    happened = over_pools([each.progress for each in rows], dispatch.replica_of >= prefill)
+    happened = rows[0].progress
+    if prefill:
+        happened = over_pools(happened, rows[1].progress, dispatch.replica_of >= prefill)
     noted = noted_by([replica.scheduler for replica in replicas], dispatch.replica_of)
     if observing is not None:
         noted = observing.noted(noted)

@@ -50,15 +50,8 @@ def definition(function: Any) -> str:
 
 def complaint(error: BaseException) -> str:
     """Return the kind of an error and what it says, with the nearest valid name where an unknown one was used."""
-    said = f"{type(error).__name__}: {first_line(error)}" if _says(error) else type(error).__name__
-    return said + _nearest_name(error)
-
-
-def _says(error: BaseException) -> bool:
-    try:
-        return bool(str(error).strip())
-    except Exception:
-        return True
+    name, said = type(error).__name__, first_line(error)
+    return (said if said == name else f"{name}: {said}") + _nearest_name(error)
 
 
 def _nearest_name(error: BaseException) -> str:

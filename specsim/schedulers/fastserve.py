@@ -27,7 +27,7 @@ from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import Rows, at_least
-from specsim.schedulers.parts.queues import Seats, live, queue_limits, ranked
+from specsim.schedulers.parts.queues import Seats, live, ranked
 
 _NEW = -1.0
 
@@ -55,6 +55,7 @@ class SkipJoin:
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, quantum_ratio=self.quantum_ratio)
         at_least(0, first_quantum_s=self.first_quantum_s, starvation_s=self.starvation_s)
+        self._quanta_s = self.first_quantum_s * self.quantum_ratio ** np.arange(self.queues - 1, dtype=np.float64)
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
@@ -77,9 +78,8 @@ class SkipJoin:
         ids = rows.requests
         self.spent_s[ids] += service_s
         self._served_s[ids] = view.now_s
-        quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
-        upper = ids[self.level[ids] < len(quanta)]
-        sunk = upper[self.spent_s[upper] >= quanta[self.level[upper].astype(np.int64)]]
+        upper = ids[self.level[ids] < len(self._quanta_s)]
+        sunk = upper[self.spent_s[upper] >= self._quanta_s[self.level[upper].astype(np.int64)]]
         self.level[sunk] += 1
         self.spent_s[sunk] = 0.0
         self._entered_s[sunk] = view.now_s
@@ -88,8 +88,7 @@ class SkipJoin:
         """Put new requests into the first queue whose quantum covers their believed first pass."""
         prompts = view.prompt_tokens[ids]
         first_s = view.belief.target.seconds_array(PassShapes.each(0, prompts))
-        quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
-        self.level[ids] = np.searchsorted(quanta, first_s, side="left")
+        self.level[ids] = np.searchsorted(self._quanta_s, first_s, side="left")
         self._entered_s[ids] = self._served_s[ids] = view.arrival_s[ids]
 
     def _rescue(self, ids: Ids, now_s: float) -> None:

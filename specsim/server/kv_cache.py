@@ -173,19 +173,6 @@ class KvPool:
         """Return the bytes of so many tokens of one model, whole blocks."""
         return tokens // self.memory.block_tokens * self._block_bytes[model]
 
-    def occupy(self, model: int, tokens: int) -> None:
-        """Take the blocks of so many tokens of one model, which belong to no request; fewer than 0 are given back.
-
-        Raises
-        ------
-        OutOfMemory
-            When the pool has too few.
-        """
-        more = self.bytes_of(model, tokens)
-        if more > self.free_bytes:
-            raise OutOfMemory(f"{_gib(more)} more cache wanted, {self.room()}")
-        self.used_bytes += more
-
     def lent_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of the blocks that are lent to each request, (n,)."""
         target, draft = self.lent[:, ids] // self.memory.block_tokens

@@ -35,6 +35,7 @@ class PrefixCache:
     def __init__(self, prefixes: Prefixes, prompt_tokens: Ints, pool: KvPool, rows: PrefixRows) -> None:
         self._prefixes, self._prompt_tokens, self._pool = prefixes, prompt_tokens, pool
         self._tokens = prefixes.block_tokens
+        self._blocks = self._tokens // pool.memory.block_tokens
         self._users: dict[BlockKey, int] = {}
         self._idle: OrderedDict[BlockKey, None] = OrderedDict()
         self._idle_bytes = 0
@@ -116,7 +117,7 @@ class PrefixCache:
         for key in keys:
             users = self._users.get(key, 0)
             if not users:
-                self._pool.occupy(key[0], self._tokens)
+                self._pool.take(key[0], self._blocks)
                 if self._users.get(key) == 0:
                     del self._idle[key]
                     self._idle_bytes -= self._pool.bytes_of(key[0], self._tokens)
@@ -137,7 +138,7 @@ class PrefixCache:
     def _leave(self, key: BlockKey) -> None:
         self._users[key] -= 1
         if not self._users[key]:
-            self._pool.occupy(key[0], -self._tokens)
+            self._pool.take(key[0], -self._blocks)
             self._idle[key] = None
             self._idle_bytes += self._pool.bytes_of(key[0], self._tokens)
 

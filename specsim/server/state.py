@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -282,16 +281,14 @@ class SharedRows(NamedTuple):
         return cls(*told, blocks, lent, drafted, np.full(n, np.nan), at, admitted, seat, kept)
 
 
-def over_pools(each: Sequence[Progress], second: Bools) -> Progress:
-    """Return what has happened to each request, in the `second` of two pools (N,) or the first; counts of moves add."""
-    if len(each) == 1:
-        return each[0]
+def over_pools(first: Progress, second: Progress, is_second: Bools) -> Progress:
+    """Return what has happened to each request, in the first or the second of two pools (N,); counts of moves add."""
 
     def merged(name: str) -> Any:
-        before, after = (getattr(progress, name) for progress in each)
+        before, after = getattr(first, name), getattr(second, name)
         if name in ("preemptions", "moved_bytes"):
             return before + after
-        return np.where(second[:, None] if before.ndim > 1 else second, after, before)
+        return np.where(is_second[:, None] if before.ndim > 1 else is_second, after, before)
 
     return Progress(**{name: merged(name) for name in Progress.__dataclass_fields__})
 

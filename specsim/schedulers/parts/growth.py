@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import takewhile
 from math import inf
 
 import numpy as np
@@ -78,7 +79,7 @@ def grow(
             leaves = going_on(forest, leaves)
             if not len(leaves):
                 break
-        depth = 1 if going_on is not None else _equal(widths, level)
+        depth = 1 if going_on is not None else len([*takewhile(widths[level].__eq__, widths[level:])])
         bound = limit if depth > 1 else None
         forest = yield DraftPass(
             requests,
@@ -114,14 +115,6 @@ def grow_chains(view: View, rows: Rows, depth: int) -> Growing:
     if not rows_fit(view, rows, depth):
         depth = 0
     return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, 1, rows.stationary_until_s)
-
-
-def _equal(widths: Sequence[int], first: int) -> int:
-    """Return how many successive widths from `first` on are equal."""
-    last = first
-    while last < len(widths) and widths[last] == widths[first]:
-        last += 1
-    return last - first
 
 
 def max_depths(view: View, requests: Ids, growing: int) -> Ints:

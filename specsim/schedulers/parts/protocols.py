@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from specsim.core.passes import DEEPEST, NOBODY, DraftPass, Emitted
-from specsim.core.protocols import View
+from specsim.core.protocols import Oracle, View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import decoding, lag
@@ -140,6 +140,29 @@ class Chains(Speculation):
     def draft_tokens(self, requests: int) -> int:
         """Return the longest chain."""
         return self.num_speculative_tokens
+
+
+class ForeseeingPart:
+    """A part that is told the future; see `specsim.core.protocols.Clairvoyant`."""
+
+    _oracle: Oracle | None = None
+
+    def foresee(self, oracle: Oracle) -> None:
+        """Take what only the future knows."""
+        object.__setattr__(self, "_oracle", oracle)
+
+    @property
+    def oracle(self) -> Oracle:
+        """The oracle of the run.
+
+        Raises
+        ------
+        ValueError
+            When nobody has told it.
+        """
+        if self._oracle is None:
+            raise ValueError(f"{type(self).__name__} is told the future: use a clairvoyant scheduler")
+        return self._oracle
 
 
 class NoDrafts(Speculation):

@@ -74,15 +74,9 @@ class Seats:
             return Seated(head, np.ones(n, dtype=np.int64), NOBODY)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
         sizes = whole_endings(view, head, chunk_sizes(view.pending(head), decodes, budget))
-        held = view.held_bytes(order)
-        growth = growth_bytes(view, head, sizes, decodes, drafting)
-        margin = self.watermark * view.capacity_bytes * ((held[: len(head)] == 0) & (sizes > 0))
-        count, lacking = fitting_head(growth, held, view.free_bytes, margin)
-        rest, kept = order[count:], held[count:]
+        count, evicted = fitting_head(view, order, sizes, decodes, drafting, self.watermark)
         if self.switching != "keep":
-            evicted = rest[kept > 0]
-        else:
-            evicted = rest[last_to_yield(kept, lacking)] if lacking > 0 else NOBODY
+            evicted = order[count:][view.held_bytes(order[count:]) > 0]
         return Seated(head[:count], sizes[:count], evicted)
 
 
@@ -170,37 +164,28 @@ def growth_bytes(view: View, ids: Ids, sizes: Ints, decodes: Bools, drafting: bo
     return growth
 
 
-def fitting_head(growth: Ints, held: Ints, free_bytes: int, margin: Floats) -> tuple[int, int]:
-    """Return how many of the first requests fit if all later ones may be evicted, and the bytes then available.
+def fitting_head(
+    view: View, order: Ids, sizes: Ints, decodes: Bools, drafting: bool, watermark: float
+) -> tuple[int, Ids]:
+    """Return how many of the first requests fit if all later ones may be evicted, and those that then yield.
+
+    The first request always fits. The last of `order` yields first, and no more do than have to.
 
     Parameters
     ----------
-    growth, margin : (n,) bytes that each request needs, and bytes to be left free beside it. The first request always
-        fits, and its margin does not count.
-    held : (m,) bytes that each request of the whole order holds, m >= n.
+    order : (m,) requests. sizes, decodes : (n,) tokens of the first n, and whether each decodes; see `growth_bytes`.
+    watermark : share of the cache that is left free beside a newcomer that is not the first.
     """
-    needed = np.cumsum(growth)
-    behind = held.sum() - np.cumsum(held[: len(growth)])
+    n, held, free_bytes = len(sizes), view.held_bytes(order), view.free_bytes
+    margin = watermark * view.capacity_bytes * ((held[:n] == 0) & (sizes > 0))
+    needed = np.cumsum(growth_bytes(view, order[:n], sizes, decodes, drafting))
+    behind = held.sum() - np.cumsum(held[:n])
     over = needed + margin > free_bytes + behind
     over[0] = False
-    count = int(np.argmax(over)) if over.any() else len(growth)
-    return count, max(int(needed[count - 1]) - free_bytes, 0)
-
-
-def last_to_yield(held: Ints, lacking: int) -> Ints:
-    """Return the indices of the requests that yield `lacking` bytes, the last first; `held` (n,) are their bytes."""
-    backwards = np.flatnonzero(held)[::-1]
+    count = int(np.argmax(over)) if over.any() else n
+    lacking = int(needed[count - 1]) - free_bytes
+    if lacking <= 0:
+        return count, NOBODY
+    backwards = count + np.flatnonzero(held[count:])[::-1]
     enough = int(np.searchsorted(np.cumsum(held[backwards]), lacking)) + 1
-    return backwards[:enough]
-
-
-def queue_limits(queues: int, first_limit: float, limit_ratio: float) -> Floats:
-    """Return the upper limits S_j = M^(j-1) S_1, (queues - 1,); the last queue has no limit."""
-    limits: Floats = first_limit * limit_ratio ** np.arange(queues - 1, dtype=np.float64)
-    return limits
-
-
-def limits_below(queues: int, top_limit: float, limit_ratio: float) -> Floats:
-    """Return the upper limits of `queue_limits` whose highest is `top_limit`, (queues - 1,)."""
-    limits: Floats = top_limit * limit_ratio ** -np.arange(queues - 2, -1, -1, dtype=np.float64)
-    return limits
+    return count, order[backwards[:enough]]

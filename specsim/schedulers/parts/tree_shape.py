@@ -32,10 +32,10 @@ class ShapeRule(Protocol):
     """Gives the shape for a number of speculating requests, and the largest depth and width of any number."""
 
     @property
-    def max_depth(self) -> int: ...  # noqa: D102
+    def depth_max(self) -> int: ...  # noqa: D102
 
     @property
-    def max_width(self) -> int: ...  # noqa: D102
+    def width_max(self) -> int: ...  # noqa: D102
 
     def __call__(self, requests: int) -> TreeShape: ...  # noqa: D102
 
@@ -109,16 +109,6 @@ class Budgeted:
         at_least(1, width_max=self.width_max)
         at_least(1, verify_tokens=budget_of(self.verify_tokens, 1), draft_pass_tokens=self.draft_pass_tokens)
 
-    @property
-    def max_depth(self) -> int:
-        """The largest depth it ever returns."""
-        return self.depth_max
-
-    @property
-    def max_width(self) -> int:
-        """The largest width it ever returns."""
-        return self.width_max
-
 
 @dataclass(frozen=True, slots=True)
 class LoadAdaptive(Budgeted):
@@ -186,12 +176,12 @@ class Fixed:
         at_least(1, width=self.width)
 
     @property
-    def max_depth(self) -> int:
+    def depth_max(self) -> int:
         """The depth."""
         return self.depth
 
     @property
-    def max_width(self) -> int:
+    def width_max(self) -> int:
         """The width."""
         return self.width
 

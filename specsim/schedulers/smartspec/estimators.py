@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from specsim.core.protocols import Oracle, View
+from specsim.core.protocols import View
 from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.protocols import at_least, probability
+from specsim.schedulers.parts.protocols import ForeseeingPart, at_least, probability
 from specsim.schedulers.smartspec.goodput import (
     Batch,
     best,
@@ -63,7 +63,9 @@ class AcceptanceAverage:
         overall = _filled(right, tried, max(self.window - int(self._seen[0]), 0), self.first)
         if len(self._seen) == 1 or not self._seen[0]:
             return np.full(len(requests), overall)
-        each: Floats = self._rate(requests + 1, overall)
+        rows = requests + 1
+        right_each, tried_each = self._sums[:, rows]
+        each: Floats = _filled(right_each, tried_each, np.maximum(self.window - self._seen[rows], 0), overall)
         return each
 
     def learn(self, requests: Ids, drafted: Ints, matched: Ints) -> None:
@@ -83,11 +85,6 @@ class AcceptanceAverage:
         self._tokens[:, rows, place] = tokens
         self._seen[rows] += 1
 
-    def _rate(self, rows: Ints | int, before: Any) -> Any:
-        """Return each row's acceptance, (rows,); a step that its window lacks tried one token, right with `before`."""
-        right, tried = self._sums[:, rows]
-        return _filled(right, tried, np.maximum(self.window - self._seen[rows], 0), before)
-
 
 def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
     """Return the share of tokens that were right, with as many more as are lacking, right with `before`."""
@@ -95,7 +92,7 @@ def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
 
 
 @dataclass(slots=True)
-class ForeseenChains(ChainProposer):
+class ForeseenChains(ForeseeingPart, ChainProposer):
     """A proposal of chains as long as each request's drafts will be right, where goodput wants them.
 
     Parameters
@@ -104,11 +101,6 @@ class ForeseenChains(ChainProposer):
     """
 
     num_speculative_tokens: int
-    _oracle: Oracle | None = field(default=None, init=False, repr=False)
-
-    def foresee(self, oracle: Oracle) -> None:
-        """Take the oracle that tells right drafts from wrong ones."""
-        self._oracle = oracle
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the right chains of the best prefix."""
@@ -120,11 +112,9 @@ class ForeseenChains(ChainProposer):
 
     def _ahead(self, batch: Batch) -> Ints:
         """Return how many drafted tokens of each will be right, (n,)."""
-        if self._oracle is None:
-            raise ValueError("which drafts are right is known from the future: use a clairvoyant scheduler")
         if not self.num_speculative_tokens:
             return batch.longest
-        return self._oracle.right_ahead(batch.requests, self.num_speculative_tokens)
+        return self.oracle.right_ahead(batch.requests, self.num_speculative_tokens)
 
 
 @dataclass(slots=True)

@@ -43,29 +43,26 @@ from specsim.schedulers.smartspec.goodput import Batch, goodput
 class OffSwitch:
     """Whether the policy is asked in a step: not while as many requests run as when it chose length 0.
 
+    `limit` : the requests of the batch that switched it off, None while it is on.
     `retry_steps` : steps after which it is asked once all the same.
     """
 
     retry_steps: int
-    _limit: int | None = field(default=None, init=False)
+    limit: int | None = field(default=None, init=False)
     _idle: int = field(default=0, init=False)
 
     def off(self, running: int) -> bool:
         """Count a step with so many requests; return whether it runs without asking."""
-        if self._limit is None:
+        if self.limit is None:
             return False
-        if running < self._limit:
-            self._limit = self._limit if self._idle else None
+        if running < self.limit:
+            self.limit = self.limit if self._idle else None
             return False
         self._idle += 1
         if self._idle < self.retry_steps:
             return True
-        self._limit, self._idle = None, 0
+        self.limit, self._idle = None, 0
         return False
-
-    def turn(self, running: int) -> None:
-        """Switch off for batches of at least so many requests."""
-        self._limit = running
 
 
 @dataclass
@@ -126,7 +123,7 @@ class ReleasedLengths(Chains):
         if self._asked % self.decision_steps == 0:
             self._length = self._decided(view, rows)
         if not self._length:
-            self._switch.turn(running)
+            self._switch.limit = running
         return self._length
 
     def _decided(self, view: View, rows: Rows) -> int:

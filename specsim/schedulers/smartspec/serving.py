@@ -17,7 +17,7 @@ import numpy as np
 
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.core.protocols import Beginning, Clairvoyant, Oracle, Step, View
-from specsim.core.request import Bools, Ids, Ints
+from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
@@ -44,7 +44,7 @@ class PrefillFeedback:
     """Draft prefill, switched off while more than `threshold` of the past decode steps proposed nothing (section 5).
 
     A request prefilled meanwhile is never speculated on: its steps then propose nothing either, which raises the share.
-    A preempted one is asked about anew when its prompt is read again.
+    A preempted one is asked about anew when its prompt is read again. `plain` (N,) are those never speculated on.
     """
 
     threshold: float
@@ -58,15 +58,7 @@ class PrefillFeedback:
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
-        self._plain = np.zeros(requests, dtype=np.bool_)
-
-    def admit(self, requests: Ids, drafting: bool) -> None:
-        """Note whether requests, whose prompts are read now, may be speculated on."""
-        self._plain[requests] = not drafting
-
-    def plain(self, requests: Ids) -> Bools:
-        """Return who is never speculated on, (n,)."""
-        return self._plain[requests]
+        self.plain = np.zeros(requests, dtype=np.bool_)
 
     def learn(self, proposed: int) -> None:
         """Count a decode step in which so many tokens were proposed."""
@@ -165,7 +157,7 @@ class SmartSpec:
         assert isinstance(self.batching, PrefillFirst)
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
-            self.feedback.admit(requests, drafting)
+            self.feedback.plain[requests] = not drafting
         if unread(view, Chunks(requests, tokens)):
             roots, fed = Forest.roots(len(requests)), lag(view, requests)
             if drafting and fed.any():
@@ -197,7 +189,7 @@ class SmartSpec:
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
         longest = np.minimum(useful_depth(view, requests), min(self.proposal.max_depth, view.belief.draft.max_depth))
-        longest[self.feedback.plain(requests)] = 0
+        longest[self.feedback.plain[requests]] = 0
         return Batch(
             requests,
             view.target_cached[requests],
