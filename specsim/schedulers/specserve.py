@@ -191,55 +191,6 @@ DOUBLING_MOST = 32
 """The graph size up to which sizes double; from there on they are its multiples."""
 
 
-@dataclass(slots=True)
-class MeanConfidence:
-    """The mean of all confidences noted since the start; `first` before any."""
-
-    first: float
-    _sum: float = field(default=0.0, init=False)
-    _count: int = field(default=0, init=False)
-
-    @property
-    def value(self) -> float:
-        """The mean."""
-        return self._sum / self._count if self._count else self.first
-
-    def note(self, forest: Forest, depth: int) -> None:
-        """Add the confidences of the nodes at `depth`."""
-        confidences = forest.probability[forest.depth == depth]
-        self._sum += float(confidences.sum())
-        self._count += len(confidences)
-
-
-@dataclass(slots=True)
-class StepDrafting:
-    """One step's decisions between draft passes: `going_on` of `grow`, which also notes what may be learnt."""
-
-    estimate: StepEstimate
-    mean: MeanConfidence
-    last: float
-    depth: int = 0
-
-    def __call__(self, forest: Forest, leaves: Ints) -> Ints:
-        """Return the leaves of the next pass; none when throughput fell or is predicted to."""
-        if self.fell(forest):
-            return NOBODY
-        predicted = self.estimate.throughput_after(forest, leaves, self.mean.value)
-        rises = predicted >= self.last if self.depth else predicted > self.last
-        return leaves if rises else NOBODY
-
-    def fell(self, forest: Forest) -> bool:
-        """Return whether the last pass lowered throughput; note its confidences if not. A pass is judged once."""
-        depth = int(forest.depth[-1])
-        if depth == self.depth:
-            return False
-        before, self.depth, self.last = self.last, depth, self.estimate.throughput(forest)
-        if self.last < before:
-            return True
-        self.mean.note(forest, depth)
-        return False
-
-
 @dataclass
 class ReleasedSpecServe(Chains):
     """A speculation part: predict, execute, stop on a fall, then drop tokens down to a graph size.
@@ -261,17 +212,42 @@ class ReleasedSpecServe(Chains):
         Chains.__post_init__(self)
         at_least(0, limit_s=0.0 if self.limit_s is None else self.limit_s)
         probability(first_confidence=self.first_confidence)
-        self.mean = MeanConfidence(self.first_confidence)
+        self._sum, self._count = 0.0, 0
+
+    @property
+    def mean_confidence(self) -> float:
+        """The mean of all confidences noted since the start."""
+        return self._sum / self._count if self._count else self.first_confidence
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens to verify."""
         estimate = estimate_of(view, rows, np.inf if self.limit_s is None else self.limit_s)
-        drafting = StepDrafting(estimate, self.mean, estimate.throughput(Forest.roots(len(rows.requests))))
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), drafting)
+        judged, last = 0, estimate.throughput(Forest.roots(len(rows.requests)))
+
+        def fell(forest: Forest) -> bool:
+            """Return whether the last pass, not judged yet, lowered throughput; note its confidences if not."""
+            nonlocal judged, last
+            if (depth := int(forest.depth[-1])) == judged:
+                return False
+            before, judged, last = last, depth, estimate.throughput(forest)
+            if last < before:
+                return True
+            confidences = forest.probability[forest.depth == depth]
+            self._sum += float(confidences.sum())
+            self._count += len(confidences)
+            return False
+
+        def worth_it(forest: Forest, leaves: Ints) -> Ints:
+            if fell(forest):
+                return NOBODY
+            predicted = estimate.throughput_after(forest, leaves, self.mean_confidence)
+            return leaves if (predicted >= last if judged else predicted > last) else NOBODY
+
+        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), worth_it)
         if not forest.draft_nodes:
             return forest
         # Behind the longest chains nobody asks for another pass: the last one is judged here.
-        drafting.fell(forest)
+        fell(forest)
         return forest.subset(to_graph_size(estimate, forest)) if self.verifier else forest
 
 

@@ -51,28 +51,14 @@ class KvPool:
     """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
 
     `capacity_bytes` are those of the memory, and the drafter's weights' while `drafter_away`.
-    `overdrawn` says whether more was ever freed than was held: somebody else has written to `used_bytes`.
     `blocks` and `lent` (2, N) are columns of `specsim.kernels.ledger.Books`, by model: the blocks that each request
     holds of its own, and its tokens in blocks that are lent to it.
     """
-
-    __slots__ = (
-        "_block_bytes",
-        "_of_model",
-        "_sharing",
-        "blocks",
-        "capacity_bytes",
-        "lent",
-        "memory",
-        "overdrawn",
-        "used_bytes",
-    )
 
     def __init__(self, memory: Memory, blocks: Ints, lent: Ints) -> None:
         self.memory = memory
         self.capacity_bytes = memory.capacity_bytes
         self.used_bytes = 0
-        self.overdrawn = False
         self._block_bytes = (
             memory.block_tokens * memory.target_token_bytes,
             memory.block_tokens * memory.draft_token_bytes,
@@ -195,7 +181,6 @@ class KvPool:
         held = self.blocks[:, ids].sum(axis=1)
         self.used_bytes -= int(held[TARGET]) * self._block_bytes[TARGET]
         self.used_bytes -= int(held[DRAFT]) * self._block_bytes[DRAFT]
-        self.overdrawn |= self.used_bytes < 0
         self.blocks[:, ids] = 0
 
 
