@@ -83,6 +83,8 @@ class Proposals:
 class SimulatedDrafter:
     """Answer draft passes.
 
+    `verified` says that a verification has run: forests that then grow from roots may reuse the slots of earlier ones.
+
     Parameters
     ----------
     tape : its proposals, and which are right. model : pass times. view : the replica's ledger, for positions.
@@ -91,12 +93,8 @@ class SimulatedDrafter:
     def __init__(self, tape: Tape, model: DraftCosts, view: View) -> None:
         self.proposals = Proposals(4096)
         self._tape, self._model, self._view = tape, model, view
-        self._verified = False
+        self.verified = False
         self._bonus: Ids = NOBODY
-
-    def verified(self) -> None:
-        """Note a verification: forests that grow from roots after it may reuse the slots of earlier ones."""
-        self._verified = True
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
         """Return the forest grown by the likeliest tokens of each leaf, pass after pass, and the seconds of each pass.
@@ -193,8 +191,8 @@ class SimulatedDrafter:
         row = forest.row[leaves]
         requests = work.requests[row]
         if not forest.draft_nodes:
-            if self._verified:
-                self._verified, proposals.used = False, 0
+            if self.verified:
+                self.verified, proposals.used = False, 0
             key = tape.on_path(requests, self._view.emitted_tokens[requests])
             on = np.ones(len(leaves), dtype=np.bool_)
         else:

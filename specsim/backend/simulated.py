@@ -65,7 +65,7 @@ class SimulatedBackend:
         seconds = self._truth.target.seconds(shape)
         forest = work.forest
         told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._proposals.rows[1])
-        self._drafter.verified()
+        self._drafter.verified = True
         return Emitted(*told), seconds
 
     def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:

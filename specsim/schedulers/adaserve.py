@@ -84,7 +84,6 @@ class CandidateTrees(Speculation):
     @abstractmethod
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return which nodes of the candidate trees are verified, (nodes,)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

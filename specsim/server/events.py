@@ -80,16 +80,12 @@ class EventLog(Protocol):
 
     def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
         """Note the passes of a draft, which follow each other without a pause; `seconds` of each, as of a pass."""
-        ...
 
     def verify(self, replica: int, verified: Verification) -> None:
         """Note a verification."""
-        ...
 
     def decode_steps(self, replica: int, steps: DecodeSteps) -> None:
         """Note passes of decoding rows."""
-        ...
 
     def speculative_steps(self, replica: int, steps: SpeculativeSteps) -> None:
         """Note rounds of chains."""
-        ...

@@ -81,11 +81,9 @@ class Batching(Protocol):
 
         `drafting` says whether the drafter caches prompts too, `draft_tokens` how many each decoding row may verify.
         """
-        ...
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Take note of the verification of `forest`; `service_s` are the seconds of the step's forward passes."""
-        return
 
 
 class Speculation(Protocol):
@@ -94,7 +92,6 @@ class Speculation(Protocol):
     @property
     def drafts(self) -> bool:
         """Whether it ever drafts; if so, the drafter also reads prompts."""
-        ...
 
     @property
     def max_width(self) -> int:
@@ -117,11 +114,9 @@ class Speculation(Protocol):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes, the first of which feeds `rows.fed`, and return a forest that fits the memory."""
-        ...
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Take note of what was accepted of `forest`."""
-        return
 
 
 class Chains(Speculation):

@@ -75,7 +75,6 @@ class Proposer(Protocol):
     @property
     def max_depth(self) -> int:
         """The most draft tokens of a path, V in the paper; 0 where it never drafts."""
-        ...
 
     @property
     def max_width(self) -> int:
@@ -84,11 +83,9 @@ class Proposer(Protocol):
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes, the first of which feeds what the prefix lacks, and return the trees of the prefix."""
-        ...
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
-        return
 
 
 class ChainProposer(Proposer):
