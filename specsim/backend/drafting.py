@@ -55,8 +55,6 @@ class Proposals:
     `words` holds the key and the hashed key, `rows` the row of the tape and the rank of the target's token in it.
     """
 
-    __slots__ = ("rows", "used", "words")
-
     def __init__(self, size: int) -> None:
         self.words = np.zeros((2, size), dtype=np.uint64)
         self.rows = np.zeros((2, size), dtype=np.int64)

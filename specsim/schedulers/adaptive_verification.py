@@ -27,11 +27,10 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.schedulers.parts.growth import grow_rows, plain_shape
+from specsim.schedulers.parts.growth import grow_fitting, plain_shape
 from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
 from specsim.schedulers.parts.survival import Survival, estimator_of
 from specsim.schedulers.specserve import first_kept
-from specsim.schedulers.threshold import fitting_chain
 
 
 @dataclass
@@ -67,7 +66,7 @@ class AdaptiveVerification(Chains):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all requests, within the budget."""
         start_s = view.now_s
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens))
+        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens)
         if not forest.draft_nodes:
             return forest
         row, position = forest.row[forest.rows :], forest.depth[forest.rows :] - 1

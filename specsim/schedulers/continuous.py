@@ -18,7 +18,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, unread, whole_prompts
-from specsim.schedulers.parts.protocols import Batching, Rows, at_least, share
+from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PrefillFirst(Batching):
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
 
     def prompts(self, view: View, drafting: bool) -> Chunks:
         """Return the waiting prompts of the next pass; none if none fits."""

@@ -27,9 +27,9 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import grow, max_depths
+from specsim.schedulers.parts.growth import fitting_shape, grow, max_depths
 from specsim.schedulers.parts.protocols import Chains, Growing, Rows, draft_length
-from specsim.schedulers.threshold import fitting_chain
+from specsim.schedulers.parts.tree_shape import TreeShape
 
 SHORT, LONG = 10, 30
 """Tokens of the shorter and of the longer past."""
@@ -82,8 +82,8 @@ class DivergenceLengths(Chains):
         """Yield draft passes and return each request's chain."""
         max_depth = max_depths(view, rows.requests, rows.decoding)
         max_depth[: rows.decoding] = np.minimum(max_depth[: rows.decoding], self.lengths(rows))
-        widths = fitting_chain(view, rows, max(int(max_depth.max(initial=1)), 1))
-        return grow(rows.requests, rows.fed, max_depth, widths)
+        fitting = fitting_shape(view, rows, TreeShape(max(int(max_depth.max(initial=1)), 1), 1))
+        return grow(rows.requests, rows.fed, max_depth, (1,) * fitting.depth)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the divergence of each token that the target has judged, and set the next lengths."""

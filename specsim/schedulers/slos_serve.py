@@ -37,7 +37,7 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.batching import decoding
 from specsim.schedulers.parts.growth import fitting_shape, grow, max_depths
-from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evicting, rows_of, share
+from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evicting, probability, rows_of
 from specsim.schedulers.parts.queues import fitting_head, live
 from specsim.schedulers.parts.tree_shape import TreeShape
 
@@ -174,7 +174,7 @@ class SlosServe:
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
         if self.time_margin <= 0:
             raise ValueError(f"time_margin={self.time_margin!r} is not above 0")

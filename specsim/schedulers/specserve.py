@@ -18,7 +18,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +28,8 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.schedulers.parts.growth import grow_rows, plain_shape
+from specsim.schedulers.parts.growth import grow_fitting, plain_shape
 from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
-from specsim.schedulers.threshold import fitting_chain
 
 
 class StepEstimate(NamedTuple):
@@ -117,22 +116,24 @@ class SpecServe(Chains):
     history_steps : steps that drafted whose confidences are averaged.
     first_confidence : the mean at the beginning, with the weight of one token for each of those steps.
 
-    `mean_confidence` is that of the tokens drafted in the last `history_steps` steps that drafted.
     """
 
     num_speculative_tokens: int
     verifier: bool
     history_steps: int
     first_confidence: float
-    _steps: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
         at_least(1, history_steps=self.history_steps)
         probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))
-        self._drafted = np.ones(self.history_steps)
-        self._average()
+        self._drafted, self._steps = np.ones(self.history_steps), 0
+
+    @property
+    def mean_confidence(self) -> float:
+        """That of the tokens drafted in the last `history_steps` steps that drafted."""
+        return float(self._confidences.sum() / self._drafted.sum())
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
@@ -143,7 +144,7 @@ class SpecServe(Chains):
             predicted = estimate.throughput_after(forest, leaves, confidence)
             return leaves if predicted > estimate.throughput(forest) else NOBODY
 
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), worth_it)
+        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens, worth_it)
         if not forest.draft_nodes:
             return forest
         self._remember(forest.probability[forest.rows :])
@@ -153,10 +154,6 @@ class SpecServe(Chains):
         oldest = self._steps % self.history_steps
         self._confidences[oldest], self._drafted[oldest] = confidences.sum(), len(confidences)
         self._steps += 1
-        self._average()
-
-    def _average(self) -> None:
-        self.mean_confidence = float(self._confidences.sum() / self._drafted.sum())
 
 
 def strictest_s(view: View, rows: Rows) -> float:
@@ -243,7 +240,7 @@ class ReleasedSpecServe(Chains):
             predicted = estimate.throughput_after(forest, leaves, self.mean_confidence)
             return leaves if (predicted >= last if judged else predicted > last) else NOBODY
 
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), worth_it)
+        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens, worth_it)
         if not forest.draft_nodes:
             return forest
         # Behind the longest chains nobody asks for another pass: the last one is judged here.

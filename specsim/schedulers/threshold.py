@@ -20,9 +20,8 @@ from specsim.core.passes import NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import fitting_shape, grow_rows
+from specsim.schedulers.parts.growth import grow_fitting
 from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
-from specsim.schedulers.parts.tree_shape import TreeShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Threshold(Chains):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes until no chain grows, and return the chains."""
-        return grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), self._sure)
+        return grow_fitting(view, rows, self.num_speculative_tokens, self._sure)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
         # A root is a token of the target, so the first token is drafted whatever the threshold.
@@ -53,8 +52,3 @@ class BatchThreshold(Threshold):
         depth = forest.depth[-1]
         sure = depth == 0 or forest.probability[forest.depth == depth].mean() >= self.threshold
         return leaves if sure else NOBODY
-
-
-def fitting_chain(view: View, rows: Rows, longest: int) -> tuple[int, ...]:
-    """Return the widths (1, ..., 1) of the longest chains that fit the memory for all decoding requests."""
-    return (1,) * fitting_shape(view, rows, TreeShape(longest, 1)).depth

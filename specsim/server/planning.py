@@ -83,8 +83,6 @@ class Conversation:
         Here and in `ask`, when the scheduler fails: one line with its name, the simulated time and the user's own line.
     """
 
-    __slots__ = ("_scheduler", "_step", "_view")
-
     def __init__(self, scheduler: Scheduler, view: View) -> None:
         self._scheduler, self._view = scheduler, view
         try:
@@ -172,8 +170,6 @@ class LivelockDetector:
     ----------
     passes : of both models so far. idle_passes : those since the last that brought something, as far as it has looked.
     """
-
-    __slots__ = ("_emitted", "_look_at", "_most_cached", "_progress", "_queues", "idle_passes", "passes")
 
     def __init__(self, progress: Progress, queues: RequestQueues) -> None:
         self.passes = self.idle_passes = 0

@@ -21,8 +21,6 @@ class Drafts:
     until the step ends, whichever is first.
     """
 
-    __slots__ = ("_verified", "open", "rows")
-
     def __init__(self) -> None:
         self.rows: list[Ids] = []
         self.open: dict[bytes, Ids] = {}

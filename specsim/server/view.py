@@ -26,8 +26,6 @@ def _arrays(rows: _Rows, kind: type[_Rows]) -> dict[str, Any]:
 class _Line(Sequence[int]):
     """The line of waiting requests, which can be looked at, not changed."""
 
-    __slots__ = ("_queues", "_requests")
-
     def __init__(self, queues: RequestQueues) -> None:
         self._requests, self._queues = queues.waiting, queues
 

@@ -106,6 +106,11 @@ def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn |
     return grow(rows.requests, rows.fed, max_depth, widths, going_on=going_on)
 
 
+def grow_fitting(view: View, rows: Rows, longest: int, going_on: GoingOn | None = None) -> Growing:
+    """Return `grow_rows` for chains, as long as fit the memory for all decoding requests but no longer than said."""
+    return grow_rows(view, rows, (1,) * fitting_shape(view, rows, TreeShape(longest, 1)).depth, going_on)
+
+
 def grow_chains(view: View, rows: Rows, depth: int) -> Growing:
     """Return `grow` for chains of one depth behind all decoding rows; none if they do not all fit.
 

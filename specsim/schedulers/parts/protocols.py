@@ -30,13 +30,6 @@ def draft_length(low: int = 0, **values: int) -> None:
             raise ValueError(f"{name}={value!r} is above {DEEPEST:,}")
 
 
-def share(**values: float) -> None:
-    """Raise ValueError for the first of the named values that is no share in [0, 1)."""
-    for name, value in values.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"{name}={value!r} is not in [0, 1)")
-
-
 def probability(**values: float) -> None:
     """Raise ValueError for the first of the named values that is not in [0, 1]."""
     for name, value in values.items():

@@ -12,7 +12,7 @@ from specsim.core.passes import NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.schedulers.parts.batching import decoding
-from specsim.schedulers.parts.protocols import Rows, at_least, rows_of, share
+from specsim.schedulers.parts.protocols import Rows, at_least, probability, rows_of
 from specsim.schedulers.sarathi import chunk_sizes
 
 
@@ -51,7 +51,7 @@ class Seats:
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
 
     def rows(self, view: View, order: Ids, drafting: bool) -> Rows:
         """Return the rows of the requests that get a seat; `order` holds live requests, all running ones included."""
