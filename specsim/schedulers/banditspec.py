@@ -16,7 +16,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,9 +43,6 @@ class UcbLengths(Speculation):
     arms: list[int]
     delta: float
     exploration: float
-    _begun: bool = field(init=False, repr=False, default=False)
-    _began_s: float = field(init=False, repr=False, default=0.0)
-    _plain_s: float = field(init=False, repr=False, default=0.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.arms, list) or not self.arms or not all(type(each) is int for each in self.arms):
@@ -55,6 +52,7 @@ class UcbLengths(Speculation):
         at_least(0, exploration=self.exploration)
         if not 0 < self.delta <= 1:
             raise ValueError(f"delta={self.delta!r} is not in (0, 1]")
+        self._begun, self._began_s, self._plain_s = False, 0.0, 0.0
         self.pulls, self.means = np.zeros(len(self.arms), dtype=np.int64), np.zeros(len(self.arms))
 
     def begin(self, requests: int) -> None:

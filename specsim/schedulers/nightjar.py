@@ -93,14 +93,6 @@ class BinGreedyLengths(Speculation):
     free_share: float
     persist_s: float
     drafter_away: bool = field(init=False, default=False)
-    _bins: dict[int, Bins] = field(init=False, repr=False, default_factory=dict)
-    _gone: bool = field(init=False, repr=False, default=False)
-    _begun: bool = field(init=False, repr=False, default=False)
-    _chosen: int = field(init=False, repr=False, default=0)
-    _drafted: bool = field(init=False, repr=False, default=True)
-    _switch_s: float = field(init=False, repr=False, default=0.0)
-    _began_s: float = field(init=False, repr=False, default=0.0)
-    _short_s: float = field(init=False, repr=False, default=inf)
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
@@ -108,7 +100,10 @@ class BinGreedyLengths(Speculation):
             raise ValueError(f"seed={self.seed!r} is not in [0, 2^63)")
         at_least(0, persist_s=self.persist_s)
         probability(free_share=self.free_share)
-        self._here = self.bins(0)
+        self._bins: dict[int, Bins] = {}
+        self._here, self._chosen = self.bins(0), 0
+        self._gone, self._begun, self._drafted = False, False, True
+        self._switch_s, self._began_s, self._short_s = 0.0, 0.0, inf
 
     def begin(self, requests: int) -> None:
         """Begin a run; the state is none of the requests'."""

@@ -21,9 +21,6 @@ from specsim.server.multi_step import Horizon, MultiStep
 from specsim.server.planning import Conversation, Livelock, LivelockDetector, delays, possible
 from specsim.server.view import LedgerView
 
-Thinking = Callable[[TargetPass, Any], float]
-"""Returns the seconds of the scheduler's own work before a verification, from it and the last answer of the step."""
-
 
 class Replica:
     """One server: a ledger, a scheduler and a backend under one event clock.
@@ -33,7 +30,9 @@ class Replica:
     env : simpy environment; the only thing that advances time.
     name : index of the replica.
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
-    thinking : what the scheduler's own work costs. event_log : told of every pass.
+    event_log : told of every pass.
+    selection_s, selection_token_s : seconds of the scheduler's own work before it verifies a forest that is not the one
+        last drafted, and further seconds per candidate token.
     pipeline_steps : how many steps are decided ahead; see `specsim.server.admission.ArrivalQueue`.
     trailing_steps : verifications that a request is in behind its last token; see `Trailing`.
     multi_step : whether passes between which no arrival or end falls run as one event, if the backend can tell them.
@@ -57,8 +56,9 @@ class Replica:
         view: LedgerView,
         scheduler: Scheduler,
         backend: Backend,
-        thinking: Thinking,
         event_log: EventLog,
+        selection_s: float = 0.0,
+        selection_token_s: float = 0.0,
         pipeline_steps: int = 0,
         trailing_steps: int = 0,
         multi_step: bool = True,
@@ -69,7 +69,8 @@ class Replica:
         self.env, self.name = env, name
         self.ledger, self.view = ledger, view
         self.scheduler, self.backend = scheduler, backend
-        self._thinking, self._event_log = thinking, event_log
+        self._event_log = event_log
+        self._selection_s, self._selection_token_s = selection_s, selection_token_s
         self.livelock = LivelockDetector(ledger.progress, ledger.queues)
         self._arrival_queue = ArrivalQueue(pipeline_steps) if pipeline_steps else None
         self._trailing = Trailing(trailing_steps) if trailing_steps else None
@@ -245,7 +246,9 @@ class Replica:
         start_s, moving_s = env.now, self._moving_s(work, shape) if shape.moved_bytes else 0.0
         timed = shape if self._trailing is None else self._trailing.joined(shape)
         answer, forward_s = self.backend.verify(work, timed)
-        thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
+        thinking_s, seconds = 0.0, forward_s + moving_s
+        if isinstance(basis, Forest) and work.forest is not basis:
+            thinking_s = self._selection_s + self._selection_token_s * basis.draft_nodes
         yield env.timeout(possible(thinking_s + seconds))
         drafted = ledger.progress.draft_cached[work.requests] if self.onward is not None else NOBODY
         gaps = ledger.commit_verify(work, answer, start_s, env.now)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from specsim.core.protocols import CostModel
-from specsim.pass_shape import Ints, PassShapes
+from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import at_least, draft_length
 
 LEAST_DEPTH, MOST_DEPTH = 2, 8
@@ -69,17 +69,13 @@ def profiled_budget(belief: CostModel, most: int) -> BatchBudget:
     the most tokens a second, and its root.
     """
     n = np.arange(1, most + 1)
-    context = n * CONTEXT_TOKENS
-
-    def shapes(drafted: Ints | int) -> PassShapes:
-        again = drafted * CONTEXT_TOKENS
-        return PassShapes(context, n + drafted, context + again + n + 2 * drafted, n + drafted, n, again)
-
-    draft_s = belief.draft.seconds_array(shapes(0))
+    decode = PassShapes.decode(n * CONTEXT_TOKENS, n)
+    draft_s = belief.draft.seconds_array(decode)
     per_s = []
     for depth in range(LEAST_DEPTH, MOST_DEPTH + 1):
         passes = 1 if belief.draft.one_pass else depth
-        seconds = passes * draft_s + belief.target.seconds_array(shapes(n * depth))
+        verify = PassShapes.with_nodes(decode, n * depth, n * depth * (CONTEXT_TOKENS + 2))
+        seconds = passes * draft_s + belief.target.seconds_array(verify)
         per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
     max_depth = LEAST_DEPTH + np.argmax(np.array(per_s) >= NEAR * np.max(per_s, axis=0), axis=0)
     return BatchBudget(tuple((1 + max_depth).tolist()))

@@ -25,7 +25,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -37,32 +37,6 @@ from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
 from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
 from specsim.schedulers.smartspec.goodput import Batch, goodput
-
-
-@dataclass(slots=True)
-class OffSwitch:
-    """Whether the policy is asked in a step: not while as many requests run as when it chose length 0.
-
-    `limit` : the requests of the batch that switched it off, None while it is on.
-    `retry_steps` : steps after which it is asked once all the same.
-    """
-
-    retry_steps: int
-    limit: int | None = field(default=None, init=False)
-    _idle: int = field(default=0, init=False)
-
-    def off(self, running: int) -> bool:
-        """Count a step with so many requests; return whether it runs without asking."""
-        if self.limit is None:
-            return False
-        if running < self.limit:
-            self.limit = self.limit if self._idle else None
-            return False
-        self._idle += 1
-        if self._idle < self.retry_steps:
-            return True
-        self.limit, self._idle = None, 0
-        return False
 
 
 @dataclass
@@ -87,8 +61,6 @@ class ReleasedLengths(Chains):
     plain_factor: float
     retry_steps: int
     memory_factor: float
-    _asked: int = field(default=0, init=False, repr=False)
-    _length: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         Chains.__post_init__(self)
@@ -97,12 +69,13 @@ class ReleasedLengths(Chains):
         at_least(1, decision_steps=self.decision_steps, retry_steps=self.retry_steps)
         probability(first_rate=self.first_rate, weight=self.weight)
         self.rate = self.first_rate
-        self._switch = OffSwitch(self.retry_steps)
+        self._asked = self._length = self._idle = 0
+        self._off_at: int | None = None  # The requests of the batch that switched speculation off.
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the length in force and return the chains; none if they do not all fit."""
         running = len(np.union1d(view.running, rows.requests))
-        depth = 0 if self._switch.off(running) else self._asked_length(view, rows, running)
+        depth = 0 if self._off(running) else self._asked_length(view, rows, running)
         if rows.decoding and not rows_fit(view, rows, depth):
             depth = 0
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
@@ -115,6 +88,19 @@ class ReleasedLengths(Chains):
         tried = drafted if self.counted == "drafted" else np.minimum(answer.matched + 1, drafted)
         self.rate += self.weight * (float(answer.matched.sum() / tried.sum()) - self.rate)
 
+    def _off(self, running: int) -> bool:
+        """Count a step; return whether it runs without asking: as many requests run as when length 0 was chosen."""
+        if self._off_at is None:
+            return False
+        if running < self._off_at:
+            self._off_at = self._off_at if self._idle else None
+            return False
+        self._idle += 1
+        if self._idle < self.retry_steps:
+            return True
+        self._off_at, self._idle = None, 0
+        return False
+
     def _asked_length(self, view: View, rows: Rows, running: int) -> int:
         """Return the length in force when the policy is asked; a step that only reads prompts feeds the drafter."""
         if not rows.decoding:
@@ -123,7 +109,7 @@ class ReleasedLengths(Chains):
         if self._asked % self.decision_steps == 0:
             self._length = self._decided(view, rows)
         if not self._length:
-            self._switch.limit = running
+            self._off_at = running
         return self._length
 
     def _decided(self, view: View, rows: Rows) -> int:
