@@ -50,7 +50,6 @@ class SimulatedBackend:
         output_tokens = np.ascontiguousarray(world.output_tokens, dtype=np.int64)
         self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, output_tokens)
         self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
-        self._proposals = self._drafter.proposals
 
     def move(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds that the pass's moved bytes take on the link to the host."""
@@ -64,7 +63,7 @@ class SimulatedBackend:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = self._truth.target.seconds(shape)
         forest = work.forest
-        told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._proposals.rows[1])
+        told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._drafter.rows[1])
         self._drafter.verified = True
         return Emitted(*told), seconds
 
@@ -126,7 +125,7 @@ class SimulatedBackend:
         """Return which nodes of a forest drafted in this step are tokens of the target, roots included, (nodes,)."""
         right = np.ones(len(forest), dtype=np.bool_)
         nodes = slice(forest.rows, None)
-        right[nodes] = self._proposals.right(forest.slot[nodes], forest.token[nodes])
+        right[nodes] = self._drafter.right(forest.slot[nodes], forest.token[nodes])
         return right
 
     def right_ahead(self, ids: Ids, most: int) -> Ints:
@@ -178,7 +177,7 @@ class SimulatedBackend:
         """Return the target's own probability of each drafted node; see `specsim.core.protocols.Oracle`."""
         tape, nodes = self._world.tape, slice(forest.rows, None)
         probability = forest.probability.copy()
-        row, rank = self._proposals.rows[:, forest.slot[nodes]]
+        row, rank = self._drafter.rows[:, forest.slot[nodes]]
         truth = tape.truth[row, forest.token[nodes]]
         probability[nodes] = np.where(rank == OFF_PATH, probability[nodes], truth)
         return probability
