@@ -182,6 +182,29 @@ def _take_needed(path, nodes, need, most, chosen):
 
 
 @inner
+def _highest(values, count):
+    """Return the `count`-th highest of the values, which it moves about (Hoare's selection)."""
+    low, high, place = 0, len(values) - 1, count - 1
+    while low < high:
+        pivot, left, right = values[(low + high) // 2], low, high
+        while left <= right:
+            while values[left] > pivot:
+                left += 1
+            while values[right] < pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left, right = left + 1, right - 1
+        if place <= right:
+            high = right
+        elif place >= left:
+            low = left
+        else:
+            break
+    return values[place]
+
+
+@inner
 def _take_likeliest(path, chosen, count):
     """Mark the `count` likeliest nodes that are not marked, ties to the earlier one."""
     rest, others = np.empty(len(path)), 0
@@ -189,7 +212,7 @@ def _take_likeliest(path, chosen, count):
         if not chosen[node]:
             rest[others] = path[node]
             others += 1
-    least = np.partition(rest[:others], others - count)[others - count] if 0 < count < others else 0.0
+    least = _highest(rest[:others], count) if 0 < count < others else 0.0
     ties = count
     for node in range(len(path)):
         ties -= not chosen[node] and path[node] > least

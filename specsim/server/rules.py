@@ -166,14 +166,14 @@ def check_growth(work: DraftPass) -> None:
     if len(leaves) and max_depth is not None:
         depth, limit = forest.depth[leaves], max_depth[forest.row[leaves]]
         if np.count_nonzero(deep := depth >= limit):
-            said = first_wrong(
+            said = _first_wrong(
                 deep, "leaf {} lies at depth {}, and DraftPass.max_depth of its row is {}", leaves, depth, limit
             )
             raise IllegalPass(f"{said}; expected more where a leaf is extended")
 
 
 def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
-    """Return what is wrong with a leaf or a chunk, or that nothing would run; `pending` (n,) lacks each row."""
+    """Return what is wrong with a leaf or a chunk, or that nothing would run; `pending` (n,) is what each row lacks."""
     requests, chunks = work.requests, work.chunks if len(work.chunks) else np.zeros_like(work.requests)
     forest, leaves, nodes = work.forest, work.leaves, len(work.forest)
     names, counts = np.unique(leaves, return_counts=True)
@@ -186,27 +186,27 @@ def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
             return IllegalPass(f"leaf {leaves[wrong][0]} {what}")
     wrong = (chunks < 0) | (chunks > pending)
     if wrong.any():
-        said = first_wrong(wrong, "request {} is given {} of {}", requests, chunks, pending)
+        said = _first_wrong(wrong, "request {} is given {} of {}", requests, chunks, pending)
         return IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
     extended = forest.row[leaves]
     wrong = (pending > chunks)[extended]
     if wrong.any():
         columns = (each[extended] for each in (requests, chunks, pending))
-        said = first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
+        said = _first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
         return IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
     return IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
 
 
 def illegal_verification(work: TargetPass, pending: Ints) -> IllegalPass:
-    """Return what is wrong: a chunk of too many tokens or none, or a tree behind too few; `pending` (n,) lacks each."""
+    """Return what is wrong: a chunk of too many tokens or none, or a tree behind too few; each row lacks `pending`."""
     requests, chunks, tree = work.requests, work.chunks, work.forest.tree_tokens()
     wrong = (chunks < 1) | (chunks > pending)
     if wrong.any():
-        said = first_wrong(wrong, "request {} is given {}, {} are pending", requests, chunks, pending)
+        said = _first_wrong(wrong, "request {} is given {}, {} are pending", requests, chunks, pending)
         return IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
     wrong = (tree > 0) & (chunks < pending)
     if wrong.any():
-        said = first_wrong(wrong, "request {} reads {} of {} pending tokens", requests, chunks, pending)
+        said = _first_wrong(wrong, "request {} reads {} of {} pending tokens", requests, chunks, pending)
         return IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
     return IllegalPass(f"a forest with nodes of other rows than its {len(requests)}")
 
@@ -223,7 +223,7 @@ def kind_of(value: Any) -> str:
     return f"{represented(value)} ({type(value).__name__})"
 
 
-def first_wrong(wrong: Bools, text: str, *columns: Ints) -> str:
+def _first_wrong(wrong: Bools, text: str, *columns: Ints) -> str:
     """Return `text` filled with the first row of the `columns`, (n,) each, that is `wrong` (n,)."""
     row = int(np.flatnonzero(wrong)[0])
     return text.format(*(column[row] for column in columns))
