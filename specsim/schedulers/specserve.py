@@ -137,7 +137,8 @@ class SpecServe(Chains):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
-        estimate = estimate_of(view, rows, strictest_s(view, rows))
+        objectives_s = view.tpot_slo_s[rows.requests[: rows.decoding]]
+        estimate = estimate_of(view, rows, float(np.fmin.reduce(objectives_s, initial=np.inf)))
         confidence = self.mean_confidence
 
         def worth_it(forest: Forest, leaves: Ints) -> Ints:
@@ -154,11 +155,6 @@ class SpecServe(Chains):
         oldest = self._steps % self.history_steps
         self._confidences[oldest], self._drafted[oldest] = confidences.sum(), len(confidences)
         self._steps += 1
-
-
-def strictest_s(view: View, rows: Rows) -> float:
-    """Return the strictest TPOT objective of the decoding requests; infinite if none has one."""
-    return float(np.fmin.reduce(view.tpot_slo_s[rows.requests[: rows.decoding]], initial=np.inf))
 
 
 def worth_keeping(estimate: StepEstimate, forest: Forest) -> Bools:

@@ -104,17 +104,13 @@ class ForeseenChains(ForeseeingPart, ChainProposer):
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the right chains of the best prefix."""
-        batch = batch._replace(longest=np.minimum(batch.longest, self._ahead(batch)))
+        if self.num_speculative_tokens:
+            ahead = self.oracle.right_ahead(batch.requests, self.num_speculative_tokens)
+            batch = batch._replace(longest=np.minimum(batch.longest, ahead))
         lengths = lengths_of(batch, self.num_speculative_tokens)
         table = goodput(view.belief, batch, np.ones(len(batch.requests)), self.num_speculative_tokens)
         prefix, k = best(table, fitting(view, batch, lengths))
         return (yield from propose_chains(batch, prefix, lengths[k, :prefix]))
-
-    def _ahead(self, batch: Batch) -> Ints:
-        """Return how many drafted tokens of each will be right, (n,)."""
-        if not self.num_speculative_tokens:
-            return batch.longest
-        return self.oracle.right_ahead(batch.requests, self.num_speculative_tokens)
 
 
 @dataclass(slots=True)
