@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import simpy
@@ -16,10 +16,8 @@ from specsim.cluster.dispatch import Dispatch
 from specsim.cluster.routers import RoundRobin
 from specsim.cluster.routing import Router
 from specsim.cluster.split import Sending, SplitDispatch, Splitting
-from specsim.core.passes import TargetPass
 from specsim.core.protocols import Backend, CostModel, Observer, Oracle, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
-from specsim.core.trees import Forest
 from specsim.core.user_code import begun
 from specsim.errors import SchedulerFault, SpecsimError
 from specsim.kernels import compiled_loops
@@ -170,7 +168,9 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     env.run()
     if watcher is not None:
         watcher(len(requests))
-    happened = over_pools([each.progress for each in rows], dispatch.replica_of >= prefill)
+    happened = rows[0].progress
+    if prefill:
+        happened = over_pools(happened, rows[1].progress, dispatch.replica_of >= prefill)
     noted = noted_by([replica.scheduler for replica in replicas], dispatch.replica_of)
     if observing is not None:
         noted = observing.noted(noted)
@@ -209,11 +209,6 @@ def _replica(
     simulated = SimulatedBackend(world, machine.truth, view, machine.host_bytes_per_s)
     backend = simulated if simulation.backend is None else simulation.backend(view)
 
-    def thinking(work: TargetPass, basis: Any) -> float:
-        if not isinstance(basis, Forest) or work.forest is basis:
-            return 0.0
-        return simulation.selection_s + simulation.selection_token_s * basis.draft_nodes
-
     scheduler = simulation.scheduler()
     begun(scheduler, cast(Oracle, backend), size)
     return Replica(
@@ -223,8 +218,9 @@ def _replica(
         view,
         scheduler,
         backend,
-        thinking,
         recorder,
+        simulation.selection_s,
+        simulation.selection_token_s,
         simulation.pipeline_steps,
         simulation.trailing_steps,
         simulation.multi_step,

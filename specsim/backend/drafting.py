@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from specsim.acceptance.tape import Tape
@@ -17,15 +15,10 @@ from specsim.pass_shape import PassShape
 from specsim.rng import Words
 
 
-class Layers(NamedTuple):
-    """Passes that ran behind the first: the shape of each, and the nodes (m,) of `Grown` that they extended."""
+def layers_of(grown: Grown, depth: int, max_depth: Ints | None, cached: Ints) -> tuple[list[PassShape], Ints]:
+    """Return the shapes of the passes behind the first, and the nodes (m,) of `grown` that they extend.
 
-    shapes: list[PassShape]
-    extended: Ints
-
-
-def layers_of(grown: Grown, depth: int, max_depth: Ints | None, cached: Ints) -> Layers:
-    """Return the passes of a draft of `depth`, as far as there is anything to extend.
+    There are as many as have anything to extend, up to `depth` passes in all.
 
     Parameters
     ----------
@@ -47,48 +40,23 @@ def layers_of(grown: Grown, depth: int, max_depth: Ints | None, cached: Ints) ->
             rows = now
         low = layer.stop
     extended = np.arange(low)
-    return Layers(shapes, extended if shallow is None else extended[shallow[:low]])
+    return shapes, extended if shallow is None else extended[shallow[:low]]
 
 
+SLOTS = 4096
+"""Extended nodes that there is room for at first."""
 MOST_PROPOSED = 1 << 21
 """The most proposals of one pass."""
 BONUS_CHUNK = 2
 """Tokens that the drafter's cache lacks of a request whose drafts were all accepted: the last draft, and the bonus."""
 
 
-class Proposals:
-    """The row of the tape read behind each extended node of this step; `Forest.slot` is an index into it.
-
-    `words` holds the key and the hashed key, `rows` the row of the tape and the rank of the target's token in it.
-    """
-
-    __slots__ = ("rows", "used", "words")
-
-    def __init__(self, size: int) -> None:
-        self.words = np.zeros((2, size), dtype=np.uint64)
-        self.rows = np.zeros((2, size), dtype=np.int64)
-        self.used = 0
-
-    def add(self, words: Words, rows: Ints) -> int:
-        """Store what was read behind extended nodes, (2, read) each, and return the first one's slot."""
-        first, last = self.used, self.used + words.shape[1]
-        if last > self.rows.shape[1]:
-            more = max(last, self.rows.shape[1])
-            self.words = np.concatenate((self.words, np.zeros((2, more), dtype=np.uint64)), axis=1)
-            self.rows = np.concatenate((self.rows, np.zeros((2, more), dtype=np.int64)), axis=1)
-        self.words[:, first:last] = words
-        self.rows[:, first:last] = rows
-        self.used = last
-        return first
-
-    def right(self, slot: Ints, token: Ints) -> Bools:
-        """Return which drafted tokens are the target's, path included."""
-        right: Bools = self.rows[1][slot] == token
-        return right
-
-
 class SimulatedDrafter:
     """Answer draft passes.
+
+    `verified` says that a verification has run: forests that then grow from roots may reuse the slots of earlier ones.
+    `words` and `rows` hold what was read behind each extended node of this step, by `Forest.slot`: the key and the
+    hashed key; the row of the tape and the rank of the target's token in it.
 
     Parameters
     ----------
@@ -96,14 +64,11 @@ class SimulatedDrafter:
     """
 
     def __init__(self, tape: Tape, model: DraftCosts, view: View) -> None:
-        self.proposals = Proposals(4096)
+        self.words, self.rows = np.zeros((2, SLOTS), dtype=np.uint64), np.zeros((2, SLOTS), dtype=np.int64)
+        self._used = 0
         self._tape, self._model, self._view = tape, model, view
-        self._verified = False
+        self.verified = False
         self._bonus: Ids = NOBODY
-
-    def verified(self) -> None:
-        """Note a verification: forests that grow from roots after it may reuse the slots of earlier ones."""
-        self._verified = True
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
         """Return the forest grown by the likeliest tokens of each leaf, pass after pass, and the seconds of each pass.
@@ -120,7 +85,8 @@ class SimulatedDrafter:
         if feeds and self._model.expands:
             self._bonus = work.requests[work.chunks == BONUS_CHUNK]
         paid = self._doubled(work, shape, forest.row[work.leaves], feeds)
-        seconds = self._seconds(paid, work.leaves, forest.rows)
+        proposed = self._model.one_pass and len(work.leaves) > 0 and work.leaves.min() >= forest.rows
+        seconds = 0.0 if proposed else self._model.seconds(paid)
         if not len(work.leaves) or not work.width:
             return Drafted(forest, [Level(paid, seconds, nodes)])
         grown = self._grow(work)
@@ -129,29 +95,41 @@ class SimulatedDrafter:
         if work.depth == 1:
             return Drafted(self._with(forest, grown, 0), levels)
         cached = self._view.draft_cached[work.requests]
-        layers = layers_of(grown, work.depth, work.max_depth, cached + work.chunks if feeds else cached)
+        behind = cached + work.chunks if feeds else cached
+        shapes, extends = layers_of(grown, work.depth, work.max_depth, behind)
         plain, drafted = None, 0
-        for level, each in enumerate(layers.shapes, 1):
+        for level, each in enumerate(shapes, 1):
             if each is not plain:
                 paid = plain = each
                 if len(self._bonus):
-                    extended = layers.extended[drafted : drafted + int(each.batched_tokens)]
+                    extended = extends[drafted : drafted + int(each.batched_tokens)]
                     paid = self._doubled(work, each, grown.numbers[ROW].take(extended), False)
                 seconds = 0.0 if self._model.one_pass else self._model.seconds(paid)
             drafted += int(each.batched_tokens)
             levels.append(Level(paid, seconds, nodes + ends[level]))
         fresh = ends[len(levels) - 2] if len(levels) > 1 else 0
-        return Drafted(self._with(forest, grown, fresh), levels, layers.extended + len(forest))
+        return Drafted(self._with(forest, grown, fresh), levels, extends + len(forest))
 
     def _with(self, forest: Forest, grown: Grown, fresh: int) -> Forest:
         """Return a forest with the nodes that were grown, the first `fresh` of which have been extended."""
         return forest.with_nodes(grown.numbers, grown.odds, len(forest) + fresh) if grown.numbers.size else forest
 
-    def _seconds(self, shape: PassShape, leaves: Ints, rows: int) -> float:
-        """Return the seconds of a first pass: 0 if an earlier one has proposed all depths."""
-        if self._model.one_pass and len(leaves) and leaves.min() >= rows:
-            return 0.0
-        return self._model.seconds(shape)
+    def _add(self, words: Words, rows: Ints) -> int:
+        """Store what was read behind extended nodes, (2, read) each, and return the first one's slot."""
+        first, last = self._used, self._used + words.shape[1]
+        if last > self.rows.shape[1]:
+            more = max(last, self.rows.shape[1])
+            self.words = np.concatenate((self.words, np.zeros((2, more), dtype=np.uint64)), axis=1)
+            self.rows = np.concatenate((self.rows, np.zeros((2, more), dtype=np.int64)), axis=1)
+        self.words[:, first:last] = words
+        self.rows[:, first:last] = rows
+        self._used = last
+        return first
+
+    def right(self, slot: Ints, token: Ints) -> Bools:
+        """Return which drafted tokens are the target's, path included."""
+        right: Bools = self.rows[1][slot] == token
+        return right
 
     def _doubled(self, work: DraftPass, shape: PassShape, row: Ints, feeds: bool) -> PassShape:
         """Return the shape of a pass that extends nodes of these rows, (m,), with the sequences of batch expansion.
@@ -188,25 +166,25 @@ class SimulatedDrafter:
         grown = grow(self._tape.text(requests), front, growth)
         if grown.refused:
             raise SpecsimError(f"a draft pass proposes {grown.refused:,} tokens; expected at most {MOST_PROPOSED:,}")
-        first = self.proposals.add(grown.words, grown.rows)
+        first = self._add(grown.words, grown.rows)
         if first:
             grown.numbers[SLOT] += first
         return grown
 
     def _front(self, work: DraftPass) -> tuple[Front, Ids]:
         """Return the leaves of a pass, and the request of each, (m,)."""
-        tape, proposals, forest, leaves = self._tape, self.proposals, work.forest, work.leaves
+        tape, forest, leaves = self._tape, work.forest, work.leaves
         row = forest.row[leaves]
         requests = work.requests[row]
         if not forest.draft_nodes:
-            if self._verified:
-                self._verified, proposals.used = False, 0
+            if self.verified:
+                self.verified, self._used = False, 0
             key = tape.on_path(requests, self._view.emitted_tokens[requests])
             on = np.ones(len(leaves), dtype=np.bool_)
         else:
             slot, token = forest.slot[leaves], forest.token[leaves]
-            on = proposals.right(slot, token)
-            keys, hashed = proposals.words.take(slot, axis=1)
+            on = self.right(slot, token)
+            keys, hashed = self.words.take(slot, axis=1)
             key = next_keys(keys, hashed, on, token)
             roots = leaves < forest.rows
             if np.count_nonzero(roots):

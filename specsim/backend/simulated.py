@@ -17,56 +17,6 @@ from specsim.pass_shape import PassShape, PassShapes, of_rounds
 from specsim.rng import mix
 
 
-class SimulatedRounds:
-    """Tell rounds of chains.
-
-    Parameters
-    ----------
-    output_tokens : (N,) true lengths. tape : which drafts are right. truth : pass times.
-    view : the replica's ledger, for positions.
-    """
-
-    def __init__(self, output_tokens: Ints, tape: Tape, truth: CostModel, view: View) -> None:
-        self._output_tokens, self._tape, self._truth, self._view = output_tokens, tape, truth, view
-
-    def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
-        """Return rounds of chains; see `specsim.core.protocols.MultiStepBackend`.
-
-        None, too, where a chain may stop short, or where somebody's own code reads the tape.
-        """
-        view, drafter, ids, depth = self._view, self._truth.draft, work.requests, work.depth
-        text = self._tape.text(ids)
-        if not isinstance(text, Pooled) or text.silent or drafter.expands or drafter.max_depth < depth:
-            return None
-        emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
-        left = self._output_tokens[ids] - emitted
-        most = self._most(known, depth, min(most, int(left.min())), within_s, further)
-        if most < least:
-            return None
-        room = view.max_tokens[ids] - depth - emitted
-        matched = rounds(text, self._tape.on_path(ids, emitted), depth, left, room, most)
-        if len(matched) < least:
-            return None
-        tokens = matched + 1
-        over = np.add.reduce(tokens, axis=0) - left
-        tokens[-1] -= np.maximum(over, 0)
-        draft, verify = of_rounds(known, work.chunks, matched, depth, drafter.cached)
-        seconds = self._truth.draft.seconds_array(draft)
-        if drafter.one_pass:
-            seconds[1] = 0.0
-        seconds = by_pass(seconds, self._truth.target.seconds_array(verify), len(matched), depth)
-        return Rounds(matched, tokens, over >= 0, draft, verify, seconds)
-
-    def _most(self, known: Ints, depth: int, most: int, within_s: float, further: int) -> int:
-        """Return how many rounds are worth looking at: about as many as end in time, and `further` ones."""
-        truth, rows = self._truth, len(known)
-        plain = PassShape.decode(int(np.add.reduce(known)) - rows, rows)
-        passes = 1 if truth.draft.one_pass else depth
-        round_s = passes * truth.draft.seconds(plain)
-        round_s += truth.target.seconds(plain.with_nodes(depth * rows, depth * (plain.context_tokens + 2 * rows)))
-        return min(int(within_s / round_s) + further, most) if within_s < most * round_s else most
-
-
 @dataclass(frozen=True, slots=True)
 class World:
     """Ground truth, which no scheduler may know: the output lengths (N,), at least 1, and the acceptance tape."""
@@ -100,8 +50,6 @@ class SimulatedBackend:
         output_tokens = np.ascontiguousarray(world.output_tokens, dtype=np.int64)
         self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, output_tokens)
         self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
-        self._proposals = self._drafter.proposals
-        self._rounds = SimulatedRounds(world.output_tokens, world.tape, truth, view)
 
     def move(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds that the pass's moved bytes take on the link to the host."""
@@ -115,8 +63,8 @@ class SimulatedBackend:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = self._truth.target.seconds(shape)
         forest = work.forest
-        told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._proposals.rows[1])
-        self._drafter.verified()
+        told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._drafter.rows[1])
+        self._drafter.verified = True
         return Emitted(*told), seconds
 
     def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
@@ -133,8 +81,41 @@ class SimulatedBackend:
         return Decodes(seconds, context, rows, left)
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
-        """Return rounds of chains; see `specsim.backend.simulated.SimulatedRounds.rounds`."""
-        return self._rounds.rounds(work, least, most, within_s, further)
+        """Return rounds of chains; see `specsim.core.protocols.MultiStepBackend`.
+
+        None, too, where a chain may stop short, or where somebody's own code reads the tape.
+        """
+        view, drafter, ids, depth = self._view, self._truth.draft, work.requests, work.depth
+        text = self._world.tape.text(ids)
+        if not isinstance(text, Pooled) or text.silent or drafter.expands or drafter.max_depth < depth:
+            return None
+        emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
+        left = self._world.output_tokens[ids] - emitted
+        most = self._most(known, depth, min(most, int(left.min())), within_s, further)
+        if most < least:
+            return None
+        room = view.max_tokens[ids] - depth - emitted
+        matched = rounds(text, self._world.tape.on_path(ids, emitted), depth, left, room, most)
+        if len(matched) < least:
+            return None
+        tokens = matched + 1
+        over = np.add.reduce(tokens, axis=0) - left
+        tokens[-1] -= np.maximum(over, 0)
+        draft, verify = of_rounds(known, work.chunks, matched, depth, drafter.cached)
+        seconds = self._truth.draft.seconds_array(draft)
+        if drafter.one_pass:
+            seconds[1] = 0.0
+        seconds = by_pass(seconds, self._truth.target.seconds_array(verify), len(matched), depth)
+        return Rounds(matched, tokens, over >= 0, draft, verify, seconds)
+
+    def _most(self, known: Ints, depth: int, most: int, within_s: float, further: int) -> int:
+        """Return how many rounds are worth looking at: about as many as end in time, and `further` ones."""
+        truth, rows = self._truth, len(known)
+        plain = PassShape.decode(int(np.add.reduce(known)) - rows, rows)
+        passes = 1 if truth.draft.one_pass else depth
+        round_s = passes * truth.draft.seconds(plain)
+        round_s += truth.target.seconds(plain.with_nodes(depth * rows, depth * (plain.context_tokens + 2 * rows)))
+        return min(int(within_s / round_s) + further, most) if within_s < most * round_s else most
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,); see `specsim.core.protocols.Oracle`."""
@@ -144,7 +125,7 @@ class SimulatedBackend:
         """Return which nodes of a forest drafted in this step are tokens of the target, roots included, (nodes,)."""
         right = np.ones(len(forest), dtype=np.bool_)
         nodes = slice(forest.rows, None)
-        right[nodes] = self._proposals.right(forest.slot[nodes], forest.token[nodes])
+        right[nodes] = self._drafter.right(forest.slot[nodes], forest.token[nodes])
         return right
 
     def right_ahead(self, ids: Ids, most: int) -> Ints:
@@ -196,7 +177,7 @@ class SimulatedBackend:
         """Return the target's own probability of each drafted node; see `specsim.core.protocols.Oracle`."""
         tape, nodes = self._world.tape, slice(forest.rows, None)
         probability = forest.probability.copy()
-        row, rank = self._proposals.rows[:, forest.slot[nodes]]
+        row, rank = self._drafter.rows[:, forest.slot[nodes]]
         truth = tape.truth[row, forest.token[nodes]]
         probability[nodes] = np.where(rank == OFF_PATH, probability[nodes], truth)
         return probability

@@ -23,15 +23,12 @@ class PassCosts(Protocol):
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead of the step included."""
-        ...
 
     def seconds_array(self, shapes: PassShapes) -> Floats:
         """Return the seconds of many passes, of the shape that theirs broadcast to."""
-        ...
 
     def extrapolates(self, shape: PassShape) -> bool:
         """Return whether a pass lies outside the range that the model was fitted on."""
-        ...
 
 
 class DraftCosts(PassCosts, Protocol):
@@ -58,17 +55,14 @@ class CostModel(Protocol):
     @property
     def target(self) -> PassCosts:
         """The target model."""
-        ...
 
     @property
     def draft(self) -> DraftCosts:
         """The drafter."""
-        ...
 
     @property
     def baseline_s(self) -> float:
         """Seconds of one target decode pass at batch 1, context 512."""
-        ...
 
 
 class View(Facts, Observed, ABC):
@@ -93,10 +87,8 @@ class View(Facts, Observed, ABC):
     now_s: float
     forward_s: float
     belief: CostModel
+    waiting: Sequence[int]
 
-    @property
-    @abstractmethod
-    def waiting(self) -> Sequence[int]: ...  # noqa: D102
     @property
     @abstractmethod
     def running(self) -> Ids: ...  # noqa: D102
@@ -116,32 +108,26 @@ class View(Facts, Observed, ABC):
     @abstractmethod
     def waits(self, ids: Ids | slice) -> Bools:
         """Return whether each request is among the waiting ones, (n,)."""
-        ...
 
     @abstractmethod
     def pending(self, ids: Ids) -> Ints:
         """Return the tokens that the target's cache still lacks, (n,): 1 when decoding."""
-        ...
 
     @abstractmethod
     def draft_pending(self, ids: Ids) -> Ints:
         """Return the tokens that the drafter's cache still lacks, (n,)."""
-        ...
 
     @abstractmethod
     def growth_bytes(self, ids: Ids, target_cached: Ints, draft_cached: Ints) -> Ints:
         """Return the further bytes each request needs to cache so many tokens in all of each model, (n,)."""
-        ...
 
     @abstractmethod
     def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
-        ...
 
     @abstractmethod
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""
-        ...
 
 
 Step = Generator[Pass, Any, None]
@@ -153,7 +139,6 @@ class Scheduler(Protocol):
 
     def step(self, view: View) -> Step:
         """Yield the passes until the next scheduling point; a request not named in a pass does not run in it."""
-        ...
 
 
 class Oracle(Protocol):
@@ -161,33 +146,27 @@ class Oracle(Protocol):
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,)."""
-        ...
 
     def right(self, forest: Forest) -> Bools:
         """Return which nodes of a forest drafted in this step are the target's own, roots included, (nodes,)."""
-        ...
 
     def right_ahead(self, ids: Ids, most: int) -> Ints:
         """Return how many tokens of the drafter's likeliest chain would be right if drafted now, up to `most`, (n,)."""
-        ...
 
     def rounds_left(self, ids: Ids, most: int) -> Ints:
         """Return how many verifications of the drafter's likeliest chain of `most` each request still needs, (n,).
 
         A prompt's pass is none of them.
         """
-        ...
 
     def agreement(self, ids: Ids) -> Floats:
         """Return how often the drafter's likeliest token is right in the text of each request, in the mean, (n,)."""
-        ...
 
     def target_probability(self, forest: Forest) -> Floats:
         """Return the target's own probability of each node drafted in this step given its path, 1 at roots, (nodes,).
 
         Off the target's path, where no target was asked, it is the drafter's confidence.
         """
-        ...
 
 
 @runtime_checkable
@@ -212,7 +191,6 @@ class Clairvoyant(Protocol):
 
     def foresee(self, oracle: Oracle) -> None:
         """Take what only the future knows, before the first step."""
-        ...
 
 
 @runtime_checkable
@@ -224,7 +202,6 @@ class Beginning(Protocol):
 
         A `Clairvoyant` has its oracle by then.
         """
-        ...
 
 
 @runtime_checkable
@@ -233,7 +210,6 @@ class Noting(Protocol):
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
         """Return by name a number of each request, (requests,), NaN where there is none; asked at the end of a run."""
-        ...
 
 
 class PassEvent(NamedTuple):
@@ -264,7 +240,6 @@ class Observer(Protocol):
 
     def on_pass(self, event: PassEvent) -> None:
         """Take a pass that has ended; passes of one replica come in order."""
-        ...
 
 
 class Backend(Protocol):
@@ -275,15 +250,12 @@ class Backend(Protocol):
 
         It is asked before the pass itself, only where some move.
         """
-        ...
 
     def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
         """Return the grown forest and what each pass took; `shape` is the first one's."""
-        ...
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
         """Return what each row emitted and the seconds of the pass."""
-        ...
 
 
 def promises(decider: object) -> bool:
@@ -301,7 +273,6 @@ class MultiStepBackend(Protocol):
 
     def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
         """Return at most `most` passes of these decoding rows, up to the first end, or `beyond_ends` to the last."""
-        ...
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains for these decoding rows, the first of which begins with this pass.
@@ -309,4 +280,3 @@ class MultiStepBackend(Protocol):
         There are `least` to `most`, and about as many as end `within_s` and `further` ones; else the answer is None. No
         round begins where a chain of `depth` tokens is longer than what a row may emit beside the bonus token.
         """
-        ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +15,7 @@ ROOTS: Ids = np.zeros(0, dtype=np.int64)
 ROOTS.flags.writeable = False
 
 
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class Forest:
     """One token tree per row of a batch; nodes 0..rows-1 are the roots, and a parent stands before its children.
 
@@ -33,22 +35,6 @@ class Forest:
     fresh : no node from this one on has children.
     """
 
-    __slots__ = (
-        "_odds",
-        "depth",
-        "draft_nodes",
-        "fresh",
-        "numbers",
-        "origin",
-        "parent",
-        "path_probability",
-        "probability",
-        "row",
-        "rows",
-        "slot",
-        "token",
-    )
-
     rows: int
     draft_nodes: int
     numbers: Ints
@@ -65,10 +51,6 @@ class Forest:
 
     def __init__(self, rows: int, numbers: Ints, odds: Floats) -> None:
         _fill(self, rows, np.ascontiguousarray(numbers), odds, None, numbers.shape[1])
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: what a forest says is what was drafted."""
-        raise AttributeError(f"a forest cannot be written to: {name}")
 
     @staticmethod
     @lru_cache(maxsize=1024)

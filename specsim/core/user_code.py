@@ -7,6 +7,7 @@ import os
 import re
 import sysconfig
 import traceback
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -14,7 +15,7 @@ from typing import Any
 
 from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.protocols import Beginning, Clairvoyant, Oracle, Scheduler
-from specsim.errors import SchedulerFault, first_line, nearest
+from specsim.errors import SchedulerFault, SpecsimError, first_line, nearest
 
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
@@ -50,15 +51,8 @@ def definition(function: Any) -> str:
 
 def complaint(error: BaseException) -> str:
     """Return the kind of an error and what it says, with the nearest valid name where an unknown one was used."""
-    said = f"{type(error).__name__}: {first_line(error)}" if _says(error) else type(error).__name__
-    return said + _nearest_name(error)
-
-
-def _says(error: BaseException) -> bool:
-    try:
-        return bool(str(error).strip())
-    except Exception:
-        return True
+    name, said = type(error).__name__, first_line(error)
+    return (said if said == name else f"{name}: {said}") + _nearest_name(error)
 
 
 def _nearest_name(error: BaseException) -> str:
@@ -86,6 +80,19 @@ def _short(file: str) -> str:
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
 
+def guarded(
+    method: Callable[..., Any], arguments: tuple[Any, ...], who: str, fault: type[SpecsimError], owner: object = None
+) -> Any:
+    """Return what a method of somebody's object answers; whatever it raises becomes a fault of one line."""
+    try:
+        return method(*arguments)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        owner = getattr(method, "__self__", owner)
+        raise fault(f"{who}: {complaint(error)}{own_line(error.__traceback__, owner)}") from error
+
+
 def begun(scheduler: Scheduler, oracle: Oracle, requests: int) -> None:
     """Tell a clairvoyant scheduler the future, and one with state a request how many requests there are.
 
@@ -94,13 +101,8 @@ def begun(scheduler: Scheduler, oracle: Oracle, requests: int) -> None:
     SchedulerFault
         When it fails at that: one line with its name and where.
     """
-    try:
-        if isinstance(scheduler, Clairvoyant):
-            scheduler.foresee(oracle)
-        if isinstance(scheduler, Beginning):
-            scheduler.begin(requests)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        where = own_line(error.__traceback__, scheduler)
-        raise SchedulerFault(f"scheduler {type(scheduler).__name__}: {complaint(error)}{where}") from error
+    who = f"scheduler {type(scheduler).__name__}"
+    if isinstance(scheduler, Clairvoyant):
+        guarded(scheduler.foresee, (oracle,), who, SchedulerFault)
+    if isinstance(scheduler, Beginning):
+        guarded(scheduler.begin, (requests,), who, SchedulerFault)

@@ -91,21 +91,17 @@ class Text(Protocol):
     @property
     def confidence(self) -> Floats:
         """The drafter's top-K probabilities, (rows, K)."""
-        ...
 
     @property
     def rank(self) -> Ints:
         """The rank of the target's token among them, (rows,)."""
-        ...
 
     @property
     def silent(self) -> bool:
         """Whether any row proposes nothing."""
-        ...
 
     def at(self, member: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,), at a draft position; `member` are places in the front."""
-        ...
 
 
 def pool_of(depth: Ints, depths: int) -> Ints | int:

@@ -79,23 +79,6 @@ class Taken(NamedTuple):
     rows: Ints
 
 
-class Left(NamedTuple):
-    """Cache that a verification leaves.
-
-    Attributes
-    ----------
-    target_blocks, draft_blocks : further ones that are held, below 0 where some are freed.
-    later, gaps_s : (m,) requests that have emitted again, and the seconds since they did before.
-    first : (f,) requests that have emitted for the first time.
-    """
-
-    target_blocks: int
-    draft_blocks: int
-    later: Ints
-    gaps_s: Floats
-    first: Ints
-
-
 def reserve(books: Books, ids: Ints, chunks: Ints, numbers: Ints, room: Room) -> Taken:
     """Take the blocks of a verification of `chunks` (n,) and of a forest's nodes, `numbers` (5, nodes).
 
@@ -148,8 +131,11 @@ def commit(
     feeds: bool,
     now_s: float,
     block_tokens: int,
-) -> Left:
+) -> tuple[tuple[int, int], tuple[Ints, Floats], Ints]:
     """Book a verification that ends at `now_s`: only the accepted path stays cached, and no more blocks are held.
+
+    Return the further blocks of target and drafter, below 0 where some are freed; the requests (m,) that have emitted
+    again, and the seconds (m,) since they did before; and those (f,) that have emitted for the first time.
 
     Parameters
     ----------
@@ -162,4 +148,4 @@ def commit(
     who, gaps_s = np.empty((2, len(ids)), dtype=np.int64), np.empty(len(ids))
     asked = ids, chunks, tree, tokens, accepted, matched, drafted, feeds, now_s
     more, more_draft, later, first = compiled_loops().commit(*books, *tally, *asked, block_tokens, who, gaps_s)
-    return Left(more, more_draft, who[0, :later], gaps_s[:later], who[1, :first])
+    return (more, more_draft), (who[0, :later], gaps_s[:later]), who[1, :first]

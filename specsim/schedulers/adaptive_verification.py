@@ -18,7 +18,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,15 +27,14 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.schedulers.parts.growth import grow_rows, plain_shape
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
-from specsim.schedulers.parts.survival import Estimator, Survival, estimator_of
+from specsim.schedulers.parts.growth import grow_fitting, plain_shape
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
+from specsim.schedulers.parts.survival import Survival, estimator_of
 from specsim.schedulers.specserve import first_kept
-from specsim.schedulers.threshold import fitting_chain
 
 
-@dataclass(slots=True)
-class AdaptiveVerification(Speculation):
+@dataclass
+class AdaptiveVerification(Chains):
     """A speculation part: chains of `num_speculative_tokens` for all requests; their best tokens are verified.
 
     Parameters
@@ -53,11 +52,9 @@ class AdaptiveVerification(Speculation):
     survival: Survival
     fresh: bool
     table_context: int | None
-    _estimator: Estimator = field(init=False, repr=False)
-    _last: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(1, max_num_seqs=self.max_num_seqs)
         at_least(0, table_context=self.table_context or 0)
         self._estimator = estimator_of(self.survival, self.num_speculative_tokens)
@@ -66,19 +63,10 @@ class AdaptiveVerification(Speculation):
         """Make the state of so many requests."""
         self._last = np.ones((requests, self.num_speculative_tokens))
 
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless `num_speculative_tokens` is 0."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the length of the chains."""
-        return self.num_speculative_tokens
-
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all requests, within the budget."""
         start_s = view.now_s
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens))
+        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens)
         if not forest.draft_nodes:
             return forest
         row, position = forest.row[forest.rows :], forest.depth[forest.rows :] - 1

@@ -20,17 +20,17 @@ Deviations:
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
-from specsim.core.protocols import Oracle, View
+from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, grow_trees
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least
+from specsim.schedulers.parts.protocols import ForeseeingPart, Growing, Rows, Speculation, at_least
 from specsim.schedulers.parts.selection import Cap, Order, likeliest_each, select
 from specsim.schedulers.parts.tree_shape import BatchBudget, ShapeRule, TreeShape, budget_of
 
@@ -54,12 +54,12 @@ class CandidateTrees(Speculation):
     @property
     def drafts(self) -> bool:
         """Whether it drafts: always, unless the trees have depth 0."""
-        return self.shape.max_depth > 0
+        return self.shape.depth_max > 0
 
     @property
     def max_width(self) -> int:
         """The most children that a draft pass may give a node."""
-        return self.shape.max_width
+        return self.shape.width_max
 
     def draft_tokens(self, requests: int) -> int:
         """Return an equal share of the budget, root excluded."""
@@ -84,7 +84,6 @@ class CandidateTrees(Speculation):
     @abstractmethod
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return which nodes of the candidate trees are verified, (nodes,)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,27 +154,22 @@ class EqualTrees(CandidateTrees):
 
 
 @dataclass(frozen=True, slots=True)
-class ForeseenTrees(SloTrees):
+class ForeseenTrees(ForeseeingPart, SloTrees):
     """A speculation part: AdaServe's trees, selected by what will be accepted, or by the target's own probabilities.
 
     With ``tokens`` it verifies only what is right. Without an oracle it verifies every candidate.
     """
 
     sees: Sight
-    _oracle: Oracle | None = field(init=False, repr=False, default=None)
-
-    def foresee(self, oracle: Oracle) -> None:
-        """Take the oracle of the target's tokens and probabilities."""
-        object.__setattr__(self, "_oracle", oracle)
 
     def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
         """Return which nodes are verified with that knowledge, (nodes,)."""
         if self._oracle is None:
             return np.ones(len(forest), dtype=np.bool_)
         if self.sees == "probabilities":
-            foreseen = forest.with_path(along_paths(forest, self._oracle.target_probability(forest)))
+            foreseen = forest.with_path(along_paths(forest, self.oracle.target_probability(forest)))
             return SloTrees.chosen(self, view, rows, foreseen)
-        right = self._oracle.right(forest)
+        right = self.oracle.right(forest)
         return SloTrees.chosen(self, view, rows, forest.with_path(right.astype(np.float64))) & right
 
 

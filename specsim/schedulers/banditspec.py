@@ -16,20 +16,19 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from specsim.core.passes import Emitted
 from specsim.core.protocols import View
-from specsim.core.request import Floats, Ints
+from specsim.core.request import Floats
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import plain_shape
+from specsim.schedulers.parts.growth import grow_chains, plain_shape
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
-from specsim.schedulers.vllm_spec import FixedChains
 
 
-@dataclass(slots=True)
+@dataclass
 class UcbLengths(Speculation):
     """A speculation part: chains of one length for all, that with the highest upper confidence bound.
 
@@ -44,11 +43,6 @@ class UcbLengths(Speculation):
     arms: list[int]
     delta: float
     exploration: float
-    pulls: Ints = field(init=False, repr=False)
-    means: Floats = field(init=False, repr=False)
-    _begun: bool = field(init=False, repr=False, default=False)
-    _began_s: float = field(init=False, repr=False, default=0.0)
-    _plain_s: float = field(init=False, repr=False, default=0.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.arms, list) or not self.arms or not all(type(each) is int for each in self.arms):
@@ -58,6 +52,7 @@ class UcbLengths(Speculation):
         at_least(0, exploration=self.exploration)
         if not 0 < self.delta <= 1:
             raise ValueError(f"delta={self.delta!r} is not in (0, 1]")
+        self._begun, self._began_s, self._plain_s = False, 0.0, 0.0
         self.pulls, self.means = np.zeros(len(self.arms), dtype=np.int64), np.zeros(len(self.arms))
 
     def begin(self, requests: int) -> None:
@@ -90,7 +85,7 @@ class UcbLengths(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the arm in force and return the chains; none if they do not all fit."""
         self._began_s, self._plain_s = view.forward_s, view.belief.target.seconds(plain_shape(view, rows))
-        return FixedChains(self.arms[self.arm] if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self.arms[self.arm])
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Reward the arm in force, if its chains have run."""

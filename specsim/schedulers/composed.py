@@ -20,7 +20,7 @@ from specsim.schedulers.parts.protocols import Batching, NoDrafts, Rows, Specula
 from specsim.schedulers.sarathi import TokenBudget
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Composed:
     """One step: the batching part names the rows, the speculation part grows their trees, the target verifies.
 
@@ -42,6 +42,9 @@ class Composed:
             most, budget = 1 + self.speculation.draft_tokens(1), self.batching.max_num_batched_tokens
             if most > budget:
                 raise ValueError(f"max_num_batched_tokens={budget} is below {most}, one request with its drafts")
+        # Both parts promise stationary steps, and none hears of each verification.
+        deaf = part.on_verified is Speculation.on_verified and type(self.batching).on_verified is Batching.on_verified
+        self._stationary = deaf and promises(self.batching) and promises(self.speculation)
 
     @property
     def drafts(self) -> bool:
@@ -57,14 +60,6 @@ class Composed:
     def max_width(self) -> int:
         """The most children that a draft pass may give a node."""
         return self.speculation.max_width
-
-    @property
-    def _stationary(self) -> bool:
-        """Whether both parts promise stationary steps, and none hears of each verification."""
-        parts = (self.batching, Batching), (self.speculation, Speculation)
-        if any(type(part).on_verified is not protocol.on_verified for part, protocol in parts):
-            return False
-        return promises(self.batching) and promises(self.speculation)
 
     def begin(self, requests: int) -> None:
         """Have the parts make their state of so many requests."""
@@ -113,7 +108,7 @@ class Composed:
         return {name: column for part in parts for name, column in part.noted(requests).items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Foreseeing(Composed):
     """A composed scheduler whose parts know the future, such as LAPS-SD's queues (`clairvoyant: true`)."""
 

@@ -18,7 +18,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, unread, whole_prompts
-from specsim.schedulers.parts.protocols import Batching, Rows, at_least, share
+from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PrefillFirst(Batching):
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
 
     def prompts(self, view: View, drafting: bool) -> Chunks:
         """Return the waiting prompts of the next pass; none if none fits."""
@@ -65,21 +65,12 @@ def decode(view: View, joining: Ids = NOBODY, *, stationary_until_s: float = -in
     `joining` (m,) are waiting requests with nothing left to read, who decode too where there is memory for all.
     `stationary_until_s` is as in `TargetPass`.
     """
-    resident = view.running
-    if len(joining):
-        everybody = np.concatenate((resident, joining))
-        ones = np.ones(len(everybody), dtype=np.int64)
-        if seats(view, everybody, ones)[0].all():
-            return TargetPass(everybody, ones, Forest.roots(len(everybody)), stationary_until_s=stationary_until_s)
-    ones = np.ones(len(resident), dtype=np.int64)
-    if view.surely_fits(len(resident), len(resident), 0):
-        return TargetPass(resident, ones, Forest.roots(len(resident)), stationary_until_s=stationary_until_s)
-    keep, _ = seats(view, resident, ones)
-    running = resident[keep]
-    return TargetPass(
-        running,
-        ones[: len(running)],
-        Forest.roots(len(running)),
-        resident[~keep],
-        stationary_until_s=stationary_until_s,
-    )
+    running, evicted = view.running, NOBODY
+    everybody = np.concatenate((running, joining)) if len(joining) else running
+    if len(joining) and seats(view, everybody, np.ones_like(everybody))[0].all():
+        running = everybody
+    elif not view.surely_fits(len(running), len(running), 0):
+        keep, _ = seats(view, running, np.ones_like(running))
+        running, evicted = running[keep], running[~keep]
+    roots = Forest.roots(len(running))
+    return TargetPass(running, np.ones_like(running), roots, evicted, stationary_until_s=stationary_until_s)

@@ -20,7 +20,7 @@ Deviations, since no rule has been published:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ class TreeSize(NamedTuple):
     nodes: int
 
 
-@dataclass(slots=True)
+@dataclass
 class CostSizedTrees(Speculation):
     """A speculation part: trees as deep, as wide and of as many nodes as bring the most expected tokens a second.
 
@@ -61,9 +61,6 @@ class CostSizedTrees(Speculation):
     speculative_num_draft_tokens: int
     first_acceptance: float
     window: int
-    _found: Floats = field(init=False, repr=False)
-    _right: Floats = field(init=False, repr=False)
-    _room: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(speculative_num_steps=self.speculative_num_steps)

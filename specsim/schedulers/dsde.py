@@ -18,7 +18,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -27,9 +27,9 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import grow, max_depths
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
-from specsim.schedulers.threshold import fitting_chain
+from specsim.schedulers.parts.growth import fitting_shape, grow, max_depths
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, draft_length
+from specsim.schedulers.parts.tree_shape import TreeShape
 
 SHORT, LONG = 10, 30
 """Tokens of the shorter and of the longer past."""
@@ -43,8 +43,8 @@ SURE = 1e-8
 """The confidence nearest to 0 and to 1 that a divergence is taken of."""
 
 
-@dataclass(slots=True)
-class DivergenceLengths(Speculation):
+@dataclass
+class DivergenceLengths(Chains):
     """A speculation part: chains whose length each request has for itself, capped by their mean.
 
     Parameters
@@ -57,14 +57,9 @@ class DivergenceLengths(Speculation):
     num_speculative_tokens: int
     min_speculative_tokens: int
     sl_cap: bool
-    _lengths: Ints = field(init=False, repr=False)
-    _longest: Floats = field(init=False, repr=False)
-    _accepted: Ints = field(init=False, repr=False)
-    _divergence: Floats = field(init=False, repr=False)
-    _judged: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         draft_length(1, min_speculative_tokens=self.min_speculative_tokens)
 
     def begin(self, requests: int) -> None:
@@ -73,15 +68,6 @@ class DivergenceLengths(Speculation):
         self._lengths = np.full(requests, least)
         self._longest, self._accepted = np.zeros(requests), np.zeros(requests, dtype=np.int64)
         self._divergence, self._judged = np.zeros((requests, LONG)), np.zeros(requests, dtype=np.int64)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
 
     def lengths(self, rows: Rows) -> Ints:
         """Return the draft tokens of each decoding row, (decoding,)."""
@@ -96,8 +82,8 @@ class DivergenceLengths(Speculation):
         """Yield draft passes and return each request's chain."""
         max_depth = max_depths(view, rows.requests, rows.decoding)
         max_depth[: rows.decoding] = np.minimum(max_depth[: rows.decoding], self.lengths(rows))
-        widths = fitting_chain(view, rows, max(int(max_depth.max(initial=1)), 1))
-        return grow(rows.requests, rows.fed, max_depth, widths)
+        fitting = fitting_shape(view, rows, TreeShape(max(int(max_depth.max(initial=1)), 1), 1))
+        return grow(rows.requests, rows.fed, max_depth, (1,) * fitting.depth)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the divergence of each token that the target has judged, and set the next lengths."""

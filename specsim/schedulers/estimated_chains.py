@@ -8,7 +8,7 @@ Deviations: tokens that would come behind the output's end are counted on both s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,37 +16,23 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
-from specsim.schedulers.vllm_spec import FixedChains
+from specsim.schedulers.parts.growth import grow_chains
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows
 
 
-@dataclass(slots=True)
-class EstimatedChains(Speculation):
-    """A speculation part: `FixedChains`, with what was estimated and found of each request's verifications."""
+@dataclass
+class EstimatedChains(Chains):
+    """A speculation part: chains of one length, with what was estimated and found of each request's verifications."""
 
     num_speculative_tokens: int
-    chains: FixedChains = field(init=False, repr=False)
-    _sums: Floats = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.chains = FixedChains(self.num_speculative_tokens)
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
         self._sums = np.zeros((3, requests))
 
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts; see `FixedChains.drafts`."""
-        return self.chains.drafts
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return k."""
-        return self.num_speculative_tokens
-
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token and return the chains; none if they do not all fit."""
-        return self.chains.grow(view, rows)
+        return grow_chains(view, rows, self.num_speculative_tokens)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Add a verification to the sums of its decoding rows."""

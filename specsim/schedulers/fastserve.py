@@ -17,22 +17,22 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from specsim.core.passes import Emitted
 from specsim.core.protocols import View
-from specsim.core.request import Floats, Ids
+from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import Rows, at_least
-from specsim.schedulers.parts.queues import Seats, live, queue_limits, ranked
+from specsim.schedulers.parts.queues import Seats, live, ranked
 
 _NEW = -1.0
 
 
-@dataclass(slots=True)
+@dataclass
 class SkipJoin:
     """A batching part: FastServe's queues.
 
@@ -51,14 +51,11 @@ class SkipJoin:
     first_quantum_s: float
     quantum_ratio: float
     starvation_s: float
-    level: Floats = field(init=False, repr=False)
-    spent_s: Floats = field(init=False, repr=False)
-    _entered_s: Floats = field(init=False, repr=False)
-    _served_s: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, quantum_ratio=self.quantum_ratio)
         at_least(0, first_quantum_s=self.first_quantum_s, starvation_s=self.starvation_s)
+        self._quanta_s = self.first_quantum_s * self.quantum_ratio ** np.arange(self.queues - 1, dtype=np.float64)
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
@@ -81,9 +78,8 @@ class SkipJoin:
         ids = rows.requests
         self.spent_s[ids] += service_s
         self._served_s[ids] = view.now_s
-        quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
-        upper = ids[self.level[ids] < len(quanta)]
-        sunk = upper[self.spent_s[upper] >= quanta[self.level[upper].astype(np.int64)]]
+        upper = ids[self.level[ids] < len(self._quanta_s)]
+        sunk = upper[self.spent_s[upper] >= self._quanta_s[self.level[upper].astype(np.int64)]]
         self.level[sunk] += 1
         self.spent_s[sunk] = 0.0
         self._entered_s[sunk] = view.now_s
@@ -92,8 +88,7 @@ class SkipJoin:
         """Put new requests into the first queue whose quantum covers their believed first pass."""
         prompts = view.prompt_tokens[ids]
         first_s = view.belief.target.seconds_array(PassShapes.each(0, prompts))
-        quanta = queue_limits(self.queues, self.first_quantum_s, self.quantum_ratio)
-        self.level[ids] = np.searchsorted(quanta, first_s, side="left")
+        self.level[ids] = np.searchsorted(self._quanta_s, first_s, side="left")
         self._entered_s[ids] = self._served_s[ids] = view.arrival_s[ids]
 
     def _rescue(self, ids: Ids, now_s: float) -> None:
@@ -102,13 +97,12 @@ class SkipJoin:
         self._entered_s[starved] = self._served_s[starved] = now_s
 
 
-@dataclass(slots=True)
+@dataclass
 class LeastAttained:
     """A batching part: least attained service first, preemptive; `attained_s` (N,) counts in quanta of `quantum_s`."""
 
     seats: Seats
     quantum_s: float
-    attained_s: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(0, quantum_s=self.quantum_s)

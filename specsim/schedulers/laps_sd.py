@@ -38,12 +38,12 @@ from specsim.core.protocols import Clairvoyant, Oracle, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
-from specsim.schedulers.parts.protocols import Batching, Rows, at_least, draft_length
-from specsim.schedulers.parts.queues import Seats, limits_below, live, nearest, ranked, within_reach
+from specsim.schedulers.parts.protocols import Batching, ForeseeingPart, Rows, at_least, draft_length
+from specsim.schedulers.parts.queues import Seats, live, nearest, ranked, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
 
-@dataclass(slots=True)
+@dataclass
 class LapsQueues:
     """A batching part: LAPS-SD's queues.
 
@@ -62,16 +62,11 @@ class LapsQueues:
     top_limit_s: float
     limit_ratio: float
     estimate: Literal["remaining", "total"]
-    _limits_s: Floats = field(init=False)
-    attained_s: Floats = field(init=False, repr=False)
-    _perceived: Floats = field(init=False, repr=False)
-    _seated: Bools = field(init=False, repr=False)
-    _settled: Bools = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, queues=self.queues, limit_ratio=self.limit_ratio)
         at_least(0, top_limit_s=self.top_limit_s)
-        self._limits_s = limits_below(self.queues, self.top_limit_s, self.limit_ratio)
+        self._limits_s = self.top_limit_s * self.limit_ratio ** -np.arange(self.queues - 2, -1, -1, dtype=np.float64)
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
@@ -192,7 +187,7 @@ class ShortestPredicted(Batching):
 
 
 @dataclass(slots=True)
-class ToldAcceptance(AcceptanceMonitor):
+class ToldAcceptance(ForeseeingPart, AcceptanceMonitor):
     """Know each request's mean acceptance rate from the start, for chains of `num_speculative_tokens`, at least 1.
 
     The acceptance of single positions is not known. `totals` begin with a round that was not run.
@@ -201,44 +196,30 @@ class ToldAcceptance(AcceptanceMonitor):
     window: int = field(init=False, default=1)
     spread: float = field(init=False, default=0.0)
     num_speculative_tokens: int
-    _oracle: Oracle | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         # Not super(): a dataclass with slots is another class than the one that it was defined as.
         AcceptanceMonitor.__post_init__(self)
         draft_length(1, num_speculative_tokens=self.num_speculative_tokens)
 
-    def foresee(self, oracle: Oracle) -> None:
-        """Take the oracle that knows how often the drafter is right."""
-        self._oracle = oracle
-
     def begin(self, requests: int) -> None:
         """Allocate for N requests, all of which are perceptible; see `AcceptanceMonitor.begin`."""
         AcceptanceMonitor.begin(self, requests)
-        if self._oracle is None:
-            raise ValueError("acceptance rates are told by an oracle: use a clairvoyant scheduler")
         most = self.num_speculative_tokens
         self.totals[:] = np.array([1.0, most, most, 0.0])[:, None]
-        right = self._oracle.agreement(np.arange(requests))
+        right = self.oracle.agreement(np.arange(requests))
         self.rate[:] = (right[:, None] ** np.arange(1, most + 1)).mean(axis=1)
 
 
-@dataclass(slots=True)
-class ShortestRemaining(Batching):
+@dataclass
+class ShortestRemaining(ForeseeingPart, Batching):
     """A batching part, SRPT: the shortest true rest first, for chains of `num_speculative_tokens`, at least 1."""
 
     seats: Seats
     num_speculative_tokens: int
-    _oracle: Oracle | None = field(init=False, default=None)
-    _rounds: Floats = field(init=False, repr=False)
-    _at: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(1, num_speculative_tokens=self.num_speculative_tokens)
-
-    def foresee(self, oracle: Oracle) -> None:
-        """Take the oracle that knows the rounds left."""
-        self._oracle = oracle
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
@@ -253,12 +234,10 @@ class ShortestRemaining(Batching):
 
     def rest_s(self, view: View, ids: Ids) -> Floats:
         """Return the seconds that each request still needs alone on the server, its prompt included, (n,)."""
-        if self._oracle is None:
-            raise ValueError("true times are foreseen: use a clairvoyant scheduler")
         most = np.full(len(ids), float(self.num_speculative_tokens))
         moved = ids[self._at[ids] != view.emitted_tokens[ids]]
         if len(moved):
-            self._rounds[moved] = self._oracle.rounds_left(moved, self.num_speculative_tokens)
+            self._rounds[moved] = self.oracle.rounds_left(moved, self.num_speculative_tokens)
             self._at[moved] = view.emitted_tokens[moved]
         unread = np.where(view.emitted_tokens[ids] > 0, 0, view.pending(ids))
         prompt_s = PassShapes.each(view.target_cached[ids], unread).seconds(view.belief.target)

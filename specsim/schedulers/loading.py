@@ -167,7 +167,8 @@ def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, belief: C
             return {name: place(name, each) for name, each in value.items()}
         if value != AUTO or key not in (BUDGET, CHUNK):
             return value
-        return budget() if key == BUDGET else chunk
+        if key == BUDGET:
+            return budget()
+        return DueChunk(None if belief is None else belief.target.bend_tokens, engine.max_num_batched_tokens)
 
-    chunk = DueChunk(None if belief is None else belief.target.bend_tokens, engine.max_num_batched_tokens)
     return {key: place(key, value) for key, value in mapping.items()}

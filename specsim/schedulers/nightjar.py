@@ -32,8 +32,8 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 from specsim.rng import stream_keys, uniforms
 from specsim.schedulers.parts.batching import decoding, lag
+from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
-from specsim.schedulers.vllm_spec import FixedChains
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Bins:
         self.left = ceil(sqrt(self.horizon))
 
 
-@dataclass(slots=True)
+@dataclass
 class BinGreedyLengths(Speculation):
     """A speculation part: chains of one length for all, by batch size; the drafter leaves where it only takes memory.
 
@@ -93,15 +93,6 @@ class BinGreedyLengths(Speculation):
     free_share: float
     persist_s: float
     drafter_away: bool = field(init=False, default=False)
-    _bins: dict[int, Bins] = field(init=False, repr=False, default_factory=dict)
-    _here: Bins = field(init=False, repr=False)
-    _gone: bool = field(init=False, repr=False, default=False)
-    _begun: bool = field(init=False, repr=False, default=False)
-    _chosen: int = field(init=False, repr=False, default=0)
-    _drafted: bool = field(init=False, repr=False, default=True)
-    _switch_s: float = field(init=False, repr=False, default=0.0)
-    _began_s: float = field(init=False, repr=False, default=0.0)
-    _short_s: float = field(init=False, repr=False, default=inf)
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
@@ -109,7 +100,10 @@ class BinGreedyLengths(Speculation):
             raise ValueError(f"seed={self.seed!r} is not in [0, 2^63)")
         at_least(0, persist_s=self.persist_s)
         probability(free_share=self.free_share)
-        self._here = self.bins(0)
+        self._bins: dict[int, Bins] = {}
+        self._here, self._chosen = self.bins(0), 0
+        self._gone, self._begun, self._drafted = False, False, True
+        self._switch_s, self._began_s, self._short_s = 0.0, 0.0, inf
 
     def begin(self, requests: int) -> None:
         """Begin a run; the state is none of the requests'."""
@@ -143,7 +137,7 @@ class BinGreedyLengths(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the bin's length and return the chains; none if they do not all fit."""
         self._here = self.bins(len(view.running))
-        return FixedChains(self.length(self._here) if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self.length(self._here))
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Learn the goodput of the step, and decide where the drafter shall be."""

@@ -6,19 +6,18 @@ Paper: LAPS-SD, section 4.3; deviations are listed in `laps_sd`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.core.protocols import Oracle
 from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import stream_keys, uniforms
-from specsim.schedulers.parts.protocols import at_least
+from specsim.schedulers.parts.protocols import ForeseeingPart, at_least
 
 
-@dataclass(slots=True)
-class LengthPredictor:
+@dataclass
+class LengthPredictor(ForeseeingPart):
     """Predict output lengths: the true ones x a lognormal error whose logarithm has `prediction_error` as sigma.
 
     The error of a request depends only on the request and on `prediction_seed`.
@@ -26,20 +25,13 @@ class LengthPredictor:
 
     prediction_error: float
     prediction_seed: int
-    _oracle: Oracle | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         at_least(0, prediction_error=self.prediction_error, prediction_seed=self.prediction_seed)
 
-    def foresee(self, oracle: Oracle) -> None:
-        """Take the oracle that knows the true lengths."""
-        self._oracle = oracle
-
     def tokens(self, ids: Ids) -> Floats:
         """Return the predicted output lengths in tokens, (n,)."""
-        if self._oracle is None:
-            raise ValueError("output lengths are predicted from the true ones: use a clairvoyant scheduler")
-        true = self._oracle.output_tokens(ids).astype(np.float64)
+        true = self.oracle.output_tokens(ids).astype(np.float64)
         return true * np.exp(self.prediction_error * self._normal(ids)) if self.prediction_error else true
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
@@ -53,15 +45,12 @@ class LengthPredictor:
         return normal
 
 
-@dataclass(slots=True)
+@dataclass
 class AcceptanceMonitor:
     """Monitor accepted / drafted tokens of each request: steady when those of `window` rounds are within `spread`."""
 
     window: int
     spread: float
-    totals: Floats = field(init=False, repr=False)
-    rate: Floats = field(init=False, repr=False)
-    _recent: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, window=self.window)

@@ -10,16 +10,11 @@ come, first served. Requests without an objective run last. vLLM preempts by rec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass
 
 from specsim.core.protocols import View
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Lines, Seats, ranked
-
-MOST_OBJECTIVES = 32
-"""So many objectives have a line each; if there are more, the queue is looked at as a whole."""
+from specsim.schedulers.parts.queues import Seats, live, ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +22,10 @@ class TightestFirst(Batching):
     """A batching part: the tightest TPOT objective first, then the earliest."""
 
     seats: Seats
-    _lines: Lines = field(init=False, repr=False, compare=False, default_factory=lambda: Lines(MOST_OBJECTIVES))
-
-    def begin(self, requests: int) -> None:
-        """Make the state of so many requests."""
-        self._lines.begin(requests)
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the most urgent requests, as many as there are seats."""
-        most = self.seats.max_num_seqs
-        ids = np.concatenate((view.running, self._lines.heads(view, view.tpot_slo_s, most)))
+        ids = live(view)
         # NaN (no objective) sorts last.
-        order = ranked(view, ids, (view.tpot_slo_s[ids], ids), most)
+        order = ranked(view, ids, (view.tpot_slo_s[ids], ids), self.seats.max_num_seqs)
         return self.seats.rows(view, order, drafting)

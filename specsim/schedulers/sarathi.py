@@ -18,7 +18,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.schedulers.parts.batching import Admission, Chunks, decoding, lag, prompt_chunks, seats
 from specsim.schedulers.parts.due_chunk import DueChunk
-from specsim.schedulers.parts.protocols import Batching, Rows, at_least, rows_of, share
+from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TokenBudget(Batching):
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return decodes and prompt chunks."""
@@ -77,7 +77,7 @@ class Chunked(Batching):
         at_least(1, max_num_seqs=self.max_num_seqs)
         if isinstance(self.prefill_tokens, int):
             at_least(1, prefill_tokens=self.prefill_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return decodes and prompt chunks."""

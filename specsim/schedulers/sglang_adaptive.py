@@ -26,8 +26,8 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.trees import Forest
 from specsim.errors import nearest
+from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
-from specsim.schedulers.vllm_spec import FixedChains
 
 NAME = "speculative_adaptive_config"
 DEFAULT: dict[str, Any] = {
@@ -39,7 +39,7 @@ DEFAULT: dict[str, Any] = {
 """SGLang's configuration where none is given."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Slot:
     """The steps of a range of batch sizes.
 
@@ -61,8 +61,6 @@ class Slot:
     down_hysteresis: float = -0.25
     up_hysteresis: float = 0.0
     ceiling_coeff: float = 0.0
-    steps: int = field(init=False)
-    average: float = field(init=False)
     batches: int = field(init=False, default=0)
 
     def begin(self, steps: int) -> None:
@@ -97,7 +95,7 @@ class Slot:
         return steps[place]
 
 
-@dataclass(slots=True)
+@dataclass
 class AdaptiveSteps(Speculation):
     """A speculation part: chains of one length for all, by the average of what was accepted at this batch size.
 
@@ -110,9 +108,6 @@ class AdaptiveSteps(Speculation):
 
     speculative_num_steps: int
     speculative_adaptive_config: dict[str, Any] | None
-    _firsts: list[int] = field(init=False, repr=False)
-    _slots: list[Slot] = field(init=False, repr=False)
-    _slot: Slot = field(init=False, repr=False)
     _begun: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
@@ -144,7 +139,7 @@ class AdaptiveSteps(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per step in force and return the chains; none if they do not all fit."""
         self._slot = self.slot(len(view.running))
-        return FixedChains(self._slot.steps if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self._slot.steps)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Tell the slot how many draft tokens a request were accepted."""

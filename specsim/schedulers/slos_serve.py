@@ -24,7 +24,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -37,8 +37,8 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.batching import decoding
 from specsim.schedulers.parts.growth import fitting_shape, grow, max_depths
-from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evicting, rows_of, share
-from specsim.schedulers.parts.queues import fitting_head, growth_bytes, last_to_yield, live
+from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evicting, probability, rows_of
+from specsim.schedulers.parts.queues import fitting_head, live
 from specsim.schedulers.parts.tree_shape import TreeShape
 
 MOST_NEW, MOST_TIERS, SIZES = 12, 6, 48
@@ -155,7 +155,7 @@ def accepted_prompts(
     return accepted
 
 
-@dataclass(slots=True)
+@dataclass
 class SlosServe:
     """SLOs-Serve's scheduler on one server.
 
@@ -171,14 +171,10 @@ class SlosServe:
     watermark: float
     num_speculative_tokens: int
     time_margin: float
-    _verified: Floats = field(init=False, repr=False)
-    _decided: Bools = field(init=False, repr=False)
-    _accepted: Bools = field(init=False, repr=False)
-    _chain: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
         if self.time_margin <= 0:
             raise ValueError(f"time_margin={self.time_margin!r} is not above 0")
@@ -257,11 +253,8 @@ class SlosServe:
         room = tokens - np.cumsum(cost[in_turn])[np.argsort(in_turn)] + cost
         sizes = np.where(decodes, room >= cost, np.clip(room, 0, pending)).astype(np.int64)
         sizes[0] = max(sizes[0], 1)
-        held = view.held_bytes(order)
-        growth = growth_bytes(view, head, sizes, decodes, self.num_speculative_tokens > 0)
-        margin = self.watermark * view.capacity_bytes * ((held[: len(head)] == 0) & (sizes > 0))
-        count, lacking = fitting_head(growth, held, view.free_bytes, margin)
-        evicted = order[count:][last_to_yield(held[count:], lacking)] if lacking > 0 else order[:0]
+        drafting = self.num_speculative_tokens > 0
+        count, evicted = fitting_head(view, order, sizes, decodes, drafting, self.watermark)
         run = np.flatnonzero(sizes[:count])
         return rows_of(view, head[run], sizes[run], evicted)
 

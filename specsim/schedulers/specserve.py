@@ -18,7 +18,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +28,8 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.schedulers.parts.growth import grow_rows, plain_shape
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
-from specsim.schedulers.threshold import fitting_chain
+from specsim.schedulers.parts.growth import grow_fitting, plain_shape
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
 
 
 class StepEstimate(NamedTuple):
@@ -106,8 +105,8 @@ def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate
     return StepEstimate(view, rows, view.now_s, limit_s, plain_shape(view, rows), seen)
 
 
-@dataclass(slots=True)
-class SpecServe(Speculation):
+@dataclass
+class SpecServe(Chains):
     """A speculation part: predict, execute, correct, then drop tokens that cost throughput.
 
     Parameters
@@ -117,45 +116,36 @@ class SpecServe(Speculation):
     history_steps : steps that drafted whose confidences are averaged.
     first_confidence : the mean at the beginning, with the weight of one token for each of those steps.
 
-    `mean_confidence` is that of the tokens drafted in the last `history_steps` steps that drafted.
     """
 
     num_speculative_tokens: int
     verifier: bool
     history_steps: int
     first_confidence: float
-    mean_confidence: float = field(init=False, repr=False)
-    _confidences: Floats = field(init=False, repr=False)
-    _drafted: Floats = field(init=False, repr=False)
-    _steps: int = field(init=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(1, history_steps=self.history_steps)
         probability(first_confidence=self.first_confidence)
         self._confidences = np.full(self.history_steps, float(self.first_confidence))
-        self._drafted = np.ones(self.history_steps)
-        self._average()
+        self._drafted, self._steps = np.ones(self.history_steps), 0
 
     @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
+    def mean_confidence(self) -> float:
+        """That of the tokens drafted in the last `history_steps` steps that drafted."""
+        return float(self._confidences.sum() / self._drafted.sum())
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
-        estimate = estimate_of(view, rows, strictest_s(view, rows))
+        objectives_s = view.tpot_slo_s[rows.requests[: rows.decoding]]
+        estimate = estimate_of(view, rows, float(np.fmin.reduce(objectives_s, initial=np.inf)))
         confidence = self.mean_confidence
 
         def worth_it(forest: Forest, leaves: Ints) -> Ints:
             predicted = estimate.throughput_after(forest, leaves, confidence)
             return leaves if predicted > estimate.throughput(forest) else NOBODY
 
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), worth_it)
+        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens, worth_it)
         if not forest.draft_nodes:
             return forest
         self._remember(forest.probability[forest.rows :])
@@ -165,15 +155,6 @@ class SpecServe(Speculation):
         oldest = self._steps % self.history_steps
         self._confidences[oldest], self._drafted[oldest] = confidences.sum(), len(confidences)
         self._steps += 1
-        self._average()
-
-    def _average(self) -> None:
-        self.mean_confidence = float(self._confidences.sum() / self._drafted.sum())
-
-
-def strictest_s(view: View, rows: Rows) -> float:
-    """Return the strictest TPOT objective of the decoding requests; infinite if none has one."""
-    return float(np.fmin.reduce(view.tpot_slo_s[rows.requests[: rows.decoding]], initial=np.inf))
 
 
 def worth_keeping(estimate: StepEstimate, forest: Forest) -> Bools:
@@ -203,57 +184,8 @@ DOUBLING_MOST = 32
 """The graph size up to which sizes double; from there on they are its multiples."""
 
 
-@dataclass(slots=True)
-class MeanConfidence:
-    """The mean of all confidences noted since the start; `first` before any."""
-
-    first: float
-    _sum: float = field(default=0.0, init=False)
-    _count: int = field(default=0, init=False)
-
-    @property
-    def value(self) -> float:
-        """The mean."""
-        return self._sum / self._count if self._count else self.first
-
-    def note(self, forest: Forest, depth: int) -> None:
-        """Add the confidences of the nodes at `depth`."""
-        confidences = forest.probability[forest.depth == depth]
-        self._sum += float(confidences.sum())
-        self._count += len(confidences)
-
-
-@dataclass(slots=True)
-class StepDrafting:
-    """One step's decisions between draft passes: `going_on` of `grow`, which also notes what may be learnt."""
-
-    estimate: StepEstimate
-    mean: MeanConfidence
-    last: float
-    depth: int = 0
-
-    def __call__(self, forest: Forest, leaves: Ints) -> Ints:
-        """Return the leaves of the next pass; none when throughput fell or is predicted to."""
-        if self.fell(forest):
-            return NOBODY
-        predicted = self.estimate.throughput_after(forest, leaves, self.mean.value)
-        rises = predicted >= self.last if self.depth else predicted > self.last
-        return leaves if rises else NOBODY
-
-    def fell(self, forest: Forest) -> bool:
-        """Return whether the last pass lowered throughput; note its confidences if not. A pass is judged once."""
-        depth = int(forest.depth[-1])
-        if depth == self.depth:
-            return False
-        before, self.depth, self.last = self.last, depth, self.estimate.throughput(forest)
-        if self.last < before:
-            return True
-        self.mean.note(forest, depth)
-        return False
-
-
-@dataclass(slots=True)
-class ReleasedSpecServe(Speculation):
+@dataclass
+class ReleasedSpecServe(Chains):
     """A speculation part: predict, execute, stop on a fall, then drop tokens down to a graph size.
 
     Parameters
@@ -268,32 +200,47 @@ class ReleasedSpecServe(Speculation):
     verifier: bool
     first_confidence: float
     limit_s: float | None
-    mean: MeanConfidence = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(0, limit_s=0.0 if self.limit_s is None else self.limit_s)
         probability(first_confidence=self.first_confidence)
-        self.mean = MeanConfidence(self.first_confidence)
+        self._sum, self._count = 0.0, 0
 
     @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
+    def mean_confidence(self) -> float:
+        """The mean of all confidences noted since the start."""
+        return self._sum / self._count if self._count else self.first_confidence
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens to verify."""
         estimate = estimate_of(view, rows, np.inf if self.limit_s is None else self.limit_s)
-        drafting = StepDrafting(estimate, self.mean, estimate.throughput(Forest.roots(len(rows.requests))))
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), drafting)
+        judged, last = 0, estimate.throughput(Forest.roots(len(rows.requests)))
+
+        def fell(forest: Forest) -> bool:
+            """Return whether the last pass, not judged yet, lowered throughput; note its confidences if not."""
+            nonlocal judged, last
+            if (depth := int(forest.depth[-1])) == judged:
+                return False
+            before, judged, last = last, depth, estimate.throughput(forest)
+            if last < before:
+                return True
+            confidences = forest.probability[forest.depth == depth]
+            self._sum += float(confidences.sum())
+            self._count += len(confidences)
+            return False
+
+        def worth_it(forest: Forest, leaves: Ints) -> Ints:
+            if fell(forest):
+                return NOBODY
+            predicted = estimate.throughput_after(forest, leaves, self.mean_confidence)
+            return leaves if (predicted >= last if judged else predicted > last) else NOBODY
+
+        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens, worth_it)
         if not forest.draft_nodes:
             return forest
         # Behind the longest chains nobody asks for another pass: the last one is judged here.
-        drafting.fell(forest)
+        fell(forest)
         return forest.subset(to_graph_size(estimate, forest)) if self.verifier else forest
 
 

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 from specsim.core.passes import DEEPEST
 from specsim.core.protocols import View
-from specsim.schedulers.parts.growth import grow_rows
+from specsim.schedulers.parts.growth import grow_fitting
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
 from specsim.schedulers.parts.selection import likeliest_of_all
-from specsim.schedulers.threshold import fitting_chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Tetris(Speculation):
         n, longest = rows.decoding, self.num_speculative_tokens
         if n > 1:
             longest = min(longest + self.extra_draft_tokens, DEEPEST)
-        forest = yield from grow_rows(view, rows, fitting_chain(view, rows, longest))
+        forest = yield from grow_fitting(view, rows, longest)
         # A token budget may have left out some of the running requests, and has room for the shares of the others.
         capacity = n * self.draft_tokens(max(n, len(view.running)))
         if self.capacity is not None:

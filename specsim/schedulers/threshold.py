@@ -20,34 +20,24 @@ from specsim.core.passes import NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import fitting_shape, grow_rows
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
-from specsim.schedulers.parts.tree_shape import TreeShape
+from specsim.schedulers.parts.growth import grow_fitting
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
 
 
 @dataclass(frozen=True, slots=True)
-class Threshold(Speculation):
+class Threshold(Chains):
     """A speculation part: chains of at most `num_speculative_tokens` that end with a confidence below `threshold`."""
 
     threshold: float
     num_speculative_tokens: int
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(0, threshold=self.threshold)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes until no chain grows, and return the chains."""
-        return grow_rows(view, rows, fitting_chain(view, rows, self.num_speculative_tokens), self._sure)
+        return grow_fitting(view, rows, self.num_speculative_tokens, self._sure)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
         # A root is a token of the target, so the first token is drafted whatever the threshold.
@@ -62,8 +52,3 @@ class BatchThreshold(Threshold):
         depth = forest.depth[-1]
         sure = depth == 0 or forest.probability[forest.depth == depth].mean() >= self.threshold
         return leaves if sure else NOBODY
-
-
-def fitting_chain(view: View, rows: Rows, longest: int) -> tuple[int, ...]:
-    """Return the widths (1, ..., 1) of the longest chains that fit the memory for all decoding requests."""
-    return (1,) * fitting_shape(view, rows, TreeShape(longest, 1)).depth

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.trees import Forest
+from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
-from specsim.schedulers.vllm_spec import FixedChains
 
 
-@dataclass(slots=True)
+@dataclass
 class DraftLenSchedule(Speculation):
     """A speculation part: chains of as many tokens as a table gives for the batch size, or none for good.
 
@@ -47,9 +47,6 @@ class DraftLenSchedule(Speculation):
     acceptance_rate_window_size: int | None
     acceptance_rate_threshold: float | None
     disabled: bool = field(init=False, default=False)
-    _lasts: list[int] = field(init=False, repr=False)
-    _lengths: list[int] = field(init=False, repr=False)
-    _rates: deque[float] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
@@ -63,7 +60,7 @@ class DraftLenSchedule(Speculation):
             table = {self.max_concurrency: most}
         schedule = {1 << 62: most} if table is None else checked_schedule(table)
         self._lasts, self._lengths = list(schedule), [min(k, most) for k in schedule.values()]
-        self._rates = deque(maxlen=self.acceptance_rate_window_size or 0)
+        self._rates = deque[float](maxlen=self.acceptance_rate_window_size or 0)
 
     @property
     def drafts(self) -> bool:
@@ -77,7 +74,7 @@ class DraftLenSchedule(Speculation):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the table's length and return the chains; none if they do not all fit."""
-        return FixedChains(self.draft_tokens(len(view.running)) if rows.decoding else 1).grow(view, rows)
+        return grow_chains(view, rows, self.draft_tokens(len(view.running)))
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance rate of a verification with drafts; end speculation where the mean is too low."""

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from specsim.core.protocols import View
+from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
-from specsim.schedulers.vllm_spec import FixedChains
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class ByBatchSize(Speculation):
     """A speculation part: chains of as many tokens as a table gives for the batch size.
 
@@ -37,37 +37,32 @@ class ByBatchSize(Speculation):
 
     num_speculative_tokens: int
     num_speculative_tokens_per_batch_size: list[list[int]] | dict[str, int]
-    _firsts: list[int] = field(init=False, repr=False)
-    _chains: list[FixedChains] = field(init=False, repr=False)
     stationary = True
     by_table = True
 
     def __post_init__(self) -> None:
         draft_length(num_speculative_tokens=self.num_speculative_tokens)
         table = checked_ranges(self.num_speculative_tokens_per_batch_size)
-        chains = [FixedChains(min(k, self.num_speculative_tokens)) for _, _, k in table]
-        object.__setattr__(self, "_firsts", [first for first, _, _ in table])
-        object.__setattr__(self, "_chains", chains)
+        self._firsts = [first for first, _, _ in table]
+        self._lengths = [min(k, self.num_speculative_tokens) for _, _, k in table]
 
     @property
     def drafts(self) -> bool:
         """Whether it drafts: whether any batch size has draft tokens."""
-        return any(each.drafts for each in self._chains)
+        return any(self._lengths)
 
-    def chains(self, batch_size: int) -> FixedChains:
-        """Return the chains of a batch size: those of the last range that begins at or below it."""
-        return self._chains[bisect_right(self._firsts, batch_size) - 1]
+    def length(self, batch_size: int) -> int:
+        """Return the k of a batch size, at least 1: that of the last range that begins at or below it."""
+        return self._lengths[bisect_right(self._firsts, batch_size) - 1]
 
     def draft_tokens(self, requests: int) -> int:
         """Return the greatest k of this batch size or a larger one: prompts join the batch."""
         place = bisect_right(self._firsts, max(requests, 1)) - 1
-        return max(each.num_speculative_tokens for each in self._chains[place:])
+        return max(self._lengths[place:])
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the table's k and return the chains."""
-        if not rows.decoding:
-            return FixedChains(1).grow(view, rows)
-        return self.chains(len(rows.requests)).grow(view, rows)
+        return grow_chains(view, rows, self.length(len(rows.requests)))
 
 
 def checked_ranges(given: list[list[int]] | dict[str, int]) -> list[list[int]]:

@@ -12,7 +12,6 @@ again, and its prompt is charged once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,10 +21,10 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.protocols import Rows, at_least
-from specsim.schedulers.parts.queues import Lines, Seats, Waiting, among
+from specsim.schedulers.parts.queues import Seats, among
 
 
-@dataclass(slots=True)
+@dataclass
 class VirtualCounters:
     """A batching part: admits a request of the waiting tenant with the smallest counter.
 
@@ -41,24 +40,21 @@ class VirtualCounters:
     seats: Seats
     input_weight: float
     output_weight: float
-    served: dict[float, float] = field(init=False, default_factory=dict)
-    _lines: Lines = field(init=False, repr=False, default_factory=Lines)
+    served: dict[int, float] = field(init=False, default_factory=dict)
+    _line: dict[int, Bools] = field(init=False, repr=False, default_factory=dict)
     _last_out: int | None = field(init=False, default=None)
-    _charged: Bools = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(0, input_weight=self.input_weight, output_weight=self.output_weight)
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
-        self._lines.begin(requests)
-        self._charged = np.zeros(requests, dtype=np.bool_)
+        self._known, self._charged = np.zeros((2, requests), dtype=np.bool_)
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return running requests in order of admission, then those admitted by the counters."""
         inside = view.running
-        waiting = self._lines.waiting(view, view.slo_class, self._lift)
-        chosen = self._chosen(view, waiting, self.seats.max_num_seqs - len(inside))
+        chosen = self._chosen(view, self._waiting(view), self.seats.max_num_seqs - len(inside))
         rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
         if len(chosen) and len(let_in := chosen[among(chosen, rows.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
@@ -72,21 +68,31 @@ class VirtualCounters:
         for tenant in np.flatnonzero(emitted).tolist():
             self.served[tenant] += self.output_weight * float(emitted[tenant])
 
-    def _lift(self, tenants: Sequence[float], in_line: set[float]) -> None:
-        """Lift the counters of tenants that had no request waiting when one of theirs arrived (lines 6 to 13).
-
-        `tenants` are of the requests that arrived, in order; `in_line` had others waiting before.
-        """
-        for tenant in tenants:
+    def _waiting(self, view: View) -> dict[int, Ids]:
+        """Return the waiting requests of each tenant, none empty; a request's tenant is looked at when it arrives."""
+        if not len(view.waiting):
+            return {}
+        first = view.waiting[0]
+        there = slice(first, view.waiting[-1] + 1)
+        waits = view.waits(there)
+        in_line = {tenant for tenant, those in self._line.items() if (those[there] & waits).any()}
+        for request in (first + np.flatnonzero(waits & ~self._known[there])).tolist():
+            tenant = int(view.slo_class[request])
             if tenant not in in_line:
-                others = [self.served[each] for each in in_line]
-                last = self.served[self._last_out] if self._last_out is not None else 0.0
-                self.served[tenant] = max(self.served.get(tenant, 0.0), min(others) if others else last)
+                self._lift(tenant, in_line)
                 in_line.add(tenant)
+            self._line.setdefault(tenant, np.zeros_like(self._known))[request] = self._known[request] = True
+        return {tenant: first + np.flatnonzero(self._line[tenant][there] & waits) for tenant in in_line}
 
-    def _chosen(self, view: View, waiting: Waiting, free: int) -> Ids:
+    def _lift(self, tenant: int, in_line: set[int]) -> None:
+        """Lift the counter of a tenant that has no request waiting when one of its own arrives (lines 6 to 13)."""
+        others = [self.served[each] for each in in_line]
+        last = self.served[self._last_out] if self._last_out is not None else 0.0
+        self.served[tenant] = max(self.served.get(tenant, 0.0), min(others) if others else last)
+
+    def _chosen(self, view: View, waiting: dict[int, Ids], free: int) -> Ids:
         """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""
-        lines = {tenant: ids[::-1].tolist() for tenant, ids in waiting.first(free).items()}
+        lines = {tenant: ids[:free][::-1].tolist() for tenant, ids in waiting.items() if free > 0}
         counters = {tenant: self.served[tenant] for tenant in lines}
         chosen: list[int] = []
         tokens = 0

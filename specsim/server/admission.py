@@ -145,18 +145,14 @@ class AdmissionControl(NamedTuple):
         if self.waiting is not None and len(ledger.queues.waiting) + len(unseen) >= self.waiting:
             return WAITING
         left_s = float(told.ttft_slo_s[request] + told.arrival_s[request]) - now_s
-        if self.ttft and self._reading_s(request, told, ledger, unseen, belief) > left_s:
-            return TTFT
-        return None
-
-    def _reading_s(
-        self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: CostModel
-    ) -> float:
-        """Return the seconds of the pass that reads what is unread; a decoding request has read its text."""
+        if not self.ttft:
+            return None
+        # One pass reads what is unread; a decoding request has read its text.
         here = np.concatenate((np.array(ledger.queues.waiting, dtype=np.int64), ledger.queues.running))
         new = np.array([*unseen, request], dtype=np.int64)
         cached = np.concatenate((ledger.progress.target_cached[here], told.cached_tokens[new]))
         lacks = np.concatenate((ledger.known(here), told.prompt_tokens[new])) - cached
         reading = (lacks > 1) | (np.arange(len(lacks)) == len(lacks) - 1)
         chunks = lacks[reading]
-        return belief.target.seconds(PassShape.of(cached[reading], chunks, prefill_tokens=int(np.add.reduce(chunks))))
+        read = PassShape.of(cached[reading], chunks, prefill_tokens=int(np.add.reduce(chunks)))
+        return TTFT if belief.target.seconds(read) > left_s else None

@@ -21,9 +21,6 @@ from specsim.server.multi_step import Horizon, MultiStep
 from specsim.server.planning import Conversation, Livelock, LivelockDetector, delays, possible
 from specsim.server.view import LedgerView
 
-Thinking = Callable[[TargetPass, Any], float]
-"""Returns the seconds of the scheduler's own work before a verification, from it and the last answer of the step."""
-
 
 class Replica:
     """One server: a ledger, a scheduler and a backend under one event clock.
@@ -33,7 +30,9 @@ class Replica:
     env : simpy environment; the only thing that advances time.
     name : index of the replica.
     ledger, view, scheduler, backend : its state, the scheduler's face of it, the policy and the hardware.
-    thinking : what the scheduler's own work costs. event_log : told of every pass.
+    event_log : told of every pass.
+    selection_s, selection_token_s : seconds of the scheduler's own work before it verifies a forest that is not the one
+        last drafted, and further seconds per candidate token.
     pipeline_steps : how many steps are decided ahead; see `specsim.server.admission.ArrivalQueue`.
     trailing_steps : verifications that a request is in behind its last token; see `Trailing`.
     multi_step : whether passes between which no arrival or end falls run as one event, if the backend can tell them.
@@ -57,8 +56,9 @@ class Replica:
         view: LedgerView,
         scheduler: Scheduler,
         backend: Backend,
-        thinking: Thinking,
         event_log: EventLog,
+        selection_s: float = 0.0,
+        selection_token_s: float = 0.0,
         pipeline_steps: int = 0,
         trailing_steps: int = 0,
         multi_step: bool = True,
@@ -69,7 +69,8 @@ class Replica:
         self.env, self.name = env, name
         self.ledger, self.view = ledger, view
         self.scheduler, self.backend = scheduler, backend
-        self._thinking, self._event_log = thinking, event_log
+        self._event_log = event_log
+        self._selection_s, self._selection_token_s = selection_s, selection_token_s
         self.livelock = LivelockDetector(ledger.progress, ledger.queues)
         self._arrival_queue = ArrivalQueue(pipeline_steps) if pipeline_steps else None
         self._trailing = Trailing(trailing_steps) if trailing_steps else None
@@ -78,7 +79,7 @@ class Replica:
         self._multi_step: MultiStep | None = None
         if multi_step and observed is None and isinstance(backend, MultiStepBackend) and promises(scheduler):
             told = event_log, self.livelock, self._arrival_queue
-            self._multi_step = MultiStep(env, name, ledger, view, backend, *told, self._horizon)
+            self._multi_step = MultiStep(env, name, ledger, view, backend, *told)
         self.moving_s = 0.0
         self.answered: Callable[[Ids], None] | None = None
         self.onward: Callable[[Ids, Ints], Ids] | None = None
@@ -88,8 +89,13 @@ class Replica:
 
     def arrive(self, request: int, told: Requests) -> None:
         """Enter a request that arrives now, unless it is shed, and wake the replica if it sleeps."""
-        if self._admission_control is not None and self._refuses(self._admission_control, request, told):
-            return
+        if self._admission_control is not None:
+            unseen = self._arrival_queue.requests if self._arrival_queue is not None else ()
+            met = self.ledger, unseen, self.view.belief, self.env.now
+            reason = self._admission_control.reason(request, told, *met)
+            if reason is not None:
+                self.refuse(request, told, reason)
+                return
         if self._timeouts is not None:
             self._timeouts.begin(request, float(told.arrival_s[request]))
         if self._arrival_queue is None:
@@ -102,13 +108,6 @@ class Replica:
         self.ledger.arrive(request, told, self.env.now)
         if self.answered is not None and request in self.ledger.rejected:
             self.answered(np.array([request]))
-
-    def _refuses(self, admission_control: AdmissionControl, request: int, told: Requests) -> bool:
-        unseen = self._arrival_queue.requests if self._arrival_queue is not None else ()
-        reason = admission_control.reason(request, told, self.ledger, unseen, self.view.belief, self.env.now)
-        if reason is not None:
-            self.refuse(request, told, reason)
-        return reason is not None
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
         """Note that a request arrives now and is not let in."""
@@ -162,7 +161,10 @@ class Replica:
         """
         while self.ledger.queues.live or self._arrival_queue or not self._closed:
             if self._arrival_queue is not None:
-                self._let_in(self._arrival_queue)
+                if not self.ledger.queues.live:
+                    self._arrival_queue.idle()
+                for request, told in self._arrival_queue.start(self.env.now):
+                    self._enter(request, told)
             self._cancel()
             ran = False
             if self.ledger.queues.live:
@@ -186,13 +188,6 @@ class Replica:
         elif not self._closed:
             self._bell = self.env.event()
             yield self._bell
-
-    def _let_in(self, arrival_queue: ArrivalQueue) -> None:
-        """Enter the requests that the next decision sees."""
-        if not self.ledger.queues.live:
-            arrival_queue.idle()
-        for request, told in arrival_queue.start(self.env.now):
-            self._enter(request, told)
 
     def _turn(self) -> Generator[simpy.Event, Any, bool]:
         """Hold one conversation with the scheduler; return whether it ran anything."""
@@ -226,7 +221,7 @@ class Replica:
         """Run the passes of a draft, let their time go by and book them."""
         env, view, ledger, start_s = self.env, self.view, self.ledger, self.env.now
         shape = ledger.reserve(work)
-        moving_s = self._moving_s(work, shape)
+        moving_s = self._moving_s(work, shape) if shape.moved_bytes else 0.0
         drafted = self.backend.draft(work, shape)
         if len(drafted.extended):
             ledger.deepen(work, drafted)
@@ -239,7 +234,8 @@ class Replica:
         for level in drafted.levels:
             view.forward_s += level.seconds
         self._event_log.draft(self.name, start_s, seconds, work, drafted)
-        self._show(start_s, work, drafted.forest)
+        if self._observed is not None:
+            self._observed(PassEvent(self.name, start_s, view, work, drafted.forest, cast(Oracle, self.backend)))
         self.livelock.passes += len(seconds)
         return drafted.forest
 
@@ -247,17 +243,20 @@ class Replica:
         """Run a verification that was decided on `basis`, let its time go by and book it."""
         env, view, ledger = self.env, self.view, self.ledger
         shape = ledger.reserve(work)
-        start_s, moving_s = env.now, self._moving_s(work, shape)
+        start_s, moving_s = env.now, self._moving_s(work, shape) if shape.moved_bytes else 0.0
         timed = shape if self._trailing is None else self._trailing.joined(shape)
         answer, forward_s = self.backend.verify(work, timed)
-        thinking_s, seconds = self._thinking(work, basis), forward_s + moving_s
+        thinking_s, seconds = 0.0, forward_s + moving_s
+        if isinstance(basis, Forest) and work.forest is not basis:
+            thinking_s = self._selection_s + self._selection_token_s * basis.draft_nodes
         yield env.timeout(possible(thinking_s + seconds))
         drafted = ledger.progress.draft_cached[work.requests] if self.onward is not None else NOBODY
         gaps = ledger.commit_verify(work, answer, start_s, env.now)
         view.now_s = env.now
         view.forward_s += forward_s
         self._event_log.verify(self.name, Verification(start_s, thinking_s, seconds, work, shape, answer, gaps))
-        self._show(start_s, work, answer)
+        if self._observed is not None:
+            self._observed(PassEvent(self.name, start_s, view, work, answer, cast(Oracle, self.backend)))
         if self._trailing is not None:
             self._trail(self._trailing, work, answer, work.forest.tree_tokens())
         self.livelock.passes += 1
@@ -269,10 +268,6 @@ class Replica:
         """Keep the rows that have ended in the verifications behind their last token; `nodes` (n,) drafts of each."""
         ids = work.requests[ran.finished]
         trailing.leave(self.view.prompt_tokens[ids] + self.view.emitted_tokens[ids] - 1, nodes[ran.finished])
-
-    def _show(self, start_s: float, work: Pass, answer: Forest | Emitted) -> None:
-        if self._observed is not None:
-            self._observed(PassEvent(self.name, start_s, self.view, work, answer, cast(Oracle, self.backend)))
 
     def _ended(self, ids: Ids, drafted: Ints) -> None:
         """Send requests on that have just ended here, `drafted` (n,) tokens in the drafter's cache; or answer them."""
@@ -288,7 +283,14 @@ class Replica:
         moves = self.ledger.pool.drafter_away != (isinstance(work, TargetPass) and work.drafter_away)
         if self._multi_step is None or self._arrival_queue or self._trailing or self.onward is not None or moves:
             return None
-        ran = yield from self._multi_step.run(work, self._ends_alone(work))
+        if isinstance(work, DraftPass):
+            ran: Decodes | Rounds | None = yield from self._multi_step.rounds(work, self._horizon())
+        else:
+            # An end changes no decision where all that run are in the pass, none waits, and no client does.
+            queues, unshared = self.ledger.queues, self.ledger.caches.prefix is None
+            everybody = len(work.requests) == len(queues.running) and self._trailing is None
+            alone = everybody and not queues.waiting and self.answered is None and unshared
+            ran = yield from self._multi_step.passes(work, alone, self._horizon())
         if ran is not None and self._trailing is not None:
             drafts = work.depth if isinstance(work, DraftPass) else 0
             self._trail(self._trailing, work, ran, np.full(len(work.requests), drafts))
@@ -296,16 +298,8 @@ class Replica:
             self.answered(work.requests[ran.finished])
         return ran
 
-    def _ends_alone(self, work: Pass) -> bool:
-        """Return whether an end changes no decision: all that run are in the pass, none waits, and no client does."""
-        queues, unshared = self.ledger.queues, self.ledger.caches.prefix is None
-        everybody = len(work.requests) == len(queues.running) and self._trailing is None
-        return everybody and not queues.waiting and self.answered is None and unshared
-
     def _moving_s(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds in which caches leave for the host or come back before a pass."""
-        if not shape.moved_bytes:
-            return 0.0
         seconds = self.backend.move(work, shape)
         self.moving_s += seconds
         return seconds

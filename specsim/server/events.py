@@ -1,4 +1,4 @@
-"""Event log: what a pass books, and the tokens that it emits."""
+"""Event log: what a pass has done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from specsim.core.passes import Decodes, Drafted, DraftPass, Emitted, Rounds, TargetPass
 from specsim.core.request import Floats, Ids
 from specsim.pass_shape import PassShape
-from specsim.server.state import Progress
 
 
 class Gaps(NamedTuple):
@@ -18,49 +17,6 @@ class Gaps(NamedTuple):
 
     requests: Ids
     seconds: Floats
-
-
-class Emissions:
-    """Writes the times of `progress`."""
-
-    __slots__ = ("_progress", "_undecoded")
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._undecoded: set[int] = set()
-
-    def decode(self, ids: Ids, start_s: float) -> None:
-        """Note the start of the first pass in which a request decodes."""
-        if not self._undecoded:
-            return
-        first = self._undecoded.intersection(ids.tolist())
-        if first:
-            self._progress.first_decode_s[list(first)] = start_s
-            self._undecoded -= first
-
-    def emit_steps(self, ids: Ids, starts_s: Floats, last_s: Floats | float) -> Gaps:
-        """Note emissions of all at each of `starts_s[1:]`, up to the last of each; return the gaps of the first.
-
-        All decode from `starts_s[0]` on.
-        """
-        self.decode(ids, float(starts_s[0]))
-        gaps = Gaps(ids, starts_s[1] - self._progress.last_token_s[ids])
-        self._progress.last_token_s[ids] = last_s
-        return gaps
-
-    def begin(self, ids: Ids) -> None:
-        """Note that requests have their first token and have not decoded."""
-        if len(ids):
-            self._undecoded.update(ids.tolist())
-
-    def forget(self, request: int) -> None:
-        """Note that a request emits nothing any more."""
-        self._undecoded.discard(request)
-
-    def finish(self, ids: Ids, at_s: Floats | float) -> None:
-        """Note when requests have emitted their last token."""
-        self._undecoded.difference_update(ids.tolist())
-        self._progress.finish_s[ids] = at_s
 
 
 class Verification(NamedTuple):
@@ -124,16 +80,12 @@ class EventLog(Protocol):
 
     def draft(self, replica: int, start_s: float, seconds: Sequence[float], work: DraftPass, drafted: Drafted) -> None:
         """Note the passes of a draft, which follow each other without a pause; `seconds` of each, as of a pass."""
-        ...
 
     def verify(self, replica: int, verified: Verification) -> None:
         """Note a verification."""
-        ...
 
     def decode_steps(self, replica: int, steps: DecodeSteps) -> None:
         """Note passes of decoding rows."""
-        ...
 
     def speculative_steps(self, replica: int, steps: SpeculativeSteps) -> None:
         """Note rounds of chains."""
-        ...

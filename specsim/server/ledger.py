@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NoReturn
-
 import numpy as np
 
 from specsim.core.passes import NOBODY, Decodes, Drafted, DraftPass, Emitted, Rounds, TargetPass
 from specsim.core.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, ModelFault
-from specsim.kernels.ledger import POSITIONS, Books, Tally, commit, reserve
+from specsim.kernels.ledger import POSITIONS, Books, Tally, commit, deepen, reserve, reserve_draft
 from specsim.pass_shape import PassShape
-from specsim.server.events import Emissions, Gaps
-from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, DraftCache, KvPool, Memory, OutOfMemory
-from specsim.server.prefix_cache import Caches
-from specsim.server.rules import Drafts, first_wrong
-from specsim.server.state import Progress, RequestQueues, SharedRows, known_tokens
+from specsim.server.events import Gaps
+from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, KvPool, Memory, OutOfMemory
+from specsim.server.prefix_cache import LINK, Caches
+from specsim.server.rules import Drafts, check_growth, illegal_draft, illegal_verification
+from specsim.server.state import RequestQueues, SharedRows
+
+BEHIND_A_ROUND = 2
+"""The most tokens that the drafter lacks behind a round: the last of its chain, and the bonus token."""
 
 
 class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
     `queues` are the waiting and the running requests; `caches` are those of either model, in the pool and elsewhere;
-    `multi_step` books passes that run at once; `rejected` has the reason by request; `cancelled_s` the time, of those
-    that were let in.
+    `rejected` has the reason by request; `cancelled_s` the time, of those that were let in.
 
     Parameters
     ----------
     size : number of request ids, N. memory : the replica's key-value pool.
     rows : of all requests, which the replicas of a pool share; None: of its own. place : its index among them.
-    draft_cached : whether the drafter keeps a cache of its own; see `DraftCache`.
+    draft_cached : whether the drafter keeps a cache of its own; see `Caches`.
     prefixes : of all prompts, where their blocks are kept for others; see `PrefixCache`.
     """
 
@@ -46,31 +45,22 @@ class Ledger:
     ) -> None:
         rows = SharedRows.of(size, prefixes is not None) if rows is None else rows
         self.facts, self.progress = rows.facts, rows.progress
-        self._told = [(name, getattr(self.facts, name)) for name in Facts.__dataclass_fields__]
         self.pool = KvPool(memory, rows.blocks, rows.lent)
         known = self.facts.prompt_tokens, self.progress.emitted_tokens
         cached = self.progress.target_cached, self.progress.draft_cached
         self._books = Books(*known, *cached, *rows.blocks, *rows.lent, *rows.drafted)
         self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
         self.queues = RequestQueues(rows.at, rows.admitted, rows.seat, place)
+        self.caches = Caches(rows, self.pool, draft_cached, prefixes)
         self.rejected: dict[int, str] = {}
         self.cancelled_s: dict[int, float] = {}
         self.finished = 0
         self._coming_bytes = 0
         self._drafts = Drafts()
-        self._ids = self._trees = NOBODY
+        self._ids = self._reserved = NOBODY
         self._reached_s = rows.reached_s
         self._last, self._in_order = -1, True
-        self._emissions = Emissions(self.progress)
-        self._draft_cache = DraftCache(self._books, self.pool, draft_cached)
-        self.caches = Caches(rows, self.pool, self._draft_cache, prefixes)
-        kept = self._draft_cache, self.caches, self._emissions
-        self.multi_step = MultiStepBooks(self.facts, self.progress, self.pool, self.queues, *kept, self._finish)
-
-    @property
-    def drafted(self) -> bool:
-        """Whether a draft pass has run in this step."""
-        return bool(self._drafts.rows)
+        self._undecoded: set[int] = set()
 
     def arrive(self, request: int, told: Requests, now_s: float) -> None:
         """Enter a request at `now_s`, or reject it: prompt and `max_tokens` can never fit the pool of this replica."""
@@ -93,8 +83,8 @@ class Ledger:
         progress, first_s = self.progress, told.first_token_s[request]
         progress.emitted_tokens[request] = 1
         progress.first_token_s[request] = progress.last_token_s[request] = first_s
-        self._emissions.begin(np.array([request]))
-        self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_tokens[request]))
+        self._undecoded.add(request)
+        self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_tokens[request]), LINK)
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
         """Note that a request arrived and was not let in."""
@@ -110,7 +100,7 @@ class Ledger:
         if live:
             self.queues.strike(request)
             self.caches.drop(np.array([request]))
-            self._emissions.forget(request)
+            self._undecoded.discard(request)
         else:
             self.progress.finish_s[request] = np.nan
             self.finished -= 1
@@ -118,12 +108,12 @@ class Ledger:
         return live
 
     def _tell(self, request: int, told: Requests) -> None:
-        for name, column in self._told:
-            column[request] = getattr(told, name)[request]
+        for name in Facts.__dataclass_fields__:
+            getattr(self.facts, name)[request] = getattr(told, name)[request]
 
     def known(self, ids: Ids) -> Ints:
         """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
-        return known_tokens(self.facts, self.progress, ids)
+        return self.facts.prompt_tokens[ids] + self.progress.emitted_tokens[ids]
 
     def queued(self, at_s: float) -> int:
         """Return how many of the waiting requests were here by `at_s`."""
@@ -152,10 +142,11 @@ class Ledger:
                 f"it has {len(requests)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
             )
         key = requests.tobytes()
-        ids = self._drafts.find(key)
+        ids = self._drafts.open.get(key)
         if ids is None:
             self._check_rows(requests)
-            ids = self._drafts.open(key, requests)
+            requests.setflags(write=False)
+            ids = self._drafts.open[key] = requests
         self._drafts.check(work.forest, ids)
         self._ids = ids
         try:
@@ -166,52 +157,47 @@ class Ledger:
                 self.queues.evict(work.evict, ids)
                 self._drafts.close(work.evict)
                 moved = self.caches.evict(work.evict, work.transfer)
-            moved += self.caches.bring_back(ids, isinstance(work, DraftPass))
-            if isinstance(work, DraftPass):
-                shape = self._draft_cache.reserve(work, ids)
-            else:
-                shape = self._reserve_target(work, ids)
+            if self.caches.elsewhere:
+                moved += self.caches.bring_back(ids, isinstance(work, DraftPass))
+            shape = self._reserve(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
         return shape._replace(moved_bytes=moved) if moved else shape
 
-    def deepen(self, work: DraftPass, drafted: Drafted) -> None:
-        """Take the slots of what the passes behind the first have extended; see `reserve`."""
-        try:
-            self._draft_cache.deepen(work, self._ids, drafted)
-        except OutOfMemory as error:
-            raise IllegalPass(str(error)) from None
-
     def _check_rows(self, ids: Ids) -> None:
         """Refuse a request that is named twice or is not on this replica."""
         self.queues.check(ids)
-        for request in self.queues.absent(ids)[:1].tolist():
+        here = self.queues.here(ids)
+        if np.count_nonzero(here) < len(ids):
+            request = int(ids[~here][0])
             why = "has not arrived" if np.isnan(self.progress.finish_s[request]) else "has finished"
             if request in self.rejected:
                 why = f"was rejected ({self.rejected[request]})"
             raise IllegalPass(f"a pass names request {request}, which {why}")
 
-    def _reserve_target(self, work: TargetPass, ids: Ids) -> PassShape:
-        taken = reserve(self._books, ids, work.chunks, work.forest.numbers, self.pool.left())
-        if taken.shape is None:
-            self._refuse(work, ids)
-        self.pool.take(TARGET, taken.blocks)
-        self._trees = taken.rows
-        return taken.shape
+    def _reserve(self, work: DraftPass | TargetPass, ids: Ids) -> PassShape:
+        forest, left = work.forest, self.pool.left()
+        if isinstance(work, DraftPass):
+            asked = ids, work.chunks, forest.numbers, forest.fresh, work.leaves
+            blocks, shape, self._reserved = reserve_draft(self._books, *asked, left)
+            if shape is None:
+                raise illegal_draft(work, self.known(ids) - self.progress.draft_cached[ids])
+            check_growth(work)
+            self.pool.take(DRAFT, blocks)
+        else:
+            blocks, shape, self._reserved = reserve(self._books, ids, work.chunks, forest.numbers, left)
+            if shape is None:
+                raise illegal_verification(work, self.known(ids) - self.progress.target_cached[ids])
+            self.pool.take(TARGET, blocks)
+        return shape
 
-    def _refuse(self, work: TargetPass, ids: Ids) -> NoReturn:
-        """Say why a verification is illegal: a chunk of too many tokens or none, or a tree behind too few."""
-        chunks, tree = work.chunks, work.forest.tree_tokens()
-        pending = self.known(ids) - self.progress.target_cached[ids]
-        wrong = (chunks < 1) | (chunks > pending)
-        if np.count_nonzero(wrong):
-            said = first_wrong(wrong, "request {} is given {}, {} are pending", ids, chunks, pending)
-            raise IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
-        wrong = (tree > 0) & (chunks < pending)
-        if np.count_nonzero(wrong):
-            said = first_wrong(wrong, "request {} reads {} of {} pending tokens", ids, chunks, pending)
-            raise IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
-        raise IllegalPass(f"a forest with nodes of other rows than its {len(ids)}")
+    def deepen(self, work: DraftPass, drafted: Drafted) -> None:
+        """Take the slots of what the passes behind the first have extended; see `reserve`."""
+        grown = drafted.forest.numbers, drafted.extended
+        try:
+            self.pool.take(DRAFT, deepen(self._books, self._ids, work.chunks, *grown, self.pool.left()))
+        except OutOfMemory as error:
+            raise IllegalPass(str(error)) from None
 
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
         """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
@@ -222,7 +208,7 @@ class Ledger:
         if len(work.chunks):
             self.progress.draft_cached[ids] += work.chunks
             self.queues.admit(ids)
-            self._emissions.decode(self._draft_cache.extended, start_s)
+            self._decode(self._reserved, start_s)
             self.caches.publish(DRAFT, ids)
         self._drafts.grown(ids, work, grown)
 
@@ -231,74 +217,53 @@ class Ledger:
 
         Only the accepted path stays cached; finished requests free everything.
         """
-        ids, trees = self._ids, self._trees
-        self._check_answer(answer, len(ids))
+        ids, trees = self._ids, self._reserved
+        for name, column in zip(answer._fields, answer, strict=True):
+            if column.shape != (len(ids),):
+                told = f"a backend answers {name} {column.shape} of a verification"
+                raise ModelFault(f"{told}; expected ({len(ids)},)")
         assert not len(trees) or (answer.matched <= trees).all(), "a backend accepts more than a tree holds"
-        self._emissions.decode(ids, start_s)
-        done = trees, answer, self.drafted, self._draft_cache.feeds, now_s
-        left = commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
-        self.pool.take(DRAFT, left.draft_blocks)
-        self.pool.take(TARGET, left.target_blocks)
+        self._decode(ids, start_s)
+        done = trees, answer, len(self._drafts.rows) > 0, self.caches.feeds, now_s
+        blocks, gaps, first = commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
+        for model in (DRAFT, TARGET):
+            self.pool.take(model, blocks[model])
         self.queues.admit(ids)
         self.caches.publish(TARGET, ids)
-        self._emissions.begin(left.first)
-        self._drafts.verified(ids)
+        self._undecoded.update(first.tolist())
+        self._drafts.close(ids, verified=True)
         if np.count_nonzero(answer.finished):
             self._finish(ids[answer.finished], now_s)
         if work.drafter_away or self.pool.drafter_away:
             self._coming_bytes = self.pool.place_drafter(work.drafter_away)
-        return Gaps(left.later, left.gaps_s)
-
-    def _check_answer(self, answer: Emitted, rows: int) -> None:
-        """Refuse what a backend answers of other rows."""
-        for name, column in zip(answer._fields, answer, strict=True):
-            if column.shape != (rows,):
-                raise ModelFault(f"a backend answers {name} {column.shape} of a verification; expected ({rows},)")
+        return Gaps(*gaps)
 
     def end_step(self) -> None:
         """Drop what was drafted in this step and never verified."""
         for ids in self._drafts.rows:
-            self._draft_cache.drop(ids)
-            self._draft_cache.follow(ids)
+            left = ids[self._books.draft_nodes[ids] > 0]
+            if len(left):
+                self._books.draft_nodes[left] = self._books.draft_depth[left] = 0
+                self.pool.hold(DRAFT, left, self._books.draft_cached[left])
+            self.caches.follow(ids)
         self._drafts.end()
         self.caches.settle()
+
+    def _decode(self, ids: Ids, start_s: float) -> None:
+        """Note the start of the first pass in which a request decodes."""
+        first = self._undecoded.intersection(ids.tolist()) if self._undecoded else None
+        if first:
+            self.progress.first_decode_s[list(first)] = start_s
+            self._undecoded -= first
 
     def _finish(self, ids: Ids, at_s: Floats | float) -> None:
         self.queues.end(ids)
         self.caches.drop(ids)
-        self._emissions.finish(ids, at_s)
+        self._undecoded.difference_update(ids.tolist())
+        self.progress.finish_s[ids] = at_s
         self.finished += len(ids)
 
-
-BEHIND_A_ROUND = 2
-"""The most tokens that the drafter lacks behind a round: the last of its chain, and the bonus token."""
-
-
-class MultiStepBooks:
-    """Books the passes of multi-step scheduling, all in one: no arrival and no end falls between them.
-
-    Parameters
-    ----------
-    facts, progress, pool, queues, draft_cache, caches, emissions : of the ledger.
-    finish : frees what requests hold that have emitted their last token, at these seconds.
-    """
-
-    def __init__(
-        self,
-        facts: Facts,
-        progress: Progress,
-        pool: KvPool,
-        queues: RequestQueues,
-        draft_cache: DraftCache,
-        caches: Caches,
-        emissions: Emissions,
-        finish: Callable[[Ids, Floats | float], None],
-    ) -> None:
-        self._facts, self._progress, self._pool, self._queues = facts, progress, pool, queues
-        self._draft_cache, self._caches, self._emissions = draft_cache, caches, emissions
-        self._finish = finish
-
-    def passes(self, work: TargetPass) -> int:
+    def surely_passes(self, work: TargetPass) -> int:
         """Return how often this pass, which is not reserved, can surely run; 0 unless each row decodes one token.
 
         Raises
@@ -306,34 +271,34 @@ class MultiStepBooks:
         IllegalPass
             When a request is unknown or named twice.
         """
-        ids, forest, progress = work.requests, work.forest, self._progress
-        if len(work.evict) or self._caches.elsewhere or forest.draft_nodes:
+        ids, forest, progress = work.requests, work.forest, self.progress
+        if len(work.evict) or self.caches.elsewhere or forest.draft_nodes:
             return 0
         if not 0 < len(ids) == len(work.chunks) == forest.rows:
             return 0
-        self._queues.check(ids)
-        pending = known_tokens(self._facts, progress, ids) - progress.target_cached[ids]
+        self.queues.check(ids)
+        pending = self.known(ids) - progress.target_cached[ids]
         ready = (pending == 1) & (work.chunks == 1) & (progress.emitted_tokens[ids] > 0)
-        return self._pool.surely_more(len(ids)) if np.count_nonzero(ready) == len(ids) else 0
+        return self.pool.surely_more(len(ids)) if np.count_nonzero(ready) == len(ids) else 0
 
     def commit_passes(self, work: TargetPass, decodes: Decodes, starts_s: Floats) -> Gaps:
         """Book passes that start at `starts_s`, the end of the last behind them, (passes + 1,)."""
-        ids, progress, times = work.requests, self._progress, decodes.times
+        ids, progress, times = work.requests, self.progress, decodes.times
         for column in ("emitted_tokens", "verifications", "decoded_tokens"):
             getattr(progress, column)[ids] += times
         cached = progress.target_cached[ids] + times
-        if len(decodes) > 1:
+        if len(decodes) > 1 and self.caches.prefix is not None:
             self._settle(ids, cached - 1)
         progress.target_cached[ids] = cached
-        self._pool.hold(TARGET, ids, cached)
+        self.pool.hold(TARGET, ids, cached)
         ends_s, finished = starts_s[times], decodes.finished
-        gaps = self._emissions.emit_steps(ids, starts_s, ends_s)
-        self._draft_cache.follow(ids)
+        gaps = self._emit_steps(ids, starts_s, ends_s)
+        self.caches.follow(ids)
         if np.count_nonzero(finished):
             self._finish(ids[finished], ends_s[finished])
         return gaps
 
-    def rounds(self, work: DraftPass) -> int:
+    def surely_rounds(self, work: DraftPass) -> int:
         """Return how many rounds can surely run that begin with this pass, which is not reserved; 0: not at once.
 
         Each row decodes, has its prompt in both caches, and is fed all that the drafter lacks, as behind a round.
@@ -343,27 +308,27 @@ class MultiStepBooks:
         IllegalPass
             When a request is unknown or named twice.
         """
-        ids, leaves, forest, progress = work.requests, work.leaves, work.forest, self._progress
+        ids, leaves, forest, progress = work.requests, work.leaves, work.forest, self.progress
         if work.width != 1 or work.beam is not None or work.max_depth is not None or len(work.evict):
             return 0
-        if self._caches.elsewhere or forest.draft_nodes or not 0 < len(ids) == len(work.chunks) == forest.rows:
+        if self.caches.elsewhere or forest.draft_nodes or not 0 < len(ids) == len(work.chunks) == forest.rows:
             return 0
         if leaves.tobytes() != forest.row.tobytes():
             return 0
-        self._queues.check(ids)
-        prompt, emitted = self._facts.prompt_tokens[ids], progress.emitted_tokens[ids]
+        self.queues.check(ids)
+        prompt, emitted = self.facts.prompt_tokens[ids], progress.emitted_tokens[ids]
         known, drafted = prompt + emitted, progress.draft_cached[ids]
         ready = (known - progress.target_cached[ids] == 1) & (emitted > 0)
         ready &= (known - drafted == work.chunks) & (work.chunks <= BEHIND_A_ROUND) & (drafted >= prompt)
         if np.count_nonzero(ready) < len(ids):
             return 0
         # In either cache a row holds at most its text and the chain behind it.
-        more = self._pool.surely_more(len(ids), drafting=True) - BEHIND_A_ROUND
+        more = self.pool.surely_more(len(ids), drafting=True) - BEHIND_A_ROUND
         return max(more // (work.depth + 1), 0)
 
     def commit_rounds(self, work: DraftPass, rounds: Rounds, ends_s: Floats) -> Gaps:
         """Book rounds, the first of which began at `ends_s[0]`; they ended at the others, (rounds + 1,)."""
-        ids, progress, times = work.requests, self._progress, len(rounds)
+        ids, progress, times = work.requests, self.progress, len(rounds)
         matched, tokens = np.add.reduce(rounds.matched, axis=0), np.add.reduce(rounds.tokens, axis=0)
         progress.verifications[ids] += times
         progress.speculations[ids] += times
@@ -376,17 +341,17 @@ class MultiStepBooks:
         cached = progress.target_cached[ids] + matched + times
         # The last token of a chain is in nobody's cache: nothing was drafted behind it.
         lacking = rounds.matched == work.depth
-        if times > 1:
+        if times > 1 and self.caches.prefix is not None:
             before = cached - rounds.matched[-1] - 1
             self._settle(ids, before, before - lacking[-2])
         progress.target_cached[ids] = cached
         progress.draft_cached[ids] = cached - lacking[-1]
-        self._pool.hold(TARGET, ids, cached)
-        self._pool.hold(DRAFT, ids, progress.draft_cached[ids])
-        gaps = self._emissions.emit_steps(ids, ends_s, float(ends_s[-1]))
+        self.pool.hold(TARGET, ids, cached)
+        self.pool.hold(DRAFT, ids, progress.draft_cached[ids])
+        gaps = self._emit_steps(ids, ends_s, float(ends_s[-1]))
         if np.count_nonzero(rounds.finished):
             self._finish(ids[rounds.finished], float(ends_s[-1]))
-        self._draft_cache.follow(ids)
+        self.caches.follow(ids)
         return gaps
 
     def _settle(self, ids: Ids, target_cached: Ints, draft_cached: Ints | None = None) -> None:
@@ -394,9 +359,17 @@ class MultiStepBooks:
 
         A step that ends requests frees their blocks before it looks, so it must not look for the steps before it.
         """
-        if self._caches.prefix is None:
-            return
-        self._pool.hold(TARGET, ids, target_cached)
+        self.pool.hold(TARGET, ids, target_cached)
         if draft_cached is not None:
-            self._pool.hold(DRAFT, ids, draft_cached)
-        self._caches.settle()
+            self.pool.hold(DRAFT, ids, draft_cached)
+        self.caches.settle()
+
+    def _emit_steps(self, ids: Ids, starts_s: Floats, last_s: Floats | float) -> Gaps:
+        """Note emissions of all at each of `starts_s[1:]`, up to the last of each; return the gaps of the first.
+
+        All decode from `starts_s[0]` on.
+        """
+        self._decode(ids, float(starts_s[0]))
+        gaps = Gaps(ids, starts_s[1] - self.progress.last_token_s[ids])
+        self.progress.last_token_s[ids] = last_s
+        return gaps

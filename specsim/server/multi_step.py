@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
 
-from specsim.core.passes import MOST_AT_ONCE, Decodes, DraftPass, Pass, Rounds, TargetPass
+from specsim.core.passes import MOST_AT_ONCE, Decodes, DraftPass, Rounds, TargetPass
 from specsim.core.protocols import MultiStepBackend
 from specsim.core.request import Floats
 from specsim.server.admission import ArrivalQueue
@@ -34,22 +34,22 @@ class Horizon(NamedTuple):
     event_s: float
     unseen_steps: int
 
-    def steps(self, starts_s: Floats, further: int) -> int:
-        """Return how many steps end before the event, and up to `further` more, of those that start so.
+    def steps(self, starts_s: Floats, until_s: float) -> int:
+        """Return how many steps that start so may run: those that end before the event, and the unseen ones.
 
-        `starts_s` (steps + 1,) has the end of the last behind it.
+        None starts at `until_s` or later. `starts_s` (steps + 1,) has the end of the last behind it.
         """
-        count = len(starts_s) - 1
+        count = int(starts_s[:-1].searchsorted(until_s))
         if starts_s[-1] < self.event_s:
             return count
-        return min(int(starts_s.searchsorted(self.event_s)) - 1 + further, count)
+        return min(int(starts_s.searchsorted(self.event_s)) - 1 + self.unseen_steps, count)
 
 
 class MultiStep:
     """Run the steps that a scheduler calls stationary and that end before the next event in one step of the clock.
 
-    All that is booked is equal, to the last bit, to what the passes book one by one. `horizon` tells what may come
-    between two steps. `arrival_queue`, if any, is empty at first; who arrives meanwhile is in it at last.
+    All that is booked is equal, to the last bit, to what the passes book one by one. `arrival_queue`, if any, is empty
+    at first; who arrives meanwhile is in it at last.
     """
 
     def __init__(
@@ -62,63 +62,55 @@ class MultiStep:
         event_log: EventLog,
         livelock: LivelockDetector,
         arrival_queue: ArrivalQueue | None,
-        horizon: Callable[[], Horizon],
     ) -> None:
-        self._horizon = horizon
         self._env, self._name, self._ledger, self._view = env, name, ledger, view
         self._backend, self._event_log = backend, event_log
         self._livelock, self._arrival_queue = livelock, arrival_queue
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
-    def run(self, work: Pass, ends_alone: bool) -> Generator[simpy.Event, Any, Decodes | Rounds | None]:
-        """Run passes like this one, or rounds that begin with it; `ends_alone` says that an end changes no decision."""
-        if isinstance(work, DraftPass):
-            return (yield from self.rounds(work))
-        return (yield from self.passes(work, ends_alone))
-
-    def passes(self, work: TargetPass, beyond_ends: bool) -> Generator[simpy.Event, Any, Decodes | None]:
+    def passes(
+        self, work: TargetPass, beyond_ends: bool, horizon: Horizon
+    ) -> Generator[simpy.Event, Any, Decodes | None]:
         """Run passes like this one, which is not reserved; return them.
 
         Only the last may end requests, unless they go on `beyond_ends`. None wants memory that may not be there, and
         all are decided before anybody sees the next event and before the scheduler's own deadline. Where that leaves
         too few, none runs, and the answer is None.
         """
-        ledger, horizon = self._ledger, self._horizon()
-        most = min(ledger.multi_step.passes(work), MOST_AT_ONCE)
+        ledger = self._ledger
+        most = min(ledger.surely_passes(work), MOST_AT_ONCE)
         if most < LEAST:
             return None
         decodes = self._backend.decodes(work, most, beyond_ends)
         starts_s = self._starts_s(decodes.seconds)
-        count = min(horizon.steps(starts_s, horizon.unseen_steps), _before(work.stationary_until_s, starts_s))
+        count = horizon.steps(starts_s, work.stationary_until_s)
         if count < LEAST:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
         yield from self._wait(decodes.seconds[:, None], starts_s)
-        gaps = ledger.multi_step.commit_passes(work, decodes, starts_s)
-        self._move_on(decodes.seconds, starts_s[1:-1])
+        gaps = ledger.commit_passes(work, decodes, starts_s)
         self._event_log.decode_steps(self._name, DecodeSteps(starts_s, decodes, gaps))
         return decodes
 
-    def rounds(self, work: DraftPass) -> Generator[simpy.Event, Any, Rounds | None]:
+    def rounds(self, work: DraftPass, horizon: Horizon) -> Generator[simpy.Event, Any, Rounds | None]:
         """Run rounds, the first of which begins with this pass, which is not reserved; return them. See `passes`."""
-        books, passes, horizon = self._ledger.multi_step, work.depth + 1, self._horizon()
+        ledger, passes = self._ledger, work.depth + 1
         further, within_s = horizon.unseen_steps, horizon.event_s - self._env.now
         if further < LEAST and horizon.event_s <= self._another_s:
             return None
-        most = min(books.rounds(work), MOST_AT_ONCE)
+        most = min(ledger.surely_rounds(work), MOST_AT_ONCE)
         rounds = self._backend.rounds(work, LEAST, most, within_s, further) if most >= LEAST else None
         if rounds is None:
             return None
         starts_s = self._starts_s(rounds.seconds.ravel())
-        count = min(horizon.steps(starts_s[::passes], further), _before(work.stationary_until_s, starts_s[::passes]))
+        count = horizon.steps(starts_s[::passes], work.stationary_until_s)
         if count < LEAST:
             return None
         rounds, starts_s = rounds.first(count), starts_s[: count * passes + 1]
-        seconds, ends_s = rounds.seconds.ravel(), starts_s[::passes]
+        ends_s = starts_s[::passes]
         self._another_s = 2 * ends_s[-1] - ends_s[-2]
         yield from self._wait(rounds.seconds, starts_s)
-        gaps = books.commit_rounds(work, rounds, ends_s)
-        self._move_on(seconds, ends_s[1:-1])
+        gaps = ledger.commit_rounds(work, rounds, ends_s)
         self._event_log.speculative_steps(self._name, SpeculativeSteps(starts_s, rounds, gaps))
         return rounds
 
@@ -129,21 +121,13 @@ class MultiStep:
         return np.add.accumulate(starts_s, out=starts_s)
 
     def _wait(self, seconds: Floats, starts_s: Floats) -> SimProcess:
-        """Let the clock move over rounds (n, passes) as it would pass by pass."""
+        """Let the clock move over rounds (n, passes) as it would pass by pass, and note that they have ended."""
         check_rounds(seconds, float(starts_s[-1]))
-        delay_s = single(float(starts_s[0]), float(starts_s[-1]))
-        for each in seconds.ravel().tolist() if delay_s is None else (delay_s,):
+        delay_s, each_s = single(float(starts_s[0]), float(starts_s[-1])), seconds.ravel()
+        for each in each_s.tolist() if delay_s is None else (delay_s,):
             yield self._env.timeout(each)
-
-    def _move_on(self, seconds: Floats, steps_s: Floats) -> None:
-        """Note the seconds (n,) of passes that have ended, and when steps started behind the first."""
         self._view.now_s = self._env.now
-        self._view.forward_s = in_turn(self._view.forward_s, seconds)
-        self._livelock.passes += len(seconds)
+        self._view.forward_s = in_turn(self._view.forward_s, each_s)
+        self._livelock.passes += len(each_s)
         if self._arrival_queue is not None:
-            self._arrival_queue.started(steps_s.tolist())
-
-
-def _before(until_s: float, starts_s: Floats) -> int:
-    """Return how many steps start before a time; `starts_s` (steps + 1,) has the end of the last behind it."""
-    return int(starts_s[:-1].searchsorted(until_s))
+            self._arrival_queue.started(starts_s[:: seconds.shape[1]][1:-1].tolist())

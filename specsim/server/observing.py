@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from specsim.core.protocols import Beginning, Noting, Observer, PassEvent, Scheduler
 from specsim.core.request import Floats, Ints
-from specsim.core.user_code import complaint, own_line
+from specsim.core.user_code import guarded
 from specsim.errors import ObserverFault, SchedulerFault, SpecsimError, represented
 
 Fault = type[SpecsimError]
@@ -30,12 +29,12 @@ class Observing:
             if not callable(getattr(each, "on_pass", None)):
                 raise ObserverFault(f"observers: {represented(each)} has no on_pass(event) method")
             if isinstance(each, Beginning):
-                _guarded(each.begin, (requests,), _said(each), ObserverFault)
+                guarded(each.begin, (requests,), _said(each), ObserverFault)
 
     def __call__(self, event: PassEvent) -> None:
         """Show a pass that has ended."""
         for each in self._observers:
-            _guarded(each.on_pass, (event,), f"{_said(each)} at {event.view.now_s:g} s", ObserverFault)
+            guarded(each.on_pass, (event,), f"{_said(each)} at {event.view.now_s:g} s", ObserverFault)
 
     def noted(self, by_schedulers: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return by name what schedulers and observers noted of each request, (N,), NaN: nothing.
@@ -81,26 +80,13 @@ def _columns(noting: Noting, requests: int, who: str, fault: Fault) -> dict[str,
         told: Mapping[str, Floats] = noting.noted(count)
         return {name: np.asarray(column, dtype=np.float64) for name, column in told.items()}
 
-    found: dict[str, Floats] = _guarded(numbers, (requests,), who, fault, noting)
+    found: dict[str, Floats] = guarded(numbers, (requests,), who, fault, noting)
     for name, column in found.items():
         if not isinstance(name, str) or not name.isidentifier():
             raise fault(f"{who}: noted {name!r}; expected a name of letters, digits and underscores")
         if column.shape != (requests,):
             raise fault(f"{who}: noted {name} has shape {column.shape}; expected ({requests},)")
     return found
-
-
-def _guarded(
-    method: Callable[..., Any], arguments: tuple[Any, ...], who: str, fault: Fault, owner: object = None
-) -> Any:
-    """Return what a method of somebody's object answers; whatever it raises becomes a fault of one line."""
-    try:
-        return method(*arguments)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        owner = getattr(method, "__self__", owner)
-        raise fault(f"{who}: {complaint(error)}{own_line(error.__traceback__, owner)}") from error
 
 
 def _said(observer: object) -> str:

@@ -16,12 +16,11 @@ from specsim.core.passes import DraftPass, Pass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
 from specsim.core.request import Floats
 from specsim.core.user_code import complaint, definition, own_line
-from specsim.errors import IllegalPass, ModelFault, SchedulerFault, represented
-from specsim.server.rules import owned
+from specsim.errors import IllegalPass, ModelFault, SchedulerFault
+from specsim.server.rules import kind_of, owned
 from specsim.server.state import Progress, RequestQueues
 
 TARGET, DRAFTER = "the target", "the drafter"
-POSSIBLE = "expected a finite number of seconds, at least 0"
 
 
 def delays(start_s: float, seconds: Sequence[float]) -> Sequence[float]:
@@ -36,9 +35,7 @@ def delays(start_s: float, seconds: Sequence[float]) -> Sequence[float]:
     """
     end_s = start_s
     for each in seconds:
-        if not 0 <= each < inf:
-            refuse(each, DRAFTER)
-        end_s += each
+        end_s += possible(each, DRAFTER)
     if len(seconds) == 1:
         return seconds
     delay_s = single(start_s, end_s)
@@ -58,24 +55,20 @@ def single(start_s: float, end_s: float) -> float | None:
     return None
 
 
-def possible(seconds: float) -> float:
-    """Return the seconds of a pass of the target; refuse those that no clock can wait for."""
-    return seconds if 0 <= seconds < inf else refuse(seconds, TARGET)
+def possible(seconds: float, model: str = TARGET) -> float:
+    """Return the seconds of a pass of a model; refuse those that no clock can wait for."""
+    if 0 <= seconds < inf:
+        return seconds
+    raise ModelFault(f"a pass of {model} takes {seconds:g} s; expected a finite number of seconds, at least 0")
 
 
 def check_rounds(seconds: Floats, end_s: float) -> None:
     """Refuse rounds (n, passes) with a pass that no clock can wait for; they end at `end_s`, each with the target's."""
     if np.minimum.reduce(seconds, axis=None) >= 0 and end_s < inf:
         return
-    for model, each in ((DRAFTER, seconds[:, :-1]), (TARGET, seconds[:, -1:])):
-        wrong = each[~((each >= 0) & (each < inf))]
-        if len(wrong):
-            refuse(float(wrong[0]), model)
-
-
-def refuse(seconds: float, model: str) -> NoReturn:
-    """Raise a ModelFault that names the model and its seconds."""
-    raise ModelFault(f"a pass of {model} takes {seconds:g} s; {POSSIBLE}")
+    for model, passes in ((DRAFTER, seconds[:, :-1]), (TARGET, seconds[:, -1:])):
+        for each in passes.ravel().tolist():
+            possible(each, model)
 
 
 _PASSES = (DraftPass, TargetPass)
@@ -90,8 +83,6 @@ class Conversation:
         Here and in `ask`, when the scheduler fails: one line with its name, the simulated time and the user's own line.
     """
 
-    __slots__ = ("_scheduler", "_step", "_view")
-
     def __init__(self, scheduler: Scheduler, view: View) -> None:
         self._scheduler, self._view = scheduler, view
         try:
@@ -101,7 +92,7 @@ class Conversation:
         except BaseException as error:
             raise self._failed(error) from error
         if type(self._step) is not GeneratorType and not isinstance(self._step, Generator):
-            raise self._fault(f"{self._answered(self._step)}; expected a generator: yield each pass")
+            raise self._fault(f"step returned {kind_of(self._step)}; expected a generator: yield each pass")
 
     def ask(self, answer: Any) -> Pass | None:
         """Return the next pass, given the answer to the last one (None at first); None when the step has ended."""
@@ -109,14 +100,14 @@ class Conversation:
             work = self._step.send(answer)
         except StopIteration as end:
             if isinstance(end.value, DraftPass | TargetPass):
-                raise self._fault(f"{self._answered(end.value)}; expected it to be yielded") from None
+                raise self._fault(f"step returned {kind_of(end.value)}; expected it to be yielded") from None
             return None
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             raise self._failed(error) from error
         if type(work) not in _PASSES:
-            self.refuse(f"step yielded {_kind(work)}; expected a DraftPass or a TargetPass")
+            self.refuse(f"step yielded {kind_of(work)}; expected a DraftPass or a TargetPass")
         try:
             return owned(work)
         except IllegalPass as error:
@@ -151,17 +142,8 @@ class Conversation:
     def _fault(self, what: str) -> SchedulerFault:
         return SchedulerFault(self._told(what + definition(self._scheduler.step)))
 
-    def _answered(self, value: Any) -> str:
-        return f"step returned {_kind(value)}"
-
     def _told(self, what: str) -> str:
         return f"scheduler {type(self._scheduler).__name__} at {self._view.now_s:g} s: {what}"
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, DraftPass | TargetPass):
-        return f"a {type(value).__name__}"
-    return "None" if value is None else f"{represented(value)} ({type(value).__name__})"
 
 
 PASSES = 10_000
@@ -188,8 +170,6 @@ class LivelockDetector:
     ----------
     passes : of both models so far. idle_passes : those since the last that brought something, as far as it has looked.
     """
-
-    __slots__ = ("_emitted", "_look_at", "_most_cached", "_progress", "_queues", "idle_passes", "passes")
 
     def __init__(self, progress: Progress, queues: RequestQueues) -> None:
         self.passes = self.idle_passes = 0

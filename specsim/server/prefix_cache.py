@@ -8,48 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from specsim.core.request import Ids, Ints, Prefixes
-from specsim.server.kv_cache import DRAFT, TARGET, DraftCache, KvPool
+from specsim.server.kv_cache import DRAFT, TARGET, KvPool
 from specsim.server.state import PrefixRows, SharedRows
 
 HOST, OTHERS, LINK = range(3)
-
-
-class Elsewhere:
-    """Waiting requests with cached tokens and no blocks.
-
-    The cache of one that was preempted by transfer is on the host and moves back. The beginning of a prompt that others
-    have cached comes at no cost, into blocks of the request's own. So does what has come over a link from the replica
-    that read the prompt: the link has taken its time.
-    """
-
-    def __init__(self) -> None:
-        self._where: dict[int, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._where)
-
-    def to_host(self, ids: Ids) -> None:
-        """Note that the caches of `ids` (n,) have left for the host."""
-        self._where.update(dict.fromkeys(ids.tolist(), HOST))
-
-    def with_others(self, request: int) -> None:
-        """Note that others hold the beginning of a request's prompt."""
-        self._where[request] = OTHERS
-
-    def over_link(self, request: int) -> None:
-        """Note that a request's cache has come from another replica."""
-        self._where[request] = LINK
-
-    def forget(self, request: int) -> None:
-        """Drop what a request has elsewhere, if anything."""
-        self._where.pop(request, None)
-
-    def taken(self, ids: Ids) -> tuple[Ids, Ints]:
-        """Return those of `ids` (n,) whose cache was elsewhere, (m,), and where; they are forgotten."""
-        back = ids[np.isin(ids, np.fromiter(self._where, dtype=np.int64, count=len(self._where)))]
-        return back, np.array([self._where.pop(request) for request in back.tolist()], dtype=np.int64)
-
-
+"""Where the cached tokens of a waiting request without blocks are."""
 BlockKey = tuple[int, int]
 """A model, and the hash of a block and of all before it."""
 
@@ -72,6 +35,7 @@ class PrefixCache:
     def __init__(self, prefixes: Prefixes, prompt_tokens: Ints, pool: KvPool, rows: PrefixRows) -> None:
         self._prefixes, self._prompt_tokens, self._pool = prefixes, prompt_tokens, pool
         self._tokens = prefixes.block_tokens
+        self._blocks = self._tokens // pool.memory.block_tokens
         self._users: dict[BlockKey, int] = {}
         self._idle: OrderedDict[BlockKey, None] = OrderedDict()
         self._idle_bytes = 0
@@ -153,7 +117,7 @@ class PrefixCache:
         for key in keys:
             users = self._users.get(key, 0)
             if not users:
-                self._pool.occupy(key[0], self._tokens)
+                self._pool.take(key[0], self._blocks)
                 if self._users.get(key) == 0:
                     del self._idle[key]
                     self._idle_bytes -= self._pool.bytes_of(key[0], self._tokens)
@@ -174,7 +138,7 @@ class PrefixCache:
     def _leave(self, key: BlockKey) -> None:
         self._users[key] -= 1
         if not self._users[key]:
-            self._pool.occupy(key[0], -self._tokens)
+            self._pool.take(key[0], -self._blocks)
             self._idle[key] = None
             self._idle_bytes += self._pool.bytes_of(key[0], self._tokens)
 
@@ -201,52 +165,62 @@ class PrefixCache:
 
 
 class Caches:
-    """Moves caches in and out of the pool; `elsewhere` are those of waiting requests, `prefix` what prompts share.
+    """Moves caches in and out of the pool; `prefix` is what prompts share.
+
+    `elsewhere` says where waiting requests without blocks have their cached tokens. The cache of one that was preempted
+    by transfer is on the `HOST` and moves back. The beginning of a prompt that `OTHERS` have cached comes at no cost,
+    into blocks of the request's own. So does what has come over a `LINK` from the replica that read the prompt: the
+    link has taken its time.
 
     Parameters
     ----------
-    rows, pool, draft_cache : of the ledger.
+    rows, pool : of the ledger.
+    feeds : whether the drafter has a cache. For one without (a lookup, heads that read the target's last state), only
+        the root of each decoding request is pending.
     prefixes : of all prompts, where their blocks are kept for others; None: no block is.
     """
 
-    def __init__(self, rows: SharedRows, pool: KvPool, draft_cache: DraftCache, prefixes: Prefixes | None) -> None:
-        self._progress, self._pool, self._draft_cache = rows.progress, pool, draft_cache
-        self.elsewhere = Elsewhere()
+    def __init__(self, rows: SharedRows, pool: KvPool, feeds: bool, prefixes: Prefixes | None) -> None:
+        self._progress, self._prompt_tokens, self._drafted = rows.progress, rows.facts.prompt_tokens, rows.drafted
+        self._pool, self.feeds = pool, feeds
+        self.elsewhere: dict[int, int] = {}
         self.prefix: PrefixCache | None = None
         if prefixes is not None and rows.prefix is not None:
-            self.prefix = PrefixCache(prefixes, rows.facts.prompt_tokens, pool, rows.prefix)
+            self.prefix = PrefixCache(prefixes, self._prompt_tokens, pool, rows.prefix)
 
     def enter(self, request: int, cached_tokens: int) -> None:
         """Note what is cached of a request that arrives: so many tokens, or what its prompt shares."""
         if self.prefix is not None:
             self._look_up(self.prefix, [request])
         elif cached_tokens:
-            self._progress.target_cached[request] = cached_tokens
-            self._draft_cache.share(request, cached_tokens)
-            self.elsewhere.with_others(request)
-        self._draft_cache.follow(np.array([request]))
+            self.come(request, cached_tokens, cached_tokens, OTHERS)
+        else:
+            self.follow(np.array([request]))
 
-    def come(self, request: int, target_cached: int, draft_cached: int) -> None:
-        """Note what has come over a link with a request that arrives, of its prompt, in either model's cache."""
+    def come(self, request: int, target_cached: int, draft_cached: int, place: int) -> None:
+        """Note what a waiting request has cached in either model's cache without blocks of its own, and where."""
         self._progress.target_cached[request] = target_cached
-        self._draft_cache.share(request, draft_cached)
-        self.elsewhere.over_link(request)
-        self._draft_cache.follow(np.array([request]))
+        self._progress.draft_cached[request] = draft_cached * self.feeds
+        self.elsewhere[request] = place
+        self.follow(np.array([request]))
 
     def _look_up(self, prefix: PrefixCache, waiting: list[int]) -> None:
         """Note what is cached of the prompts of waiting requests."""
         for request in waiting:
-            self._progress.target_cached[request], drafted = prefix.wait(request)
-            self._draft_cache.share(request, drafted)
-            self.elsewhere.with_others(request)
-        self._draft_cache.follow(np.array(waiting, dtype=np.int64))
+            self.come(request, *prefix.wait(request), OTHERS)
+
+    def follow(self, ids: Ids) -> None:
+        """Move a drafter without a cache to where the target is: behind all but the root of a decoding request."""
+        if not self.feeds:
+            progress, emitted = self._progress, self._progress.emitted_tokens[ids]
+            known = self._prompt_tokens[ids] + emitted
+            progress.draft_cached[ids] = known - ((known - progress.target_cached[ids] == 1) & (emitted > 0))
 
     def publish(self, model: int, ids: Ids) -> None:
-        """Let others use what these requests have cached of their prompts."""
-        if self.prefix is None or not (model == TARGET or self._draft_cache.feeds):
-            return
-        cached = self._progress.target_cached if model == TARGET else self._progress.draft_cached
-        self.prefix.publish(model, ids, cached[ids])
+        """Let others use what these requests have cached of their prompts, where prompts share blocks."""
+        if self.prefix is not None and (model == TARGET or self.feeds):
+            cached = self._progress.target_cached if model == TARGET else self._progress.draft_cached
+            self.prefix.publish(model, ids, cached[ids])
 
     def settle(self) -> None:
         """Bring what waiting requests share up to date, between two steps."""
@@ -265,14 +239,14 @@ class Caches:
         """Free all that these requests hold."""
         self._free(ids)
         for request in ids.tolist() if self.elsewhere else ():
-            self.elsewhere.forget(request)
+            self.elsewhere.pop(request, None)
         self._progress.target_cached[ids] = self._progress.draft_cached[ids] = 0
 
     def _free(self, ids: Ids) -> None:
         self._pool.release(ids)
         if self.prefix is not None:
             self.prefix.end(ids.tolist())
-        self._draft_cache.forget(ids)
+        self._drafted[:, ids] = 0
 
     def evict(self, ids: Ids, transfer: bool) -> int:
         """Take these requests' blocks; return the bytes that go to the host, 0 where they are dropped."""
@@ -280,10 +254,10 @@ class Caches:
         if transfer:
             moved = self._move(ids)
             self._free(ids)
-            self.elsewhere.to_host(ids)
+            self.elsewhere.update(dict.fromkeys(ids.tolist(), HOST))
             return moved
         self.drop(ids)
-        self._draft_cache.follow(ids)
+        self.follow(ids)
         if self.prefix is not None:
             self._look_up(self.prefix, ids.tolist())
         return 0
@@ -293,16 +267,15 @@ class Caches:
 
         A drafter that does not read a prompt takes nothing of its beginning either.
         """
-        if not self.elsewhere:
-            return 0
         progress = self._progress
-        back, where = self.elsewhere.taken(ids)
+        back = ids[np.isin(ids, np.fromiter(self.elsewhere, dtype=np.int64, count=len(self.elsewhere)))]
+        where = np.array([self.elsewhere.pop(request) for request in back.tolist()], dtype=np.int64)
         shared = back[where == OTHERS]
         if not drafting:
             progress.draft_cached[shared] = 0
-            self._draft_cache.follow(back)
+            self.follow(back)
         if self.prefix is not None:
-            self.prefix.begin(shared, progress.target_cached[shared], self._draft_cache.fed(shared))
+            self.prefix.begin(shared, progress.target_cached[shared], progress.draft_cached[shared] * self.feeds)
         self._pool.hold(TARGET, back, progress.target_cached[back])
         self._pool.hold(DRAFT, back, progress.draft_cached[back])
         return self._move(back[where == HOST])

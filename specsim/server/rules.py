@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -16,26 +15,16 @@ from specsim.errors import IllegalPass, represented
 class Drafts:
     """Rows of the passes of one step; a forest that a draft pass answered carries its rows as `Forest.origin`.
 
+    `open` has legal rows, which nobody may write to, by their bytes: trees may be drafted for them.
+
     A forest lives until its rows are verified or evicted, until trees are grown from roots behind a verification, or
     until the step ends, whichever is first.
     """
 
-    __slots__ = ("_open", "_verified", "rows")
-
     def __init__(self) -> None:
         self.rows: list[Ids] = []
-        self._open: dict[bytes, Ids] = {}
+        self.open: dict[bytes, Ids] = {}
         self._verified = False
-
-    def open(self, key: bytes, requests: Ids) -> Ids:
-        """Let trees be drafted for legal rows, whose bytes are `key`; return these, which nobody may write to."""
-        requests.setflags(write=False)
-        self._open[key] = requests
-        return requests
-
-    def find(self, key: bytes) -> Ids | None:
-        """Return the rows that were opened with the same bytes, None where there are none."""
-        return self._open.get(key)
 
     def check(self, forest: Forest, rows: Ids) -> None:
         """Refuse a forest that does not live, or not for exactly these open rows.
@@ -61,27 +50,23 @@ class Drafts:
         if answer is not work.forest:
             give(answer, rows)
         if self._verified and len(work.leaves) and not work.forest.draft_nodes:
-            self._open, self._verified = {rows.tobytes(): rows}, False
+            self.open, self._verified = {rows.tobytes(): rows}, False
 
-    def verified(self, rows: Ids) -> None:
-        """End the trees of these rows, and what was drafted for any of their requests."""
-        self._verified = True
-        self.close(rows)
-
-    def close(self, ids: Ids) -> None:
-        """End all trees of these requests."""
-        if len(self._open) == 1 and next(iter(self._open.values())) is ids:
-            self._open.clear()
+    def close(self, ids: Ids, *, verified: bool = False) -> None:
+        """End all trees of these requests, which have been `verified` or evicted."""
+        self._verified |= verified
+        if len(self.open) == 1 and next(iter(self.open.values())) is ids:
+            self.open.clear()
             return
-        self._open.pop(ids.tobytes(), None)
-        for key, rows in list(self._open.items()) if self._open else ():
+        self.open.pop(ids.tobytes(), None)
+        for key, rows in list(self.open.items()) if self.open else ():
             if np.isin(rows, ids).any():
-                del self._open[key]
+                del self.open[key]
 
     def end(self) -> None:
         """End the step, and all trees."""
         self.rows.clear()
-        self._open.clear()
+        self.open.clear()
 
 
 def _listed(ids: Ids) -> str:
@@ -100,62 +85,97 @@ def owned(work: Pass) -> Pass:
         When it is not made of (n,) int64 arrays, a Forest and whole numbers: one line that names the field, what it
         is and what was expected.
     """
-    requests, chunks, evict = work.requests, work.chunks, work.evict
-    if not (
+    requests, chunks, evict, until_s = work.requests, work.chunks, work.evict, work.stationary_until_s
+    plain = (
         type(requests) is type(chunks) is type(evict) is _ARRAY
         and requests.dtype is chunks.dtype is evict.dtype is _INT64
         and requests.ndim == chunks.ndim == evict.ndim == 1
-    ):
-        for name in ("requests", "chunks", "evict"):
-            _check_array(work, name)
-    forest, transfer = work.forest, work.transfer
-    if type(forest) is not Forest:
-        raise IllegalPass(f"{type(work).__name__}.forest is {_kind(forest)}; expected a Forest")
-    if type(transfer) is not bool:
-        raise IllegalPass(f"{type(work).__name__}.transfer is {_kind(transfer)}; expected True or False")
+        and (type(work.forest), type(work.transfer), type(until_s)) == (Forest, bool, float)
+        and until_s == until_s
+    )
     if isinstance(work, TargetPass):
-        if work.stationary_until_s != -inf:
-            _check_stationary(work)
-        if type(work.drafter_away) is not bool:
-            raise IllegalPass(f"TargetPass.drafter_away is {_kind(work.drafter_away)}; expected True or False")
+        if not plain or type(work.drafter_away) is not bool:
+            _check(work)
         return TargetPass(requests.copy(), chunks.copy(), *work[2:])
-    _check_growth(work)
+    if not plain or work.max_depth is not None or not _grows(work):
+        _check(work)
     fed = chunks.copy() if len(chunks) else NOBODY
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
-def check_leaves(work: DraftPass) -> None:
-    """Refuse leaves that cannot be extended.
+def _grows(work: DraftPass) -> bool:
+    leaves, width, depth, beam = work.leaves, work.width, work.depth, 1 if work.beam is None else work.beam
+    if type(leaves) is not _ARRAY or leaves.dtype is not _INT64 or leaves.ndim != 1:
+        return False
+    return type(width) is type(depth) is type(beam) is int and width >= 0 and 1 <= depth <= DEEPEST and beam >= 1
+
+
+def _check(work: Pass) -> None:
+    """Refuse the first field of a pass that is not what it has to be."""
+    until_s = work.stationary_until_s
+    is_time = isinstance(until_s, float | int) and not isinstance(until_s, bool) and until_s == until_s
+    fits = {
+        "requests": _are_ints(work.requests),
+        "chunks": _are_ints(work.chunks),
+        "evict": _are_ints(work.evict),
+        "forest": type(work.forest) is Forest or "a Forest",
+        "transfer": type(work.transfer) is bool or "True or False",
+        "stationary_until_s": is_time or "a time in seconds",
+    }
+    if isinstance(work, TargetPass):
+        fits["drafter_away"] = type(work.drafter_away) is bool or "True or False"
+    else:
+        fits["leaves"] = _are_ints(work.leaves)
+        fits["width"] = _is_size(work.width, 0)
+        fits["beam"] = work.beam is None or _is_size(work.beam, 1)
+        fits["depth"] = _is_size(work.depth, 1)
+        fits["max_depth"] = work.max_depth is None or _are_ints(work.max_depth)
+    for name, expected in fits.items():
+        if expected is not True:
+            raise IllegalPass(f"{type(work).__name__}.{name} is {kind_of(getattr(work, name))}; expected {expected}")
+    if isinstance(work, TargetPass):
+        return
+    if work.depth > DEEPEST:
+        raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {DEEPEST:,}")
+    if work.max_depth is not None and len(work.max_depth) != len(work.requests):
+        raise IllegalPass(f"DraftPass.max_depth has {len(work.max_depth)} rows; expected one for each request")
+
+
+def _are_ints(array: Any) -> bool | str:
+    """Return True for (n,) int64, else what is expected."""
+    return (type(array) is _ARRAY and array.dtype == _INT64 and array.ndim == 1) or "a numpy array (n,) of int64"
+
+
+def _is_size(value: Any, least: int) -> bool | str:
+    """Return True for a whole number of at least so much, else what is expected."""
+    whole = type(value) is int or isinstance(value, np.integer)
+    return (whole and value >= least) or f"a whole number of at least {least}"
+
+
+def check_growth(work: DraftPass) -> None:
+    """Refuse leaves, which are fit, that would get no children or too deep ones.
 
     Raises
     ------
     IllegalPass
-        When a leaf is no node of the forest, stands twice, has children, or would get none or too deep ones: one line
-        that names it.
+        One line that names the first such leaf.
     """
-    if not len(work.leaves):
-        return
-    if not work.width:
+    forest, leaves, max_depth = work.forest, work.leaves, work.max_depth
+    if len(leaves) and not work.width:
         raise IllegalPass("DraftPass.width is 0; expected at least 1 where leaves are extended")
-    if not _are_leaves(work.forest, work.leaves):
-        _check_leaves(work.forest, work.leaves)
-    if work.max_depth is not None:
-        _check_room(work.forest, work.leaves, work.max_depth)
+    if len(leaves) and max_depth is not None:
+        depth, limit = forest.depth[leaves], max_depth[forest.row[leaves]]
+        if np.count_nonzero(deep := depth >= limit):
+            said = _first_wrong(
+                deep, "leaf {} lies at depth {}, and DraftPass.max_depth of its row is {}", leaves, depth, limit
+            )
+            raise IllegalPass(f"{said}; expected more where a leaf is extended")
 
 
-def _are_leaves(forest: Forest, leaves: Ints) -> bool:
-    """Return whether all `leaves` (m,) are different nodes without children."""
-    first, last, nodes = int(leaves.min()), int(leaves.max()), len(forest)
-    if first < 0 or last >= nodes:
-        return False
-    marked = np.zeros(nodes, dtype=np.bool_)
-    marked[leaves] = True
-    alone = np.count_nonzero(marked) == len(leaves)
-    return alone and (first >= forest.fresh or not np.count_nonzero(marked[forest.parent[forest.rows :]]))
-
-
-def _check_leaves(forest: Forest, leaves: Ints) -> None:
-    nodes = len(forest.row)
+def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
+    """Return what is wrong with a leaf or a chunk, or that nothing would run; `pending` (n,) is what each row lacks."""
+    requests, chunks = work.requests, work.chunks if len(work.chunks) else np.zeros_like(work.requests)
+    forest, leaves, nodes = work.forest, work.leaves, len(work.forest)
     names, counts = np.unique(leaves, return_counts=True)
     for wrong, what in (
         ((leaves < 0) | (leaves >= nodes), f"is no node: the forest has {nodes}"),
@@ -163,69 +183,47 @@ def _check_leaves(forest: Forest, leaves: Ints) -> None:
         (np.isin(leaves, forest.parent[forest.rows :]), "has been extended"),
     ):
         if wrong.any():
-            raise IllegalPass(f"leaf {leaves[wrong][0]} {what}")
+            return IllegalPass(f"leaf {leaves[wrong][0]} {what}")
+    wrong = (chunks < 0) | (chunks > pending)
+    if wrong.any():
+        said = _first_wrong(wrong, "request {} is given {} of {}", requests, chunks, pending)
+        return IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
+    extended = forest.row[leaves]
+    wrong = (pending > chunks)[extended]
+    if wrong.any():
+        columns = (each[extended] for each in (requests, chunks, pending))
+        said = _first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
+        return IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
+    return IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
 
 
-def _check_room(forest: Forest, leaves: Ints, max_depth: Ints) -> None:
-    """Refuse a leaf that lies as deep as the tree of its row may grow, `max_depth` (n,)."""
-    depth, limit = forest.depth[leaves], max_depth[forest.row[leaves]]
-    for place in np.flatnonzero(depth >= limit)[:1].tolist():
-        raise IllegalPass(
-            f"leaf {leaves[place]} lies at depth {depth[place]}, and DraftPass.max_depth of its row is {limit[place]}; "
-            f"expected more where a leaf is extended"
-        )
+def illegal_verification(work: TargetPass, pending: Ints) -> IllegalPass:
+    """Return what is wrong: a chunk of too many tokens or none, or a tree behind too few; each row lacks `pending`."""
+    requests, chunks, tree = work.requests, work.chunks, work.forest.tree_tokens()
+    wrong = (chunks < 1) | (chunks > pending)
+    if wrong.any():
+        said = _first_wrong(wrong, "request {} is given {}, {} are pending", requests, chunks, pending)
+        return IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
+    wrong = (tree > 0) & (chunks < pending)
+    if wrong.any():
+        said = _first_wrong(wrong, "request {} reads {} of {} pending tokens", requests, chunks, pending)
+        return IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
+    return IllegalPass(f"a forest with nodes of other rows than its {len(requests)}")
 
 
-def _check_growth(work: DraftPass) -> None:
-    leaves, width, beam = work.leaves, work.width, work.beam
-    if type(leaves) is not _ARRAY or leaves.dtype is not _INT64 or leaves.ndim != 1:
-        _check_array(work, "leaves")
-    if type(width) is not int or width < 0 or (beam is not None and (type(beam) is not int or beam < 1)):
-        _check_size("width", width, 0)
-        _check_size("beam", 1 if beam is None else beam, 1)
-    if work.depth != 1 or work.max_depth is not None:
-        _check_depth(work)
-    if work.stationary_until_s != -inf:
-        _check_stationary(work)
-
-
-def _check_stationary(work: Pass) -> None:
-    until_s = work.stationary_until_s
-    if not isinstance(until_s, float | int) or isinstance(until_s, bool) or until_s != until_s:
-        name = f"{type(work).__name__}.stationary_until_s"
-        raise IllegalPass(f"{name} is {_kind(until_s)}; expected a time in seconds")
-
-
-def _check_depth(work: DraftPass) -> None:
-    _check_size("depth", work.depth, 1)
-    if work.depth > DEEPEST:
-        raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {DEEPEST:,}")
-    if work.max_depth is None:
-        return
-    _check_array(work, "max_depth")
-    if len(work.max_depth) != len(work.requests):
-        raise IllegalPass(f"DraftPass.max_depth has {len(work.max_depth)} rows; expected one for each request")
-
-
-def _check_size(name: str, value: Any, least: int) -> None:
-    if (type(value) is not int and not isinstance(value, np.integer)) or value < least:
-        raise IllegalPass(f"DraftPass.{name} is {_kind(value)}; expected a whole number of at least {least}")
-
-
-def _check_array(work: Pass, name: str) -> None:
-    array = getattr(work, name)
-    if type(array) is not _ARRAY or array.dtype != _INT64 or array.ndim != 1:
-        raise IllegalPass(f"{type(work).__name__}.{name} is {_kind(array)}; expected a numpy array (n,) of int64")
-
-
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return in words what a scheduler gave."""
+    if isinstance(value, DraftPass | TargetPass):
+        return f"a {type(value).__name__}"
+    if value is None:
+        return "None"
     if isinstance(value, np.ndarray):
         kind = "an array" if type(value) is _ARRAY else f"a {type(value).__name__}"
         return f"{kind} {value.shape} of {value.dtype}"
     return f"{represented(value)} ({type(value).__name__})"
 
 
-def first_wrong(wrong: Bools, text: str, *columns: Ints) -> str:
+def _first_wrong(wrong: Bools, text: str, *columns: Ints) -> str:
     """Return `text` filled with the first row of the `columns`, (n,) each, that is `wrong` (n,)."""
     row = int(np.flatnonzero(wrong)[0])
     return text.format(*(column[row] for column in columns))

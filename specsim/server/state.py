@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -162,11 +161,6 @@ class RequestQueues:
         waits: Bools = (self._at[ids] == self._place) & ~self._admitted[ids]
         return waits
 
-    def absent(self, ids: Ids) -> Ids:
-        """Return those of `ids` (n,) that have not arrived, have finished or were rejected."""
-        here = self._at[ids] == self._place
-        return ids[:0] if np.count_nonzero(here) == len(ids) else ids[~here]
-
     def _why_not_evicted(self, ids: Ids, running: Ids) -> str:
         """Return which request stands in the way, and how; empty where none does."""
         if ids.min() < 0 or ids.max() >= len(self._at):
@@ -287,16 +281,14 @@ class SharedRows(NamedTuple):
         return cls(*told, blocks, lent, drafted, np.full(n, np.nan), at, admitted, seat, kept)
 
 
-def over_pools(each: Sequence[Progress], second: Bools) -> Progress:
-    """Return what has happened to each request, in the `second` of two pools (N,) or the first; counts of moves add."""
-    if len(each) == 1:
-        return each[0]
+def over_pools(first: Progress, second: Progress, is_second: Bools) -> Progress:
+    """Return what has happened to each request, in the first or the second of two pools (N,); counts of moves add."""
 
     def merged(name: str) -> Any:
-        before, after = (getattr(progress, name) for progress in each)
+        before, after = getattr(first, name), getattr(second, name)
         if name in ("preemptions", "moved_bytes"):
             return before + after
-        return np.where(second[:, None] if before.ndim > 1 else second, after, before)
+        return np.where(is_second[:, None] if before.ndim > 1 else is_second, after, before)
 
     return Progress(**{name: merged(name) for name in Progress.__dataclass_fields__})
 
@@ -310,8 +302,3 @@ def empty_rows(kind: type[_Rows], n: int) -> _Rows:
     if "accepted_at" in rows:
         rows["accepted_at"] = np.zeros((n, POSITIONS), dtype=np.int32)
     return kind(**rows)
-
-
-def known_tokens(facts: Facts, progress: Progress, ids: Ids) -> Ints:
-    """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
-    return facts.prompt_tokens[ids] + progress.emitted_tokens[ids]

@@ -26,8 +26,6 @@ def _arrays(rows: _Rows, kind: type[_Rows]) -> dict[str, Any]:
 class _Line(Sequence[int]):
     """The line of waiting requests, which can be looked at, not changed."""
 
-    __slots__ = ("_queues", "_requests")
-
     def __init__(self, queues: RequestQueues) -> None:
         self._requests, self._queues = queues.waiting, queues
 
@@ -57,12 +55,7 @@ class LedgerView(View):
         self.forward_s = 0.0
         self.belief = belief
         self._ledger = ledger
-        self._waiting = _Line(ledger.queues)
-
-    @property
-    def waiting(self) -> Sequence[int]:
-        """Arrived requests without cache, in order of arrival."""
-        return self._waiting
+        self.waiting = _Line(ledger.queues)
 
     @property
     def running(self) -> Ids:

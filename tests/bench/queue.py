@@ -20,7 +20,7 @@ from specsim.simulation import run
 from tests.bench.growth import SERVICE_RPS
 from tests.bench.loops import PROFILE, prepared
 
-SCHEDULERS = ("continuous", "vtc", "priority")
+SCHEDULERS = ("continuous", "vtc")
 REQUESTS = 44_000
 """Twice as many as wait when the last one has arrived."""
 EVERY = 100

@@ -161,7 +161,7 @@ REFUSED: dict[type[Speculative], str] = {
     verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): (
         "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64"
     ),
-    verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None (NoneType); expected a Forest",
+    verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None; expected a Forest",
 }
 
 
@@ -183,7 +183,7 @@ def test_passes_asked_for_at_once_hold_slots_like_any_other() -> None:
 def test_a_forest_cannot_be_written_to() -> None:
     with pytest.raises(SchedulerFault, match="assignment destination is read-only"):
         faked(RewritesADraftedToken)
-    with pytest.raises(SchedulerFault, match="AttributeError: a forest cannot be written to: depth"):
+    with pytest.raises(SchedulerFault, match="FrozenInstanceError: cannot assign to field 'depth'"):
         faked(RewritesADepth)
 
 

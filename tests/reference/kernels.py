@@ -30,7 +30,7 @@ from specsim.kernels.growth import (
     likeliest,
     next_keys,
 )
-from specsim.kernels.ledger import NO_INTS, POSITIONS, Books, Left, Room, Taken, Tally
+from specsim.kernels.ledger import NO_INTS, POSITIONS, Books, Room, Taken, Tally
 from specsim.pass_shape import PassShape
 from specsim.rng import STRIDE, Words, mix
 
@@ -264,7 +264,7 @@ def commit(
     feeds: bool,
     now_s: float,
     block_tokens: int,
-) -> Left:
+) -> tuple[tuple[int, int], tuple[Ints, Floats], Ints]:
     tokens, accepted, matched, _ = answered
     before = books.emitted_tokens[ids]
     decoding = np.logical_and(before, tokens)
@@ -289,4 +289,4 @@ def commit(
     tally.last_token_s[emitting] = now_s
     if not feeds:
         follow(books, ids)
-    return Left(target_blocks, draft_blocks, later, gaps_s, first)
+    return (target_blocks, draft_blocks), (later, gaps_s), first

@@ -29,7 +29,7 @@ WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
     ],
 )
 def test_draft_tokens_of_a_batch_size(table: Any, most: int, batch_size: int, k: int) -> None:
-    assert ByBatchSize(most, table).chains(batch_size).num_speculative_tokens == k
+    assert ByBatchSize(most, table).length(batch_size) == k
 
 
 def test_it_never_drafts_where_no_batch_size_does() -> None:

@@ -84,7 +84,7 @@ def latencies_ms(scheduler: Foreseeing) -> Floats:
     view = LedgerView(ledger, hardware())
     backend = Figure1(view)
     begun(scheduler, backend, 3)
-    replica = Replica(env, 0, ledger, view, scheduler, backend, lambda work, basis: 0.0, Unbooked())
+    replica = Replica(env, 0, ledger, view, scheduler, backend, Unbooked())
     env.process(replica.serve())
     env.process(arrivals(env, Dispatch([replica], RoundRobin(), told, np.arange(3))))
     env.run()

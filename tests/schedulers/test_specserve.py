@@ -161,7 +161,7 @@ def test_a_pass_that_lowered_throughput_is_kept_ends_the_drafting_and_teaches_no
     """1 / 41 ms is 24.4; with 0.1 it is 1.1 / 52 ms = 21.2: kept, and the mean stays 0.6."""
     part = released()
     assert verified(play(part, MILLI), 0.1) == [1]
-    assert part.mean.value == 0.6
+    assert part.mean_confidence == 0.6
 
 
 def test_a_pass_that_raised_it_is_learnt_without_the_prior() -> None:
@@ -169,10 +169,10 @@ def test_a_pass_that_raised_it_is_learnt_without_the_prior() -> None:
     part = released()
     hand = play(part, MILLI)
     assert verified(hand, 0.8, 0.1) == [2]
-    assert part.mean.value == pytest.approx(0.8)
+    assert part.mean_confidence == pytest.approx(0.8)
     hand.emit([1])
     assert verified(hand, 0.7, 0.1) == [2]
-    assert part.mean.value == pytest.approx(0.75), "of all since the start"
+    assert part.mean_confidence == pytest.approx(0.75), "of all since the start"
 
 
 def test_no_objective_is_looked_at_unless_a_limit_is_set() -> None:

@@ -39,5 +39,5 @@ def test_memory_grows_with_the_sum_of_requests_and_replicas(shared):
         prefixes = Prefixes(each, each, np.ones_like(each), 16) if shared else None
         return (peak(count, 18, prefixes) - peak(count, 2, prefixes)) / 16
 
-    peak(10, 2)  # What the first run of a process keeps is no replica's.
+    peak(10, 18)  # What the first run of a process keeps is no replica's.
     assert of_a_replica(COUNT) - of_a_replica(COUNT // 10) < SLACK_BYTES * COUNT

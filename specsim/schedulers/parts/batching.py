@@ -53,20 +53,19 @@ class Admission(NamedTuple):
         while some := list(islice(line, TOGETHER)):
             ids = np.array(some)
             need = view.pending(ids)
-            held = view.target_cached[ids] + need + self._ahead(view, ids)
-            growth = view.growth_bytes(ids, held, held if self.drafting else brought(view, ids))
+            # No request needs more slots behind its text than tokens may follow.
+            left = view.max_tokens[ids] - view.emitted_tokens[ids]
+            ahead = np.minimum(1 + self.lookahead, left) if self.lookahead else 1
+            held = view.target_cached[ids] + need + ahead
+            # Who was read on another replica, or lies on the host, comes with both caches even if nothing is drafted;
+            # blocks of a prompt that others share stay theirs.
+            brought = view.draft_cached[ids] * decoding(view, ids)
+            growth = view.growth_bytes(ids, held, held if self.drafting else brought)
             for request, tokens, more in zip(some, need.tolist(), growth.tolist(), strict=True):
                 free_bytes -= more
                 if free_bytes < 0:
                     return
                 yield request, tokens
-
-    def _ahead(self, view: View, ids: Ids) -> Ints | int:
-        """Return the slots behind their text that waiting requests need, (n,); no more than tokens that may follow."""
-        if not self.lookahead:
-            return 1
-        ahead: Ints = np.minimum(1 + self.lookahead, view.max_tokens[ids] - view.emitted_tokens[ids])
-        return ahead
 
 
 def decoding(view: View, ids: Ids) -> Bools:
@@ -76,15 +75,6 @@ def decoding(view: View, ids: Ids) -> Bools:
     """
     lacking_one: Bools = (view.pending(ids) == 1) & (view.emitted_tokens[ids] > 0)
     return lacking_one
-
-
-def brought(view: View, ids: Ids) -> Ints:
-    """Return the tokens in the drafter's cache that waiting requests bring along even if nothing is drafted, (n,).
-
-    A request that was read on another replica, or lies on the host, comes with both caches; blocks of a prompt that
-    others share stay theirs.
-    """
-    return view.draft_cached[ids] * decoding(view, ids)
 
 
 def unread(view: View, chunks: Chunks) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from itertools import takewhile
 from math import inf
 
 import numpy as np
@@ -78,7 +79,7 @@ def grow(
             leaves = going_on(forest, leaves)
             if not len(leaves):
                 break
-        depth = 1 if going_on is not None else _equal(widths, level)
+        depth = 1 if going_on is not None else len([*takewhile(widths[level].__eq__, widths[level:])])
         bound = limit if depth > 1 else None
         forest = yield DraftPass(
             requests,
@@ -105,12 +106,20 @@ def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn |
     return grow(rows.requests, rows.fed, max_depth, widths, going_on=going_on)
 
 
-def _equal(widths: Sequence[int], first: int) -> int:
-    """Return how many successive widths from `first` on are equal."""
-    last = first
-    while last < len(widths) and widths[last] == widths[first]:
-        last += 1
-    return last - first
+def grow_fitting(view: View, rows: Rows, longest: int, going_on: GoingOn | None = None) -> Growing:
+    """Return `grow_rows` for chains, as long as fit the memory for all decoding requests but no longer than said."""
+    return grow_rows(view, rows, (1,) * fitting_shape(view, rows, TreeShape(longest, 1)).depth, going_on)
+
+
+def grow_chains(view: View, rows: Rows, depth: int) -> Growing:
+    """Return `grow` for chains of one depth behind all decoding rows; none if they do not all fit.
+
+    Where no row decodes, the drafter is fed whatever the depth.
+    """
+    depth = depth if rows.decoding else 1
+    if not rows_fit(view, rows, depth):
+        depth = 0
+    return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, 1, rows.stationary_until_s)
 
 
 def max_depths(view: View, requests: Ids, growing: int) -> Ints:

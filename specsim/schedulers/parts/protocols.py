@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from specsim.core.passes import DEEPEST, NOBODY, DraftPass, Emitted
-from specsim.core.protocols import View
+from specsim.core.protocols import Oracle, View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import decoding, lag
@@ -28,13 +28,6 @@ def draft_length(low: int = 0, **values: int) -> None:
     for name, value in values.items():
         if value > DEEPEST:
             raise ValueError(f"{name}={value!r} is above {DEEPEST:,}")
-
-
-def share(**values: float) -> None:
-    """Raise ValueError for the first of the named values that is no share in [0, 1)."""
-    for name, value in values.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"{name}={value!r} is not in [0, 1)")
 
 
 def probability(**values: float) -> None:
@@ -81,11 +74,9 @@ class Batching(Protocol):
 
         `drafting` says whether the drafter caches prompts too, `draft_tokens` how many each decoding row may verify.
         """
-        ...
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Take note of the verification of `forest`; `service_s` are the seconds of the step's forward passes."""
-        return
 
 
 class Speculation(Protocol):
@@ -94,7 +85,6 @@ class Speculation(Protocol):
     @property
     def drafts(self) -> bool:
         """Whether it ever drafts; if so, the drafter also reads prompts."""
-        ...
 
     @property
     def max_width(self) -> int:
@@ -117,11 +107,50 @@ class Speculation(Protocol):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield draft passes, the first of which feeds `rows.fed`, and return a forest that fits the memory."""
-        ...
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Take note of what was accepted of `forest`."""
-        return
+
+
+class Chains(Speculation):
+    """A speculation part whose chains have at most `num_speculative_tokens` draft tokens; 0 never drafts."""
+
+    num_speculative_tokens: int
+
+    def __post_init__(self) -> None:
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether it drafts: always, unless the longest chain is 0 tokens."""
+        return self.num_speculative_tokens > 0
+
+    def draft_tokens(self, requests: int) -> int:
+        """Return the longest chain."""
+        return self.num_speculative_tokens
+
+
+class ForeseeingPart:
+    """A part that is told the future; see `specsim.core.protocols.Clairvoyant`."""
+
+    _oracle: Oracle | None = None
+
+    def foresee(self, oracle: Oracle) -> None:
+        """Take what only the future knows."""
+        object.__setattr__(self, "_oracle", oracle)
+
+    @property
+    def oracle(self) -> Oracle:
+        """The oracle of the run.
+
+        Raises
+        ------
+        ValueError
+            When nobody has told it.
+        """
+        if self._oracle is None:
+            raise ValueError(f"{type(self).__name__} is told the future: use a clairvoyant scheduler")
+        return self._oracle
 
 
 class NoDrafts(Speculation):

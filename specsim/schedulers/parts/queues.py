@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -12,105 +12,8 @@ from specsim.core.passes import NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.schedulers.parts.batching import decoding
-from specsim.schedulers.parts.protocols import Rows, at_least, rows_of, share
+from specsim.schedulers.parts.protocols import Rows, at_least, probability, rows_of
 from specsim.schedulers.sarathi import chunk_sizes
-
-HEAD = 16
-"""Places of a line that are looked at for each request that is wanted, and the factor if they hold too few."""
-SPARSE = 64
-"""Ids for each request that waits, from which on those that wait are looked at one by one."""
-FEW = 2000
-"""So many requests are looked at sooner than they are kept in lines."""
-
-Number = float | None
-"""Key that requests of a queue share; None stands for NaN."""
-Heard = Callable[[Sequence[Any], set[Any]], None]
-"""Hears the numbers of requests that have arrived, in order, and those of which others waited before."""
-
-
-class Waiting(NamedTuple):
-    """The waiting requests in their lines.
-
-    Attributes
-    ----------
-    there : ids from the earliest to the latest that waits, or those that wait. lines : by number, whether each of these
-        ids stands in its line.
-    """
-
-    there: slice | Ids
-    lines: dict[Any, Bools]
-
-    def first(self, most: int) -> dict[Any, Ids]:
-        """Return the first requests of each line that is not empty, at most so many."""
-        found = {number: _at(self.there, _first(marks, most)) for number, marks in self.lines.items()}
-        return {number: ids for number, ids in found.items() if len(ids)}
-
-
-def _at(there: slice | Ids, places: Ints) -> Ids:
-    ids: Ids = there.start + places if isinstance(there, slice) else there[places]
-    return ids
-
-
-def _first(marks: Bools, most: int) -> Ints:
-    """Return the first places that are marked, at most so many; of a long line mostly the head is looked at."""
-    size = HEAD * most
-    found = np.flatnonzero(marks[:size])
-    while len(found) < most and size < len(marks):
-        size *= HEAD
-        found = np.flatnonzero(marks[:size])
-    return found[:most]
-
-
-@dataclass(slots=True)
-class Lines:
-    """Lines that know who stands in them: a request is looked at when it arrives.
-
-    Parameters
-    ----------
-    most_lines : the most lines that `heads` keeps; behind more numbers few requests would stand.
-    """
-
-    most_lines: float = float("inf")
-    _do: bool = field(init=False, default=True)
-    _known: Bools = field(init=False, repr=False)
-    _members: dict[Any, Bools] = field(init=False, default_factory=dict)
-
-    def begin(self, requests: int) -> None:
-        """Make room for so many requests."""
-        self._known = np.zeros(requests, dtype=np.bool_)
-
-    def waiting(self, view: View, numbers: Ints | Floats, heard: Heard | None = None) -> Waiting:
-        """Return who waits; `numbers` (N,) say in which line. `heard` is told of arrivals before they stand in one."""
-        if not len(view.waiting):
-            return Waiting(NOBODY, {})
-        there: slice | Ids = slice(view.waiting[0], view.waiting[-1] + 1)
-        if view.waiting[-1] - view.waiting[0] > SPARSE * len(view.waiting):
-            there = np.asarray(view.waiting, dtype=np.int64)
-        waits = view.waits(there)
-        arrived = _at(there, np.flatnonzero(waits & ~self._known[there]))
-        if len(arrived):
-            told = [number if number == number else None for number in numbers[arrived].tolist()]
-            if heard is not None:
-                heard(told, {number for number, those in self._members.items() if (those[there] & waits).any()})
-            self._enter(arrived, told)
-        return Waiting(there, {number: those[there] & waits for number, those in self._members.items()})
-
-    def heads(self, view: View, numbers: Floats, most: int) -> Ids:
-        """Return the first `most` of each line, (n,); all who wait if they are few, or `most_lines` do not do."""
-        if len(view.waiting) > FEW and self._do:
-            found = self.waiting(view, numbers).first(most)
-            if self._do:
-                return np.concatenate((NOBODY, *found.values()))
-        return np.asarray(view.waiting, dtype=np.int64)
-
-    def _enter(self, arrived: Ids, numbers: Sequence[Number]) -> None:
-        self._known[arrived] = True
-        for request, number in zip(arrived.tolist(), numbers, strict=True):
-            self._members.setdefault(number, np.zeros_like(self._known))[request] = True
-            self._do = self._do and len(self._members) <= self.most_lines
-            if not self._do:
-                self._members.clear()
-                return
 
 
 class Seated(NamedTuple):
@@ -148,7 +51,7 @@ class Seats:
 
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
-        share(watermark=self.watermark)
+        probability(watermark=self.watermark)
 
     def rows(self, view: View, order: Ids, drafting: bool) -> Rows:
         """Return the rows of the requests that get a seat; `order` holds live requests, all running ones included."""
@@ -171,15 +74,9 @@ class Seats:
             return Seated(head, np.ones(n, dtype=np.int64), NOBODY)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
         sizes = whole_endings(view, head, chunk_sizes(view.pending(head), decodes, budget))
-        held = view.held_bytes(order)
-        growth = growth_bytes(view, head, sizes, decodes, drafting)
-        margin = self.watermark * view.capacity_bytes * ((held[: len(head)] == 0) & (sizes > 0))
-        count, lacking = fitting_head(growth, held, view.free_bytes, margin)
-        rest, kept = order[count:], held[count:]
+        count, evicted = fitting_head(view, order, sizes, decodes, drafting, self.watermark)
         if self.switching != "keep":
-            evicted = rest[kept > 0]
-        else:
-            evicted = rest[last_to_yield(kept, lacking)] if lacking > 0 else NOBODY
+            evicted = order[count:][view.held_bytes(order[count:]) > 0]
         return Seated(head[:count], sizes[:count], evicted)
 
 
@@ -267,37 +164,28 @@ def growth_bytes(view: View, ids: Ids, sizes: Ints, decodes: Bools, drafting: bo
     return growth
 
 
-def fitting_head(growth: Ints, held: Ints, free_bytes: int, margin: Floats) -> tuple[int, int]:
-    """Return how many of the first requests fit if all later ones may be evicted, and the bytes then available.
+def fitting_head(
+    view: View, order: Ids, sizes: Ints, decodes: Bools, drafting: bool, watermark: float
+) -> tuple[int, Ids]:
+    """Return how many of the first requests fit if all later ones may be evicted, and those that then yield.
+
+    The first request always fits. The last of `order` yields first, and no more do than have to.
 
     Parameters
     ----------
-    growth, margin : (n,) bytes that each request needs, and bytes to be left free beside it. The first request always
-        fits, and its margin does not count.
-    held : (m,) bytes that each request of the whole order holds, m >= n.
+    order : (m,) requests. sizes, decodes : (n,) tokens of the first n, and whether each decodes; see `growth_bytes`.
+    watermark : share of the cache that is left free beside a newcomer that is not the first.
     """
-    needed = np.cumsum(growth)
-    behind = held.sum() - np.cumsum(held[: len(growth)])
+    n, held, free_bytes = len(sizes), view.held_bytes(order), view.free_bytes
+    margin = watermark * view.capacity_bytes * ((held[:n] == 0) & (sizes > 0))
+    needed = np.cumsum(growth_bytes(view, order[:n], sizes, decodes, drafting))
+    behind = held.sum() - np.cumsum(held[:n])
     over = needed + margin > free_bytes + behind
     over[0] = False
-    count = int(np.argmax(over)) if over.any() else len(growth)
-    return count, max(int(needed[count - 1]) - free_bytes, 0)
-
-
-def last_to_yield(held: Ints, lacking: int) -> Ints:
-    """Return the indices of the requests that yield `lacking` bytes, the last first; `held` (n,) are their bytes."""
-    backwards = np.flatnonzero(held)[::-1]
+    count = int(np.argmax(over)) if over.any() else n
+    lacking = int(needed[count - 1]) - free_bytes
+    if lacking <= 0:
+        return count, NOBODY
+    backwards = count + np.flatnonzero(held[count:])[::-1]
     enough = int(np.searchsorted(np.cumsum(held[backwards]), lacking)) + 1
-    return backwards[:enough]
-
-
-def queue_limits(queues: int, first_limit: float, limit_ratio: float) -> Floats:
-    """Return the upper limits S_j = M^(j-1) S_1, (queues - 1,); the last queue has no limit."""
-    limits: Floats = first_limit * limit_ratio ** np.arange(queues - 1, dtype=np.float64)
-    return limits
-
-
-def limits_below(queues: int, top_limit: float, limit_ratio: float) -> Floats:
-    """Return the upper limits of `queue_limits` whose highest is `top_limit`, (queues - 1,)."""
-    limits: Floats = top_limit * limit_ratio ** -np.arange(queues - 2, -1, -1, dtype=np.float64)
-    return limits
+    return count, order[backwards[:enough]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -12,39 +12,29 @@ Survival = Literal["confidence", "logistic", "statistics"]
 """Names of the estimators."""
 
 
-class Estimator(Protocol):
-    """Estimates acceptance from the drafter's confidence and the draft position, from 0; `settled`: fit for use."""
+class Estimator:
+    """Estimates acceptance from the drafter's confidence and the draft position, from 0.
+
+    This one takes the confidences as the drafter reports them, as of a trained confidence head; others derive from it.
+    """
 
     @property
-    def settled(self) -> bool: ...  # noqa: D102
+    def settled(self) -> bool:
+        """Whether it is fit for use."""
+        return True
 
     def estimate(self, confidence: Floats, position: Ints) -> Floats:
         """Return the probability that each draft token is accepted, (m,)."""
-        ...
-
-    def note(self, confidence: Floats, position: Ints, right: Bools) -> None:
-        """Take note of a step's verified tokens whose predecessors were accepted, (m,) each; `right` were, too."""
-        ...
-
-
-class Reported:
-    """The confidences as the drafter reports them, as of a trained confidence head."""
-
-    settled = True
-
-    def estimate(self, confidence: Floats, position: Ints) -> Floats:
-        """Return the confidences."""
         return confidence
 
     def note(self, confidence: Floats, position: Ints, right: Bools) -> None:
-        """Learn nothing."""
+        """Take note of a step's verified tokens whose predecessors were accepted, (m,) each; `right` were, too."""
 
 
-class PositionRates:
+class PositionRates(Estimator):
     """The share of accepted tokens at each draft position, (accepted + 1) / (observed + 2); older steps fade."""
 
     HALF_LIFE_STEPS = 1024
-    settled = True
 
     def __init__(self, positions: int) -> None:
         self.accepted, self.observed = np.zeros((2, positions))
@@ -65,7 +55,7 @@ class PositionRates:
             self.observed //= 2
 
 
-class OnlineLogistic:
+class OnlineLogistic(Estimator):
     """A logistic regression on the logit of the confidence: one slope, an intercept a position.
 
     Each `REFIT_STEPS` steps it takes a Newton step from those steps alone, damped by n / (n + `DAMPING`) at n
@@ -132,5 +122,5 @@ class OnlineLogistic:
 def estimator_of(survival: Survival, positions: int) -> Estimator:
     """Return the estimator of that name for so many draft positions."""
     if survival == "confidence":
-        return Reported()
+        return Estimator()
     return OnlineLogistic(positions) if survival == "logistic" else PositionRates(positions)

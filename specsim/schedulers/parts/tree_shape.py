@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from specsim.core.protocols import CostModel
-from specsim.pass_shape import Ints, PassShapes
+from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import at_least, draft_length
 
 LEAST_DEPTH, MOST_DEPTH = 2, 8
@@ -32,10 +32,10 @@ class ShapeRule(Protocol):
     """Gives the shape for a number of speculating requests, and the largest depth and width of any number."""
 
     @property
-    def max_depth(self) -> int: ...  # noqa: D102
+    def depth_max(self) -> int: ...  # noqa: D102
 
     @property
-    def max_width(self) -> int: ...  # noqa: D102
+    def width_max(self) -> int: ...  # noqa: D102
 
     def __call__(self, requests: int) -> TreeShape: ...  # noqa: D102
 
@@ -69,17 +69,13 @@ def profiled_budget(belief: CostModel, most: int) -> BatchBudget:
     the most tokens a second, and its root.
     """
     n = np.arange(1, most + 1)
-    context = n * CONTEXT_TOKENS
-
-    def shapes(drafted: Ints | int) -> PassShapes:
-        again = drafted * CONTEXT_TOKENS
-        return PassShapes(context, n + drafted, context + again + n + 2 * drafted, n + drafted, n, again)
-
-    draft_s = belief.draft.seconds_array(shapes(0))
+    decode = PassShapes.decode(n * CONTEXT_TOKENS, n)
+    draft_s = belief.draft.seconds_array(decode)
     per_s = []
     for depth in range(LEAST_DEPTH, MOST_DEPTH + 1):
         passes = 1 if belief.draft.one_pass else depth
-        seconds = passes * draft_s + belief.target.seconds_array(shapes(n * depth))
+        verify = PassShapes.with_nodes(decode, n * depth, n * depth * (CONTEXT_TOKENS + 2))
+        seconds = passes * draft_s + belief.target.seconds_array(verify)
         per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
     max_depth = LEAST_DEPTH + np.argmax(np.array(per_s) >= NEAR * np.max(per_s, axis=0), axis=0)
     return BatchBudget(tuple((1 + max_depth).tolist()))
@@ -108,16 +104,6 @@ class Budgeted:
     def __post_init__(self) -> None:
         at_least(1, width_max=self.width_max)
         at_least(1, verify_tokens=budget_of(self.verify_tokens, 1), draft_pass_tokens=self.draft_pass_tokens)
-
-    @property
-    def max_depth(self) -> int:
-        """The largest depth it ever returns."""
-        return self.depth_max
-
-    @property
-    def max_width(self) -> int:
-        """The largest width it ever returns."""
-        return self.width_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +172,12 @@ class Fixed:
         at_least(1, width=self.width)
 
     @property
-    def max_depth(self) -> int:
+    def depth_max(self) -> int:
         """The depth."""
         return self.depth
 
     @property
-    def max_width(self) -> int:
+    def width_max(self) -> int:
         """The width."""
         return self.width
 

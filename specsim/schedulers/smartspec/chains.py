@@ -24,7 +24,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,14 +33,14 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow, rows_fit, useful_depth
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows
 from specsim.schedulers.smartspec.estimators import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
-from specsim.schedulers.smartspec.serving import Proposer, Proposing, propose_chains
+from specsim.schedulers.smartspec.serving import ChainProposer, Proposing, propose_chains
 
 
-@dataclass(slots=True)
-class GoodputChains(Speculation, Proposer):
+@dataclass
+class GoodputChains(Chains, ChainProposer):
     """A proposal of the prefix and the length of its chains with the best goodput; a speculation part of the length.
 
     As a speculation part it runs all rows and chooses k alone; the drafter then reads every prompt, and prompt chunks
@@ -57,29 +57,14 @@ class GoodputChains(Speculation, Proposer):
     acceptance: Granularity
     window: int
     first_acceptance: float
-    average: AcceptanceAverage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         self.average = AcceptanceAverage(self.acceptance, self.window, self.first_acceptance)
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
         self.average.begin(requests)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return V."""
-        return self.num_speculative_tokens
-
-    @property
-    def max_depth(self) -> int:
-        """The most draft tokens of a chain."""
-        return self.num_speculative_tokens
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield k draft passes and return the chains of the best prefix."""

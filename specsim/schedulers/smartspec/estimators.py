@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from specsim.core.protocols import Oracle, View
+from specsim.core.protocols import View
 from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.protocols import at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import ForeseeingPart, at_least, probability
 from specsim.schedulers.smartspec.goodput import (
     Batch,
     best,
@@ -22,12 +22,12 @@ from specsim.schedulers.smartspec.goodput import (
     longest_fitting,
     target_seconds,
 )
-from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing, propose_chains
+from specsim.schedulers.smartspec.serving import ChainProposer, Proposal, Proposing, propose_chains
 
 Granularity = Literal["global", "per_request"]
 
 
-@dataclass(slots=True)
+@dataclass
 class AcceptanceAverage:
     """Conditional acceptance over past steps (Algorithm 1, line 3): tokens that were right / tokens that were tried.
 
@@ -46,9 +46,6 @@ class AcceptanceAverage:
     granularity: Granularity
     window: int
     first: float
-    _tokens: Ints = field(init=False, repr=False)
-    _sums: Ints = field(init=False, repr=False)
-    _seen: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, window=self.window)
@@ -66,7 +63,9 @@ class AcceptanceAverage:
         overall = _filled(right, tried, max(self.window - int(self._seen[0]), 0), self.first)
         if len(self._seen) == 1 or not self._seen[0]:
             return np.full(len(requests), overall)
-        each: Floats = self._rate(requests + 1, overall)
+        rows = requests + 1
+        right_each, tried_each = self._sums[:, rows]
+        each: Floats = _filled(right_each, tried_each, np.maximum(self.window - self._seen[rows], 0), overall)
         return each
 
     def learn(self, requests: Ids, drafted: Ints, matched: Ints) -> None:
@@ -86,11 +85,6 @@ class AcceptanceAverage:
         self._tokens[:, rows, place] = tokens
         self._seen[rows] += 1
 
-    def _rate(self, rows: Ints | int, before: Any) -> Any:
-        """Return each row's acceptance, (rows,); a step that its window lacks tried one token, right with `before`."""
-        right, tried = self._sums[:, rows]
-        return _filled(right, tried, np.maximum(self.window - self._seen[rows], 0), before)
-
 
 def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
     """Return the share of tokens that were right, with as many more as are lacking, right with `before`."""
@@ -98,7 +92,7 @@ def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
 
 
 @dataclass(slots=True)
-class ForeseenChains(Proposer):
+class ForeseenChains(ForeseeingPart, ChainProposer):
     """A proposal of chains as long as each request's drafts will be right, where goodput wants them.
 
     Parameters
@@ -107,39 +101,20 @@ class ForeseenChains(Proposer):
     """
 
     num_speculative_tokens: int
-    _oracle: Oracle | None = field(default=None, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
-
-    @property
-    def max_depth(self) -> int:
-        """The most draft tokens of a chain."""
-        return self.num_speculative_tokens
-
-    def foresee(self, oracle: Oracle) -> None:
-        """Take the oracle that tells right drafts from wrong ones."""
-        self._oracle = oracle
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return the right chains of the best prefix."""
-        batch = batch._replace(longest=np.minimum(batch.longest, self._ahead(batch)))
+        if self.num_speculative_tokens:
+            ahead = self.oracle.right_ahead(batch.requests, self.num_speculative_tokens)
+            batch = batch._replace(longest=np.minimum(batch.longest, ahead))
         lengths = lengths_of(batch, self.num_speculative_tokens)
         table = goodput(view.belief, batch, np.ones(len(batch.requests)), self.num_speculative_tokens)
         prefix, k = best(table, fitting(view, batch, lengths))
         return (yield from propose_chains(batch, prefix, lengths[k, :prefix]))
 
-    def _ahead(self, batch: Batch) -> Ints:
-        """Return how many drafted tokens of each will be right, (n,)."""
-        if self._oracle is None:
-            raise ValueError("which drafts are right is known from the future: use a clairvoyant scheduler")
-        if not self.num_speculative_tokens:
-            return batch.longest
-        return self._oracle.right_ahead(batch.requests, self.num_speculative_tokens)
-
 
 @dataclass(slots=True)
-class RandomChains(Proposer):
+class RandomChains(ChainProposer):
     """A proposal of chains of random length.
 
     Parameters
@@ -151,13 +126,8 @@ class RandomChains(Proposer):
     seed: int
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        ChainProposer.__post_init__(self)
         at_least(0, seed=self.seed)
-
-    @property
-    def max_depth(self) -> int:
-        """The most draft tokens of a chain."""
-        return self.num_speculative_tokens
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes and return chains of random length."""
@@ -170,7 +140,7 @@ class RandomChains(Proposer):
 
 
 @dataclass(slots=True)
-class ConfidentChains(Proposer):
+class ConfidentChains(ChainProposer):
     """A proposal of chains that are drafted while confident and cut by goodput.
 
     Parameters
@@ -183,13 +153,8 @@ class ConfidentChains(Proposer):
     threshold: float
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        ChainProposer.__post_init__(self)
         at_least(0, threshold=self.threshold)
-
-    @property
-    def max_depth(self) -> int:
-        """The most draft tokens of a chain."""
-        return self.num_speculative_tokens
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield at most P draft passes and return the chains, cut at the length with the best goodput."""

@@ -25,7 +25,7 @@ Deviations:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -35,41 +35,12 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_trees, rows_fit
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
 from specsim.schedulers.smartspec.goodput import Batch, goodput
 
 
-@dataclass(slots=True)
-class OffSwitch:
-    """Whether the policy is asked in a step: not while as many requests run as when it chose length 0.
-
-    `retry_steps` : steps after which it is asked once all the same.
-    """
-
-    retry_steps: int
-    _limit: int | None = field(default=None, init=False)
-    _idle: int = field(default=0, init=False)
-
-    def off(self, running: int) -> bool:
-        """Count a step with so many requests; return whether it runs without asking."""
-        if self._limit is None:
-            return False
-        if running < self._limit:
-            self._limit = self._limit if self._idle else None
-            return False
-        self._idle += 1
-        if self._idle < self.retry_steps:
-            return True
-        self._limit, self._idle = None, 0
-        return False
-
-    def turn(self, running: int) -> None:
-        """Switch off for batches of at least so many requests."""
-        self._limit = running
-
-
-@dataclass(slots=True)
-class ReleasedLengths(Speculation):
+@dataclass
+class ReleasedLengths(Chains):
     """A speculation part: chains of one length for all, by goodput, as released.
 
     Parameters
@@ -90,33 +61,21 @@ class ReleasedLengths(Speculation):
     plain_factor: float
     retry_steps: int
     memory_factor: float
-    rate: float = field(init=False)
-    _switch: OffSwitch = field(init=False, repr=False)
-    _asked: int = field(default=0, init=False, repr=False)
-    _length: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+        Chains.__post_init__(self)
         at_least(0, plain_factor=self.plain_factor)
         at_least(0, memory_factor=self.memory_factor)
         at_least(1, decision_steps=self.decision_steps, retry_steps=self.retry_steps)
         probability(first_rate=self.first_rate, weight=self.weight)
         self.rate = self.first_rate
-        self._switch = OffSwitch(self.retry_steps)
-
-    @property
-    def drafts(self) -> bool:
-        """Whether it drafts: always, unless the longest chain is 0 tokens."""
-        return self.num_speculative_tokens > 0
-
-    def draft_tokens(self, requests: int) -> int:
-        """Return the longest chain."""
-        return self.num_speculative_tokens
+        self._asked = self._length = self._idle = 0
+        self._off_at: int | None = None  # The requests of the batch that switched speculation off.
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the length in force and return the chains; none if they do not all fit."""
         running = len(np.union1d(view.running, rows.requests))
-        depth = 0 if self._switch.off(running) else self._asked_length(view, rows, running)
+        depth = 0 if self._off(running) else self._asked_length(view, rows, running)
         if rows.decoding and not rows_fit(view, rows, depth):
             depth = 0
         return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
@@ -129,6 +88,19 @@ class ReleasedLengths(Speculation):
         tried = drafted if self.counted == "drafted" else np.minimum(answer.matched + 1, drafted)
         self.rate += self.weight * (float(answer.matched.sum() / tried.sum()) - self.rate)
 
+    def _off(self, running: int) -> bool:
+        """Count a step; return whether it runs without asking: as many requests run as when length 0 was chosen."""
+        if self._off_at is None:
+            return False
+        if running < self._off_at:
+            self._off_at = self._off_at if self._idle else None
+            return False
+        self._idle += 1
+        if self._idle < self.retry_steps:
+            return True
+        self._off_at, self._idle = None, 0
+        return False
+
     def _asked_length(self, view: View, rows: Rows, running: int) -> int:
         """Return the length in force when the policy is asked; a step that only reads prompts feeds the drafter."""
         if not rows.decoding:
@@ -137,7 +109,7 @@ class ReleasedLengths(Speculation):
         if self._asked % self.decision_steps == 0:
             self._length = self._decided(view, rows)
         if not self._length:
-            self._switch.turn(running)
+            self._off_at = running
         return self._length
 
     def _decided(self, view: View, rows: Rows) -> int:

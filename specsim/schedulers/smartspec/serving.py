@@ -17,13 +17,13 @@ import numpy as np
 
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.core.protocols import Beginning, Clairvoyant, Oracle, Step, View
-from specsim.core.request import Bools, Ids, Ints
+from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.parts.batching import Chunks, lag, seats, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
-from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, evicting
+from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, draft_length, evicting
 from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.smartspec.goodput import Batch
 
@@ -39,18 +39,17 @@ Proposing = Generator[DraftPass, Forest, Proposal]
 """Yields draft passes, is sent their forests, returns what to verify."""
 
 
-@dataclass(slots=True)
+@dataclass
 class PrefillFeedback:
     """Draft prefill, switched off while more than `threshold` of the past decode steps proposed nothing (section 5).
 
     A request prefilled meanwhile is never speculated on: its steps then propose nothing either, which raises the share.
-    A preempted one is asked about anew when its prompt is read again.
+    A preempted one is asked about anew when its prompt is read again. `plain` (N,) are those never speculated on.
     """
 
     threshold: float
     steps: int = field(default=0, init=False)
     idle: int = field(default=0, init=False)
-    _plain: Bools = field(init=False, repr=False)
 
     @property
     def drafting(self) -> bool:
@@ -59,15 +58,7 @@ class PrefillFeedback:
 
     def begin(self, requests: int) -> None:
         """Make the state of so many requests."""
-        self._plain = np.zeros(requests, dtype=np.bool_)
-
-    def admit(self, requests: Ids, drafting: bool) -> None:
-        """Note whether requests, whose prompts are read now, may be speculated on."""
-        self._plain[requests] = not drafting
-
-    def plain(self, requests: Ids) -> Bools:
-        """Return who is never speculated on, (n,)."""
-        return self._plain[requests]
+        self.plain = np.zeros(requests, dtype=np.bool_)
 
     def learn(self, proposed: int) -> None:
         """Count a decode step in which so many tokens were proposed."""
@@ -84,7 +75,6 @@ class Proposer(Protocol):
     @property
     def max_depth(self) -> int:
         """The most draft tokens of a path, V in the paper; 0 where it never drafts."""
-        ...
 
     @property
     def max_width(self) -> int:
@@ -93,14 +83,26 @@ class Proposer(Protocol):
 
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes, the first of which feeds what the prefix lacks, and return the trees of the prefix."""
-        ...
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
-        return
 
 
-@dataclass(slots=True)
+class ChainProposer(Proposer):
+    """A `Proposer` of chains of at most `num_speculative_tokens` draft tokens."""
+
+    num_speculative_tokens: int
+
+    def __post_init__(self) -> None:
+        draft_length(num_speculative_tokens=self.num_speculative_tokens)
+
+    @property
+    def max_depth(self) -> int:
+        """The most draft tokens of a chain."""
+        return self.num_speculative_tokens
+
+
+@dataclass
 class SmartSpec:
     """One step: prompts where some fit, else the drafts and the verification of the prefix that the proposal chooses.
 
@@ -115,7 +117,6 @@ class SmartSpec:
     batching: Batching
     proposal: Proposer
     prefill_threshold: float
-    feedback: PrefillFeedback = field(init=False, repr=False)
     _mixed: Composed | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
@@ -153,7 +154,7 @@ class SmartSpec:
         assert isinstance(self.batching, PrefillFirst)
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
-            self.feedback.admit(requests, drafting)
+            self.feedback.plain[requests] = not drafting
         if unread(view, Chunks(requests, tokens)):
             roots, fed = Forest.roots(len(requests)), lag(view, requests)
             if drafting and fed.any():
@@ -185,7 +186,7 @@ class SmartSpec:
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
         longest = np.minimum(useful_depth(view, requests), min(self.proposal.max_depth, view.belief.draft.max_depth))
-        longest[self.feedback.plain(requests)] = 0
+        longest[self.feedback.plain[requests]] = 0
         return Batch(
             requests,
             view.target_cached[requests],

@@ -16,7 +16,7 @@ Deviations, beside those of chains.py:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -86,15 +86,13 @@ def tree_goodput(view: View, batch: Batch, acceptance: Floats, top: Ints) -> Flo
     return tokens / seconds
 
 
-@dataclass(slots=True)
+@dataclass
 class HeadAverage:
     """Acceptance of one token at each head, (heads,), from the last `window` steps that reached the head."""
 
     heads: int
     window: int
     first: float
-    _steps: Floats = field(init=False, repr=False)
-    _seen: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, heads=self.heads, window=self.window)
@@ -136,7 +134,7 @@ def failing_rate(tried: Floats, top: Floats, failed: Floats) -> Floats:
     return rate
 
 
-@dataclass(slots=True)
+@dataclass
 class GoodputTrees(Proposer):
     """A proposal of the prefix and the top-k per head with the best goodput.
 
@@ -151,9 +149,6 @@ class GoodputTrees(Proposer):
     tree_tokens: int
     window: int
     first_acceptance: float
-    average: HeadAverage = field(init=False, repr=False)
-    _shapes: Ints = field(init=False, repr=False)
-    _top: Ints = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         at_least(1, width=self.width, tree_tokens=self.tree_tokens)
