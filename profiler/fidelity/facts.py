@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from profiler.attention.packing import Ints
-from profiler.backend.future import OracleText
 from profiler.fidelity.models import Ready
+from profiler.fidelity.serving import Scene
 from profiler.fidelity.study import Study
-from profiler.latency.hardware import hardware
-from profiler.models.loading import torch_device, versions
+from profiler.latency.hardware import machine_facts
+from profiler.models.loading import torch_device
 from specsim.config.configured import from_words
 from specsim.config.identity import identity, settings_of
 from specsim.runs.prepare import prepare
@@ -31,50 +30,33 @@ MODELS = ("target", "draft", "random_weights", "drafter", "skip_layers")
 
 def profile_facts(study: Study, ready: Ready) -> dict[str, Any]:
     """Return what the measured profile of a pair depends on: its models, where and how they run, and the sources."""
-    about = hardware(torch_device(study.device))
     return {
         **{name: getattr(ready.pair, name) for name in MODELS},
-        "dtype": study.dtype,
-        "device": study.device,
+        **{name: getattr(study, name) for name in ("dtype", "device", "cache_tokens", "graphs")},
         "threads": torch.get_num_threads(),
-        "cache_tokens": study.cache_tokens,
-        "graphs": study.graphs,
         "grid": asdict(study.grid),
         "kernel": ready.kernel,
         "passes": ready.passes,
-        "hardware": about.name,
-        "driver": about.driver,
-        "host": about.host,
-        "versions": versions(),
+        **machine_facts(torch_device(study.device)),
         "sources": [package_sha256(), folder_sha256(PROFILER)],
     }
 
 
-def lookup_facts(study: Study, ready: Ready) -> dict[str, Any]:
-    """Return what the measured price of a lookup depends on."""
-    return {**profile_facts(study, ready), "lookup_ngrams": ready.pair.lookup_ngrams}
-
-
-def pair_facts(
-    study: Study, ready: Ready, words: Sequence[str], prompts: Sequence[Ints] | None, texts: Sequence[OracleText] | None
-) -> dict[str, Any]:
+def pair_facts(scene: Scene, words: Sequence[str]) -> dict[str, Any]:
     """Return what all cells of a pair depend on beside their settings.
 
-    Parameters
-    ----------
-    words : settings of one of its runs, for the trace and the recording behind them. prompts, texts : of the requests,
-        where the text is the model's.
+    `words` are the settings of one of its runs, for the trace and the recording behind them.
     """
-    pair = asdict(ready.pair)
+    pair = asdict(scene.ready.pair)
     pair.pop("schedulers")
-    pair["prompts"] = [sha256(each.read_bytes()).hexdigest() for each in ready.pair.prompts]
+    pair["prompts"] = [sha256(each.read_bytes()).hexdigest() for each in scene.ready.pair.prompts]
     return {
-        **profile_facts(study, ready),
-        "clock": study.clock,
+        **profile_facts(scene.study, scene.ready),
+        "clock": scene.study.clock,
         "pair": pair,
         "files": sources_of(prepare(from_words(words, sweep=False)[0])),
-        "prompt_tokens": _arrays_sha256(prompts or ()),
-        "text_tokens": _arrays_sha256(each for text in texts or () for each in (text.tokens, text.rank)),
+        "prompt_tokens": _arrays_sha256(scene.prompts or ()),
+        "text_tokens": _arrays_sha256(each for text in scene.texts or () for each in (text.tokens, text.rank)),
     }
 
 

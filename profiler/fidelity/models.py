@@ -71,13 +71,6 @@ class Ready:
     passes: str
     tokenizer: PreTrainedTokenizerBase | None
 
-    @property
-    def shapes(self) -> dict[str, ModelShape]:
-        """The shapes of target and draft by role; of a lookup the target alone."""
-        models = self.models
-        drafts = {} if isinstance(models.draft, LookupMatch) else {"draft": models.draft.shape}
-        return {"target": models.target.shape} | drafts
-
     def prompts(self, lengths: Iterable[int], seed: int) -> list[Ints]:
         """Return token ids of these lengths: texts of the prompt files one after the other, or random tokens."""
         counts = list(lengths)

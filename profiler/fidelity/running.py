@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ from typing import Any
 import torch
 
 from profiler.backend.served import LookupMatch
-from profiler.fidelity.facts import key_of, lookup_facts, pair_facts, profile_facts, settings_key
+from profiler.fidelity.facts import key_of, pair_facts, profile_facts, settings_key
 from profiler.fidelity.measuring import ProfileRounds, lookup_s, samples_file, slowdown
 from profiler.fidelity.models import ModelCache, Ready
 from profiler.fidelity.serving import Scene, outcome_of, predicted_anew, service_rate, with_texts
-from profiler.fidelity.study import REAL, SIMULATED, WALL, Cell, Pair, Study, described
+from profiler.fidelity.study import REAL, SIMULATED, Cell, Pair, Study, described
 from profiler.fidelity.tables import ABOUT, CELLS, Outcome, place_of, read_outcome, store
+from profiler.latency.hardware import machine_facts
 from profiler.latency.points import ROLES
 from profiler.latency.samples import read_samples
-from profiler.models.loading import versions
+from profiler.models.loading import torch_device
 from profiler.text import write
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, first_line
@@ -47,7 +48,9 @@ def run_study(study: Study, root: Path, notify: Notify, *, command: str) -> list
         files += mine
     if not files:
         raise SpecsimError(f"fidelity {study.name}: no pair could be served")
-    facts = {**described(study), "command": command, **_machine(study), "pairs": about}
+    machine = {"threads": torch.get_num_threads(), **machine_facts(torch_device(study.device))}
+    machine |= {name: getattr(study, name) for name in ("device", "dtype", "repeats")}
+    facts = {**described(study), "command": command, **machine, "pairs": about}
     write(root / ABOUT, json.dumps(facts, indent=1) + "\n")
     return files
 
@@ -55,31 +58,34 @@ def run_study(study: Study, root: Path, notify: Notify, *, command: str) -> list
 def _pair_run(
     study: Study, pair: Pair, cache: ModelCache, root: Path, notify: Notify
 ) -> tuple[list[Path], dict[str, Any]]:
-    blocks = block_tokens(study, pair)
     try:
-        ready = cache.ready(pair, blocks)
+        ready = cache.ready(pair, block_tokens(study, pair))
     except SpecsimError as error:
         notify(f"{pair.name}: left out: {error}")
         return [], {"left_out": str(error)}
     first = next(iter(study.schedulers))
     words = study.words(pair, first)
-    rounds = _rounds(study, ready, root, words, notify)
-    scene = _scene(study, ready, root, rounds.first() if rounds else given_profile(words))
+    profile, rounds = given_profile(words), None
+    if profile is None:
+        place = root / CELLS / f"{pair.name}-{key_of(profile_facts(study, ready))}"
+        rounds = ProfileRounds(ready, study.grid, place, lambda line: notify(f"{pair.name}: {line}"))
+        profile = rounds.first()
+    scene = Scene(study, ready, profile, ("any_fit=true", *_lookup_words(study, ready, root)))
     if pair.text == "model":
         notify(f"{pair.name}: each text alone")
         scene = with_texts(scene, words)
-    rate = service_rate(scene, words)
-    notify(f"{pair.name}: {first} serves {rate:.3g} requests/s where all come at once")
+    scene = replace(scene, rate=service_rate(scene, words))
+    notify(f"{pair.name}: {first} serves {scene.rate:.3g} requests/s where all come at once")
     real = [each for each in study.cells(pair) if each.side == REAL]
-    files = _cells_run(study, scene, real, rate, rounds, root, notify)
+    files = _cells_run(scene, real, rounds, root, notify)
     if rounds is not None:
         scene = replace(scene, truth=rounds.whole())
-        _predict_anew(study, scene, rate, zip(real, files, strict=True))
+        _predict_anew(scene, zip(real, files, strict=True))
     rest = [each for each in study.cells(pair) if each.side != REAL]
-    files += _cells_run(study, scene, rest, rate, None, root, notify)
+    files += _cells_run(scene, rest, None, root, notify)
     return files, {
         "text": pair.text,
-        "rate": rate,
+        "rate": scene.rate,
         "held_out": _held_out(scene.truth or scene.profile),
         "samples": samples_file(scene.truth).name if scene.truth else None,
         "target": ready.models.target.shape.name,
@@ -88,26 +94,21 @@ def _pair_run(
 
 
 def _cells_run(
-    study: Study,
-    scene: Scene,
-    cells: Sequence[Cell],
-    rate: float,
-    rounds: ProfileRounds | None,
-    root: Path,
-    notify: Notify,
+    scene: Scene, cells: Sequence[Cell], rounds: ProfileRounds | None, root: Path, notify: Notify
 ) -> list[Path]:
     """Run the cells that are not there, and between them the rounds of the profile; return the files of all."""
-    ready, pair = scene.ready, scene.ready.pair
-    first = scene.merged(study.words(pair, next(iter(study.schedulers))))
-    facts = pair_facts(study, ready, first, scene.prompts, scene.texts)
+    study, ready = scene.study, scene.ready
+    facts = pair_facts(scene, scene.rests_on(study.words(ready.pair, next(iter(study.schedulers))))[0])
     samples = read_samples(samples_file(scene.profile))[1] if rounds or scene.truth else []
     files = list[Path]()
     for number, cell in enumerate(cells, start=1):
-        words = _words(study, cell, pair, rate)
+        words = scene.words_of(cell)
         settings = [settings_key(each) for each in scene.rests_on(words)]
         file = place_of(root, cell, key_of({"cell": cell._asdict(), "facts": facts, "settings": settings}))
         failed = file.with_name(f"{file.stem}.failed.parquet")
-        if not file.exists():
+        if file.exists():
+            notify("", 1)
+        else:
             started = time.monotonic()
             slower = slowdown(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
             outcome = _outcome(scene, cell, words, slower)
@@ -116,23 +117,17 @@ def _cells_run(
             notify(f"{number} of {len(cells)}: {cell.label}: {said}, {time.monotonic() - started:.1f} s", 1)
             if rounds is not None:
                 rounds.go_on(number / len(cells))
-        else:
-            notify("", 1)
         files.append(file if file.exists() else failed)
     return files
 
 
-def _words(study: Study, cell: Cell, pair: Pair, rate: float) -> list[str]:
-    return [*study.words(pair, cell.scheduler), f"rps={cell.load * rate!r}"]
-
-
-def _predict_anew(study: Study, scene: Scene, rate: float, ran: Iterable[tuple[Cell, Path]]) -> None:
+def _predict_anew(scene: Scene, ran: Iterable[tuple[Cell, Path]]) -> None:
     """Have the profile of the rounds between them predict the passes of real runs, in the files of all that ended."""
     for cell, file in ran:
         outcome = read_outcome(file)
         if "error" in outcome.numbers:
             continue
-        anew = predicted_anew(scene, _words(study, cell, scene.ready.pair, rate), outcome)
+        anew = predicted_anew(scene, scene.words_of(cell), outcome)
         if anew.passes != outcome.passes:
             store(file, cell, anew)
 
@@ -160,27 +155,16 @@ def _outcome(scene: Scene, cell: Cell, words: list[str], slower: float) -> Outco
         return Outcome([], {"error": first_line(error) or type(error).__name__}, {})
 
 
-def _rounds(study: Study, ready: Ready, root: Path, words: list[str], notify: Notify) -> ProfileRounds | None:
-    """Return what measures the profile of a pair; None where settings name one."""
-    if given_profile(words) is not None:
-        return None
-    pair = ready.pair
-    place = root / CELLS / f"{pair.name}-{key_of(profile_facts(study, ready))}"
-    return ProfileRounds(ready, study.grid, place, lambda line: notify(f"{pair.name}: {line}"))
-
-
-def _scene(study: Study, ready: Ready, root: Path, profile: Path | None) -> Scene:
-    """Return the scene of a pair; its lookup is timed once."""
-    assert profile is not None, "a profile that is not given is measured"
-    further = ["any_fit=true"]
-    if isinstance(ready.models.draft, LookupMatch):
-        kept = root / CELLS / f"{ready.pair.name}-{key_of(lookup_facts(study, ready))}.lookup.json"
-        if not kept.exists():
-            write(kept, json.dumps(lookup_s(ready, study.grid), indent=1) + "\n")
-        prices = json.loads(kept.read_text(encoding="utf-8"))
-        further += ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
-    wall = study.clock == WALL
-    return Scene(ready, profile, tuple(further), study.cache_tokens, None, None, wall=wall)
+def _lookup_words(study: Study, ready: Ready, root: Path) -> list[str]:
+    """Return the settings of a pair's lookup, which is timed once; none of a draft model."""
+    if not isinstance(ready.models.draft, LookupMatch):
+        return []
+    facts = {**profile_facts(study, ready), "lookup_ngrams": ready.pair.lookup_ngrams}
+    kept = root / CELLS / f"{ready.pair.name}-{key_of(facts)}.lookup.json"
+    if not kept.exists():
+        write(kept, json.dumps(lookup_s(ready, study.grid), indent=1) + "\n")
+    prices = json.loads(kept.read_text(encoding="utf-8"))
+    return ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
 
 
 def _drafter(ready: Ready) -> str:
@@ -195,19 +179,3 @@ def _held_out(profile: Path) -> dict[str, float]:
     mapping = read_yaml(profile)
     errors = {role: mapping[role].get("held_out_error", {}).get(mapping["form"], {}) for role in ROLES}
     return {f"{role} {kind}": each["median"] for role, held in errors.items() for kind, each in held.items()}
-
-
-def _machine(study: Study) -> Mapping[str, Any]:
-    from profiler.latency.hardware import hardware
-    from profiler.models.loading import torch_device
-
-    about = hardware(torch_device(study.device))
-    return {
-        "hardware": about.name,
-        "host": about.host,
-        "device": study.device,
-        "dtype": study.dtype,
-        "threads": torch.get_num_threads(),
-        "repeats": study.repeats,
-        **versions(),
-    }

@@ -15,7 +15,7 @@ from profiler.backend.served import LookupMatch, served, texts_of
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.journal import Clock, Entry, Journal, predicted
 from profiler.fidelity.models import Ready
-from profiler.fidelity.study import REAL, REVERSE, SIMULATED, Cell, merged
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED, WALL, Cell, Study, merged
 from profiler.fidelity.tables import Outcome
 from profiler.fidelity.verdicts import CLEAR, Step, accounted
 from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
@@ -49,35 +49,33 @@ class Scene:
     ----------
     profile : its file, by which schedulers decide and objectives are promised.
     words : settings of the drafter. prompts, texts : of the requests where the text is the model's.
-    cache_tokens : that both models hold. wall : whether real runs go by the wall's clock.
+    rate : requests per second that the first scheduler serves, once it is known.
     truth : the file of the profile that says what simulated passes take; None: `profile` does.
     """
 
+    study: Study
     ready: Ready
     profile: Path
     words: tuple[str, ...]
-    cache_tokens: int
-    prompts: Sequence[Ints] | None
-    texts: Sequence[OracleText] | None
-    wall: bool = False
+    prompts: Sequence[Ints] | None = None
+    texts: Sequence[OracleText] | None = None
+    rate: float = np.nan
     truth: Path | None = None
 
-    def merged(self, words: Sequence[str]) -> list[str]:
-        """Return the settings of a run of this scene."""
-        return self._with_profile(words, self.profile)
+    def words_of(self, cell: Cell) -> list[str]:
+        """Return the settings of a cell, without those of the scene."""
+        return [*self.study.words(self.ready.pair, cell.scheduler), f"rps={cell.load * self.rate!r}"]
 
     def rests_on(self, words: Sequence[str]) -> list[list[str]]:
-        """Return the settings of a run with each profile that it takes."""
-        return [self._with_profile(words, each) for each in (self.profile, self.truth) if each is not None]
-
-    def _with_profile(self, words: Sequence[str], profile: Path) -> list[str]:
-        return merged([*words, f"profile={profile}", *self.words])
+        """Return the settings of a run with each profile that it takes, first with the one that decides."""
+        profiles = [each for each in (self.profile, self.truth) if each is not None]
+        return [merged([*words, f"profile={each}", *self.words]) for each in profiles]
 
     def simulation(self, words: Sequence[str]) -> Simulation:
         """Return the simulation of a cell's settings, with the memory and the text of this scene."""
         whole, *others = (prepare(from_words(each, sweep=False)[0]).simulation for each in self.rests_on(words))
         bytes_ = whole.memory.target_token_bytes + whole.memory.draft_token_bytes
-        most = min(whole.memory.capacity_bytes, self.cache_tokens * bytes_)
+        most = min(whole.memory.capacity_bytes, self.study.cache_tokens * bytes_)
         truth = others[0].truth if others else whole.truth
         memory = replace(whole.memory, capacity_bytes=most, drafter_bytes=0)  # Its pages are all there are.
         whole = replace(whole, truth=truth, memory=memory, step_limit_s=None)
@@ -107,7 +105,7 @@ def service_rate(scene: Scene, words: Sequence[str]) -> float:
     finish_s = run(simulation).progress.finish_s
     served_ = ~np.isnan(finish_s)
     if not served_.any():
-        raise SpecsimError(f"cache_tokens {scene.cache_tokens}: no request is served; expected room for one")
+        raise SpecsimError(f"cache_tokens {scene.study.cache_tokens}: no request is served; expected room for one")
     return float(np.count_nonzero(served_) / np.nanmax(finish_s))
 
 
@@ -142,7 +140,7 @@ def _with_backend(
     clock = Clock(
         DeviceStopwatch(device), simulation.truth, simulation.host_bytes_per_s, predicted=cell.side == REVERSE
     )
-    wall = scene.wall and cell.side == REAL
+    wall = scene.study.clock == WALL and cell.side == REAL
     made = served(
         simulation,
         models,

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from profiler.latency.timers import Effort, Timer
+from profiler.models.loading import versions
 
 CEILING = Effort(10, 1.0)
 CPU_SIDE, CUDA_SIDE = 1024, 8192
@@ -55,6 +56,12 @@ def hardware(device: torch.device) -> Hardware:
     threads = torch.get_num_threads()
     name = f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
     return Hardware(name, memory, 0, system, host)
+
+
+def machine_facts(device: torch.device) -> dict[str, str]:
+    """Return what measurements are kept with: a device, its driver, its host, and the versions of the libraries."""
+    about = hardware(device)
+    return {"hardware": about.name, "driver": about.driver, "host": about.host, **versions()}
 
 
 def cpu_name() -> str:

@@ -12,12 +12,11 @@ import torch
 
 from profiler.attention.pages import free_bytes, give_back, memory_for, pages_needed
 from profiler.attention.planning import page_tokens
-from profiler.latency.hardware import ceilings, clocks_of, hardware
+from profiler.latency.hardware import ceilings, clocks_of, hardware, machine_facts
 from profiler.latency.measure import Bench
 from profiler.latency.points import ROLES, Grid, Point
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Effort, Timer
-from profiler.models.loading import versions
 from profiler.models.random_weights import random_model, shape_of, shard
 from profiler.models.shapes import ModelShape, named_shape
 from profiler.passes.checks import checked_error
@@ -113,7 +112,6 @@ def shared_facts(
     target: str, draft: str, grid: Grid, kernel: str, passes: str, *, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Any]:
     """Return what all samples of a pair on a device share: names, kernels, machine, versions, and points planned."""
-    about = hardware(device)
     return {
         "target": target,
         "draft": draft,
@@ -123,11 +121,8 @@ def shared_facts(
         "dtype": str(dtype).removeprefix("torch."),
         "attention": kernel,
         "passes": passes,
-        "hardware": about.name,
-        "driver": about.driver,
-        "host": about.host,
-        "memory_bytes": about.memory_bytes,
-        **versions(),
+        "memory_bytes": hardware(device).memory_bytes,
+        **machine_facts(device),
         "planned": {role: len(grid.passes(role)) for role in ROLES},
     }
 

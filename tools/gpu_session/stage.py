@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     try:
         if state is None:
             raise SpecsimError(f"{folder}: holds no session")
-        state.join(machine(state))
+        state.join(_machine(state))
         code = _stages()[stage](state, deadline)
     except OtherGpu as error:
         return _failed(str(error), OTHER_GPU)
@@ -59,14 +59,12 @@ def _stages() -> dict[str, Callable[[State, float], int]]:
     return {"check": check, "sweep": sweep, "engine": engine, "rest": rest}
 
 
-def machine(state: State) -> dict[str, Any]:
-    """Return the facts of this machine that a session records."""
-    from profiler.latency.hardware import hardware
-    from profiler.models.loading import default_device, versions
+def _machine(state: State) -> dict[str, Any]:
+    from profiler.latency.hardware import machine_facts
+    from profiler.models.loading import default_device
     from tools.gpu_session.pairs import first_arguments
 
-    about = hardware(default_device(first_arguments(state).device))
-    return {"hardware": about.name, "driver": about.driver, "host": about.host, **versions()}
+    return machine_facts(default_device(first_arguments(state).device))
 
 
 def _end_with_the_session() -> None:
