@@ -28,6 +28,14 @@ def minutes(text: str) -> float:
     return value
 
 
+def wholes(text: str) -> tuple[int, ...]:
+    """Return whole numbers between commas; argparse reports anything else."""
+    try:
+        return tuple(int(each) for each in text.split(",") if each)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: expected whole numbers, such as 4,5,25") from None
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one subcommand; return 0, or 3 if time ran out and the same command can continue."""
     wanted = argv[0] if argv else ""

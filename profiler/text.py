@@ -1,17 +1,41 @@
-"""Text that a command writes: Markdown tables, YAML of profiles, and files that are replaced in one step."""
+"""Text that a command writes: progress, Markdown tables, YAML of profiles, and files that are replaced in one step."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from specsim.errors import say
 from specsim.files.staging import in_one_step
 
 INLINE_WIDTH = 170
 """Characters of a line of YAML before it is broken."""
+
+
+Notify = Callable[..., None]
+"""Shows progress: a line, empty for none, and how many pieces of work have ended."""
+
+
+@contextmanager
+def progress(total: int, unit: str) -> Iterator[Notify]:
+    """Yield what shows lines, and on a terminal a bar below them."""
+    from specsim.runs.processes import bar_of, is_watched
+
+    if not is_watched():
+        yield lambda line, ended=0: say(*filter(None, [line]), flush=True)
+        return
+    with bar_of(total, unit) as bar:
+
+        def show(line: str, ended: int = 0) -> None:
+            if line:
+                bar.write(line)
+            bar.update(ended)
+
+        yield show
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

@@ -29,7 +29,6 @@ from profiler.acceptance.tape_file import Recorded
 from profiler.text import table, write, yaml_text
 from specsim.acceptance.curves import Acceptance, Curve, level_means
 from specsim.core.request import Bools, Floats
-from specsim.errors import SpecsimError
 
 SUCCESSIVE = (1, 2, 4, 8)
 ROUND = 5
@@ -108,15 +107,11 @@ def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
         "categories": {name: summary(tape, name) for name in tape.categories},
         "drawn_against_recorded": {name: [each._asdict() for each in rows] for name, rows in compared.items()},
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write(folder / "summary.json", json.dumps(_plain(told), indent=1, allow_nan=False) + "\n")
-        write(folder / "summary.md", markdown(told))
-        write(out.with_suffix(".yaml"), recorded_yaml(tape, out.name))
-        write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(tape, curves, compared))
-        save_figures(tape, compared, folder)
-    except OSError as error:
-        raise SpecsimError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    write(folder / "summary.json", json.dumps(_plain(told), indent=1, allow_nan=False) + "\n")
+    write(folder / "summary.md", markdown(told))
+    write(out.with_suffix(".yaml"), recorded_yaml(tape, out.name))
+    write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(tape, curves, compared))
+    save_figures(tape, compared, folder)
     return told
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums, same_settings
+from profiler.cli import wholes
 from profiler.lock import only_one
 from profiler.models.loading import DTYPES, require_extra, versions
 from specsim.errors import SpecsimError, say
@@ -27,27 +29,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="M", help="Hugging Face name, folder or .gguf file")
     add("--draft", metavar="M", default="", help="the same, for --drafter separate")
     add("--drafter", metavar="KIND", default="separate", help=f"{', '.join(DRAFTERS)} (default: %(default)s)")
-    add("--skip-layers", metavar="I,J,...", default="", help="layers the drafter leaves out, from 0 (--drafter skip)")
+    skipped = "layers the drafter leaves out, from 0 (--drafter skip)"
+    add("--skip-layers", metavar="I,J,...", type=wholes, default=(), help=skipped)
     add("--find-layers", metavar="N", type=int, default=0, help="record nothing: search N layers that skip well")
-    add("--lookup-ngrams", metavar="MIN:MAX", default="1:32", help="tokens of a match (default: %(default)s)")
-    add(
-        "--prompts", metavar="FILE", nargs="+", type=expanded, help='JSON lines: {"category", "prompt"}, or a benchmark'
-    )
-    add("--categories", metavar="A,B,...", default="", help="only these (default: all)")
+    ngrams = "tokens of a match (default: %(default)s)"
+    add("--lookup-ngrams", metavar="MIN:MAX", type=_ngrams, default="1:32", dest="lookup", help=ngrams)
+    files = 'JSON lines: {"category", "prompt"}, or a benchmark'
+    add("--prompts", metavar="FILE", nargs="+", type=expanded, help=files)
+    add("--categories", metavar="A,B,...", type=_names, default=(), help="only these (default: all)")
     add("--out", metavar="FILE", type=expanded, required=True, help="the recording, .parquet; analyses go beside it")
     add("--limit", metavar="N", type=int, default=40, help="texts of each category, 0: all (default: %(default)s)")
     add("--tokens", metavar="N", type=int, default=256, help="most output tokens of a text (default: %(default)s)")
     add("--longest-prompt", metavar="N", type=int, default=2048, help="leave out longer ones (default: %(default)s)")
     add("--temperature", metavar="T", type=float, default=0.0, help="of the target; 0: greedy (default: %(default)s)")
-    add("--width", metavar="K", type=int, help=f"proposals kept a position (default: {PROPOSALS}; 1 if sampled)")
+    kept = f"proposals kept a position (default: {PROPOSALS}; 1 if sampled)"
+    add("--width", metavar="K", type=int, dest="proposals", help=kept)
     add("--draft-sampling", action="store_true", help="the drafter draws its one proposal; chains only")
-    add(
-        "--off-path-every",
-        metavar="N",
-        type=int,
-        default=4,
-        help="wrong turns at every Nth position (default: %(default)s)",
-    )
+    turns = "wrong turns at every Nth position (default: %(default)s)"
+    add("--off-path-every", metavar="N", type=int, dest="every", default=4, help=turns)
     add("--batch", metavar="N", type=int, default=8, help="texts written together (default: %(default)s)")
     add("--seed", type=int, default=0, help="of all random draws (default: %(default)s)")
     add("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
@@ -87,10 +86,9 @@ def tape(arguments: argparse.Namespace) -> Recorded:
     from profiler.acceptance.tape_file import read_tape
 
     out: Path = arguments.out
-    only = [each for each in arguments.categories.split(",") if each]
-    prompts = read_prompts(arguments.prompts, only)
+    prompts = read_prompts(arguments.prompts, arguments.categories)
     settings = _settings(arguments)
-    wanted = settings.told() | {"limit": arguments.limit, "categories": sorted(only)}
+    wanted = settings.told() | {"limit": arguments.limit, "categories": sorted(arguments.categories)}
     if out.exists():
         there = read_tape(out)
         same_settings(there.about.get("settings", {}), wanted, str(out))
@@ -113,19 +111,9 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
     if pair.positions:
         longest = min(longest, pair.positions - settings.tokens)
     work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, longest)
-    recorder = TapeWriter(
-        pair.target,
-        pair.drafter,
-        settings.tokens,
-        settings.temperature,
-        pair.vocabulary,
-        pair.stop,
-        settings.seed,
-        arguments.batch,
-    )
     made_by = {"versions": versions(), "hardware": hardware(arguments.device)}
     parts = Batches(arguments.out, settings.told() | made_by)
-    rows = recorder.record(work, parts)
+    rows = TapeWriter(pair, settings, arguments.batch).record(work, parts)
     about = _about(settings, wanted) | made_by
     write_tape(arguments.out, assemble(rows, about, lookup=settings.drafter == "lookup"))
     parts.remove()
@@ -138,7 +126,7 @@ def _best_layers(arguments: argparse.Namespace) -> str:
     from profiler.acceptance.prompts import read_prompts
     from profiler.models.loading import load_model, load_tokenizer
 
-    prompts = read_prompts(arguments.prompts, [each for each in arguments.categories.split(",") if each])
+    prompts = read_prompts(arguments.prompts, arguments.categories)
     tokenizer = load_tokenizer(arguments.target)
     model = load_model(arguments.target, device=arguments.device, dtype=arguments.dtype)
     check_count(model, arguments.find_layers)
@@ -149,38 +137,21 @@ def _best_layers(arguments: argparse.Namespace) -> str:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    width = arguments.width if arguments.width is not None else (1 if arguments.draft_sampling else PROPOSALS)
-    return Settings(
-        arguments.target,
-        arguments.draft,
-        arguments.drafter,
-        tuple(sorted(set(_whole("--skip-layers", arguments.skip_layers)))),
-        _ngrams(arguments.lookup_ngrams),
-        arguments.temperature,
-        arguments.tokens,
-        arguments.longest_prompt,
-        width,
-        arguments.draft_sampling,
-        arguments.off_path_every,
-        arguments.seed,
-        arguments.dtype,
-        checksums(arguments.prompts),
-    )
+    given = {each.name: getattr(arguments, each.name) for each in fields(Settings)}
+    width = arguments.proposals if arguments.proposals is not None else 1 if arguments.draft_sampling else PROPOSALS
+    skipped, prompts = tuple(sorted(set(arguments.skip_layers))), checksums(arguments.prompts)
+    return Settings(**given | {"proposals": width, "skip_layers": skipped, "prompts": prompts})
 
 
-def _whole(key: str, text: str) -> list[int]:
-    try:
-        return [int(each) for each in text.split(",")] if text else []
-    except ValueError:
-        raise SpecsimError(f"{key}: {text!r} is not made of whole numbers") from None
+def _names(text: str) -> list[str]:
+    return [each for each in text.split(",") if each]
 
 
 def _ngrams(text: str) -> tuple[int, int]:
     fewest, _, most = text.partition(":")
-    found = _whole("--lookup-ngrams", fewest), _whole("--lookup-ngrams", most or fewest)
-    if [len(each) for each in found] != [1, 1]:
+    if not fewest.isdecimal() or not (most or fewest).isdecimal():
         raise SpecsimError(f"--lookup-ngrams: {text!r}; expected the fewest and most tokens of a match, such as 1:32")
-    return found[0][0], found[1][0]
+    return int(fewest), int(most or fewest)
 
 
 def _about(settings: Settings, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from profiler.acceptance.curves import (
     settling,
 )
 from profiler.acceptance.tape_file import Recorded
+from specsim.figures.plots import save
 from specsim.figures.style import GREY, PALETTE, colours, legend_above, new_figure, style
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ MARKS = np.arange(10, 101, 10)
 def save_figures(tape: Recorded, compared: Mapping[str, Sequence[Compared]], folder: Path) -> list[Path]:
     """Draw every figure of a recording into `folder` as PNG; return the files."""
     rows = {name: on_path(tape, name) for name in tape.categories}
-    saved = []
     with style():
         figures = {
             "confidence": confidence_figure(rows),
@@ -45,11 +45,7 @@ def save_figures(tape: Recorded, compared: Mapping[str, Sequence[Compared]], fol
         }
         if compared:
             figures["lengths"] = length_figure(compared)
-        for name, figure in figures.items():
-            path = folder / f"{name}.png"
-            figure.savefig(path, metadata={"Software": None})
-            saved.append(path)
-    return saved
+    return save(figures, folder, ("png",))
 
 
 def confidence_figure(rows: Mapping[str, OnPath]) -> Figure:

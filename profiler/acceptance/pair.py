@@ -46,22 +46,18 @@ def load_pair(settings: Settings, device: str) -> RecordingPair:
     if settings.draft:
         same_vocabulary(tokenizer, load_tokenizer(settings.draft), settings.target, settings.draft)
     model = load_model(settings.target, device=device, dtype=settings.dtype)
-    draft = _draft(settings, model, device)
     target, stop = network(model, settings.target), stop_ids(model, tokenizer)
-    if draft is None:
-        lookup = _lookup(settings, target)
+    given = settings.temperature, settings.proposals
+    if settings.drafter == "lookup":
+        lookup = LookupRecorder(target, target.vocabulary, *given, *settings.lookup, settings.every)
         return RecordingPair(target, lookup, tokenizer, target.vocabulary, stop, _positions(model))
+    if settings.drafter == "skip":
+        draft = without_layers(model, settings.skip_layers)
+    else:
+        draft = load_model(settings.draft, device=device, dtype=settings.dtype)
     drafts = network(draft, settings.draft or settings.target)
     vocabulary = min(target.vocabulary, drafts.vocabulary)
-    drafter = ModelRecorder(
-        drafts,
-        target,
-        vocabulary,
-        settings.temperature,
-        settings.proposals,
-        settings.every,
-        settings.draft_sampling,
-    )
+    drafter = ModelRecorder(drafts, target, vocabulary, *given, settings.every, settings.draft_sampling)
     positions = min(filter(None, (_positions(model), _positions(draft))), default=0)
     return RecordingPair(target, drafter, tokenizer, vocabulary, stop, positions)
 
@@ -119,21 +115,6 @@ def encoder(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], tuple[int, ..
         return tuple(said["input_ids"])
 
     return encode
-
-
-def _draft(settings: Settings, model: PreTrainedModel, device: str) -> PreTrainedModel | None:
-    if settings.drafter == "skip":
-        return without_layers(model, settings.skip_layers)
-    if settings.drafter == "separate":
-        return load_model(settings.draft, device=device, dtype=settings.dtype)
-    return None
-
-
-def _lookup(settings: Settings, target: Network) -> LookupRecorder:
-    fewest, most = settings.lookup
-    return LookupRecorder(
-        target, target.vocabulary, settings.temperature, settings.proposals, fewest, most, settings.every
-    )
 
 
 def _positions(model: PreTrainedModel) -> int:

@@ -30,33 +30,15 @@ SPEC_BENCH = {
 """Spec-Bench's own categories; its others are MT-Bench's and count as ``chat``."""
 
 
-def _human_eval(record: Mapping[str, Any]) -> tuple[str, str]:
-    return "code", f"Complete this Python function. Answer with code.\n\n```python\n{record['prompt']}```"
-
-
-def _mbpp(record: Mapping[str, Any]) -> tuple[str, str]:
-    return "code", f"{record['text']} Answer with Python code."
-
-
-def _gsm8k(record: Mapping[str, Any]) -> tuple[str, str]:
-    return "math", record["question"]
-
-
-def _spec_bench(record: Mapping[str, Any]) -> tuple[str, str]:
-    return SPEC_BENCH.get(record["category"], "chat"), record["turns"][0]
-
-
-def _plain(record: Mapping[str, Any]) -> tuple[str, str]:
-    return record["category"], record["prompt"]
-
-
+ANSWER = "Complete this Python function. Answer with code.\n\n```python\n{prompt}```"
 LAYOUTS: tuple[tuple[set[str], Callable[[Mapping[str, Any]], tuple[str, str]]], ...] = (
-    ({"task_id", "prompt", "entry_point"}, _human_eval),
-    ({"task_id", "text", "code"}, _mbpp),
-    ({"question", "answer"}, _gsm8k),
-    ({"question_id", "category", "turns"}, _spec_bench),
-    ({"category", "prompt"}, _plain),
+    ({"task_id", "prompt", "entry_point"}, lambda line: ("code", ANSWER.format(prompt=line["prompt"]))),
+    ({"task_id", "text", "code"}, lambda line: ("code", f"{line['text']} Answer with Python code.")),
+    ({"question", "answer"}, lambda line: ("math", line["question"])),
+    ({"question_id", "category", "turns"}, lambda line: (SPEC_BENCH.get(line["category"], "chat"), line["turns"][0])),
+    ({"category", "prompt"}, lambda line: (line["category"], line["prompt"])),
 )
+"""Keys of a line, and its category and prompt: HumanEval, MBPP, GSM8K, Spec-Bench, a file of one's own."""
 
 
 def read_prompts(paths: Sequence[Path], only: Collection[str] = ()) -> list[Prompt]:
@@ -120,18 +102,11 @@ def _read(record: Any, where: str) -> tuple[str, str]:
         raise SpecsimError(f"{where}: category and prompt: expected two texts that are not empty")
     if not category.isprintable():
         raise SpecsimError(f"{where}: category: {category!a} is not a name of printable characters")
-    if not _is_unicode(text):
-        raise SpecsimError(f"{where}: prompt: expected Unicode text, not half of a surrogate pair")
-    return category, text
-
-
-def _is_unicode(text: str) -> bool:
-    """Return whether text can be encoded; JSON's escapes may also give halves of surrogate pairs."""
     try:
         text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    except UnicodeEncodeError:  # JSON's escapes may also give halves of surrogate pairs.
+        raise SpecsimError(f"{where}: prompt: expected Unicode text, not half of a surrogate pair") from None
+    return category, text
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from profiler.acceptance.drafters import LookupRecorder, ModelRecorder
-from profiler.acceptance.network import Network, generate, random_key
+from profiler.acceptance.network import generate, random_key
 from profiler.acceptance.rows import Batches, TapeRows, Text
+from profiler.acceptance.settings import Settings
 from specsim.errors import SpecsimError
+
+if TYPE_CHECKING:
+    from profiler.acceptance.pair import RecordingPair
 
 WINDOW = 4
 """Batches whose prompts are sorted by length together: less padding, but little bias of length at an early stop."""
@@ -33,18 +36,11 @@ class TapeWriter:
 
     Attributes
     ----------
-    target : the network that writes. drafter : proposes along its texts.
-    tokens : most output tokens of a text. temperature : 0 is greedy. vocabulary : ids that may be chosen.
-    stop : ids that end a text. seed : of all random numbers. batch : texts written together.
+    pair : whose target writes, and whose drafter proposes along its texts. batch : texts written together.
     """
 
-    target: Network
-    drafter: ModelRecorder | LookupRecorder
-    tokens: int
-    temperature: float
-    vocabulary: int
-    stop: Collection[int]
-    seed: int
+    pair: RecordingPair
+    settings: Settings
     batch: int
 
     def record(self, tasks: Sequence[Task], parts: Batches) -> dict[Text, TapeRows]:
@@ -84,19 +80,19 @@ class TapeWriter:
 
     def rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
         """Return the rows of one batch of texts."""
-        keys = [random_key(self.seed, "target", *task.text) for task in batch]
+        pair, seed = self.pair, self.settings.seed
         texts = generate(
-            self.target,
+            pair.target,
             [task.ids for task in batch],
-            keys,
-            tokens=self.tokens,
-            temperature=self.temperature,
-            vocabulary=self.vocabulary,
-            stop=self.stop,
+            [random_key(seed, "target", *task.text) for task in batch],
+            tokens=self.settings.tokens,
+            temperature=self.settings.temperature,
+            vocabulary=pair.vocabulary,
+            stop=pair.stop,
         )
         return {
-            task.text: self.drafter.rows(
-                torch.tensor(task.ids, device=self.target.device), written, random_key(self.seed, "draft", *task.text)
+            task.text: pair.drafter.rows(
+                torch.tensor(task.ids, device=pair.target.device), written, random_key(seed, "draft", *task.text)
             )
             for task, written in zip(batch, texts, strict=True)
         }

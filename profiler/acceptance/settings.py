@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -78,13 +79,9 @@ class Settings:
 
     def told(self) -> dict[str, Any]:
         """Return the settings as plain JSON values, models by their short names."""
-        plain = asdict(self) | {"target": short_name(self.target), "draft": short_name(self.draft)}
-        return {
-            key: [list(each) if isinstance(each, tuple) else each for each in value]
-            if isinstance(value, tuple)
-            else value
-            for key, value in plain.items()
-        }
+        named = asdict(self) | {"target": short_name(self.target), "draft": short_name(self.draft)}
+        plain: dict[str, Any] = json.loads(json.dumps(named))
+        return plain
 
 
 def short_name(model: str) -> str:

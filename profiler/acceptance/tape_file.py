@@ -1,4 +1,4 @@
-"""A recording as a Parquet file: schema, writer, and a reader that checks every column."""
+"""A recording as a Parquet file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from specsim.acceptance.recorded import METADATA_KEY, ON_PATH, RECORDING_FORMAT
+from specsim.acceptance.recorded import DEPTH, METADATA_KEY, ON_PATH, read_columns
 from specsim.core.request import Bools, Floats, Ints
-from specsim.errors import SpecsimError, first_line
+from specsim.errors import SpecsimError
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 
@@ -55,11 +55,6 @@ class Recorded:
         return len(self.rank)
 
     @property
-    def proposals(self) -> int:
-        """K."""
-        return int(self.confidence.shape[1])
-
-    @property
     def width(self) -> int:
         """The most proposals of a row with a probability above 0, at least 1: a lookup has one."""
         return max(int(self.confidence.any(axis=0).sum()), 1)
@@ -70,23 +65,6 @@ class Recorded:
         return np.equal(self.path, ON_PATH)
 
 
-def schema(proposals: int) -> pa.Schema:
-    """Return the file's schema for K proposals per row."""
-    halves = pa.list_(pa.float16(), proposals)
-    return pa.schema(
-        [
-            ("category", pa.dictionary(pa.int32(), pa.string())),
-            ("sequence", pa.int32()),
-            ("position", pa.int32()),
-            ("path", pa.int8()),
-            ("confidence", halves),
-            ("rank", pa.int8()),
-            ("target_probability", halves),
-            ("overlap", pa.float32()),
-        ]
-    )
-
-
 def write_tape(path: Path, recorded: Recorded) -> None:
     """Replace the file in one step; probabilities are rounded to half precision.
 
@@ -95,18 +73,21 @@ def write_tape(path: Path, recorded: Recorded) -> None:
     SpecsimError
         When it cannot be written.
     """
-    columns = [
-        pa.DictionaryArray.from_arrays(pa.array(recorded.category, pa.int32()), list(recorded.categories)),
-        pa.array(recorded.sequence, pa.int32()),
-        pa.array(recorded.position, pa.int32()),
-        pa.array(recorded.path, pa.int8()),
-        _lists(recorded.confidence),
-        pa.array(recorded.rank, pa.int8()),
-        _lists(recorded.target_probability),
-        pa.array(recorded.overlap, pa.float32()),
-    ]
-    about = {METADATA_KEY: json.dumps(dict(recorded.about)).encode()}
-    table = pa.Table.from_arrays(columns, schema=schema(recorded.proposals).with_metadata(about))
+    table = pa.table(
+        {
+            "category": pa.DictionaryArray.from_arrays(
+                pa.array(recorded.category, pa.int32()), list(recorded.categories)
+            ),
+            "sequence": pa.array(recorded.sequence, pa.int32()),
+            "position": pa.array(recorded.position, pa.int32()),
+            "path": pa.array(recorded.path, pa.int8()),
+            "confidence": _halves(recorded.confidence),
+            "rank": pa.array(recorded.rank, pa.int8()),
+            "target_probability": _halves(recorded.target_probability),
+            "overlap": pa.array(recorded.overlap, pa.float32()),
+        },
+        metadata={METADATA_KEY: json.dumps(dict(recorded.about))},
+    )
     with in_one_step(path) as partial:
         pq.write_table(table, partial, compression="zstd", compression_level=19)
 
@@ -120,82 +101,24 @@ def read_tape(path: Path) -> Recorded:
         One line naming the file, the column and what was expected.
     """
     check_file(path, MOST_FILE_BYTES, "recording")
-    try:
-        table = pq.read_table(path, partitioning=None)
-    except (OSError, pa.ArrowException) as error:
-        raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
-    about = _about(path, table.schema.metadata or {})
-    if not table.schema.remove_metadata().equals(schema(about["proposals"])):
-        raise SpecsimError(f"{path}: columns or their types are not those of a recording of format {RECORDING_FORMAT}")
-    if not table.num_rows or any(table[name].null_count for name in table.column_names):
-        raise SpecsimError(f"{path}: " + ("holds nulls" if table.num_rows else "holds no rows"))
-    category = table["category"].unify_dictionaries().combine_chunks()
-    recorded = Recorded(
-        about,
-        tuple(category.dictionary.to_pylist()),
-        category.indices.to_numpy().astype(np.int64),
-        table["sequence"].to_numpy().astype(np.int64),
-        table["position"].to_numpy().astype(np.int64),
-        table["path"].to_numpy().astype(np.int64),
-        _array(table["confidence"]),
-        table["rank"].to_numpy().astype(np.int64),
-        _array(table["target_probability"]),
-        table["overlap"].to_numpy().astype(np.float64),
-    )
-    _check(path, recorded)
+    columns, about = read_columns(path)
+    missing = [key for key in ABOUT if key not in about]
+    if missing or not isinstance(about.get("settings", {}), dict):
+        raise SpecsimError(f"{path}: metadata lacks {missing[0] if missing else 'a mapping of settings'!r}")
+    if "overlap" not in columns or columns[DEPTH].any():
+        raise SpecsimError(f"{path}: columns are not those of `specsim profile acceptance`")
+    names, category = np.unique(columns["category"], return_inverse=True)
+    given = {name: columns[name].astype(np.int64) for name in ("sequence", "position", "path", "rank")}
+    given |= {name: columns[name].astype(np.float64) for name in ("confidence", "target_probability", "overlap")}
+    recorded = Recorded(about=about, categories=tuple(names.tolist()), category=category, **given)
+    order = np.lexsort((recorded.position, recorded.path, recorded.sequence, recorded.category))
+    if (np.diff(order) != 1).any():
+        raise SpecsimError(f"{path}: rows: expected them sorted by category, sequence, path, position")
+    if set(recorded.category[recorded.on_path].tolist()) != set(range(len(names))):
+        raise SpecsimError(f"{path}: category: expected rows of each on the target's text")
     return recorded
 
 
-def _about(path: Path, raw: Mapping[bytes, bytes]) -> dict[str, Any]:
-    try:
-        about = json.loads(raw[METADATA_KEY])
-    except (KeyError, ValueError, RecursionError):
-        raise SpecsimError(f"{path}: is no recording of `specsim profile acceptance`") from None
-    if not isinstance(about, dict) or about.get("format") != RECORDING_FORMAT:
-        raise SpecsimError(f"{path}: is not of format {RECORDING_FORMAT}, which this specsim reads")
-    missing = [key for key in ABOUT if key not in about]
-    if missing or not isinstance(about["proposals"], int):
-        raise SpecsimError(f"{path}: metadata lacks {missing[0] if missing else 'a whole number of proposals'!r}")
-    if not isinstance(about.get("settings", {}), dict):
-        raise SpecsimError(f"{path}: metadata: settings are no mapping")
-    return about
-
-
-def _check(path: Path, recorded: Recorded) -> None:
-    confidence, truth, most = recorded.confidence, recorded.target_probability, recorded.proposals
-    held = set(recorded.category[recorded.on_path].tolist())
-    checks = {
-        "category: expected rows of each on the target's text": held == set(range(len(recorded.categories))),
-        "confidence: expected probabilities": _probabilities(confidence),
-        "confidence: expected the likeliest first": bool((np.diff(confidence, axis=1) <= 0).all()),
-        "target_probability: expected probabilities": _probabilities(truth),
-        f"rank: expected 0 to {most}": bool(((recorded.rank >= 0) & (recorded.rank <= most)).all()),
-        "position: expected 0 or more": bool((recorded.position >= 0).all()),
-        "path: expected -1 or 1 to 3": bool(np.isin(recorded.path, (ON_PATH, 1, 2, 3)).all()),
-        f"rank: expected {most} off the path": bool((recorded.rank[~recorded.on_path] == most).all()),
-        "rows: expected them sorted by category, sequence, path, position": _sorted(recorded),
-    }
-    for said, kept in checks.items():
-        if not kept:
-            raise SpecsimError(f"{path}: {said}")
-
-
-def _probabilities(values: Floats) -> bool:
-    return bool(((values >= 0) & (values <= 1)).all())
-
-
-def _sorted(recorded: Recorded) -> bool:
-    keys = (recorded.position, recorded.path, recorded.sequence, recorded.category)
-    order = np.lexsort(keys)
-    return bool((np.diff(order) == 1).all())
-
-
-def _lists(values: Floats) -> pa.Array:
+def _halves(values: Floats) -> pa.Array:
     halves: npt.NDArray[np.float16] = np.ascontiguousarray(values, dtype=np.float16)
     return pa.FixedSizeListArray.from_arrays(pa.array(halves.ravel(), pa.float16()), values.shape[1])
-
-
-def _array(column: pa.ChunkedArray) -> Floats:
-    whole = column.combine_chunks()
-    flat = whole.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
-    return np.asarray(flat.reshape(len(whole), whole.type.list_size))

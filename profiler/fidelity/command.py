@@ -5,23 +5,27 @@ from __future__ import annotations
 import argparse
 import shlex
 from argparse import BooleanOptionalAction
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.cli import wholes
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
-    from profiler.fidelity.running import Notify
-    from profiler.fidelity.study import Pair, Study
+    from profiler.fidelity.study import Study
     from profiler.fidelity.tables import Tables
 
 OUT = Path("results/fidelity")
 REMARKS, REPORT, FIGURES = "remarks.md", "report.md", "figures"
 OF_A_PAIR = ("target", "draft", "random_weights", "drafter", "skip_layers", "lookup_ngrams", "text", "prompts")
+CHOSEN = {
+    "rps": "fidelity chooses it; expected --loads",
+    "out": "fidelity chooses it; expected --out",
+    "replica_profiles": "real passes have one replica; expected profile=FILE, or none",
+}
+"""Settings that are refused, and why."""
 EPILOG = """\
 STUDY is a file, or one of conf/fidelity: cpu, gpu, tiny. Without it one pair is studied, from these options:
   specsim fidelity +scheduler=continuous,vllm_spec trace=poisson requests=8 \\
@@ -45,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft", metavar="M", help="likewise")
     parser.add_argument("--random-weights", nargs="+", metavar="SHAPE", help="of target and draft")
     parser.add_argument("--drafter", choices=("separate", "skip", "lookup"), help="what proposes tokens (separate)")
-    parser.add_argument("--skip-layers", type=_wholes, metavar="A,B", help="of the target, with --drafter skip")
-    parser.add_argument("--lookup-ngrams", type=_wholes, metavar="A,B", help="fewest and most tokens of a match (1,3)")
+    parser.add_argument("--skip-layers", type=wholes, metavar="A,B", help="of the target, with --drafter skip")
+    parser.add_argument("--lookup-ngrams", type=wholes, metavar="A,B", help="fewest and most tokens of a match (1,3)")
     parser.add_argument("--text", choices=("model", "tape"), help="the target's own, or a tape's (model)")
     parser.add_argument("--prompts", nargs="+", type=expanded, metavar="FILE", help="texts (the shipped ones)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where the models run (cpu)")
@@ -61,8 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run what is missing and write the report; return 1 if a run failed or is not lossless."""
     from profiler.fidelity.tables import ABOUT, gathered, read_tables, write_tables
+    from profiler.fidelity.verdicts import failed, faults
     from profiler.lock import only_one
     from profiler.models.loading import require_extra
+    from profiler.text import progress
 
     study = study_of(arguments)
     root = arguments.out or OUT / study.name
@@ -71,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         require_extra()
         total = sum(len(study.cells(pair)) for pair in study.pairs)
-        with only_one(root / ABOUT), _progress(total) as notify:
+        with only_one(root / ABOUT), progress(total, "cell") as notify:
             try:
                 files = run_study(study, root, notify, command=shlex.join(["specsim", "fidelity", *arguments.typed]))
             except KeyboardInterrupt:
@@ -81,21 +87,14 @@ def run(arguments: argparse.Namespace) -> int:
             write_tables(gathered(files, root), root)
     tables = read_tables(root)
     say(*write_report(tables, root, arguments.page))
-    return _verdict(tables)
-
-
-def _verdict(tables: Tables) -> int:
-    """Return 1, with a line on standard error, if a run failed or says clearly something else than its target alone."""
-    from profiler.fidelity.verdicts import failed, faults
-
-    wrong = [
-        ("failed", len(failed(tables.cells))),
-        ("clearly differ from what the target says alone", faults(tables.cells)),
-    ]
-    for said, count in wrong:
+    wrong = {
+        "failed": len(failed(tables.cells)),
+        "clearly differ from what the target says alone": faults(tables.cells),
+    }
+    for said, count in wrong.items():
         if count:
             say(f"fidelity {tables.about['name']}: {count} of {len(tables.cells)} runs {said}", error=True)
-    return int(any(count for _, count in wrong))
+    return int(any(wrong.values()))
 
 
 def write_report(tables: Tables, root: Path, page_file: Path | None) -> list[Path]:
@@ -111,29 +110,6 @@ def write_report(tables: Tables, root: Path, page_file: Path | None) -> list[Pat
     return [file, *draw(tables, file.parent / FIGURES)]
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Notify]:
-    """Yield what shows lines, and on a terminal a bar below them."""
-    from specsim.runs.processes import bar_of, is_watched
-
-    if not is_watched():
-
-        def tell(line: str, cells: int = 0) -> None:
-            if line:
-                say(line, flush=True)
-
-        yield tell
-        return
-    with bar_of(total, "cell") as bar:
-
-        def show(line: str, cells: int = 0) -> None:
-            if line:
-                bar.write(line)
-            bar.update(cells)
-
-        yield show
-
-
 def study_of(arguments: argparse.Namespace) -> Study:
     """Return the study that a command line names, or describes by options.
 
@@ -142,66 +118,35 @@ def study_of(arguments: argparse.Namespace) -> Study:
     SpecsimError
         One line: an option beside a study that has its own, no scheduler, a word that is neither study nor setting.
     """
-    from profiler.fidelity.study import study_named
+    from profiler.fidelity.study import LOADS, Pair, Study, study_named
 
     words: list[str] = list(arguments.settings)
-    if words and "=" not in words[0]:
-        name = words.pop(0)
-        _check_words(words)
-        _check_keys(words)
-        if any(word.lstrip("+").startswith("scheduler=") for word in words):
-            raise SpecsimError(f"scheduler: the study {name} names them; expected a study of your own, or no study")
-        for flag in OF_A_PAIR:
-            if getattr(arguments, flag) is not None:
-                raise SpecsimError(f"--{flag.replace('_', '-')}: the study {name} says it; expected no such option")
-        study = study_named(name).only(arguments.pairs)
-        study = replace(study, typed=tuple(words))
-    else:
-        _check_words(words)
-        if arguments.pairs:
-            raise SpecsimError(f"--pairs {' '.join(arguments.pairs)}: expected a study before it")
-        study = _described(arguments, words)
-    return _with_options(study, arguments)
-
-
-def _check_words(words: Sequence[str]) -> None:
+    name = words.pop(0) if words and "=" not in words[0] else None
     for word in words:
         if "=" not in word:
             raise SpecsimError(f"fidelity {word}: expected one study, and then KEY=VALUE")
-
-
-def _check_keys(words: Iterable[str]) -> None:
-    """Refuse settings that a study chooses."""
-    for key, instead in (("rps", "--loads"), ("out", "--out")):
-        if any(word.lstrip("+").startswith(f"{key}=") for word in words):
-            raise SpecsimError(f"{key}: fidelity chooses it; expected {instead}")
-    if any(word.lstrip("+").startswith("replica_profiles=") for word in words):
-        raise SpecsimError("replica_profiles: real passes have one replica; expected profile=FILE, or none")
-
-
-def _described(arguments: argparse.Namespace, words: Sequence[str]) -> Study:
-    """Return the study of one pair."""
-    from profiler.fidelity.study import LOADS, Study
-
     keyed = {word.lstrip("+").partition("=")[0]: word for word in words}
+    for key, problem in CHOSEN.items():
+        if key in keyed:
+            raise SpecsimError(f"{key}: {problem}")
     schedulers = keyed.pop("scheduler", "").partition("=")[2]
+    flags = {flag: getattr(arguments, flag) for flag in OF_A_PAIR if getattr(arguments, flag) is not None}
+    if name is not None:
+        if schedulers:
+            raise SpecsimError(f"scheduler: the study {name} names them; expected a study of your own, or no study")
+        for flag in flags:
+            raise SpecsimError(f"--{flag.replace('_', '-')}: the study {name} says it; expected no such option")
+        return _with_options(replace(study_named(name).only(arguments.pairs), typed=tuple(words)), arguments)
+    if arguments.pairs:
+        raise SpecsimError(f"--pairs {' '.join(arguments.pairs)}: expected a study before it")
     if not schedulers:
         raise SpecsimError("fidelity: no scheduler; expected a study, or +scheduler=NAME beside models")
-    _check_keys(keyed.values())
     names = schedulers.strip("[]").split(",")
+    told: dict[str, Any] = {flag: tuple(each) if isinstance(each, list) else each for flag, each in flags.items()}
+    pair = Pair(**({"name": "pair", "text": "model"} | told))
     said = f"{', '.join(names)} on real passes and simulated"
-    pair = _pair(arguments)
-    return Study("mine", said, LOADS, dict.fromkeys(names, ()), (pair,), tuple(keyed.values()))
-
-
-def _pair(arguments: argparse.Namespace) -> Pair:
-    from profiler.fidelity.study import Pair
-
-    given = {name: getattr(arguments, name) for name in OF_A_PAIR}
-    told: dict[str, Any] = {
-        name: tuple(each) if isinstance(each, list) else each for name, each in given.items() if each is not None
-    }
-    return Pair(**({"name": "pair", "text": "model"} | told))
+    study = Study("mine", said, LOADS, dict.fromkeys(names, ()), (pair,), tuple(keyed.values()))
+    return _with_options(study, arguments)
 
 
 def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
@@ -224,10 +169,3 @@ def _loads(text: str) -> tuple[float, ...]:
         return tuple(float(each) for each in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text}: expected numbers, such as 0.5,1,1.5") from None
-
-
-def _wholes(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(each) for each in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: expected whole numbers, such as 4,5,25") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,11 @@ from profiler.latency.hardware import machine_facts
 from profiler.latency.points import ROLES
 from profiler.latency.samples import read_samples
 from profiler.models.loading import torch_device
-from profiler.text import write
+from profiler.text import Notify, write
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import is_path, read_yaml, shipped
-
-Notify = Callable[..., None]
-"""Shows progress: a line, empty for none, and how many cells have ended."""
 
 
 def run_study(study: Study, root: Path, notify: Notify, *, command: str) -> list[Path]:

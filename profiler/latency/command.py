@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from profiler.cli import minutes
 from profiler.latency.choice import check_shapes, shapes_of
-from profiler.latency.points import read_grid, shares, shipped
-from profiler.latency.profile_file import QUICK_GRID, Places, check_apart_from, check_writable, write_profile
+from profiler.latency.points import ROLES, read_grid, shares, shipped
+from profiler.latency.profile_file import QUICK_GRID, Places, check_places, check_writable, write_profile
 from profiler.lock import only_one
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
@@ -65,9 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         elsewhere = f"specsim profile fit {places.samples} --out {places.profile}"
         say(f"{places.samples} is whole; without {' and '.join(missing)} it is to be fitted elsewhere: {elsewhere}")
         return 0
-    result = write_profile(places, [places.samples])
-    say(*result.text.split("\n"))
-    return result.code
+    return write_profile(places, [places.samples])
 
 
 def measure(arguments: argparse.Namespace, places: Places, most: int | None = None) -> int:
@@ -80,27 +77,32 @@ def measure(arguments: argparse.Namespace, places: Places, most: int | None = No
     """
     from profiler.models.loading import require_extra, require_for_a_sweep
 
-    started = time.monotonic()
+    deadline = time.monotonic() + 60 * (float("inf") if arguments.minutes is None else arguments.minutes)
     require_extra()
     require_for_a_sweep()
-    check_apart_from(places.profile, [places.samples])
-    for path in (places.profile, places.samples):
-        check_writable(path)
-    plan = _plan(arguments)
+    check_places(places.profile, [places.samples])
+    check_writable(places.samples)
+
+    from profiler.attention.pages import memory_for
+    from profiler.latency.models import ceiling_facts
+    from profiler.latency.samples import SampleFile
+    from profiler.latency.sweep import Sweep
+    from profiler.latency.timers import timer_for
+
+    subjects, setting, facts = _plan(arguments)
     with only_one(places.samples):
-        return _left_over(plan, places, started, arguments.minutes, most)
+        timer, file = timer_for(setting.device), SampleFile(places.samples, facts)
+        for role in ROLES:
+            planned = {point.shape for point in setting.grid.passes(role)}
+            check_shapes(role, planned | shapes_of(file.samples, role), "shapes of pass in the grid and the samples")
+        if "flops_per_s" not in file.facts:
+            with memory_for("the large product and copy", setting.device):
+                file.facts |= ceiling_facts(timer, device=setting.device, dtype=setting.dtype)
+        return Sweep(subjects, setting, timer, file, deadline, most=most).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """The pair, the setting, and the facts that samples must share."""
-
-    subjects: dict[str, Subject]
-    setting: Setting
-    facts: dict[str, Any]
-
-
-def _plan(arguments: argparse.Namespace) -> _Plan:
+def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, dict[str, Any]]:
+    """Return the pair, the setting, and the facts that samples must share."""
     from profiler.latency.hardware import hardware
     from profiler.latency.measure import check_link
     from profiler.latency.models import Setting, check_shards, shared_facts
@@ -129,7 +131,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
         "grid": QUICK_GRID if arguments.quick else "",
         "assumptions": _assumptions(subjects, arguments, device, passes),
     }
-    return _Plan(subjects, setting, facts)
+    return subjects, setting, facts
 
 
 def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
@@ -173,25 +175,3 @@ def _assumptions(
     if subjects["draft"].name.startswith(f"{subjects['target'].name}-skip"):
         lines.append("the draft is the target with layers left out: it adds a cache but no weights")
     return lines
-
-
-def _left_over(plan: _Plan, places: Places, started: float, minutes: float | None, most: int | None) -> int:
-    """Measure the missing points; return how many there was no time for."""
-    from profiler.attention.pages import memory_for
-    from profiler.latency.models import ceiling_facts
-    from profiler.latency.points import ROLES
-    from profiler.latency.samples import SampleFile
-    from profiler.latency.sweep import Sweep
-    from profiler.latency.timers import timer_for
-
-    setting = plan.setting
-    timer = timer_for(setting.device)
-    file = SampleFile(places.samples, plan.facts)
-    for role in ROLES:
-        planned = {point.shape for point in setting.grid.passes(role)}
-        check_shapes(role, planned | shapes_of(file.samples, role), "shapes of pass in the grid and the samples")
-    if "flops_per_s" not in file.facts:
-        with memory_for("the large product and copy", setting.device):
-            file.facts |= ceiling_facts(timer, device=setting.device, dtype=setting.dtype)
-    deadline = float("inf") if minutes is None else started + 60 * minutes
-    return Sweep(plan.subjects, setting, timer, file, deadline, most=most).run()

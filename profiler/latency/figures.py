@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from profiler.latency.choice import Choice
-from specsim.files.staging import in_one_step
+from profiler.latency.fit import Floats, Samples
 from specsim.pass_shape import PassShapes
 
 MS = 1e3
@@ -32,7 +32,9 @@ def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name
     """
     from matplotlib.figure import Figure
 
-    drawn = []
+    from specsim.figures.plots import save
+
+    drawn = {}
     for kind, panel in (("error", _predicted), ("tokens", _tokens)):
         figure = Figure(figsize=(10, 4.6), layout="constrained")
         for axes, (role, choice) in zip(figure.subplots(1, 2), choices.items(), strict=True):
@@ -41,15 +43,8 @@ def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name
             axes.grid(alpha=0.25, which="major")
             axes.set_title(f"{role}: {mapping[role]['name']}", fontsize=10)
         figure.suptitle(f"{name}, {mapping['form']}", fontsize=11)
-        path = folder / f"{name}-{kind}.png"
-        _save(figure, path)
-        drawn.append(path)
-    return drawn
-
-
-def _save(figure: Any, path: Path) -> None:
-    with in_one_step(path) as partial:
-        figure.savefig(partial, format="png", dpi=130)
+        drawn[f"{name}-{kind}"] = figure
+    return save(drawn, folder, ("png",))
 
 
 def _log_scales(axes: Any) -> None:
@@ -66,15 +61,20 @@ def _log_scales(axes: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
+def _points(axes: Any, samples: Samples, x: Floats, y: Floats) -> None:
+    """Draw a point (x, y) of each sample in the colour of its kind."""
+    for kind in dict.fromkeys(samples.kinds.tolist()):
+        chosen = samples.kinds == kind
+        axes.plot(x[chosen], y[chosen], "o", ms=3.5, alpha=0.7, color=INK[kind], label=kind, mew=0)
+
+
 def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> None:
     """Draw held-out predictions over measurements; the shaded band is +- 10%."""
     measured, held_out = choice.samples.seconds * MS, choice.forms[mapping["form"]].held_out_s * MS
     line = np.array([measured.min(), measured.max()])
     axes.fill_between(line, 0.9 * line, 1.1 * line, color="0.88", lw=0)
     axes.plot(line, line, color="0.5", lw=1)
-    for kind in dict.fromkeys(choice.samples.kinds.tolist()):
-        chosen = choice.samples.kinds == kind
-        axes.plot(measured[chosen], held_out[chosen], "o", ms=3.5, alpha=0.7, color=INK[kind], label=kind, mew=0)
+    _points(axes, choice.samples, measured, held_out)
     axes.set_xlabel("measured (ms)")
     axes.set_ylabel("predicted, shape held out (ms)")
     axes.legend(fontsize=8, frameon=False)
@@ -86,18 +86,7 @@ def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> No
     Of a verification and a draft step every token has logits, of a prompt's chunk the last alone.
     """
     samples, form = choice.samples, choice.forms[mapping["form"]].fitted.form
-    for kind in dict.fromkeys(samples.kinds.tolist()):
-        chosen = samples.kinds == kind
-        axes.plot(
-            samples.batched[chosen],
-            samples.seconds[chosen] * MS,
-            "o",
-            ms=3.5,
-            alpha=0.6,
-            color=INK[kind],
-            label=kind,
-            mew=0,
-        )
+    _points(axes, samples, samples.batched, samples.seconds * MS)
     tokens = np.unique(np.rint(np.geomspace(1, samples.batched.max(), 300)))
     stepped = "verify" if role == "target" else "draft"
     for kind, logits, pairs in ((stepped, tokens, tokens), ("prefill", 1, tokens * (tokens + 1) / 2)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,7 @@ from profiler.passes.forward import Inputs, PackedForward
 from specsim.errors import SpecsimError, first_line, nearest
 
 NAN = float("nan")
+SKIPPED = Timing(NAN, NAN, NAN, NAN, 0)
 PROPOSALS = 8
 FEWEST_ROTATED = 2
 LONGEST_REASON = 100
@@ -46,7 +47,7 @@ class Bench:
     link: str | None = None
     gpus: int = 1
 
-    def samples(self, point: Point, modes: tuple[str, ...]) -> Iterator[Sample]:
+    def samples(self, point: Point, modes: Sequence[str]) -> Iterator[Sample]:
         """Measure a point; if memory runs out or its kernel does not compile, yield samples that say so.
 
         A point that breaks the device yields such a sample too, so that the next run skips it. Then its error is
@@ -74,7 +75,8 @@ class Bench:
             try:
                 with self.clocks.watch() as seen:
                     timing = self._timing(mode, ready)
-                found = self._sample(point, size, mode, "ok", timing, prepare_s, sample_s, seen.median())
+                host = {"prepare_s": prepare_s, "sample_s": sample_s}
+                found = self._sample(point, size, mode, "ok", timing, seen.median(), **host)
             except (RuntimeError, MemoryError) as error:
                 found = self._sample(point, size, mode, _reason(error))
                 if breaks_the_device(error):
@@ -127,16 +129,24 @@ class Bench:
         size: int,
         mode: str,
         status: str,
-        timing: Timing | None = None,
+        timing: Timing = SKIPPED,
+        clocks: tuple[float, float] = (NAN, NAN),
         prepare_s: float = NAN,
         sample_s: float = NAN,
-        clocks: tuple[float, float] = (NAN, NAN),
     ) -> Sample:
-        reduce_s = all_reduce_s(self.whole, self.link, self.gpus, size, self.forward.dtype.itemsize)
-        host = {"prepare_s": prepare_s, "sample_s": sample_s, "all_reduce_s": reduce_s}
-        told = dict(zip(("sm_clock_mhz", "memory_clock_mhz"), clocks, strict=True))
-        shown = timing or Timing(NAN, NAN, NAN, NAN, 0)
-        return sample_of(self.role, point, mode, status, shown, captured_tokens=size, **host, **told)
+        return sample_of(
+            self.role,
+            point,
+            mode,
+            status,
+            timing,
+            captured_tokens=size,
+            prepare_s=prepare_s,
+            sample_s=sample_s,
+            all_reduce_s=all_reduce_s(self.whole, self.link, self.gpus, size, self.forward.dtype.itemsize),
+            sm_clock_mhz=clocks[0],
+            memory_clock_mhz=clocks[1],
+        )
 
 
 def sample_of(role: str, point: Point, mode: str, status: str, timing: Timing, **more: Any) -> Sample:
@@ -179,8 +189,6 @@ def _reason(error: Exception) -> str:
 
 
 PER_LAYER = 2
-
-
 LINKS = {
     "nvlink4": {2: (7.9e-6, 248e9), 4: (12.3e-6, 196e9), 8: (19.4e-6, 201e9)},
     "nvlink3": {2: (11.7e-6, 155e9), 4: (15.8e-6, 117e9), 8: (23.7e-6, 104e9)},

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -72,8 +72,16 @@ def check_shards(subject: Subject, gpus: int) -> None:
         raise SpecsimError(f"tp {gpus}: {subject.name} cannot be sharded; expected --random-weights and a shape")
 
 
-def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedModel, ModelShape, ModelShape]:
-    """Return a model ready to run, its own shape, and its shape over all GPUs.
+class LoadedModel(NamedTuple):
+    """A model in memory, its own shape, and its shape over all GPUs."""
+
+    model: PreTrainedModel
+    part: ModelShape
+    whole: ModelShape
+
+
+def build(subject: Subject, gpus: int, setting: Setting) -> LoadedModel:
+    """Return a model ready to run.
 
     Raises
     ------
@@ -83,13 +91,13 @@ def build(subject: Subject, gpus: int, setting: Setting) -> tuple[PreTrainedMode
     if subject.random:
         whole = subject.shape
         part = shard(whole, gpus)
-        return random_model(part, device=setting.device, dtype=setting.dtype), part, whole
+        return LoadedModel(random_model(part, device=setting.device, dtype=setting.dtype), part, whole)
     check_shards(subject, gpus)
     from profiler.models.loading import load_model
 
     model = load_model(subject.name, device=str(setting.device), dtype=str(setting.dtype).removeprefix("torch."))
     whole = shape_of(model, Path(subject.name).name if Path(subject.name).exists() else subject.name)
-    return model, whole, whole
+    return LoadedModel(model, whole, whole)
 
 
 def weights_bytes(subject: Subject, model: PreTrainedModel, whole: ModelShape) -> int:
@@ -133,18 +141,8 @@ def ceiling_facts(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> 
     return {**asdict(found), "knee_tokens": found.knee_tokens(dtype.itemsize)}
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """A model in memory, its own shape, and its shape over all `gpus`."""
-
-    model: PreTrainedModel
-    part: ModelShape
-    whole: ModelShape
-    gpus: int
-
-
 class LoadedPair:
-    """The models that `bench` hands out, both in memory at once; `settle` decides which points fit beside them."""
+    """Models that are in memory at once, with their `benches`; `settle` decides which points fit beside them."""
 
     def __init__(self, subjects: dict[str, Subject], setting: Setting, timer: Timer, file: SampleFile) -> None:
         self._subjects = subjects
@@ -152,9 +150,8 @@ class LoadedPair:
         self._timer = timer
         self._file = file
         self._clocks = clocks_of(setting.device)
-        self._points: dict[str, list[Point]] = {}
         self._loaded: dict[str, LoadedModel] = {}
-        self._benches: dict[str, Bench] = {}
+        self.benches: dict[str, Bench] = {}
 
     def settle(self, points: Mapping[str, Sequence[Point]]) -> dict[str, list[Point]]:
         """Load the models of these points; return the points for which there is memory.
@@ -166,20 +163,21 @@ class LoadedPair:
         SpecsimError
             When the models do not fit.
         """
-        self._points = {role: list(every) for role, every in points.items()}
         self._loaded = {role: self._built(role) for role in points}
-        pages = self._pages()
-        self._benches = {role: self._bench(role, pages[role]) for role in points}
-        return self._points
-
-    def bench(self, role: str) -> Bench:
-        """Return the bench of a role."""
-        return self._benches[role]
+        pages = pool_pages(points, {role: each.part for role, each in self._loaded.items()}, self._setting)
+        held = page_tokens(self._setting.kernel, self._setting.device)
+        kept = {}
+        for role, every in points.items():
+            kept[role] = [point for point in every if needed(point, held) <= pages[role]]
+            if left_out := len(every) - len(kept[role]):
+                self._lower(role, (pages[role] - 1) * held, left_out)
+        self.benches = {role: self._bench(role, pages[role]) for role in points}
+        return kept
 
     def release(self) -> None:
         """Free the models' memory; errors of a failed device are ignored."""
         self._loaded.clear()
-        self._benches.clear()
+        self.benches.clear()
         if self._setting.device.type == "cuda":
             torch._dynamo.reset()
         with suppress(RuntimeError):
@@ -187,8 +185,8 @@ class LoadedPair:
 
     def _built(self, role: str) -> LoadedModel:
         setting, subject = self._setting, self._subjects[role]
-        gpus = setting.tp if role == "target" else 1
-        model, part, whole = build(subject, gpus, setting)
+        loaded = build(subject, self._gpus(role), setting)
+        model, part, whole = loaded
         weights = weights_bytes(subject, model, whole)
         facts = self._file.facts
         drafts_itself = subject.name.startswith(f"{self._subjects['target'].name}-skip")
@@ -200,18 +198,10 @@ class LoadedPair:
             setting.kernel, part.heads, part.kv_heads, part.head_dim, device=setting.device, dtype=setting.dtype
         )
         facts.setdefault("attention_error", {})[role] = error
-        return LoadedModel(model, part, whole, gpus)
+        return loaded
 
-    def _pages(self) -> dict[str, int]:
-        """Return the pages of each cache, and leave out the points that need more."""
-        pages = pool_pages(self._points, {role: each.part for role, each in self._loaded.items()}, self._setting)
-        held = page_tokens(self._setting.kernel, self._setting.device)
-        for role, points in self._points.items():
-            kept = [point for point in points if needed(point, held) <= pages[role]]
-            if left_out := len(points) - len(kept):
-                self._lower(role, (pages[role] - 1) * held, left_out)
-                self._points[role] = kept
-        return pages
+    def _gpus(self, role: str) -> int:
+        return self._setting.tp if role == "target" else 1
 
     def _lower(self, role: str, tokens: int, left_out: int) -> None:
         name = self._loaded[role].whole.name
@@ -234,7 +224,7 @@ class LoadedPair:
             effort=Effort(setting.grid.repeats, setting.grid.seconds),
             cache_bytes=setting.cache_bytes,
             link=setting.link,
-            gpus=loaded.gpus,
+            gpus=self._gpus(role),
         )
 
 

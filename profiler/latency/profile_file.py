@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -187,8 +187,8 @@ def _skipped(samples: list[Sample]) -> list[str]:
     return [f"skipped: {', '.join(skipped[:SHOWN_SKIPPED])}{more}"]
 
 
-def check_apart_from(profile: Path, samples: Iterable[Path]) -> None:
-    """Refuse to write a profile over its own samples.
+def check_places(profile: Path, samples: Iterable[Path]) -> None:
+    """Refuse to write a profile over its own samples, or where no file can be created.
 
     Raises
     ------
@@ -197,6 +197,7 @@ def check_apart_from(profile: Path, samples: Iterable[Path]) -> None:
     """
     if profile.resolve() in {path.resolve() for path in samples}:
         raise SpecsimError(f"--out {profile}: is the samples file; expected another for the profile")
+    check_writable(profile)
 
 
 def check_writable(path: Path) -> None:
@@ -238,15 +239,8 @@ class Places:
         return cls(out, kept, figures or kept.parent)
 
 
-class Result(NamedTuple):
-    """The text for the user, and the exit code: 0, or `UNFIT`."""
-
-    text: str
-    code: int
-
-
-def write_profile(places: Places, samples: list[Path]) -> Result:
-    """Fit, write profile and figures, and return the result.
+def write_profile(places: Places, samples: list[Path]) -> int:
+    """Fit, write profile and figures, and say how well it fits; return 0, or `UNFIT`.
 
     Raises
     ------
@@ -257,16 +251,13 @@ def write_profile(places: Places, samples: list[Path]) -> Result:
 
     name = places.profile.stem
     mapping, choices = profile_mapping(name, samples)
-    try:
-        write(places.profile, yaml_text(mapping, HEADING))
-        figures = draw(choices, mapping, places.figures, name)
-    except OSError as error:
-        raise SpecsimError(f"{error.filename or places.profile}: cannot be written: {error.strerror}") from None
-    said = profile_from_mapping(mapping, name).unfit
-    lines = [*summary(mapping), str(places.profile), *map(str, samples), *map(str, figures)]
-    if said is not None:
-        lines.append(f"{said}; specsim refuses {places.profile} unless any_fit=true")
-    return Result("\n".join(lines), 0 if said is None else UNFIT)
+    write(places.profile, yaml_text(mapping, HEADING))
+    figures = draw(choices, mapping, places.figures, name)
+    say(*summary(mapping), places.profile, *samples, *figures)
+    if (said := profile_from_mapping(mapping, name).unfit) is None:
+        return 0
+    say(f"{said}; specsim refuses {places.profile} unless any_fit=true")
+    return UNFIT
 
 
 def summary(mapping: dict[str, Any]) -> list[str]:
@@ -296,8 +287,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fit and write; return 0, or 4 if the fit is not fit for use."""
     places = Places.of(arguments.out, arguments.samples[0], arguments.figures)
-    check_apart_from(places.profile, arguments.samples)
-    check_writable(places.profile)
-    result = write_profile(places, arguments.samples)
-    say(*result.text.split("\n"))
-    return result.code
+    check_places(places.profile, arguments.samples)
+    return write_profile(places, arguments.samples)

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from profiler.latency.measure import modes_of
 from profiler.latency.models import LoadedPair, Setting, Subject
-from profiler.latency.points import ROLES, Grid, Point, interleaved
+from profiler.latency.points import ROLES, Point, interleaved
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Timer
-from specsim.errors import SpecsimError, first_line, say
+from profiler.text import progress
+from specsim.errors import SpecsimError, first_line
 
 POINTS_A_LINE = 10
 SECONDS_A_LINE = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A point, and the modes in which it has not been measured."""
-
-    point: Point
-    modes: tuple[str, ...]
-
-
-def left_to_do(role: str, grid: Grid, timer: Timer, done: SampleFile) -> list[Left]:
-    """Return the points of a role that are not in the samples."""
-    names = done.names
-    launched = grid.launched(role)
-    lacking = (
-        (point, tuple(mode for mode in modes_of(timer, point, launched) if (role, point.key, mode) not in names))
-        for point in grid.passes(role)
-    )
-    return [Left(point, modes) for point, modes in lacking if modes]
+Turn = tuple[str, Point]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,83 +36,53 @@ class Sweep:
 
     def run(self) -> int:
         """Measure the missing points, at least one; return how many are left."""
-        wanted = {role: left_to_do(role, self.setting.grid, self.timer, self.file) for role in ROLES}
-        wanted = {role: left for role, left in wanted.items() if left}
-        if not wanted or (self.most is not None and len({name[:2] for name in self.file.names}) >= self.most):
+        grid, names = self.setting.grid, self.file.names
+        every = {role: grid.passes(role) for role in ROLES}
+        lacking: dict[Turn, list[str]] = {}
+        for role, points in every.items():
+            launched = grid.launched(role)
+            for point in points:
+                modes = modes_of(self.timer, point, launched)
+                lacking[role, point] = [mode for mode in modes if (role, point.key, mode) not in names]
+        order = [turn for turn in interleaved(every)[: self.most] if lacking[turn]]
+        if not order:
             return 0
+        wanted = {role: [point for point in points if lacking[role, point]] for role, points in every.items()}
         pair = LoadedPair(self.subjects, self.setting, self.timer, self.file)
         try:
-            points = pair.settle({role: [left.point for left in lefts] for role, lefts in wanted.items()})
-            return self._measured(pair, self._order(wanted, points))
+            kept = pair.settle({role: points for role, points in wanted.items() if points})
+            return self._measured(pair, [(turn, lacking[turn]) for turn in order if turn[1] in kept[turn[0]]])
         finally:
             self.file.write()
             pair.release()
 
-    def _order(self, wanted: dict[str, list[Left]], points: dict[str, list[Point]]) -> list[tuple[str, Left]]:
-        """Return the points that fit the memory, in the order of the whole grid however many of them are left."""
-        order = interleaved({role: self.setting.grid.passes(role) for role in ROLES})
-        lefts = {(role, left.point): left for role, every in wanted.items() for left in every}
-        kept = {(role, point) for role, every in points.items() for point in every}
-        return [(role, lefts[role, point]) for role, point in order[: self.most] if (role, point) in kept]
-
-    def _measured(self, pair: LoadedPair, order: list[tuple[str, Left]]) -> int:
-        progress = Progress(len(order), f"{self.file.facts['target']} + {self.file.facts['draft']}", self.clock)
-        try:
-            for done, (role, left) in enumerate(order, start=1):
-                seconds = self._sampled(pair, role, left)
-                progress.done(f"{role} {left.point.key}", seconds)
-                if self.clock() > self.deadline:
-                    return len(order) - done
-        finally:
-            progress.close()
+    def _measured(self, pair: LoadedPair, order: list[tuple[Turn, list[str]]]) -> int:
+        """Measure points until the deadline, with a line about every ten or fifteen seconds; return those left."""
+        label, total = f"{self.file.facts['target']} + {self.file.facts['draft']}", len(order)
+        told, started = 0, self.clock()
+        told_at = started
+        with progress(total, "point") as show:
+            for done, ((role, point), modes) in enumerate(order, start=1):
+                seconds = self._sampled(pair, role, point, modes)
+                now, line = self.clock(), ""
+                if done - told >= POINTS_A_LINE or now - told_at >= SECONDS_A_LINE or done in (1, total):
+                    told, told_at, used = done, now, now - started
+                    left = used / done * (total - done)
+                    line = f"{label}: {done} of {total} points, {used:.0f} s, about {left:.0f} s left; "
+                    line += f"{role} {point.key} {1e3 * seconds:.3f} ms"
+                show(line, 1)
+                if now > self.deadline:
+                    return total - done
         return 0
 
-    def _sampled(self, pair: LoadedPair, role: str, left: Left) -> float:
-        """Measure a point; return the seconds of its pass."""
-        bench = pair.bench(role)
+    def _sampled(self, pair: LoadedPair, role: str, point: Point, modes: list[str]) -> float:
+        """Measure a point; return the seconds of its pass, NaN if it was skipped."""
         found = []
         try:
-            for sample in bench.samples(left.point, left.modes):
+            for sample in pair.benches[role].samples(point, modes):
                 self.file.add(sample)
                 found.append(sample.median_s)
         except RuntimeError as error:
-            told = f"{role} {left.point.key}: {first_line(error)}; what was measured is kept in {self.file.path}"
+            told = f"{role} {point.key}: {first_line(error)}; what was measured is kept in {self.file.path}"
             raise SpecsimError(told) from error
         return found[0]
-
-
-class Progress:
-    """The progress of a sweep: a bar on a terminal, elsewhere a line about every ten points or fifteen seconds."""
-
-    def __init__(self, total: int, label: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total = total
-        self._label = label
-        self._clock = clock
-        self._started = self._told_at = clock()
-        self._done = self._told = 0
-        self._bar: Any = None
-        if sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=total, desc=label, unit="point")
-
-    def done(self, point: str, seconds: float) -> None:
-        """Count a point; `seconds` is what its pass takes, NaN if it was skipped."""
-        self._done += 1
-        if self._bar is not None:
-            self._bar.update()
-        elif self._is_due():
-            self._told, self._told_at = self._done, self._clock()
-            used = self._told_at - self._started
-            left = used / self._done * (self._total - self._done)
-            done = f"{self._done} of {self._total} points, {used:.0f} s, about {left:.0f} s left"
-            say(f"{self._label}: {done}; {point} {1e3 * seconds:.3f} ms", flush=True)
-
-    def close(self) -> None:
-        """End the bar."""
-        if self._bar is not None:
-            self._bar.close()
-
-    def _is_due(self) -> bool:
-        enough = self._done - self._told >= POINTS_A_LINE or self._clock() - self._told_at >= SECONDS_A_LINE
-        return enough or self._done in (1, self._total)

@@ -97,6 +97,7 @@ def _check_texts(path: Path, columns: Mapping[str, Any]) -> None:
 RECORDING_FORMAT = 1
 METADATA_KEY = b"specsim"
 COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability")
+OPTIONAL = (DEPTH, "overlap")
 LEAST_CONFIDENCE = 1e-7
 """Confidence of a proposal whose own was rounded to 0 in half precision."""
 _UNSTRIDE = np.uint64(pow(int(STRIDE), -1, 1 << 64))
@@ -222,7 +223,7 @@ def _pages(path: Path) -> Pages:
 
 @lru_cache(maxsize=4)
 def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
-    table, drafter = _read(path)
+    table, about = read_columns(path)
     path_column, category = table["path"], table["category"]
     codes, code = np.unique(category, return_inverse=True)
     away, depth = path_column != ON_PATH, table[DEPTH].astype(np.int64)
@@ -234,7 +235,7 @@ def _pages_of(path: Path, _changed_ns: int, _size: int) -> Pages:
     rank = table["rank"][order].astype(np.int64)
     used = max(int(np.count_nonzero(confidence.any(axis=0))), 1)
     confidence, truth = np.ascontiguousarray(confidence[:, :used]), np.ascontiguousarray(truth[:, :used])
-    if drafter != "lookup":
+    if about.get("drafter") != "lookup":
         confidence = np.maximum(confidence, LEAST_CONFIDENCE)
     on, off, sequences = {}, {}, {}
     for index, name in enumerate(codes.tolist()):
@@ -273,8 +274,14 @@ def _at_depth(deep: Ints, away: Bools, place: Ints) -> Ints | None:
     return found
 
 
-def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the columns of a recording as arrays, and its drafter; a fault is a SpecsimError of one line."""
+def read_columns(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the columns of a recording as arrays, and its metadata.
+
+    Raises
+    ------
+    SpecsimError
+        One line that names the file, and the column and row at fault; see `check_columns`.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -289,12 +296,12 @@ def _read(path: Path) -> tuple[dict[str, Any], str]:
     if missing or not table.num_rows:
         raise SpecsimError(f"{path}: " + (f"column {missing[0]!r} is missing" if missing else "holds no rows"))
     try:
-        columns = {name: _array(table[name]) for name in (*COLUMNS, DEPTH) if name in table.column_names}
+        columns = {name: _array(table[name]) for name in (*COLUMNS, *OPTIONAL) if name in table.column_names}
     except (pa.ArrowException, ValueError, AttributeError) as error:
         raise SpecsimError(f"{path}: unexpected column types: {first_line(error)}") from None
     columns.setdefault(DEPTH, np.zeros(len(columns["rank"]), dtype=np.int64))
     check_columns(path, columns)
-    return columns, str(about.get("drafter", ""))
+    return columns, about
 
 
 def _metadata(path: Path, raw: Mapping[bytes, bytes]) -> dict[str, Any]:

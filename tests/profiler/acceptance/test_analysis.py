@@ -59,7 +59,7 @@ def lookup_tape() -> Recorded:
     tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
     none = tape.position % 3 == 0
     tape.confidence[none] = 0.0
-    tape.rank[none] = tape.proposals
+    tape.rank[none] = tape.confidence.shape[1]
     return tape
 
 
@@ -83,7 +83,7 @@ def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path
 def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path: Path) -> None:
     tape = lookup_tape()
     tape.confidence[:] = 0.0
-    tape.rank[:] = tape.proposals
+    tape.rank[:] = tape.confidence.shape[1]
     told = analyse(tape, tmp_path / "mine.parquet")["categories"]["chat"]
     assert told["positions_without_proposal"] == 720
     assert told["agreement_where_proposed"] is told["calibration_error"] is told["mean_confidence"] is None

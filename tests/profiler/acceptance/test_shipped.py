@@ -39,7 +39,7 @@ def test_a_recording_is_whole_and_says_where_it_comes_from(path: Path) -> None:
     tape = read_tape(path)
     about = tape.about
     assert tape.categories == categories_of(path)
-    assert tape.proposals == 8
+    assert tape.confidence.shape[1] == 8
     assert about["hardware"]
     assert set(about["versions"]) == {"specsim", "torch", "transformers"}
     assert len(about["date"]) == 10
