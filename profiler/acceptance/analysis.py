@@ -101,7 +101,8 @@ def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
 
     folder = out.with_suffix("")
     curves = fit_curves(tape)
-    compared = {name: compare(tape, curves, name) for name in tape.categories if _long_enough(tape, name)}
+    long_enough = [name for name in tape.categories if (tape.position[on_path(tape, name).row] >= 7).any()]
+    compared = {name: compare(tape, curves, name) for name in long_enough}
     told = {
         "about": dict(tape.about),
         "categories": {name: summary(tape, name) for name in tape.categories},
@@ -113,10 +114,6 @@ def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
     write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(tape, curves, compared))
     save_figures(tape, compared, folder)
     return told
-
-
-def _long_enough(tape: Recorded, category: str) -> bool:
-    return bool((tape.position[on_path(tape, category).row] >= 7).any())
 
 
 def recorded_yaml(tape: Recorded, name: str) -> str:
@@ -213,27 +210,26 @@ def markdown(told: Mapping[str, Any]) -> str:
         for name, rows in told["drawn_against_recorded"].items()
         for row in sorted(rows, key=lambda row: -row["total_variation"])
     )
+    numbers = (
+        (
+            name,
+            each["texts"],
+            each["tokens"],
+            f"{_number(each['top1_agreement'])} +- {_number(each['error'])}",
+            each["positions_without_proposal"],
+            f"{_number(each['agreement_where_proposed'])} +- {_number(each['error_where_proposed'])}",
+            *(_number(each[key]) for key in CATEGORY_NUMBERS),
+        )
+        for name, each in categories.items()
+    )
     parts = [
-        table(CATEGORY_HEAD, (_category_row(name, each) for name, each in categories.items())),
+        table(CATEGORY_HEAD, numbers),
         f"Rounds of chains of {ROUND}, one behind the other's bonus token:",
         table(rounds_head, every_round),
         "Accepted tokens, recorded (+- standard error) against drawn from the curves; total variation:",
         table(lengths_head, lengths),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _category_row(name: str, numbers: Mapping[str, Any]) -> list[str]:
-    """Return a row of the table of categories."""
-    return [
-        name,
-        f"{numbers['texts']}",
-        f"{numbers['tokens']}",
-        f"{_number(numbers['top1_agreement'])} +- {_number(numbers['error'])}",
-        f"{numbers['positions_without_proposal']}",
-        f"{_number(numbers['agreement_where_proposed'])} +- {_number(numbers['error_where_proposed'])}",
-        *(_number(numbers[key]) for key in CATEGORY_NUMBERS),
-    ]
 
 
 def _mean(values: Any) -> float | None:

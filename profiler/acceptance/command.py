@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit < 0 or arguments.batch < 1:
         raise SpecsimError(f"--limit {arguments.limit}, --batch {arguments.batch}: expected at least 0 and 1")
     if arguments.find_layers:
-        say(*_best_layers(arguments).splitlines())
+        say(*_best_layers(arguments))
         return 0
     told = analyse(read_tape(out) if only_read else tape(arguments), out)
     say(*markdown(told).partition("\n\n")[0].split("\n"))
@@ -105,6 +105,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
     from profiler.acceptance.record import TapeWriter
     from profiler.acceptance.rows import Batches, assemble
     from profiler.acceptance.tape_file import write_tape
+    from specsim.acceptance.recorded import RECORDING_FORMAT
 
     pair = load_pair(settings, arguments.device)
     longest = settings.longest_prompt
@@ -114,12 +115,22 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
     made_by = {"versions": versions(), "hardware": hardware(arguments.device)}
     parts = Batches(arguments.out, settings.told() | made_by)
     rows = TapeWriter(pair, settings, arguments.batch).record(work, parts)
-    about = _about(settings, wanted) | made_by
+    about = {
+        "format": RECORDING_FORMAT,
+        "target": wanted["target"],
+        "draft": wanted["draft"] or wanted["target"],
+        "drafter": settings.drafter,
+        "temperature": settings.temperature,
+        "proposals": settings.proposals,
+        "settings": wanted,
+        "date": datetime.now(UTC).date().isoformat(),
+        **made_by,
+    }
     write_tape(arguments.out, assemble(rows, about, lookup=settings.drafter == "lookup"))
     parts.remove()
 
 
-def _best_layers(arguments: argparse.Namespace) -> str:
+def _best_layers(arguments: argparse.Namespace) -> list[str]:
     """Return the best layers to skip, found on the last prompts of each category, which a recording may leave out."""
     require_extra()
     from profiler.acceptance.pair import LayerSearch, check_count, encoder, stop_ids, tasks
@@ -133,7 +144,7 @@ def _best_layers(arguments: argparse.Namespace) -> str:
     work = tasks(reversed(prompts), encoder(tokenizer), min(arguments.limit, 3) or 3, arguments.longest_prompt)
     search = LayerSearch(model, work, min(arguments.tokens, 64), stop_ids(model, tokenizer))
     steps = search.best(arguments.find_layers)
-    return "".join(f"--skip-layers {','.join(map(str, layers))}: {share:.4f} agree\n" for layers, share in steps)
+    return [f"--skip-layers {','.join(map(str, layers))}: {share:.4f} agree" for layers, share in steps]
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -152,22 +163,6 @@ def _ngrams(text: str) -> tuple[int, int]:
     if not fewest.isdecimal() or not (most or fewest).isdecimal():
         raise SpecsimError(f"--lookup-ngrams: {text!r}; expected the fewest and most tokens of a match, such as 1:32")
     return int(fewest), int(most or fewest)
-
-
-def _about(settings: Settings, wanted: dict[str, Any]) -> dict[str, Any]:
-    from specsim.acceptance.recorded import RECORDING_FORMAT
-
-    told = settings.told()
-    return {
-        "format": RECORDING_FORMAT,
-        "target": told["target"],
-        "draft": told["draft"] or told["target"],
-        "drafter": settings.drafter,
-        "temperature": settings.temperature,
-        "proposals": settings.proposals,
-        "settings": wanted,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
 
 
 def hardware(device: str) -> str:

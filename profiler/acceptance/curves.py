@@ -352,17 +352,9 @@ def compare(tape: Recorded, acceptance: Acceptance, category: str) -> list[Compa
     for width in range(1, min(WIDEST, tape.width, acceptance.width) + 1):
         ours, theirs = accepted_lengths(recorded, width), accepted_lengths(drawn, width)
         for depth in range(1, DEEPEST + 1):
-            found.append(_compared(ours[:, depth - 1], theirs[:, depth - 1], depth, width, recorded.text))
+            both = ours[:, depth - 1], theirs[:, depth - 1]
+            share, other = (np.bincount(each, minlength=depth + 1) / len(each) for each in both)
+            mean, mean_drawn = (float(each.mean()) for each in both)
+            apart, error = float(np.abs(share - other).sum() / 2), clustered_error(both[0], recorded.text)
+            found.append(Compared(depth, width, apart, mean, error, mean_drawn))
     return found
-
-
-def _compared(ours: Ints, theirs: Ints, depth: int, width: int, text: Ints) -> Compared:
-    share = [np.bincount(each, minlength=depth + 1) / len(each) for each in (ours, theirs)]
-    return Compared(
-        depth,
-        width,
-        float(np.abs(share[0] - share[1]).sum() / 2),
-        float(ours.mean()),
-        clustered_error(ours, text),
-        float(theirs.mean()),
-    )

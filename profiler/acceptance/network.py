@@ -76,12 +76,13 @@ def network(model: PreTrainedModel, name: str) -> Network:
     SpecsimError
         When the head's logits are not the model's, because it scales or caps them.
     """
-    parts = Network(model.base_model, _head(model))
+    whole: Any = model
+    parts = Network(whole.base_model, whole.get_output_embeddings())
     ids = torch.arange(1, 5, device=parts.device).remainder(parts.vocabulary)[None]
     with torch.inference_mode():
-        whole = model(input_ids=ids).logits
+        logits = whole(input_ids=ids).logits
         split = parts.head(parts.read(ids).hidden)
-    if not torch.allclose(whole, split.to(whole.dtype), rtol=1e-3, atol=1e-3):
+    if not torch.allclose(logits, split.to(logits.dtype), rtol=1e-3, atol=1e-3):
         raise SpecsimError(f"model {name!r} changes its logits behind its head, which a recording cannot follow")
     return parts
 
@@ -96,35 +97,27 @@ def without_layers(model: PreTrainedModel, skipped: Sequence[int]) -> PreTrained
     """
     body = model.base_model
     layers = getattr(body, "layers", None)
-    if not isinstance(layers, nn.ModuleList) or not all(hasattr(_attention(each), "layer_idx") for each in layers):
+    if not isinstance(layers, nn.ModuleList) or not all(
+        hasattr(getattr(each, "self_attn", None), "layer_idx") for each in layers
+    ):
         raise SpecsimError(f"{type(model).__name__}: its decoder layers cannot be told apart, so none can be skipped")
     wrong = [each for each in skipped if not 0 <= each < len(layers)]
     if wrong or not skipped or len(set(skipped)) >= len(layers):
         raise SpecsimError(f"skip-layers: {list(skipped)} are not some of the layers 0 to {len(layers) - 1}")
     kept = [index for index in range(len(layers)) if index not in set(skipped)]
-    short = _copied(body)
-    shallow: PreTrainedModel = _copied(model)
-    short.layers = nn.ModuleList(_numbered(layers[old], new) for new, old in enumerate(kept))
-    shallow.config = short.config = _shortened(model.config, kept)
+    short, shallow = _copied(body), _copied(model)
+    short.layers = nn.ModuleList(_copied(layers[old]) for old in kept)
+    for number, layer in enumerate(short.layers):
+        # Under its number a layer caches keys and values.
+        layer.self_attn = _copied(layer.self_attn)
+        layer.self_attn.layer_idx = number
+    config = shallow.config = short.config = copy.deepcopy(model.config)
+    config.num_hidden_layers = len(kept)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[index] for index in kept]
     setattr(shallow, model.base_model_prefix, short)
-    return shallow
-
-
-def _head(model: Any) -> nn.Module:
-    head: nn.Module = model.get_output_embeddings()
-    return head
-
-
-def _attention(layer: nn.Module) -> nn.Module | None:
-    return getattr(layer, "self_attn", None)
-
-
-def _numbered(layer: nn.Module, index: int) -> Any:
-    """Return a copy of a layer with another number, under which it caches keys and values."""
-    copied = _copied(layer)
-    copied.self_attn = _copied(copied.self_attn)
-    copied.self_attn.layer_idx = index
-    return copied
+    found: PreTrainedModel = shallow
+    return found
 
 
 def _copied(module: nn.Module) -> Any:
@@ -132,14 +125,6 @@ def _copied(module: nn.Module) -> Any:
     copied = copy.copy(module)
     copied._modules = dict(module._modules)
     return copied
-
-
-def _shortened(config: Any, kept: Sequence[int]) -> Any:
-    config = copy.deepcopy(config)
-    config.num_hidden_layers = len(kept)
-    if getattr(config, "layer_types", None):
-        config.layer_types = [config.layer_types[index] for index in kept]
-    return config
 
 
 class Written(NamedTuple):

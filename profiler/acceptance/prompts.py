@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,25 +63,25 @@ def read_prompts(paths: Sequence[Path], only: Collection[str] = ()) -> list[Prom
             lanes.setdefault(category, []).append(texts)
     for name in sorted(set(only) - set(lanes)):
         raise SpecsimError(f"category {name!r} is in none of the prompt files{nearest(name, lanes)}")
-    return [
-        Prompt(category, number, text)
-        for category, files in lanes.items()
-        if not only or category in only
-        for number, text in enumerate(_in_turn(files))
-    ]
-
-
-def _in_turn(files: Sequence[Sequence[str]]) -> list[str]:
-    """Return the first text of each file, then the second of each, ..., every text once."""
-    rounds = zip_longest(*files)
-    return list(dict.fromkeys(text for each in rounds for text in each if text is not None))
+    found = []
+    for category in [each for each in lanes if not only or each in only]:
+        turns = chain.from_iterable(zip_longest(*lanes[category]))
+        found += [Prompt(category, *each) for each in enumerate(dict.fromkeys(filter(None, turns)))]
+    return found
 
 
 def _records(path: Path) -> Iterator[tuple[str, str]]:
-    lines = _lines(path)
-    if not lines:
+    """Yield category and prompt of each line that is not blank."""
+    try:
+        text = content(path, "prompt file").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
+    if not text.strip():
         raise SpecsimError(f"{path}: holds no prompt")
-    for number, line in lines:
+    # Not splitlines(), which splits at U+2028 and others that a JSON text may hold.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
         where = f"{path}: line {number}"
         try:
             record = json.loads(line)
@@ -107,13 +107,3 @@ def _read(record: Any, where: str) -> tuple[str, str]:
     except UnicodeEncodeError:  # JSON's escapes may also give halves of surrogate pairs.
         raise SpecsimError(f"{where}: prompt: expected Unicode text, not half of a surrogate pair") from None
     return category, text
-
-
-def _lines(path: Path) -> list[tuple[int, str]]:
-    """Return the lines that are not blank, each with its number from 1."""
-    try:
-        text = content(path, "prompt file").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecsimError(f"{path}: cannot be read: {first_line(error)}") from None
-    # Not splitlines(), which splits at U+2028 and others that a JSON text may hold.
-    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

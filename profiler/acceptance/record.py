@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -53,12 +54,10 @@ class TapeWriter:
         """
         there = parts.read()
         left = [task for task in tasks if task.text not in there]
-        number = parts.next_number()
         with tqdm(total=len(tasks), initial=len(tasks) - len(left), unit="text", dynamic_ncols=True) as progress:
             for batch in batches(left, self.batch):
                 rows = self._rows(batch)
-                parts.add(number, rows)
-                number += 1
+                parts.add(rows)
                 there |= rows
                 progress.update(len(batch))
                 progress.set_postfix(tokens=sum(int((each.path < 0).sum()) for each in there.values()))
@@ -103,11 +102,8 @@ def batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
     by_category: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
         by_category[task.text[0]].append(task)
-    lanes = [iter(_of_one_category(each, size)) for each in by_category.values()]
-    while lanes:
-        turn = [(lane, next(lane, None)) for lane in lanes]
-        yield from (batch for _, batch in turn if batch is not None)
-        lanes = [lane for lane, batch in turn if batch is not None]
+    for turn in zip_longest(*(_of_one_category(each, size) for each in by_category.values())):
+        yield from filter(None, turn)
 
 
 def _of_one_category(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:

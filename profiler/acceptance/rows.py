@@ -105,8 +105,8 @@ class Batches:
         except (OSError, ValueError, RecursionError) as error:
             raise SpecsimError(f"{self.folder}: cannot be used: {first_line(error)}") from None
 
-    def add(self, number: int, rows: Mapping[Text, TapeRows]) -> None:
-        """Store the rows of some texts under a new number.
+    def add(self, rows: Mapping[Text, TapeRows]) -> None:
+        """Store the rows of some texts under a number above all used ones.
 
         Raises
         ------
@@ -117,6 +117,7 @@ class Batches:
         for index, (text, each) in enumerate(rows.items()):
             columns[f"text{index}"] = np.array([text[0], str(text[1])])
             columns |= {f"{index}.{name}": column for name, column in each._asdict().items()}
+        number = max((int(path.stem) for path in self._files()), default=-1) + 1
         path = self.folder / f"{number:06d}.npz"
         with in_one_step(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **columns)
@@ -130,10 +131,6 @@ class Batches:
             except Exception:  # A damaged archive may raise anything: zlib.error, BadZipFile, NotImplementedError, ...
                 continue
         return found
-
-    def next_number(self) -> int:
-        """Return a number above all used ones."""
-        return max((int(path.stem) for path in self._files()), default=-1) + 1
 
     def remove(self) -> None:
         """Delete the folder."""

@@ -137,29 +137,6 @@ def decoded_alone(target: PackedForward, prompt: Ints, count: int, vocabulary: i
     return likely[:, 0].copy(), likely, probability
 
 
-def drafted_alone(draft: PackedForward, prompt: Ints, tokens: Ints, vocabulary: int) -> tuple[Floats, Ints]:
-    """Return `OracleText.confidence` and `OracleText.rank` of a draft model: one pass over prompt and output."""
-    before = tokens[:-1]
-    row = Row(0, 0, prompt, (), list(range(-1, len(before) - 1)), before.tolist())
-    logits: torch.Tensor = passed(draft, Rows(draft, 1), [row], laid_out([row]))()
-    found = likeliest_tokens(logits, min(PROPOSALS, vocabulary), vocabulary)
-    return found.probability, _rank(found.token, tokens)
-
-
-def looked_up_alone(prompt: Ints, tokens: Ints, fewest: int, most: int) -> tuple[Floats, Ints]:
-    """Return `OracleText.confidence` and `OracleText.rank` of a prompt lookup; without a match nothing is proposed."""
-    on, _ = lookups(np.concatenate([prompt, tokens]), len(prompt), fewest, most)
-    matched = np.array([found.match > 0 for found in on], dtype=np.float64)[:, None]
-    return matched, _rank(np.array([[found.token] for found in on]), tokens)
-
-
-def _rank(proposed: Ints, tokens: Ints) -> Ints:
-    """Return the place of each of the tokens (T,) among what is proposed (T, K), K where it is not."""
-    right = proposed == tokens[:, None]
-    rank: Ints = np.where(right.any(axis=1), right.argmax(axis=1), proposed.shape[1])
-    return rank
-
-
 def oracle_text(
     target: PackedForward, drafter: PackedForward | tuple[int, int], prompt: Ints, count: int, vocabulary: int
 ) -> OracleText:
@@ -170,9 +147,18 @@ def oracle_text(
     try:
         tokens, likely, probability = decoded_alone(target, prompt, count, vocabulary)
         if isinstance(drafter, PackedForward):
-            confidence, rank = drafted_alone(drafter, prompt, tokens, vocabulary)
+            # One pass over prompt and output.
+            before = tokens[:-1]
+            row = Row(0, 0, prompt, (), list(range(-1, len(before) - 1)), before.tolist())
+            logits: torch.Tensor = passed(drafter, Rows(drafter, 1), [row], laid_out([row]))()
+            found = likeliest_tokens(logits, min(PROPOSALS, vocabulary), vocabulary)
+            proposed, confidence = found.token, found.probability
         else:
-            confidence, rank = looked_up_alone(prompt, tokens, *drafter)
+            on, _ = lookups(np.concatenate([prompt, tokens]), len(prompt), *drafter)
+            confidence = np.array([[each.match > 0] for each in on], dtype=np.float64)
+            proposed = np.array([[each.token] for each in on])
     except NoRoom:
         return NO_TEXT
+    right = proposed == tokens[:, None]
+    rank = np.where(right.any(axis=1), right.argmax(axis=1), proposed.shape[1])
     return OracleText(tokens, confidence, rank, likely, probability)

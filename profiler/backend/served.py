@@ -122,39 +122,34 @@ class _Serving:
     wall: bool
 
     def __call__(self, view: View) -> Backend:
-        models, lengths = self.models, self.simulation.world.output_tokens
+        models, simulation = self.models, self.simulation
+        lengths, requests = simulation.world.output_tokens, len(simulation.requests)
         clock = WallClock(self.clock, lambda: view.now_s) if self.wall else self.clock
-        known = Known(self._prompts(), lengths)
+        prompts = self.prompts
+        if prompts is None:
+            counts = enumerate(simulation.requests.prompt_tokens.tolist())
+            prompts = [random_tokens(self.seed, request, count, models.vocabulary) for request, count in counts]
+        known = Known(prompts, lengths)
         if self.emitted is not None:
             self.emitted(known)
-        requests = len(self.simulation.requests)
-        drafter = self._drafter(known, view, requests, clock)
+        draft = models.draft
+        drafter: ModelDrafter | LookupDrafter
+        if isinstance(draft, LookupMatch):
+            drafter = LookupDrafter(known, clock, draft.fewest, draft.most, draft.confidence)
+        else:
+            drafter = ModelDrafter(draft, Rows(draft, requests), known, view, clock, models.vocabulary)
         target = Rows(models.target, requests)
         verifier = Verifier(models.target, target, known, view, drafter, clock, models.vocabulary)
         if self.prompts is None:
-            tape = SimulatedBackend(self.simulation.world, self.simulation.truth, view)
+            tape = SimulatedBackend(simulation.world, simulation.truth, view)
             text = TapeText(tape, known, self.seed, models.vocabulary)
             return TorchBackend(verifier, drafter, text, tape, view, clock)
-        future = ModelFuture(self._texts(self.prompts), lengths, view)
-        return TorchBackend(verifier, drafter, ModelText(known, lengths, view), future, view, clock)
-
-    def _prompts(self) -> Sequence[Ints]:
-        if self.prompts is not None:
-            return self.prompts
-        lengths = enumerate(self.simulation.requests.prompt_tokens.tolist())
-        return [random_tokens(self.seed, request, count, self.models.vocabulary) for request, count in lengths]
-
-    def _drafter(self, known: Known, view: View, requests: int, clock: Stopwatch) -> ModelDrafter | LookupDrafter:
-        draft = self.models.draft
-        if isinstance(draft, LookupMatch):
-            return LookupDrafter(known, clock, draft.fewest, draft.most, draft.confidence)
-        return ModelDrafter(draft, Rows(draft, requests), known, view, clock, self.models.vocabulary)
-
-    def _texts(self, prompts: Sequence[Ints]) -> Sequence[OracleText]:
-        """Return the texts that a clairvoyant scheduler is told; none for others."""
-        if self.texts is not None or not isinstance(self.simulation.scheduler(), Clairvoyant):
-            return self.texts or []
-        return texts_of(self.models, prompts, self.simulation.world.output_tokens)
+        texts = self.texts or []
+        if self.texts is None and isinstance(simulation.scheduler(), Clairvoyant):
+            texts = texts_of(models, prompts, lengths)
+        return TorchBackend(
+            verifier, drafter, ModelText(known, lengths, view), ModelFuture(texts, lengths, view), view, clock
+        )
 
 
 def texts_of(models: Models, prompts: Sequence[Ints], output_tokens: Ints) -> list[OracleText]:

@@ -68,16 +68,14 @@ class Operators:
         self.bytes_per_s = float(system["gpu"]["mem_bw"])
         self.memory_bytes = int(system["gpu"]["mem_capacity"])
         self.nccl_bytes = int(system["misc"]["nccl_mem"].get(min(place.tp, 8), 0))
-        self._generation, self._context = spec["generation_ops"], spec["context_ops"]
-        self._logits = [i for i, each in enumerate(self._generation) if name_of(each).endswith("logits_gemm")]
-        self._lent = (
-            ([], []) if lends or model.sparse else (self._lent_of(self._generation), self._lent_of(self._context))
-        )
-        self._norms = self._fused(self._generation, 0), self._fused(self._context, 1)
+        self._listed = spec["generation_ops"], spec["context_ops"]
+        self._logits = [i for i, each in enumerate(self._listed[0]) if name_of(each).endswith("logits_gemm")]
+        self._lent = [[] if lends or model.sparse else self._lent_of(each) for each in self._listed]
+        self._norms = [self._fused(phase) for phase in (0, 1)]
         self._attention = self._told(self._attention_of_generation), self._told(self._attention_of_context)
-        self._rest = self._others(self._generation, 0), self._others(self._context, 1)
+        self._rest = [self._others(phase) for phase in (0, 1)]
         self.lender = self._lender()
-        self._of_lender = self._named(0), self._named(1)
+        self._of_lender = [self._named(phase) for phase in (0, 1)]
 
     def _spec(self) -> dict[str, Any]:
         """Return the operators, and keep what prices them."""
@@ -105,8 +103,9 @@ class Operators:
         dense = not self.model.experts[0]
         return [i for i, each in enumerate(operators) if lender_of(each, self.place, dense) is not None]
 
-    def _fused(self, operators: Sequence[Any], phase: int) -> list[int]:
+    def _fused(self, phase: int) -> list[int]:
         """Return the norms that run within the all-reduces before them: TensorRT-LLM's own, or those that it lends."""
+        operators = self._listed[phase]
         lent = any("CustomAllReduce" in operators[i] for i in self._lent[phase])
         fuses = lent or (self.place.engine == "trtllm" and self.place.tp > 1)
         return [i for i, each in enumerate(operators) if fuses and "_add_norm_" in name_of(each)]
@@ -115,7 +114,7 @@ class Operators:
         """Return the same model with the kernels of the engine that lends, if one does."""
         if not self._lent[0]:
             return None
-        first = self._generation[self._lent[0][0]]
+        first = self._listed[0][self._lent[0][0]]
         engine = lender_of(first, self.place, not self.model.experts[0])
         return Operators(self.model, lending(self.place, next(iter(first)), str(engine)), lends=True)
 
@@ -123,7 +122,7 @@ class Operators:
         """Return where the lender has the operators that it prices."""
         if self.lender is None:
             return []
-        own, lenders = ((each._generation, each._context)[phase] for each in (self, self.lender))
+        own, lenders = (each._listed[phase] for each in (self, self.lender))
         places = {name_of(each): i for i, each in enumerate(lenders)}
         return [places[name_of(own[i])] for i in self._lent[phase]]
 
@@ -159,13 +158,13 @@ class Operators:
     @property
     def lent(self) -> str:
         """The operators that another engine's table prices; "" if there are none."""
-        kinds = {next(iter(self._generation[i])) for i in self._lent[0]}
+        kinds = {next(iter(self._listed[0][i])) for i in self._lent[0]}
         return ", ".join(sorted({SAID[kind] for kind in kinds}))
 
     @property
     def exponent(self) -> str:
         """The exponent of the power law by which tokens are taken to fall on experts; "" of a dense model."""
-        found = re.search(POWER_LAW, json.dumps(self._generation))
+        found = re.search(POWER_LAW, json.dumps(self._listed[0]))
         return "" if found is None else found[1]
 
     @property
@@ -185,7 +184,7 @@ class Operators:
     def layer_bytes(self) -> float:
         """Bytes of all layers' weights, over all GPUs; what a head joins and widens is in them."""
         model, tp = self.model, self.place.tp
-        held = [each for each in self._built.context_ops if not _is_vocabulary(each._name)]
+        held = [each for each in self._built.context_ops if not each._name.endswith(("_embedding", "_logits_gemm"))]
         hidden = model.whole("hidden_size")
         further = model.joined * hidden * hidden
         if model.wide:
@@ -279,25 +278,27 @@ class Operators:
 
     def _priced(self, those: Sequence[int], tokens: int, prompt: bool) -> list[float]:
         """Return the milliseconds of some operators other than attention."""
-        ask = self._engine.evaluate_context_ops if prompt else self._engine.evaluate_generation_ops
         sizes = {"batch_size": 1, "s": tokens} if prompt else {"batch_size": tokens, "s": 2}
-        return [row[1] for row in self._told(lambda: ask(those, x=tokens, **sizes))]
+        return self._told(lambda: self._asked(prompt, those, x=tokens, **sizes))
+
+    def _asked(self, prompt: bool, those: Sequence[int], **sizes: int) -> list[float]:
+        """Return the milliseconds of some operators, as the library tells them."""
+        ask = self._engine.evaluate_context_ops if prompt else self._engine.evaluate_generation_ops
+        return [float(row[1]) for row in ask(those, **sizes)]
 
     def named(self, name: str, tokens: int) -> float:
         """Return the seconds of the operator of that name in a decode of `tokens` requests, over all layers."""
-        those = [i for i, each in enumerate(self._generation) if name_of(each) == f"generation_{name}"]
+        those = [i for i, each in enumerate(self._listed[0]) if name_of(each) == f"generation_{name}"]
         return sum(self._priced(those, tokens, prompt=False)) * MS
 
     def logits(self, rows: int) -> float:
         """Return the seconds of the logits of `rows` tokens."""
-        return self._sum(self._engine.evaluate_generation_ops, self._logits, batch_size=rows, s=2, x=rows)
+        return sum(self._priced(self._logits, rows, prompt=False)) * MS
 
     def markov(self, requests: int) -> float:
         """Return the seconds of a head's Markov products: one a token of the block, of all requests at once."""
-        those = [i for i, each in enumerate(self._generation) if name_of(each).endswith(MARKOV)]
-        if not those:
-            return 0.0
-        return self._sum(self._engine.evaluate_generation_ops, those, batch_size=requests, s=2, x=requests)
+        those = [i for i, each in enumerate(self._listed[0]) if name_of(each).endswith(MARKOV)]
+        return sum(self._priced(those, requests, prompt=False)) * MS if those else 0.0
 
     def served(self, clients: int, isl: int, osl: int) -> tuple[float, float]:
         """Return the library's own estimate of a closed loop: seconds to the first token and per further one.
@@ -312,18 +313,18 @@ class Operators:
 
     def decode(self, requests: int, context: int) -> float:
         """Return the seconds of attention of one token a request behind `context` cached ones."""
-        those = self._attention[0]
-        return self._sum(self._engine.evaluate_generation_ops, those, batch_size=requests, s=context + 1, x=requests)
+        sizes = {"batch_size": requests, "s": context + 1, "x": requests}
+        return sum(self._told(lambda: self._asked(False, self._attention[0], **sizes))) * MS
 
     def chunk(self, queries: int, behind: int) -> float:
         """Return the seconds of attention of a prompt's chunk of `queries` tokens behind `behind` cached ones."""
-        those = self._attention[1]
-        return self._sum(self._engine.evaluate_context_ops, those, batch_size=1, s=queries, prefix=behind, x=queries)
+        sizes = {"batch_size": 1, "s": queries, "prefix": behind, "x": queries}
+        return sum(self._told(lambda: self._asked(True, self._attention[1], **sizes))) * MS
 
     @property
     def kinds(self) -> list[str]:
         """The kinds of the operators, by the library's names."""
-        return sorted({kind for each in (*self._generation, *self._context) for kind in each})
+        return sorted({kind for operators in self._listed for each in operators for kind in each})
 
     @property
     def measured_context(self) -> int:
@@ -332,14 +333,11 @@ class Operators:
 
     def formulas(self) -> str:
         """Return the operators that the library prices by a formula, and those that it prices so in part."""
-        own = [i for i in range(len(self._generation)) if i not in self._lent[0]]
+        own = [i for i in range(len(self._listed[0])) if i not in self._lent[0]]
         rows = self._engine.evaluate_generation_ops(own, batch_size=8, s=LONG, x=8)
         found = {name.removeprefix("generation_"): source for name, ms, _, source in rows if ms > 0}
         wholly, partly = ([name for name in found if found[name] == source] for source in ("empirical", "mixed"))
         return ", ".join(wholly) + (f"; in part: {', '.join(partly)}" if partly else "")
-
-    def _sum(self, ask: Callable[..., Any], those: Sequence[int], **sizes: int) -> float:
-        return self._told(lambda: float(sum(row[1] for row in ask(those, **sizes)))) * MS
 
     def _told(self, ask: Callable[[], Value]) -> Value:
         """Return what the library answers; its refusals become one line."""
@@ -351,23 +349,20 @@ class Operators:
 
     def _attention_of_generation(self) -> list[int]:
         def ask(i: int, requests: int, context: int) -> float:
-            return float(self._engine.evaluate_generation_ops([i], batch_size=requests, s=context, x=8)[0][1])
+            return self._asked(False, [i], batch_size=requests, s=context, x=8)[0]
 
-        own = (i for i in range(len(self._generation)) if i not in self._lent[0])
+        own = (i for i in range(len(self._listed[0])) if i not in self._lent[0])
         return [i for i in own if not ask(i, 1, 2) == ask(i, 1, LONG) == ask(i, 8, 2)]
 
     def _attention_of_context(self) -> list[int]:
         def ask(i: int, behind: int) -> float:
-            return float(self._engine.evaluate_context_ops([i], batch_size=1, s=64, prefix=behind, x=64)[0][1])
+            return self._asked(True, [i], batch_size=1, s=64, prefix=behind, x=64)[0]
 
-        return [i for i in range(len(self._context)) if i not in self._lent[1] and ask(i, 0) != ask(i, LONG)]
+        return [i for i in range(len(self._listed[1])) if i not in self._lent[1] and ask(i, 0) != ask(i, LONG)]
 
-    def _others(self, operators: Sequence[Any], phase: int) -> list[int]:
+    def _others(self, phase: int) -> list[int]:
         """Return the rest."""
+        operators = self._listed[phase]
         apart = {i for i, each in enumerate(operators) if name_of(each).endswith(("logits_gemm", MARKOV))}
         apart |= {*self._lent[phase], *self._norms[phase], *self._attention[phase]}
         return [i for i in range(len(operators)) if i not in apart]
-
-
-def _is_vocabulary(name: str) -> bool:
-    return name.endswith(("_embedding", "_logits_gemm"))

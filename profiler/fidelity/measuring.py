@@ -212,7 +212,10 @@ class ProfileRounds:
             seconds[role, point] += self._seconds[_key(turn, role, point)]
         samples = samples_file(file)
         samples.unlink(missing_ok=True)
-        kept = SampleFile(samples, self._facts())
+        # The ceilings of the machine are found once.
+        first = samples_file(self._place.with_name(f"{self._place.name}.{FIRST}.yaml"))
+        facts = read_samples(first)[0] if first.exists() else sample_facts(self._ready, self._grid)
+        kept = SampleFile(samples, facts)
         timings = {key: Timing.of(each) for key, each in seconds.items()}
         kept.samples += [sample_of(*key, "eager", "ok", each) for key, each in timings.items()]
         kept.write()
@@ -223,11 +226,6 @@ class ProfileRounds:
         write(file, yaml_text(mapping, HEADING.replace("latency", "fidelity")))
         return file
 
-    def _facts(self) -> dict[str, Any]:
-        """Return what the samples share; the ceilings of the machine are found once."""
-        first = samples_file(self._place.with_name(f"{self._place.name}.{FIRST}.yaml"))
-        return read_samples(first)[0] if first.exists() else sample_facts(self._ready, self._grid)
-
     def _time(self, turns: list[Turn]) -> None:
         """Time what is missing of some turns, and keep it."""
         written_s = time.monotonic()
@@ -235,11 +233,8 @@ class ProfileRounds:
         for place, (turn, role, point) in enumerate(missing, start=1):
             self._seconds[_key(turn, role, point)] = runs(self._ready, role, point, self._grid, turn)
             if place == len(missing) or time.monotonic() - written_s > WRITE_EVERY_S:
-                self._write()
+                write(self._kept, json.dumps(self._seconds) + "\n")
                 written_s = time.monotonic()
-
-    def _write(self) -> None:
-        write(self._kept, json.dumps(self._seconds) + "\n")
 
 
 def samples_file(profile: Path) -> Path:

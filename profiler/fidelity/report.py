@@ -68,7 +68,7 @@ def page(tables: Tables, *, figures: str, remarks: str = "") -> str:
     return TEMPLATE.read_text(encoding="utf-8").format(
         command=about["command"],
         description=about["description"].rstrip("."),
-        machine=_machine(about),
+        machine="Measured on {hardware}, {dtype}, torch {torch}, transformers {transformers}.".format_map(about),
         repeats=about["repeats"],
         pass_target=f"{100 * PASS_TARGETS[about['device']]:g}%",
         summary=_summary(tables, verdicts),
@@ -90,13 +90,6 @@ def page(tables: Tables, *, figures: str, remarks: str = "") -> str:
         sitting=_table(_sitting(tables)),
         failed=_failed(tables),
         study=yaml.safe_dump(about["study"], default_flow_style=None, sort_keys=False, width=WIDTH).rstrip(),
-    )
-
-
-def _machine(about: dict[str, Any]) -> str:
-    return (
-        f"Measured on {about['hardware']}, {about['dtype']}, torch {about['torch']}, "
-        f"transformers {about['transformers']}."
     )
 
 
@@ -144,21 +137,16 @@ def _runs(verdicts: list[Verdict], runs: DataFrame) -> Iterator[Row]:
     for each in verdicts:
         cells.setdefault(each[:3], []).append(each)
     for (pair, scheduler, load), some in cells.items():
-        worst, by_metric = some[0], {each.metric: each for each in some}
-        errors = [_error(by_metric.get(metric), worst) for metric in METRICS]
+        worst = some[0]
+        shown = {each.metric: f"{100 * each.error:+.1f}" for each in some}
+        shown[worst.metric] = f"**{shown[worst.metric]}**"
+        errors = [shown.get(metric, "-") for metric in METRICS]
         bounds = [_percent(each) for each in (worst.noise, worst.allowed)]
         yield (pair, f"`{scheduler}`", f"{load:g}", *errors, *bounds, pace.get(worst[:3], "-"), YES[worst.kept])
 
 
 def _percent(share: float, form: str = ".1f") -> str:
     return "-" if np.isnan(share) else f"{100 * share:{form}}"
-
-
-def _error(verdict: Verdict | None, worst: Verdict) -> str:
-    if verdict is None:
-        return "-"
-    text = f"{100 * verdict.error:+.1f}"
-    return f"**{text}**" if verdict is worst else text
 
 
 def _shares(tables: Tables) -> Iterator[Row]:

@@ -80,13 +80,18 @@ def _pair_run(
         _predict_anew(scene, zip(real, files, strict=True))
     rest = [each for each in study.cells(pair) if each.side != REAL]
     files += _cells_run(scene, rest, None, root, notify)
+    draft = ready.models.draft
+    if isinstance(draft, LookupMatch):
+        drafter = f"prompt lookup of {draft.fewest} to {draft.most} tokens"
+    else:
+        drafter = draft.shape.name
     return files, {
         "text": pair.text,
         "rate": scene.rate,
         "held_out": _held_out(scene.truth or scene.profile),
         "samples": samples_file(scene.truth).name if scene.truth else None,
         "target": ready.models.target.shape.name,
-        "drafter": _drafter(ready),
+        "drafter": drafter,
     }
 
 
@@ -162,13 +167,6 @@ def _lookup_words(study: Study, ready: Ready, root: Path) -> list[str]:
         write(kept, json.dumps(lookup_s(ready, study.grid), indent=1) + "\n")
     prices = json.loads(kept.read_text(encoding="utf-8"))
     return ["drafter=lookup", *(f"drafter.{key}={value!r}" for key, value in prices.items())]
-
-
-def _drafter(ready: Ready) -> str:
-    draft = ready.models.draft
-    if isinstance(draft, LookupMatch):
-        return f"prompt lookup of {draft.fewest} to {draft.most} tokens"
-    return draft.shape.name
 
 
 def _held_out(profile: Path) -> dict[str, float]:

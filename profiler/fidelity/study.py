@@ -151,12 +151,9 @@ class Study:
             Cell(pair.name, scheduler, load, side, repeat)
             for side, repeat in sides
             for load in self.loads
-            if side != REVERSE or self._reversed(load)
+            if side != REVERSE or (self.reverse_from is not None and load >= self.reverse_from)
             for scheduler in self.schedulers
         ]
-
-    def _reversed(self, load: float) -> bool:
-        return self.reverse_from is not None and load >= self.reverse_from
 
     def only(self, names: Sequence[str]) -> Study:
         """Return the study of these pairs alone.
@@ -202,21 +199,14 @@ def study_named(name: str) -> Study:
         known = sorted(each.stem for each in folder.glob("*.yaml"))
         raise SpecsimError(f"fidelity {name}: no such study{nearest(name, known)}")
     node = CheckedMapping(str(file), "", read_yaml(file, "study"))
-    pairs = tuple(_pair(each, name, file.parent) for name, each in node.children("pairs", "pairs").items())
+    every = [typed(Pair, each, name=name) for name, each in node.children("pairs", "pairs").items()]
+    pairs = tuple(replace(each, prompts=tuple(file.parent / prompts for prompts in each.prompts)) for each in every)
+    grid = shipped(node.values.get("device", "cpu"), quick=False)
+    if "grid" in node.values:
+        grid = typed(Grid, node.child("grid"), grid)
     rest = {key: value for key, value in node.values.items() if key not in ("pairs", "grid")}
-    study = typed(Study, CheckedMapping(node.source, "", rest), name=file.stem, pairs=pairs, grid=_grid(node))
+    study = typed(Study, CheckedMapping(node.source, "", rest), name=file.stem, pairs=pairs, grid=grid)
     words = [*study.settings, *(word for each in study.schedulers.values() for word in each)]
     words += [word for pair in pairs for each in (pair.settings, *pair.schedulers.values()) for word in each]
     check_typed((word.partition("=")[0].strip().lstrip("+") for word in words), node.source)
     return study
-
-
-def _grid(node: CheckedMapping) -> Grid:
-    """Return the grid of a study; keys that it leaves out are those of its device's."""
-    base = shipped(node.values.get("device", "cpu"), quick=False)
-    return typed(Grid, node.child("grid"), base) if "grid" in node.values else base
-
-
-def _pair(node: CheckedMapping, name: str, folder: Path) -> Pair:
-    pair = typed(Pair, node, name=name)
-    return replace(pair, prompts=tuple(folder / each for each in pair.prompts))

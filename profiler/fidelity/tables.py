@@ -57,13 +57,6 @@ def place_of(root: Path, cell: Cell, key: str) -> Path:
     return root / CELLS / f"{cell.pair}-{scheduler}-{cell.load:g}-{cell.side}{turn}-{key}.parquet"
 
 
-def no_passes() -> DataFrame:
-    """Return the table of passes where no run has any."""
-    table = _table([]).drop_columns(list(LISTS)).to_pandas()
-    empty: DataFrame = table.assign(**dict.fromkeys(Cell._fields, ""))
-    return empty
-
-
 def store(file: Path, cell: Cell, outcome: Outcome) -> None:
     """Write a cell in one step."""
     import pyarrow.parquet as pq
@@ -147,7 +140,8 @@ def gathered(files: Sequence[Path], root: Path) -> Tables:
     about = json.loads((root / ABOUT).read_text(encoding="utf-8"))
     measured = {name: facts["samples"] for name, facts in about["pairs"].items() if facts.get("samples")}
     samples = [pd.read_parquet(root / CELLS / file).assign(pair=name) for name, file in measured.items()]
-    empty = no_passes(), pd.DataFrame(columns=Cell._fields), pd.DataFrame(columns=["pair"])
+    no_passes = _table([]).drop_columns(list(LISTS)).to_pandas().assign(**dict.fromkeys(Cell._fields, ""))
+    empty = no_passes, pd.DataFrame(columns=Cell._fields), pd.DataFrame(columns=["pair"])
     whole = [
         pd.concat(each, ignore_index=True) if each else none
         for each, none in zip((passes, requests, samples), empty, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Verdict(NamedTuple):
 
 def allowed(target: float, noise: float) -> float:
     """Return the target, or twice the noise where that is known and larger."""
-    return target if np.isnan(noise) else max(target, NOISES * noise)
+    return float(np.fmax(target, NOISES * noise))
 
 
 def failed(cells: DataFrame) -> DataFrame:
@@ -164,45 +164,27 @@ def shares(cells: DataFrame) -> list[Shares]:
     return sorted(found, key=lambda each: -abs(each.gap))
 
 
-class PassError(NamedTuple):
-    """The passes of one kind and size, and the errors of their predictions relative to what was measured.
+def pass_errors(passes: DataFrame, *, by_size: bool) -> list[Any]:
+    """Return the errors of predictions, relative to what was measured, the worst first, as named tuples.
 
-    `noise` is the median difference of a pass from the same pass of another repeat, NaN without one.
+    Each is of a `pair`, a `kind` and a `size` (batched tokens up to a power of two, or all): the number of `passes`, of
+    their errors without signs `median` and `p90`, their `mean`, and `noise`, the median difference of a pass from the
+    same pass of another repeat, NaN without one.
     """
-
-    pair: str
-    kind: str
-    size: str
-    passes: int
-    median: float
-    p90: float
-    mean: float
-    noise: float
-
-
-def pass_errors(passes: DataFrame, *, by_size: bool) -> list[PassError]:
-    """Return the errors of each kind of pass, or of each kind and size (up to a power of two), the worst first."""
     some = passes[passes.measured_s > 0]
-    size = np.ceil(np.log2(some.batched_tokens)).astype(int) if by_size else 0
-    error, noise = some.predicted_s / some.measured_s - 1, _noise(some)
-    found = []
-    for key, rows in some.assign(size=size, error=error, noise=noise).groupby(["pair", "kind", "size"]):
-        pair, kind, each = cast(tuple[str, str, int], key)
-        sizes = f"{2 ** (each - 1) + 1}-{2**each}" if each > 1 else str(2**each)
-        apart = rows.noise.dropna()
-        found.append(
-            PassError(
-                pair,
-                kind,
-                sizes if by_size else "all",
-                len(rows),
-                float(rows.error.abs().median()),
-                float(rows.error.abs().quantile(0.9)),
-                float(rows.error.mean()),
-                float(apart.median()) if len(apart) else np.nan,
-            )
-        )
-    return sorted(found, key=lambda each: -each.median)
+    power = np.ceil(np.log2(some.batched_tokens)).astype(int) if by_size else 0
+    error = some.predicted_s / some.measured_s - 1
+    columns = some.assign(power=power, error=error, apart=error.abs(), noise=_noise(some))
+    found = columns.groupby(["pair", "kind", "power"], as_index=False).agg(
+        passes=("error", "size"),
+        median=("apart", "median"),
+        p90=("apart", lambda each: each.quantile(0.9)),
+        mean=("error", "mean"),
+        noise=("noise", "median"),
+    )
+    sizes = [f"{2 ** (each - 1) + 1}-{2**each}" if each > 1 else str(2**each) for each in found.power]
+    found["size"] = sizes if by_size else "all"
+    return list(found.sort_values("median", ascending=False, kind="stable").itertuples(index=False))
 
 
 def _noise(passes: DataFrame) -> NDArray[np.float64]:

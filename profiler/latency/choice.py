@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import combinations
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -96,7 +97,9 @@ def judge(samples: list[Sample], role: str, statistic: Statistic = "median") -> 
     kept = usable(samples, role)
     if statistic == "mean" and any(each.mean_s != each.mean_s for each in kept):
         raise SpecsimError(f"{role}: samples without the means of their runs; expected a file written since format 3")
-    shapes = list(dict.fromkeys(each.shape for each in sorted(kept, key=_size)))
+    # Every fold has shapes of each size.
+    size = attrgetter("batched_tokens", "context_tokens", "key")
+    shapes = list(dict.fromkeys(each.shape for each in sorted(kept, key=size)))
     check_shapes(role, shapes, "measured shapes of pass")
     number = {shape: place % FOLDS for place, shape in enumerate(shapes)}
     fold = np.array([number[each.shape] for each in kept])
@@ -147,11 +150,6 @@ def check_shapes(role: str, shapes: Collection[str], which: str) -> None:
     """
     if len(shapes) < FEWEST_SHAPES:
         raise SpecsimError(f"{role}: {len(shapes)} {which}; expected {FEWEST_SHAPES} at least to fit")
-
-
-def _size(sample: Sample) -> tuple[int, int, str]:
-    """Return the sort key by which shapes are dealt to folds, so that every fold has some of each size."""
-    return sample.batched_tokens, sample.context_tokens, sample.key
 
 
 def as_columns(samples: list[Sample], statistic: Statistic = "median") -> Samples:

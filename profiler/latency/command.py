@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from profiler.cli import minutes
@@ -106,7 +105,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, d
     from profiler.latency.hardware import hardware
     from profiler.latency.measure import check_link
     from profiler.latency.models import Setting, check_shards, shared_facts
-    from profiler.models.loading import default_device, torch_dtype
+    from profiler.models.loading import default_device, load_config, torch_dtype
     from profiler.passes.checks import working_kernel
     from profiler.passes.paths import working_passes
 
@@ -122,7 +121,9 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, d
     if arguments.grid is not None:
         grid = read_grid(arguments.grid, grid)
     kernel = working_kernel(arguments.attention, device=device, dtype=dtype)
-    passes = working_passes(arguments.passes, _configs(subjects), device)
+    # Models of random weights all have a fused path.
+    configs = (load_config(subject.name) for subject in subjects.values() if not subject.random)
+    passes = working_passes(arguments.passes, configs, device)
     setting = Setting(device, dtype, kernel, grid, arguments.tp, link, hardware(device).cache_bytes, passes)
     names = subjects["target"].name, subjects["draft"].name
     facts = shared_facts(*names, grid, kernel, passes, device=device, dtype=dtype) | {
@@ -150,13 +151,6 @@ def _subjects(arguments: argparse.Namespace) -> dict[str, Subject]:
         if subject.random:
             named_shape(subject.name)
     return subjects
-
-
-def _configs(subjects: dict[str, Subject]) -> Iterator[Any]:
-    """Yield the configurations of the models to be loaded; those of random weights all have a fused path."""
-    from profiler.models.loading import load_config
-
-    yield from (load_config(subject.name) for subject in subjects.values() if not subject.random)
 
 
 def _assumptions(

@@ -25,6 +25,11 @@ from specsim.latency.profile import profile_from_mapping
 
 HEADING = "Written by `specsim profile latency`; docs/profiling.md says how. Seconds, bytes and tokens."
 ENGINE = "vllm_0_15"
+HOST = {
+    "cuda": f"kernels alone: overhead_s is 0, and the host's time is an engine's (engine={ENGINE})",
+    "cpu": "overhead_s: inputs laid out on the host and tokens chosen, at up to 64 tokens; no serving engine",
+}
+"""Where the host's time comes from, by device."""
 SMOKE_TEST = "smoke test"
 QUICK_GRID = "quick"
 ENGINE_TOKENS = 64
@@ -70,7 +75,8 @@ def profile_mapping(
         "name": name,
         "profile_version": PROFILE_VERSION,
         "description": _description(facts),
-        **_suggested(facts),
+        # This profiler's own host time is no server's.
+        **({"suggests": {"engine": ENGINE}} if facts["device"] == "cuda" else {}),
         "hardware": facts["hardware"],
         "gpus": facts["tp"],
         "memory_bytes": facts["memory_bytes"] * facts["tp"],
@@ -80,7 +86,7 @@ def profile_mapping(
     mapping["checks"] = {"knee_tokens": {role: _knee(choices[role], facts) for role in ROLES}}
     mapping["provenance"] = [_provenance(path, facts, samples) for path in paths]
     mapping["assumptions"] = list(
-        dict.fromkeys([*_incomplete(facts, samples), *facts["assumptions"], *_host(facts), *_skipped(samples)])
+        dict.fromkeys([*_incomplete(facts, samples), *facts["assumptions"], HOST[facts["device"]], *_skipped(samples)])
     )
     profile_from_mapping(mapping, name)
     return mapping, choices
@@ -92,18 +98,6 @@ def _description(facts: dict[str, Any]) -> str:
     smoke = f"{SMOKE_TEST}: " if facts.get("grid") == QUICK_GRID else ""
     line = f"{smoke}{names} on {device}, {facts['dtype']}"
     return line if len(line) <= 120 else line[:117] + "..."
-
-
-def _suggested(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the engine that adds a GPU's host: this profiler's own host time is no server's."""
-    return {"suggests": {"engine": ENGINE}} if facts["device"] == "cuda" else {}
-
-
-def _host(facts: dict[str, Any]) -> list[str]:
-    """Return a line about where the host's time comes from."""
-    if facts["device"] == "cuda":
-        return [f"kernels alone: overhead_s is 0, and the host's time is an engine's (engine={ENGINE})"]
-    return ["overhead_s: inputs laid out on the host and tokens chosen, at up to 64 tokens; no serving engine"]
 
 
 def _incomplete(facts: dict[str, Any], samples: list[Sample]) -> list[str]:

@@ -307,7 +307,7 @@ def read_columns(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def _metadata(path: Path, raw: Mapping[bytes, bytes]) -> dict[str, Any]:
     try:
         about = json.loads(raw[METADATA_KEY])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise SpecsimError(f"{path}: is no recording of `specsim profile acceptance`") from None
     if not isinstance(about, dict) or about.get("format") != RECORDING_FORMAT:
         found = about.get("format") if isinstance(about, dict) else about

@@ -37,9 +37,8 @@ def _parser() -> terminal.Parser:
         help="folder of all that is measured; run again to go on",
     )
     parser.add_argument("--stages", default=",".join(STAGES), metavar="A,B", help="default: %(default)s")
-    parser.add_argument(
-        "--limits", default="", metavar="A=X,B=Y", help=f"minutes of a stage: {_told(LIMITS)} where not given"
-    )
+    told = ", ".join(f"{name}={value:g}" for name, value in LIMITS.items())
+    parser.add_argument("--limits", default="", metavar="A=X,B=Y", help=f"minutes of a stage: {told} where not given")
     parser.add_argument("--minutes", type=minutes, metavar="X", help="minutes of all stages together")
     parser.add_argument(
         "--archive", type=expanded, metavar="FILE", help="what to bring home (default: session.zip in --state)"
@@ -117,10 +116,6 @@ def _limits(given: str) -> dict[str, float]:
         except argparse.ArgumentTypeError as error:
             raise SpecsimError(f"--limits: {name}: {error}") from None
     return limits
-
-
-def _told(limits: dict[str, float]) -> str:
-    return ", ".join(f"{name}={value:g}" for name, value in limits.items())
 
 
 if __name__ == "__main__":

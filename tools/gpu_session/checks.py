@@ -283,15 +283,13 @@ def head(place: Place) -> Iterator[Row]:
 
 def check(state: State, deadline: float) -> int:
     """Run the checks that have not ended; return 0, or 3 if time ran out before the last."""
-    ended = state.journal.ended()
+    ended = state.ended()
     left = [name for name in CHECKS if name not in ended]
     if not left:
         return 0
     place = place_of(state)
     for name in left:
-        if time.monotonic() > deadline:
-            return command.TIME_IS_UP
-        if not _ended(state, name, place, deadline):
+        if time.monotonic() > deadline or not _ended(state, name, place, deadline):
             return command.TIME_IS_UP
     return 0
 
@@ -316,7 +314,7 @@ def place_of(state: State) -> Place:
 
 def _ended(state: State, name: str, place: Place, deadline: float) -> bool:
     """Run a check; return False if time ran out between two of its rows."""
-    state.journal.begin(name)
+    state.begin(name)
     try:
         for row in CHECKS[name](place):
             state.tell(row)
@@ -325,9 +323,9 @@ def _ended(state: State, name: str, place: Place, deadline: float) -> bool:
     except Exception as error:  # Kernels and drivers may raise anything; the next check may work.
         state.tell(Row(name, "", "failed", note=f"{type(error).__name__}: {first_line(error)}"))
         if breaks_the_device(error):
-            state.journal.end(name)
+            state.end(name)
             raise
-    state.journal.end(name)
+    state.end(name)
     give_back(place.device)
     return True
 

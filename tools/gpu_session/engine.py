@@ -32,8 +32,10 @@ def engine(state: State, deadline: float) -> int:
         state.tell(Row("engine", "vllm", "absent", note="vllm is not installed: no engine is timed"))
         return 0
     folder = state.folder / "engine"
-    models = {role: _config(folder / role, shape) for role, shape in _shapes(state).items()}
-    ended = state.journal.ended()
+    given = first_arguments(state).random_weights
+    names = given if len(given) == 2 else ["llama-3.1-8b", "llama-3.2-1b"]
+    models = [_config(folder / role, named_shape(each)) for role, each in zip(("target", "draft"), names, strict=True)]
+    ended = state.ended()
     for part in PARTS:
         name = f"engine {part}"
         left = deadline - time.monotonic()
@@ -41,11 +43,11 @@ def engine(state: State, deadline: float) -> int:
             continue
         if left <= 0:
             return command.TIME_IS_UP
-        state.journal.begin(name)
-        code = _timed(state, name, [part, str(models["target"]), str(models["draft"])], left)
+        state.begin(name)
+        code = _timed(state, name, [part, *map(str, models)], left)
         if code != 0:
             state.tell(Row(name, "vllm", "failed", note=f"its process ended with {code}; session.log has its words"))
-        state.journal.end(name)
+        state.end(name)
     return 0
 
 
@@ -79,12 +81,6 @@ def _timed(state: State, name: str, words: list[str], seconds: float) -> int | s
 def _end(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _shapes(state: State) -> dict[str, ModelShape]:
-    given = first_arguments(state).random_weights
-    names = given if len(given) == 2 else ["llama-3.1-8b", "llama-3.2-1b"]
-    return {role: named_shape(each) for role, each in zip(("target", "draft"), names, strict=True)}
 
 
 def _config(folder: Path, shape: ModelShape) -> Path:

@@ -16,6 +16,7 @@ BEGUN, ENDED = "begun", "ended"
 FORMAT = 1
 FILE = "session.json"
 LOG = "session.log"
+ROWS = "rows.jsonl"
 STAGES = ("check", "sweep", "engine", "rest")
 
 
@@ -35,52 +36,6 @@ class Row:
         return f"{self.check} {self.case}: {self.quantity}{shown}{'; ' + self.note if self.note else ''}"
 
 
-class Journal:
-    """The rows of one session."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def add(self, row: Row) -> None:
-        """Append a row."""
-        line = json.dumps({**asdict(row), "at": datetime.now(UTC).isoformat(timespec="seconds")})
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(f"{self._ending()}{line}\n")
-
-    def _ending(self) -> str:
-        """Return the line break that a kill may have left out."""
-        held = self._path.read_bytes() if self._path.exists() else b""
-        return "\n" if held and not held.endswith(b"\n") else ""
-
-    def begin(self, check: str) -> None:
-        """Note that a check begins."""
-        self.add(Row(check, "", BEGUN))
-
-    def end(self, check: str) -> None:
-        """Note that a check ended, however it ended."""
-        self.add(Row(check, "", ENDED))
-
-    def rows(self) -> list[Row]:
-        """Return all rows; a line that a kill cut short is left out."""
-        if not self._path.exists():
-            return []
-        rows = []
-        for line in self._path.read_text(encoding="utf-8").splitlines():
-            try:
-                values = json.loads(line)
-            except ValueError:
-                continue
-            values.pop("at")
-            rows.append(Row(**values))
-        return rows
-
-    def ended(self) -> set[str]:
-        """Return the checks that are not to run again: those that ended, and those that ended their process twice."""
-        rows = self.rows()
-        begun = [row.check for row in rows if row.quantity == BEGUN]
-        return {row.check for row in rows if row.quantity == ENDED} | {each for each in begun if begun.count(each) > 1}
-
-
 class OtherGpu(SpecsimError):
     """The session's GPU is of another model."""
 
@@ -95,15 +50,46 @@ class State:
     machines: list[dict[str, Any]] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
 
-    @property
-    def journal(self) -> Journal:
-        """The rows of checks and engine."""
-        return Journal(self.folder / "rows.jsonl")
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        line = json.dumps({**asdict(row), "at": datetime.now(UTC).isoformat(timespec="seconds")})
+        path = self.folder / ROWS
+        held = path.read_bytes() if path.exists() else b""
+        # A kill may have left the line break out.
+        ending = "\n" if held and not held.endswith(b"\n") else ""
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{ending}{line}\n")
 
     def tell(self, row: Row) -> None:
         """Keep a row, and show it."""
-        self.journal.add(row)
+        self.add(row)
         say(row, flush=True)
+
+    def rows(self) -> list[Row]:
+        """Return all rows; a line that a kill cut short is left out."""
+        path, rows = self.folder / ROWS, []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                values = json.loads(line)
+            except ValueError:
+                continue
+            values.pop("at")
+            rows.append(Row(**values))
+        return rows
+
+    def begin(self, check: str) -> None:
+        """Note that a check begins."""
+        self.add(Row(check, "", BEGUN))
+
+    def end(self, check: str) -> None:
+        """Note that a check ended, however it ended."""
+        self.add(Row(check, "", ENDED))
+
+    def ended(self) -> set[str]:
+        """Return the checks that are not to run again: those that ended, and those that ended their process twice."""
+        rows = self.rows()
+        begun = [row.check for row in rows if row.quantity == BEGUN]
+        return {row.check for row in rows if row.quantity == ENDED} | {each for each in begun if begun.count(each) > 1}
 
     def samples(self, pair: str, again: bool = False) -> Path:
         """Return the samples file of a pair, or of its points measured once more."""

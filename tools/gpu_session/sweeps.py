@@ -64,7 +64,7 @@ def _again(state: State, pair: str, deadline: float) -> int:
     if not before.exists():
         say(f"{name}: not swept, so nothing is measured again")
         return 0
-    known = state.journal.ended()
+    known = state.ended()
     if "drift" in known:
         return 0
     places = Places(state.folder / f"{name}.again.yaml", again, state.folder)
@@ -72,7 +72,7 @@ def _again(state: State, pair: str, deadline: float) -> int:
     if left == 0:
         for row in drift(before, again):
             state.tell(row)
-        state.journal.end("drift")
+        state.end("drift")
     return left
 
 

@@ -115,8 +115,8 @@ def same(ours: TapeRows, theirs: TapeRows) -> bool:
 def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> None:
     kept = {("chat", 0): rows(5), ("code", 3): rows(2)}
     parts = Batches(tmp_path / "a.parquet", {"seed": 0})
-    parts.add(0, {("math", 7): rows(3)})
-    parts.add(1, kept)
+    parts.add({("math", 7): rows(3)})
+    parts.add(kept)
     (file,) = parts.folder.glob("*1.npz")
     whole, passed_over = file.read_bytes(), 0
     for place in range(0, len(whole), 7):

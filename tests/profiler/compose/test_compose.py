@@ -128,7 +128,7 @@ def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
     place = Placement("h100_sxm", "vllm", 4, 1, None, "auto")
     one, two = operators("Llama-3.1-70B", place), operators("Llama-3.1-70B", place._replace(pp=2))
     assert (two.layer_bytes, two.cache_bytes) == (one.layer_bytes, one.cache_bytes)
-    names = [name_of(each) for each in two._generation]
+    names = [name_of(each) for each in two._listed[0]]
     sent = 1e-3 * two._priced([names.index("generation_p2p")], 2, False)[0]
     assert two.products(2, False) - one.products(2, False) == pytest.approx(sent)
     settings: dict[str, Any] = {"gpu": "h100_sxm", "tp": 4}
@@ -152,7 +152,7 @@ def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
 ) -> None:
     place = Placement("b200_sxm", engine, 8, 1, precision, "bf16")
     found, other = operators(model, place), operators(model, place._replace(engine=lender))
-    names = [[name_of(each) for each in of._generation] for of in (found, other)]
+    names = [[name_of(each) for each in of._listed[0]] for of in (found, other)]
     theirs = [other._priced([names[1].index(names[0][i])], 16, False)[0] for i in found._lent[0]]
     assert all(names[0][i].endswith(kind) for i in found._lent[0])
     assert found._products(16, False)[-len(theirs) :].tolist() == theirs
@@ -177,8 +177,8 @@ def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
 def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the_all_reduce() -> None:
     one, two = (operators("Llama-3.1-8B", Placement("h100_sxm", "trtllm", n, 1, None, "auto")) for n in (1, 2))
     for found in (one, two):
-        assert not {"generation_rope", "generation_cache_write"} & {name_of(each) for each in found._generation}
-    priced = [{name_of(each._generation[i]) for i in each._rest[0]} for each in (one, two)]
+        assert not {"generation_rope", "generation_cache_write"} & {name_of(each) for each in found._listed[0]}
+    priced = [{name_of(each._listed[0][i]) for i in each._rest[0]} for each in (one, two)]
     assert priced[0] - priced[1] == {"generation_add_norm_1", "generation_add_norm_2"}
 
 
@@ -238,7 +238,7 @@ def test_sizes_of_sparse_attention() -> None:
 def test_attention_of_v4_is_read_from_the_engine_s_own_table() -> None:
     """Of vLLM in FP8 blocks, beside products with one scale; SGLang's experts are FlashInfer's."""
     pro, flash = (operators(name, place) for name, place in V4.items())
-    modes = {each["Dsv4Generation"]["gemm_quant_mode"] for each in pro._generation if "Dsv4Generation" in each}
+    modes = {each["Dsv4Generation"]["gemm_quant_mode"] for each in pro._listed[0] if "Dsv4Generation" in each}
     assert (modes, pro.unblocked, pro.lender) == ({"fp8_block"}, True, None)
     assert flash.precision == "products fp8_block, experts w4a8_mxfp4_mxfp8_trtllm, cache fp8"
     seconds = composed(pro, ComposedPass("decode", (Alike(64, 512, 1),)))
@@ -273,7 +273,7 @@ def test_a_markov_head_is_read_once_a_token_of_the_block() -> None:
 
 def test_kernels_that_the_library_leaves_out_of_decodes(llama: Operators) -> None:
     """Rotation moves 2 x 2 x (40 x 128) bytes a token, its write 2 x 2 x (2 x 8 x 128); each kernel 3 us more."""
-    rows = llama._engine.evaluate_generation_ops(range(len(llama._generation)), batch_size=8, s=513, x=8)
+    rows = llama._engine.evaluate_generation_ops(range(len(llama._listed[0])), batch_size=8, s=513, x=8)
     added = [ms for name, ms, *_ in rows if name in ("generation_rope", "generation_cache_write")]
     moved = 32 * 8 * (4 * 40 * 128 + 4 * 2 * 8 * 128) / (0.8 * 3.35e12)
     assert sum(added) == pytest.approx(1e3 * (moved + 2 * 32 * 3e-6), rel=1e-6)
@@ -593,7 +593,7 @@ def test_shards_keep_the_whole_model_s_sizes() -> None:
 def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
     """MiniMax-M2's: in a layer two numbers of 32 bits a token go round, and no GPU alone needs that."""
     one, two = (operators("MiniMax-M2.5", Placement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
-    names = [{name_of(each) for each in found._generation} for found in (one, two)]
+    names = [{name_of(each) for each in found._listed[0]} for found in (one, two)]
     assert names[1] - names[0] == {"generation_norm_sum", "generation_norm_ar"}
     assert (two.exponent, operators("gpt-oss-20b").exponent) == ("1.01", "1.2")
 

@@ -89,7 +89,7 @@ def test_a_check_that_fails_is_a_row_and_stops_no_other(state, monkeypatch, caps
 
     monkeypatch.setattr(checks, "CHECKS", {"a": fine("a"), "b": fails, "c": fine("c")})
     assert check(state, time.monotonic() + 60) == 0
-    told = [str(row) for row in state.journal.rows() if row.quantity not in ("begun", "ended")]
+    told = [str(row) for row in state.rows() if row.quantity not in ("begun", "ended")]
     assert told == ["a all: rate 1", "b half: rate 1", "b : failed; RuntimeError: no kernel image", "c all: rate 1"]
     assert capsys.readouterr().out.splitlines() == told
     assert check(state, time.monotonic() + 60) == 0
@@ -104,8 +104,8 @@ def test_a_check_that_breaks_the_device_ends_the_process_and_is_not_repeated(sta
     with pytest.raises(RuntimeError, match="illegal memory access"):
         check(state, time.monotonic() + 60)
     assert check(state, time.monotonic() + 60) == 0
-    assert [row.check for row in state.journal.rows() if row.quantity == "failed"] == ["a"]
-    assert [row.check for row in state.journal.rows() if row.quantity == "rate"] == ["b"]
+    assert [row.check for row in state.rows() if row.quantity == "failed"] == ["a"]
+    assert [row.check for row in state.rows() if row.quantity == "rate"] == ["b"]
 
 
 def test_drift_is_the_ratio_of_the_second_time_to_the_first(tmp_path):
@@ -128,7 +128,7 @@ def test_time_that_runs_out_within_a_check_leaves_it_for_the_next_start(state, m
 
     monkeypatch.setattr(checks, "CHECKS", {"a": two})
     assert check(state, time.monotonic() + 0.1) == TIME_IS_UP
-    assert state.journal.ended() == set()
+    assert state.ended() == set()
 
 
 @pytest.mark.parametrize("tokens", [1, 40])

@@ -55,20 +55,20 @@ def install(tmp_path, monkeypatch, fail="pass"):
 def test_an_engine_that_is_not_installed_is_one_line_and_done(state, capsys):
     assert engine(state, time.monotonic() + 60) == 0
     assert capsys.readouterr().out == "engine vllm: absent; vllm is not installed: no engine is timed\n"
-    (row,) = state.journal.rows()
+    (row,) = state.rows()
     assert row.quantity == "absent"
 
 
 def test_a_step_is_what_further_tokens_take(state, tmp_path, monkeypatch, capsys):
     install(tmp_path, monkeypatch)
     assert engine(state, time.monotonic() + 60) == 0
-    rows = {(row.case, row.quantity): row for row in state.journal.rows()}
+    rows = {(row.case, row.quantity): row for row in state.rows()}
     for batch in (1, 8, 256):
         assert rows[f"batch {batch} x 1024", "decode"].value == pytest.approx(10 + 0.1 * batch)
         assert rows[f"batch {batch} x 1024", "draft-model step"].value == pytest.approx(3 * (10 + 0.1 * batch))
     assert rows["prompt of 2048", "prefill"].value == pytest.approx(2048)
     assert "the engine's own words" in capsys.readouterr().err
-    assert state.journal.ended() == {"engine alone", "engine drafting"}
+    assert state.ended() == {"engine alone", "engine drafting"}
     config = json.loads((state.folder / "engine" / "draft" / "config.json").read_text())
     assert (config["num_hidden_layers"], config["tie_word_embeddings"]) == (1, True)
 
@@ -76,7 +76,7 @@ def test_a_step_is_what_further_tokens_take(state, tmp_path, monkeypatch, capsys
 def test_an_engine_that_fails_is_a_row_and_the_other_is_timed(state, tmp_path, monkeypatch, capsys):
     install(tmp_path, monkeypatch, 'assert speculative_config, "no kernel image"')
     assert engine(state, time.monotonic() + 60) == 0
-    rows = state.journal.rows()
+    rows = state.rows()
     failed = [row for row in rows if row.quantity == "failed"]
     assert [(row.check, row.note) for row in failed] == [
         ("engine alone", "its process ended with 1; session.log has its words")
@@ -89,10 +89,10 @@ def test_an_engine_that_hangs_is_ended_with_its_own_processes_and_none_is_begun_
     child = "import subprocess; p = subprocess.Popen(['sleep', '60']); open(PID, 'w').write(str(p.pid)); time.sleep(60)"
     install(tmp_path, monkeypatch, child.replace("PID", repr(str(tmp_path / "pid"))))
     assert engine(state, time.monotonic() + 3) == TIME_IS_UP
-    assert [row.note for row in state.journal.rows() if row.quantity == "failed"] == [
+    assert [row.note for row in state.rows() if row.quantity == "failed"] == [
         "its process ended with its time; session.log has its words"
     ]
-    assert state.journal.ended() == {"engine alone"}
+    assert state.ended() == {"engine alone"}
     pid = int((tmp_path / "pid").read_text())
     for _ in range(100):
         if not is_alive(pid):

@@ -72,7 +72,7 @@ def points(state):
     }
     rows = [
         (row.check, row.case, row.quantity)
-        for row in read_state(state).journal.rows()
+        for row in read_state(state).rows()
         if row.quantity not in ("begun", "ended", "farthest ratio")
     ]
     return names | set(rows)

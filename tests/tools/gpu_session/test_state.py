@@ -9,7 +9,7 @@ import pytest
 from specsim.errors import SpecsimError
 from tools.gpu_session import archive
 from tools.gpu_session.archive import pack, unpack
-from tools.gpu_session.state import Journal, OtherGpu, Row, State, read_state
+from tools.gpu_session.state import OtherGpu, Row, State, read_state
 
 HERE = {"hardware": "NVIDIA H100", "driver": "580.1", "host": "EPYC, Linux 6", "torch": "2.11"}
 
@@ -22,7 +22,7 @@ def state(tmp_path):
 
 
 def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path):
-    journal = Journal(tmp_path / "rows.jsonl")
+    journal = State(tmp_path, {})
     journal.add(Row("peaks", "copy", "rate", 3.0, "TB/s"))
     with (tmp_path / "rows.jsonl").open("a") as file:
         file.write('{"check": "peaks", "ca')
@@ -32,7 +32,7 @@ def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path):
 
 
 def test_a_check_that_took_its_process_with_it_twice_is_not_tried_again(tmp_path):
-    journal = Journal(tmp_path / "rows.jsonl")
+    journal = State(tmp_path, {})
     journal.begin("spin")
     assert journal.ended() == set()
     journal.begin("spin")
