@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import TypeVar
 
 from specsim.commands.terminal import Parser
 
+Number = TypeVar("Number", int, float)
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
     "compose": ("profiler.compose.command", "compose a profile of any model on any GPU from measured kernels"),
@@ -28,12 +30,19 @@ def minutes(text: str) -> float:
     return value
 
 
-def wholes(text: str) -> tuple[int, ...]:
-    """Return whole numbers between commas; argparse reports anything else."""
-    try:
-        return tuple(int(each) for each in text.split(",") if each)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: expected whole numbers, such as 4,5,25") from None
+def listed(kind: Callable[[str], Number], expected: str) -> Callable[[str], tuple[Number, ...]]:
+    """Return what reads numbers between commas; argparse reports anything else."""
+
+    def read(text: str) -> tuple[Number, ...]:
+        try:
+            return tuple(kind(each) for each in text.split(",") if each)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text}: expected {expected}") from None
+
+    return read
+
+
+wholes = listed(int, "whole numbers, such as 4,5,25")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -60,9 +60,6 @@ class Settings:
             )
         if self.draft_sampling and self.drafter == "lookup":
             raise SpecsimError("--draft-sampling: a lookup has no distribution to sample from")
-        self._check_numbers()
-
-    def _check_numbers(self) -> None:
         bounds = {
             "--width": (self.proposals, 1, MOST_PROPOSALS),
             "--tokens": (self.tokens, 1, 1 << 20),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from profiler.compose.profile import compose_profile
 from profiler.latency.profile_file import UNFIT
@@ -12,6 +11,8 @@ from profiler.text import write, yaml_text
 from specsim.errors import say
 from specsim.files.checked_mapping import expanded
 from specsim.latency.profile import profile_from_mapping
+
+HEADING = "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,30 +40,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compose, write, and say what came out; return 0, or 4 if the forms are not fit for use."""
-    given = vars(arguments)
-    out = Path(given["out"])
-    mapping = compose_profile(**{key: value for key, value in given.items() if key != "out"}, name=out.stem)
-    write(
-        out,
-        yaml_text(mapping, "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."),
-    )
-    say(*_said(mapping, out))
-    return 0 if profile_from_mapping(mapping, str(out)).unfit is None else UNFIT
-
-
-def _said(mapping: dict[str, Any], out: Path) -> list[str]:
-    profile = profile_from_mapping(mapping, str(out))
+    given = dict(vars(arguments))
+    out: Path = given.pop("out")
+    mapping = compose_profile(**given, name=out.stem)
+    write(out, yaml_text(mapping, HEADING))
+    profile, kernels = profile_from_mapping(mapping, str(out)), mapping["provenance"][0]
     errors = ", ".join(
         f"{kind} {100 * each['median']:.1f} / {100 * each['worst']:.1f}%"
         for kind, each in profile.target.fit_error.items()
     )
-    kernels = mapping["provenance"][0]
-    lines = [
+    say(
         f"{out}: {mapping['description']}, {kernels['precision']}",
         f"  kernels: {kernels['origin']}, {kernels['versions']}; {mapping['assumptions'][1]}",
         f"  baseline {1e3 * profile.baseline_s:.1f} ms, cache for {profile.usable_kv_tokens:,} tokens, "
         f"context {profile.target.max_model_len:,}" + (f" ({kernels['contexts']})" if "contexts" in kernels else ""),
         f"  held-out error of form={profile.target.form}, median / worst: {errors}",
-    ]
-    problem = profile.unfit
-    return lines if problem is None else [*lines, f"  {problem}"]
+    )
+    if (problem := profile.unfit) is None:
+        return 0
+    say(f"  {problem}")
+    return UNFIT

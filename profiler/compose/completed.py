@@ -53,11 +53,13 @@ def completed(spec: dict[str, Any], model: Model, place: Placement) -> dict[str,
             if phase == "context":
                 attention["use_qk_norm"] = False
         if not model.experts[0]:
-            operators += [_quantised(each["Gemm"]) for each in operators if _is_nvfp4(each)]
+            products = [each["Gemm"] for each in operators if "Gemm" in each]
+            operators += [_quantised(each) for each in products if each["quant_mode"] == "nvfp4"]
         if model.config.get("qk_norm_type") == "per_layer" and place.tp > 1:
             operators += _norm_over_gpus(phase, operators)
         if model.joined:
-            operators += _of_head(phase, operators, model, _logits(spec))
+            logits = next(each for each in spec["generation_ops"] if name_of(each).endswith("logits_gemm"))
+            operators += _of_head(phase, operators, model, logits["Gemm"])
     return spec
 
 
@@ -96,18 +98,6 @@ def _of_head(phase: str, operators: Sequence[Any], model: Model, logits: dict[st
         again = {"name": f"{phase}_{MARKOV}", "k": model.markov_rank, "scale_factor": float(model.block)}
         found.append({"Gemm": logits | again})
     return found
-
-
-def _logits(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the product of the logits."""
-    found: dict[str, Any] = next(
-        each["Gemm"] for each in spec["generation_ops"] if name_of(each).endswith("logits_gemm")
-    )
-    return found
-
-
-def _is_nvfp4(operator: dict[str, Any]) -> bool:
-    return "Gemm" in operator and operator["Gemm"]["quant_mode"] == "nvfp4"
 
 
 def _quantised(product: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from copy import deepcopy
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
@@ -95,16 +96,17 @@ def sdk() -> Any:
         raise SpecsimError(
             f'specsim profile compose needs {PACKAGE} ({error}): pip install "specsim[compose]"'
         ) from None
-    modules: dict[str, Any] = {
-        "core": core,
-        "common": common,
-        "engine": engine,
-        "models": models,
-        "utils": utils,
-        "config": config,
-    }
-    modules |= {"databases": perf_database, "get_backend": factory.get_backend}
-    return type("Sdk", (), {**modules, "model_config": config_builders.build_model_config})
+    return SimpleNamespace(
+        core=core,
+        common=common,
+        engine=engine,
+        models=models,
+        utils=utils,
+        config=config,
+        databases=perf_database,
+        get_backend=factory.get_backend,
+        model_config=config_builders.build_model_config,
+    )
 
 
 def version() -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from operator import attrgetter
 
 from profiler.latency.fit import Samples
 
@@ -106,12 +105,5 @@ def passes(sizes: Sizes, most_context: int, most_batched: int) -> list[ComposedP
 
 def sampled(seconds: Callable[[ComposedPass], float], work: Sequence[ComposedPass]) -> Samples:
     """Compose every pass: `seconds` is what one takes."""
-    return Samples(
-        np.array([each.kind for each in work]),
-        np.array([float(each.context_tokens) for each in work]),
-        np.array([float(each.batched_tokens) for each in work]),
-        np.array([each.attention_pairs for each in work]),
-        np.array([float(each.logit_rows) for each in work]),
-        np.array([float(each.requests) for each in work]),
-        np.array([seconds(each) for each in work]),
-    )
+    sizes = attrgetter("kind", "context_tokens", "batched_tokens", "attention_pairs", "logit_rows", "requests")
+    return Samples.of((*sizes(each), seconds(each)) for each in work)

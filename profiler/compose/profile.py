@@ -309,22 +309,18 @@ def _provenance(operators: Operators) -> dict[str, str]:
     kernels = f"{ENGINE_NAMES[place.engine]} {operators.version}"
     if lender is not None:
         kernels += f" ({operators.lent} of {ENGINE_NAMES[lender.place.engine]} {lender.version})"
+    most = operators.measured_context
+    longer = operators.model.whole("max_position_embeddings") > most
+    contexts = {"contexts": f"decodes measured up to {most:,} a request, extrapolated beyond"} if longer else {}
     return {
         "model": f"{operators.model.name}: {operators.model.source}",
         "origin": f"PyPI {PACKAGE} {version()} (NVIDIA)",
         "licence": LICENCE,
         "versions": f"{kernels} on {place.gpu}",
         "tables": ", ".join(operators.kinds),
-        **_contexts(operators),
+        **contexts,
         "precision": operators.precision,
     }
-
-
-def _contexts(operators: Operators) -> dict[str, str]:
-    """Return where the tables of decodes end, of a model whose requests may be longer."""
-    most = operators.measured_context
-    longer = operators.model.whole("max_position_embeddings") > most
-    return {"contexts": f"decodes measured up to {most:,} a request, extrapolated beyond"} if longer else {}
 
 
 def _assumptions(those: tuple[Operators, Operators], file: str) -> list[str]:

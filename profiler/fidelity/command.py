@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.cli import wholes
+from profiler.cli import listed, wholes
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--page", type=expanded, metavar="FILE", help="the report (report.md in --out)")
     parser.add_argument("--redraw", action="store_true", help="run nothing: report and figures from the stored tables")
     parser.add_argument("--pairs", nargs="+", default=[], metavar="NAME", help="of a study: these pairs alone")
-    parser.add_argument("--loads", type=_loads, metavar="A,B", help="multiples of the service rate (0.5,1,1.5)")
+    loads = listed(float, "numbers, such as 0.5,1,1.5")
+    parser.add_argument("--loads", type=loads, metavar="A,B", help="multiples of the service rate (0.5,1,1.5)")
     parser.add_argument("--repeats", type=int, metavar="N", help="real runs of each cell (2)")
     parser.add_argument("--target", metavar="M", help="Hugging Face name, folder, .gguf file, or package:NAME")
     parser.add_argument("--draft", metavar="M", help="likewise")
@@ -161,11 +162,3 @@ def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
         base = shipped(given["device"], quick=False)
     grid = base if arguments.grid is None else read_grid(arguments.grid, base)
     return replace(study, **given, grid=grid)
-
-
-def _loads(text: str) -> tuple[float, ...]:
-    """Return loads; argparse reports anything else."""
-    try:
-        return tuple(float(each) for each in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: expected numbers, such as 0.5,1,1.5") from None

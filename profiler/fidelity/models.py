@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +79,9 @@ class Ready:
             return [random_tokens(seed, row, count, self.models.vocabulary) for row, count in enumerate(counts)]
         encode = encoder(self.tokenizer)
         texts = [encode(each.text) for each in read_prompts(self.pair.prompts or (PROMPTS,))]
-        return [_cut(texts, row, count) for row, count in enumerate(counts)]
-
-
-def _cut(texts: list[tuple[int, ...]], row: int, count: int) -> Ints:
-    """Return the first `count` tokens of a text, continued by those behind it."""
-    found: list[int] = []
-    while len(found) < count:
-        found += texts[row % len(texts)]
-        row += 1
-    return np.array(found[:count], dtype=np.int64)
+        # Those behind a text continue it.
+        ahead = (chain.from_iterable(islice(cycle(texts), row, None)) for row in range(len(counts)))
+        return [np.fromiter(islice(each, count), np.int64, count) for each, count in zip(ahead, counts, strict=True)]
 
 
 class ModelCache:
@@ -123,12 +117,12 @@ class ModelCache:
         return replace(self._held[1], pair=pair)
 
     def _made(self, pair: Pair, block_tokens: Collection[int]) -> Ready:
-        shapes = list(pair.random_weights)
+        random = list(pair.random_weights)
         tokenizer = load_tokenizer(place_of(pair.target)) if pair.target else None
-        target = self._model(pair.target, shapes)
+        target = self._model(pair.target, random)
         draft = without_layers(target, pair.skip_layers) if pair.drafter == "skip" else None
         if pair.drafter == "separate":
-            draft = self._model(pair.draft, shapes)
+            draft = self._model(pair.draft, random)
             if tokenizer is not None and pair.draft:
                 same_vocabulary(tokenizer, load_tokenizer(place_of(pair.draft)), pair.target, pair.draft)
         kernel = working_kernel("auto", device=self._device, dtype=self._dtype)
@@ -139,23 +133,20 @@ class ModelCache:
         if passes == "fused":
             # They lose their weights to the passes, so no other pair may take them over.
             self._models.clear()
-        of_target = shape_of(target, self._name(pair.target, pair.random_weights[:1]))
-        bytes_ = [of_target.kv_values_per_token * self._dtype.itemsize]
-        if draft is None:
-            pages = self._pages(bytes_[0], bytes_[0], block_tokens, kernel)
-            served = self._forward(target, of_target, pages, kernel, passes)
-            match = LookupMatch(*pair.lookup_ngrams)
-            return Ready(pair, Models(served, match, of_target.vocab), kernel, passes, tokenizer)
-        less = f"{of_target.name} less {len(pair.skip_layers)} layers"
-        named = less if pair.drafter == "skip" else self._name(pair.draft, pair.random_weights[-1:])
-        of_draft = shape_of(draft, named)
-        bytes_.append(of_draft.kv_values_per_token * self._dtype.itemsize)
-        pages_of = [self._pages(each, sum(bytes_), block_tokens, kernel) for each in bytes_]
-        models = Models(
-            self._forward(target, of_target, pages_of[0], kernel, passes),
-            self._forward(draft, of_draft, pages_of[1], kernel, passes),
-            min(of_target.vocab, of_draft.vocab),
-        )
+        shapes = {"target": shape_of(target, self._name(pair.target, pair.random_weights[:1]))}
+        if draft is not None:
+            less = f"{shapes['target'].name} less {len(pair.skip_layers)} layers"
+            named = less if pair.drafter == "skip" else self._name(pair.draft, pair.random_weights[-1:])
+            shapes["draft"] = shape_of(draft, named)
+        token_bytes = {role: each.kv_values_per_token * self._dtype.itemsize for role, each in shapes.items()}
+        pool, held = self._study.cache_tokens * sum(token_bytes.values()), page_tokens(kernel, self._device)
+        forwards = {}
+        for (role, shape), model in zip(shapes.items(), (target, draft), strict=False):
+            each = token_bytes[role]
+            pages = max(pages_for(Memory(pool, block, each, 0), each, held) for block in block_tokens)
+            forwards[role] = self._forward(model, shape, pages, kernel, passes)
+        drafter = forwards.get("draft", LookupMatch(*pair.lookup_ngrams))
+        models = Models(forwards["target"], drafter, min(each.vocab for each in shapes.values()))
         return Ready(pair, models, kernel, passes, tokenizer)
 
     def _model(self, name: str, shapes: list[str]) -> PreTrainedModel:
@@ -169,11 +160,6 @@ class ModelCache:
 
     def _name(self, name: str, shapes: Iterable[str]) -> str:
         return Path(place_of(name)).name if name else named_shape(next(iter(shapes))).name
-
-    def _pages(self, token_bytes: int, of_both: int, block_tokens: Collection[int], kernel: str) -> int:
-        """Return the pages of a model's cache, of so many bytes a token, that hold all of the study's pool."""
-        pool, held = self._study.cache_tokens * of_both, page_tokens(kernel, self._device)
-        return max(pages_for(Memory(pool, block, token_bytes, 0), token_bytes, held) for block in block_tokens)
 
     def _forward(
         self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str, passes: str

@@ -157,15 +157,9 @@ def as_columns(samples: list[Sample], statistic: Statistic = "median") -> Sample
 
     Batched tokens are those that ran, padded to the captured size, as an engine that captures graphs pads its passes.
     """
-    return Samples(
-        np.array([each.kind for each in samples]),
-        np.array([float(each.context_tokens) for each in samples]),
-        np.array([float(each.captured_tokens) for each in samples]),
-        np.array([float(each.attention_pairs) for each in samples]),
-        np.array([float(each.logit_tokens) for each in samples]),
-        np.array([float(each.requests) for each in samples]),
-        np.array([(each.median_s if statistic == "median" else each.mean_s) + each.all_reduce_s for each in samples]),
-    )
+    sizes = attrgetter("kind", "context_tokens", "captured_tokens", "attention_pairs", "logit_tokens", "requests")
+    seconds = attrgetter(f"{statistic}_s")
+    return Samples.of((*sizes(each), seconds(each) + each.all_reduce_s) for each in samples)
 
 
 def _roofline(tile: int, extra: tuple[str, ...], few: int) -> Fit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -30,6 +30,12 @@ class Samples:
     logits: Floats
     requests: Floats
     seconds: Floats
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[str, float, float, float, float, float, float]]) -> Samples:
+        """Return passes that are given one by one."""
+        kinds, *columns = zip(*rows, strict=True)
+        return cls(np.array(kinds), *(np.array(each, dtype=np.float64) for each in columns))
 
     def only(self, chosen: NDArray[np.bool_]) -> Samples:
         """Return the passes that `chosen` (n,) marks."""
