@@ -223,11 +223,17 @@ def find(text: Ints, fewest: int, most: int) -> Found:
     ----------
     text : (n,) token ids.
     """
+    match, behind = longest_match(text, fewest, most)
+    return Found(int(behind[0]) if match else NOTHING, match)
+
+
+def longest_match(text: Ints, fewest: int, most: int) -> tuple[int, Ints]:
+    """Return the length of the match of `find`, 0 for none, and all of the text behind it."""
     run = match_lengths(text, most)
     if not len(run) or run.max() < fewest:
-        return Found(NOTHING, 0)
+        return 0, text[:0]
     at = int(run.argmax())
-    return Found(int(text[at + 1]), int(run[at]))
+    return int(run[at]), text[at + 1 :]
 
 
 def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[Found], list[Found | None]]:

@@ -51,8 +51,7 @@ class TorchBackend:
             self._verified = False
             self.drafter.forget()
         if isinstance(self.drafter, ModelDrafter):
-            cached = self._view.draft_cached[work.requests]
-            self.drafter.fill(work.requests[(self.drafter.rows.held[work.requests] == 0) & (cached > 0)].tolist())
+            self.drafter.fill(work.requests)
         return self._text.draft(work, shape, self.drafter.extend)
 
     def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:

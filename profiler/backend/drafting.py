@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from profiler.acceptance.drafters import match_lengths
+from profiler.acceptance.drafters import longest_match
 from profiler.attention.packing import Bools, Ints
 from profiler.backend.known import Known
-from profiler.backend.layout import NO_TOKENS, Laid, Row, laid_out, passed
+from profiler.backend.layout import NO_TOKENS, Laid, Row, fill, laid_out, passed
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import DRAFT, Stopwatch
 from profiler.passes.forward import PackedForward
@@ -159,15 +159,11 @@ class ModelDrafter:
             tree.places[_code(forest, leaf)] = len(tree.parents)
             tree.parents.append(parent)
 
-    def fill(self, requests: list[int]) -> None:
-        """Compute the beginnings of prompts that these requests are taken to have from others; it is not timed."""
-        rows = [
-            Row(request, 0, self._known.between(request, 0, int(self._view.draft_cached[request])))
-            for request in requests
-        ]
-        if rows:
-            self._stopwatch.untimed(lambda: passed(self._forward, self.rows, rows, laid_out(rows))())
-            self.rows.held[requests] = self._view.draft_cached[requests]
+    def fill(self, requests: Ints) -> None:
+        """Compute the beginnings of prompts that requests which hold nothing are taken to have from others."""
+        cached = self._view.draft_cached[requests]
+        new = (self.rows.held[requests] == 0) & (cached > 0)
+        fill(self._forward, self.rows, self._known, self._stopwatch, requests[new], cached[new])
 
     def keep(self, work_requests: Ints, forest: Forest, right: Bools) -> None:
         """Keep of the cached nodes those on the target's path, `right` (nodes,), and forget these rows' trees."""
@@ -267,11 +263,8 @@ class LookupDrafter:
     def search(self, request: int) -> tuple[Ints, float]:
         """Return the tokens behind the match up to the text's end, none without a match, and the confidence."""
         text = self._known.between(request, 0, self._known.length(request))
-        run = match_lengths(text, self._most)
-        if not len(run) or run.max() < self._fewest:
-            return text[:0], 0.0
-        at = int(run.argmax())
-        return text[at + 1 :], self._confidence
+        match, behind = longest_match(text, self._fewest, self._most)
+        return behind, self._confidence if match else 0.0
 
     def keep(self, work_requests: Ints, forest: Forest, right: Bools) -> None:
         """Forget what was found for these requests: there is no cache to keep."""

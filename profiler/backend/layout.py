@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from profiler.attention.packing import Ints, Work
+from profiler.backend.known import Known
 from profiler.backend.rows import Rows
+from profiler.backend.stopwatch import Stopwatch
 from profiler.passes.forward import PackedForward
 
 NO_TOKENS: Ints = np.zeros(0, dtype=np.int64)
@@ -84,6 +86,21 @@ def laid_out(rows: Sequence[Row]) -> Laid:
         np.array(chunk_logit, dtype=np.int64),
         np.array(node_logit, dtype=np.int64),
     )
+
+
+def fill(forward: PackedForward, held: Rows, known: Known, stopwatch: Stopwatch, requests: Ints, cached: Ints) -> None:
+    """Compute the beginnings of prompts, up to `cached` (n,), that requests (n,) are taken to have from others.
+
+    It is not timed.
+    """
+    rows = [
+        Row(request, have, known.between(request, have, due))
+        for request, have, due in zip(requests.tolist(), held.held[requests].tolist(), cached.tolist(), strict=True)
+        if have < due
+    ]
+    if rows:
+        stopwatch.untimed(lambda: passed(forward, held, rows, laid_out(rows))())
+    held.held[requests] = cached
 
 
 def passed(forward: PackedForward, held: Rows, rows: Sequence[Row], laid: Laid) -> Callable[[], torch.Tensor]:

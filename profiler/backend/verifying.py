@@ -10,7 +10,7 @@ import numpy as np
 from profiler.attention.packing import Bools, Ints
 from profiler.backend.drafting import LookupDrafter, ModelDrafter
 from profiler.backend.known import Known
-from profiler.backend.layout import Laid, Row, laid_out, passed
+from profiler.backend.layout import Laid, Row, fill, laid_out, passed
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import TARGET, Stopwatch
 from profiler.passes.forward import PackedForward
@@ -66,7 +66,8 @@ class Verifier:
 
         The seconds are those of the pass, of the choice, and of what is copied so that only the accepted path stays.
         """
-        self._fill(work.requests)
+        cached = self._view.target_cached[work.requests]
+        fill(self._forward, self.rows, self._known, self._stopwatch, work.requests, cached)
         forest = work.forest
         order = forest.rows + np.argsort(forest.row[forest.rows :], kind="stable")
         rows = self._rows(work, order, tokens)
@@ -87,18 +88,6 @@ class Verifier:
         judged, seconds = self._stopwatch.timed(TARGET, shape, decided)
         self._book(work, judged)
         return judged.emitted, seconds
-
-    def _fill(self, requests: Ints) -> None:
-        """Compute the beginnings of prompts that these requests are taken to have from others; it is not timed."""
-        cached = self._view.target_cached[requests]
-        rows = [
-            Row(request, have := int(self.rows.held[request]), self._known.between(request, have, due))
-            for request, due in zip(requests.tolist(), cached.tolist(), strict=True)
-            if self.rows.held[request] < due
-        ]
-        if rows:
-            self._stopwatch.untimed(lambda: passed(self._forward, self.rows, rows, laid_out(rows))())
-        self.rows.held[requests] = cached
 
     def _rows(self, work: TargetPass, order: Ints, tokens: Ints) -> list[Row]:
         forest = work.forest

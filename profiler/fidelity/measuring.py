@@ -23,8 +23,9 @@ from profiler.backend.rows import Rows
 from profiler.backend.served import LookupMatch
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
+from profiler.latency.hardware import ceilings
 from profiler.latency.measure import sample_of
-from profiler.latency.models import ceiling_facts, shared_facts, sizes
+from profiler.latency.models import shared_facts, sizes
 from profiler.latency.points import ROLES, Grid, Point, interleaved
 from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import WRITE_EVERY_S, Sample, SampleFile, read_samples
@@ -158,7 +159,7 @@ def sample_facts(ready: Ready, grid: Grid) -> dict[str, Any]:
         ],
         "models": model_sizes,
         "attention_error": errors,
-        **ceiling_facts(timer_for(target.device), **place),
+        **ceilings(timer_for(target.device), **place),
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.cli import minutes
 from profiler.latency.choice import check_shapes, shapes_of
 from profiler.latency.points import ROLES, read_grid, shares, shipped
-from profiler.latency.profile_file import QUICK_GRID, Places, check_places, check_writable, write_profile
+from profiler.latency.profile_file import QUICK_GRID, Places, check_places, write_profile
 from profiler.lock import only_one
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
@@ -80,10 +80,9 @@ def measure(arguments: argparse.Namespace, places: Places, most: int | None = No
     require_extra()
     require_for_a_sweep()
     check_places(places.profile, [places.samples])
-    check_writable(places.samples)
 
     from profiler.attention.pages import memory_for
-    from profiler.latency.models import ceiling_facts
+    from profiler.latency.hardware import ceilings
     from profiler.latency.samples import SampleFile
     from profiler.latency.sweep import Sweep
     from profiler.latency.timers import timer_for
@@ -96,7 +95,7 @@ def measure(arguments: argparse.Namespace, places: Places, most: int | None = No
             check_shapes(role, planned | shapes_of(file.samples, role), "shapes of pass in the grid and the samples")
         if "flops_per_s" not in file.facts:
             with memory_for("the large product and copy", setting.device):
-                file.facts |= ceiling_facts(timer, device=setting.device, dtype=setting.dtype)
+                file.facts |= ceilings(timer, device=setting.device, dtype=setting.dtype)
         return Sweep(subjects, setting, timer, file, deadline, most=most).run()
 
 

@@ -74,20 +74,12 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """The measured peaks: operations per second of a large matrix product, bytes per second of a large copy."""
+def ceilings(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
+    """Return the measured peaks, on random values, and the batched tokens at their ridge.
 
-    flops_per_s: float
-    bytes_per_s: float
-
-    def knee_tokens(self, value_bytes: int) -> float:
-        """Return the batched tokens whose products take as long as reading the weights, two operations per weight."""
-        return self.flops_per_s * value_bytes / (2 * self.bytes_per_s)
-
-
-def ceilings(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> Ceilings:
-    """Measure both peaks, on random values."""
+    `flops_per_s` are operations per second of a large matrix product, `bytes_per_s` bytes of a large copy. The products
+    of `knee_tokens` take as long as reading the weights, two operations per weight.
+    """
     side = CUDA_SIDE if device.type == "cuda" else CPU_SIDE
     size = CUDA_COPY_BYTES if device.type == "cuda" else CPU_COPY_BYTES
     a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
@@ -96,7 +88,9 @@ def ceilings(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> Ceili
     source = torch.ones(size // dtype.itemsize, device=device, dtype=dtype)
     target = torch.empty_like(source)
     copy = timer.launched(lambda: target.copy_(source), lambda _: None, CEILING)
-    return Ceilings(2 * side**3 / product.median_s, 2 * size / copy.median_s)
+    flops_per_s, bytes_per_s = 2 * side**3 / product.median_s, 2 * size / copy.median_s
+    knee_tokens = flops_per_s * dtype.itemsize / (2 * bytes_per_s)
+    return {"flops_per_s": flops_per_s, "bytes_per_s": bytes_per_s, "knee_tokens": knee_tokens}
 
 
 @dataclass(slots=True)

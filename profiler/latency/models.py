@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,7 @@ import torch
 
 from profiler.attention.pages import free_bytes, give_back, memory_for, pages_needed
 from profiler.attention.planning import page_tokens
-from profiler.latency.hardware import ceilings, clocks_of, hardware, machine_facts
+from profiler.latency.hardware import clocks_of, hardware, machine_facts
 from profiler.latency.measure import Bench
 from profiler.latency.points import ROLES, Grid, Point
 from profiler.latency.samples import SampleFile
@@ -133,12 +133,6 @@ def shared_facts(
         **machine_facts(device),
         "planned": {role: len(grid.passes(role)) for role in ROLES},
     }
-
-
-def ceiling_facts(timer: Timer, *, device: torch.device, dtype: torch.dtype) -> dict[str, float]:
-    """Return the measured ceilings of a device as facts."""
-    found = ceilings(timer, device=device, dtype=dtype)
-    return {**asdict(found), "knee_tokens": found.knee_tokens(dtype.itemsize)}
 
 
 class LoadedPair:

@@ -191,26 +191,15 @@ def check_places(profile: Path, samples: Iterable[Path]) -> None:
     """
     if profile.resolve() in {path.resolve() for path in samples}:
         raise SpecsimError(f"--out {profile}: is the samples file; expected another for the profile")
-    check_writable(profile)
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a path where no file can be created, before anything is measured.
-
-    Raises
-    ------
-    SpecsimError
-        One line.
-    """
-    probe = path.with_name(f".{path.name}.probe")
+    probe = profile.with_name(f".{profile.name}.probe")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        profile.parent.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise SpecsimError(f"{path}: cannot be written: {error.strerror}") from None
-    if path.is_dir():
-        raise SpecsimError(f"{path}: is a folder; expected the file of a profile, such as mine.yaml")
+        raise SpecsimError(f"{profile}: cannot be written: {error.strerror}") from None
+    if profile.is_dir():
+        raise SpecsimError(f"{profile}: is a folder; expected the file of a profile, such as mine.yaml")
 
 
 UNFIT = 4

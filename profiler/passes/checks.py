@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -109,16 +110,23 @@ def checked_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place
     SpecsimError
         When the kernel cannot run here, or its error exceeds the rounding of its type.
     """
+    device = place["device"]
+    with _one_line(f"attention {kernel!r} does not run on {device}"), memory_for(f"attention {kernel!r}", device):
+        error = kernel_error(kernel, heads, kv_heads, head_dim, **place)
+    if not error <= TOLERANCE[place["dtype"]]:
+        raise SpecsimError(f"attention {kernel!r} is wrong by {error:.2g} of a query's result on {device}")
+    return error
+
+
+@contextmanager
+def _one_line(said: str) -> Iterator[None]:
+    """Turn whatever compilers raise into one line."""
     try:
-        with memory_for(f"attention {kernel!r}", place["device"]):
-            error = kernel_error(kernel, heads, kv_heads, head_dim, **place)
+        yield
     except SpecsimError:
         raise
-    except Exception as problem:  # Compilers may raise anything; the user gets one line.
-        raise SpecsimError(f"attention {kernel!r} does not run on {place['device']}: {first_line(problem)}") from None
-    if not error <= TOLERANCE[place["dtype"]]:
-        raise SpecsimError(f"attention {kernel!r} is wrong by {error:.2g} of a query's result on {place['device']}")
-    return error
+    except Exception as problem:
+        raise SpecsimError(f"{said}: {first_line(problem)}") from None
 
 
 def working_kernel(kernel: str, **place: Any) -> str:
@@ -193,13 +201,11 @@ def check_operations(made: Plain, shape: ModelShape, *, device: torch.device, dt
     SpecsimError
         One line.
     """
-    try:
+    those = f"the {made.name} operations of passes 'fused'"
+    with _one_line(f"{those} do not run on {device}"):
         error = operations_error(made, shape, device=device, dtype=dtype)
-    except Exception as problem:  # Compilers may raise anything; the user gets one line.
-        said = first_line(problem)
-        raise SpecsimError(f"the {made.name} operations of passes 'fused' do not run on {device}: {said}") from None
     if not error <= TOLERANCE[dtype]:
-        raise SpecsimError(f"the {made.name} operations of passes 'fused' are wrong by {error:.2g} on {device}")
+        raise SpecsimError(f"{those} are wrong by {error:.2g} on {device}")
 
 
 def check_replays(forward: PackedForward, replays: Replays) -> None:

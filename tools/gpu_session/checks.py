@@ -155,8 +155,8 @@ def compiles(place: Place) -> Iterator[Row]:
 def peaks(place: Place) -> Iterator[Row]:
     """Yield the two ceilings."""
     found = ceilings(place.timer, device=place.device, dtype=place.dtype)
-    yield Row("peaks", "matrix product", "rate", found.flops_per_s / 1e12, "TFLOP/s")
-    yield Row("peaks", "copy", "rate", found.bytes_per_s / 1e9, "GB/s")
+    yield Row("peaks", "matrix product", "rate", found["flops_per_s"] / 1e12, "TFLOP/s")
+    yield Row("peaks", "copy", "rate", found["bytes_per_s"] / 1e9, "GB/s")
 
 
 def clocks(place: Place) -> Iterator[Row]:
