@@ -85,7 +85,7 @@ def test_whatever_a_scheduler_may_ask_for(drafter, data, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "drafter"), zip(NAMES, cycle(DRAFTERS), strict=False))
+@pytest.mark.parametrize(("name", "drafter"), list(zip(NAMES, cycle(DRAFTERS), strict=False)))
 def test_under_every_scheduler(name, drafter):
     short_of_memory(name, drafter)
 
