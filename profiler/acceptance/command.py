@@ -133,17 +133,16 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
 def _best_layers(arguments: argparse.Namespace) -> list[str]:
     """Return the best layers to skip, found on the last prompts of each category, which a recording may leave out."""
     require_extra()
-    from profiler.acceptance.pair import LayerSearch, check_count, encoder, stop_ids, tasks
+    from profiler.acceptance.pair import LayerSearch, encoder, stop_ids, tasks
     from profiler.acceptance.prompts import read_prompts
     from profiler.models.loading import load_model, load_tokenizer
 
     prompts = read_prompts(arguments.prompts, arguments.categories)
     tokenizer = load_tokenizer(arguments.target)
     model = load_model(arguments.target, device=arguments.device, dtype=arguments.dtype)
-    check_count(model, arguments.find_layers)
     work = tasks(reversed(prompts), encoder(tokenizer), min(arguments.limit, 3) or 3, arguments.longest_prompt)
-    search = LayerSearch(model, work, min(arguments.tokens, 64), stop_ids(model, tokenizer))
-    steps = search.best(arguments.find_layers)
+    search = LayerSearch(model, work, min(arguments.tokens, 64), stop_ids(model, tokenizer), arguments.find_layers)
+    steps = search.best()
     return [f"--skip-layers {','.join(map(str, layers))}: {share:.4f} agree" for layers, share in steps]
 
 

@@ -133,33 +133,32 @@ SHORTLIST = 10
 """Layers that are tried, besides one for each layer that is sought."""
 
 
-def check_count(model: PreTrainedModel, count: int) -> None:
-    """Refuse a search for more layers than may be skipped: all but the last.
-
-    Raises
-    ------
-    SpecsimError
-        One line.
-    """
-    most = len(network(model, "target").body.layers) - 1
-    if not 1 <= count <= most:
-        raise SpecsimError(f"--find-layers: {count}; expected 1 to {most}, the model's layers but the last")
-
-
 class LayerSearch:
     """Texts of a target, and how often it would choose the same tokens without some of its layers.
 
     Parameters
     ----------
     model : the target. tasks : prompts. tokens : greedy output tokens of a text. stop : ids that end a text.
+    count : of layers to skip.
+
+    Raises
+    ------
+    SpecsimError
+        When more layers are to be skipped than may be: all but the last.
     """
 
-    def __init__(self, model: PreTrainedModel, tasks: Sequence[Task], tokens: int, stop: frozenset[int]) -> None:
-        self._model = model
+    def __init__(
+        self, model: PreTrainedModel, tasks: Sequence[Task], tokens: int, stop: frozenset[int], count: int
+    ) -> None:
+        self._model, self._count = model, count
         target = network(model, "target")
         prompts = [task.ids for task in tasks]
         keys = [np.uint64(0)] * len(prompts)
         self._layers = len(target.body.layers)
+        if not 1 <= count < self._layers:
+            raise SpecsimError(
+                f"--find-layers: {count}; expected 1 to {self._layers - 1}, the model's layers but the last"
+            )
         self._texts: list[tuple[Tensor, Tensor]] = []
         written = generate(
             target, prompts, keys, tokens=tokens, temperature=0.0, vocabulary=target.vocabulary, stop=stop
@@ -178,8 +177,9 @@ class LayerSearch:
             total += len(tokens)
         return right / total
 
-    def best(self, count: int) -> list[tuple[tuple[int, ...], float]]:
-        """Return the layers to skip after each of `count` greedy steps, sorted, with their agreement."""
+    def best(self) -> list[tuple[tuple[int, ...], float]]:
+        """Return the layers to skip after each greedy step, sorted, with their agreement."""
+        count = self._count
         steps: list[tuple[tuple[int, ...], float]] = []
         candidates = self.shortlist(SHORTLIST + count)
         chosen: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ import torch
 from torch.nn.functional import pad
 
 from profiler.attention.packing import EVERYWHERE, Ints, Packed, Room, Work, power_of_two
-from profiler.attention.pages import CacheShape, PageTables
-from profiler.attention.sdpa import grouped
+from profiler.attention.pages import CacheShape, PageTables, copy_tensors
+from profiler.attention.sdpa import grouped, inverse
 
 BLOCK_TOKENS = 128
 QUERY_BLOCK = 128
@@ -62,11 +62,6 @@ class FlexGroup:
     first: torch.Tensor
     count: torch.Tensor
     blocks: torch.Tensor
-
-    def load(self, other: FlexGroup) -> None:
-        """Take over another group of equal sizes."""
-        for each in fields(self):
-            getattr(self, each.name).copy_(getattr(other, each.name))
 
 
 class FlexPlan:
@@ -111,7 +106,7 @@ class FlexPlan:
         """Take over another plan of equal sizes."""
         self._inverse.copy_(other._inverse)
         for mine, its in zip(self._groups, other._groups, strict=True):
-            mine.load(its)
+            copy_tensors(mine, its)
 
 
 def tiling(queries: int, share: int, *, pipelined: bool = False) -> tuple[int, dict[str, Any]]:
@@ -207,10 +202,7 @@ class Flex:
             blocks = self._as_wide_as_the_pool(parts.pop("blocks"))
             groups.append(FlexGroup(**parts, blocks=blocks, owner=owner, first=first))
             order.append(queries)
-        flat = np.concatenate(order)
-        inverse = np.zeros(size, np.int64)
-        inverse[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
-        placed = torch.from_numpy(inverse).to(self._device)
+        placed = torch.from_numpy(inverse(np.concatenate(order), size)).to(self._device)
         return FlexPlan(groups, placed, self.page_tokens, self._kernel, pipelined=self._pipelined)
 
     def _as_wide_as_the_pool(self, blocks: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,8 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,6 +101,13 @@ class PageTables:
     def query_slots(self, packed: Packed) -> Ints:
         """Return the slot of each query's own key, (T,)."""
         return self.slots(packed.row, packed.key)
+
+
+def copy_tensors(mine: Any, its: Any) -> None:
+    """Copy the tensors of a dataclass into those of another of equal sizes, in place."""
+    for each in fields(mine):
+        if isinstance(held := getattr(mine, each.name), torch.Tensor):
+            held.copy_(getattr(its, each.name))
 
 
 def pages_needed(work: Work, page_tokens: int) -> Ints:

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from profiler.attention.packing import Bools, Ints, Packed, Room, Work
-from profiler.attention.pages import PageTables
+from profiler.attention.pages import PageTables, copy_tensors
 
 GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
 
@@ -44,9 +44,7 @@ class SdpaPlan:
         """Take over another plan of equal sizes."""
         self._inverse.copy_(other._inverse)
         for mine, its in zip(self._groups, other._groups, strict=True):
-            mine.queries.copy_(its.queries)
-            mine.slots.copy_(its.slots)
-            mine.mask.copy_(its.mask)
+            copy_tensors(mine, its)
 
 
 def _attend(
@@ -85,10 +83,7 @@ class Sdpa:
             group, queries, real = self._group(rows, work, packed, tables, int(keys[rows].max()))
             groups.append(group)
             order.append(np.where(real, queries, -1))
-        flat = np.concatenate(order)
-        inverse = np.zeros(size, np.int64)
-        inverse[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
-        return SdpaPlan(groups, torch.from_numpy(inverse).to(self._device))
+        return SdpaPlan(groups, torch.from_numpy(inverse(np.concatenate(order), size)).to(self._device))
 
     def _group(
         self, rows: Ints, work: Work, packed: Packed, tables: PageTables, keys: int
@@ -110,6 +105,13 @@ class Sdpa:
         )
         chosen: Ints = queries.ravel()
         return group, chosen, real.ravel()
+
+
+def inverse(order: Ints, size: int) -> Ints:
+    """Return the place of each of `size` queries in their order, of which -1 is padding; 0 for none."""
+    place = np.zeros(size, np.int64)
+    place[order[order >= 0]] = np.flatnonzero(order >= 0)
+    return place
 
 
 def grouped(counts: Ints, lengths: Ints, limit: int) -> list[Ints]:

@@ -7,14 +7,14 @@ attention without a mask. The first part is a kernel that engines use, FlashAtte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import torch
 
 from profiler.attention.packing import Ints, Packed, Room, Work, is_causal
-from profiler.attention.pages import CacheShape, PageTables
+from profiler.attention.pages import CacheShape, PageTables, copy_tensors
 
 Pools: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 KEYS_OF_A_QUERY = 16
@@ -94,10 +94,9 @@ class SplitPlan:
 
     def load(self, other: SplitPlan) -> None:
         """Take over another plan of equal sizes."""
-        for mine, its in ((self.span, other.span), (self.tail, other.tail)):
-            for each in fields(mine) if mine is not None else ():
-                if isinstance(held := getattr(mine, each.name), torch.Tensor):
-                    held.copy_(getattr(its, each.name))
+        copy_tensors(self.span, other.span)
+        if self.tail is not None:
+            copy_tensors(self.tail, other.tail)
 
 
 class Split:

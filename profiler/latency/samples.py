@@ -54,9 +54,12 @@ FACTS = [
     *(f"attention_error.{role}" for role in KINDS),
 ]
 """Metadata of a finished sweep, by dotted keys."""
-ABOVE_0 = ("median_s", "batched_tokens", "captured_tokens", "logit_tokens")
-LEAST_0 = ("prepare_s", "sample_s", "all_reduce_s", "context_tokens", "attention_pairs")
-"""Numbers of a measured sample by what they must be."""
+ABOVE_0, LEAST_0 = (5e-324, "above 0"), (0.0, "of 0 or more")
+NUMBERS = {
+    **dict.fromkeys(("median_s", "batched_tokens", "captured_tokens", "logit_tokens"), ABOVE_0),
+    **dict.fromkeys(("prepare_s", "sample_s", "all_reduce_s", "context_tokens", "attention_pairs"), LEAST_0),
+}
+"""What the numbers of a measured sample must be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +137,15 @@ class SampleFile:
 
     def write(self) -> None:
         """Replace the file in one step; without samples leave it as it is."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         if not self.samples:
             return
+        told = {METADATA: json.dumps({"format": FORMAT, **self.facts}, sort_keys=True).encode()}
+        rows = [asdict(sample) for sample in self.samples]
         with in_one_step(self.path) as partial:
-            pq.write_table(_table(self.samples, self.facts), partial, compression="zstd")
+            pq.write_table(pa.Table.from_pylist(rows, _schema().with_metadata(told)), partial, compression="zstd")
         self._written_at = self._clock()
 
 
@@ -173,13 +179,6 @@ def machines(path: Path, known: Mapping[str, Any], wanted: Mapping[str, Any]) ->
     return joined
 
 
-def _table(samples: list[Sample], facts: Mapping[str, Any]) -> pa.Table:
-    import pyarrow as pa
-
-    told = {METADATA: json.dumps({"format": FORMAT, **facts}, sort_keys=True).encode()}
-    return pa.Table.from_pylist([asdict(sample) for sample in samples], schema=_schema().with_metadata(told))
-
-
 def _schema() -> pa.Schema:
     import pyarrow as pa
 
@@ -203,13 +202,10 @@ def read_samples(path: Path) -> tuple[dict[str, Any], list[Sample]]:
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowInvalid) as error:
         raise SpecsimError(f"{path}: cannot be read as Parquet: {first_line(error)}") from None
-    metadata = (table.schema.metadata or {}).get(METADATA)
-    if metadata is None:
-        raise SpecsimError(f"{path}: {NO_SAMPLES}")
     try:
-        facts = json.loads(metadata)
-    except (ValueError, RecursionError) as error:
-        raise SpecsimError(f"{path}: metadata is not JSON: {first_line(error)}") from None
+        facts = json.loads((table.schema.metadata or {})[METADATA])
+    except (KeyError, ValueError, RecursionError):
+        raise SpecsimError(f"{path}: {NO_SAMPLES}") from None
     form = facts.pop("format", None) if isinstance(facts, dict) else None
     if form not in (WITHOUT_MEANS, FORMAT):
         raise SpecsimError(f"{path}: samples of another version of specsim; expected format {FORMAT}")
@@ -239,12 +235,11 @@ def check_numbers(where: str, sample: Sample) -> None:
     for key, known in (("role", KINDS), ("mode", ("graph", "eager")), ("kind", KINDS.get(sample.role, ()))):
         if values[key] not in known:
             raise SpecsimError(f"{where}: {key}: {values[key]!r}; expected one of {', '.join(known)}")
-    for keys, least, expected in ((ABOVE_0, 5e-324, "above 0"), (LEAST_0, 0.0, "of 0 or more")):
-        for key in keys:
-            if sample.status == "ok" and not least <= values[key] < math.inf:
-                raise SpecsimError(
-                    f"{where}: {key}: {values[key]}; expected a number {expected} where the status is ok"
-                )
+    if sample.status != "ok":
+        return
+    for key, (least, expected) in NUMBERS.items():
+        if not least <= values[key] < math.inf:
+            raise SpecsimError(f"{where}: {key}: {values[key]}; expected a number {expected} where the status is ok")
 
 
 def check_finished(path: Path, facts: Mapping[str, Any]) -> None:

@@ -191,19 +191,16 @@ def _source(name: str) -> tuple[str, dict[str, Any]]:
             raise SpecsimError(f"model {name!r}: no such file{beside(path)}")
         return str(path.parent), {"gguf_file": path.name}
     if path.is_dir():
-        return str(path), _in_folder(path, name)
+        files = sorted(path.glob("*.gguf"))
+        if (path / "config.json").is_file():
+            return str(path), {}
+        if len(files) != 1:
+            said = f"expected config.json or one .gguf file in the folder, not {len(files)}"
+            raise SpecsimError(f"model {name!r}: {said}")
+        return str(path), {"gguf_file": files[0].name}
     if path.is_absolute() or name.startswith((".", "~")):
         raise SpecsimError(f"model {name!r}: no such folder{beside(path)}")
     return name, {} if _hub_resolves() else {"local_files_only": True}
-
-
-def _in_folder(path: Path, name: str) -> dict[str, Any]:
-    files = sorted(path.glob("*.gguf"))
-    if (path / "config.json").is_file():
-        return {}
-    if len(files) != 1:
-        raise SpecsimError(f"model {name!r}: expected config.json or one .gguf file in the folder, not {len(files)}")
-    return {"gguf_file": files[0].name}
 
 
 def _hub_resolves() -> bool:

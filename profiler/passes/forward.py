@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from profiler.attention.packing import Ints, Room, Work, pack
-from profiler.attention.pages import CacheShape, PagedCache, PageTables
+from profiler.attention.pages import CacheShape, PagedCache, PageTables, copy_tensors
 from profiler.attention.planning import PAGED, Plan, page_tokens, planner, register
 from profiler.models.shapes import ModelShape
 from profiler.passes.graphs import Replays
@@ -19,27 +20,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+@dataclass(eq=False)
 class Inputs:
     """The inputs of one pass, on the device: tokens and positions (1, size), slots (size,), logit rows, a plan.
 
     Their sizes depend only on the `Work`, so that another pass of the same work can be loaded in place.
     """
 
-    def __init__(
-        self, tokens: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, logits: torch.Tensor, plan: Plan
-    ) -> None:
-        self.tokens = tokens
-        self.positions = positions
-        self.slots = slots
-        self.logits = logits
-        self.plan = plan
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    slots: torch.Tensor
+    logits: torch.Tensor
+    plan: Plan
 
     def load(self, other: Inputs) -> None:
         """Take over another pass of equal sizes."""
-        self.tokens.copy_(other.tokens)
-        self.positions.copy_(other.positions)
-        self.slots.copy_(other.slots)
-        self.logits.copy_(other.logits)
+        copy_tensors(self, other)
         self.plan.load(other.plan)
 
 
