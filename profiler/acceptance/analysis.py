@@ -144,6 +144,14 @@ def curves_yaml(tape: Recorded, curves: Acceptance, compared: Mapping[str, Seque
     }
     named = {name: fitted[category] for name, category in mapped(tape.categories).items()}
     about = tape.about
+    heading = f"Fitted to what was recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}."
+    if every := [(each, name) for name, rows in compared.items() for each in rows]:
+        worst, name = max(every, key=lambda row: row[0].total_variation)
+        heading += (
+            f"\n# Accepted lengths drawn from the curves differ most for {worst.depth} x {worst.width} trees of {name}:"
+            f" total variation {worst.total_variation:.2f}, mean {worst.mean_drawn:.2f} against {worst.mean:.2f} "
+            "recorded."
+        )
     return yaml_text(
         {
             "description": f"{_pair(about)}: curves fitted to its recording",
@@ -153,19 +161,7 @@ def curves_yaml(tape: Recorded, curves: Acceptance, compared: Mapping[str, Seque
             "levels": curves.levels,
             "categories": named,
         },
-        f"Fitted to what was recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}."
-        f"{_worst(compared)}",
-    )
-
-
-def _worst(compared: Mapping[str, Sequence[Compared]]) -> str:
-    every = [(each, name) for name, rows in compared.items() for each in rows]
-    if not every:
-        return ""
-    worst, name = max(every, key=lambda row: row[0].total_variation)
-    return (
-        f"\n# Accepted lengths drawn from the curves differ most for {worst.depth} x {worst.width} trees of {name}: "
-        f"total variation {worst.total_variation:.2f}, mean {worst.mean_drawn:.2f} against {worst.mean:.2f} recorded."
+        heading,
     )
 
 

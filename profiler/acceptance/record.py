@@ -15,6 +15,7 @@ from tqdm import tqdm
 from profiler.acceptance.network import generate, random_key
 from profiler.acceptance.rows import Batches, TapeRows, Text
 from profiler.acceptance.settings import Settings
+from profiler.attention.pages import is_out_of_memory
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
@@ -66,13 +67,11 @@ class TapeWriter:
     def _rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
         try:
             rows = self.rows(batch)
-        except RuntimeError as error:  # CUDA's error is a subclass; the CPU's allocator has no class of its own.
-            if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
-                said = (
-                    f"too little memory for {len(batch)} texts at once; finished ones are kept, try a smaller --batch"
-                )
-                raise SpecsimError(said) from None
-            raise
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            said = f"too little memory for {len(batch)} texts at once; finished ones are kept, try a smaller --batch"
+            raise SpecsimError(said) from None
         if not all(np.isfinite(each.confidence).all() for each in rows.values()):
             raise SpecsimError("the drafter's probabilities are not numbers; a wider --dtype may help (float32)")
         return rows

@@ -8,9 +8,7 @@ import torch
 from torch.nn.functional import silu
 
 from profiler.attention.split import Pools, Tail, plain_tail
-from specsim.errors import SpecsimError, nearest
-
-OPERATIONS = ("torch", "triton")
+from specsim.errors import SpecsimError
 
 
 class Plain:
@@ -58,15 +56,13 @@ class Plain:
 
 
 def operations(name: str) -> Plain:
-    """Return the operations of that name.
+    """Return the operations of that name, ``torch`` or ``triton``.
 
     Raises
     ------
     SpecsimError
-        When there are none, or Triton is not installed.
+        When Triton is not installed.
     """
-    if name not in OPERATIONS:
-        raise SpecsimError(f"operations {name!r} are unknown{nearest(name, OPERATIONS)}")
     if name == "torch":
         return Plain()
     if find_spec("triton") is None:

@@ -50,14 +50,11 @@ class Extension(NamedTuple):
     shape: PassShape
 
 
-class _Tree:
+class _Tree(NamedTuple):
     """The nodes of one request whose keys the draft's cache holds, in the order of their places."""
 
-    __slots__ = ("parents", "places")
-
-    def __init__(self) -> None:
-        self.places: dict[Code, int] = {}
-        self.parents: list[int] = []
+    places: dict[Code, int]
+    parents: list[int]
 
 
 class ModelDrafter:
@@ -138,7 +135,7 @@ class ModelDrafter:
             if root and start == end:
                 start -= 1
             self.unpriced_tokens += end - start - chunk
-        tree = self._trees.setdefault(request, _Tree())
+        tree = self._trees.setdefault(request, _Tree({}, []))
         forest = pass_.forest
         parents = [self._place(tree, forest, int(forest.parent[node])) for node in inner]
         tokens = pass_.tokens[inner].tolist() if inner else []

@@ -10,7 +10,7 @@ import numpy as np
 
 from profiler.compose.operators import LONG, Operators
 from profiler.compose.passes import ComposedPass, Sizes, passes, reaching, sampled
-from profiler.latency.fit import ErrorStats, Floats, Samples, coefficients, errors_by_kind, fit_roofline, solve
+from profiler.latency.fit import ErrorStats, Floats, Samples, coefficients, errors_by_kind, fit_roofline, plain, solve
 from specsim.latency.forms import Table
 
 MOST_BATCHED_TOKENS = 16384
@@ -101,11 +101,11 @@ def fitted_forms(operators: Operators, overhead_s: float, most_context: int) -> 
         sampled(partial(composed, operators), passes(sizes, most_context, MOST_BATCHED_TOKENS)) for sizes in grids
     )
     roofline, table = fit_roofline(fitted_on), fit_table(operators, fitted_on)
-    forms = {"roofline": coefficients(roofline), "table": _rows(table)}
-    errors = {
-        "roofline": _errors(roofline.form, held_out, overhead_s),
-        "table": _errors(table, held_out, overhead_s),
-    }
+    forms = {"roofline": coefficients(roofline), "table": plain(asdict(table))}
+    errors: dict[str, dict[str, ErrorStats]] = {}
+    for name, form in (("roofline", roofline.form), ("table", table)):
+        relative: Floats = np.abs(held_out.predicted_by(form) - held_out.seconds) / (held_out.seconds + overhead_s)
+        errors[name] = errors_by_kind(held_out.kinds, relative)
     said = {
         "forms": forms,
         "standard_errors": {"roofline": roofline.standard_errors},
@@ -116,12 +116,3 @@ def fitted_forms(operators: Operators, overhead_s: float, most_context: int) -> 
         },
     }
     return said, {form: max(each.p95 for each in of.values()) for form, of in errors.items()}
-
-
-def _errors(form: Any, held_out: Samples, overhead_s: float) -> dict[str, ErrorStats]:
-    relative: Floats = np.abs(held_out.predicted_by(form) - held_out.seconds) / (held_out.seconds + overhead_s)
-    return errors_by_kind(held_out.kinds, relative)
-
-
-def _rows(table: Table) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(table).items()}

@@ -150,14 +150,12 @@ def gathered(files: Sequence[Path], root: Path) -> Tables:
     return Tables(about, runs.reindex(columns=[*runs.columns, *(each for each in NUMBERS if each not in runs)]), *whole)
 
 
-def write_tables(tables: Tables, folder: Path) -> list[Path]:
-    """Write the tables and the facts of the study, each in one step; return the files."""
-    places = [folder / f"{name}.parquet" for name in NAMES]
-    for name, place in zip(NAMES, places, strict=True):
-        with in_one_step(place) as partial:
+def write_tables(tables: Tables, folder: Path) -> None:
+    """Write the tables and the facts of the study, each in one step."""
+    for name in NAMES:
+        with in_one_step(folder / f"{name}.parquet") as partial:
             getattr(tables, name).to_parquet(partial, index=False, compression="zstd")
     write(folder / ABOUT, json.dumps(tables.about, indent=1) + "\n")
-    return [*places, folder / ABOUT]
 
 
 def read_tables(folder: Path) -> Tables:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -232,10 +232,14 @@ def errors_by_kind(kinds: NDArray[np.str_], relative: Floats) -> dict[str, Error
     return stats
 
 
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with lists instead of tuples, as YAML has them."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
 def coefficients(fitted: Fitted) -> dict[str, Any]:
     """Return a form's coefficients in the order in which their errors stand, as a profile's YAML has them."""
-    held = {name: getattr(fitted.form, name) for name in fitted.standard_errors}
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in held.items()}
+    values = plain({name: getattr(fitted.form, name) for name in fitted.standard_errors})
     if isinstance(fitted.form, Roofline):
         values["tile_tokens"] = fitted.form.tile_tokens
     return values
