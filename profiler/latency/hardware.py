@@ -58,10 +58,11 @@ def hardware(device: torch.device) -> Hardware:
     return Hardware(name, memory, 0, system, host)
 
 
-def machine_facts(device: torch.device) -> dict[str, str]:
-    """Return what measurements are kept with: a device, its driver, its host, and the versions of the libraries."""
+def machine_facts(device: torch.device) -> dict[str, Any]:
+    """Return what measurements are kept with: a device and its memory, driver and host, and versions of libraries."""
     about = hardware(device)
-    return {"hardware": about.name, "driver": about.driver, "host": about.host, **versions()}
+    facts = {"hardware": about.name, "driver": about.driver, "host": about.host, "memory_bytes": about.memory_bytes}
+    return {**facts, **versions()}
 
 
 def cpu_name() -> str:

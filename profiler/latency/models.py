@@ -12,7 +12,7 @@ import torch
 
 from profiler.attention.pages import free_bytes, give_back, memory_for, pages_needed
 from profiler.attention.planning import page_tokens
-from profiler.latency.hardware import clocks_of, hardware, machine_facts
+from profiler.latency.hardware import clocks_of, machine_facts
 from profiler.latency.measure import Bench
 from profiler.latency.points import ROLES, Grid, Point
 from profiler.latency.samples import SampleFile
@@ -129,7 +129,6 @@ def shared_facts(
         "dtype": str(dtype).removeprefix("torch."),
         "attention": kernel,
         "passes": passes,
-        "memory_bytes": hardware(device).memory_bytes,
         **machine_facts(device),
         "planned": {role: len(grid.passes(role)) for role in ROLES},
     }
