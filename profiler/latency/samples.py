@@ -59,7 +59,7 @@ NUMBERS = {
     **dict.fromkeys(("median_s", "batched_tokens", "captured_tokens", "logit_tokens"), ABOVE_0),
     **dict.fromkeys(("prepare_s", "sample_s", "all_reduce_s", "context_tokens", "attention_pairs"), LEAST_0),
 }
-"""What the numbers of a measured sample must be."""
+"""Least values of the numbers of a measured sample, and how they are said."""
 
 
 @dataclass(frozen=True, slots=True)
