@@ -32,10 +32,10 @@ class WhileFew(Speculation):
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield the draft passes of this step and return the trees to verify."""
         k, n = self.num_speculative_tokens, rows.decoding
-        fits = trees_fit(view, rows.requests, rows.chunks, n, k, rows.fed, rows.evicted)
+        fits = trees_fit(view, rows.requests, rows.chunks, n, k, rows.catch_up, rows.evicted)
         if n > self.most_decoding or not fits:
             return Forest.roots(len(rows.requests))
-        return (yield from grow_trees(view, rows.requests, rows.fed, n, k, width=1))
+        return (yield from grow_trees(view, rows.requests, rows.catch_up, n, k, width=1))
 
 
 def main() -> None:

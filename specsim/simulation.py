@@ -1,4 +1,4 @@
-"""One run from typed parts: requests and world in, rows out. Knows nothing of files or configuration."""
+"""One run from typed parts: requests and ground truth in, rows out. Knows nothing of files or configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import simpy
 
-from specsim.backend.simulated import SimulatedBackend, World
+from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.cluster.clients import Clients, Turns, arrivals
 from specsim.cluster.dispatch import Dispatch
 from specsim.cluster.routers import RoundRobin
@@ -43,7 +43,7 @@ class Simulation:
 
     Attributes
     ----------
-    requests : what is told at arrival. world : what only the future knows.
+    requests : what is told at arrival. ground_truth : what only the future knows.
     truth, belief : the latency that passes take, and the latency that schedulers believe in.
     memory : key-value pool of each replica.
     scheduler : makes a fresh scheduler for a replica.
@@ -70,11 +70,11 @@ class Simulation:
         falls between them: the same run, sooner.
     step_limit_s : seconds of wall time within which a scheduler must come to its next pass, None for no limit.
     observers : each makes what sees every pass; decoding passes and rounds do not run at once then.
-    backend : makes what answers the passes of a replica, from its view; None: what is simulated of `world` and `truth`.
+    backend : makes what answers the passes of a replica, from its view; None: it is simulated.
     """
 
     requests: Requests
-    world: World
+    ground_truth: GroundTruth
     truth: CostModel
     belief: CostModel
     memory: Memory
@@ -153,9 +153,9 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     observers = [make() for make in simulation.observers]
     observing = Observing(observers, len(requests)) if observers else None
     rows = [SharedRows.of(len(requests), simulation.prefixes is not None) for _ in range(2 if prefill else 1)]
-    reading = simulation.world.of_one_token() if prefill else simulation.world
+    reading = simulation.ground_truth.of_one_token() if prefill else simulation.ground_truth
     for name in range(simulation.replicas):
-        made = (rows[0], reading) if name < prefill else (rows[-1], simulation.world)
+        made = (rows[0], reading) if name < prefill else (rows[-1], simulation.ground_truth)
         replicas.append(_replica(env, name, simulation, recorder, observing, *made))
     served = [env.process(replica.serve()) for replica in replicas]
     dispatch = _dispatch(env, simulation, requests, replicas, served)
@@ -188,7 +188,7 @@ def _dispatch(
     split, router = simulation.split, simulation.router
     if split is None:
         return Dispatch(replicas, router(), requests, sessions, simulation.too_long)
-    sent = split, router, requests, simulation.world.output_tokens, sessions, simulation.too_long
+    sent = split, router, requests, simulation.ground_truth.output_tokens, sessions, simulation.too_long
     return SplitDispatch(env, replicas, served[: split.prefill], *sent)
 
 
@@ -199,14 +199,14 @@ def _replica(
     recorder: Recorder,
     observing: Observing | None,
     rows: SharedRows,
-    world: World,
+    ground_truth: GroundTruth,
 ) -> Replica:
     machine = simulation.machine(name)
     size, cached = len(simulation.requests), machine.truth.draft.cached
     ledger = Ledger(size, machine.memory, cached, simulation.prefixes, rows, name)
     view = LedgerView(ledger, machine.belief)
     prefill = simulation.split.prefill if simulation.split is not None else 0
-    simulated = SimulatedBackend(world, machine.truth, view, machine.host_bytes_per_s)
+    simulated = SimulatedBackend(ground_truth, machine.truth, view, machine.host_bytes_per_s)
     backend = simulated if simulation.backend is None else simulation.backend(view)
 
     scheduler = simulation.scheduler()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from specsim.acceptance.tape import Pools, Tape
-from specsim.backend.simulated import World
+from specsim.backend.simulated import GroundTruth
 from specsim.core.passes import DraftPass
 from specsim.core.protocols import Scheduler
 from specsim.core.request import Facts, Floats, Ids, Requests
@@ -209,7 +209,7 @@ def simulation(
     true = truth or hardware()
     return Simulation(
         requests=told,
-        world=World(np.array(output_tokens, dtype=np.int64), text or tape(len(told))),
+        ground_truth=GroundTruth(np.array(output_tokens, dtype=np.int64), text or tape(len(told))),
         truth=true,
         belief=more.pop("belief", true),
         memory=pool or memory(told),

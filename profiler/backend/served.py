@@ -123,7 +123,7 @@ class _Serving:
 
     def __call__(self, view: View) -> Backend:
         models, simulation = self.models, self.simulation
-        lengths, requests = simulation.world.output_tokens, len(simulation.requests)
+        lengths, requests = simulation.ground_truth.output_tokens, len(simulation.requests)
         clock = WallClock(self.clock, lambda: view.now_s) if self.wall else self.clock
         prompts = self.prompts
         if prompts is None:
@@ -141,7 +141,7 @@ class _Serving:
         target = Rows(models.target, requests)
         verifier = Verifier(models.target, target, known, view, drafter, clock, models.vocabulary)
         if self.prompts is None:
-            tape = SimulatedBackend(simulation.world, simulation.truth, view)
+            tape = SimulatedBackend(simulation.ground_truth, simulation.truth, view)
             text = TapeText(tape, known, self.seed, models.vocabulary)
             return TorchBackend(verifier, drafter, text, tape, view, clock)
         texts = self.texts or []

@@ -20,7 +20,7 @@ from profiler.fidelity.tables import Outcome
 from profiler.fidelity.verdicts import CLEAR, Step, accounted
 from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
 from specsim.acceptance.tape import Tape
-from specsim.backend.simulated import SimulatedBackend, World
+from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.config.configured import from_words
 from specsim.core.protocols import Backend, View
 from specsim.core.request import Floats, Ints
@@ -83,14 +83,16 @@ class Scene:
             return whole
         match = self.ready.models.draft
         tape = tape_of(self.texts, SEED, match.confidence if isinstance(match, LookupMatch) else None)
-        return replace(whole, world=World(whole.world.output_tokens, tape))
+        return replace(whole, ground_truth=GroundTruth(whole.ground_truth.output_tokens, tape))
 
 
 def with_texts(scene: Scene, words: Sequence[str]) -> Scene:
     """Return the scene with the prompts of these settings' requests, and what the target says to each alone."""
     simulation = scene.simulation(words)
     prompts = scene.ready.prompts(simulation.requests.prompt_tokens.tolist(), SEED)
-    return replace(scene, prompts=prompts, texts=texts_of(scene.ready.models, prompts, simulation.world.output_tokens))
+    return replace(
+        scene, prompts=prompts, texts=texts_of(scene.ready.models, prompts, simulation.ground_truth.output_tokens)
+    )
 
 
 def service_rate(scene: Scene, words: Sequence[str]) -> float:
@@ -131,7 +133,7 @@ def _with_backend(
     looks_up = isinstance(models.draft, LookupMatch)
 
     def simulated(view: View) -> Backend:
-        inner = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
+        inner = SimulatedBackend(simulation.ground_truth, simulation.truth, view, simulation.host_bytes_per_s)
         return Journal(inner, None, thinking, entries, lookup=looks_up)
 
     if cell.side == SIMULATED:

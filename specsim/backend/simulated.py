@@ -18,38 +18,40 @@ from specsim.rng import mix
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class GroundTruth:
     """Ground truth, which no scheduler may know: the output lengths (N,), at least 1, and the acceptance tape."""
 
     output_tokens: Ints
     tape: Tape
 
-    def of_one_token(self) -> World:
-        """Return the world in which every output ends with its first token: that of a replica that reads prompts."""
-        return World(np.ones_like(self.output_tokens), self.tape)
+    def of_one_token(self) -> GroundTruth:
+        """Return that of a replica that reads prompts: every output ends with its first token."""
+        return GroundTruth(np.ones_like(self.output_tokens), self.tape)
 
 
 class SimulatedBackend:
-    """Answer passes from the `World`, in the time that the true latency model gives.
+    """Answer passes from the `GroundTruth`, in the time that the true latency model gives.
 
     A forest is valid until, after a verification, trees grow from roots again: then its slots are reused.
 
     Parameters
     ----------
-    world : the output lengths and the tape.
+    ground_truth : the output lengths and the tape.
     truth : the latency model that passes really take.
     view : the replica's ledger, for positions.
     host_bytes_per_s : bandwidth of a cache's transfer to the host and back.
     """
 
-    def __init__(self, world: World, truth: CostModel, view: View, host_bytes_per_s: float = float("inf")) -> None:
-        self._world = world
+    def __init__(
+        self, ground_truth: GroundTruth, truth: CostModel, view: View, host_bytes_per_s: float = float("inf")
+    ) -> None:
+        self._ground_truth = ground_truth
         self._host_bytes_per_s = host_bytes_per_s
         self._truth = truth
         self._view = view
-        output_tokens = np.ascontiguousarray(world.output_tokens, dtype=np.int64)
+        output_tokens = np.ascontiguousarray(ground_truth.output_tokens, dtype=np.int64)
         self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, output_tokens)
-        self._drafter = SimulatedDrafter(world.tape, truth.draft, view)
+        self._drafter = SimulatedDrafter(ground_truth.tape, truth.draft, view)
 
     def move(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds that the pass's moved bytes take on the link to the host."""
@@ -70,7 +72,7 @@ class SimulatedBackend:
     def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
         """Return passes of decoding rows; see `specsim.core.protocols.MultiStepBackend`."""
         ids, cached = work.requests, self._view.target_cached[work.requests]
-        left = self._world.output_tokens[ids] - self._view.emitted_tokens[ids]
+        left = self._ground_truth.output_tokens[ids] - self._view.emitted_tokens[ids]
         first_end = int(np.minimum.reduce(left))
         rows: Ints | int = len(ids)
         if first_end >= most or not beyond_ends:
@@ -86,16 +88,16 @@ class SimulatedBackend:
         None, too, where a chain may stop short, or where somebody's own code reads the tape.
         """
         view, drafter, ids, depth = self._view, self._truth.draft, work.requests, work.depth
-        text = self._world.tape.text(ids)
+        text = self._ground_truth.tape.text(ids)
         if not isinstance(text, Pooled) or text.silent or drafter.expands or drafter.max_depth < depth:
             return None
         emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
-        left = self._world.output_tokens[ids] - emitted
+        left = self._ground_truth.output_tokens[ids] - emitted
         most = self._most(known, depth, min(most, int(left.min())), within_s, further)
         if most < least:
             return None
         room = view.max_tokens[ids] - depth - emitted
-        matched = rounds(text, self._world.tape.on_path(ids, emitted), depth, left, room, most)
+        matched = rounds(text, self._ground_truth.tape.on_path(ids, emitted), depth, left, room, most)
         if len(matched) < least:
             return None
         tokens = matched + 1
@@ -119,7 +121,7 @@ class SimulatedBackend:
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,); see `specsim.core.protocols.Oracle`."""
-        return self._world.output_tokens[ids]
+        return self._ground_truth.output_tokens[ids]
 
     def right(self, forest: Forest) -> Bools:
         """Return which nodes of a forest drafted in this step are tokens of the target, roots included, (nodes,)."""
@@ -140,7 +142,7 @@ class SimulatedBackend:
 
         `positions` are of the output, `depth` draft positions behind the last verified token.
         """
-        tape = self._world.tape
+        tape = self._ground_truth.tape
         keys = tape.on_path(requests, positions)
         rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_), depth)
         right: Bools = (tape.rank[rows] == 0) & (tape.likeliest[rows] > 0)
@@ -148,7 +150,7 @@ class SimulatedBackend:
 
     def rounds_left(self, ids: Ids, most: int) -> Ints:
         """Return the rounds of chains of `most` that are left, (n,); see `specsim.core.protocols.Oracle`."""
-        first, end = np.maximum(self._view.emitted_tokens[ids], 1), self._world.output_tokens[ids]
+        first, end = np.maximum(self._view.emitted_tokens[ids], 1), self._ground_truth.output_tokens[ids]
         rounds = np.zeros(len(ids), dtype=np.int64)
         for place, (request, at, stop) in enumerate(zip(ids.tolist(), first.tolist(), end.tolist(), strict=True)):
             right = self._right_by_depth(request, np.arange(at, stop), most)
@@ -162,20 +164,20 @@ class SimulatedBackend:
 
     def _right_by_depth(self, request: int, positions: Ints, most: int) -> list[list[bool]]:
         """Return by draft position, up to `most`, and output position whether the likeliest token is right."""
-        own = min(most, self._world.tape.depths)
+        own = min(most, self._ground_truth.tape.depths)
         same = np.full(len(positions), request), positions
         right = [self._likeliest_right(*same, np.full(len(positions), depth)).tolist() for depth in range(own)]
         return right + right[-1:] * (most - own)
 
     def agreement(self, ids: Ids) -> Floats:
         """Return how often the likeliest token is right, (n,); see `specsim.core.protocols.Oracle`."""
-        tape = self._world.tape
+        tape = self._ground_truth.tape
         rows = [tape.text_rows(ids[place : place + 1]) for place in range(len(ids))]
         return np.array([np.mean((tape.rank[each] == 0) & (tape.likeliest[each] > 0)) for each in rows])
 
     def target_probability(self, forest: Forest) -> Floats:
         """Return the target's own probability of each drafted node; see `specsim.core.protocols.Oracle`."""
-        tape, nodes = self._world.tape, slice(forest.rows, None)
+        tape, nodes = self._ground_truth.tape, slice(forest.rows, None)
         probability = forest.probability.copy()
         row, rank = self._drafter.rows[:, forest.slot[nodes]]
         truth = tape.truth[row, forest.token[nodes]]

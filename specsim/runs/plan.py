@@ -313,7 +313,7 @@ def _died(point: Configured, how: str) -> NoReturn:
 
 def _bytes_of(experiment: Experiment) -> int:
     """Return what an experiment holds for itself, roughly; the runs of a sweep share a tape that nobody writes."""
-    requests, tape = experiment.simulation.requests, experiment.simulation.world.tape
+    requests, tape = experiment.simulation.requests, experiment.simulation.ground_truth.tape
     own = int(tape.likeliest.nbytes) if tape.confidence.flags.writeable else 0
     return EXPERIMENT_BYTES + REQUEST_BYTES * len(requests) + own
 

@@ -15,7 +15,7 @@ from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
 from specsim.acceptance.reported import reported
 from specsim.acceptance.tape import AcceptanceModel, Tape
-from specsim.backend.simulated import World
+from specsim.backend.simulated import GroundTruth
 from specsim.cluster.routing import Router
 from specsim.config.configured import Configured
 from specsim.config.groups import Choice, Choices
@@ -151,7 +151,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on
-    simulated = _simulation(settings, load, World(load.promised.output_tokens, tape), running_on, factory, routed)
+    simulated = _simulation(settings, load, GroundTruth(load.promised.output_tokens, tape), running_on, factory, routed)
     return Experiment(
         made_of=made_of,
         router=chosen.router.name if max(pooled) > 1 else None,
@@ -296,7 +296,7 @@ def _check_width(scheduler: Scheduler, tape: Tape, chosen: Choices) -> None:
 def _simulation(
     settings: Settings,
     load: _Load,
-    world: World,
+    ground_truth: GroundTruth,
     served_on: Fleet,
     factory: SchedulerFactory,
     routed: Callable[[], Router],
@@ -306,7 +306,7 @@ def _simulation(
     alike, machines = runs_on.machine(*memory), [each.machine(*memory) for each in served_on.replicas]
     return Simulation(
         requests=load.promised.requests,
-        world=world,
+        ground_truth=ground_truth,
         truth=alike.truth,
         belief=alike.belief,
         memory=alike.memory,

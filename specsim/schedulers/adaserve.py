@@ -78,7 +78,7 @@ class CandidateTrees(Speculation):
         depth, width = TreeShape(0, 1)
         if self.spare(rows.decoding) > 0:
             depth, width = fitting_shape(view, rows, self.shape(rows.decoding))
-        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
+        forest = yield from grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, width)
         return forest.subset(self.chosen(view, rows, forest)) if forest.draft_nodes else forest
 
     @abstractmethod

@@ -17,7 +17,15 @@ from specsim.core.passes import NOBODY, TargetPass
 from specsim.core.protocols import View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.batching import NO_CHUNKS, Admission, Chunks, lag, seats, unread, whole_prompts
+from specsim.schedulers.parts.batching import (
+    NO_CHUNKS,
+    Admission,
+    Chunks,
+    catch_up_tokens,
+    seats,
+    unread,
+    whole_prompts,
+)
 from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability
 
 
@@ -53,10 +61,10 @@ class PrefillFirst(Batching):
         """Return waiting prompts if some fit, else all decoding requests."""
         prompts = self.prompts(view, drafting)
         if unread(view, prompts):
-            return Rows(*prompts, 0, lag(view, prompts.requests))
+            return Rows(*prompts, 0, catch_up_tokens(view, prompts.requests))
         plain = decode(view, prompts.requests, stationary_until_s=inf)
         ids, until_s = plain.requests, plain.stationary_until_s
-        return Rows(ids, plain.chunks, len(ids), lag(view, ids), plain.evict, stationary_until_s=until_s)
+        return Rows(ids, plain.chunks, len(ids), catch_up_tokens(view, ids), plain.evict, stationary_until_s=until_s)
 
 
 def decode(view: View, joining: Ids = NOBODY, *, stationary_until_s: float = -inf) -> TargetPass:

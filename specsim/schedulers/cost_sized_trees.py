@@ -89,7 +89,7 @@ class CostSizedTrees(Speculation):
         """Yield the draft passes of the best size and return the likeliest nodes; no pass where no size pays."""
         depth, width, nodes = self._step_size(view, rows) if rows.decoding else TreeSize(1, 1, 0)
         depth, width = fitting_shape(view, rows, TreeShape(depth, width))
-        forest = yield from grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width)
+        forest = yield from grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, width)
         if not forest.draft_nodes:
             return forest
         self._note(forest, np.minimum(max_depths(view, rows.requests, rows.decoding), depth), width)

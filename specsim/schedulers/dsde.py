@@ -83,7 +83,7 @@ class DivergenceLengths(Chains):
         max_depth = max_depths(view, rows.requests, rows.decoding)
         max_depth[: rows.decoding] = np.minimum(max_depth[: rows.decoding], self.lengths(rows))
         fitting = fitting_shape(view, rows, TreeShape(max(int(max_depth.max(initial=1)), 1), 1))
-        return grow(rows.requests, rows.fed, max_depth, (1,) * fitting.depth)
+        return grow(rows.requests, rows.catch_up, max_depth, (1,) * fitting.depth)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the divergence of each token that the target has judged, and set the next lengths."""

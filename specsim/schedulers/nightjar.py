@@ -31,7 +31,7 @@ from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 from specsim.rng import stream_keys, uniforms
-from specsim.schedulers.parts.batching import decoding, lag
+from specsim.schedulers.parts.batching import catch_up_tokens, decoding
 from specsim.schedulers.parts.growth import grow_chains
 from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
 
@@ -168,7 +168,7 @@ class BinGreedyLengths(Speculation):
 def catching_up_s(view: View) -> float:
     """Return the believed seconds in which the drafter reads what decodes lack in it, beyond one token each."""
     requests = view.running[decoding(view, view.running)]
-    lacking = lag(view, requests)
+    lacking = catch_up_tokens(view, requests)
     if not lacking.any():
         return 0.0
     cached, draft = view.draft_cached[requests], view.belief.draft

@@ -16,7 +16,7 @@ import numpy as np
 from specsim.core.passes import MOST_AT_ONCE, NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids, Ints
-from specsim.schedulers.parts.batching import Admission, Chunks, decoding, lag, prompt_chunks, seats
+from specsim.schedulers.parts.batching import Admission, Chunks, catch_up_tokens, decoding, prompt_chunks, seats
 from specsim.schedulers.parts.due_chunk import DueChunk
 from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability, rows_of
 
@@ -98,9 +98,9 @@ def chunked(view: View, decodes: Bools, budget: int, admission: Admission, *, fi
     """Return the rows of a pass of `budget` tokens beside drafts; with `first`, prompts run alone if there are any."""
     (requests, tokens), evicted = mixed(view, decodes, budget, admission)
     if len(requests) == len(decodes) and decodes.all():
-        fed, most = lag(view, requests), len(requests) * (1 + admission.lookahead) * (MOST_AT_ONCE + 2)
+        catch_up, most = catch_up_tokens(view, requests), len(requests) * (1 + admission.lookahead) * (MOST_AT_ONCE + 2)
         roomy = not admission.lookahead or view.surely_fits(len(requests), most, most)
-        return Rows(requests, tokens, len(requests), fed, evicted, stationary_until_s=inf if roomy else -inf)
+        return Rows(requests, tokens, len(requests), catch_up, evicted, stationary_until_s=inf if roomy else -inf)
     return rows_of(view, requests, tokens, evicted, first=first)
 
 

@@ -201,7 +201,7 @@ class SlosServe:
         max_depth = np.minimum(max_depths(view, rows.requests, rows.decoding), self._chain[rows.requests])
         longest = fitting_shape(view, rows, TreeShape(int(max_depth.max()), 1)).depth
         if longest:
-            growing = grow(rows.requests, rows.fed, np.minimum(max_depth, longest), (1,) * longest)
+            growing = grow(rows.requests, rows.catch_up, np.minimum(max_depth, longest), (1,) * longest)
             forest, evicted = yield from evicting(growing, evicted)
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
         self._note(forest, answer)

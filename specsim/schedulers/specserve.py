@@ -88,11 +88,11 @@ class StepEstimate(NamedTuple):
         return -1.0 if seconds > self.limit_s else (self.rows.decoding + drafted) / seconds
 
     def _pass_s(self, forest: Forest, leaves: Ints) -> float:
-        """Return the believed seconds of a draft pass behind `leaves`; the first of a step also feeds `rows.fed`."""
-        ids, fed = self.rows.requests, self.rows.fed
+        """Return the believed seconds of a draft pass behind `leaves`; the first also feeds `rows.catch_up`."""
+        ids, catch_up = self.rows.requests, self.rows.catch_up
         cached = self.view.draft_cached[ids]
         if leaves[0] < forest.rows:
-            return self.view.belief.draft.seconds(PassShape.of(cached, fed))
+            return self.view.belief.draft.seconds(PassShape.of(cached, catch_up))
         if self.view.belief.draft.one_pass:
             return 0.0
         context = int(cached[forest.row[leaves]].sum())

@@ -59,7 +59,7 @@ def write_trace(file: Path, words: tuple[str, ...] = CONV[:2]) -> None:
     """Write the requests of a run, a JSON object a line; nobody shares a block of the prefix cache."""
     simulation, first = prepared(("scheduler=continuous", *words)), 0
     requests = simulation.requests
-    columns = (requests.arrival_s, requests.prompt_tokens, simulation.world.output_tokens)
+    columns = (requests.arrival_s, requests.prompt_tokens, simulation.ground_truth.output_tokens)
     with file.open("w") as lines:
         for arrival_s, prompt, output in zip(*(each.tolist() for each in columns), strict=True):
             blocks = -(-prompt // BLOCK)

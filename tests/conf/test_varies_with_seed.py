@@ -33,12 +33,12 @@ def varies(point):
 def drawn(point, seed):
     """Return what the seed may change of a prepared simulation, as bytes by name."""
     simulation = prepare(from_point({**point, "seed": str(seed)})).simulation
-    told, world = simulation.requests, simulation.world
+    told, ground_truth = simulation.requests, simulation.ground_truth
     return {
         "arrivals": told.arrival_s.tobytes(),
-        "lengths": np.stack((told.prompt_tokens, world.output_tokens)).tobytes(),
+        "lengths": np.stack((told.prompt_tokens, ground_truth.output_tokens)).tobytes(),
         "classes": told.slo_class.tobytes(),
-        "acceptance": world.tape.keys.tobytes(),
+        "acceptance": ground_truth.tape.keys.tobytes(),
     }
 
 

@@ -64,7 +64,7 @@ def judge(name: str, simulation: Simulation, laws: Sequence[Law] | None = None) 
 def conservation(ran: Witnessed) -> None:
     """Every request ends once, with exactly its output, or is rejected because it can never fit."""
     simulation, seen = ran.simulation, ran.seen
-    told, wanted = simulation.requests, simulation.world.output_tokens
+    told, wanted = simulation.requests, simulation.ground_truth.output_tokens
     progress = seen.record.progress
     most = (told.prompt_tokens + told.max_tokens).tolist()
     too_large = np.array([simulation.memory.bytes_of(m, m) > simulation.memory.capacity_bytes for m in most])

@@ -63,7 +63,7 @@ def shows_at(one: list[Heard], other: list[Heard]) -> float:
 
 
 def with_lengths(simulated: Simulation, output_tokens: Any) -> Simulation:
-    return replace(simulated, world=replace(simulated.world, output_tokens=output_tokens))
+    return replace(simulated, ground_truth=replace(simulated.ground_truth, output_tokens=output_tokens))
 
 
 def other_lengths(simulated: Simulation, seed: int) -> Simulation:
@@ -71,15 +71,15 @@ def other_lengths(simulated: Simulation, seed: int) -> Simulation:
     rng = np.random.default_rng(seed)
     anywhere = rng.integers(1, simulated.requests.max_tokens, endpoint=True)
     half = rng.random(len(anywhere)) < 0.5
-    return with_lengths(simulated, np.where(half, anywhere, simulated.world.output_tokens))
+    return with_lengths(simulated, np.where(half, anywhere, simulated.ground_truth.output_tokens))
 
 
 def other_target_tokens(simulated: Simulation, seed: int) -> Simulation:
     """Return the simulation with a tenth of the target's tokens drawn anew."""
-    text = simulated.world.tape
+    text = simulated.ground_truth.tape
     rng = np.random.default_rng(seed)
     changed = np.where(rng.random(len(text.rank)) < 0.1, rng.integers(0, text.width, len(text.rank)), text.rank)
-    return replace(simulated, world=replace(simulated.world, tape=replace(text, rank=changed)))
+    return replace(simulated, ground_truth=replace(simulated.ground_truth, tape=replace(text, rank=changed)))
 
 
 def later_arrivals(simulated: Simulation) -> tuple[Simulation, float]:
@@ -154,9 +154,9 @@ def reachable_arrays(thing: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def future_of(simulated: Simulation) -> list[np.ndarray[Any, Any]]:
-    text, told = simulated.world.tape, simulated.requests
+    text, told = simulated.ground_truth.tape, simulated.requests
     arrays = [
-        simulated.world.output_tokens,
+        simulated.ground_truth.output_tokens,
         text.confidence,
         text.rank,
         text.keys,

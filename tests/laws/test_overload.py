@@ -34,7 +34,7 @@ def check_ends(simulated: Simulation, record: Record) -> None:
     reasons = np.array([record.rejected.get(each, "") for each in range(len(arrival_s))])
     assert np.array_equal(completed, reasons == "")
     assert set(record.rejected.values()) <= REASONS
-    wanted = simulated.world.output_tokens
+    wanted = simulated.ground_truth.output_tokens
     assert np.array_equal(progress.emitted_tokens[completed], wanted[completed])
     assert (progress.emitted_tokens <= wanted).all()
     untouched = np.isin(reasons, ("kv_capacity", "shed_waiting", "shed_ttft"))

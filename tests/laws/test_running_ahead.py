@@ -75,7 +75,7 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
     if draw(st.booleans()):
         agreement, seed = draw(st.sampled_from((0.3, 0.9))), draw(st.integers(0, 3))
         text = tape(len(simulated.requests), agreement, seed, depths=3 if seed % 2 else 1)
-        simulated = replace(simulated, world=replace(simulated.world, tape=text))
+        simulated = replace(simulated, ground_truth=replace(simulated.ground_truth, tape=text))
     split = draw(SPLITS)
     routers = sorted(ROUTERS.keys() - {"dedicated"} if split is not None else ROUTERS)
     return replace(

@@ -60,7 +60,7 @@ def test_each_turn_follows_the_answer_before_it(name: str, data: st.DataObject) 
         later = np.sort(arrival_s[first])[simulated.concurrency :]
         assert np.array_equal(later, ends_s[: len(later)])
     assert not record.rejected
-    assert np.array_equal(record.progress.emitted_tokens, simulated.world.output_tokens)
+    assert np.array_equal(record.progress.emitted_tokens, simulated.ground_truth.output_tokens)
     if simulated.router is Affinity:
         assert all(len(set(record.replica_of[simulated.sessions == each])) == 1 for each in set(simulated.sessions))
     assert_same_record(record, run(replace(simulated, multi_step=False)))

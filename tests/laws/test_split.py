@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.backend.simulated import World
+from specsim.backend.simulated import GroundTruth
 from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin, Slack
 from specsim.cluster.split import Splitting
 from specsim.core.passes import TargetPass
@@ -39,7 +39,7 @@ def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
     """A request is read by its prefill replica and then runs on its decode replica alone, not before its cache came."""
     plain = split_of(simulated, name, split, router)
     seen = watched(plain)
-    record, outputs = seen.record, plain.world.output_tokens
+    record, outputs = seen.record, plain.ground_truth.output_tokens
     moves, progress = record.moves, record.progress
     assert moves is not None
     served = plain.memory.holds(plain.requests)
@@ -77,7 +77,7 @@ def test_first_tokens_come_as_if_there_were_no_others(name: str, simulated: Simu
         plain,
         split=None,
         replicas=split.prefill,
-        world=World(np.ones_like(plain.world.output_tokens), plain.world.tape),
+        ground_truth=GroundTruth(np.ones_like(plain.ground_truth.output_tokens), plain.ground_truth.tape),
     )
     found, wanted = run(plain), run(alone)
     assert found.progress.first_token_s.tobytes() == wanted.progress.first_token_s.tobytes()
@@ -138,5 +138,5 @@ def test_what_admission_charges_is_what_a_pass_takes(name: str, agreement: float
         simulated = tight(name, agreement, factor, block_tokens)
         record = run(simulated)
         assert not record.rejected
-        assert np.array_equal(record.progress.emitted_tokens, simulated.world.output_tokens)
+        assert np.array_equal(record.progress.emitted_tokens, simulated.ground_truth.output_tokens)
         assert_same_record(record, run(replace(simulated, multi_step=False)))

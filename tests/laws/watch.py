@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 import specsim.simulation
-from specsim.backend.simulated import SimulatedBackend, World
+from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
 from specsim.core.request import Ids
@@ -83,8 +83,8 @@ def watched(
         return listeners[-1]
 
     class Inspected(SimulatedBackend):
-        def __init__(self, world: World, truth: Any, view: Any, host_bytes_per_s: float) -> None:
-            super().__init__(world, truth, view, host_bytes_per_s)
+        def __init__(self, ground_truth: GroundTruth, truth: Any, view: Any, host_bytes_per_s: float) -> None:
+            super().__init__(ground_truth, truth, view, host_bytes_per_s)
             views.append(view)
             self._seen = view
             self._deeper: list[Ids] = []

@@ -54,9 +54,15 @@ class Case:
 
     def servers(self) -> list[Server]:
         """Return the reference's replicas, before they serve."""
-        told, world, pool = self.simulation.requests, self.simulation.world, self.simulation.memory
-        ranks = world.tape.rank.tolist()
-        columns = told.arrival_s, told.prompt_tokens, told.max_tokens, world.output_tokens, world.tape.keys
+        told, ground_truth, pool = self.simulation.requests, self.simulation.ground_truth, self.simulation.memory
+        ranks = ground_truth.tape.rank.tolist()
+        columns = (
+            told.arrival_s,
+            told.prompt_tokens,
+            told.max_tokens,
+            ground_truth.output_tokens,
+            ground_truth.tape.keys,
+        )
         rows = zip(*(column.tolist() for column in columns), strict=True)
         mine = [Request(number, *row[:4], costs.text(row[4], ranks)) for number, row in enumerate(rows)]
         sizes = pool.capacity_bytes, pool.block_tokens, pool.target_token_bytes, pool.draft_token_bytes

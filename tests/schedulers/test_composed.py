@@ -57,7 +57,7 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
     simulation = replace(scene(), scheduler=scheduler_factory(mapping, "scheduler=mine"))
     progress = run(simulation).progress
     served = np.isfinite(progress.finish_s)
-    assert np.array_equal(progress.emitted_tokens, np.where(served, simulation.world.output_tokens, 0))
+    assert np.array_equal(progress.emitted_tokens, np.where(served, simulation.ground_truth.output_tokens, 0))
     assert served.sum() >= len(served) - 1, "the scene holds one request that no pool could"
     assert (progress.draft_tokens.sum() > 0) == (speculation != "none")
 

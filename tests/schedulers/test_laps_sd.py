@@ -226,7 +226,7 @@ def backend_of(simulated: Simulation) -> Any:
     """Return the backend of a replica of which no request has begun."""
     none: Any = None
     rows = SharedRows.of(len(simulated.requests))
-    return _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.world).backend
+    return _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.ground_truth).backend
 
 
 def test_the_rounds_foreseen_are_the_verifications_that_run() -> None:

@@ -21,10 +21,10 @@ from specsim.schedulers.smartspec.tree import HeadAverage, tree_length
 from tests.made import Hardware, Linear, hardware, one
 
 
-def batch_of(n: int, context: int = 256, longest: Any = 8, fed: int = 1) -> Batch:
+def batch_of(n: int, context: int = 256, longest: Any = 8, catch_up: int = 1) -> Batch:
     full = np.full(n, 1)
     most = np.broadcast_to(np.array(longest), n)
-    return Batch(np.arange(n), full * context, full * context, full * fed, most)
+    return Batch(np.arange(n), full * context, full * context, full * catch_up, most)
 
 
 def alike(n: int, acceptance: float = 0.7) -> Any:
@@ -130,8 +130,8 @@ def goodput_of(belief: Hardware, batch: Batch, acceptance: Any, lengths: tuple[i
     seconds = belief.target.seconds(one(batch.target_cached.sum(), n + k.sum(), 0))
     for level in range(1, max(lengths) + 1):
         on = k >= level
-        read = batch.draft_cached + (batch.fed if level > 1 else 0)
-        queries = (batch.fed if level == 1 else np.ones(n))[on].sum()
+        read = batch.draft_cached + (batch.catch_up if level > 1 else 0)
+        queries = (batch.catch_up if level == 1 else np.ones(n))[on].sum()
         seconds += belief.draft.seconds(one(read[on].sum(), queries, 0))
     return float(sum(acceptance[i] ** j for i in range(n) for j in range(lengths[i] + 1)) / seconds)
 

@@ -11,7 +11,7 @@ from scipy.stats import binom
 from specsim.acceptance.curves import Acceptance, Curve, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.tape import Tape
-from specsim.backend.simulated import SimulatedBackend, World
+from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.config.compose import compose
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
 from specsim.core.trees import Forest
@@ -90,7 +90,7 @@ class Script:
         self.ledger.progress.emitted_tokens[:] = emitted
         self.ledger.progress.target_cached[:] = 3 + emitted - 1
         self.count = count
-        self.backend = SimulatedBackend(World(np.full(count, 999), text), hardware(), view)
+        self.backend = SimulatedBackend(GroundTruth(np.full(count, 999), text), hardware(), view)
 
     def grow(self, widths: list[int], ids: Any = None, beam: int | None = None) -> Forest:
         ids = np.arange(self.count) if ids is None else np.array(ids)

@@ -105,7 +105,7 @@ class Turns(PrefillFirst):
         if len(kept) in (0, len(rows.requests)) or rows.decoding < len(rows.requests):
             return rows
         return rows._replace(
-            requests=rows.requests[kept], chunks=rows.chunks[kept], fed=rows.fed[kept], decoding=len(kept)
+            requests=rows.requests[kept], chunks=rows.chunks[kept], catch_up=rows.catch_up[kept], decoding=len(kept)
         )
 
 

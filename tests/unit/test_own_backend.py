@@ -21,7 +21,7 @@ class Heard(SimulatedBackend):
     """The simulated backend, which notes what it is asked in `asked`."""
 
     def __init__(self, view, move_s=None):
-        super().__init__(SWAPPING.world, SWAPPING.truth, view, SWAPPING.host_bytes_per_s)
+        super().__init__(SWAPPING.ground_truth, SWAPPING.truth, view, SWAPPING.host_bytes_per_s)
         self.asked = []
         self._move_s = move_s
 

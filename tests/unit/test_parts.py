@@ -23,7 +23,7 @@ class Sixes(Speculation):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         max_depth = np.where(np.arange(len(rows.requests)) < rows.decoding, 6, 0)
-        return grow(rows.requests, rows.fed, max_depth, (1,) * 6)
+        return grow(rows.requests, rows.catch_up, max_depth, (1,) * 6)
 
 
 class NotSaid(Speculation):

@@ -7,7 +7,7 @@ import pytest
 
 from specsim.acceptance.curves import calibration
 from specsim.acceptance.tape import Pools, Tape
-from specsim.backend.simulated import SimulatedBackend, World
+from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.core.passes import NOBODY, DraftPass
 from specsim.core.request import Ints
 from specsim.core.trees import Forest
@@ -19,7 +19,7 @@ from tests.made import WIDTH, grown, hardware, ledger_and_view, requests, tape
 
 def backend(text: Tape, count: int) -> SimulatedBackend:
     _, view = ledger_and_view(requests([0.0] * count, [3] * count, [9] * count))
-    return SimulatedBackend(World(np.full(count, 5), text), hardware(), view)
+    return SimulatedBackend(GroundTruth(np.full(count, 5), text), hardware(), view)
 
 
 def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:

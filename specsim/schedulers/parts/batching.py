@@ -82,7 +82,7 @@ def unread(view: View, chunks: Chunks) -> bool:
     return len(chunks.requests) > 0 and not bool(decoding(view, chunks.requests).all())
 
 
-def lag(view: View, ids: Ids) -> Ints:
+def catch_up_tokens(view: View, ids: Ids) -> Ints:
     """Return the tokens that the drafter's cache lacks, (n,); 0 for requests that can no longer use a draft."""
     useful = view.max_tokens[ids] - view.emitted_tokens[ids] > 1
     lacking: Ints = useful * view.draft_pending(ids)

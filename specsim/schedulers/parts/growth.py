@@ -103,7 +103,7 @@ def grow(
 def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn | None = None) -> Growing:
     """Return `grow` for the decoding rows, with no tree deeper than the tokens its request may still emit."""
     max_depth = max_depths(view, rows.requests, rows.decoding)
-    return grow(rows.requests, rows.fed, max_depth, widths, going_on=going_on)
+    return grow(rows.requests, rows.catch_up, max_depth, widths, going_on=going_on)
 
 
 def grow_fitting(view: View, rows: Rows, longest: int, going_on: GoingOn | None = None) -> Growing:
@@ -119,7 +119,7 @@ def grow_chains(view: View, rows: Rows, depth: int) -> Growing:
     depth = depth if rows.decoding else 1
     if not rows_fit(view, rows, depth):
         depth = 0
-    return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, 1, rows.stationary_until_s)
+    return grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, 1, rows.stationary_until_s)
 
 
 def max_depths(view: View, requests: Ids, growing: int) -> Ints:
@@ -135,18 +135,18 @@ def useful_depth(view: View, requests: Ids) -> Ints:
 
 
 def trees_fit(
-    view: View, requests: Ids, chunks: Ints, growing: int, nodes: int, fed: Ints, evicted: Ids = NOBODY
+    view: View, requests: Ids, chunks: Ints, growing: int, nodes: int, catch_up: Ints, evicted: Ids = NOBODY
 ) -> bool:
     """Return whether the first `growing` rows can hold `nodes` tree tokens each in both caches during this step.
 
-    `chunks` (n,) are the target's, `fed` (n,) the drafter's. `evicted` (m,) give up their cache before the trees grow.
+    `chunks` (n,) are the target's, `catch_up` (n,) the drafter's. `evicted` (m,) lose their cache before.
     """
     fresh, trees = int(np.add.reduce(chunks)), growing * nodes
-    if view.surely_fits(len(requests), fresh + trees, int(np.add.reduce(fed)) + trees):
+    if view.surely_fits(len(requests), fresh + trees, int(np.add.reduce(catch_up)) + trees):
         return True
     tree = nodes if growing == len(requests) else np.where(np.arange(len(requests)) < growing, nodes, 0)
     need = view.growth_bytes(
-        requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + fed + tree
+        requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + catch_up + tree
     )
     freed = int(view.held_bytes(evicted).sum()) if len(evicted) else 0
     return int(np.add.reduce(need)) <= view.free_bytes + freed
@@ -154,7 +154,7 @@ def trees_fit(
 
 def rows_fit(view: View, rows: Rows, nodes: int) -> bool:
     """Return whether each decoding row can hold `nodes` tree tokens in both caches, after the evictions."""
-    return trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes, rows.fed, rows.evicted)
+    return trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes, rows.catch_up, rows.evicted)
 
 
 def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:

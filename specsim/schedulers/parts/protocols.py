@@ -12,7 +12,7 @@ from specsim.core.passes import DEEPEST, NOBODY, DraftPass, Emitted
 from specsim.core.protocols import Oracle, View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.batching import decoding, lag
+from specsim.schedulers.parts.batching import catch_up_tokens, decoding
 
 
 def at_least(low: float, **values: float) -> None:
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     ----------
     requests, chunks : (n,) as in `TargetPass`.
     decoding : number of rows that decode; the others read prompts.
-    fed : (n,) tokens that the drafter's cache lacks, and that the first draft pass reads.
+    catch_up : (n,) tokens that the drafter's cache lacks, and that the first draft pass reads.
     evicted : (m,) requests that give up their cache; with `transfer` it moves to the host and can come back.
     stationary_until_s : a promise about the steps that start before this time; -inf: none. They have these rows again,
         as long as all of them decode, no request arrives and more cache surely fits; a request that ends is left out. A
@@ -55,7 +55,7 @@ class Rows(NamedTuple):
     requests: Ids
     chunks: Ints
     decoding: int
-    fed: Ints
+    catch_up: Ints
     evicted: Ids = NOBODY
     transfer: bool = False
     stationary_until_s: float = -inf
@@ -106,7 +106,7 @@ class Speculation(Protocol):
         return int(self.drafts)
 
     def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield draft passes, the first of which feeds `rows.fed`, and return a forest that fits the memory."""
+        """Yield draft passes, the first of which feeds `rows.catch_up`, and return a forest that fits the memory."""
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Take note of what was accepted of `forest`."""
@@ -189,10 +189,10 @@ def evicting(
 def rows_of(view: View, requests: Ids, chunks: Ints, evicted: Ids = NOBODY, *, first: bool = False) -> Rows:
     """Return rows with the decoding ones first; with `first`, prompts run alone if there are any."""
     decodes = decoding(view, requests)
-    fed = lag(view, requests)
+    catch_up = catch_up_tokens(view, requests)
     if decodes.all():
-        return Rows(requests, chunks, len(requests), fed, evicted)
-    fed = np.where(decodes, fed, np.minimum(fed, chunks))
+        return Rows(requests, chunks, len(requests), catch_up, evicted)
+    catch_up = np.where(decodes, catch_up, np.minimum(catch_up, chunks))
     order: Bools | Ints = ~decodes if first else np.argsort(~decodes, kind="stable")
     count = 0 if first else int(np.count_nonzero(decodes))
-    return Rows(requests[order], chunks[order], count, fed[order], evicted)
+    return Rows(requests[order], chunks[order], count, catch_up[order], evicted)

@@ -156,10 +156,10 @@ def growth_bytes(view: View, ids: Ids, sizes: Ints, decodes: Bools, drafting: bo
     As in `batching.Admission`, a request without cache needs room for all pending tokens and the next one.
     """
     cached, drafted = view.target_cached[ids], view.draft_cached[ids]
-    fed = np.where(decodes, view.draft_pending(ids), np.minimum(view.draft_pending(ids), sizes))
+    catch_up = np.where(decodes, view.draft_pending(ids), np.minimum(view.draft_pending(ids), sizes))
     new = cached == 0
     target = np.where(new, view.pending(ids) + 1, cached + sizes)
-    draft = np.where(new, view.draft_pending(ids) + 1, drafted + fed) if drafting else drafted
+    draft = np.where(new, view.draft_pending(ids) + 1, drafted + catch_up) if drafting else drafted
     growth: Ints = view.growth_bytes(ids, target, draft) * (sizes > 0)
     return growth
 

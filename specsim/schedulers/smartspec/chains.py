@@ -81,15 +81,15 @@ class GoodputChains(Chains, ChainProposer):
             decoding = requests[:n]
             cached = view.target_cached[decoding], view.draft_cached[decoding]
             most = np.clip(useful_depth(view, decoding), 0, self.num_speculative_tokens)
-            batch, table = self._table(view, Batch(decoding, *cached, rows.fed[:n], most))
+            batch, table = self._table(view, Batch(decoding, *cached, rows.catch_up[:n], most))
             for k in np.argsort(-table[:, -1], kind="stable").tolist():
                 if rows_fit(view, rows, k):
                     depths[:n] = np.minimum(batch.longest, k)
                     break
-        fed = np.where((depths > 0) | (np.arange(len(requests)) >= n), rows.fed, 0)
-        if not depths.any() and fed.any() and rows_fit(view, rows._replace(fed=fed), 0):
-            yield DraftPass(requests, fed, Forest.roots(len(requests)))
-        return (yield from grow(requests, fed, depths, (1,) * int(depths.max(initial=0))))
+        catch_up = np.where((depths > 0) | (np.arange(len(requests)) >= n), rows.catch_up, 0)
+        if not depths.any() and catch_up.any() and rows_fit(view, rows._replace(catch_up=catch_up), 0):
+            yield DraftPass(requests, catch_up, Forest.roots(len(requests)))
+        return (yield from grow(requests, catch_up, depths, (1,) * int(depths.max(initial=0))))
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance of this step."""

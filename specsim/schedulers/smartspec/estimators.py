@@ -161,8 +161,8 @@ class ConfidentChains(ChainProposer):
         start_s = view.now_s
         prefix, most = longest_fitting(fitting(view, batch, lengths_of(batch, self.num_speculative_tokens)))
         batch = batch.prefix(prefix)
-        fed = np.where(batch.longest > 0, batch.fed, 0)
-        forest = yield from grow(batch.requests, fed, batch.longest, (1,) * most, going_on=self._sure)
+        catch_up = np.where(batch.longest > 0, batch.catch_up, 0)
+        forest = yield from grow(batch.requests, catch_up, batch.longest, (1,) * most, going_on=self._sure)
         if forest.draft_nodes:
             k = self.verified_length(view, batch, forest, view.now_s - start_s)
             forest = forest.subset(forest.depth <= k)

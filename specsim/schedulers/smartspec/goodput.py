@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     Attributes
     ----------
     requests : ids.
-    target_cached, draft_cached : tokens in either cache. fed : tokens that the drafter's cache lacks.
+    target_cached, draft_cached : tokens in either cache. catch_up : tokens that the drafter's cache lacks.
     longest : most draft tokens each may be given, at most V.
     evicted : (m,) requests that give up their cache for these, before the first pass of the step.
     """
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     requests: Ids
     target_cached: Ints
     draft_cached: Ints
-    fed: Ints
+    catch_up: Ints
     longest: Ints
     evicted: Ids = NOBODY
 
@@ -61,13 +61,13 @@ def pass_counts(batch: Batch, passes: int) -> Ints:
     Pass i holds those with k >= i. The first also reads what the drafter's cache lacks, which is more than one token
     after a step in which everything was accepted, or nothing was drafted.
     """
-    cached, fed = batch.draft_cached, batch.fed
-    known, reading = cached + fed, np.minimum(fed, 1)
-    counts = np.empty((4, passes, len(fed)), dtype=np.int64)
+    cached, catch_up = batch.draft_cached, batch.catch_up
+    known, reading = cached + catch_up, np.minimum(catch_up, 1)
+    counts = np.empty((4, passes, len(catch_up)), dtype=np.int64)
     context, batched, pairs, requests = counts
     if passes:
-        context[0], batched[0], requests[0] = cached * reading, fed, reading
-        pairs[0] = fed * (known + 1) - fed * (fed + 1) // 2
+        context[0], batched[0], requests[0] = cached * reading, catch_up, reading
+        pairs[0] = catch_up * (known + 1) - catch_up * (catch_up + 1) // 2
     context[1:], batched[1:], pairs[1:], requests[1:] = known, 1, known + 1, 1
     counts *= batch.longest > np.arange(passes)[:, None]
     return counts
@@ -115,9 +115,9 @@ def goodput(belief: CostModel, batch: Batch, acceptance: Floats, most: int) -> F
 def fitting(view: View, batch: Batch, tree_tokens: Ints) -> Bools:
     """Return for which (row, prefix) the cache has slots, (rows, n), with `tree_tokens` (rows, n) in both caches."""
     rows, max_depth = len(batch.requests), int(tree_tokens.max(initial=0))
-    if view.surely_fits(rows, rows * (max_depth + 1), rows * max_depth + int(batch.fed.sum())):
+    if view.surely_fits(rows, rows * (max_depth + 1), rows * max_depth + int(batch.catch_up.sum())):
         return np.ones(tree_tokens.shape, dtype=np.bool_)
-    drafted = np.where(tree_tokens > 0, batch.fed + tree_tokens, 0)
+    drafted = np.where(tree_tokens > 0, batch.catch_up + tree_tokens, 0)
     growth = view.growth_bytes(batch.requests, batch.target_cached + 1 + tree_tokens, batch.draft_cached + drafted)
     freed = int(view.held_bytes(batch.evicted).sum()) if len(batch.evicted) else 0
     fits: Bools = growth.cumsum(axis=1) <= view.free_bytes + freed

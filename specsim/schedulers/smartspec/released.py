@@ -78,7 +78,7 @@ class ReleasedLengths(Chains):
         depth = 0 if self._off(running) else self._asked_length(view, rows, running)
         if rows.decoding and not rows_fit(view, rows, depth):
             depth = 0
-        return grow_trees(view, rows.requests, rows.fed, rows.decoding, depth, width=1)
+        return grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, width=1)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Move the rate by the acceptance of this step, if it drafted."""

@@ -21,7 +21,7 @@ from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.batching import Chunks, lag, seats, unread
+from specsim.schedulers.parts.batching import Chunks, catch_up_tokens, seats, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
 from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, draft_length, evicting
 from specsim.schedulers.sarathi import TokenBudget
@@ -156,9 +156,9 @@ class SmartSpec:
         if len(requests):
             self.feedback.plain[requests] = not drafting
         if unread(view, Chunks(requests, tokens)):
-            roots, fed = Forest.roots(len(requests)), lag(view, requests)
-            if drafting and fed.any():
-                yield DraftPass(requests, fed, roots)
+            roots, catch_up = Forest.roots(len(requests)), catch_up_tokens(view, requests)
+            if drafting and catch_up.any():
+                yield DraftPass(requests, catch_up, roots)
             yield TargetPass(requests, tokens, roots)
             return
         batch = self._batch(view, requests)
@@ -169,7 +169,7 @@ class SmartSpec:
             forest, proposed = yield from proposing
         self.feedback.learn(proposed)
         n = forest.rows
-        rows = Rows(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.fed[:n])
+        rows = Rows(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.catch_up[:n])
         answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
         self.proposal.on_verified(view, rows, forest, answer)
 
@@ -191,7 +191,7 @@ class SmartSpec:
             requests,
             view.target_cached[requests],
             view.draft_cached[requests],
-            lag(view, requests),
+            catch_up_tokens(view, requests),
             longest,
             evicted,
         )
@@ -217,6 +217,6 @@ def has_slot(view: View, request: Ids) -> bool:
 
 def propose_chains(batch: Batch, prefix: int, lengths: Ints) -> Proposing:
     """Yield draft passes and return chains of `lengths` (prefix,) for the first requests of the batch."""
-    fed = np.where(lengths > 0, batch.fed[:prefix], 0)
-    forest = yield from grow(batch.requests[:prefix], fed, lengths, (1,) * int(lengths.max(initial=0)))
+    catch_up = np.where(lengths > 0, batch.catch_up[:prefix], 0)
+    forest = yield from grow(batch.requests[:prefix], catch_up, lengths, (1,) * int(lengths.max(initial=0)))
     return Proposal(forest, int(lengths.sum()))

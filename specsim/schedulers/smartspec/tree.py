@@ -79,9 +79,9 @@ def tree_goodput(view: View, batch: Batch, acceptance: Floats, top: Ints) -> Flo
     for level in range(min(passes, 1) if model.one_pass else passes):
         # Leaves that are extended: the roots first, which come with what the drafter lacks, then a whole level.
         if level:
-            shapes = PassShapes.each(batch.draft_cached + batch.fed, 0, leaves[:, level - 1, None])
+            shapes = PassShapes.each(batch.draft_cached + batch.catch_up, 0, leaves[:, level - 1, None])
         else:
-            shapes = PassShapes.each(batch.draft_cached, batch.fed)
+            shapes = PassShapes.each(batch.draft_cached, batch.catch_up)
         seconds += shapes.only(depth > level).cumulated(axis=1).seconds(model)
     return tokens / seconds
 
@@ -174,9 +174,9 @@ class GoodputTrees(Proposer):
         prefix, shape = best(table, fitting(view, batch, nodes))
         self._top = self._shapes[shape]
         depths = depth[shape, :prefix]
-        fed = np.where(depths > 0, batch.fed[:prefix], 0)
+        catch_up = np.where(depths > 0, batch.catch_up[:prefix], 0)
         widths = self._top[: depths.max(initial=0)].tolist()
-        forest = yield from grow(batch.requests[:prefix], fed, depths, widths)
+        forest = yield from grow(batch.requests[:prefix], catch_up, depths, widths)
         return Proposal(forest, forest.draft_nodes)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:

@@ -133,7 +133,7 @@ def assert_lossless(simulation: Simulation, record: Record, known: Known) -> Non
     """Hold each output against what the target says alone."""
     told = simulation.requests
     for request, (tokens, count) in enumerate(
-        zip(told.prompt_tokens.tolist(), simulation.world.output_tokens.tolist(), strict=True)
+        zip(told.prompt_tokens.tolist(), simulation.ground_truth.output_tokens.tolist(), strict=True)
     ):
         due = () if request in record.rejected else plain_greedy(request % 3, tokens, 30)[:count]
         assert tuple(known.output(request).tolist()) == due, f"request {request}"

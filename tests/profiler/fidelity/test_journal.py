@@ -49,7 +49,7 @@ def simulated(simulation):
     thinking = simulation.selection_s, simulation.selection_token_s
 
     def backend(view):
-        inner = SimulatedBackend(simulation.world, simulation.truth, view, simulation.host_bytes_per_s)
+        inner = SimulatedBackend(simulation.ground_truth, simulation.truth, view, simulation.host_bytes_per_s)
         return Journal(inner, None, thinking, entries, lookup=False)
 
     return run(replace(simulation, backend=backend)), entries
