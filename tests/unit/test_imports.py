@@ -43,6 +43,10 @@ ROOMS = [
 """From below: each imports itself and those before it."""
 
 
+MOST_FILES = 12
+"""Of a room; of the schedulers each is a file."""
+
+
 def name_of(path):
     parts = ["specsim", *path.relative_to(PACKAGE).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -96,6 +100,15 @@ def reached(module):
 
 def room_of(module):
     return module.split(".")[1] if "." in module else module
+
+
+def test_a_room_is_seen_at_a_glance():
+    root = PACKAGE.parent
+    rooms = {
+        file.parent for name in ("specsim", "profiler", "studies", "tools") for file in (root / name).rglob("*.py")
+    }
+    for room in rooms - {PACKAGE / "schedulers"}:
+        assert len([file for file in room.glob("*.py") if file.stem != "__init__"]) <= MOST_FILES, room
 
 
 def test_rooms_import_downwards():

@@ -13,10 +13,9 @@ from profiler.latency.command import TIME_IS_UP
 from specsim.commands import terminal
 from specsim.errors import SpecsimError, nearest, say
 from specsim.files.checked_mapping import expanded
-from tools.gpu_session.archive import unpack
 from tools.gpu_session.pairs import arguments_of, path_of, read_pairs
 from tools.gpu_session.stage import OTHER_GPU
-from tools.gpu_session.state import STAGES, State, read_state
+from tools.gpu_session.state import STAGES, State, read_state, unpack
 
 LIMITS = {"check": 4.0, "sweep": 8.0, "engine": 8.0, "rest": 8.0}
 

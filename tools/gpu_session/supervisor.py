@@ -17,9 +17,8 @@ import tools
 from profiler.latency.command import TIME_IS_UP
 from profiler.latency.profile_file import UNFIT
 from specsim.errors import say
-from tools.gpu_session.archive import pack
 from tools.gpu_session.stage import OTHER_GPU
-from tools.gpu_session.state import LOG, State, read_state
+from tools.gpu_session.state import LOG, State, pack, read_state
 
 ARCHIVE_EVERY_S = 15.0
 GRACE_S = 20.0

@@ -7,9 +7,7 @@ import zipfile
 import pytest
 
 from specsim.errors import SpecsimError
-from tools.gpu_session import archive
-from tools.gpu_session.archive import pack, unpack
-from tools.gpu_session.state import OtherGpu, Row, State, read_state
+from tools.gpu_session.state import OtherGpu, Row, State, pack, read_state, unpack
 
 HERE = {"hardware": "NVIDIA H100", "driver": "580.1", "host": "EPYC, Linux 6", "torch": "2.11"}
 
@@ -65,8 +63,8 @@ def test_another_gpu_is_refused(state):
 def test_a_large_session_leaves_figures_and_old_log_behind(state, monkeypatch, tmp_path):
     import os
 
-    monkeypatch.setattr(archive, "MOST_BYTES", 5000)
-    monkeypatch.setattr(archive, "MOST_LOG_BYTES", 10)
+    monkeypatch.setattr("tools.gpu_session.state.MOST_BYTES", 5000)
+    monkeypatch.setattr("tools.gpu_session.state.MOST_LOG_BYTES", 10)
     (state.folder / "one-error.png").write_bytes(os.urandom(9000))
     (state.folder / "session.log").write_bytes(b"old" * 100 + b"0123456789")
     assert pack(state.folder, tmp_path / "s.zip") < 5000
