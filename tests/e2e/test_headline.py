@@ -24,7 +24,7 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     # The files of the best settings are the same, whether or not other conditions and the highest rate are judged, too.
-    monkeypatch.setattr(specsim.search.tune, "conditions", lambda *_: ())
+    monkeypatch.setattr(specsim.search.tune, "conditions", lambda *_, **__: ())
     monkeypatch.setattr(specsim.search.tune, "_highest", lambda *_, **__: None)
     cells = json.loads((ROOT / "notebooks" / "attainment.ipynb").read_text(encoding="utf-8"))["cells"]
     made: dict[str, Any] = {}
