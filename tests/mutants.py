@@ -187,6 +187,9 @@ FAULTS = (
         (MISTAKES,),
     ),
     Fault(
+        "specsim/config/synonyms.py", "config_name config_path config_dir hydra_searchpath", "config_name", (MISTAKES,)
+    ),
+    Fault(
         "specsim/runs/hardware.py",
         'raise SpecsimError(f"warmup: no request',
         'print(f"warmup: no request',
