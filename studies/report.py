@@ -1,7 +1,9 @@
-"""Shared by the studies: intervals over seeds, and the rows that they keep."""
+"""Shared by the studies: intervals over seeds, the rows that they keep, and pages whose figures the site draws."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,8 @@ from specsim.metrics.seeds import LEVEL
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+IMAGE = re.compile(r"!\[([^\]]*)\]\((figures/\w+\.png)\)")
 
 
 def half_width(by_seed: Any) -> Any:
@@ -54,3 +58,13 @@ def kept(file: Path) -> DataFrame:
     rows: DataFrame = table.replace_schema_metadata(None).to_pandas()
     rows.attrs = {key.decode(): value.decode() for key, value in about.items()}
     return rows
+
+
+def without_images(text: str) -> str:
+    """Return Markdown with the caption of each figure in its place: the site alone holds what can be drawn."""
+    return IMAGE.sub(r"*On the site (`make docs`): \1.* <!-- \2 -->", text)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        Path(name).write_text(without_images(Path(name).read_text(encoding="utf-8")), encoding="utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from profiler.text import write
 from specsim.commands.terminal import Parser, run
 from studies.h200.page import FIGURE, PAGE, figure, page
+from studies.report import without_images
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command() -> int:
     figure().savefig(FIGURE, bbox_inches="tight")
-    write(PAGE, page())
+    write(PAGE, without_images(page()))
     return 0
 
 

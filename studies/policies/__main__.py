@@ -13,7 +13,7 @@ from profiler.text import write
 from specsim.commands.terminal import Parser, run
 from studies.policies import running
 from studies.policies.page import FIGURE, PAGE, figure, page
-from studies.report import kept
+from studies.report import kept, without_images
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(out: Path, jobs: int, only_page: bool) -> int:
     rows = kept(running.KEPT) if only_page else running.run(out, jobs)
     figure(rows).savefig(FIGURE, bbox_inches="tight")
-    write(PAGE, page(rows))
+    write(PAGE, without_images(page(rows)))
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profiler.text import table, write
+from studies.report import without_images
 from studies.speedups import figures
 from studies.speedups.measured import STUDY, THROUGHPUT, TPOT
 from studies.speedups.running import FITTED
@@ -33,7 +34,7 @@ def written(rows: DataFrame) -> int:
     """Write the page, its figures and the list of points below the working folder; return 0."""
     figures.by_batch(rows).savefig(BY_BATCH, bbox_inches="tight")
     figures.break_even(rows).savefig(BREAK_EVEN, bbox_inches="tight")
-    write(PAGE, page(rows))
+    write(PAGE, without_images(page(rows)))
     write(POINTS, points(rows))
     return 0
 

@@ -68,6 +68,14 @@ def test_the_site_builds_without_a_warning(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_site_holds_every_image(site: Path) -> None:
+    for page in site.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "<!-- figures" not in text, page
+        assert all((site / image).is_file() for image in re.findall(r'<img[^>]* src="([^":]+)"', text)), page
+
+
+@pytest.mark.slow
 def test_the_reference_holds_every_public_name(site: Path) -> None:
     pages = {name: (site / "api" / f"{name}.html").read_text(encoding="utf-8") for name in ("specsim", "plugin")}
     for name, public in (("specsim", specsim.__all__), ("plugin", plugin.__all__)):
