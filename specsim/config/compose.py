@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from specsim.config.synonyms import for_trace
 from specsim.config.values import PythonValue, value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import copied, expanded
-from specsim.files.yaml_file import is_closed, is_path, is_plain, read_yaml, shipped
+from specsim.files.yaml_file import is_closed, is_path, is_plain, peek_yaml, read_yaml, shipped
 from specsim.registry.plugins import installed
 
 FLEET = "replica_profiles"
@@ -44,14 +45,14 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     of_run = {key: text for key, text in point.items() if key not in of_groups}
     of_groups, followed = with_suggestions(of_groups, servers=not any(key in of_run for key in SERVERS))
     chosen = {group: chosen_in(group, of_groups) for group in GROUPS}
+    settings = {key: text for key, text in (of_run | of_groups).items() if key not in (*GROUPS, *TEXTS)}
+    changed = {key.partition(".")[0] for key in settings}
     tree = defaults()
     for group, name in chosen.items():
-        tree[group] = copied(held[group]) if group in held else _keys_of(group, name)
-    # Reported confidences may be set, whatever the file says of them.
-    confidence = tree["acceptance"].get(CONFIDENCE) or {}
-    if isinstance(confidence, Mapping):
-        tree["acceptance"][CONFIDENCE] = {**dict.fromkeys(KEYS), **confidence}
-    put(tree, {key: text for key, text in (of_run | of_groups).items() if key not in (*GROUPS, *TEXTS)}, chosen)
+        keys = held[group] if group in held else _keys_of(group, name)
+        # Other points share what this one leaves alone.
+        tree[group] = copied(keys) if group in changed or group in held else keys
+    put(tree, settings, chosen)
     resolved = {**_resolved(tree, chosen), "choices": chosen, "followed": followed}
     if holds_data("trace", chosen["trace"]) and "trace.path" not in of_groups:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
@@ -117,10 +118,24 @@ def _belief(
     return _keys_of("profile", chosen, "belief")
 
 
+@cache
+def _shipped_keys(group: str, name: str) -> dict[str, Any]:
+    return _open(group, peek_yaml(shipped("conf") / group / f"{name}.yaml"))
+
+
+def _open(group: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a file that a run reads; confidences may be set, whatever the file says of them."""
+    keys = {name: value for name, value in found.items() if (group, name) != ("scheduler", SPACE)}
+    confidence = keys.get(CONFIDENCE) or {}
+    if group == "acceptance" and isinstance(confidence, Mapping):
+        keys[CONFIDENCE] = {**dict.fromkeys(KEYS), **confidence}
+    return keys
+
+
 def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
     """Return the keys of a group's choice: its file, what another package installs, or what stands for bare data.
 
-    `key` chose it, by default the group's own.
+    They are to be looked at and not changed. `key` chose it, by default the group's own.
     """
     key = key or group
     rates = rates_typed(group, chosen)
@@ -128,24 +143,24 @@ def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
         said = {"cumulative" if isinstance(rates, list) else "conditional": rates}
         body = said | dict.fromkeys(("concentration", "spread", "tail", "match"))
         any_pair = {"target": "any", "draft": "any"}
-        return {"kind": "positions", "pair": any_pair, "width": 4, "levels": 16, "categories": {"default": body}}
+        found = {"kind": "positions", "pair": any_pair, "width": 4, "levels": 16, "categories": {"default": body}}
+        return _open(group, found)
     if holds_data(group, chosen):
         if group == "trace":
-            return {**read_yaml(shipped("conf") / group / TEMPLATE), "path": chosen}
-        return {"kind": "runs", "path": Path(chosen).name, **dict.fromkeys(("k", "field", "spread"))}
+            return {**peek_yaml(shipped("conf") / group / TEMPLATE), "path": chosen}
+        return _open(group, {"kind": "runs", "path": Path(chosen).name, **dict.fromkeys(("k", "field", "spread"))})
     if is_path(chosen):
-        found = read_yaml(expanded(chosen, f"{key}="), group=f"{key}=")
-        check_typed(found, f"{key}={chosen}")
-    elif chosen in shipped_names(group):
-        found = read_yaml(shipped("conf") / group / f"{chosen}.yaml")
-    elif chosen in installed(group):
+        own = read_yaml(expanded(chosen, f"{key}="), group=f"{key}=")
+        check_typed(own, f"{key}={chosen}")
+        return _open(group, own)
+    if chosen in shipped_names(group):
+        return _shipped_keys(group, chosen)
+    if chosen in installed(group):
         from specsim.registry.build import defaults_of
 
-        return defaults_of(installed(group)[chosen], group)
-    else:
-        hint = for_trace(chosen) if group == "trace" else ""
-        raise SpecsimError(f"{key}={chosen}: unknown{hint or nearest(chosen, names_for(key))}")
-    return {name: value for name, value in found.items() if (group, name) != ("scheduler", SPACE)}
+        return _open(group, defaults_of(installed(group)[chosen], group))
+    hint = for_trace(chosen) if group == "trace" else ""
+    raise SpecsimError(f"{key}={chosen}: unknown{hint or nearest(chosen, names_for(key))}")
 
 
 def _resolved(tree: dict[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:

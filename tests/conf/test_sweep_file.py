@@ -89,3 +89,10 @@ def test_a_mistake_is_a_line_that_names_file_and_key(tmp_path: Path, text: str) 
 def test_a_word_for_an_axis_of_the_file_is_refused_as_that(tmp_path: Path) -> None:
     with pytest.raises(SpecsimError, match="grid: rps is given on the command line, too; expected it once"):
         points_of(written(tmp_path, "grid: {rps: [1, 2]}"), ["rps=3"])
+
+
+def test_points_share_the_files_that_their_settings_leave_alone() -> None:
+    """A sweep of ten thousand points holds each file once."""
+    one, other = from_words(["trace=poisson", "seed=0,1", "scheduler.max_num_seqs=8"], sweep=True)
+    assert one.config["profile"] is other.config["profile"]
+    assert one.config["scheduler"] is not other.config["scheduler"]
