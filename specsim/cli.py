@@ -58,6 +58,9 @@ Points with speculation have num_speculative_tokens, too, and acceptance_length,
 At least 15 points. Exit code 4: the engine file is written, but not fit for use. docs/engines.md has an example.
 """
 
+HYDRAS = ("-cn", "-cp", "-cd")
+"""Flags of Hydra's for configurations of one's own."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its code, or 2 after a line about what was wrong."""
@@ -80,6 +83,9 @@ def _arguments(words: list[str]) -> argparse.Namespace:
         parser.error(f"no command; expected specsim run {' '.join(words)}")
     if first and first not in commands:
         parser.error(f"{first}: unknown command{nearest(first, commands)}")
+    # -c of --cfg would take the rest of such a word.
+    if first == "run" and (hydras := next((word for word in words if word[:3] in HYDRAS), "")):
+        commands[first].error(_unrecognized(hydras, commands[first]))
     arguments, rest = parser.parse_known_args(words)
     strange = next((word for word in rest if word.startswith("-")), None)
     if strange is None and rest and hasattr(arguments, "settings"):

@@ -187,7 +187,10 @@ FAULTS = (
         (MISTAKES,),
     ),
     Fault(
-        "specsim/config/synonyms.py", "config_name config_path config_dir hydra_searchpath", "config_name", (MISTAKES,)
+        "specsim/config/synonyms.py",
+        "config_name config_path config_dir hydra_searchpath cn cp cd",
+        "config_name",
+        (MISTAKES,),
     ),
     Fault(
         "specsim/runs/hardware.py",

@@ -21,6 +21,8 @@ from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
 
 ABOUT = ("format", "target", "draft", "drafter", "temperature", "proposals", "versions", "date", "hardware")
 """The required keys of the metadata."""
+LONGEST_PATH = 3
+"""The rank of the least likely token that a path off the target's text begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,10 @@ def read_tape(path: Path) -> Recorded:
         raise SpecsimError(f"{path}: rows: expected them sorted by category, sequence, path, position")
     if set(recorded.category[recorded.on_path].tolist()) != set(range(len(names))):
         raise SpecsimError(f"{path}: category: expected rows of each on the target's text")
+    if (recorded.path > LONGEST_PATH).any():
+        raise SpecsimError(f"{path}: path: expected -1 or 1 to {LONGEST_PATH}")
+    if (recorded.rank[~recorded.on_path] != recorded.confidence.shape[1]).any():
+        raise SpecsimError(f"{path}: rank: expected {recorded.confidence.shape[1]} off the path")
     return recorded
 
 

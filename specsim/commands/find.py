@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,9 +84,12 @@ def _rates(word: str) -> tuple[float, float]:
     """Return the lowest and the highest rate."""
     low, _, high = word.partition("..")
     try:
-        return float(low), float(high)
+        rates = float(low), float(high)
     except ValueError:
-        raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, such as 0.5..64") from None
+        rates = 0.0, 0.0
+    if not 0 < rates[0] < rates[1] < inf:
+        raise SpecsimError(f"--rates {word}: expected LOW..HIGH in requests/s, such as 0.5..64")
+    return rates
 
 
 def _drawn(found: Found, root: Path, name: str) -> list[Path]:

@@ -191,7 +191,7 @@ def _holder(tree: dict[str, Any], key: str, classes: frozenset[str], where: str)
         may_be_new = above[0] == "slo" and not (above == ["slo", "classes"] and classes)
         if each not in known and not (may_be_new and isinstance(node, dict)):
             higher = ".".join(_handed_down(tree, key.split(".")))
-            hint = f"; expected {higher}" if higher else nearest(each, known)
+            hint = f"; expected {higher}" if higher else for_word(key) or nearest(each, known)
             raise SpecsimError(f"{where} has no such key{hint}")
         if each not in known and place < len(below):
             node[each] = {}

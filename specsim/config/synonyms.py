@@ -23,7 +23,8 @@ WORDS = {
     ),
     "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
     "scheduler=vllm_spec scheduler.num_speculative_tokens=K": (
-        "num_speculative_tokens speculative_num_steps speculative_num_draft_tokens speculative_tokens k gamma"
+        "num_speculative_tokens speculative_num_steps speculative_num_draft_tokens speculative_tokens k gamma "
+        "scheduler_k scheduler_draft_tokens"
     ),
     "drafter=NAME (`specsim list drafters`)": (
         "speculative_config speculative_algorithm speculative_model speculative_draft_model_path draft_model"
@@ -46,7 +47,9 @@ WORDS = {
     "out=DIR": "result_dir output_dir output_path output_file result_filename save_result artifact_dir",
     "out=DIR, with a folder below it for each point": "hydra_run_dir hydra_sweep_dir",
     "seed=S": "random_seed",
-    "a file of yours for a group, scheduler=./mine.yaml": "config_name config_path config_dir hydra_searchpath",
+    "a file of yours for a group, scheduler=./mine.yaml": (
+        "config_name config_path config_dir hydra_searchpath cn cp cd"
+    ),
     "--cfg job": "info",
     "`specsim completion bash`, or zsh or fish": "shell_completion",
 }

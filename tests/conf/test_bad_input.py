@@ -60,11 +60,14 @@ HYDRA = [
     ("trace@x=y", "trace@x", "'trace'"),
     ("+scheduler.new=1", "scheduler.new", "valid: _target_"),
     ("hydra.run.dir=x", "hydra.run.dir", "out=DIR"),
-    ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "no such key"),
+    ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "scheduler.num_speculative_tokens"),
     ("hydra/launcher=joblib", "hydra/launcher", "expected --jobs N"),
     ("jobs=2", "jobs", "expected --jobs N"),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),
-    *((f"{flag}{value}", flag, "./mine.yaml") for flag, value in (("--config-name", "=x"), ("--config-path", " x"))),
+    *(
+        (f"{flag}{value}", flag, "./mine.yaml")
+        for flag, value in (("--config-name", "=x"), ("-cn", " x"), ("--config-path", " x"), ("-cd", "=x"))
+    ),
     ("--info", "--info", "--cfg job"),
     ("--shell-completion install=bash", "--shell-completion", "specsim completion bash"),
     ("--cfg hydra", "--cfg hydra", "--cfg job"),
@@ -310,10 +313,7 @@ def test_without_the_real_file_twin_false_is_refused(refused):
             "--target 90: expected a share above 0 up to 1, or a percentage such as 90%",
         ),
         ("find trace=poisson --rates 3", "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
-        (
-            "find trace=poisson --rates 3..1",
-            "rates=(3.0, 1.0): expected shares in (0, 1], and two rates",
-        ),
+        ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
         ("find trace=poisson rps=3", "rps: find chooses it; expected --rates LOW..HIGH"),
         ("find trace=poisson requests=5 --of cat", "of=cat: no class of the requests; expected worst, all, coding"),
         ("find trace=poisson concurrency=3", "rps: 0.5 and concurrency=3: clients send as they are answered"),

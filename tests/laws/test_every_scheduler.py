@@ -22,7 +22,7 @@ def test_laws(name: str, data: st.DataObject) -> None:
 @pytest.mark.slow
 @every_scheduler
 @settings(
-    max_examples=12, deadline=None, derandomize=False, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, deadline=None, derandomize=False, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(data=st.data())
 def test_laws_thoroughly(name: str, data: st.DataObject) -> None:

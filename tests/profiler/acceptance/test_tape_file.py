@@ -66,6 +66,8 @@ def swapped(tape: Recorded) -> Recorded:
         (changed("rank", 0, 4), "rank: 4; expected 0 to 3"),
         (changed("path", [3, 4], 1), "category: expected rows of each"),
         (changed("path", -1, -2), "path: -2; expected -1, or 1, 2, ..."),
+        (changed("path", -1, 4), "path: expected -1 or 1 to 3"),
+        (changed("rank", -1, 0), "rank: expected 3 off the path"),
         (swapped, "expected them sorted"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import cycle
 
 import numpy as np
 import pytest
@@ -85,7 +84,8 @@ def test_whatever_a_scheduler_may_ask_for(drafter, data, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "drafter"), list(zip(NAMES, cycle(DRAFTERS), strict=False)))
+@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_under_every_scheduler(name, drafter):
     short_of_memory(name, drafter)
 
