@@ -44,7 +44,7 @@ class Simulation:
     Attributes
     ----------
     requests : what is told at arrival. ground_truth : what only the future knows.
-    truth, belief : the latency that passes take, and the latency that schedulers believe in.
+    truth, cost_model : the latency that passes take, and the latency that schedulers plan with.
     memory : key-value pool of each replica.
     scheduler : makes a fresh scheduler for a replica.
     selection_s, selection_token_s : seconds of the scheduler's own work before it verifies a forest that is not the one
@@ -56,7 +56,7 @@ class Simulation:
         at its `arrival_s`.
     turns : which requests follow an answer, and how long after it; None: each request is a session.
     replicas : servers. router : makes a fresh router of requests to them.
-    machines : what each replica runs on where they differ; empty: all run on `truth`, `belief`, `memory` and
+    machines : what each replica runs on where they differ; empty: all run on `truth`, `cost_model`, `memory` and
         `host_bytes_per_s`.
     split : which replicas read prompts and how their caches move to the others; None: each replica does both.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
@@ -76,7 +76,7 @@ class Simulation:
     requests: Requests
     ground_truth: GroundTruth
     truth: CostModel
-    belief: CostModel
+    cost_model: CostModel
     memory: Memory
     scheduler: Callable[[], Scheduler]
     selection_s: float = 0.0
@@ -105,7 +105,7 @@ class Simulation:
 
     def machine(self, replica: int) -> Machine:
         """Return what a replica runs on, by its index."""
-        alike = Machine(self.truth, self.belief, self.memory, self.host_bytes_per_s)
+        alike = Machine(self.truth, self.cost_model, self.memory, self.host_bytes_per_s)
         return self.machines[replica] if self.machines else alike
 
 
@@ -204,7 +204,7 @@ def _replica(
     machine = simulation.machine(name)
     size, cached = len(simulation.requests), machine.truth.draft.cached
     ledger = Ledger(size, machine.memory, cached, simulation.prefixes, rows, name)
-    view = LedgerView(ledger, machine.belief)
+    view = LedgerView(ledger, machine.cost_model)
     prefill = simulation.split.prefill if simulation.split is not None else 0
     simulated = SimulatedBackend(ground_truth, machine.truth, view, machine.host_bytes_per_s)
     backend = simulated if simulation.backend is None else simulation.backend(view)

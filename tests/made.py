@@ -75,7 +75,7 @@ def many(context: Any, batched: Any, pairs: Any, logits: Any = None) -> PassShap
 
 @dataclass(frozen=True)
 class Hardware:
-    """A belief, or the truth: a target, and a draft model."""
+    """A cost model, or the truth: a target, and a draft model."""
 
     target: Linear
     draft: Linear
@@ -211,7 +211,7 @@ def simulation(
         requests=told,
         ground_truth=GroundTruth(np.array(output_tokens, dtype=np.int64), text or tape(len(told))),
         truth=true,
-        belief=more.pop("belief", true),
+        cost_model=more.pop("cost_model", true),
         memory=pool or memory(told),
         scheduler=scheduler,
         keep_passes=more.pop("keep_passes", True),
@@ -290,7 +290,7 @@ def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
         truth=truth,
         text=_tape_of(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup),
         host_bytes_per_s=draw(st.sampled_from((float("inf"), 1e4))),
-        belief=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),
+        cost_model=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),
         selection_token_s=draw(st.sampled_from((0.0, 1e-5))),
         replicas=draw(st.sampled_from((1, 1, 2, 3))),
     )

@@ -64,7 +64,7 @@ def served(
     """Return the simulation with real passes in place of simulated ones; the rest of it stays as it is.
 
     The clock is the engine's own, moved on by measured seconds: time without work is skipped. The scheduler's
-    belief, the memory that it may use and the host time of its own work are those of `simulation`. On the `wall`
+    cost model, the memory that it may use and the host time of its own work are those of `simulation`. On the `wall`
     clock time goes by, see `profiler.backend.stopwatch.WallClock`, and the scheduler's own work takes what it takes.
 
     Parameters

@@ -40,12 +40,12 @@ class Outstanding:
 
     Parameters
     ----------
-    ledger : of the replica. belief : of its scheduler. told : of the requests sent to any replica.
+    ledger : of the replica. cost_model : of its scheduler. told : of the requests sent to any replica.
     """
 
-    def __init__(self, ledger: Ledger, belief: CostModel, told: Sent) -> None:
+    def __init__(self, ledger: Ledger, cost_model: CostModel, told: Sent) -> None:
         self._ledger, self._told = ledger, told
-        self.belief = belief
+        self.cost_model = cost_model
         self._ids: Ids = NOBODY
         self._sent: list[int] = []
 
@@ -85,14 +85,14 @@ class Outstanding:
         return int(np.add.reduce(self._told.most_tokens[ids] - self._cached(ids)))
 
     def outstanding_s(self) -> float:
-        """Return the seconds that the outstanding tokens are believed to take; see `Server`.
+        """Return the seconds that the outstanding tokens take by the cost model; see `Server`.
 
         Whose text is read decodes behind all of it.
         """
         ids = self._here()
         if not len(ids):
             return 0.0
-        target, cached = self.belief.target, self._cached(ids)
+        target, cached = self.cost_model.target, self._cached(ids)
         unseen, emitted = self._unseen(ids), self._ledger.progress.emitted_tokens[ids]
         text = np.where(unseen, self._told.prompt_tokens[ids], self._ledger.known(ids))
         lacks = text - cached
@@ -149,7 +149,7 @@ class Dispatch:
         self._router, self._sessions = router, sessions
         n = len(requests)
         self._told = Sent(np.full(n, inf), *(np.zeros(n, dtype=np.int64) for _ in Sent._fields[1:]))
-        self._servers = [Outstanding(each.ledger, each.view.belief, self._told) for each in replicas]
+        self._servers = [Outstanding(each.ledger, each.view.cost_model, self._told) for each in replicas]
         replicas[0].alone = len(replicas) == 1
         if isinstance(router, Planning) and len(replicas) > 1:
             try:

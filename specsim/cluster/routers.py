@@ -35,7 +35,7 @@ class LeastTokens:
 
 
 class LeastSeconds:
-    """Send a request where the outstanding tokens are believed to take the fewest seconds.
+    """Send a request where the outstanding tokens take the fewest estimated seconds.
 
     Of equals, to the server with the fastest decode pass (batch 1, context 512), then to the first.
     """
@@ -45,7 +45,7 @@ class LeastSeconds:
 
         def work(place: int) -> tuple[float, float]:
             server = servers[place]
-            return server.outstanding_s(), server.belief.baseline_s
+            return server.outstanding_s(), server.cost_model.baseline_s
 
         return min(range(len(servers)), key=work)
 

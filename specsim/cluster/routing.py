@@ -37,7 +37,7 @@ class Server(Protocol):
     """Counts of the requests that were sent to a replica and have not ended, as a router sees it; nothing of outputs.
 
     `requests` of them hold or await cache, `running` of them hold some. `free_bytes` of `capacity_bytes` of cache are
-    held by nobody. `belief` is what the scheduler there believes that passes take: replicas may run on different
+    held by nobody. `cost_model` is that of the scheduler there: replicas may run on different
     hardware.
     """
 
@@ -50,14 +50,14 @@ class Server(Protocol):
     @property
     def capacity_bytes(self) -> int: ...  # noqa: D102
     @property
-    def belief(self) -> CostModel: ...  # noqa: D102
+    def cost_model(self) -> CostModel: ...  # noqa: D102
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
         """Return the tokens that requests due by then still need: to be read, and to be emitted at most."""
         ...
 
     def outstanding_s(self) -> float:
-        """Return the seconds that the outstanding tokens are believed to take.
+        """Return the seconds that the outstanding tokens take by the cost model.
 
         That is one target pass that reads what is unread, and, for the tokens that may still be emitted, passes that
         decode one token of each request that is here.

@@ -133,7 +133,7 @@ def _values(key: str, value: str, given: Mapping[str, str]) -> Iterator[str]:
     start = max(value.rfind(each) for each in ",([") + 1
     head, typed = value[:start], value[start:]
     above, _, name = key.rpartition(".")
-    if (key in GROUPS or key == "belief") and not is_path(typed) and typed[:1] not in ("~", "."):
+    if (key in GROUPS or key == "cost_model") and not is_path(typed) and typed[:1] not in ("~", "."):
         found: Iterable[str] = names_for(key)
     elif key in (*GROUPS, *TEXTS, "plugins"):
         found = _files(typed)

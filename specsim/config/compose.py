@@ -39,7 +39,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     fleet = _fleet(point)
     if fleet:
         point = _with_fleet(point, held, fleet)
-    for key in (*GROUPS, "belief"):
+    for key in (*GROUPS, "cost_model"):
         _check_path(key, str(point.get(key, "")))
     of_groups = {key: text for key, text in point.items() if key.partition(".")[0] in GROUPS}
     of_run = {key: text for key, text in point.items() if key not in of_groups}
@@ -59,7 +59,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         resolved["trace"]["path"] = chosen["trace"]
     out = _text(point, "out")
     resolved["out"] = None if out is None else str(expanded(out, "out="))
-    resolved["belief"] = _belief(_text(point, "belief"), resolved["profile"], held, fleet)
+    resolved["cost_model"] = _cost_model(_text(point, "cost_model"), resolved["profile"], held, fleet)
     if fleet:
         resolved["profiles"] = {name: _keys_of("profile", name, FLEET) for name in fleet[1:] if name != fleet[0]}
     return resolved
@@ -102,10 +102,10 @@ def _text(point: Point, key: str) -> str | None:
     return None if str(point.get(key, "null")) == "null" else str(point[key])
 
 
-def _belief(
+def _cost_model(
     chosen: str | None, profile: Mapping[str, Any], held: Mapping[str, Any], fleet: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return what schedulers believe in: a profile of its own, or the run's in another form.
+    """Return the cost model of schedulers: a profile of its own, or the run's in another form.
 
     Of a `fleet` each replica's own profile gets that form: no key but the form is returned.
     """
@@ -113,9 +113,9 @@ def _belief(
         return None
     if chosen in FORMS:
         if "profile" in held:
-            raise SpecsimError(f"belief={chosen}: profile is an object; expected the name or the file of a profile")
+            raise SpecsimError(f"cost_model={chosen}: profile is an object; expected the name or the file of a profile")
         return {"form": chosen} if fleet else {**profile, "form": chosen}
-    return _keys_of("profile", chosen, "belief")
+    return _keys_of("profile", chosen, "cost_model")
 
 
 @cache

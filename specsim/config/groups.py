@@ -34,7 +34,7 @@ LABELS = {
 }
 """Keys of a file that say what it is, and that no run reads."""
 FORMS = ("linear", "roofline", "table")
-"""Forms of pass time that ``belief=`` may name: the run's own profile, believed to have that form."""
+"""Forms of pass time that ``cost_model=`` may name: the run's own profile, in that form."""
 
 
 def names(group: str) -> list[str]:
@@ -43,8 +43,8 @@ def names(group: str) -> list[str]:
 
 
 def names_for(key: str) -> list[str]:
-    """Return the names that a group, `belief`, or a place of `replica_profiles` may take."""
-    if key == "belief":
+    """Return the names that a group, `cost_model`, or a place of `replica_profiles` may take."""
+    if key == "cost_model":
         return sorted({*names("profile"), *FORMS})
     return names("profile" if key == "replica_profiles" else key)
 

@@ -23,19 +23,19 @@ NOT_OF_THE_RUN = ("followed", *UNALTERING)
 def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
     """Return the settings of a run by dotted key; what is null is left out, and so is what changes no number.
 
-    A group's own key (``scheduler``) holds its choice, ``belief`` the name of the profile. Lists are JSON text.
+    A group's own key (``scheduler``) holds its choice, ``cost_model`` the name of the profile. Lists are JSON text.
     """
-    belief = config.get("belief") or {}
-    found = flat({**config["choices"], "belief": belief.get("name")})
+    cost_model = config.get("cost_model") or {}
+    found = flat({**config["choices"], "cost_model": cost_model.get("name")})
     single = {}
     for key, value in config.items():
-        if key in ("choices", "belief", *NOT_OF_THE_RUN):
+        if key in ("choices", "cost_model", *NOT_OF_THE_RUN):
             continue
         if type(value) is dict:
             found |= _part(key, value)
         else:
             single[key] = value
-    return found | flat({**single, "belief": belief or None})
+    return found | flat({**single, "cost_model": cost_model or None})
 
 
 def _part(key: str, value: dict[str, Any]) -> dict[str, Value]:

@@ -23,7 +23,7 @@ from specsim.files.checked_mapping import shown
 from specsim.files.yaml_file import is_path, peek_yaml, shipped
 
 Point = Mapping[str, str | PythonValue]
-"""Key to value: text as typed, or a value from Python. Groups, `belief` and `out` are always text."""
+"""Key to value: text as typed, or a value from Python. Groups, `cost_model` and `out` are always text."""
 Typed = TypeVar("Typed", str, str | PythonValue)
 
 

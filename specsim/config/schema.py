@@ -169,7 +169,7 @@ class Settings:
     any_fit: bool = _key(
         False, FLAG, "allow profiles and engines that are not fit for use, and acceptances recorded on another target"
     )
-    belief: Mapping[str, Any] | None = _key(
+    cost_model: Mapping[str, Any] | None = _key(
         None,
         _given("a profile, linear, roofline, table"),
         "cost model of schedulers: a profile, or the run's own in that form; null: the truth",

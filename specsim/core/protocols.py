@@ -50,7 +50,7 @@ class DraftCosts(PassCosts, Protocol):
 
 
 class CostModel(Protocol):
-    """Seconds of passes of both models: the truth of a run, and the `belief` that its scheduler plans with."""
+    """Seconds of passes of both models: the truth of a run, and the `cost_model` that its scheduler plans with."""
 
     @property
     def target(self) -> PassCosts:
@@ -72,7 +72,7 @@ class View(Facts, Observed, ABC):
 
     Attributes
     ----------
-    now_s : the event clock. belief : latency model. free_bytes : bytes of cache that nobody holds.
+    now_s : the event clock. cost_model : latency model. free_bytes : bytes of cache that nobody holds.
     drafter_bytes : of the drafter's weights, part of `capacity_bytes` while `drafter_away`; see `TargetPass`.
     forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
         nor the scheduler's own work count.
@@ -86,7 +86,7 @@ class View(Facts, Observed, ABC):
 
     now_s: float
     forward_s: float
-    belief: CostModel
+    cost_model: CostModel
     waiting: Sequence[int]
 
     @property

@@ -253,7 +253,7 @@ def differing(table: DataFrame) -> list[str]:
 
 
 def _fixed(table: DataFrame, keys: Sequence[str]) -> list[str]:
-    """Return the keys that the choice of their group or belief fixes, and the checksums that other settings fix."""
+    """Return the keys that the choice of their group or cost model fixes, and the checksums that other settings fix."""
     fixed = []
     for key in keys:
         head = key.partition(".")[0]

@@ -327,8 +327,10 @@ def hardly_drafts(scheduler: str, rows: Mapping[str, Any], iterations: int, simu
     batch = max(round(steps / iterations), 1)
     context = np.average(rows["prompt_tokens"] + rows["output_tokens"] / 2, weights=rows["verifications"])
     cached, one = np.full(batch, round(context)), np.ones(batch, dtype=np.int64)
-    belief, objectives_s = simulation.belief, simulation.requests.tpot_slo_s
-    step_s = belief.draft.seconds(PassShape.of(cached, one)) + belief.target.seconds(PassShape.of(cached, one, one))
+    cost_model, objectives_s = simulation.cost_model, simulation.requests.tpot_slo_s
+    step_s = cost_model.draft.seconds(PassShape.of(cached, one)) + cost_model.target.seconds(
+        PassShape.of(cached, one, one)
+    )
     strictest_s = float(np.fmin.reduce(objectives_s, initial=np.inf))
     if np.isinf(strictest_s):
         return (said,)

@@ -73,11 +73,11 @@ def closed_loop(clients: int | None, requests: int, sessions: int, rivals: Mappi
 
 
 class Hardware(NamedTuple):
-    """The engine, and what passes take on it: the truth, and what schedulers believe."""
+    """The engine, and what passes take on it: the truth, and the cost model of schedulers."""
 
     engine: Engine
     truth: Profile
-    belief: Profile
+    cost_model: Profile
 
     def speculating(self, by_table: bool) -> Hardware:
         """Return the same where the server is configured to speculate; `by_table`: see `Engine.speculating`."""
@@ -88,7 +88,7 @@ class Hardware(NamedTuple):
         target, draft = self.truth.target, self.truth.draft
         token_bytes = target.kv_bytes_per_token, draft.kv_bytes_per_token
         memory = Memory(int(self.truth.usable_kv_bytes), block_tokens, *token_bytes, draft.weights_bytes)
-        return Machine(self.truth, self.belief, memory, host_bytes_per_s * self.truth.gpus)
+        return Machine(self.truth, self.cost_model, memory, host_bytes_per_s * self.truth.gpus)
 
 
 class Fleet(NamedTuple):
@@ -145,12 +145,12 @@ def fleet(
     Raises
     ------
     SpecsimError
-        One line about a value of the engine, the drafter, a profile or the belief, or about models that differ.
+        One line about a value of the engine, the drafter, a profile or the cost model, or about models that differ.
     """
     if handed is not None or "_target_" in chosen.drafter.values:
         return _fleet(chosen, settings, plugins, handed)
     of_files = chosen.engine, chosen.drafter, chosen.profile, chosen.profiles
-    asked = pickle.dumps((*of_files, settings.belief, settings.replica_profiles))
+    asked = pickle.dumps((*of_files, settings.cost_model, settings.replica_profiles))
     if asked not in _kept:
         if len(_kept) == MOST_KEPT:
             _kept.clear()
@@ -165,7 +165,7 @@ MOST_KEPT = 64
 
 def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType], handed: Profile | None) -> Fleet:
     engine = engine_from_mapping(chosen.engine.values, str(chosen.engine))
-    beside, belief, names = str(chosen.drafter), settings.belief, settings.replica_profiles or ()
+    beside, cost_model, names = str(chosen.drafter), settings.cost_model, settings.replica_profiles or ()
     drafter = drafter_from_mapping(chosen.drafter.values, beside, chosen.drafter.folder, plugins)
 
     def running(given: Profile, named: str) -> Profile:
@@ -173,10 +173,10 @@ def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType
 
     def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> Hardware:
         truth = running(given or profile_from_mapping(keys, named), named)
-        if belief is None:
+        if cost_model is None:
             return Hardware(engine, truth, truth)
-        believed = belief if "name" in belief else {**keys, **belief}
-        return Hardware(engine, truth, running(profile_from_mapping(believed, "belief"), "belief"))
+        believed = cost_model if "name" in cost_model else {**keys, **cost_model}
+        return Hardware(engine, truth, running(profile_from_mapping(believed, "cost_model"), "cost_model"))
 
     first, named = chosen.profile.name, str(chosen.profile)
     found = {first: (named, served(chosen.profile.values, named, handed))}

@@ -172,7 +172,7 @@ def _scheduler(choice: Choice, plugins: Plugins, served_on: Hardware) -> Schedul
 
     def made(*, speculating: bool) -> SchedulerFactory:
         batches = EngineBatching(*served_on.engine.batches_on(served_on.truth, speculating=speculating))
-        return scheduler_factory(choice.values, str(choice), plugins, batches, served_on.belief)
+        return scheduler_factory(choice.values, str(choice), plugins, batches, served_on.cost_model)
 
     factory = made(speculating=False)
     if served_on.engine.speculating_seqs is None or not _speculates(factory):
@@ -308,7 +308,7 @@ def _simulation(
         requests=load.promised.requests,
         ground_truth=ground_truth,
         truth=alike.truth,
-        belief=alike.belief,
+        cost_model=alike.cost_model,
         memory=alike.memory,
         scheduler=factory,
         selection_s=settings.selection_s,

@@ -6,7 +6,7 @@ Idea: a token survives with the product of the estimates along its path. The bud
 at which (requests that sample + sum of survival) / seconds is highest, by the estimates of each request's last draft
 and a table of seconds measured at the start at one context. The likeliest tokens of this step spend it.
 Deviations:
-- The table holds the belief's seconds at each token count, the engine's host time included; vLLM's holds medians of
+- The table holds the cost model's seconds at each token count, the engine's host time included; vLLM's holds medians of
   five GPU times at captured sizes, forced to rise. Shapes are vLLM's: t tokens are of min(t, max_num_seqs) requests.
 - vLLM takes `confidence` for a DSpark checkpoint with a head, `statistics` for suffix decoding and `logistic` for all
   other drafters; here the parameter says. Its statistics are by source and length of the match too, here by position.
@@ -44,7 +44,7 @@ class AdaptiveVerification(Chains):
     survival : the estimator of acceptance; until it is settled whole chains are verified.
     fresh : whether the budget is of this step's estimates; false is vLLM's: of each request's draft before, 1 before
         the first.
-    table_context : tokens of context of each request in the table; null: the belief prices each step as it is.
+    table_context : tokens of context of each request in the table; null: the cost model prices each step as it is.
     """
 
     num_speculative_tokens: int
@@ -76,29 +76,31 @@ class AdaptiveVerification(Chains):
         self._last[rows.requests] = now
         if not self._estimator.settled:
             return forest
-        believed, survival = (np.cumprod(each, axis=1)[row, position] for each in (now if self.fresh else before, now))
+        estimated, survival = (np.cumprod(each, axis=1)[row, position] for each in (now if self.fresh else before, now))
         # A row that reads a part of its prompt samples nothing.
         sampling = np.count_nonzero(view.pending(rows.requests) == rows.chunks)
-        tokens = sampling + np.concatenate(((0.0,), np.cumsum(np.sort(believed)[::-1])))
+        tokens = sampling + np.concatenate(((0.0,), np.cumsum(np.sort(estimated)[::-1])))
         budget = int(np.argmax(tokens / self._seconds(view, rows, start_s, len(row))))
         ranked = forest.rows + np.lexsort((position, -survival))
         return forest.subset(first_kept(forest, ranked, budget))
 
     def _seconds(self, view: View, rows: Rows, start_s: float, most: int) -> Floats:
         """Return the seconds of a step that verifies 0, 1, ..., `most` draft tokens, (most + 1,)."""
-        drafts, belief, context = np.arange(most + 1), view.belief, self.table_context
+        drafts, cost_model, context = np.arange(most + 1), view.cost_model, self.table_context
         if context is None:
             plain, seen = plain_shape(view, rows), view.target_cached[rows.requests[: rows.decoding]] + 1
-            verify_s = belief.target.seconds_array(PassShapes.with_nodes(plain, drafts, drafts * seen.mean()))
+            verify_s = cost_model.target.seconds_array(PassShapes.with_nodes(plain, drafts, drafts * seen.mean()))
             return view.now_s - start_s + verify_s
         tokens = int(rows.chunks.sum()) + drafts
         requests = np.minimum(tokens, self.max_num_seqs)
         plain_shapes = PassShapes.decode(requests * context, requests)
         further = tokens - requests
-        verify_s = belief.target.seconds_array(PassShapes.with_nodes(plain_shapes, further, further * (context + 1)))
-        passes = 1 if belief.draft.one_pass else self.num_speculative_tokens
+        verify_s = cost_model.target.seconds_array(
+            PassShapes.with_nodes(plain_shapes, further, further * (context + 1))
+        )
+        passes = 1 if cost_model.draft.one_pass else self.num_speculative_tokens
         batch = len(rows.requests)
-        return verify_s + passes * belief.draft.seconds(PassShape.decode(batch * context, batch))
+        return verify_s + passes * cost_model.draft.seconds(PassShape.decode(batch * context, batch))
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
         """Have the estimator note each token that was verified behind accepted ones."""

@@ -5,7 +5,7 @@ Idea: draft a candidate tree for every request, then spend one verification budg
 need to keep their TPOT objective, next on the likeliest nodes of all.
 Deviations:
 - c1, c2, n_max and t_spec have no values in the paper. c1 = c2 = 0 and n_max = 1.2 B / n are those of the authors'
-  scripts. t_spec is the believed verification time x `time_margin`. The step's drafting is over when nodes are
+  scripts. t_spec is the estimated verification time x `time_margin`. The step's drafting is over when nodes are
   selected, so it is part of l.
 - Algorithm 2 as printed overspends the budget by one and adds a conditional probability: see `selection.select`.
 - The paper does not say how prompts are read. Here chunks of at most `prefill_tokens` are part of the verification
@@ -29,7 +29,7 @@ import numpy as np
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import believed_verify_s, fitting_shape, grow_trees
+from specsim.schedulers.parts.growth import estimated_verify_s, fitting_shape, grow_trees
 from specsim.schedulers.parts.protocols import ForeseeingPart, Growing, Rows, Speculation, at_least
 from specsim.schedulers.parts.selection import Cap, Order, likeliest_each, select
 from specsim.schedulers.parts.tree_shape import BatchBudget, ShapeRule, TreeShape, budget_of
@@ -93,7 +93,7 @@ class SloTrees(CandidateTrees):
     Parameters
     ----------
     order : which request selects first. cap : A_cap(r) from A(r).
-    slo_share : n_max as a multiple of B / n. time_margin : factor on the believed t_spec.
+    slo_share : n_max as a multiple of B / n. time_margin : factor on the estimated t_spec.
     slo_below : only requests with a TPOT objective below so many baseline latencies select nodes for it; null: all.
     fill : whether the rest of the budget is spent on the likeliest nodes of all requests.
     """
@@ -114,11 +114,11 @@ class SloTrees(CandidateTrees):
         """Return which nodes of the candidate trees are verified, (nodes,)."""
         n, budget = rows.decoding, self.budget(rows.decoding)
         tree_tokens = min(budget - n, forest.draft_nodes)
-        step_s = self.time_margin * believed_verify_s(view, rows, tree_tokens)
+        step_s = self.time_margin * estimated_verify_s(view, rows, tree_tokens)
         need = tokens_needed(view, rows.requests[:n], step_s)
         capped = self.cap(need, int(forest.depth[-1]))
         if self.slo_below is not None:
-            loose = view.tpot_slo_s[rows.requests[:n]] >= self.slo_below * view.belief.baseline_s
+            loose = view.tpot_slo_s[rows.requests[:n]] >= self.slo_below * view.cost_model.baseline_s
             capped = np.where(loose, 0.0, capped)
         most_nodes = int(self.slo_share * budget / n)
         return select(forest, capped, self.order(need), most_nodes, budget, fill=self.fill)

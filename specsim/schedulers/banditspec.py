@@ -5,7 +5,7 @@ Idea: each length is an arm. After one step with each, a step takes the arm with
 confidence radius. The reward of a step is its throughput.
 Deviations:
 - Eq. 6 bounds accepted tokens, in [1, L + 1]; section 6.2 rewards tokens a second. So that the radius has its unit, the
-  reward is tokens a request x believed seconds of the step without drafts / its seconds, at most L + 1.
+  reward is tokens a request x estimated seconds of the step without drafts / its seconds, at most L + 1.
 - The paper begins anew with every prompt or batch of prompts. Here one bandit serves all requests of a replica and
   never forgets; the batch size is none of its context.
 - The paper prints no delta. `exploration` times the radius is ours: 1 is the paper's. The authors' code adds the same
@@ -84,7 +84,7 @@ class UcbLengths(Speculation):
 
     def grow(self, view: View, rows: Rows) -> Growing:
         """Yield a draft pass per token of the arm in force and return the chains; none if they do not all fit."""
-        self._began_s, self._plain_s = view.forward_s, view.belief.target.seconds(plain_shape(view, rows))
+        self._began_s, self._plain_s = view.forward_s, view.cost_model.target.seconds(plain_shape(view, rows))
         return grow_chains(view, rows, self.arms[self.arm])
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:

@@ -2,7 +2,7 @@
 
 Paper: none; the idea that EAGLE-4 announced (October 2026): trees sized by batch size and hardware from measured draft
 and verification costs. Written from that sentence alone, never from its code. CAST (arXiv 2510.26577) has the same aim.
-Idea: the believed seconds of d draft passes of w nodes a request and of a verification of m nodes a request are known
+Idea: the estimated seconds of d draft passes of w nodes a request and of a verification of m nodes a request are known
 before the step. So are the tokens to expect of the m likeliest of these nodes, from what drafting found so far. The
 step takes the (d, w, m) with the most tokens a second. The nodes are those of highest cumulative confidence.
 Deviations, since no rule has been published:
@@ -104,20 +104,20 @@ class CostSizedTrees(Speculation):
         self._right[1] += np.bincount(forest.depth, weights=forest.path_probability, minlength=most)[1:]
 
     def size(self, view: View, rows: Rows, most: int) -> TreeSize:
-        """Return the size with the most expected tokens a second by the belief, of at most `most` nodes a request."""
+        """Return the size with the most expected tokens a second, of at most `most` nodes a request."""
         n, plain = rows.decoding, plain_shape(view, rows)
         context = int(view.draft_cached[rows.requests[:n]].sum())
         widths = np.arange(1, self.speculative_eagle_topk + 1)
         levels = PassShapes(context, n * widths, widths * (context + n), n * widths, n, (widths - 1) * context)
-        draft = view.belief.draft
+        draft = view.cost_model.draft
         later = np.zeros(len(widths)) if draft.one_pass else draft.seconds_array(levels)
         passes = draft.seconds(PassShape.decode(context, n)) + np.arange(self.speculative_num_steps)[:, None] * later
         nodes = np.arange(most + 1)
         seen = int(view.target_cached[rows.requests[:n]].sum()) + 2 * n
-        verify_s = view.belief.target.seconds_array(PassShapes.with_nodes(plain, nodes * n, nodes * seen))
+        verify_s = view.cost_model.target.seconds_array(PassShapes.with_nodes(plain, nodes * n, nodes * seen))
         if n < len(rows.requests):
             alone = PassShape.of_decoding(view.target_cached[rows.requests[:n]])
-            verify_s += view.belief.target.seconds(alone) - verify_s[0]
+            verify_s += view.cost_model.target.seconds(alone) - verify_s[0]
         rate = self.expected()[..., : most + 1] / (passes[..., None] + verify_s)
         best = int(np.argmax(rate))
         if rate.ravel()[best] <= 1 / verify_s[0]:

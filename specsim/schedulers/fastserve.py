@@ -6,7 +6,7 @@ up more than one quantum, so a request joins the first queue whose quantum cover
 Deviations:
 - FastServe moves the caches of preempted requests to the host ahead of time. Here they are kept while memory lasts,
   recomputed, or moved between passes (`seats.switching`).
-- The time of the first pass is believed, not profiled.
+- The time of the first pass is estimated, not profiled.
 - Quanta are counted at the end of a pass, and each request in it is charged the whole pass. Moving a cache is no
   service.
 - Queues are in order of entry. A request that has not run for `starvation_s` returns to the top queue with a new
@@ -85,9 +85,9 @@ class SkipJoin:
         self._entered_s[sunk] = view.now_s
 
     def _join(self, view: View, ids: Ids) -> None:
-        """Put new requests into the first queue whose quantum covers their believed first pass."""
+        """Put new requests into the first queue whose quantum covers their estimated first pass."""
         prompts = view.prompt_tokens[ids]
-        first_s = view.belief.target.seconds_array(PassShapes.each(0, prompts))
+        first_s = view.cost_model.target.seconds_array(PassShapes.each(0, prompts))
         self.level[ids] = np.searchsorted(self._quanta_s, first_s, side="left")
         self._entered_s[ids] = self._served_s[ids] = view.arrival_s[ids]
 

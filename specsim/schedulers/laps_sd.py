@@ -94,7 +94,7 @@ class LapsQueues:
             self._perceived[:, new] = self.acceptance.totals[0, new], view.emitted_tokens[new], estimated_s
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
-        """Return what was believed of each request, (requests,), and its service in seconds; see docs/metrics.md."""
+        """Return what was estimated of each request, (requests,), and its service in seconds; see docs/metrics.md."""
         rounds, tokens, estimated_s = self._perceived
         service_s = np.where(self.attained_s > 0, self.attained_s, np.nan)
         return {
@@ -125,7 +125,7 @@ class LapsQueues:
         return marks
 
     def service_s(self, view: View, ids: Ids) -> Floats:
-        """Return the believed seconds (Eq. 6) of perceptible requests alone on the server, (n,); at least a token's."""
+        """Return the estimated seconds (Eq. 6) of perceptible requests alone, (n,), at least a token's."""
         rounds, drafted, passes, _ = self.acceptance.totals[:, ids]
         nodes, depth = drafted / rounds, passes / rounds
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
@@ -145,13 +145,13 @@ class LapsQueues:
 
 
 def round_s(view: View, ids: Ids, nodes: Floats, depth: Floats) -> Floats:
-    """Return the believed seconds of a round of each request alone, (n,), from its `nodes` and draft passes (n,)."""
+    """Return the estimated seconds of a round of each request alone, (n,), from its `nodes` and draft passes (n,)."""
     context = view.prompt_tokens[ids] + view.emitted_tokens[ids]
-    if view.belief.draft.one_pass:
+    if view.cost_model.draft.one_pass:
         depth = np.minimum(depth, 1.0)
-    draft_s = view.belief.draft.seconds_array(PassShapes.decode(context))
+    draft_s = view.cost_model.draft.seconds_array(PassShapes.decode(context))
     tree = PassShapes(context, nodes + 1, (nodes + 1) * (context + 1), nodes + 1, 1, nodes * context)
-    seconds: Floats = depth * draft_s + view.belief.target.seconds_array(tree)
+    seconds: Floats = depth * draft_s + view.cost_model.target.seconds_array(tree)
     return seconds
 
 
@@ -240,6 +240,6 @@ class ShortestRemaining(ForeseeingPart, Batching):
             self._rounds[moved] = self.oracle.rounds_left(moved, self.num_speculative_tokens)
             self._at[moved] = view.emitted_tokens[moved]
         unread = np.where(view.emitted_tokens[ids] > 0, 0, view.pending(ids))
-        prompt_s = PassShapes.each(view.target_cached[ids], unread).seconds(view.belief.target)
+        prompt_s = PassShapes.each(view.target_cached[ids], unread).seconds(view.cost_model.target)
         rest_s: Floats = self._rounds[ids] * round_s(view, ids, most, most) + prompt_s
         return rest_s

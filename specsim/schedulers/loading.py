@@ -85,15 +85,15 @@ def scheduler_factory(
     source: str,
     plugins: Mapping[str, ModuleType] | None = None,
     engine: EngineBatching | None = None,
-    belief: CostModel | None = None,
+    cost_model: CostModel | None = None,
 ) -> SchedulerFactory:
     """Return a factory of schedulers; one is made at once, so that mistakes show before a run.
 
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.
     Keys are handed down to the parts that take them (`build`).
-    ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `belief`; without one, three a request.
-    ``prefill_tokens: auto`` is a `due_chunk.DueChunk` of the belief and the engine.
+    ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `cost_model`; without one, three a
+    request. ``prefill_tokens: auto`` is a `due_chunk.DueChunk` of the cost model and the engine.
     ``batching: engine`` stands for the part that batches as `engine` does. Its limits hold where a key is null. The
     engine's seats hold in every scheduler where ``max_num_seqs`` is null, no further than a constant ``verify_tokens``.
 
@@ -105,7 +105,7 @@ def scheduler_factory(
     scope = Scope("scheduler", OWN_PACKAGE, frozenset({__name__}), plugins or {})
     given = {key: value for key, value in mapping.items() if key not in EXTRA_KEYS}
     limits = engine or EngineBatching()
-    arguments = _with_profiled(_as_engine(given, limits), limits, belief)
+    arguments = _with_profiled(_as_engine(given, limits), limits, cost_model)
 
     def make() -> Scheduler:
         scheduler: Scheduler = build(arguments, source, scope)
@@ -154,13 +154,17 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     return {**mapping, **limits, **({"batching": part} if as_engine else {})}
 
 
-def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, belief: CostModel | None) -> dict[str, Any]:
+def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, cost_model: CostModel | None) -> dict[str, Any]:
     """Return a scheduler's keys with what follows profile and batch in the place of each ``auto`` of both keys."""
 
     @cache
     def budget() -> BatchBudget:
         seats = mapping.get(SEATS)
-        return BatchBudget() if belief is None else profiled_budget(belief, seats if type(seats) is int else MOST_SEATS)
+        return (
+            BatchBudget()
+            if cost_model is None
+            else profiled_budget(cost_model, seats if type(seats) is int else MOST_SEATS)
+        )
 
     def place(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -169,6 +173,6 @@ def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, belief: C
             return value
         if key == BUDGET:
             return budget()
-        return DueChunk(None if belief is None else belief.target.bend_tokens, engine.max_num_batched_tokens)
+        return DueChunk(None if cost_model is None else cost_model.target.bend_tokens, engine.max_num_batched_tokens)
 
     return {key: place(key, value) for key, value in mapping.items()}

@@ -10,7 +10,7 @@ Deviations:
 - A block has H = 1, 2, 4, ... steps, and its bin b explores with 1 / b. That a bin has sqrt(H) steps, rounded up, and
   that a block begins with b = 1, is ours. A length that was never tried is found by exploring alone.
 - Goodput is tokens a request and second, the mean of its steps. Going on after length 0 costs C_switch / length: the
-  believed seconds in which the drafter reads what it lacks, beyond those of one token each, in place of a table.
+  estimated seconds in which the drafter reads what it lacks, beyond those of one token each, in place of a table.
 - The drafter leaves at once, since the host keeps a copy; the next pass waits while it comes back. In the paper both
   overlap with computation. It comes back when nobody waits, `free_share` of the pool is free without its bytes and the
   bandit drafts, whose bins go on while it is away. The bandit does not price that.
@@ -166,11 +166,11 @@ class BinGreedyLengths(Speculation):
 
 
 def catching_up_s(view: View) -> float:
-    """Return the believed seconds in which the drafter reads what decodes lack in it, beyond one token each."""
+    """Return the estimated seconds in which the drafter reads what decodes lack in it, beyond one token each."""
     requests = view.running[decoding(view, view.running)]
     lacking = catch_up_tokens(view, requests)
     if not lacking.any():
         return 0.0
-    cached, draft = view.draft_cached[requests], view.belief.draft
+    cached, draft = view.draft_cached[requests], view.cost_model.draft
     plain = draft.seconds(PassShape.of(cached + lacking - 1, np.minimum(lacking, 1)))
     return max(draft.seconds(PassShape.of(cached, lacking)) - plain, 0.0)

@@ -3,13 +3,13 @@
 Paper: AdaServe v1 (arXiv 2025), section 6.3, Figure 7: two preemptive strategies, "SLO-aware, dynamically adjusting
 batch size limits to accommodate TPOT SLOs".
 Idea: order the requests, first come or closest to violation first. Run the longest prefix of that order whose decode
-step is believed to meet the tightest TPOT objective. The others pause.
+step is estimated to meet the tightest TPOT objective. The others pause.
 Deviations, since the paper does not say:
 - "When urgent requests exist, batch sizes are kept small": the tightest objective is that of the batch
   (`tightest: batch`) or of all live requests (`live`). A batch of one runs even if it is too slow.
 - Closest to violation means the least time until the mean latency per token exceeds the objective. The time is negative
   for a late request, one TPOT objective for a prompt, and infinite without an objective.
-- The step is believed to decode one token for each request of the prefix. Passes that read prompts are not limited.
+- The step is estimated to decode one token for each request of the prefix. Passes that read prompts are not limited.
 - Preempted requests keep their cache while memory lasts, or recompute it (`seats.switching`).
 """
 
@@ -53,14 +53,14 @@ class SloLimited(Batching):
         return cut.rows(view, order, drafting)
 
     def limit(self, view: View, order: Ids, ids: Ids) -> int:
-        """Return the size of the longest prefix whose believed decode step meets the objective, at least 1.
+        """Return the size of the longest prefix whose estimated decode step meets the objective, at least 1.
 
         `ids` (n,) are all live requests.
         """
         head = order[: self.seats.max_num_seqs]
         context = np.cumsum(view.prompt_tokens[head] + np.maximum(view.emitted_tokens[head] - 1, 0))
         sizes = np.arange(1, len(head) + 1)
-        seconds = view.belief.target.seconds_array(PassShapes.decode(context, sizes))
+        seconds = view.cost_model.target.seconds_array(PassShapes.decode(context, sizes))
         if self.tightest == "batch":
             objective = np.fmin.accumulate(view.tpot_slo_s[head])
         else:

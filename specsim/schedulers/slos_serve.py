@@ -13,7 +13,7 @@ Deviations:
 - At most `MOST_TIERS` objectives at once are tiers. Each of the others counts as the next stricter one.
 - Memory is no state of the programme: an accepted request that does not fit waits. Requests that were not accepted
   yield their cache first, then accepted ones, the youngest first. The cache is recomputed.
-- Pass times are the belief's times `time_margin`: without one many requests end just behind their objectives. The
+- Pass times are the cost model's times `time_margin`: without one many requests end just behind their objectives. The
   mean context of the moment holds for all of the future, and counts as so many tokens of each decode.
 - The paper has one acceptance rate a token, measured before; here one a draft position, from all verifications so far.
 - A tier that needs less than a token a batch skips batches (the paper's rule without speculation) and drafts nothing.
@@ -89,9 +89,9 @@ def batches_of(
     tpot_s : (L,) objective of each tier, inf for none.
     emitted : (k + 1,) expected tokens of a verification of a chain of 0, 1, ..., k tokens.
     decodes : requests that decode. context : cached tokens of each, in the mean.
-    margin : factor on the believed seconds.
+    margin : factor on the estimated seconds.
     """
-    n, most, target, draft = max(decodes, 1), len(emitted) - 1, view.belief.target, view.belief.draft
+    n, most, target, draft = max(decodes, 1), len(emitted) - 1, view.cost_model.target, view.cost_model.draft
     sizes = np.unique(np.geomspace(1, most_tokens, SIZES).astype(np.int64))
     shapes = PassShapes(0, sizes, sizes * (context / 2 + 1), np.minimum(sizes, n + 1), n, 0)
     verify_s, decode = target.seconds_array(shapes), PassShape.decode(n * context, n)
@@ -163,7 +163,7 @@ class SlosServe:
     ----------
     max_num_seqs : most requests of a batch. max_num_batched_tokens : most tokens of a pass, draft tokens included.
     watermark : share of the cache left free on admission. num_speculative_tokens : longest chain; 0 never drafts.
-    time_margin : factor on the believed seconds of a step.
+    time_margin : factor on the estimated seconds of a step.
     """
 
     max_num_seqs: int

@@ -10,7 +10,7 @@ Deviations:
 - Algorithm 3's nat lacks the bonus tokens of Eq. 7, and its time the drafting: both are counted here. Drafting time is
   that of the clock. Eq. 6 charges the context SL + 1 times; here it is read once.
 - The paper has one TPOT objective; here the strictest of the decoding requests binds. The server's selection time is in
-  no belief, so a step may exceed the objective by it.
+  no cost model, so a step may exceed the objective by it.
 - The mean is over the last `history_steps` steps that drafted, and begins as `first_confidence`. Chains have at most
   `num_speculative_tokens`. The paper gives no values.
 - Both models share one pool instead of two halves. When memory is short, all chains are shortened.
@@ -33,7 +33,7 @@ from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, 
 
 
 class StepEstimate(NamedTuple):
-    """The believed tokens and seconds of a step, which begins when `estimate_of` makes this.
+    """The estimated tokens and seconds of a step, which begins when `estimate_of` makes this.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class StepEstimate(NamedTuple):
         tokens = self.rows.decoding + _sums(path[ranked])
         pairs = _sums(self.node_pairs[forest.row[forest.rows + ranked]])
         shapes = PassShapes.with_nodes(self.plain, np.arange(len(ranked) + 1), pairs)
-        verify_s = self.view.belief.target.seconds_array(shapes)
+        verify_s = self.view.cost_model.target.seconds_array(shapes)
         seconds = self.view.now_s - self.start_s + verify_s
         return forest.rows + ranked, np.where(seconds > self.limit_s, -1.0, tokens / seconds)
 
@@ -83,20 +83,20 @@ class StepEstimate(NamedTuple):
         return float(forest.path_probability[nodes].sum()), forest.draft_nodes, pairs
 
     def _rate(self, drafted: float, nodes: int, pairs: float, more_s: float) -> float:
-        verify_s = self.view.belief.target.seconds(self.plain.with_nodes(nodes, pairs))
+        verify_s = self.view.cost_model.target.seconds(self.plain.with_nodes(nodes, pairs))
         seconds = self.view.now_s - self.start_s + more_s + verify_s
         return -1.0 if seconds > self.limit_s else (self.rows.decoding + drafted) / seconds
 
     def _pass_s(self, forest: Forest, leaves: Ints) -> float:
-        """Return the believed seconds of a draft pass behind `leaves`; the first also feeds `rows.catch_up`."""
+        """Return the estimated seconds of a draft pass behind `leaves`; the first also feeds `rows.catch_up`."""
         ids, catch_up = self.rows.requests, self.rows.catch_up
         cached = self.view.draft_cached[ids]
         if leaves[0] < forest.rows:
-            return self.view.belief.draft.seconds(PassShape.of(cached, catch_up))
-        if self.view.belief.draft.one_pass:
+            return self.view.cost_model.draft.seconds(PassShape.of(cached, catch_up))
+        if self.view.cost_model.draft.one_pass:
             return 0.0
         context = int(cached[forest.row[leaves]].sum())
-        return self.view.belief.draft.seconds(PassShape.decode(context, len(leaves)))
+        return self.view.cost_model.draft.seconds(PassShape.decode(context, len(leaves)))
 
 
 def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate:

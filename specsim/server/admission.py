@@ -132,14 +132,14 @@ class AdmissionControl(NamedTuple):
     ----------
     waiting : a request that meets so many that hold no cache is refused; None: however many.
     ttft : whether a request is refused that would miss its TTFT objective even if the target read, in one pass, all
-        that is unread of the texts before it and its own prompt. Seconds are those that schedulers believe in.
+        that is unread of the texts before it and its own prompt. Seconds are those of the cost model.
     """
 
     waiting: int | None = None
     ttft: bool = False
 
     def reason(
-        self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], belief: CostModel, now_s: float
+        self, request: int, told: Requests, ledger: Ledger, unseen: Sequence[int], cost_model: CostModel, now_s: float
     ) -> str | None:
         """Return why a request is refused that arrives now, None if it is not; `unseen` wait for the engine's door."""
         if self.waiting is not None and len(ledger.queues.waiting) + len(unseen) >= self.waiting:
@@ -155,4 +155,4 @@ class AdmissionControl(NamedTuple):
         reading = (lacks > 1) | (np.arange(len(lacks)) == len(lacks) - 1)
         chunks = lacks[reading]
         read = PassShape.of(cached[reading], chunks, prefill_tokens=int(np.add.reduce(chunks)))
-        return TTFT if belief.target.seconds(read) > left_s else None
+        return TTFT if cost_model.target.seconds(read) > left_s else None

@@ -91,7 +91,7 @@ class Replica:
         """Enter a request that arrives now, unless it is shed, and wake the replica if it sleeps."""
         if self._admission_control is not None:
             unseen = self._arrival_queue.requests if self._arrival_queue is not None else ()
-            met = self.ledger, unseen, self.view.belief, self.env.now
+            met = self.ledger, unseen, self.view.cost_model, self.env.now
             reason = self._admission_control.reason(request, told, *met)
             if reason is not None:
                 self.refuse(request, told, reason)

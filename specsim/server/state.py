@@ -21,13 +21,13 @@ class Machine(NamedTuple):
 
     Attributes
     ----------
-    truth, belief : the latency that passes take, and the latency that its scheduler believes in.
+    truth, cost_model : the latency that passes take, and the latency that its scheduler plans with.
     memory : its key-value pool.
     host_bytes_per_s : how fast its cache moves to the host and back, where a scheduler preempts by transfer.
     """
 
     truth: CostModel
-    belief: CostModel
+    cost_model: CostModel
     memory: Memory
     host_bytes_per_s: float = float("inf")
 

@@ -48,12 +48,12 @@ class LedgerView(View):
     # The clock is set with every pass: the checks of two frozen dataclasses would cost 5% of a plain run.
     __setattr__ = object.__setattr__
 
-    def __init__(self, ledger: Ledger, belief: CostModel) -> None:
+    def __init__(self, ledger: Ledger, cost_model: CostModel) -> None:
         Facts.__init__(self, **_arrays(ledger.facts, Facts))
         Observed.__init__(self, **_arrays(ledger.progress, Observed))
         self.now_s = 0.0
         self.forward_s = 0.0
-        self.belief = belief
+        self.cost_model = cost_model
         self._ledger = ledger
         self.waiting = _Line(ledger.queues)
 

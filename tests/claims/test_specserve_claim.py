@@ -51,7 +51,7 @@ def test_chains_that_do_not_look_exceed_it(scale: float) -> None:
     assert broken("threshold", {**SPECSERVE, "slo_scale": scale}) > 0
 
 
-@pytest.mark.xfail(reason="the server's own thinking is in no belief: docs/claims.md, row 2b")
+@pytest.mark.xfail(reason="the server's own thinking is in no cost model: docs/claims.md, row 2b")
 def test_no_step_exceeds_the_objective_with_the_time_for_thinking() -> None:
     thinking = {key: value for key, value in SPECSERVE.items() if not key.startswith("selection_")}
     assert broken("specserve", {**thinking, "slo_scale": SPECSERVE_SCALES[0]}) == 0

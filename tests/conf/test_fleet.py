@@ -42,7 +42,7 @@ def test_each_replica_has_the_time_and_the_memory_of_its_profile() -> None:
     assert (made.replicas, len(made.machines)) == (3, 3)
     for machine, name in zip(made.machines, (H100, H100, A100), strict=True):
         profile = load_profile(name)
-        assert machine.truth == machine.belief == profile
+        assert machine.truth == machine.cost_model == profile
         assert machine.memory.capacity_bytes == profile.usable_kv_bytes
     assert made.machines[0].truth is made.machines[1].truth
 

@@ -24,7 +24,7 @@ def test_the_keys_are_keywords_of_python(function):
     for each in declared():
         assert each.name == "out" or shown[each.name.replace(".", "__")].default == each.default
     assert set(GROUPS) <= set(shown)
-    assert shown["belief"].annotation == "str | Path | None"
+    assert shown["cost_model"].annotation == "str | Path | None"
     assert shown["rps"].annotation == "float | None"
 
 

@@ -107,7 +107,7 @@ def test_a_folder_is_no_file(refused, tmp_path, group):
     assert "[Errno" not in said
 
 
-@pytest.mark.parametrize("group", ["scheduler", "trace", "belief"])
+@pytest.mark.parametrize("group", ["scheduler", "trace", "cost_model"])
 def test_a_pipe_is_no_file(refused, tmp_path, group):
     os.mkfifo(tmp_path / "pipe.yaml")
     assert "pipe.yaml" in refused(f"{group}=./pipe.yaml")
@@ -131,7 +131,7 @@ def test_a_file_with_a_mistake_names_it(refused, tmp_path, group, content, named
     assert name in said
 
 
-@pytest.mark.parametrize("group", ["scheduler", "trace", "belief", "out"])
+@pytest.mark.parametrize("group", ["scheduler", "trace", "cost_model", "out"])
 @pytest.mark.parametrize(
     ("name", "told"),
     [

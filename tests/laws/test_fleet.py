@@ -1,4 +1,4 @@
-"""Laws of replicas on different hardware: its own times, its own memory, its own belief."""
+"""Laws of replicas on different hardware: its own times, its own memory, its own cost model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_
 
 
 def alike(simulated: Simulation) -> Machine:
-    return Machine(simulated.truth, simulated.belief, simulated.memory, simulated.host_bytes_per_s)
+    return Machine(simulated.truth, simulated.cost_model, simulated.memory, simulated.host_bytes_per_s)
 
 
 def machines(simulated: Simulation) -> list[Machine]:
@@ -34,7 +34,7 @@ def machines(simulated: Simulation) -> list[Machine]:
     return [
         Machine(
             simulated.truth.slower(factor),  # type: ignore[attr-defined]
-            simulated.belief.slower(factor * 1.1),  # type: ignore[attr-defined]
+            simulated.cost_model.slower(factor * 1.1),  # type: ignore[attr-defined]
             replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor)),
             own.host_bytes_per_s / factor,
         )
@@ -73,7 +73,7 @@ def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulat
         here = (record.replica_of == place) & ~np.isnan(record.progress.finish_s)
         for times in (record.progress.first_token_s[here], record.progress.finish_s[here]):
             assert np.isin(times, ends_s).all()
-        assert seen.views[place].belief is machine.belief
+        assert seen.views[place].cost_model is machine.cost_model
         assert seen.views[place].capacity_bytes == machine.memory.capacity_bytes
     most = plain.requests.prompt_tokens + plain.requests.max_tokens
     capacity = np.array([each.memory.capacity_bytes for each in fleet])[record.replica_of]
@@ -85,9 +85,9 @@ def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulat
 def test_the_seconds_that_are_owed_are_those_of_the_hardware(slower: float) -> None:
     """By hand: a prompt of 10 that is unread with 4 cached, one of 20 that is read, five tokens each at most."""
     told = requests([0.0, 0.0], [10, 20], [5, 5], cached_tokens=[4, 0])
-    ledger, belief = Ledger(2, memory(told)), hardware(1e-3, 1e-2, 0.1).slower(slower)
+    ledger, cost_model = Ledger(2, memory(told)), hardware(1e-3, 1e-2, 0.1).slower(slower)
     sent = Sent(np.zeros(2), told.prompt_tokens, told.prompt_tokens + told.max_tokens, told.cached_tokens)
-    server = Outstanding(ledger, belief, sent)
+    server = Outstanding(ledger, cost_model, sent)
     assert server.outstanding_s() == 0.0
     for request in (0, 1):
         server.send(request)
@@ -106,7 +106,7 @@ def test_least_seconds_sends_more_to_the_faster_server() -> None:
     told = requests((np.arange(60) * 0.05).tolist(), [40] * 60, [20] * 60)
     plain = simulation(told, [20] * 60, factory_of("continuous"), replicas=2, truth=hardware(0.0, 1e-3, 0.02))
     own = alike(plain)
-    slow = own._replace(truth=plain.truth.slower(4.0), belief=plain.belief.slower(4.0))  # type: ignore[attr-defined]
+    slow = own._replace(truth=plain.truth.slower(4.0), cost_model=plain.cost_model.slower(4.0))  # type: ignore[attr-defined]
     shares = [
         np.bincount(run(replace(plain, machines=[slow, own], router=router)).replica_of, minlength=2).tolist()
         for router in (RoundRobin, LeastSeconds)

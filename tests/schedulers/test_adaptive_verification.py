@@ -80,7 +80,7 @@ def test_a_drafter_of_one_pass_is_priced_once() -> None:
     """Two rows at 0.45: behind three passes 33.3, 35, 36.3, 34.5: two tokens; behind one 2/40 = 50 and 2.45/50 = 49."""
     hand = play(part(fresh=True), EVEN, rows=2)
     assert kept(hand, [[0.45] * 3] * 2) == [1, 1]
-    hand.view.belief = Hardware(EVEN, Linear(0.0, 0.0, DRAFT_S, one_pass=True))
+    hand.view.cost_model = Hardware(EVEN, Linear(0.0, 0.0, DRAFT_S, one_pass=True))
     assert kept(hand, [[0.45] * 3] * 2) == [0, 0]
 
 

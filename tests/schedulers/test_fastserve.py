@@ -12,7 +12,7 @@ from tests.made import Hardware, Linear, requests
 from tests.unit.hand import Hand
 
 ONE = Seats(1, 512, "mixed", 0.0, "keep")
-BELIEF = Hardware(Linear(0.0, 0.001, 0.0), Linear(0.0, 0.0, 0.001))
+COST_MODEL = Hardware(Linear(0.0, 0.001, 0.0), Linear(0.0, 0.0, 0.001))
 """A prompt of n tokens takes n ms."""
 
 
@@ -21,7 +21,7 @@ def joined(prompts: list[int], starvation_s: float = 100.0) -> tuple[SkipJoin, H
     part = SkipJoin(ONE, 4, 0.012, 2.0, starvation_s)
     count = len(prompts)
     hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * count, prompts, [30] * count, [2] * count))
-    hand.view.belief = BELIEF
+    hand.view.cost_model = COST_MODEL
     return part, hand
 
 

@@ -204,8 +204,8 @@ def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) ->
     hear(part.acceptance, [2, 2])
 
     part.lengths.foresee(Known([100]))
-    belief = hardware()
-    round_s = 4 * belief.draft.seconds(one(50, 1, 51)) + belief.target.seconds(one(50, 5, 255))
+    cost_model = hardware()
+    round_s = 4 * cost_model.draft.seconds(one(50, 1, 51)) + cost_model.target.seconds(one(50, 5, 255))
     assert part.service_s(view, np.array([0])) == pytest.approx(tokens / 3 * round_s)
 
 

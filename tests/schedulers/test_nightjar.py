@@ -54,7 +54,7 @@ def test_going_on_costs_what_the_drafter_has_to_read() -> None:
     """1 ms a token beyond the one that any first draft pass reads: 8 are pending, of a prompt of 5 and 3 emitted."""
     part = BinGreedyLengths(0, 0, 0.0, 0.0)
     hand = play(part, Linear(0.0, 0.0, 1.0))
-    hand.view.belief = Hardware(Linear(0.0, 0.0, 1.0), Linear(0.0, 1e-3, 0.01))
+    hand.view.cost_model = Hardware(Linear(0.0, 0.0, 1.0), Linear(0.0, 1e-3, 0.01))
     for _ in range(2):
         verified(hand, 0.9)
         hand.emit([1])

@@ -18,7 +18,7 @@ from tests.unit.hand import Hand
 
 SEATS = Seats(max_num_seqs=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
 COUNT = 6
-BELIEF = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
+COST_MODEL = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
 """A step of n decodes takes 2 + 8 n ms: 30 ms carry 3, 200 ms carry 24."""
 
 
@@ -28,7 +28,7 @@ def limited(tightest: str, order: object = first_come) -> SloLimited:
 
 def limit_of(part: SloLimited, kinds: list[int]) -> int:
     _, view = ledger_and_view(requests([0.0] * len(kinds), [4] * len(kinds), [9] * len(kinds), kinds))
-    view.belief = BELIEF
+    view.cost_model = COST_MODEL
     return part.limit(view, np.arange(len(kinds)), np.arange(len(kinds)))
 
 

@@ -46,7 +46,7 @@ def test_batches_are_as_long_as_chains_allow() -> None:
     """
     told = requests([0.0], [5], [40])
     _, view = ledger_and_view(told)
-    view.belief = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
+    view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
     tiers, emitted = np.array([0.03, 0.06]), np.array([1, 1.5, 1.75])
     found = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
     assert found.seconds == pytest.approx([0.03, 0.045, 0.0525, 0.06, 0.09, 0.105, 0.138])
@@ -61,7 +61,7 @@ def test_batches_are_as_long_as_chains_allow() -> None:
     assert rate[3] < 0
     assert batches_of(view, tiers, emitted, 6, 100.0, 128, 2.0).supply[0, 0] == pytest.approx(5, abs=0.1)
     # 10 us a cached token: its hundred take as long as one token more, of every batch that the decode is in.
-    view.belief = Hardware(Linear(1e-5, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
+    view.cost_model = Hardware(Linear(1e-5, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
     reading = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
     assert reading.cached_token == pytest.approx(0.01)
     assert reading.demand[:, :3] == pytest.approx(np.array([[2, 3, 4], [1, 1.5, 1.75]]))
@@ -132,7 +132,7 @@ def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what
     told = requests([0.0, 0.0], [5, 5], [40, 40], [URGENT, FREE])
     scheduler = slos_serve()
     hand = Hand(scheduler, told, memory(told, 9.0, block_tokens=1))
-    hand.view.belief = Hardware(Linear(0.0, 1e-3, 0.024), Linear(0.0, 0.0, 0.002))
+    hand.view.cost_model = Hardware(Linear(0.0, 1e-3, 0.024), Linear(0.0, 0.0, 0.002))
     hand.begin()
     hand.emit([1, 1])
     assert scheduler.noted(2)["accepted"].tolist() == [1, 0]

@@ -66,7 +66,7 @@ def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
     """A context of 64 tokens more than doubles the pass for one token more: the first two run, it waits its turn."""
     told = requests([0.0] * 3, [5, 5, 64], [40, 9, 9])
     hand = Hand(smart(num_speculative_tokens=0, max_num_batched_tokens=128), told, memory(told, 9.0, block_tokens=1))
-    hand.view.belief = Hardware(Linear(0.1, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
+    hand.view.cost_model = Hardware(Linear(0.1, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
     prefilled(hand)
     assert chain(hand).requests.tolist() == [0, 1]
     hand.emit([1, 8], ends=[1])
@@ -120,12 +120,12 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
     """Drafts are dear for three steps; afterwards they are cheap for ever, and nobody ever drafts again."""
     told = requests([0.0] * 2, [5, 5], [12, 40])
     hand = Hand(smart(max_num_seqs=1), told, memory(told, 9.0, block_tokens=1))
-    hand.view.belief = DEAR
+    hand.view.cost_model = DEAR
     prefilled(hand)
     for step in range(3):
         chain(hand)
         hand.emit([1], ends=[0] if step == 2 else [])
-    hand.view.belief = CHEAP
+    hand.view.cost_model = CHEAP
     work = hand.begin()
     assert isinstance(work, TargetPass), "3 of 3 steps proposed nothing: no draft prefill"
     assert work.requests.tolist() == [1]

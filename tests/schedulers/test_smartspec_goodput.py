@@ -90,9 +90,9 @@ def test_a_steps_seconds_by_hand() -> None:
 # --- the surface ------------------------------------------------------------------------------------------------------
 
 
-def best_lengths(belief: Any, sizes: list[int], acceptance: float = 0.7) -> list[int]:
+def best_lengths(cost_model: Any, sizes: list[int], acceptance: float = 0.7) -> list[int]:
     """Return the best k of the whole batch, for each batch size."""
-    return [int(np.argmax(goodput(belief, batch_of(n), alike(n, acceptance), 8)[:, -1])) for n in sizes]
+    return [int(np.argmax(goodput(cost_model, batch_of(n), alike(n, acceptance), 8)[:, -1])) for n in sizes]
 
 
 def test_one_entry_of_the_surface_by_hand() -> None:
@@ -124,15 +124,15 @@ def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix() -> No
 # --- lengths of each request's own ------------------------------------------------------------------------------------
 
 
-def goodput_of(belief: Hardware, batch: Batch, acceptance: Any, lengths: tuple[int, ...]) -> float:
+def goodput_of(cost_model: Hardware, batch: Batch, acceptance: Any, lengths: tuple[int, ...]) -> float:
     """Return the goodput of the whole batch with these lengths, pass by pass."""
     k, n = np.array(lengths), len(lengths)
-    seconds = belief.target.seconds(one(batch.target_cached.sum(), n + k.sum(), 0))
+    seconds = cost_model.target.seconds(one(batch.target_cached.sum(), n + k.sum(), 0))
     for level in range(1, max(lengths) + 1):
         on = k >= level
         read = batch.draft_cached + (batch.catch_up if level > 1 else 0)
         queries = (batch.catch_up if level == 1 else np.ones(n))[on].sum()
-        seconds += belief.draft.seconds(one(read[on].sum(), queries, 0))
+        seconds += cost_model.draft.seconds(one(read[on].sum(), queries, 0))
     return float(sum(acceptance[i] ** j for i in range(n) for j in range(lengths[i] + 1)) / seconds)
 
 

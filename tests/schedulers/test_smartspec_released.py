@@ -59,7 +59,7 @@ def test_the_search_stops_at_the_first_fall() -> None:
     """All depths in one pass of 10 ms: k = 1 has 1.7 / 13 ms, below 1 / 2 ms; k = 8 would have 3.2 / 12 ms x 1.1."""
     part = released(plain_factor=1.0, first_rate=1.0, **AT_ONCE)
     hand = play(part, Linear(0.0, 0.0, 0.002))
-    hand.view.belief = Hardware(Linear(0.0, 0.0, 0.002), Linear(0.0, 0.0, DRAFT_S, one_pass=True))
+    hand.view.cost_model = Hardware(Linear(0.0, 0.0, 0.002), Linear(0.0, 0.0, DRAFT_S, one_pass=True))
     assert lengths(hand, 1) == [0], "2 / 12 ms is less than 1 / 2 ms, 9 / 12 ms is more"
 
 
@@ -77,7 +77,7 @@ def test_a_length_that_nearly_fills_the_cache_has_no_goodput() -> None:
     pool = memory(told, 1.0, block_tokens=1)
     assert pool.capacity_bytes == 180
     hand = Hand(Composed(PrefillFirst(8, 64, 0.0), released(memory_factor=4.0, **AT_ONCE)), told, pool)
-    hand.view.belief = Hardware(CHEAP, Linear(0.0, 0.0, DRAFT_S))
+    hand.view.cost_model = Hardware(CHEAP, Linear(0.0, 0.0, DRAFT_S))
     hand.begin()
     hand.propose()
     hand.emit([1])

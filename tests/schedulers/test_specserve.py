@@ -42,7 +42,7 @@ def play(part: Speculation, target: Linear, rows: int = 1, kind: int = NOBODY_HU
     """Return a replica whose prompts are read, and whose draft passes take what they are believed to take."""
     told = requests([0.0] * rows, [5] * rows, [most] * rows, [kind] * rows)
     hand = Hand(Composed(PrefillFirst(8, 64, 0.0), part), told, memory(told, 9.0, block_tokens=1))
-    hand.view.belief = Hardware(target, Linear(0.0, 0.0, DRAFT_S))
+    hand.view.cost_model = Hardware(target, Linear(0.0, 0.0, DRAFT_S))
     hand.begin()
     if isinstance(hand.work, DraftPass):
         hand.propose()
@@ -112,7 +112,7 @@ def chains(confidences: list[list[float]]) -> Forest:
 def estimated(rows: int, target: Linear, spent_s: float = 0.0, limit_s: float = np.inf) -> StepEstimate:
     told = requests([0.0] * rows, [5] * rows, [40] * rows)
     _, view = ledger_and_view(told)
-    view.belief = Hardware(target, Linear(0.0, 0.0, DRAFT_S))
+    view.cost_model = Hardware(target, Linear(0.0, 0.0, DRAFT_S))
     ids, ones = np.arange(rows), np.ones(rows, dtype=np.int64)
     estimate = estimate_of(view, Rows(ids, ones, rows, ones), limit_s)
     view.now_s += spent_s
@@ -221,7 +221,7 @@ def test_it_stops_at_the_first_token_that_does_not_pay() -> None:
 def algorithm_2(estimate: StepEstimate, forest: Forest) -> int:
     """Return how many drafted tokens the paper's loop leaves, one at a time."""
     path = sorted(forest.path_probability[forest.rows :].tolist())
-    model = estimate.view.belief.target
+    model = estimate.view.cost_model.target
     spent_s = estimate.view.now_s - estimate.start_s
 
     def throughput(left: list[float]) -> float:

@@ -230,15 +230,15 @@ def test_a_mistake_is_one_line(changed: dict[str, Any], said: str) -> None:
 def test_a_belief_may_be_the_profile_in_another_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     point = {"trace": "poisson", "requests": "5", "profile": "llama8b_1b_h100"}
-    simulation = prepare(from_point(point | {"belief": "linear"})).simulation
+    simulation = prepare(from_point(point | {"cost_model": "linear"})).simulation
     assert simulation.truth.target.form == "roofline"  # type: ignore[attr-defined]
-    assert simulation.belief.target.form == "linear"  # type: ignore[attr-defined]
-    own = prepare(from_point(point | {"belief": "linear", "profile.target.forms.linear.delta_s": "1.0"})).simulation
-    assert own.belief.baseline_s > 1
-    with pytest.raises(SpecsimError, match="belief: form: 'table' is not in this profile"):
-        prepare(from_point(point | {"belief": "table"}))
-    with pytest.raises(SpecsimError, match="belief=linear: profile is an object"):
-        simulate("smartspec", "poisson", requests=5, profile=replace(PROFILE), belief="linear")
+    assert simulation.cost_model.target.form == "linear"  # type: ignore[attr-defined]
+    own = prepare(from_point(point | {"cost_model": "linear", "profile.target.forms.linear.delta_s": "1.0"})).simulation
+    assert own.cost_model.baseline_s > 1
+    with pytest.raises(SpecsimError, match="cost_model: form: 'table' is not in this profile"):
+        prepare(from_point(point | {"cost_model": "table"}))
+    with pytest.raises(SpecsimError, match="cost_model=linear: profile is an object"):
+        simulate("smartspec", "poisson", requests=5, profile=replace(PROFILE), cost_model="linear")
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (shipped("conf") / "engine").glob("*.yaml")))

@@ -28,7 +28,7 @@ def test_an_order_or_a_default_said_or_a_type_of_number_changes_nothing():
         {"passes": "true"},
         {"scheduler.num_speculative_tokens": "5"},
         {"scheduler": "fcfs"},
-        {"belief": "llama8b_1b_h100"},
+        {"cost_model": "llama8b_1b_h100"},
     ],
     ids=lambda words: next(iter(words)),
 )

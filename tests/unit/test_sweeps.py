@@ -63,7 +63,7 @@ def test_a_row_per_run_and_class_with_what_was_measured(stored):
 
 @pytest.mark.parametrize(
     ("key", "values"),
-    [("slo_scale", [0.8, 1.2]), ("warmup", [[0, 5], [0, 9]]), ("belief", [None, "llama70b_1b_4xh100"])],
+    [("slo_scale", [0.8, 1.2]), ("warmup", [[0, 5], [0, 9]]), ("cost_model", [None, "llama70b_1b_4xh100"])],
 )
 def test_every_key_that_differs_is_kept_and_never_pooled_with_seeds(key, values):
     found = sweep({key: values, "seed": [0, 1]}, scheduler="vllm_spec", rps=4, **SMALL)

@@ -70,17 +70,17 @@ class DueChunk:
 
 
 def _step_s(view: View, decoding: Ids, draft_tokens: int | None, begun: int, chunks: Ints) -> Floats:
-    """Return the believed seconds of steps with each of `chunks` (m,) behind `begun` tokens of their prompts, (m,).
+    """Return the estimated seconds of steps with each of `chunks` (m,) behind `begun` tokens of their prompts, (m,).
 
     A draft pass but the first is taken to run as many tokens as the verification of `decoding` (n,): the candidates
     are more than what is verified.
     """
     plain = PassShape.of_decoding(view.target_cached[decoding])
     if draft_tokens is None:
-        return view.belief.target.seconds_array(_with(chunks, begun, plain))
-    draft = view.belief.draft
+        return view.cost_model.target.seconds_array(_with(chunks, begun, plain))
+    draft = view.cost_model.draft
     verified = plain.with_nodes(len(decoding) * draft_tokens, draft_tokens * plain.context_tokens)
-    seconds = view.belief.target.seconds_array(_with(chunks, begun, verified))
+    seconds = view.cost_model.target.seconds_array(_with(chunks, begun, verified))
     if draft.cached:
         seconds = seconds + draft.seconds_array(_with(chunks, begun, plain))
     passes = min(draft_tokens, 1 if draft.one_pass else MOST_DEPTH) - draft.cached

@@ -173,8 +173,8 @@ def plain_shape(view: View, rows: Rows) -> PassShape:
     return PassShape.of(cached, rows.chunks)
 
 
-def believed_verify_s(view: View, rows: Rows, tree_tokens: int) -> float:
-    """Return the believed seconds of a verification of these rows with `tree_tokens`."""
+def estimated_verify_s(view: View, rows: Rows, tree_tokens: int) -> float:
+    """Return the estimated seconds of a verification of these rows with `tree_tokens`."""
     plain = plain_shape(view, rows)
     pairs = tree_tokens * plain.context_tokens / len(rows.requests)
-    return view.belief.target.seconds(plain.with_nodes(tree_tokens, pairs))
+    return view.cost_model.target.seconds(plain.with_nodes(tree_tokens, pairs))

@@ -61,7 +61,7 @@ class BatchBudget:
         return self.tokens[min(max(requests, 1), len(self.tokens)) - 1] - 1
 
 
-def profiled_budget(belief: CostModel, most: int) -> BatchBudget:
+def profiled_budget(cost_model: CostModel, most: int) -> BatchBudget:
     """Return the budget that profiling chains finds for batches of 1 to `most` requests (AdaServe, section 5.2).
 
     A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and
@@ -70,12 +70,12 @@ def profiled_budget(belief: CostModel, most: int) -> BatchBudget:
     """
     n = np.arange(1, most + 1)
     decode = PassShapes.decode(n * CONTEXT_TOKENS, n)
-    draft_s = belief.draft.seconds_array(decode)
+    draft_s = cost_model.draft.seconds_array(decode)
     per_s = []
     for depth in range(LEAST_DEPTH, MOST_DEPTH + 1):
-        passes = 1 if belief.draft.one_pass else depth
+        passes = 1 if cost_model.draft.one_pass else depth
         verify = PassShapes.with_nodes(decode, n * depth, n * depth * (CONTEXT_TOKENS + 2))
-        seconds = passes * draft_s + belief.target.seconds_array(verify)
+        seconds = passes * draft_s + cost_model.target.seconds_array(verify)
         per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
     max_depth = LEAST_DEPTH + np.argmax(np.array(per_s) >= NEAR * np.max(per_s, axis=0), axis=0)
     return BatchBudget(tuple((1 + max_depth).tolist()))

@@ -2,12 +2,12 @@
 
 Paper: SmartSpec, "Optimizing Speculative Decoding for Serving LLMs Using Goodput" (Liu et al. 2024), Algorithms 1, 2.
 Idea: before each step, run the first-come prefix and the proposed length k = 0..V with the most generated tokens
-(accepted and bonus) per believed second among those that the cache has slots for.
+(accepted and bonus) per estimated second among those that the cache has slots for.
 Deviations:
 - Slips of the text, built as meant: Algorithm 1 multiplies by n once, a verification batches sum k_i + 1 tokens,
   Algorithm 2 remembers which prefix won (see goodput.py).
-- The step time is that of the belief, whatever its form; `profile.form=linear` is the paper's Eq. 7. The first draft
-  pass is charged for all that the drafter's cache lacks: it falls behind while nothing is proposed and catches up
+- The step time is that of the cost model, whatever its form; `profile.form=linear` is the paper's Eq. 7. The first
+  draft pass is charged for all that the drafter's cache lacks: it falls behind while nothing is proposed and catches up
   when something is, where vLLM keeps it in step.
 - The paper has no word on how steps are averaged, nor on what goes before the first. Here tokens are summed over the
   window, accepted / (accepted + those that failed), which is unbiased at any batch size; the window starts full of one
@@ -99,6 +99,6 @@ class GoodputChains(Chains, ChainProposer):
         """Return the batch, its lengths bounded where each has its own, and the goodput of each (k, prefix)."""
         acceptance = self.average.of(batch.requests)
         if self.acceptance == "per_request":
-            most = longest_by_survival(view.belief, batch, acceptance, self.num_speculative_tokens)
+            most = longest_by_survival(view.cost_model, batch, acceptance, self.num_speculative_tokens)
             batch = batch._replace(longest=most)
-        return batch, goodput(view.belief, batch, acceptance, self.num_speculative_tokens)
+        return batch, goodput(view.cost_model, batch, acceptance, self.num_speculative_tokens)

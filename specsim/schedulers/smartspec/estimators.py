@@ -108,7 +108,7 @@ class ForeseenChains(ForeseeingPart, ChainProposer):
             ahead = self.oracle.right_ahead(batch.requests, self.num_speculative_tokens)
             batch = batch._replace(longest=np.minimum(batch.longest, ahead))
         lengths = lengths_of(batch, self.num_speculative_tokens)
-        table = goodput(view.belief, batch, np.ones(len(batch.requests)), self.num_speculative_tokens)
+        table = goodput(view.cost_model, batch, np.ones(len(batch.requests)), self.num_speculative_tokens)
         prefix, k = best(table, fitting(view, batch, lengths))
         return (yield from propose_chains(batch, prefix, lengths[k, :prefix]))
 
@@ -179,5 +179,5 @@ class ConfidentChains(ChainProposer):
         sure = (forest.probability > self.threshold) & (forest.depth > 0)
         confident: Ints = np.bincount(forest.row[sure], minlength=forest.rows)
         tokens = (1 + np.minimum(lengths, confident)).sum(axis=1)
-        seconds = spent_s + target_seconds(view.belief.target, batch, drafted)[:, -1]
+        seconds = spent_s + target_seconds(view.cost_model.target, batch, drafted)[:, -1]
         return int(np.argmax(tokens / seconds))

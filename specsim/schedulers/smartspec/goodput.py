@@ -2,7 +2,7 @@
 
 Every table has a row per proposed length k = 0..V and a column per FCFS prefix of 1..n requests, so that all
 (prefix, k) pairs cost one call of the latency model each for draft and target. A model of the form `linear` is the
-paper's Eq. 7; any other form of the belief is priced just the same.
+paper's Eq. 7; any other form of the cost model is priced just the same.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ def target_seconds(model: PassCosts, batch: Batch, tree_tokens: Ints | Floats) -
     return model.seconds_array(PassShapes.with_nodes(roots, nodes, pairs))
 
 
-def goodput(belief: CostModel, batch: Batch, acceptance: Floats, most: int) -> Floats:
+def goodput(cost_model: CostModel, batch: Batch, acceptance: Floats, most: int) -> Floats:
     """Return generated tokens per second of each (k, prefix), (most + 1, n) (Eq. 3, 4, 9); `acceptance` (n,).
 
     Algorithm 1 line 4 multiplies the generated tokens by n twice; here each request counts once.
     """
     lengths = lengths_of(batch, most)
     tokens = expected_length(acceptance, lengths).cumsum(axis=1)
-    seconds = draft_seconds(belief.draft, batch, most) + target_seconds(belief.target, batch, lengths)
+    seconds = draft_seconds(cost_model.draft, batch, most) + target_seconds(cost_model.target, batch, lengths)
     return tokens / seconds
 
 
@@ -141,7 +141,7 @@ def longest_fitting(fits: Bools) -> tuple[int, int]:
     return (prefix, int(np.count_nonzero(fits[:, prefix - 1])) - 1) if prefix else (0, 0)
 
 
-def longest_by_survival(belief: CostModel, batch: Batch, acceptance: Floats, most: int) -> Ints:
+def longest_by_survival(cost_model: CostModel, batch: Batch, acceptance: Floats, most: int) -> Ints:
     """Return k_1..k_n of at most `most`, (n,), for the goodput of the whole batch, `acceptance` (n,) one each.
 
     All lengths at once are too many to try (section 5 gives no method). Drafted tokens are ranked by the probability
@@ -157,13 +157,13 @@ def longest_by_survival(belief: CostModel, batch: Batch, acceptance: Floats, mos
     # Rows: so many of the likeliest tokens. Columns: pass by pass, then passes up to that one.
     here, within = level[:, None] == np.arange(most), level[:, None] <= np.arange(most)
     drafted = here * pass_counts(batch, most)[:, level, request, None]
-    seconds = _shapes(np.add.accumulate(drafted, axis=1)).seconds(belief.draft)
-    if belief.draft.one_pass:
+    seconds = _shapes(np.add.accumulate(drafted, axis=1)).seconds(cost_model.draft)
+    if cost_model.draft.one_pass:
         seconds[:, 1:] = 0.0
     seconds = seconds.cumsum(axis=1)
     tokens = len(batch.requests) + np.cumsum(within * survival[:, None], axis=0)
-    seconds += _verification(belief.target, batch, request, within)
-    plain = target_seconds(belief.target, batch, np.zeros((1, len(batch.requests)), dtype=np.int64))[0, -1]
+    seconds += _verification(cost_model.target, batch, request, within)
+    plain = target_seconds(cost_model.target, batch, np.zeros((1, len(batch.requests)), dtype=np.int64))[0, -1]
     table = tokens / seconds
     count, last = divmod(int(np.argmax(table)), most)
     if table[count, last] <= len(batch.requests) / plain:

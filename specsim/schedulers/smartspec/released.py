@@ -15,7 +15,7 @@ Deviations:
 - vLLM's sampler counts every draft token that agrees, also behind a rejected one, which a scheduler here does not see.
   `counted: drafted` is the accepted prefix over all drafted tokens; it is below the conditional acceptance (0.51 for
   0.70 at k = 3). `counted: tried` leaves out the tokens behind a rejected one, and agrees with vLLM's count on average.
-- Pass times are the belief's, where the release fits polynomials to a profile of its own.
+- Pass times are the cost model's, where the release fits polynomials to a profile of its own.
 - The release lets a drafter that missed tokens draft on from a cache with gaps. Here it first reads what it lacks. Of
   prompts that are read while speculation is off, the same. As in the release, that is in no decision.
 - The longest k is the server's setting there; 8 here. A step without memory for the length decodes without drafts.
@@ -122,12 +122,12 @@ class ReleasedLengths(Chains):
         return best
 
     def _goodput(self, view: View, rows: Rows) -> Floats:
-        """Return the tokens per believed second of each length, as they are compared, (longest + 1,)."""
-        n, longest = rows.decoding, min(self.num_speculative_tokens, view.belief.draft.max_depth)
+        """Return the tokens per estimated second of each length, as they are compared, (longest + 1,)."""
+        n, longest = rows.decoding, min(self.num_speculative_tokens, view.cost_model.draft.max_depth)
         requests = rows.requests[:n]
         cached, ones = view.target_cached[requests], np.ones(n, dtype=np.int64)
         batch = Batch(requests, cached, cached, ones, np.full(n, longest))
-        tokens_per_s = goodput(view.belief, batch, np.full(n, self.rate), longest)[:, -1]
+        tokens_per_s = goodput(view.cost_model, batch, np.full(n, self.rate), longest)[:, -1]
         tokens_per_s[0] *= self.plain_factor
         lengths = np.arange(longest + 1)
         needed = np.array([_held_bytes(view, batch, k) for k in lengths.tolist()])

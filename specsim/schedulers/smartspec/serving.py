@@ -150,7 +150,7 @@ class SmartSpec:
             yield from self._mixed.step(view)
             return
         # A drafter without a cache of its own reads no prompts: there is nothing to spare.
-        drafting = self.proposal.max_depth > 0 and (self.feedback.drafting or not view.belief.draft.cached)
+        drafting = self.proposal.max_depth > 0 and (self.feedback.drafting or not view.cost_model.draft.cached)
         assert isinstance(self.batching, PrefillFirst)
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
@@ -185,7 +185,9 @@ class SmartSpec:
         if not has_slot(view, requests[:1]):
             keep, _ = seats(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
-        longest = np.minimum(useful_depth(view, requests), min(self.proposal.max_depth, view.belief.draft.max_depth))
+        longest = np.minimum(
+            useful_depth(view, requests), min(self.proposal.max_depth, view.cost_model.draft.max_depth)
+        )
         longest[self.feedback.plain[requests]] = 0
         return Batch(
             requests,

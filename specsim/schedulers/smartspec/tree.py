@@ -10,7 +10,7 @@ Deviations, beside those of chains.py:
   takes a pass a level. Either is priced, so "no draft at all" is among the shapes, and a head may be left out from the
   end.
 - Every shape of at most `tree_tokens` nodes is tried. The rate of a head is the one at which as many trials succeed as
-  did in the window, each with the k of its step; a head that was never reached is believed to be as good as
+  did in the window, each with the k of its step; a head that was never reached counts as good as
   `first_acceptance`.
 """
 
@@ -68,12 +68,12 @@ def _behind_zero(columns: Any) -> Any:
 
 
 def tree_goodput(view: View, batch: Batch, acceptance: Floats, top: Ints) -> Floats:
-    """Return generated tokens per believed second of each (shape, prefix), (shapes, n)."""
+    """Return generated tokens per estimated second of each (shape, prefix), (shapes, n)."""
     depth = np.minimum(np.count_nonzero(top, axis=1)[:, None], batch.longest)
     nodes = np.take_along_axis(tree_nodes(top), depth, axis=1)
     tokens = np.take_along_axis(tree_length(acceptance, top), depth, axis=1).cumsum(axis=1)
-    model = view.belief.draft
-    seconds = target_seconds(view.belief.target, batch, nodes)
+    model = view.cost_model.draft
+    seconds = target_seconds(view.cost_model.target, batch, nodes)
     leaves = np.cumprod(top, axis=1)
     passes = int(depth.max(initial=0))
     for level in range(min(passes, 1) if model.one_pass else passes):

@@ -44,12 +44,12 @@ class Profiled:
 def for_drafter(simulation: Simulation, drafter: str) -> Simulation:
     """Return the simulation of one replica whose latency model prices this kind of drafter."""
     priced = replace(simulation.truth.draft, one_pass=drafter == "lookup", cached=drafter != "lookup")
-    believed = replace(simulation.belief.draft, one_pass=drafter == "lookup", cached=drafter != "lookup")
+    believed = replace(simulation.cost_model.draft, one_pass=drafter == "lookup", cached=drafter != "lookup")
     return replace(
         simulation,
         replicas=1,
         truth=replace(simulation.truth, draft=priced),
-        belief=replace(simulation.belief, draft=believed),
+        cost_model=replace(simulation.cost_model, draft=believed),
         memory=replace(simulation.memory, draft_token_bytes=0 if drafter == "lookup" else 1),
     )
 
