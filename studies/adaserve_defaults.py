@@ -45,7 +45,7 @@ SHORT = {
     "prefill_tokens": "chunk",
     "shape.depth_max": "depth at most",
     "shape.depth_min": "depth at least",
-    "max_num_seqs": "seats",
+    "max_num_seqs": "slots",
 }
 IDLE_RPS, KEPT_SHARE = 0.02, 0.9
 """A rate at which requests hardly meet, and the share of its attainment that a capacity keeps."""

@@ -22,7 +22,7 @@ from specsim.schedulers.parts.batching import (
     Admission,
     Chunks,
     catch_up_tokens,
-    seats,
+    keeping_cache,
     unread,
     whole_prompts,
 )
@@ -75,10 +75,10 @@ def decode(view: View, joining: Ids = NOBODY, *, stationary_until_s: float = -in
     """
     running, evicted = view.running, NOBODY
     everybody = np.concatenate((running, joining)) if len(joining) else running
-    if len(joining) and seats(view, everybody, np.ones_like(everybody))[0].all():
+    if len(joining) and keeping_cache(view, everybody, np.ones_like(everybody))[0].all():
         running = everybody
     elif not view.surely_fits(len(running), len(running), 0):
-        keep, _ = seats(view, running, np.ones_like(running))
+        keep, _ = keeping_cache(view, running, np.ones_like(running))
         running, evicted = running[keep], running[~keep]
     roots = Forest.roots(len(running))
     return TargetPass(running, np.ones_like(running), roots, evicted, stationary_until_s=stationary_until_s)

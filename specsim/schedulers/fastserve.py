@@ -5,7 +5,7 @@ Idea: a request that has used up the quantum of its queue moves to the next queu
 up more than one quantum, so a request joins the first queue whose quantum covers that pass.
 Deviations:
 - FastServe moves the caches of preempted requests to the host ahead of time. Here they are kept while memory lasts,
-  recomputed, or moved between passes (`seats.switching`).
+  recomputed, or moved between passes (`batch_slots.switching`).
 - The time of the first pass is estimated, not profiled.
 - Quanta are counted at the end of a pass, and each request in it is charged the whole pass. Moving a cache is no
   service.
@@ -27,7 +27,7 @@ from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import Rows, at_least
-from specsim.schedulers.parts.queues import Seats, live, ranked
+from specsim.schedulers.parts.queues import BatchSlots, live, ranked
 
 _NEW = -1.0
 
@@ -38,7 +38,8 @@ class SkipJoin:
 
     Parameters
     ----------
-    seats : seats and memory. queues : at least 1. first_quantum_s, quantum_ratio : quantum j is first * ratio^(j-1) s.
+    batch_slots : batch slots and memory. queues : at least 1. first_quantum_s, quantum_ratio : quantum j is first *
+        ratio^(j-1) s.
     starvation_s : seconds without service after which a request returns to the first queue.
 
     Attributes
@@ -46,7 +47,7 @@ class SkipJoin:
     level : (N,) queue of each request from 0; -1: not joined. spent_s : (N,) seconds spent of its queue's quantum.
     """
 
-    seats: Seats
+    batch_slots: BatchSlots
     queues: int
     first_quantum_s: float
     quantum_ratio: float
@@ -63,15 +64,15 @@ class SkipJoin:
         self.spent_s, self._entered_s, self._served_s = np.zeros((3, requests))
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
-        """Return the requests that get seats: highest queues first, each in order of entry."""
+        """Return the requests that get batch slots: highest queues first, each in order of entry."""
         ids = live(view)
         new = ids[self.level[ids] == _NEW]
         if len(new):
             self._join(view, new)
         self._rescue(ids, view.now_s)
         keys = self.level[ids], self._entered_s[ids], ids
-        order = ranked(view, ids, keys, self.seats.max_num_seqs)
-        return self.seats.rows(view, order, drafting)
+        order = ranked(view, ids, keys, self.batch_slots.max_num_seqs)
+        return self.batch_slots.rows(view, order, drafting)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the passes to their requests; a used-up quantum moves a request to the end of the next queue."""
@@ -101,7 +102,7 @@ class SkipJoin:
 class LeastAttained:
     """A batching part: least attained service first, preemptive; `attained_s` (N,) counts in quanta of `quantum_s`."""
 
-    seats: Seats
+    batch_slots: BatchSlots
     quantum_s: float
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ class LeastAttained:
         attained = self.attained_s[ids]
         if self.quantum_s:
             attained = attained // self.quantum_s
-        return self.seats.rows(view, ranked(view, ids, (attained, ids), self.seats.max_num_seqs), drafting)
+        return self.batch_slots.rows(view, ranked(view, ids, (attained, ids), self.batch_slots.max_num_seqs), drafting)
 
     def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it."""

@@ -11,8 +11,8 @@ Deviations:
   and latency would not rise with K, as it does in its Fig. 6.
 - The paper does not say whether Eq. 6 is total or remaining time: `estimate`. Its text before Eq. 6 swaps T_SSM and
   T_LLM; the equation is right.
-- A request that becomes perceptible moves to the queue whose limits hold its Eq. 6 time, and gives up its seat. A
-  perceptible request that gets a seat is not preempted.
+- A request that becomes perceptible moves to the queue whose limits hold its Eq. 6 time, and gives up its slot. A
+  perceptible request that gets a slot is not preempted.
 - n is a request's own mean: drafted tokens a round in n A, draft passes a round in n T_SSM. For chains both are equal;
   trees may use it too.
 - Demotion is by the limit S_j, since S^down has no formula. Service is the seconds of every forward pass of a request,
@@ -20,7 +20,7 @@ Deviations:
   whole step.
 - A_i is settled once. Rounds without drafts do not count for it, nor in Eq. 6. So times are perceived too short if a
   lookup often proposes nothing.
-- In a queue the perceptible requests go first, shortest first; then those with a seat, then the earliest.
+- In a queue the perceptible requests go first, shortest first; then those with a slot, then the earliest.
 - Switching is free while memory lasts (`keep`), or costs recomputation (`recompute`), or moves the cache to the host
   and back (`transfer`, the paper's). The paper does not treat memory: see `queues`. LP-SJF preempts only for memory.
 """
@@ -39,7 +39,7 @@ from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import Batching, ForeseeingPart, Rows, at_least, draft_length
-from specsim.schedulers.parts.queues import Seats, live, nearest, ranked, within_reach
+from specsim.schedulers.parts.queues import BatchSlots, live, nearest, ranked, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
 
@@ -49,13 +49,13 @@ class LapsQueues:
 
     Parameters
     ----------
-    seats : seats (1 in the paper), prompts, preemption and its cost.
+    batch_slots : batch slots (1 in the paper), prompts, preemption and its cost.
     acceptance : gamma (`window`) and delta (`spread`). lengths : the predictor and its error.
     queues : K. top_limit_s : S_(K-1), the highest limit, seconds. limit_ratio : M, at least 1.
     estimate : Eq. 6 of the rest of a request ("remaining") or of the whole request ("total").
     """
 
-    seats: Seats
+    batch_slots: BatchSlots
     acceptance: AcceptanceMonitor
     lengths: LengthPredictor
     queues: int
@@ -72,18 +72,18 @@ class LapsQueues:
         """Make the state of so many requests."""
         self.acceptance.begin(requests)
         self.attained_s, self._perceived = np.zeros(requests), np.full((3, requests), np.nan)
-        self._seated, self._settled = self._marked(NOBODY), self._marked(NOBODY)
+        self._in_slot, self._settled = self._marked(NOBODY), self._marked(NOBODY)
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
-        """Return the first requests in order; a perceptible request keeps its seat."""
+        """Return the first requests in order; a perceptible request keeps its slot."""
         ids = live(view)
         self._perceive(view, ids)
         fresh = (self.attained_s[ids] == 0) & np.isnan(self.acceptance.rate[ids])
-        near = within_reach(ids, fresh, self.seats.max_num_seqs)
-        seated = self.seats.seat(view, self.order(view, near), drafting)
-        steady = ~np.isnan(self.acceptance.rate[seated.requests])
-        self._seated, self._settled = self._marked(seated.requests), self._marked(seated.requests[steady])
-        return self.seats.running(view, seated)
+        near = within_reach(ids, fresh, self.batch_slots.max_num_seqs)
+        slotted = self.batch_slots.assign(view, self.order(view, near), drafting)
+        steady = ~np.isnan(self.acceptance.rate[slotted.requests])
+        self._in_slot, self._settled = self._marked(slotted.requests), self._marked(slotted.requests[steady])
+        return self.batch_slots.running(view, slotted)
 
     def _perceive(self, view: View, ids: Ids) -> None:
         """Note of those that have become perceptible the rounds and tokens it took, and their estimated service."""
@@ -107,12 +107,12 @@ class LapsQueues:
         }
 
     def order(self, view: View, ids: Ids) -> Ids:
-        """Return `ids` (n,) in the order of Algorithm 1: those keeping a seat, then by queue, perceptible, shortest."""
+        """Return `ids` (n,) in the order of Algorithm 1: those keeping a slot, then by queue, perceptible, shortest."""
         unsteady = np.isnan(self.acceptance.rate[ids])
         place, service_s = ids.astype(np.float64), self.attained_s[ids]
         if not unsteady.all():
             place[~unsteady] = service_s[~unsteady] = self.service_s(view, ids[~unsteady])
-        paused = unsteady & ~self._seated[ids]
+        paused = unsteady & ~self._in_slot[ids]
         return ids[np.lexsort((place, paused, unsteady, self.level(service_s), ~self._settled[ids]))]
 
     def level(self, service_s: Floats) -> Ints:
@@ -164,7 +164,7 @@ def eq_6(length: Floats, drafted: Floats, rate: Floats, round_s: Floats) -> Floa
 class ShortestPredicted(Batching):
     """A batching part, LP-SJF: running requests stay, then the shortest predicted output first."""
 
-    seats: Seats
+    batch_slots: BatchSlots
     lengths: LengthPredictor
 
     def foresee(self, oracle: Oracle) -> None:
@@ -181,9 +181,9 @@ class ShortestPredicted(Batching):
         inside = len(view.running)
         waiting = ids[inside:]
         tokens = self.lengths.tokens(waiting)
-        near = np.sort(nearest((tokens, waiting), self.seats.max_num_seqs))
+        near = np.sort(nearest((tokens, waiting), self.batch_slots.max_num_seqs))
         shortest = waiting[near][np.argsort(tokens[near], kind="stable")]
-        return self.seats.rows(view, np.concatenate((ids[:inside], shortest)), drafting)
+        return self.batch_slots.rows(view, np.concatenate((ids[:inside], shortest)), drafting)
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class ToldAcceptance(ForeseeingPart, AcceptanceMonitor):
 class ShortestRemaining(ForeseeingPart, Batching):
     """A batching part, SRPT: the shortest true rest first, for chains of `num_speculative_tokens`, at least 1."""
 
-    seats: Seats
+    batch_slots: BatchSlots
     num_speculative_tokens: int
 
     def __post_init__(self) -> None:
@@ -229,8 +229,8 @@ class ShortestRemaining(ForeseeingPart, Batching):
         """Return the requests whose rest is shortest."""
         ids = live(view)
         keys = self.rest_s(view, ids), np.arange(len(ids))
-        order = ranked(view, ids, keys, self.seats.max_num_seqs)
-        return self.seats.rows(view, order, drafting)
+        order = ranked(view, ids, keys, self.batch_slots.max_num_seqs)
+        return self.batch_slots.rows(view, order, drafting)
 
     def rest_s(self, view: View, ids: Ids) -> Floats:
         """Return the seconds that each request still needs alone on the server, its prompt included, (n,)."""

@@ -19,11 +19,11 @@ EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by", "
 """Keys of a scheduler's file that are no arguments of its class."""
 
 
-SEATS = "max_num_seqs"
-"""The key of the seats: the engine's where it is null."""
+MAX_NUM_SEQS = "max_num_seqs"
+"""The key of the batch slots: the engine's where it is null."""
 AS_ENGINE = "engine"
 """The `batching` that follows the run's engine."""
-MOST_SEATS = 256
+MOST_SEQS = 256
 """Requests of the largest batch that is profiled, where a scheduler states none."""
 BUDGET, CHUNK, AUTO = "verify_tokens", "prefill_tokens", "auto"
 """The keys of a verification budget and of a prompt chunk, and what they say where they follow profile and batch."""
@@ -95,7 +95,8 @@ def scheduler_factory(
     ``verify_tokens: auto`` is what `tree_shape.profiled_budget` finds by the `cost_model`; without one, three a
     request. ``prefill_tokens: auto`` is a `due_chunk.DueChunk` of the cost model and the engine.
     ``batching: engine`` stands for the part that batches as `engine` does. Its limits hold where a key is null. The
-    engine's seats hold in every scheduler where ``max_num_seqs`` is null, no further than a constant ``verify_tokens``.
+    engine's batch slots hold in every scheduler where ``max_num_seqs`` is null, no further than a constant
+    ``verify_tokens``.
 
     Raises
     ------
@@ -128,9 +129,9 @@ def _serving(mapping: Mapping[str, Any], source: str) -> Serving:
         Where the verification budget does not hold a root of everybody it admits (AdaServe: n <= B), or the engine is
         not known.
     """
-    budget, seats = (each if type(each := mapping.get(key)) in (int, float) else None for key in (BUDGET, SEATS))
-    if budget is not None and seats is not None and seats > budget:
-        raise SpecsimError(f"{source}: {SEATS}={seats} exceeds {BUDGET}={budget}; expected room for a root each")
+    budget, slots = (each if type(each := mapping.get(key)) in (int, float) else None for key in (BUDGET, MAX_NUM_SEQS))
+    if budget is not None and slots is not None and slots > budget:
+        raise SpecsimError(f"{source}: {MAX_NUM_SEQS}={slots} exceeds {BUDGET}={budget}; expected room for a root each")
     served_by = str(mapping.get("served_by") or BY_PREFILL.get(str(mapping.get("prefill")), ""))
     known = (*MAKERS, *BY_ORDER)
     if served_by and served_by not in known:
@@ -146,10 +147,10 @@ def _serving(mapping: Mapping[str, Any], source: str) -> Serving:
 def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any]:
     """Return a scheduler's keys with the engine's limits and, where it is asked for, the part that batches so."""
     as_engine, budget = mapping.get("batching") == AS_ENGINE, mapping.get(BUDGET)
-    keys = (SEATS, "max_num_batched_tokens") if as_engine else (SEATS,)
+    keys = (MAX_NUM_SEQS, "max_num_batched_tokens") if as_engine else (MAX_NUM_SEQS,)
     limits = {key: getattr(engine, key) for key in keys if mapping.get(key, 0) is None}
-    if SEATS in limits and type(budget) is int:
-        limits[SEATS] = min(limits[SEATS], max(budget, 1))
+    if MAX_NUM_SEQS in limits and type(budget) is int:
+        limits[MAX_NUM_SEQS] = min(limits[MAX_NUM_SEQS], max(budget, 1))
     part = {"_target_": BY_ORDER[engine.order]} | ({"lookahead": True} if engine.lookahead else {})
     return {**mapping, **limits, **({"batching": part} if as_engine else {})}
 
@@ -159,11 +160,11 @@ def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, cost_mode
 
     @cache
     def budget() -> BatchBudget:
-        seats = mapping.get(SEATS)
+        slots = mapping.get(MAX_NUM_SEQS)
         return (
             BatchBudget()
             if cost_model is None
-            else profiled_budget(cost_model, seats if type(seats) is int else MOST_SEATS)
+            else profiled_budget(cost_model, slots if type(slots) is int else MOST_SEQS)
         )
 
     def place(key: str, value: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from specsim.core.passes import MOST_AT_ONCE, NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids, Ints
-from specsim.schedulers.parts.batching import Admission, Chunks, catch_up_tokens, decoding, prompt_chunks, seats
+from specsim.schedulers.parts.batching import Admission, Chunks, catch_up_tokens, decoding, keeping_cache, prompt_chunks
 from specsim.schedulers.parts.due_chunk import DueChunk
 from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability, rows_of
 
@@ -116,7 +116,7 @@ def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tupl
         run = sizes > 0
         return Chunks(resident[run], sizes[run]), NOBODY
     kept = sizes + ahead * decodes
-    keep, free_bytes = seats(view, resident, kept, kept if ahead else 0)
+    keep, free_bytes = keeping_cache(view, resident, kept, kept if ahead else 0)
     run = keep & (sizes > 0)
     running = Chunks(resident[run], sizes[run])
     if view.waiting and keep.all():

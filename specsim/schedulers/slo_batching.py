@@ -10,7 +10,7 @@ Deviations, since the paper does not say:
 - Closest to violation means the least time until the mean latency per token exceeds the objective. The time is negative
   for a late request, one TPOT objective for a prompt, and infinite without an objective.
 - The step is estimated to decode one token for each request of the prefix. Passes that read prompts are not limited.
-- Preempted requests keep their cache while memory lasts, or recompute it (`seats.switching`).
+- Preempted requests keep their cache while memory lasts, or recompute it (`batch_slots.switching`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats, Ids
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import Batching, Rows
-from specsim.schedulers.parts.queues import Seats, live, ranked
+from specsim.schedulers.parts.queues import BatchSlots, live, ranked
 
 Order = Callable[[View, Ids], Floats]
 """Returns sort keys (n,) of live requests (n,) from the view; the smallest runs first, of equals the earliest."""
@@ -37,19 +37,25 @@ class SloLimited(Batching):
 
     Parameters
     ----------
-    seats : the largest batch. order : sort keys. tightest : objective of the "batch" or of all "live" requests.
+    batch_slots : the largest batch. order : sort keys. tightest : objective of the "batch" or of all "live" requests.
     """
 
-    seats: Seats
+    batch_slots: BatchSlots
     order: Order
     tightest: Literal["batch", "live"]
 
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return the rows of the prefix, at least one."""
         ids = live(view)
-        order = ranked(view, ids, (self.order(view, ids), ids), self.seats.max_num_seqs)
+        order = ranked(view, ids, (self.order(view, ids), ids), self.batch_slots.max_num_seqs)
         limit = self.limit(view, order, ids)
-        cut = Seats(limit, self.seats.prefill_tokens, self.seats.prefill, self.seats.watermark, self.seats.switching)
+        cut = BatchSlots(
+            limit,
+            self.batch_slots.prefill_tokens,
+            self.batch_slots.prefill,
+            self.batch_slots.watermark,
+            self.batch_slots.switching,
+        )
         return cut.rows(view, order, drafting)
 
     def limit(self, view: View, order: Ids, ids: Ids) -> int:
@@ -57,7 +63,7 @@ class SloLimited(Batching):
 
         `ids` (n,) are all live requests.
         """
-        head = order[: self.seats.max_num_seqs]
+        head = order[: self.batch_slots.max_num_seqs]
         context = np.cumsum(view.prompt_tokens[head] + np.maximum(view.emitted_tokens[head] - 1, 0))
         sizes = np.arange(1, len(head) + 1)
         seconds = view.cost_model.target.seconds_array(PassShapes.decode(context, sizes))

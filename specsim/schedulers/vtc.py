@@ -21,7 +21,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.protocols import Rows, at_least
-from specsim.schedulers.parts.queues import Seats, among
+from specsim.schedulers.parts.queues import BatchSlots, among
 
 
 @dataclass
@@ -30,14 +30,15 @@ class VirtualCounters:
 
     Parameters
     ----------
-    seats : seats and memory. input_weight, output_weight : w_p and w_q, per prompt token and per emitted token.
+    batch_slots : batch slots and memory. input_weight, output_weight : w_p and w_q, per prompt token and per emitted
+        token.
 
     Attributes
     ----------
     served : the counter of each tenant.
     """
 
-    seats: Seats
+    batch_slots: BatchSlots
     input_weight: float
     output_weight: float
     served: dict[int, float] = field(init=False, default_factory=dict)
@@ -54,8 +55,8 @@ class VirtualCounters:
     def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
         """Return running requests in order of admission, then those admitted by the counters."""
         inside = view.running
-        chosen = self._chosen(view, self._waiting(view), self.seats.max_num_seqs - len(inside))
-        rows = self.seats.rows(view, np.concatenate((inside, chosen)), drafting)
+        chosen = self._chosen(view, self._waiting(view), self.batch_slots.max_num_seqs - len(inside))
+        rows = self.batch_slots.rows(view, np.concatenate((inside, chosen)), drafting)
         if len(chosen) and len(let_in := chosen[among(chosen, rows.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
             self._charge(view, let_in[~self._charged[let_in]])
@@ -96,7 +97,7 @@ class VirtualCounters:
         counters = {tenant: self.served[tenant] for tenant in lines}
         chosen: list[int] = []
         tokens = 0
-        while lines and len(chosen) < free and tokens < self.seats.prefill_tokens:
+        while lines and len(chosen) < free and tokens < self.batch_slots.prefill_tokens:
             tenant = min(lines, key=lambda each: (counters[each], each))
             request = lines[tenant].pop()
             chosen.append(request)

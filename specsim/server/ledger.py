@@ -50,7 +50,7 @@ class Ledger:
         cached = self.progress.target_cached, self.progress.draft_cached
         self._books = Books(*known, *cached, *rows.blocks, *rows.lent, *rows.drafted)
         self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
-        self.queues = RequestQueues(rows.at, rows.admitted, rows.seat, place)
+        self.queues = RequestQueues(rows.at, rows.admitted, rows.row, place)
         self.caches = Caches(rows, self.pool, draft_cached, prefixes)
         self.rejected: dict[int, str] = {}
         self.cancelled_s: dict[int, float] = {}

@@ -41,7 +41,7 @@ class RequestQueues:
 
     Parameters
     ----------
-    at, admitted, seat : (N,) as in `specsim.server.state.SharedRows`. place : index of this replica.
+    at, admitted, row : (N,) as in `specsim.server.state.SharedRows`. place : index of this replica.
 
     Attributes
     ----------
@@ -49,13 +49,13 @@ class RequestQueues:
     waiting : in order of arrival, which is that of ids.
     """
 
-    def __init__(self, at: Places, admitted: Bools, seat: Ids, place: int) -> None:
+    def __init__(self, at: Places, admitted: Bools, row: Ids, place: int) -> None:
         self.ended = 0
         self.waiting: SortedList[int] = SortedList()
         self._running: dict[int, None] = {}
         self._running_ids: Ids | None = None
         self._at, self._place = at, place
-        self._admitted, self._seat = admitted, seat
+        self._admitted, self._row = admitted, row
         self._checked = b""
 
     @property
@@ -144,9 +144,9 @@ class RequestQueues:
             return  # Most passes have the rows of the one before.
         if ids.min() < 0 or ids.max() >= len(self._at):
             raise IllegalPass(f"a pass names request {_outside(ids, len(self._at))}, which does not exist")
-        seats = np.arange(len(ids))
-        self._seat[ids] = seats
-        doubled = self._seat[ids] != seats
+        rows_here = np.arange(len(ids))
+        self._row[ids] = rows_here
+        doubled = self._row[ids] != rows_here
         if np.count_nonzero(doubled):
             raise IllegalPass(f"a pass names request {ids[doubled][0]} twice")
         self._checked = rows
@@ -256,7 +256,7 @@ class SharedRows(NamedTuple):
     blocks, lent, drafted : (2, N) as in `specsim.kernels.ledger.Books`, by model, and nodes and depth of drafts.
     reached_s : (N,) seconds at which each came to its replica.
     at : (N,) index of the replica at which each is alive, -1 elsewhere. admitted : (N,) whether it holds cache there.
-    seat : (N,) for a pass to find doubled rows by. prefix : None where no blocks of prompts are kept.
+    row : (N,) for a pass to find doubled rows by. prefix : None where no blocks of prompts are kept.
     """
 
     facts: Facts
@@ -267,18 +267,18 @@ class SharedRows(NamedTuple):
     reached_s: Floats
     at: Places
     admitted: Bools
-    seat: Ints
+    row: Ints
     prefix: PrefixRows | None
 
     @classmethod
     def of(cls, n: int, keeps_prefixes: bool = False) -> SharedRows:
         """Return rows of `n` requests of which nothing is known yet."""
         blocks, lent, drafted = (np.zeros((2, n), dtype=np.int64) for _ in range(3))
-        at, admitted, seat = np.full(n, -1, dtype=np.int32), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64)
+        at, admitted, row = np.full(n, -1, dtype=np.int32), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64)
         told = empty_rows(Facts, n), empty_rows(Progress, n)
         prefix = PrefixRows(np.zeros((2, n), dtype=np.int64), np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64))
         kept = prefix if keeps_prefixes else None
-        return cls(*told, blocks, lent, drafted, np.full(n, np.nan), at, admitted, seat, kept)
+        return cls(*told, blocks, lent, drafted, np.full(n, np.nan), at, admitted, row, kept)
 
 
 def over_pools(first: Progress, second: Progress, is_second: Bools) -> Progress:

@@ -41,7 +41,7 @@ WHY = {
     "fastserve": ("memory", "fastserve", 6),
 }
 """The tables of causes: resource, scheduler and rate."""
-SEATS = {"limited": "7.9", "unlimited": "9.2", "short": "7.9"}
+MAX_NUM_SEQS = {"limited": "7.9", "unlimited": "9.2", "short": "7.9"}
 """Mean E2E seconds of `vllm_spec` at 8 requests/s, which a test runs again."""
 COUNT_HEAD = ("what gets better", "comparisons", "worse", "sure", "worse in single runs, %")
 NEVER, NOT_RUN = "-", "no drafts"
@@ -56,7 +56,7 @@ def page(rows: DataFrame, found: DataFrame) -> str:
         comparisons=f"{len(found):,}",
         chance=f"{len(found) * 0.025:.0f}",
         schedulers=len(schedulers),
-        **SEATS,
+        **MAX_NUM_SEQS,
         worse=len(worse),
         timed=f"{len(timed):,}",
         unsure=int((timed["harm"] >= LEAST).sum()),

@@ -62,7 +62,7 @@ SPECSERVE: dict[str, Any] = {
 }
 SPECSERVE_SCALES = (0.8, 1.0, 1.4)
 
-# LAPS-SD, 5.1 and Fig. 5: 7B with a 68M drafter, one seat, 10 to 50 requests that arrive at almost the same time; the
+# LAPS-SD, 5.1 and Fig. 5: 7B with a 68M drafter, one slot, 10 to 50 requests that arrive at almost the same time; the
 # paper names no rate and no lengths, so those are the shipped ones of trace=poisson. Acceptance is as uneven as in its
 # Fig. 1: rates 0.5, 0.1 and 0.8 have mean 0.47 and a standard deviation of 1.48 in their logits.
 LAPS: dict[str, Any] = {

@@ -60,10 +60,10 @@ def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> 
     assert [config["scheduler"]["max_num_seqs"] for config in ready] == [2] * 7
     for name in ("fcfs", "laps_sd", "adaserve"):
         shared: dict[str, Any] = {"trace": "poisson", "requests": 10, "rps": 40, "passes": True}
-        seats = {
+        slots = {
             most: simulate(name, **shared, scheduler__max_num_seqs=most).passes["requests"].max() for most in (2, 8)
         }
-        assert seats == {2: 2, 8: 8}, name
+        assert slots == {2: 2, 8: 8}, name
 
 
 OWN = """\

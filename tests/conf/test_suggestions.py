@@ -50,7 +50,7 @@ def test_the_artifact_s_profile_brings_adaserve_s_constants(name: str) -> None:
     assert {key: found[key] for key in CONSTANTS} == CONSTANTS
     assert {key: found["shape"][key] for key in SHAPE} == SHAPE
     made: Any = scheduler_factory(found, name)()
-    assert (made.batching.seats if name == "laps_adaserve" else made.batching).max_num_seqs == 80
+    assert (made.batching.batch_slots if name == "laps_adaserve" else made.batching).max_num_seqs == 80
     assert {key: getattr(made.speculation.shape, key) for key in SHAPE} == SHAPE
     assert made.speculation.verify_tokens == made.speculation.shape.verify_tokens == 256
 

@@ -52,7 +52,7 @@ def played(name: str, **changes: Any) -> Record:
     raw |= (SCARCE if budget else {}) | (CHUNK if raw.get("prefill_tokens") == AUTO else {}) | changes
     if "window" in queues.get("acceptance", {}):
         queues["acceptance"] |= SOON
-    simulated = scene(5e-3 if budget or "seats" in queues else 2e-4, 2 if budget else 1)
+    simulated = scene(5e-3 if budget or "batch_slots" in queues else 2e-4, 2 if budget else 1)
     return run(replace(simulated, scheduler=scheduler_factory(resolved(raw), name)))
 
 

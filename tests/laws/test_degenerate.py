@@ -19,12 +19,12 @@ profile = settings(max_examples=10, deadline=None, derandomize=True)
 
 @pytest.mark.parametrize(("order", "same"), [("prompts_first", "continuous"), ("mixed", "sarathi")])
 @profile
-@given(simulated=simulations(), seats=st.integers(1, 12), tokens=st.integers(1, 64))
+@given(simulated=simulations(), slots=st.integers(1, 12), tokens=st.integers(1, 64))
 def test_no_draft_tokens_is_no_speculation(
-    order: str, same: str, simulated: Simulation, seats: int, tokens: int
+    order: str, same: str, simulated: Simulation, slots: int, tokens: int
 ) -> None:
     """On an engine of each order vLLM without drafts is the scheduler that has this order everywhere."""
-    shared = {"max_num_seqs": seats, "max_num_batched_tokens": tokens}
+    shared = {"max_num_seqs": slots, "max_num_batched_tokens": tokens}
     plain = run(replace(simulated, scheduler=factory_of("vllm", order, **shared)))
     none = run(replace(simulated, scheduler=factory_of("vllm_spec", order, num_speculative_tokens=0, **shared)))
     assert_same_record(plain, none)

@@ -107,7 +107,7 @@ def test_what_comes_too_late_has_not_come() -> None:
 
 
 def test_a_full_queue_refuses() -> None:
-    """One seat: the second request waits, the third meets it."""
+    """One slot: the second request waits, the third meets it."""
     told = requests([0.0, 0.15, 0.16], [1] * 3, [5] * 3)
     one = factory_of("continuous", max_num_seqs=1)
     plain = simulation(told, [5] * 3, one, truth=hardware(0.0, 0.0, 0.1))

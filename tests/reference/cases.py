@@ -106,10 +106,10 @@ def cases(draw: st.DrawFn, name: str) -> Case:
 
 
 def _parameters(name: str) -> st.SearchStrategy[dict[str, Any]]:
-    seats, tokens = st.sampled_from((40, 8, 3, 2, 1)), st.sampled_from((64, 40, 24, 13, 8, 5, 2, 1))
+    slots, tokens = st.sampled_from((40, 8, 3, 2, 1)), st.sampled_from((64, 40, 24, 13, 8, 5, 2, 1))
     if name == "fcfs":
-        return st.fixed_dictionaries({"max_num_seqs": seats})
-    every = {"max_num_seqs": seats, "watermark": st.sampled_from((0.0, 0.0, 0.01, 0.3))}
+        return st.fixed_dictionaries({"max_num_seqs": slots})
+    every = {"max_num_seqs": slots, "watermark": st.sampled_from((0.0, 0.0, 0.01, 0.3))}
     every["max_num_batched_tokens"] = tokens
     if "spec" not in name:
         return st.fixed_dictionaries(every)

@@ -46,7 +46,7 @@ def vllm_v0_spec(
             left -= request.pending
         growing = not rows
         if growing:
-            kept, evicted, _ = _seated(server, [1] * len(server.running))
+            kept, evicted, _ = _in_slot(server, [1] * len(server.running))
             server.evict(evicted)
             rows = [Row(request, 1) for request in kept]
         if num_speculative_tokens:
@@ -74,7 +74,7 @@ def vllm_spec(num_speculative_tokens: int, max_num_seqs: int, max_num_batched_to
                 if request.decodes == decodes:
                     chunks[request.number] = min(request.pending, left)
                     left -= chunks[request.number]
-        kept, evicted, free = _seated(server, [chunks[request.number] for request in server.running])
+        kept, evicted, free = _in_slot(server, [chunks[request.number] for request in server.running])
         rows = [Row(request, chunks[request.number]) for request in kept if chunks[request.number]]
         for request in () if evicted else _let_in(server, max_num_seqs, watermark, free, bool(num_speculative_tokens)):
             if left > 0:
@@ -91,7 +91,7 @@ def vllm_spec(num_speculative_tokens: int, max_num_seqs: int, max_num_batched_to
 
 
 def _let_in(server: Server, most: int, watermark: float, free: float, drafting: bool) -> Iterator[Request]:
-    """Yield whoever waits, first come first served, while seats and memory for a prompt and one token last."""
+    """Yield whoever waits, first come first served, while slots and memory for a prompt and one token last."""
     if server.running:
         free -= watermark * server.hardware.capacity
     for request in server.waiting[: max(most - len(server.running), 0)]:
@@ -102,7 +102,7 @@ def _let_in(server: Server, most: int, watermark: float, free: float, drafting: 
         yield request
 
 
-def _seated(server: Server, growth: list[int]) -> tuple[list[Request], list[Request], int]:
+def _in_slot(server: Server, growth: list[int]) -> tuple[list[Request], list[Request], int]:
     """Return who keeps its cache, who gives way (the youngest, never the oldest), and the bytes left free."""
     kept, evicted = list(server.running), []
     more = {request.number: server.growth(request, tokens, 0) for request, tokens in zip(kept, growth, strict=True)}

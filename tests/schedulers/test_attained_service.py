@@ -24,7 +24,7 @@ ATTAINED: dict[str, dict[str, Any]] = {
 
 
 def by_service(name: str) -> Any:
-    """Return the scheduler with one seat, caches that move, and token trees."""
+    """Return the scheduler with one slot, caches that move, and token trees."""
     raw = raw_of(name) | {"max_num_seqs": 1, "switching": "transfer"}
     raw["batching"] |= ATTAINED[name]
     raw["speculation"] = part_of("laps_adaserve", "speculation")

@@ -19,15 +19,15 @@ def part(target: str, **parameters: Any) -> dict[str, Any]:
     return {"_target_": f"specsim.schedulers.{target}", **parameters}
 
 
-SEATS = part_of("las", "batching", "seats") | {"max_num_seqs": 6}
+SIX_SLOTS = part_of("las", "batching", "batch_slots") | {"max_num_seqs": 6}
 BATCHING = {
     "static": part("fcfs.StaticBatches", max_num_seqs=6),
     "whole prompts": part("continuous.PrefillFirst", max_num_seqs=6, max_num_batched_tokens=64, watermark=0.01),
     "budget": part("sarathi.TokenBudget", max_num_seqs=6, max_num_batched_tokens=600, watermark=0.01),
     "chunks": part("sarathi.Chunked", max_num_seqs=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
-    "laps": mapping_of("laps_sd")["batching"] | {"seats": SEATS},
-    "priority": part("priority.TightestFirst", seats=SEATS),
-    "vtc": mapping_of("vtc")["batching"] | {"seats": SEATS},
+    "laps": mapping_of("laps_sd")["batching"] | {"batch_slots": SIX_SLOTS},
+    "priority": part("priority.TightestFirst", batch_slots=SIX_SLOTS),
+    "vtc": mapping_of("vtc")["batching"] | {"batch_slots": SIX_SLOTS},
 }
 SPECULATION = {
     "none": part("vllm_spec.FixedChains", num_speculative_tokens=0),

@@ -203,7 +203,7 @@ def test_no_change_is_left_over() -> None:
 
 @pytest.mark.parametrize("parameter", FIRST.values(), ids=lambda each: f"{each.scheduler}-{each.path}")
 def test_a_change_shows(parameter: Parameter) -> None:
-    """Where the shipped values hide it (one seat, an ample budget), `first` takes that away."""
+    """Where the shipped values hide it (one slot, an ample budget), `first` takes that away."""
     change = OF_ONE_CLASS.get((parameter.owner, parameter.key)) or CHANGES[parameter.key]
     first = {whole_path(parameter.scheduler, end): value for end, value in change.first.items()}
     first.pop(parameter.path, None)

@@ -6,12 +6,12 @@ import pytest
 
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.fastserve import LeastAttained, SkipJoin
-from specsim.schedulers.parts.queues import Seats
+from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import Hardware, Linear, requests
 from tests.unit.hand import Hand
 
-ONE = Seats(1, 512, "mixed", 0.0, "keep")
+ONE = BatchSlots(1, 512, "mixed", 0.0, "keep")
 COST_MODEL = Hardware(Linear(0.0, 0.001, 0.0), Linear(0.0, 0.0, 0.001))
 """A prompt of n tokens takes n ms."""
 

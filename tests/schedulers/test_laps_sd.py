@@ -19,7 +19,7 @@ from specsim.core.user_code import begun
 from specsim.pass_shape import PassShape
 from specsim.schedulers.composed import Foreseeing
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted, eq_6
-from specsim.schedulers.parts.queues import Seats
+from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.server.engine import Replica
@@ -31,7 +31,7 @@ from tests.golden.scene import scene
 from tests.laws.subjects import factory_of
 from tests.made import grown, hardware, ledger_and_view, memory, one, requests
 
-ONE = Seats(1, 512, "mixed", 0.0, "keep")
+ONE = BatchSlots(1, 512, "mixed", 0.0, "keep")
 OUTPUTS = np.array([10, 5, 12])
 RATES = np.array([0.5, 0.1, 0.8])
 
@@ -91,9 +91,9 @@ def latencies_ms(scheduler: Foreseeing) -> Floats:
     return 1e3 * ledger.progress.finish_s
 
 
-def laps(acceptance: AcceptanceMonitor | None = None, seats: Seats = ONE, queues: int = 1) -> Foreseeing:
+def laps(acceptance: AcceptanceMonitor | None = None, slots: BatchSlots = ONE, queues: int = 1) -> Foreseeing:
     watch = acceptance or AcceptanceMonitor(5, 0.05)
-    part = LapsQueues(seats, watch, LengthPredictor(0.0, 0), queues, 0.025, 2.0, "remaining")
+    part = LapsQueues(slots, watch, LengthPredictor(0.0, 0), queues, 0.025, 2.0, "remaining")
     return Foreseeing(part, FixedChains(0))
 
 
@@ -121,13 +121,13 @@ def test_figure_1_shortest_time_first() -> None:
 
 
 def queues_of(
-    monitor: AcceptanceMonitor | None = None, *, seats: Seats = ONE, estimate: Any = "remaining"
+    monitor: AcceptanceMonitor | None = None, *, slots: BatchSlots = ONE, estimate: Any = "remaining"
 ) -> LapsQueues:
-    return LapsQueues(seats, monitor or AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
+    return LapsQueues(slots, monitor or AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
 
 
 def test_the_order_of_algorithm_1() -> None:
-    """By queue; the perceptible, shortest first; the others, first come; of those the one with a seat in front.
+    """By queue; the perceptible, shortest first; the others, first come; of those the one with a slot in front.
 
     A token is believed to take 20 ms: up to 4 lie in the first queue, of 0.1 s, and 30 in the last.
     """
@@ -138,10 +138,10 @@ def test_the_order_of_algorithm_1() -> None:
     part.acceptance.totals[:] = np.array([1, 0, 0, 0])[:, None]
     part.acceptance.rate[[2, 3, 6]] = 0.5
     part.lengths.foresee(Known(np.array([9, 9, 4, 3, 9, 9, 30])))
-    part._seated = part._settled = np.zeros(7, dtype=np.bool_)
+    part._in_slot = part._settled = np.zeros(7, dtype=np.bool_)
     assert part.order(view, np.arange(7)).tolist() == [3, 2, 0, 1, 4, 5, 6]
-    part._seated, part._settled = np.isin(np.arange(7), [2, 4, 5]), np.zeros(7, dtype=np.bool_)
-    assert part.order(view, np.arange(7)).tolist() == [3, 2, 4, 0, 1, 5, 6], "a seat counts among the others only"
+    part._in_slot, part._settled = np.isin(np.arange(7), [2, 4, 5]), np.zeros(7, dtype=np.bool_)
+    assert part.order(view, np.arange(7)).tolist() == [3, 2, 4, 0, 1, 5, 6], "a slot counts among the others only"
     part._settled[6] = True
     assert part.order(view, np.arange(7)).tolist() == [6, 3, 2, 4, 0, 1, 5], "whoever is not preempted stays in front"
 
@@ -198,8 +198,8 @@ def test_eq_6_by_hand() -> None:
 def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) -> None:
     ledger, view = ledger_and_view(requests([0.0], [10], [200]))
     ledger.progress.emitted_tokens[0] = 40
-    seats = Seats(1, 512, "mixed", 0.0, "keep")
-    part = LapsQueues(seats, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
+    slots = BatchSlots(1, 512, "mixed", 0.0, "keep")
+    part = LapsQueues(slots, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
     part.acceptance.begin(1)
     hear(part.acceptance, [2, 2])
 

@@ -79,7 +79,7 @@ def test_the_moving_time_of_all_requests_is_what_switching_adds_to_the_passes() 
     assert (dear.moving_s * 1e3 == dear.progress.moved_bytes).all()
     spent_s = [each.totals.prefill_s + each.totals.draft_s + each.totals.verify_s for each in (free, dear)]
     passes = [len(each.passes["seconds"]) for each in (free, dear) if each.passes is not None]
-    assert passes[0] == passes[1], "one seat, and moving is no service: the same passes"
+    assert passes[0] == passes[1], "one slot, and moving is no service: the same passes"
     assert spent_s[1] - spent_s[0] == pytest.approx(dear.totals.moving_s)
 
 

@@ -1,4 +1,4 @@
-"""The order of a queue, in which those that can get no seat are left out before it is sorted."""
+"""The order of a queue, in which those that can get no slot are left out before it is sorted."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 
 from specsim.core.request import Requests
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.parts.queues import Seats
+from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.priority import TightestFirst
 from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
 from specsim.schedulers.vllm_spec import FixedChains
@@ -16,14 +16,14 @@ from tests.made import Hardware, Linear, ledger_and_view, requests
 from tests.schedulers.changes import late, played, with_value
 from tests.unit.hand import Hand
 
-SEATS = Seats(max_num_seqs=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
+MAX_NUM_SEQS = BatchSlots(max_num_seqs=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
 COUNT = 6
 COST_MODEL = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
 """A step of n decodes takes 2 + 8 n ms: 30 ms carry 3, 200 ms carry 24."""
 
 
 def limited(tightest: str, order: object = first_come) -> SloLimited:
-    return SloLimited(SEATS, order, tightest)  # type: ignore[arg-type]
+    return SloLimited(MAX_NUM_SEQS, order, tightest)  # type: ignore[arg-type]
 
 
 def limit_of(part: SloLimited, kinds: list[int]) -> int:
@@ -75,7 +75,7 @@ def test_late_chats_fill_the_batch_before_an_urgent_request_unless_it_shrinks_th
 
 def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:
     told = requests([0.0] * 4, [3] * 4, [9] * 4, [FREE, CHAT, URGENT, URGENT])
-    hand = Hand(Composed(TightestFirst(Seats(2, 64, "mixed", 0.0, "keep")), FixedChains(0)), told)
+    hand = Hand(Composed(TightestFirst(BatchSlots(2, 64, "mixed", 0.0, "keep")), FixedChains(0)), told)
     ran = []
     while hand.ledger.queues.live:
         work = hand.begin()

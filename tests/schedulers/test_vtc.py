@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.parts.queues import Seats
+from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.schedulers.vtc import VirtualCounters
 from specsim.simulation import run
@@ -17,11 +17,11 @@ from tests.made import memory, requests, simulation
 from tests.unit.hand import Hand
 
 A, B = 0, 1
-SEATS = Seats(1, 64, "mixed", 0.0, "keep")
+SLOTS = BatchSlots(1, 64, "mixed", 0.0, "keep")
 
 
-def hand_of(prompts: list[int], kinds: list[int], seats: Seats = SEATS) -> tuple[VirtualCounters, Hand]:
-    part = VirtualCounters(seats, 1.0, 2.0)
+def hand_of(prompts: list[int], kinds: list[int], slots: BatchSlots = SLOTS) -> tuple[VirtualCounters, Hand]:
+    part = VirtualCounters(slots, 1.0, 2.0)
     count = len(prompts)
     return part, Hand(Composed(part, FixedChains(0)), requests([0.0] * count, prompts, [9] * count, kinds))
 
@@ -72,8 +72,8 @@ def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line() -> No
     assert part.served[newcomer] == 10.0
 
 
-@pytest.mark.parametrize("seats", [1, 4, 16])
-def test_backlogged_tenants_are_served_alike(seats: int) -> None:
+@pytest.mark.parametrize("slots", [1, 4, 16])
+def test_backlogged_tenants_are_served_alike(slots: int) -> None:
     """Theorem 4.4 of the paper: |W_a - W_b| <= 2 max(w_p L_input, w_q M), M tokens of output in a batch.
 
     Tenant A brings three times the requests, all at once; while both have requests waiting, they are served alike.
@@ -83,7 +83,7 @@ def test_backlogged_tenants_are_served_alike(seats: int) -> None:
     kinds = np.where(np.arange(count) % 4 == 0, B, A)
     prompts, outputs = rng.integers(4, 30, count), rng.integers(1, 25, count)
     told = requests([0.0] * count, prompts.tolist(), [25] * count, kinds.tolist())
-    part = VirtualCounters(Seats(seats, 256, "mixed", 0.0, "keep"), 1.0, 2.0)
+    part = VirtualCounters(BatchSlots(slots, 256, "mixed", 0.0, "keep"), 1.0, 2.0)
     gaps: list[float] = []
     lines: list[Any] = []
 
@@ -99,8 +99,8 @@ def test_backlogged_tenants_are_served_alike(seats: int) -> None:
                 gaps.append(part.served[A] - part.served[B])
 
     run(replace(simulation(told, outputs.tolist(), pool=memory(told, 100.0)), scheduler=Watching))
-    assert len(gaps) > 50 / seats
-    assert max(map(abs, gaps)) <= 2 * max(1.0 * prompts.max(), 2.0 * seats * 25)
+    assert len(gaps) > 50 / slots
+    assert max(map(abs, gaps)) <= 2 * max(1.0 * prompts.max(), 2.0 * slots * 25)
     # The bound would not be met by first come, first served: A brings thrice as much.
     fair = sum(part.served.values())
     assert part.served[A] - part.served[B] > fair / 4

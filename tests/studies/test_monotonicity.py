@@ -152,9 +152,9 @@ def test_a_limit_of_seats_takes_back_what_memory_costs() -> None:
     run = read_yaml(HERE / "memory.yaml")["run"]
     run["rps"], run["seed"] = 8, 0
 
-    def mean_s(memory: int, seats: int) -> str:
-        each = {**run, MEMORY.key: spanned(MEMORY)[MEMORY.key][memory], "scheduler.max_num_seqs": seats}
+    def mean_s(memory: int, slots: int) -> str:
+        each = {**run, MEMORY.key: spanned(MEMORY)[MEMORY.key][memory], "scheduler.max_num_seqs": slots}
         settings = {key.replace(".", "__"): value for key, value in each.items()}
         return f"{simulate('vllm_spec', **settings).metrics['mean_e2el_ms'] / 1e3:.1f}"
 
-    assert {"limited": mean_s(-1, 32), "unlimited": mean_s(-1, 128), "short": mean_s(0, 128)} == page.SEATS
+    assert {"limited": mean_s(-1, 32), "unlimited": mean_s(-1, 128), "short": mean_s(0, 128)} == page.MAX_NUM_SEQS

@@ -36,7 +36,7 @@ def tape(count: int, **body: Any) -> Tape:
 def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 400) -> Ints:
     """Return the accepted tokens of each verification of as many drafts, of those that had as many.
 
-    There are seats, memory and a budget for all: where drafts are left out, easy requests have more of them.
+    There are slots, memory and a budget for all: where drafts are left out, easy requests have more of them.
     """
     told = requests([0.0] * count, [3] * count, [length] * count)
     text = made.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)

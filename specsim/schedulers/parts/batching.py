@@ -31,7 +31,7 @@ class Admission(NamedTuple):
 
     Attributes
     ----------
-    most_requests : seats in the running batch, those taken included.
+    most_requests : batch slots, those taken included.
     watermark : share of the pool left free while any request runs (vLLM's 1%).
     drafting : whether the drafter will cache the prompt too.
     draft_tokens : what a request with nothing to read may verify at once, beside its own token.
@@ -45,7 +45,7 @@ class Admission(NamedTuple):
     lookahead: int = 0
 
     def candidates(self, view: View, free_bytes: float) -> Iterator[tuple[int, int]]:
-        """Yield (request, pending tokens) first come first served while seats and `free_bytes` of cache last."""
+        """Yield (request, pending tokens) first come first served while slots and `free_bytes` of cache last."""
         taken = len(view.running)
         if taken:
             free_bytes -= self.watermark * view.capacity_bytes
@@ -120,7 +120,7 @@ def _chunks(chosen: list[tuple[int, int]]) -> Chunks:
     return Chunks(pairs[:, 0], pairs[:, 1])
 
 
-def seats(view: View, ids: Ids, target_growth: Ints, draft_growth: Ints | int = 0) -> tuple[Bools, float]:
+def keeping_cache(view: View, ids: Ids, target_growth: Ints, draft_growth: Ints | int = 0) -> tuple[Bools, float]:
     """Return which running requests `ids` keep their cache, (n,), when the youngest yield until the others can grow.
 
     `target_growth` and `draft_growth` (n,) are the tokens that each adds to the caches. Also return the bytes then left

@@ -44,7 +44,7 @@ class DueChunk:
         Parameters
         ----------
         decodes : (n,) which of the running requests decode.
-        most_requests : seats; prompts that wait for one do not count.
+        most_requests : batch slots; prompts that wait for one do not count.
         draft_tokens : how many each decoding request verifies; None: nothing is drafted.
         """
         running = view.running

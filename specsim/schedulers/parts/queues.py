@@ -16,12 +16,12 @@ from specsim.schedulers.parts.protocols import Rows, at_least, probability, rows
 from specsim.schedulers.sarathi import chunk_sizes
 
 
-class Seated(NamedTuple):
-    """The requests that have a seat, in order.
+class Slotted(NamedTuple):
+    """The requests that have a slot, in order.
 
     Attributes
     ----------
-    requests, chunks : (n,) as in `TargetPass`. A request with a chunk of 0 keeps its seat but does not run.
+    requests, chunks : (n,) as in `TargetPass`. A request with a chunk of 0 keeps its slot but does not run.
     evicted : (m,) requests that give up their cache.
     """
 
@@ -31,8 +31,8 @@ class Seated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
-    """The seats of a batch, and what becomes of the cache of a request that loses its seat.
+class BatchSlots:
+    """The slots of a batch, and what becomes of the cache of a request that loses its slot.
 
     Parameters
     ----------
@@ -54,36 +54,36 @@ class Seats:
         probability(watermark=self.watermark)
 
     def rows(self, view: View, order: Ids, drafting: bool) -> Rows:
-        """Return the rows of the requests that get a seat; `order` holds live requests, all running ones included."""
-        return self.running(view, self.seat(view, order, drafting))
+        """Return the rows of the requests that get a slot; `order` holds live requests, all running ones included."""
+        return self.running(view, self.assign(view, order, drafting))
 
-    def running(self, view: View, seated: Seated) -> Rows:
-        """Return the rows of seated requests that have something to run."""
-        run = seated.chunks > 0
-        rows = rows_of(view, seated.requests[run], seated.chunks[run], seated.evicted, first=self.prefill == "first")
+    def running(self, view: View, slotted: Slotted) -> Rows:
+        """Return the rows of in a slot requests that have something to run."""
+        run = slotted.chunks > 0
+        rows = rows_of(view, slotted.requests[run], slotted.chunks[run], slotted.evicted, first=self.prefill == "first")
         return rows._replace(transfer=self.switching == "transfer")
 
-    def seat(self, view: View, order: Ids, drafting: bool) -> Seated:
-        """Return the longest prefix of `order` for which there are seats and cache, and the requests evicted for it."""
+    def assign(self, view: View, order: Ids, drafting: bool) -> Slotted:
+        """Return the longest prefix of `order` for which there are slots and cache, and the requests evicted for it."""
         order = begun_first(view, order)
         head = order[: self.max_num_seqs]
         decodes = decoding(view, head)
         # In most steps all requests decode and surely fit, so no request yields.
         n, lacking = len(order), int(np.add.reduce(view.draft_pending(head))) if drafting else 0
         if n == len(head) and decodes.all() and view.surely_fits(n, n, lacking):
-            return Seated(head, np.ones(n, dtype=np.int64), NOBODY)
+            return Slotted(head, np.ones(n, dtype=np.int64), NOBODY)
         budget = int(np.count_nonzero(decodes)) + self.prefill_tokens
         sizes = whole_endings(view, head, chunk_sizes(view.pending(head), decodes, budget))
         count, evicted = fitting_head(view, order, sizes, decodes, drafting, self.watermark)
         if self.switching != "keep":
             evicted = order[count:][view.held_bytes(order[count:]) > 0]
-        return Seated(head[:count], sizes[:count], evicted)
+        return Slotted(head[:count], sizes[:count], evicted)
 
 
 def whole_endings(view: View, ids: Ids, sizes: Ints) -> Ints:
     """Return `sizes` (n,) of chunks, increased by one if a recomputed prompt would otherwise lack only its last token.
 
-    Such a request would count as decoding before it has emitted a token since its return, and could lose its seat.
+    Such a request would count as decoding before it has emitted a token since its return, and could lose its slot.
     """
     ends = (sizes > 0) & (view.pending(ids) - sizes == 1) & (view.emitted_tokens[ids] > 0)
     whole: Ints = sizes + ends
@@ -100,7 +100,7 @@ def live(view: View) -> Ids:
 def ranked(view: View, ids: Ids, keys: Sequence[Floats | Ints], most: int) -> Ids:
     """Return live requests `ids` (n,) in the order of their keys (n,) each, the first one first, the last one distinct.
 
-    Waiting requests behind `most` others are left out: they get no seat, and hold no cache that they could yield.
+    Waiting requests behind `most` others are left out: they get no slot, and hold no cache that they could yield.
     """
     inside = len(view.running)
     near = inside + nearest([key[inside:] for key in keys], most)

@@ -21,7 +21,7 @@ from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.batching import Chunks, catch_up_tokens, seats, unread
+from specsim.schedulers.parts.batching import Chunks, catch_up_tokens, keeping_cache, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
 from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, draft_length, evicting
 from specsim.schedulers.sarathi import TokenBudget
@@ -180,10 +180,10 @@ class SmartSpec:
         has no slot to decode in, the youngest give way until all others have.
         """
         requests, evicted = np.sort(np.concatenate((view.running, joining)) if len(joining) else view.running), NOBODY
-        if len(joining) and not seats(view, requests, np.ones_like(requests))[0].all():
+        if len(joining) and not keeping_cache(view, requests, np.ones_like(requests))[0].all():
             requests = np.sort(view.running)
         if not has_slot(view, requests[:1]):
-            keep, _ = seats(view, requests, np.ones_like(requests))
+            keep, _ = keeping_cache(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
         longest = np.minimum(
             useful_depth(view, requests), min(self.proposal.max_depth, view.cost_model.draft.max_depth)
