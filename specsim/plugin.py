@@ -7,7 +7,7 @@ below `specsim` may move at any time.
 
 from __future__ import annotations
 
-from specsim.acceptance.tape import AcceptanceModel, Evidence, Layout, Pools, Tape
+from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace, Evidence, Layout, Pools
 from specsim.cluster.routing import Coming, Planning, Router, Server
 from specsim.core.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import (
@@ -48,6 +48,7 @@ __all__ = [
     "API_VERSION",
     "NOBODY",
     "AcceptanceModel",
+    "AcceptanceTrace",
     "Batching",
     "Beginning",
     "Bools",
@@ -88,7 +89,6 @@ __all__ = [
     "SloMix",
     "Speculation",
     "Step",
-    "Tape",
     "TargetPass",
     "Trace",
     "TraceReader",

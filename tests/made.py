@@ -1,4 +1,4 @@
-"""Small made-up hardware, requests, tapes and simulations that the tests share."""
+"""Small made-up hardware, requests, acceptance traces and simulations that the tests share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from specsim.acceptance.tape import Pools, Tape
+from specsim.acceptance.trace import AcceptanceTrace, Pools
 from specsim.backend.simulated import GroundTruth
 from specsim.core.passes import DraftPass
 from specsim.core.protocols import Scheduler
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 WIDTH = 4
-"""Proposals per position of every made tape."""
+"""Proposals per position of every made acceptance trace."""
 CLASSES = ("urgent", "chat", "batch")
 TPOT_SLO_S = np.array([0.03, 0.2, np.nan])
 TTFT_SLO_S = np.array([np.nan, 1.0, np.nan])
@@ -135,10 +135,10 @@ def _pool(agreement: float, rows: int) -> tuple[Any, Any]:
     return confidence, rank
 
 
-def tape(
+def acceptance_trace(
     count: int, agreement: float = 0.7, seed: int = 0, pool_rows: int = 256, silent: bool = False, depths: int = 1
-) -> Tape:
-    """Return a tape for requests 0..count-1 of a small pool with mixed confidences; `silent` in every third row.
+) -> AcceptanceTrace:
+    """Return a trace for requests 0..count-1 of a small pool with mixed confidences; `silent` in every third row.
 
     Of several `depths` each draft position has the pool's rows from another one on.
     """
@@ -151,12 +151,14 @@ def tape(
             np.concatenate([np.roll(each, 7 * depth, axis=0) for depth in range(depths)]) for each in (confidence, rank)
         )
     start = np.zeros(count, dtype=np.int64)
-    return Tape(confidence, rank, Pools(start, start, pool_rows, depths), stream_keys(seed, "text", np.arange(count)))
+    return AcceptanceTrace(
+        confidence, rank, Pools(start, start, pool_rows, depths), stream_keys(seed, "text", np.arange(count))
+    )
 
 
-def _tape_of(count: int, agreement: float, seed: int, silent: bool) -> Tape:
-    """Return a tape that has rates of their own at three draft positions where the seed is odd."""
-    return tape(count, agreement, seed, silent=silent, depths=3 if seed % 2 else 1)
+def _acceptance_trace_of(count: int, agreement: float, seed: int, silent: bool) -> AcceptanceTrace:
+    """Return an acceptance trace that has rates of their own at three draft positions where the seed is odd."""
+    return acceptance_trace(count, agreement, seed, silent=silent, depths=3 if seed % 2 else 1)
 
 
 def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:
@@ -202,14 +204,14 @@ def simulation(
     *,
     pool: Memory | None = None,
     truth: Hardware | None = None,
-    text: Tape | None = None,
+    text: AcceptanceTrace | None = None,
     **more: Any,
 ) -> Simulation:
     """Return a simulation with passes kept; roomy memory, ordinary hardware and text unless given."""
     true = truth or hardware()
     return Simulation(
         requests=told,
-        ground_truth=GroundTruth(np.array(output_tokens, dtype=np.int64), text or tape(len(told))),
+        ground_truth=GroundTruth(np.array(output_tokens, dtype=np.int64), text or acceptance_trace(len(told))),
         truth=true,
         cost_model=more.pop("cost_model", true),
         memory=pool or memory(told),
@@ -288,7 +290,9 @@ def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
             0 if lookup else 1,
         ),
         truth=truth,
-        text=_tape_of(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup),
+        text=_acceptance_trace_of(
+            len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup
+        ),
         host_bytes_per_s=draw(st.sampled_from((float("inf"), 1e4))),
         cost_model=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),
         selection_token_s=draw(st.sampled_from((0.0, 1e-5))),

@@ -25,7 +25,7 @@ from profiler.acceptance.curves import (
     runs,
     settling,
 )
-from profiler.acceptance.tape_file import Recorded
+from profiler.acceptance.trace_file import Recorded
 from profiler.text import table, write, yaml_text
 from specsim.acceptance.curves import Acceptance, Curve, level_means
 from specsim.core.request import Bools, Floats
@@ -48,19 +48,19 @@ CATEGORY_NUMBERS = (
 """Keys of the last columns."""
 
 
-def summary(tape: Recorded, category: str) -> dict[str, Any]:
+def summary(acceptance_trace: Recorded, category: str) -> dict[str, Any]:
     """Return a category's numbers; ``error`` is a standard error over texts, NaN for a single text.
 
     Shares right are of all positions, and a position without a proposal is a miss; ``agreement_where_proposed`` is of
     positions with a proposal. Confidences and their calibration are of proposals.
     """
-    rows = on_path(tape, category)
+    rows = on_path(acceptance_trace, category)
     rates, made, settled = request_rates(rows), rows.proposed, settling(rows, MARKS)
     sure, kept = rows.confidence[made], rows.right[made]
     ended = runs(rows)
-    off = ~tape.on_path & (tape.category == tape.categories.index(category))
-    off_sure = tape.confidence[off, 0]
-    overlap = tape.overlap[rows.row]
+    off = ~acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
+    off_sure = acceptance_trace.confidence[off, 0]
+    overlap = acceptance_trace.overlap[rows.row]
     return {
         "texts": int(rows.text.max()) + 1,
         "tokens": len(rows.row),
@@ -69,7 +69,7 @@ def summary(tape: Recorded, category: str) -> dict[str, Any]:
         "positions_without_proposal": int((~made).sum()),
         "agreement_where_proposed": _mean(kept),
         "error_where_proposed": clustered_error(kept.astype(np.int64), rows.text[made]) if made.any() else None,
-        "agreement_within_3": float((tape.rank[rows.row] < 3).mean()),
+        "agreement_within_3": float((acceptance_trace.rank[rows.row] < 3).mean()),
         "mean_confidence": _mean(sure),
         "calibration_error": calibration_error(by_confidence(sure, kept)) if made.any() else None,
         "confidence_off_path": _mean(off_sure[off_sure > 0]),
@@ -86,7 +86,7 @@ def summary(tape: Recorded, category: str) -> dict[str, Any]:
     }
 
 
-def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
+def analyse(acceptance_trace: Recorded, out: Path) -> dict[str, Any]:
     """Write the analysis beside the recording and return its numbers.
 
     ``NAME.yaml`` reads the recording, ``NAME_curves.yaml`` the fitted curves, ``NAME/`` holds summary.json,
@@ -100,26 +100,30 @@ def analyse(tape: Recorded, out: Path) -> dict[str, Any]:
     from profiler.acceptance.figures import save_figures
 
     folder = out.with_suffix("")
-    curves = fit_curves(tape)
-    long_enough = [name for name in tape.categories if (tape.position[on_path(tape, name).row] >= 7).any()]
-    compared = {name: compare(tape, curves, name) for name in long_enough}
+    curves = fit_curves(acceptance_trace)
+    long_enough = [
+        name
+        for name in acceptance_trace.categories
+        if (acceptance_trace.position[on_path(acceptance_trace, name).row] >= 7).any()
+    ]
+    compared = {name: compare(acceptance_trace, curves, name) for name in long_enough}
     told = {
-        "about": dict(tape.about),
-        "categories": {name: summary(tape, name) for name in tape.categories},
+        "about": dict(acceptance_trace.about),
+        "categories": {name: summary(acceptance_trace, name) for name in acceptance_trace.categories},
         "drawn_against_recorded": {name: [each._asdict() for each in rows] for name, rows in compared.items()},
     }
     write(folder / "summary.json", json.dumps(_plain(told), indent=1, allow_nan=False) + "\n")
     write(folder / "summary.md", markdown(told))
-    write(out.with_suffix(".yaml"), recorded_yaml(tape, out.name))
-    write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(tape, curves, compared))
-    save_figures(tape, compared, folder)
+    write(out.with_suffix(".yaml"), recorded_yaml(acceptance_trace, out.name))
+    write(out.with_name(f"{out.stem}_curves.yaml"), curves_yaml(acceptance_trace, curves, compared))
+    save_figures(acceptance_trace, compared, folder)
     return told
 
 
-def recorded_yaml(tape: Recorded, name: str) -> str:
+def recorded_yaml(acceptance_trace: Recorded, name: str) -> str:
     """Return the acceptance file with which a run reads the recording."""
-    about = tape.about
-    tokens = {each: len(on_path(tape, each).row) for each in tape.categories}
+    about = acceptance_trace.about
+    tokens = {each: len(on_path(acceptance_trace, each).row) for each in acceptance_trace.categories}
     sizes = ", ".join(f"{each} {count}" for each, count in tokens.items())
     return yaml_text(
         {
@@ -127,13 +131,13 @@ def recorded_yaml(tape: Recorded, name: str) -> str:
             "pair": pair_of(about),
             "kind": "recorded",
             "path": name,
-            "categories": mapped(tape.categories),
+            "categories": mapped(acceptance_trace.categories),
         },
         f"Recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}; tokens: {sizes}.",
     )
 
 
-def curves_yaml(tape: Recorded, curves: Acceptance, compared: Mapping[str, Sequence[Compared]]) -> str:
+def curves_yaml(acceptance_trace: Recorded, curves: Acceptance, compared: Mapping[str, Sequence[Compared]]) -> str:
     """Return the acceptance file of the fitted curves, with ``default`` and the categories of traces.
 
     Its head says how far accepted lengths drawn from the curves are from the recorded ones at worst.
@@ -142,8 +146,8 @@ def curves_yaml(tape: Recorded, curves: Acceptance, compared: Mapping[str, Seque
         name: {each.name: value for each in fields(c) if (value := getattr(c, each.name)) != each.default}
         for name, c in curves.curves.items()
     }
-    named = {name: fitted[category] for name, category in mapped(tape.categories).items()}
-    about = tape.about
+    named = {name: fitted[category] for name, category in mapped(acceptance_trace.categories).items()}
+    about = acceptance_trace.about
     heading = f"Fitted to what was recorded {about['date']} on {about['hardware']}, temperature {about['temperature']}."
     if every := [(each, name) for name, rows in compared.items() for each in rows]:
         worst, name = max(every, key=lambda row: row[0].total_variation)
@@ -257,13 +261,13 @@ NEXT_RANKS = 2
 """The tail is fitted to so many ranks after the first: those of the widest beams compared."""
 
 
-def fit_curves(tape: Recorded) -> Acceptance:
+def fit_curves(acceptance_trace: Recorded) -> Acceptance:
     """Return the curves of every recorded category."""
-    curves = {name: fit_curve(tape, name) for name in tape.categories}
-    return Acceptance(curves, tape.width, LEVELS)
+    curves = {name: fit_curve(acceptance_trace, name) for name in acceptance_trace.categories}
+    return Acceptance(curves, acceptance_trace.width, LEVELS)
 
 
-def fit_curve(tape: Recorded, category: str) -> Curve:
+def fit_curve(acceptance_trace: Recorded, category: str) -> Curve:
     """Return one category's curve by the method of moments.
 
     - ``agreement`` is the share right.
@@ -275,7 +279,7 @@ def fit_curve(tape: Recorded, category: str) -> Curve:
       through the best rising curve of acceptance.
     - ``tail`` gives the next ranks their share of the misses.
     """
-    rows = on_path(tape, category)
+    rows = on_path(acceptance_trace, category)
     agreement = float(np.clip(rows.right.mean(), LEAST, MOST))
     most = 0.9 * agreement * (1 - agreement)
     between = min(between_texts(rows), most)
@@ -285,7 +289,7 @@ def fit_curve(tape: Recorded, category: str) -> Curve:
     inner = agreement * (1 - agreement) - between - along
     within = max(float(np.var(calibrated(rows.confidence, rows.right))) - between - along, 1e-6)
     concentration = float(np.clip(inner / within - 1, 0.01, 1e6))
-    tail = tail_of(tape, rows, agreement, concentration, spread)
+    tail = tail_of(acceptance_trace, rows, agreement, concentration, spread)
     stretch_spread = spread_of(agreement, along, spread)
     return Curve(agreement, concentration, spread, tail, stretch_tokens if stretch_spread else 0, stretch_spread)
 
@@ -356,19 +360,19 @@ def spread_of(agreement: float, variance: float, around: float = 0.0) -> float:
     return float(brentq(surplus, 0.0, 19.0)) if surplus(19.0) > 0 else 19.0
 
 
-def tail_of(tape: Recorded, rows: OnPath, agreement: float, concentration: float, spread: float) -> float:
+def tail_of(acceptance_trace: Recorded, rows: OnPath, agreement: float, concentration: float, spread: float) -> float:
     """Return the tail with which drawn misses are on the next ranks as often as recorded ones."""
     from scipy.optimize import brentq
 
-    ranks = min(NEXT_RANKS, tape.width - 1)
-    missed = tape.rank[rows.row][~rows.right]
+    ranks = min(NEXT_RANKS, acceptance_trace.width - 1)
+    missed = acceptance_trace.rank[rows.row][~rows.right]
     if not ranks or not len(missed):
         return 0.5
     wanted = float((missed <= ranks).mean())
 
     def surplus(tail: float) -> float:
         curve = Curve(agreement, concentration, spread, tail)
-        drawn = Acceptance({"x": curve}, 1 + ranks, 4).tape(["x"], np.zeros(1, np.int64), np.arange(1), 0)
+        drawn = Acceptance({"x": curve}, 1 + ranks, 4).acceptance_trace(["x"], np.zeros(1, np.int64), np.arange(1), 0)
         wrong = drawn.rank[drawn.rank > 0]
         return float((wrong <= ranks).mean()) - wanted
 

@@ -17,7 +17,7 @@ from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from profiler.acceptance.prompts import Prompt
-    from profiler.acceptance.tape_file import Recorded
+    from profiler.acceptance.trace_file import Recorded
 
 DESCRIPTION = "Record how a drafter agrees with its target on your prompts; resumes where it was stopped."
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         One line about what is wrong with the arguments.
     """
     from profiler.acceptance.analysis import analyse, markdown
-    from profiler.acceptance.tape_file import read_tape
+    from profiler.acceptance.trace_file import read_acceptance_trace
 
     out: Path = arguments.out
     if out.suffix != ".parquet":
@@ -75,36 +75,36 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.find_layers:
         say(*_best_layers(arguments))
         return 0
-    told = analyse(read_tape(out) if only_read else tape(arguments), out)
+    told = analyse(read_acceptance_trace(out) if only_read else acceptance_trace(arguments), out)
     say(*markdown(told).partition("\n\n")[0].split("\n"))
     return 0
 
 
-def tape(arguments: argparse.Namespace) -> Recorded:
+def acceptance_trace(arguments: argparse.Namespace) -> Recorded:
     """Return the recording that the arguments ask for, from its file if that is complete."""
     from profiler.acceptance.prompts import read_prompts
-    from profiler.acceptance.tape_file import read_tape
+    from profiler.acceptance.trace_file import read_acceptance_trace
 
     out: Path = arguments.out
     prompts = read_prompts(arguments.prompts, arguments.categories)
     settings = _settings(arguments)
     wanted = settings.told() | {"limit": arguments.limit, "categories": sorted(arguments.categories)}
     if out.exists():
-        there = read_tape(out)
+        there = read_acceptance_trace(out)
         same_settings(there.about.get("settings", {}), wanted, str(out))
         return there
     require_extra()
     with only_one(out):
         _record(settings, arguments, wanted, prompts)
-    return read_tape(out)
+    return read_acceptance_trace(out)
 
 
 def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]) -> None:
     """Write the recording; finished batches stay beside it until it is complete."""
     from profiler.acceptance.pair import encoder, load_pair, tasks
-    from profiler.acceptance.record import TapeWriter
+    from profiler.acceptance.record import TraceWriter
     from profiler.acceptance.rows import Batches, assemble
-    from profiler.acceptance.tape_file import write_tape
+    from profiler.acceptance.trace_file import write_acceptance_trace
     from specsim.acceptance.recorded import RECORDING_FORMAT
 
     pair = load_pair(settings, arguments.device)
@@ -114,7 +114,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
     work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, longest)
     made_by = {"versions": versions(), "hardware": hardware(arguments.device)}
     parts = Batches(arguments.out, settings.told() | made_by)
-    rows = TapeWriter(pair, settings, arguments.batch).record(work, parts)
+    rows = TraceWriter(pair, settings, arguments.batch).record(work, parts)
     about = {
         "format": RECORDING_FORMAT,
         "target": wanted["target"],
@@ -126,7 +126,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
         "date": datetime.now(UTC).date().isoformat(),
         **made_by,
     }
-    write_tape(arguments.out, assemble(rows, about, lookup=settings.drafter == "lookup"))
+    write_acceptance_trace(arguments.out, assemble(rows, about, lookup=settings.drafter == "lookup"))
     parts.remove()
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profiler.acceptance.tape_file import Recorded, read_tape
+from profiler.acceptance.trace_file import Recorded, read_acceptance_trace
 from specsim.acceptance.curves import Acceptance
-from specsim.acceptance.tape import STRETCHES, Pools, Stretches
+from specsim.acceptance.trace import STRETCHES, Pools, Stretches
 from specsim.config.groups import names
 from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, nearest
@@ -51,7 +51,7 @@ class ByConfidence(NamedTuple):
     accepted: Floats
 
 
-def on_path(tape: Recorded, category: str) -> OnPath:
+def on_path(acceptance_trace: Recorded, category: str) -> OnPath:
     """Return one category's rows on the path.
 
     Raises
@@ -59,14 +59,16 @@ def on_path(tape: Recorded, category: str) -> OnPath:
     SpecsimError
         When the category was not recorded.
     """
-    if category not in tape.categories:
-        raise SpecsimError(f"category {category!r} was not recorded{nearest(category, tape.categories)}")
-    row = np.flatnonzero(tape.on_path & (tape.category == tape.categories.index(category)))
-    _, text = np.unique(tape.sequence[row], return_inverse=True)
-    confidence = tape.confidence[row, 0]
+    if category not in acceptance_trace.categories:
+        raise SpecsimError(f"category {category!r} was not recorded{nearest(category, acceptance_trace.categories)}")
+    row = np.flatnonzero(
+        acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
+    )
+    _, text = np.unique(acceptance_trace.sequence[row], return_inverse=True)
+    confidence = acceptance_trace.confidence[row, 0]
     # Both are 0 without a match; for a match of a length that was never right only the confidence is 0.
-    proposed = (confidence > 0) | (tape.target_probability[row, 0] > 0)
-    return OnPath(row, text, tape.position[row], confidence, tape.rank[row] == 0, proposed)
+    proposed = (confidence > 0) | (acceptance_trace.target_probability[row, 0] > 0)
+    return OnPath(row, text, acceptance_trace.position[row], confidence, acceptance_trace.rank[row] == 0, proposed)
 
 
 def by_confidence(confidence: Floats, right: Bools) -> ByConfidence:
@@ -204,7 +206,7 @@ def shipped_recording(name: str) -> Recorded:
     if not path.is_file():
         there = [each for each in names("acceptance") if path.with_stem(each).is_file()]
         raise SpecsimError(f"no recording {name!r} ships; expected one of {', '.join(there)}")
-    return read_tape(path)
+    return read_acceptance_trace(path)
 
 
 def confidence_table(name: str) -> DataFrame:
@@ -215,8 +217,8 @@ def confidence_table(name: str) -> DataFrame:
     """
     from pandas import DataFrame
 
-    tape = shipped_recording(name)
-    every = [on_path(tape, category) for category in tape.categories]
+    acceptance_trace = shipped_recording(name)
+    every = [on_path(acceptance_trace, category) for category in acceptance_trace.categories]
     made = np.concatenate([each.proposed for each in every])
     confidence = np.concatenate([each.confidence for each in every])[made]
     right = np.concatenate([each.right for each in every])[made]
@@ -229,7 +231,7 @@ def confidence_table(name: str) -> DataFrame:
         inside = which == place
         reach = Z * clustered_error(right[inside].astype(np.int64), text[inside])
         numbers = float(bins.confidence[place]), float(bins.accepted[place]), reach, int(bins.rows[place])
-        found.append((name, float(tape.about["temperature"]), *numbers))
+        found.append((name, float(acceptance_trace.about["temperature"]), *numbers))
     return DataFrame(found, columns=["pair", "temperature", "confidence", "accepted", "half_width", "proposals"])
 
 
@@ -242,9 +244,9 @@ def chain_table(name: str, longest: int = 8) -> DataFrame:
     """
     from pandas import DataFrame
 
-    tape, found = shipped_recording(name), []
-    for category in tape.categories:
-        rows = on_path(tape, category)
+    acceptance_trace, found = shipped_recording(name), []
+    for category in acceptance_trace.categories:
+        rows = on_path(acceptance_trace, category)
         for draft_tokens in range(1, longest + 1):
             accepted, text = each_round(rows, draft_tokens)
             reach = Z * clustered_error(accepted, text)
@@ -293,35 +295,43 @@ class Compared(NamedTuple):
     mean_drawn: float
 
 
-def recorded_walks(tape: Recorded, category: str) -> Walks:
+def recorded_walks(acceptance_trace: Recorded, category: str) -> Walks:
     """Return a walk from each position of a category with at least `DEEPEST` positions of its text from there on.
 
     Off the path a row comes from the category's off-path pool, or from its texts if no pool was recorded.
     """
-    rows = on_path(tape, category)
+    rows = on_path(acceptance_trace, category)
     count = np.bincount(rows.text)[rows.text]
     first = rows.row[rows.position + DEEPEST <= count]
     text = rows.text[rows.position + DEEPEST <= count]
-    pool = np.flatnonzero(~tape.on_path & (tape.category == tape.categories.index(category)))
+    pool = np.flatnonzero(
+        ~acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
+    )
     pool = pool if len(pool) else rows.row
     # Rows of the pool are put together, so that a walk can choose one by its offset.
-    confidence = np.concatenate((tape.confidence, tape.confidence[pool]))
-    rank = np.concatenate((tape.rank, tape.rank[pool]))
+    confidence = np.concatenate((acceptance_trace.confidence, acceptance_trace.confidence[pool]))
+    rank = np.concatenate((acceptance_trace.rank, acceptance_trace.rank[pool]))
     same = np.ones(len(first), dtype=np.int64)
-    return Walks(confidence, rank, first[:, None] + np.arange(DEEPEST), len(tape) * same, len(pool) * same, text)
+    return Walks(
+        confidence, rank, first[:, None] + np.arange(DEEPEST), len(acceptance_trace) * same, len(pool) * same, text
+    )
 
 
 def drawn_walks(acceptance: Acceptance, category: str) -> Walks:
     """Return one walk along each of many texts drawn from the curves."""
     many = np.arange(DRAWN_TEXTS)
-    tape = acceptance.tape([category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, 0)
-    layout = tape.layout
+    acceptance_trace = acceptance.acceptance_trace([category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, 0)
+    layout = acceptance_trace.layout
     assert isinstance(layout, Pools | Stretches)
     request, position = np.repeat(many, DEEPEST), np.tile(np.arange(DEEPEST), DRAWN_TEXTS)
-    keys = tape.on_path(request, position)
-    on = tape.rows(request, keys, mix(keys), np.ones(len(request), np.bool_), position).reshape(DRAWN_TEXTS, DEEPEST)
+    keys = acceptance_trace.on_path(request, position)
+    on = acceptance_trace.rows(request, keys, mix(keys), np.ones(len(request), np.bool_), position).reshape(
+        DRAWN_TEXTS, DEEPEST
+    )
     off_rows = layout.pool_rows * (STRETCHES if isinstance(layout, Stretches) else 1)
-    return Walks(tape.confidence, tape.rank, on, layout.start, np.full(DRAWN_TEXTS, off_rows), many)
+    return Walks(
+        acceptance_trace.confidence, acceptance_trace.rank, on, layout.start, np.full(DRAWN_TEXTS, off_rows), many
+    )
 
 
 def accepted_lengths(walks: Walks, width: int) -> Ints:
@@ -345,11 +355,11 @@ def accepted_lengths(walks: Walks, width: int) -> Ints:
     return np.cumsum(held, axis=1)
 
 
-def compare(tape: Recorded, acceptance: Acceptance, category: str) -> list[Compared]:
+def compare(acceptance_trace: Recorded, acceptance: Acceptance, category: str) -> list[Compared]:
     """Return recorded and drawn accepted lengths of a category, for every shape whose width both have."""
-    recorded, drawn = recorded_walks(tape, category), drawn_walks(acceptance, category)
+    recorded, drawn = recorded_walks(acceptance_trace, category), drawn_walks(acceptance, category)
     found = []
-    for width in range(1, min(WIDEST, tape.width, acceptance.width) + 1):
+    for width in range(1, min(WIDEST, acceptance_trace.width, acceptance.width) + 1):
         ours, theirs = accepted_lengths(recorded, width), accepted_lengths(drawn, width)
         for depth in range(1, DEEPEST + 1):
             both = ours[:, depth - 1], theirs[:, depth - 1]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from profiler.acceptance.network import PIECE, Network, Written
-from profiler.acceptance.rows import MOST_WRONG, TapeRows, joined, off_path, on_path
+from profiler.acceptance.rows import MOST_WRONG, AcceptanceRows, joined, off_path, on_path
 from specsim.core.request import Floats, Ints
 from specsim.rng import STRIDE, uniforms
 
@@ -36,7 +36,7 @@ class ModelRecorder:
     sampled: bool = False
 
     @torch.inference_mode()
-    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
+    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> AcceptanceRows:
         """Return the rows of every output position, and of some positions behind a wrong token.
 
         Parameters
@@ -62,14 +62,14 @@ class ModelRecorder:
         on = joined(pieces)._replace(position=np.arange(len(tokens)))
         return joined([on, self._wrong_turns(prompt, tokens, torch.cat(likely), cache, key)])
 
-    def _ranked(self, draft: Tensor, target: Tensor, tokens: Tensor) -> TapeRows:
+    def _ranked(self, draft: Tensor, target: Tensor, tokens: Tensor) -> AcceptanceRows:
         confidence, proposed = draft.topk(self.proposals, dim=-1)
         right = proposed == tokens[:, None]
         rank = torch.where(right.any(dim=1), right.int().argmax(dim=1), self.proposals)
         overlap = torch.minimum(draft, target).sum(dim=1)
         return on_path(_floats(confidence), _ints(rank), _floats(target.gather(1, proposed)), _floats(overlap))
 
-    def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, draws: Tensor) -> TapeRows:
+    def _drawn(self, draft: Tensor, target: Tensor, tokens: Tensor, draws: Tensor) -> AcceptanceRows:
         """Draw proposals from the draft's distribution that are right as often as rejection sampling accepts them.
 
         Given the target's token y, the proposal is y with probability min(p, q) / p at y, else drawn from (q - p)+.
@@ -84,7 +84,9 @@ class ModelRecorder:
             _floats(draft.gather(1, proposed)), _ints(~kept), _floats(target.gather(1, proposed)), _floats(overlap)
         )
 
-    def _wrong_turns(self, prompt: Tensor, tokens: Tensor, likely: Tensor, cache: Any, key: np.uint64) -> TapeRows:
+    def _wrong_turns(
+        self, prompt: Tensor, tokens: Tensor, likely: Tensor, cache: Any, key: np.uint64
+    ) -> AcceptanceRows:
         """Return the draft's rows behind wrong tokens of ranks 1 to 3, each in place of the token before a position."""
         at = torch.arange(0, len(tokens), self.every, device=tokens.device)[1:]
         wrong = likely[at - 1] != tokens[at - 1, None]
@@ -160,7 +162,7 @@ class LookupRecorder:
     every: int
 
     @torch.inference_mode()
-    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> TapeRows:
+    def rows(self, prompt: Tensor, written: Written, key: np.uint64) -> AcceptanceRows:
         """See `profiler.acceptance.drafters.ModelRecorder.rows`."""
         text: Ints = torch.cat((prompt, written.tokens)).cpu().numpy()
         on, off = lookups(text, len(prompt), self.fewest, self.most)

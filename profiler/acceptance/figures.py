@@ -20,7 +20,7 @@ from profiler.acceptance.curves import (
     running_rates,
     settling,
 )
-from profiler.acceptance.tape_file import Recorded
+from profiler.acceptance.trace_file import Recorded
 from specsim.figures.plots import save
 from specsim.figures.style import GREY, PALETTE, colours, legend_above, new_figure, style
 
@@ -34,9 +34,9 @@ FEWEST = 20
 MARKS = np.arange(10, 101, 10)
 
 
-def save_figures(tape: Recorded, compared: Mapping[str, Sequence[Compared]], folder: Path) -> list[Path]:
+def save_figures(acceptance_trace: Recorded, compared: Mapping[str, Sequence[Compared]], folder: Path) -> list[Path]:
     """Draw every figure of a recording into `folder` as PNG; return the files."""
-    rows = {name: on_path(tape, name) for name in tape.categories}
+    rows = {name: on_path(acceptance_trace, name) for name in acceptance_trace.categories}
     with style():
         figures = {
             "confidence": confidence_figure(rows),

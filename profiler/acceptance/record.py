@@ -13,7 +13,7 @@ import torch
 from tqdm import tqdm
 
 from profiler.acceptance.network import generate, random_key
-from profiler.acceptance.rows import Batches, TapeRows, Text
+from profiler.acceptance.rows import AcceptanceRows, Batches, Text
 from profiler.acceptance.settings import Settings
 from profiler.attention.pages import is_out_of_memory
 from specsim.errors import SpecsimError
@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TapeWriter:
+class TraceWriter:
     """A pair that records.
 
     Attributes
@@ -45,7 +45,7 @@ class TapeWriter:
     settings: Settings
     batch: int
 
-    def record(self, tasks: Sequence[Task], parts: Batches) -> dict[Text, TapeRows]:
+    def record(self, tasks: Sequence[Task], parts: Batches) -> dict[Text, AcceptanceRows]:
         """Return the rows of every task; those in `parts` are kept, new ones are added to it batch by batch.
 
         Raises
@@ -64,7 +64,7 @@ class TapeWriter:
                 progress.set_postfix(tokens=sum(int((each.path < 0).sum()) for each in there.values()))
         return {task.text: there[task.text] for task in tasks}
 
-    def _rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
+    def _rows(self, batch: Sequence[Task]) -> dict[Text, AcceptanceRows]:
         try:
             rows = self.rows(batch)
         except RuntimeError as error:
@@ -76,7 +76,7 @@ class TapeWriter:
             raise SpecsimError("the drafter's probabilities are not numbers; a wider --dtype may help (float32)")
         return rows
 
-    def rows(self, batch: Sequence[Task]) -> dict[Text, TapeRows]:
+    def rows(self, batch: Sequence[Task]) -> dict[Text, AcceptanceRows]:
         """Return the rows of one batch of texts."""
         pair, seed = self.pair, self.settings.seed
         texts = generate(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from profiler.acceptance.settings import same_settings
-from profiler.acceptance.tape_file import Recorded
+from profiler.acceptance.trace_file import Recorded
 from profiler.text import write
 from specsim.acceptance.recorded import ON_PATH
 from specsim.core.request import Floats, Ints
@@ -26,8 +26,8 @@ MATCHES = (1, 2, 3, 4, 6, 9, 13)
 """The shortest match of each bucket of a lookup; bucket 0 is no match."""
 
 
-class TapeRows(NamedTuple):
-    """Rows of one text, sorted by (path, position); columns as in `profiler.acceptance.tape_file.Recorded`.
+class AcceptanceRows(NamedTuple):
+    """Rows of one text, sorted by (path, position); columns as in `profiler.acceptance.trace_file.Recorded`.
 
     Attributes
     ----------
@@ -44,15 +44,15 @@ class TapeRows(NamedTuple):
     match: Ints
 
 
-def joined(parts: Sequence[TapeRows]) -> TapeRows:
+def joined(parts: Sequence[AcceptanceRows]) -> AcceptanceRows:
     """Return the rows of all parts, one after the other."""
-    return TapeRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return AcceptanceRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None = None) -> TapeRows:
+def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None = None) -> AcceptanceRows:
     """Return rows behind a wrong token, where no proposal is right and the target has no probabilities."""
     count, proposals = confidence.shape
-    return TapeRows(
+    return AcceptanceRows(
         position,
         path,
         confidence,
@@ -63,11 +63,13 @@ def off_path(position: Ints, path: Ints, confidence: Floats, match: Ints | None 
     )
 
 
-def on_path(confidence: Floats, rank: Ints, truth: Floats, overlap: Floats, match: Ints | None = None) -> TapeRows:
+def on_path(
+    confidence: Floats, rank: Ints, truth: Floats, overlap: Floats, match: Ints | None = None
+) -> AcceptanceRows:
     """Return the rows of a text's positions 0, 1, ..."""
     count = len(rank)
     none = np.zeros(count, dtype=np.int64)
-    return TapeRows(
+    return AcceptanceRows(
         np.arange(count),
         np.full(count, ON_PATH),
         confidence,
@@ -105,7 +107,7 @@ class Batches:
         except (OSError, ValueError, RecursionError) as error:
             raise SpecsimError(f"{self.folder}: cannot be used: {first_line(error)}") from None
 
-    def add(self, rows: Mapping[Text, TapeRows]) -> None:
+    def add(self, rows: Mapping[Text, AcceptanceRows]) -> None:
         """Store the rows of some texts under a number above all used ones.
 
         Raises
@@ -122,9 +124,9 @@ class Batches:
         with in_one_step(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **columns)
 
-    def read(self) -> dict[Text, TapeRows]:
+    def read(self) -> dict[Text, AcceptanceRows]:
         """Return the rows of every stored text; texts of an unreadable file are left out and recorded anew."""
-        found: dict[Text, TapeRows] = {}
+        found: dict[Text, AcceptanceRows] = {}
         for path in self._files():
             try:
                 found |= dict(_texts(path))
@@ -140,14 +142,17 @@ class Batches:
         return sorted(path for path in self.folder.glob("*.npz") if path.stem.isdigit())
 
 
-def _texts(path: Path) -> Iterator[tuple[Text, TapeRows]]:
+def _texts(path: Path) -> Iterator[tuple[Text, AcceptanceRows]]:
     with path.open("rb") as raw, np.load(raw) as file:
         for index in range(sum(name.startswith("text") for name in file.files)):
             category, sequence = file[f"text{index}"]
-            yield (str(category), int(sequence)), TapeRows(*(file[f"{index}.{name}"] for name in TapeRows._fields))
+            yield (
+                (str(category), int(sequence)),
+                AcceptanceRows(*(file[f"{index}.{name}"] for name in AcceptanceRows._fields)),
+            )
 
 
-def assemble(rows: Mapping[Text, TapeRows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
+def assemble(rows: Mapping[Text, AcceptanceRows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
     """Return the recording of all texts, sorted; a lookup's confidences become measured frequencies.
 
     ``long_matches`` in a lookup's metadata is the share of positions behind a match of the longest bucket, where text
@@ -185,7 +190,7 @@ def assemble(rows: Mapping[Text, TapeRows], about: Mapping[str, Any], *, lookup:
     )
 
 
-def _calibrated(category: Ints, rows: TapeRows) -> Floats:
+def _calibrated(category: Ints, rows: AcceptanceRows) -> Floats:
     """Return confidences (n, K) equal to the acceptance of matches of the same length and category, in-sample.
 
     Rows off the path have the same numbers. Matches of a length that is not on the path have 0.

@@ -12,7 +12,7 @@ from profiler.backend.future import ModelFuture, OracleText, oracle_text
 from profiler.backend.known import Known, checked_prompts, random_tokens
 from profiler.backend.rows import Rows
 from profiler.backend.stopwatch import DeviceStopwatch, Stopwatch, WallClock
-from profiler.backend.text import ModelText, TapeText
+from profiler.backend.text import ModelText, TraceText
 from profiler.backend.verifying import Verifier
 from profiler.passes.forward import PackedForward
 from specsim.backend.simulated import SimulatedBackend
@@ -70,7 +70,7 @@ def served(
     Parameters
     ----------
     prompts : token ids of each request: the text is then what the target says to them, decoded greedily to the lengths
-        of the trace. None: the text is that of the tape, and the models read random tokens.
+        of the trace. None: the text is that of the acceptance trace, and the models read random tokens.
     seed : of the random tokens.
     stopwatch : tells the seconds of each pass; None: what they take on the target's device.
     wall : whether the run's clock goes with the wall's.
@@ -141,9 +141,9 @@ class _Serving:
         target = Rows(models.target, requests)
         verifier = Verifier(models.target, target, known, view, drafter, clock, models.vocabulary)
         if self.prompts is None:
-            tape = SimulatedBackend(simulation.ground_truth, simulation.truth, view)
-            text = TapeText(tape, known, self.seed, models.vocabulary)
-            return TorchBackend(verifier, drafter, text, tape, view, clock)
+            acceptance_trace = SimulatedBackend(simulation.ground_truth, simulation.truth, view)
+            text = TraceText(acceptance_trace, known, self.seed, models.vocabulary)
+            return TorchBackend(verifier, drafter, text, acceptance_trace, view, clock)
         texts = self.texts or []
         if self.texts is None and isinstance(simulation.scheduler(), Clairvoyant):
             texts = texts_of(models, prompts, lengths)

@@ -101,12 +101,12 @@ class ModelText:
         return Judged(Emitted(count, np.minimum(matched, count), matched, count == left), right, tokens)
 
 
-class TapeText:
-    """Text without meaning: a tape says what is drafted and accepted, the models only take their time.
+class TraceText:
+    """Text without meaning: an acceptance trace says what is drafted and accepted, the models only take their time.
 
     Parameters
     ----------
-    simulated : answers from the tape. known : random tokens so far. seed : of those that are emitted.
+    simulated : answers from the acceptance trace. known : random tokens so far. seed : of those that are emitted.
     vocabulary : token ids that the models read.
     """
 
@@ -114,7 +114,7 @@ class TapeText:
         self._simulated, self._known, self._seed, self._vocabulary = simulated, known, seed, vocabulary
 
     def draft(self, work: DraftPass, shape: PassShape, extend: Extend) -> Drafted:
-        """Ask the tape, then run the passes that would have drafted so; see `Text`."""
+        """Ask the acceptance trace, then run the passes that would have drafted so; see `Text`."""
         drafted = self._simulated.draft(work, shape)
         levels: list[Level] = []
         rows = work.forest.rows
@@ -135,7 +135,7 @@ class TapeText:
         return forest.token % self._vocabulary
 
     def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Judged:
-        """Accept what the tape says; see `Text`."""
+        """Accept what the acceptance trace says; see `Text`."""
         right = self._simulated.right(work.forest)
         emitted, _ = self._simulated.verify(work, shape)
         tokens = [

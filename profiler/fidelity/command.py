@@ -29,7 +29,7 @@ CHOSEN = {
 EPILOG = """\
 STUDY is a file, or one of conf/fidelity: cpu, gpu, tiny. Without it one pair is studied, from these options:
   specsim fidelity +scheduler=continuous,vllm_spec trace=poisson requests=8 \\
-    --random-weights tiny-llama tiny-llama-skip1 --text tape --out results/mine
+    --random-weights tiny-llama tiny-llama-skip1 --text drawn --out results/mine
 Settings are those of `specsim run`; profile=FILE takes a profile that is there. What ran is kept: the same command goes
 on where it was stopped.
 """
@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drafter", choices=("separate", "skip", "lookup"), help="what proposes tokens (separate)")
     parser.add_argument("--skip-layers", type=wholes, metavar="A,B", help="of the target, with --drafter skip")
     parser.add_argument("--lookup-ngrams", type=wholes, metavar="A,B", help="fewest and most tokens of a match (1,3)")
-    parser.add_argument("--text", choices=("model", "tape"), help="the target's own, or a tape's (model)")
+    parser.add_argument(
+        "--text", choices=("model", "drawn"), help="the text: the target's own, or drawn acceptance (model)"
+    )
     parser.add_argument("--prompts", nargs="+", type=expanded, metavar="FILE", help="texts (the shipped ones)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where the models run (cpu)")
     parser.add_argument("--clock", choices=("measured", "wall"), help="of real runs (measured)")

@@ -1,4 +1,4 @@
-"""One cell run: the simulation of its settings, on simulated passes or on real ones, and texts as a tape."""
+"""One cell run: the simulation of its settings, on simulated or real passes, and texts as an acceptance trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from profiler.fidelity.study import REAL, REVERSE, SIMULATED, WALL, Cell, Study,
 from profiler.fidelity.tables import Outcome
 from profiler.fidelity.verdicts import CLEAR, Step, accounted
 from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
-from specsim.acceptance.tape import Tape
+from specsim.acceptance.trace import AcceptanceTrace
 from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.config.configured import from_words
 from specsim.core.protocols import Backend, View
@@ -35,7 +35,7 @@ TIMES = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2e
 SERVICE = ("slo_attainment", "slo_goodput_tokens_per_s", "mean_tokens_per_verification", "iterations", "preemptions")
 """Figures of a whole run that a cell keeps: keys of ``metrics.json``, and of its block ``specsim``."""
 SEED = 0
-"""Of random tokens, and of a tape's positions off the target's path."""
+"""Of random tokens, and of an acceptance trace's positions off the target's path."""
 AT_ONCE = 1e6
 """Requests per second at which all are there from the beginning."""
 REQUESTS = ("arrival_s", "ttft_s", "tpot_s", "e2el_s", "slo_ok", "slo_class", "output_tokens", "prompt_tokens")
@@ -82,8 +82,10 @@ class Scene:
         if self.texts is None:
             return whole
         match = self.ready.models.draft
-        tape = tape_of(self.texts, SEED, match.confidence if isinstance(match, LookupMatch) else None)
-        return replace(whole, ground_truth=GroundTruth(whole.ground_truth.output_tokens, tape))
+        acceptance_trace = acceptance_trace_of(
+            self.texts, SEED, match.confidence if isinstance(match, LookupMatch) else None
+        )
+        return replace(whole, ground_truth=GroundTruth(whole.ground_truth.output_tokens, acceptance_trace))
 
 
 def with_texts(scene: Scene, words: Sequence[str]) -> Scene:
@@ -192,8 +194,8 @@ def _accounts(entries: Sequence[Entry], arrival_s: Floats, side: str) -> dict[st
     return found
 
 
-def tape_of(texts: Sequence[OracleText], seed: int, confidence: float | None) -> Tape:
-    """Return the tape of requests whose texts these are, position by position.
+def acceptance_trace_of(texts: Sequence[OracleText], seed: int, confidence: float | None) -> AcceptanceTrace:
+    """Return the acceptance trace of requests whose texts these are, position by position.
 
     Behind the end of a text it begins again. Off the target's path, where no model has read, a hash picks any position
     of a draft model; a lookup reads on in what it has found, so it goes on proposing.
@@ -213,7 +215,7 @@ def tape_of(texts: Sequence[OracleText], seed: int, confidence: float | None) ->
         off = len(held) - 1, 1
     keys = stream_keys(seed, "text", requests)
     off_start, off_length = (np.full_like(requests, each) for each in off)
-    return Tape(held, rank, RecordedTexts(keys, start, off_start, nothing, length, off_length), keys)
+    return AcceptanceTrace(held, rank, RecordedTexts(keys, start, off_start, nothing, length, off_length), keys)
 
 
 def differing(known: Known, texts: Sequence[OracleText], served: Ints) -> tuple[int, float]:

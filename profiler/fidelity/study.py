@@ -18,7 +18,7 @@ from specsim.files.yaml_file import is_path, read_yaml
 from specsim.files.yaml_file import shipped as shipped_folder
 
 Drafter = Literal["separate", "skip", "lookup"]
-Text = Literal["model", "tape"]
+Text = Literal["model", "drawn"]
 MEASURED, WALL = "measured", "wall"
 LOADS = (0.5, 1.0, 1.5)
 DTYPES = {"cpu": "float32", "cuda": "bfloat16"}
@@ -48,7 +48,7 @@ class Pair:
 
     Attributes
     ----------
-    text : ``model`` (what the target says) or ``tape`` (what a tape says; the models only take their time).
+    text : ``model`` (what the target says) or ``drawn`` (acceptance is drawn; the models only take their time).
     target, draft : a model by name, folder or GGUF file, or ``package:NAME`` for the folder of an installed package;
         empty where `random_weights`, the shapes of target and draft, say it.
     drafter : separate, skip (the target without `skip_layers`) or lookup (of matches of `lookup_ngrams` tokens, fewest

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.acceptance.tape import STRETCHES, Evidence, Pools, Stretches, Tape, known_of, of_category
+from specsim.acceptance.trace import STRETCHES, AcceptanceTrace, Evidence, Pools, Stretches, known_of, of_category
 from specsim.core.request import Floats, Ints
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.files.kept import kept
@@ -95,8 +95,8 @@ class Acceptance:
         }
         return replace(self, curves=by_category)
 
-    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-        """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
+    def acceptance_trace(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> AcceptanceTrace:
+        """Return the acceptance trace of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
 
         The pools are the same for every seed. They are a lattice over (confidence, uniform number), so that their means
         are exact to about a row. The seed draws only the row of each position.
@@ -112,10 +112,10 @@ class Acceptance:
         start = (which * self.levels + level) * kinds * depths * size
         keys = stream_keys(seed, "text", rows)
         if kinds == 1:
-            return Tape(confidence, rank, Pools(start, start, size, depths), keys)
+            return AcceptanceTrace(confidence, rank, Pools(start, start, size, depths), keys)
         tokens = np.array([max(curve.stretch_tokens, 1) for curve in curves], dtype=np.uint64)[which]
         stretches = Stretches(start, size, tokens, keys, stream_keys(seed, "stretches", rows), depths)
-        return Tape(confidence, rank, stretches, keys)
+        return AcceptanceTrace(confidence, rank, stretches, keys)
 
 
 def bernoulli(node: CheckedMapping) -> Acceptance:
@@ -124,7 +124,10 @@ def bernoulli(node: CheckedMapping) -> Acceptance:
     width = node.whole("width", 1, MOST_PROPOSALS)
     alpha = node.number("alpha", most=1)
     if 0 < alpha < RAREST or 1 - RAREST < alpha < 1:
-        node.fail("alpha", f"0, 1, or a number between {RAREST:g} and {1 - RAREST:g}: no tape is long enough for it")
+        node.fail(
+            "alpha",
+            f"0, 1, or a number between {RAREST:g} and {1 - RAREST:g}: no acceptance trace is long enough for it",
+        )
     rows = RARE_POOL_ROWS if 0 < alpha < RARE or 1 - RARE < alpha < 1 else POOL_ROWS
     return Acceptance({"default": Curve(alpha, 0.0, 0.0, alpha)}, width, 1, rows, "assumed")
 
@@ -269,33 +272,35 @@ MOST_KEPT = 100
 """Classes of a pool whose figures are kept."""
 
 
-def calibration(tape: Tape, slo_class: Ints, names: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def calibration(
+    acceptance_trace: AcceptanceTrace, slo_class: Ints, names: tuple[str, ...]
+) -> dict[str, dict[str, float]]:
     """Return for each class's on-path pools the top-1 agreement, mean confidence and expected calibration error.
 
     The expected calibration error is the distance between mean confidence and acceptance, averaged over ten equal
     bins of confidence with their rows as weights (Guo et al. 2017, Eq. 3).
     """
     members = ((name, np.flatnonzero(slo_class == code)) for code, name in enumerate(names))
-    return {name: _of_class(tape, requests) for name, requests in members if len(requests)}
+    return {name: _of_class(acceptance_trace, requests) for name, requests in members if len(requests)}
 
 
-def _of_class(tape: Tape, requests: Ints) -> dict[str, float]:
-    """Return the figures of a class; those of pools that nobody writes are counted once for all tapes of them."""
-    if not isinstance(tape.layout, Pools) or tape.rank.flags.writeable:
-        return _of_rows(tape, tape.text_rows(requests))
-    known = known_of(tape.confidence).setdefault("calibration", {})
-    pools = tape.layout.pool_rows, np.unique(tape.layout.start[requests]).tobytes()
+def _of_class(acceptance_trace: AcceptanceTrace, requests: Ints) -> dict[str, float]:
+    """Return the figures of a class; those of read-only pools are counted once for all traces."""
+    if not isinstance(acceptance_trace.layout, Pools) or acceptance_trace.rank.flags.writeable:
+        return _of_rows(acceptance_trace, acceptance_trace.text_rows(requests))
+    known = known_of(acceptance_trace.confidence).setdefault("calibration", {})
+    pools = acceptance_trace.layout.pool_rows, np.unique(acceptance_trace.layout.start[requests]).tobytes()
     rank, found = known.get(pools, (None, {}))
-    if rank is not tape.rank:
+    if rank is not acceptance_trace.rank:
         if len(known) >= MOST_KEPT:
             known.clear()
-        found = _of_rows(tape, tape.text_rows(requests))
-        known[pools] = tape.rank, found
+        found = _of_rows(acceptance_trace, acceptance_trace.text_rows(requests))
+        known[pools] = acceptance_trace.rank, found
     return dict(found)
 
 
-def _of_rows(tape: Tape, rows: Ints) -> dict[str, float]:
-    confidence, right = tape.confidence[rows, 0], tape.rank[rows] == 0
+def _of_rows(acceptance_trace: AcceptanceTrace, rows: Ints) -> dict[str, float]:
+    confidence, right = acceptance_trace.confidence[rows, 0], acceptance_trace.rank[rows] == 0
     which = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
     gap = np.bincount(which, weights=confidence - right, minlength=BINS)
     return {

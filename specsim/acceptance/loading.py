@@ -16,7 +16,7 @@ from specsim.acceptance.pinned import pinned
 from specsim.acceptance.positions import length, positions
 from specsim.acceptance.recorded import recording_of
 from specsim.acceptance.reported import CONFIDENCE
-from specsim.acceptance.tape import AcceptanceModel, Evidence
+from specsim.acceptance.trace import AcceptanceModel, Evidence
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.registry.build import Kinds
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from specsim.acceptance.curves import MOST_POSITIONS
-from specsim.acceptance.tape import Evidence, Tape, of_category
+from specsim.acceptance.trace import AcceptanceTrace, Evidence, of_category
 from specsim.core.request import Bools, Floats, Ints
 from specsim.errors import SpecsimError, first_line, represented
 from specsim.files.checked_mapping import CheckedMapping, expanded
@@ -105,7 +105,7 @@ _UNSTRIDE = np.uint64(pow(int(STRIDE), -1, 1 << 64))
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded tape by category, and the recorded category for each category of a trace.
+    """A recorded acceptance trace by category, and the recorded category for each category of a trace.
 
     Attributes
     ----------
@@ -121,8 +121,8 @@ class Recording:
         """The checksum of the file."""
         return sha256(self.path.read_bytes()).hexdigest()
 
-    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-        """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`."""
+    def acceptance_trace(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> AcceptanceTrace:
+        """Return the acceptance of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`."""
         pages = _pages(self.path)
         names = [of_category(self.categories, each) for each in category]
         draws = stream_keys(seed, "recorded_text", rows)
@@ -135,7 +135,7 @@ class Recording:
         off = np.array([pages.off[name] for name in names])[slo_class]
         keys = stream_keys(seed, "text", rows)
         texts = RecordedTexts(keys, on[:, 0], off[:, 0], opening, on[:, 1], off[:, 1], pages.at_depth)
-        return Tape(pages.confidence, pages.rank, texts, keys, pages.truth)
+        return AcceptanceTrace(pages.confidence, pages.rank, texts, keys, pages.truth)
 
 
 class Pages(NamedTuple):

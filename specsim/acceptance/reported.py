@@ -12,7 +12,7 @@ from specsim.acceptance.curves import LEAST_CONFIDENCE
 from specsim.files.checked_mapping import CheckedMapping
 
 if TYPE_CHECKING:
-    from specsim.acceptance.tape import Tape
+    from specsim.acceptance.trace import AcceptanceTrace
 
 CONFIDENCE = "confidence"
 """The key of an acceptance file, beside those of its kind."""
@@ -30,21 +30,23 @@ class ConfidenceCalibration:
     temperature: float = 1.0
     bias: float = 0.0
 
-    def tape(self, tape: Tape) -> Tape:
-        """Return a tape with these confidences, right where it was; later ranks share what the first one leaves.
+    def applied(self, acceptance_trace: AcceptanceTrace) -> AcceptanceTrace:
+        """Return the trace with these confidences, right where it was; later ranks share what the first one leaves.
 
         A row stays in descending order, and its sum at most 1. A row that proposes nothing stays so, and no other does.
         """
         if self == ConfidenceCalibration():
-            return tape
+            return acceptance_trace
         from scipy.special import expit, logit
 
-        first = tape.confidence[:, :1]
+        first = acceptance_trace.confidence[:, :1]
         sure = expit(logit(first) / self.temperature + self.bias)
         told = np.where(first > 0, np.maximum(sure, LEAST_CONFIDENCE), 0.0)
         left = np.divide(1 - told, 1 - first, out=np.zeros_like(first), where=first < 1)
-        behind = np.minimum.accumulate(np.concatenate((told, tape.confidence[:, 1:] * left), axis=1), axis=1)
-        return replace(tape, confidence=behind, target_probability=tape.truth)
+        behind = np.minimum.accumulate(
+            np.concatenate((told, acceptance_trace.confidence[:, 1:] * left), axis=1), axis=1
+        )
+        return replace(acceptance_trace, confidence=behind, target_probability=acceptance_trace.truth)
 
 
 def reported(mapping: Mapping[str, Any], source: str) -> ConfidenceCalibration:

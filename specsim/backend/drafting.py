@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from specsim.acceptance.tape import Tape
+from specsim.acceptance.trace import AcceptanceTrace
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Level
 from specsim.core.protocols import DraftCosts, View
 from specsim.core.request import Bools, Ids, Ints
@@ -56,17 +56,18 @@ class SimulatedDrafter:
 
     `verified` says that a verification has run: forests that then grow from roots may reuse the slots of earlier ones.
     `words` and `rows` hold what was read behind each extended node of this step, by `Forest.slot`: the key and the
-    hashed key; the row of the tape and the rank of the target's token in it.
+    hashed key; the row of the acceptance trace and the rank of the target's token in it.
 
     Parameters
     ----------
-    tape : its proposals, and which are right. model : pass times. view : the replica's ledger, for positions.
+    acceptance_trace : its proposals, and which are right. model : pass times. view : the replica's ledger, for
+        positions.
     """
 
-    def __init__(self, tape: Tape, model: DraftCosts, view: View) -> None:
+    def __init__(self, acceptance_trace: AcceptanceTrace, model: DraftCosts, view: View) -> None:
         self.words, self.rows = np.zeros((2, SLOTS), dtype=np.uint64), np.zeros((2, SLOTS), dtype=np.int64)
         self._used = 0
-        self._tape, self._model, self._view = tape, model, view
+        self._acceptance_trace, self._model, self._view = acceptance_trace, model, view
         self.verified = False
         self._bonus: Ids = NOBODY
 
@@ -78,7 +79,7 @@ class SimulatedDrafter:
         Raises
         ------
         SpecsimError
-            When a pass is wider than the tape, or has more than `MOST_PROPOSED` proposals.
+            When a pass is wider than the acceptance trace, or has more than `MOST_PROPOSED` proposals.
         """
         forest, nodes = work.forest, work.forest.draft_nodes
         feeds = len(work.chunks) > 0
@@ -155,15 +156,15 @@ class SimulatedDrafter:
     def _grow(self, work: DraftPass) -> Grown:
         """Return the nodes of all levels, with their slots."""
         width, limit = work.width, np.full(len(work.requests), self._model.max_depth)
-        if width > self._tape.width:
+        if width > self._acceptance_trace.width:
             raise SpecsimError(
-                f"tree width {width} exceeds the {self._tape.width} proposals per position of the acceptance tape"
+                f"tree width {width} exceeds the {self._acceptance_trace.width} proposals of the acceptance trace"
             )
         if work.max_depth is not None:
             limit = np.minimum(limit, work.max_depth)
         front, requests = self._front(work)
         growth = Growth(limit, work.depth, width, work.beam or ALL, len(work.forest), MOST_PROPOSED)
-        grown = grow(self._tape.text(requests), front, growth)
+        grown = grow(self._acceptance_trace.text(requests), front, growth)
         if grown.refused:
             raise SpecsimError(f"a draft pass proposes {grown.refused:,} tokens; expected at most {MOST_PROPOSED:,}")
         first = self._add(grown.words, grown.rows)
@@ -173,13 +174,13 @@ class SimulatedDrafter:
 
     def _front(self, work: DraftPass) -> tuple[Front, Ids]:
         """Return the leaves of a pass, and the request of each, (m,)."""
-        tape, forest, leaves = self._tape, work.forest, work.leaves
+        acceptance_trace, forest, leaves = self._acceptance_trace, work.forest, work.leaves
         row = forest.row[leaves]
         requests = work.requests[row]
         if not forest.draft_nodes:
             if self.verified:
                 self.verified, self._used = False, 0
-            key = tape.on_path(requests, self._view.emitted_tokens[requests])
+            key = acceptance_trace.on_path(requests, self._view.emitted_tokens[requests])
             on = np.ones(len(leaves), dtype=np.bool_)
         else:
             slot, token = forest.slot[leaves], forest.token[leaves]
@@ -188,7 +189,7 @@ class SimulatedDrafter:
             key = next_keys(keys, hashed, on, token)
             roots = leaves < forest.rows
             if np.count_nonzero(roots):
-                key[roots] = tape.on_path(requests[roots], self._view.emitted_tokens[requests[roots]])
+                key[roots] = acceptance_trace.on_path(requests[roots], self._view.emitted_tokens[requests[roots]])
                 on[roots] = True
         return Front(
             np.ascontiguousarray(leaves), row, forest.depth[leaves], forest.path_probability[leaves], key, on

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specsim.acceptance.tape import Tape
+from specsim.acceptance.trace import AcceptanceTrace
 from specsim.backend.drafting import SimulatedDrafter
 from specsim.core.passes import Decodes, Drafted, DraftPass, Emitted, Pass, Rounds, TargetPass, by_pass
 from specsim.core.protocols import CostModel, View
@@ -19,14 +19,14 @@ from specsim.rng import mix
 
 @dataclass(frozen=True, slots=True)
 class GroundTruth:
-    """Ground truth, which no scheduler may know: the output lengths (N,), at least 1, and the acceptance tape."""
+    """Ground truth, which no scheduler may know: the output lengths (N,), at least 1, and the acceptance trace."""
 
     output_tokens: Ints
-    tape: Tape
+    acceptance_trace: AcceptanceTrace
 
     def of_one_token(self) -> GroundTruth:
         """Return that of a replica that reads prompts: every output ends with its first token."""
-        return GroundTruth(np.ones_like(self.output_tokens), self.tape)
+        return GroundTruth(np.ones_like(self.output_tokens), self.acceptance_trace)
 
 
 class SimulatedBackend:
@@ -36,7 +36,7 @@ class SimulatedBackend:
 
     Parameters
     ----------
-    ground_truth : the output lengths and the tape.
+    ground_truth : the output lengths and the acceptance trace.
     truth : the latency model that passes really take.
     view : the replica's ledger, for positions.
     host_bytes_per_s : bandwidth of a cache's transfer to the host and back.
@@ -51,7 +51,7 @@ class SimulatedBackend:
         self._view = view
         output_tokens = np.ascontiguousarray(ground_truth.output_tokens, dtype=np.int64)
         self._texts = Texts(view.prompt_tokens, view.emitted_tokens, view.target_cached, output_tokens)
-        self._drafter = SimulatedDrafter(ground_truth.tape, truth.draft, view)
+        self._drafter = SimulatedDrafter(ground_truth.acceptance_trace, truth.draft, view)
 
     def move(self, work: Pass, shape: PassShape) -> float:
         """Return the seconds that the pass's moved bytes take on the link to the host."""
@@ -85,10 +85,10 @@ class SimulatedBackend:
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains; see `specsim.core.protocols.MultiStepBackend`.
 
-        None, too, where a chain may stop short, or where somebody's own code reads the tape.
+        None, too, where a chain may stop short, or where somebody's own code reads the acceptance trace.
         """
         view, drafter, ids, depth = self._view, self._truth.draft, work.requests, work.depth
-        text = self._ground_truth.tape.text(ids)
+        text = self._ground_truth.acceptance_trace.text(ids)
         if not isinstance(text, Pooled) or text.silent or drafter.expands or drafter.max_depth < depth:
             return None
         emitted, known = view.emitted_tokens[ids], view.target_cached[ids] + 1
@@ -97,7 +97,7 @@ class SimulatedBackend:
         if most < least:
             return None
         room = view.max_tokens[ids] - depth - emitted
-        matched = rounds(text, self._ground_truth.tape.on_path(ids, emitted), depth, left, room, most)
+        matched = rounds(text, self._ground_truth.acceptance_trace.on_path(ids, emitted), depth, left, room, most)
         if len(matched) < least:
             return None
         tokens = matched + 1
@@ -142,10 +142,10 @@ class SimulatedBackend:
 
         `positions` are of the output, `depth` draft positions behind the last verified token.
         """
-        tape = self._ground_truth.tape
-        keys = tape.on_path(requests, positions)
-        rows = tape.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_), depth)
-        right: Bools = (tape.rank[rows] == 0) & (tape.likeliest[rows] > 0)
+        acceptance_trace = self._ground_truth.acceptance_trace
+        keys = acceptance_trace.on_path(requests, positions)
+        rows = acceptance_trace.rows(requests, keys, mix(keys), np.ones(len(requests), dtype=np.bool_), depth)
+        right: Bools = (acceptance_trace.rank[rows] == 0) & (acceptance_trace.likeliest[rows] > 0)
         return right
 
     def rounds_left(self, ids: Ids, most: int) -> Ints:
@@ -164,23 +164,25 @@ class SimulatedBackend:
 
     def _right_by_depth(self, request: int, positions: Ints, most: int) -> list[list[bool]]:
         """Return by draft position, up to `most`, and output position whether the likeliest token is right."""
-        own = min(most, self._ground_truth.tape.depths)
+        own = min(most, self._ground_truth.acceptance_trace.depths)
         same = np.full(len(positions), request), positions
         right = [self._likeliest_right(*same, np.full(len(positions), depth)).tolist() for depth in range(own)]
         return right + right[-1:] * (most - own)
 
     def agreement(self, ids: Ids) -> Floats:
         """Return how often the likeliest token is right, (n,); see `specsim.core.protocols.Oracle`."""
-        tape = self._ground_truth.tape
-        rows = [tape.text_rows(ids[place : place + 1]) for place in range(len(ids))]
-        return np.array([np.mean((tape.rank[each] == 0) & (tape.likeliest[each] > 0)) for each in rows])
+        acceptance_trace = self._ground_truth.acceptance_trace
+        rows = [acceptance_trace.text_rows(ids[place : place + 1]) for place in range(len(ids))]
+        return np.array(
+            [np.mean((acceptance_trace.rank[each] == 0) & (acceptance_trace.likeliest[each] > 0)) for each in rows]
+        )
 
     def target_probability(self, forest: Forest) -> Floats:
         """Return the target's own probability of each drafted node; see `specsim.core.protocols.Oracle`."""
-        tape, nodes = self._ground_truth.tape, slice(forest.rows, None)
+        acceptance_trace, nodes = self._ground_truth.acceptance_trace, slice(forest.rows, None)
         probability = forest.probability.copy()
         row, rank = self._drafter.rows[:, forest.slot[nodes]]
-        truth = tape.truth[row, forest.token[nodes]]
+        truth = acceptance_trace.truth[row, forest.token[nodes]]
         probability[nodes] = np.where(rank == OFF_PATH, probability[nodes], truth)
         return probability
 

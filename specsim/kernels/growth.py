@@ -86,7 +86,7 @@ def next_keys(keys: Words, hashed: Words, right: Bools, tokens: Ints | int) -> W
 
 
 class Text(Protocol):
-    """The tape as `grow` reads it."""
+    """The acceptance trace as `grow` reads it."""
 
     @property
     def confidence(self) -> Floats:
@@ -175,8 +175,8 @@ class Grown(NamedTuple):
     Attributes
     ----------
     numbers : (5, new) `ROW` to `SLOT`; the slot counts what was read from 0. odds : (2, new) `PROBABILITY`, `PATH`.
-    words : (2, read) the key and the hashed key. rows : (2, read) the row of the tape and the rank of the target's
-        token in it, `OFF_PATH` off the path.
+    words : (2, read) the key and the hashed key. rows : (2, read) the row of the acceptance trace and the rank of the
+        target's token in it, `OFF_PATH` off the path.
     ends : (levels,) new nodes by the end of each level.
     refused : the proposals of the level that was wider than `most`; 0 where none was, else the rest is void.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim.acceptance.loading import Pair, same_model
 from specsim.acceptance.recorded import RecordedTexts
-from specsim.acceptance.tape import Layout, Pools, Stretches, Tape
+from specsim.acceptance.trace import AcceptanceTrace, Layout, Pools, Stretches
 from specsim.cluster.clients import Turns
 from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
@@ -155,36 +155,42 @@ def prefixes(settings: Settings, trace: Trace) -> Prefixes:
 OURS = (Pools, RecordedTexts, Stretches)
 
 
-def guarded(tape: Tape, requests: int, source: str) -> Tape:
-    """Return a tape of `requests` requests whose layout's answers are checked, unless the layout is of specsim.
+def guarded(acceptance_trace: AcceptanceTrace, requests: int, source: str) -> AcceptanceTrace:
+    """Return the trace of `requests` requests with a layout whose answers are checked, unless the layout is of specsim.
 
     Raises
     ------
     SpecsimError
-        When an array is not what `specsim.acceptance.tape.Tape` says: one line that names it.
+        When an array is not what `specsim.acceptance.trace.AcceptanceTrace` says: one line that names it.
     """
-    confidence, rank, keys = tape.confidence, tape.rank, tape.keys
+    confidence, rank, keys = acceptance_trace.confidence, acceptance_trace.rank, acceptance_trace.keys
     _check_array(source, "confidence", confidence, np.float64, 2)
     _check_array(source, "rank", rank, np.int64, 1)
     _check_array(source, "keys", keys, np.uint64, 1)
     rows, width = confidence.shape
     if len(keys) != requests:
-        raise SpecsimError(f"{source}: its tape is of {len(keys)} requests; expected {requests}")
+        raise SpecsimError(f"{source}: its acceptance trace is of {len(keys)} requests; expected {requests}")
     if len(rank) != rows or not rows or not width:
-        raise SpecsimError(f"{source}: its tape has {rows} rows of {width} confidences and {len(rank)} ranks")
+        raise SpecsimError(
+            f"{source}: its acceptance trace has {rows} rows of {width} confidences and {len(rank)} ranks"
+        )
     for wrong, what in (
         (~((confidence >= 0) & (confidence <= 1)).all(axis=1), "a confidence that is no probability"),
         ((np.diff(confidence, axis=1) > 0).any(axis=1), "confidences that rise"),
         ((rank < 0) | (rank > width), f"a rank that is not between 0 and {width}"),
     ):
         if wrong.any():
-            raise SpecsimError(f"{source}: row {int(wrong.argmax())} of its tape has {what}")
-    return tape if isinstance(tape.layout, OURS) else replace(tape, layout=Guarded(source, tape.layout, rows))
+            raise SpecsimError(f"{source}: row {int(wrong.argmax())} of its acceptance trace has {what}")
+    return (
+        acceptance_trace
+        if isinstance(acceptance_trace.layout, OURS)
+        else replace(acceptance_trace, layout=Guarded(source, acceptance_trace.layout, rows))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A layout of somebody's own; `rows_there` is the number of rows of its tape."""
+    """A layout of somebody's own; `rows_there` is the number of rows of its acceptance trace."""
 
     source: str
     inner: Layout

@@ -185,8 +185,8 @@ def execute(
     metrics = summarise(table, totals, experiment.simulation.window)
     metrics["specsim"]["router"] = experiment.router
     metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
-    requests, tape = experiment.simulation.requests, experiment.simulation.ground_truth.tape
-    metrics["specsim"]["acceptance"] = calibration(tape, requests.slo_class, requests.class_names)
+    requests, acceptance_trace = experiment.simulation.requests, experiment.simulation.ground_truth.acceptance_trace
+    metrics["specsim"]["acceptance"] = calibration(acceptance_trace, requests.slo_class, requests.class_names)
     notes = tuple(_notes(experiment, observers, table, totals, metrics["specsim"]))
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = experiment.router

@@ -312,9 +312,9 @@ def _died(point: Configured, how: str) -> NoReturn:
 
 
 def _bytes_of(experiment: Experiment) -> int:
-    """Return what an experiment holds for itself, roughly; the runs of a sweep share a tape that nobody writes."""
-    requests, tape = experiment.simulation.requests, experiment.simulation.ground_truth.tape
-    own = int(tape.likeliest.nbytes) if tape.confidence.flags.writeable else 0
+    """Return what an experiment holds for itself, roughly; the runs of a sweep share a read-only acceptance trace."""
+    requests, acceptance_trace = experiment.simulation.requests, experiment.simulation.ground_truth.acceptance_trace
+    own = int(acceptance_trace.likeliest.nbytes) if acceptance_trace.confidence.flags.writeable else 0
     return EXPERIMENT_BYTES + REQUEST_BYTES * len(requests) + own
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
 from specsim.acceptance.reported import reported
-from specsim.acceptance.tape import AcceptanceModel, Tape
+from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
 from specsim.backend.simulated import GroundTruth
 from specsim.cluster.routing import Router
 from specsim.config.configured import Configured
@@ -142,8 +142,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
-    tape = told.tape(_tape(model, load, settings.seed, str(chosen.acceptance)))
-    _check_width(factory.example, tape, chosen)
+    acceptance_trace = told.applied(_acceptance_trace(model, load, settings.seed, str(chosen.acceptance)))
+    _check_width(factory.example, acceptance_trace, chosen)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
     said = session_note(routed(), str(chosen.router), load.trace)
@@ -151,7 +151,9 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on
-    simulated = _simulation(settings, load, GroundTruth(load.promised.output_tokens, tape), running_on, factory, routed)
+    simulated = _simulation(
+        settings, load, GroundTruth(load.promised.output_tokens, acceptance_trace), running_on, factory, routed
+    )
     return Experiment(
         made_of=made_of,
         router=chosen.router.name if max(pooled) > 1 else None,
@@ -263,32 +265,35 @@ def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:
     return trace_recipe(*_parts(chosen), plugins)
 
 
-def _tape(model: AcceptanceModel, load: _Load, seed: int, named: str) -> Tape:
-    """Return the tape of a run's requests.
+def _acceptance_trace(model: AcceptanceModel, load: _Load, seed: int, named: str) -> AcceptanceTrace:
+    """Return the acceptance trace of a run's requests.
 
     Raises
     ------
     SpecsimError
-        When it lacks a category, when a kind of somebody's own fails, or its tape is of another number of requests.
+        When it lacks a category, when a kind of somebody's own fails, or its acceptance trace is of another number of
+        requests.
     """
     rows: Ints = load.trace.row
     classes = load.promised.requests.slo_class
     try:
-        tape: Tape = asked(named, model.tape, Tape, load.promised.acceptance, classes, rows, seed)
+        acceptance_trace: AcceptanceTrace = asked(
+            named, model.acceptance_trace, AcceptanceTrace, load.promised.acceptance, classes, rows, seed
+        )
     except SpecsimError as error:
         said = str(error)
         raise SpecsimError(said if said.startswith(named) else f"{named}: {said}") from error
     ours = below(type(model).__module__, {OURS})
-    return tape if ours else guarded(tape, len(rows), named)
+    return acceptance_trace if ours else guarded(acceptance_trace, len(rows), named)
 
 
-def _check_width(scheduler: Scheduler, tape: Tape, chosen: Choices) -> None:
+def _check_width(scheduler: Scheduler, acceptance_trace: AcceptanceTrace, chosen: Choices) -> None:
     max_width = scheduler.max_width if isinstance(scheduler, Wide) else 1
     if type(max_width) is not int:
         raise SpecsimError(f"{chosen.scheduler}: max_width is {represented(max_width)}; expected a whole number")
-    if max_width > tape.width:
+    if max_width > acceptance_trace.width:
         raise SpecsimError(
-            f"{chosen.scheduler}: trees of width {max_width} are wider than the {tape.width} proposals of "
+            f"{chosen.scheduler}: trees of width {max_width} are wider than the {acceptance_trace.width} proposals of "
             f"{chosen.acceptance}; expected a narrower tree, or more proposals"
         )
 

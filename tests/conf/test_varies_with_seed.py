@@ -38,7 +38,7 @@ def drawn(point, seed):
         "arrivals": told.arrival_s.tobytes(),
         "lengths": np.stack((told.prompt_tokens, ground_truth.output_tokens)).tobytes(),
         "classes": told.slo_class.tobytes(),
-        "acceptance": ground_truth.tape.keys.tobytes(),
+        "acceptance": ground_truth.acceptance_trace.keys.tobytes(),
     }
 
 

@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from specsim.plugin import ModelLatency, Tape, stream_keys, trace_of
+from specsim.plugin import AcceptanceTrace, ModelLatency, stream_keys, trace_of
 from specsim.schedulers.loading import scheduler_factory
 from specsim.config.configured import from_words
 
@@ -68,10 +68,10 @@ class Acceptance:
     def __init__(self):
         door("Acceptance")
 
-    def tape(self, category, slo_class, rows, seed):
-        door("Acceptance.tape")
+    def acceptance_trace(self, category, slo_class, rows, seed):
+        door("Acceptance.acceptance_trace")
         confidence = np.tile([0.6, 0.3], (8, 1))
-        return Tape(confidence, np.zeros(8, dtype=np.int64), Layout(), stream_keys(seed, "text", rows))
+        return AcceptanceTrace(confidence, np.zeros(8, dtype=np.int64), Layout(), stream_keys(seed, "text", rows))
 
 
 class Layout:
@@ -136,7 +136,7 @@ CHECKED = (
     "Drafter.of",
     "Slow.seconds",
     "Acceptance",
-    "Acceptance.tape",
+    "Acceptance.acceptance_trace",
     "Router",
     "Router.plan",
     "Scheduler",

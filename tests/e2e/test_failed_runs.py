@@ -16,7 +16,7 @@ def faulty(requests):
 
 
 def broken(requests):
-    raise KeyError("tape")
+    raise KeyError("acceptance_trace")
 
 
 def too_large(requests):
@@ -25,7 +25,7 @@ def too_large(requests):
 
 FAULTS = {
     "a scheduler's fault": (faulty, "fcfs at 0.5 s: request -1 is no request"),
-    "a fault of specsim": (broken, "specsim failed: KeyError: 'tape'"),
+    "a fault of specsim": (broken, "specsim failed: KeyError: 'acceptance_trace'"),
     "memory": (too_large, "the run needs more memory than there is"),
 }
 

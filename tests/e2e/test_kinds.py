@@ -126,22 +126,22 @@ def test_as_installed_packages(written):
     assert load_run(folder / "run").metrics == simulate(**own()).metrics
 
 
-TAPE = """\
+TRACE_MODULE = """\
 import numpy as np
 
-from specsim.plugin import Tape, stream_keys
+from specsim.plugin import AcceptanceTrace, stream_keys
 
 
 class Mine:
     evidence, sha256 = "assumed", None
 
-    def tape(self, category, slo_class, rows, seed):
+    def acceptance_trace(self, category, slo_class, rows, seed):
         confidence = np.tile([0.6, 0.3], (8, 1))
         rank = np.zeros(8, dtype=np.int64)
         keys = stream_keys(seed, "text", rows)
         layout = Mine()
         {edit}
-        return Tape(confidence, rank, layout, keys)
+        return AcceptanceTrace(confidence, rank, layout, keys)
 
     def rows(self, requests, keys, hashed, on, depth):
         return (hashed % np.uint64(8)).astype(np.int64)
@@ -149,23 +149,23 @@ class Mine:
     def text_rows(self, requests, depth=0):
         return np.arange(8)
 """
-TAPES = {
+TRACES = {
     "pass": None,
-    "confidence[3] = 0.3, 0.6": r"row 3 of its tape has confidences that rise",
-    "rank[2] = 3": r"row 2 of its tape has a rank that is not between 0 and 2",
+    "confidence[3] = 0.3, 0.6": r"row 3 of its acceptance trace has confidences that rise",
+    "rank[2] = 3": r"row 2 of its acceptance trace has a rank that is not between 0 and 2",
     "Mine.rows = lambda *a: np.arange(len(a[1])) + 8": r"its layout's rows are not between 0 and 7",
 }
 
 
-@pytest.mark.parametrize("edit", TAPES)
-def test_a_tape_that_is_none_is_one_line(edit, tmp_path, monkeypatch):
+@pytest.mark.parametrize("edit", TRACES)
+def test_an_acceptance_trace_that_is_none_is_one_line(edit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("tape_of_mine.py").write_text(TAPE.replace("{edit}", edit))
-    Path("mine.yaml").write_text("_target_: tape_of_mine.Mine\n")
-    given = {**SMALL, "trace": "poisson", "requests": 5, "acceptance": "./mine.yaml", "plugins": ["./tape_of_mine.py"]}
-    if TAPES[edit] is None:
+    Path("trace_of_mine.py").write_text(TRACE_MODULE.replace("{edit}", edit))
+    Path("mine.yaml").write_text("_target_: trace_of_mine.Mine\n")
+    given = {**SMALL, "trace": "poisson", "requests": 5, "acceptance": "./mine.yaml", "plugins": ["./trace_of_mine.py"]}
+    if TRACES[edit] is None:
         assert len(simulate(**given).requests) == 5
         return
-    with pytest.raises(SpecsimError, match=TAPES[edit]) as caught:
+    with pytest.raises(SpecsimError, match=TRACES[edit]) as caught:
         simulate(**given)
     assert "\n" not in str(caught.value)

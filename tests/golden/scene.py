@@ -34,7 +34,7 @@ def scene(token_s: float = 2e-4, room: int = 1) -> Simulation:
     prompts[7] = 900
     told = requests(arrival_s.tolist(), prompts.tolist(), (outputs + at % 3).tolist(), (at % 3).tolist())
     acceptance = Acceptance({"default": Curve(0.75, 6.0, 0.5, 0.5)}, width=4, levels=4)
-    text = acceptance.tape(["default"] * 3, told.slo_class, at, seed=11)
+    text = acceptance.acceptance_trace(["default"] * 3, told.slo_class, at, seed=11)
     pool = Memory(capacity_bytes=4 * 4 * 24 * room, block_tokens=4, target_token_bytes=3, draft_token_bytes=1)
     return simulation(
         told, outputs.tolist(), pool=pool, truth=hardware(2e-6, token_s, 0.012), text=text, selection_token_s=1e-5

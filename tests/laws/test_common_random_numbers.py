@@ -24,8 +24,13 @@ def prepared(words: dict[str, str]) -> Simulation:
 
 def drawn(of: Simulation, rows: slice) -> list[list[int]]:
     """Return the classes, outputs, keys of texts and places in the pools of these requests."""
-    tape = of.ground_truth.tape
-    columns = (of.requests.slo_class, of.ground_truth.output_tokens, tape.keys, tape.layout.start)
+    acceptance_trace = of.ground_truth.acceptance_trace
+    columns = (
+        of.requests.slo_class,
+        of.ground_truth.output_tokens,
+        acceptance_trace.keys,
+        acceptance_trace.layout.start,
+    )
     return [each[rows].tolist() for each in columns]
 
 

@@ -50,6 +50,6 @@ def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, fact
 def test_what_is_believed_costs_nothing_to_who_does_not_look(simulated: Simulation) -> None:
     """`continuous` decides by memory alone: another cost model, and the text, leave its run as it is."""
     plain = replace(simulated, scheduler=factory_of("continuous"))
-    text = simulated.ground_truth.tape
-    other_text = replace(simulated.ground_truth, tape=replace(text, rank=text.rank[::-1].copy()))
+    text = simulated.ground_truth.acceptance_trace
+    other_text = replace(simulated.ground_truth, acceptance_trace=replace(text, rank=text.rank[::-1].copy()))
     assert_same_record(run(plain), run(replace(plain, cost_model=simulated.truth.slower(7.0), ground_truth=other_text)))

@@ -19,7 +19,7 @@ from specsim.errors import IllegalPass, SchedulerFault
 from specsim.server.planning import Livelock
 from specsim.simulation import run
 from tests.layers import grow
-from tests.made import memory, requests, simulation, tape
+from tests.made import acceptance_trace, memory, requests, simulation
 
 TOLD = requests([0.0, 0.0, 0.1], [9, 6, 7], [30, 30, 30])
 OUTPUT = [20, 17, 30]
@@ -51,7 +51,7 @@ class Speculative:
 
 
 def faked(scheduler: Callable[[], Any], agreement: float = 0.9, **more: Any) -> Any:
-    return run(simulation(TOLD, OUTPUT, scheduler, text=tape(len(TOLD), agreement), **more))
+    return run(simulation(TOLD, OUTPUT, scheduler, text=acceptance_trace(len(TOLD), agreement), **more))
 
 
 class ALeafOnceMore(Speculative):

@@ -76,10 +76,12 @@ def other_lengths(simulated: Simulation, seed: int) -> Simulation:
 
 def other_target_tokens(simulated: Simulation, seed: int) -> Simulation:
     """Return the simulation with a tenth of the target's tokens drawn anew."""
-    text = simulated.ground_truth.tape
+    text = simulated.ground_truth.acceptance_trace
     rng = np.random.default_rng(seed)
     changed = np.where(rng.random(len(text.rank)) < 0.1, rng.integers(0, text.width, len(text.rank)), text.rank)
-    return replace(simulated, ground_truth=replace(simulated.ground_truth, tape=replace(text, rank=changed)))
+    return replace(
+        simulated, ground_truth=replace(simulated.ground_truth, acceptance_trace=replace(text, rank=changed))
+    )
 
 
 def later_arrivals(simulated: Simulation) -> tuple[Simulation, float]:
@@ -154,7 +156,7 @@ def reachable_arrays(thing: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def future_of(simulated: Simulation) -> list[np.ndarray[Any, Any]]:
-    text, told = simulated.ground_truth.tape, simulated.requests
+    text, told = simulated.ground_truth.acceptance_trace, simulated.requests
     arrays = [
         simulated.ground_truth.output_tokens,
         text.confidence,

@@ -18,7 +18,7 @@ from tests.laws.every import assert_same_record
 from tests.laws.subjects import factories
 from tests.laws.test_prefix_cache import sharing
 from tests.laws.test_routing import ROUTERS
-from tests.made import simulations, tape
+from tests.made import acceptance_trace, simulations
 from tests.unit.test_multi_step import MULTI_STEP
 
 TIMEOUTS_S = st.sampled_from((None, None, 0.03, 0.11, 0.5, 3.0))
@@ -74,8 +74,8 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
     simulated = draw(st.one_of(simulations(24), sharing()))
     if draw(st.booleans()):
         agreement, seed = draw(st.sampled_from((0.3, 0.9))), draw(st.integers(0, 3))
-        text = tape(len(simulated.requests), agreement, seed, depths=3 if seed % 2 else 1)
-        simulated = replace(simulated, ground_truth=replace(simulated.ground_truth, tape=text))
+        text = acceptance_trace(len(simulated.requests), agreement, seed, depths=3 if seed % 2 else 1)
+        simulated = replace(simulated, ground_truth=replace(simulated.ground_truth, acceptance_trace=text))
     split = draw(SPLITS)
     routers = sorted(ROUTERS.keys() - {"dedicated"} if split is not None else ROUTERS)
     return replace(

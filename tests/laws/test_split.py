@@ -17,7 +17,7 @@ from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.laws.watch import watched
-from tests.made import hardware, memory, requests, simulation, simulations, tape
+from tests.made import acceptance_trace, hardware, memory, requests, simulation, simulations
 
 every_scheduler, every_kind = (pytest.mark.parametrize("name", names) for names in (NAMES, KINDS))
 law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -77,7 +77,7 @@ def test_first_tokens_come_as_if_there_were_no_others(name: str, simulated: Simu
         plain,
         split=None,
         replicas=split.prefill,
-        ground_truth=GroundTruth(np.ones_like(plain.ground_truth.output_tokens), plain.ground_truth.tape),
+        ground_truth=GroundTruth(np.ones_like(plain.ground_truth.output_tokens), plain.ground_truth.acceptance_trace),
     )
     found, wanted = run(plain), run(alone)
     assert found.progress.first_token_s.tobytes() == wanted.progress.first_token_s.tobytes()
@@ -123,7 +123,7 @@ def tight(name: str, agreement: float, factor: float, block_tokens: int) -> Simu
         factory_of(name),
         pool=memory(told, factor, block_tokens),
         truth=dear,
-        text=tape(40, agreement, silent=agreement < 0.5),
+        text=acceptance_trace(40, agreement, silent=agreement < 0.5),
         replicas=3,
         split=Splitting(1, 1e6),
         router=LeastTokens,

@@ -12,7 +12,7 @@ from specsim.latency.forms import Linear, Roofline, scaled
 from specsim.latency.model import ModelLatency
 from specsim.simulation import Simulation
 from tests.laws.subjects import factory_of
-from tests.made import LENGTHS, memory, requests, simulation, tape
+from tests.made import LENGTHS, acceptance_trace, memory, requests, simulation
 from tests.reference import costs, policies
 from tests.reference.hardware import Hardware
 from tests.reference.request import Request
@@ -55,13 +55,13 @@ class Case:
     def servers(self) -> list[Server]:
         """Return the reference's replicas, before they serve."""
         told, ground_truth, pool = self.simulation.requests, self.simulation.ground_truth, self.simulation.memory
-        ranks = ground_truth.tape.rank.tolist()
+        ranks = ground_truth.acceptance_trace.rank.tolist()
         columns = (
             told.arrival_s,
             told.prompt_tokens,
             told.max_tokens,
             ground_truth.output_tokens,
-            ground_truth.tape.keys,
+            ground_truth.acceptance_trace.keys,
         )
         rows = zip(*(column.tolist() for column in columns), strict=True)
         mine = [Request(number, *row[:4], costs.text(row[4], ranks)) for number, row in enumerate(rows)]
@@ -94,7 +94,7 @@ def cases(draw: st.DrawFn, name: str) -> Case:
             factory_of(*SHIPPED.get(name, (name,)), **parameters),
             pool=memory(told, room, draw(st.sampled_from((1, 4, 16)))),
             truth=Truth(target, draft),
-            text=tape(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3))),
+            text=acceptance_trace(len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3))),
             replicas=draw(st.sampled_from((1, 1, 2, 3))),
             frontend_s=draw(st.sampled_from((0.0, 0.0, 2.0**-7, 0.02))),
             pipeline_steps=draw(st.sampled_from((0, 0, 1, 2))),

@@ -15,7 +15,7 @@ from specsim.metrics.recorder import Record
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import raw_of, resolved
-from tests.made import Floats, Hardware, Linear, hardware, memory, requests, simulation, tape
+from tests.made import Floats, Hardware, Linear, acceptance_trace, hardware, memory, requests, simulation
 
 COUNT = 24
 CHAT, URGENT, FREE = 1, 0, 2
@@ -48,7 +48,9 @@ def crowd(room: float = 5.0, agreement: float = 0.6, token_s: float = 6e-3, long
         np.where(at < 8, 1 + at % 2, at % 3).tolist(),
     )
     truth = hardware(1e-5, token_s, 6e-3)
-    return simulation(told, outputs.tolist(), pool=memory(told, room), truth=truth, text=tape(COUNT, agreement))
+    return simulation(
+        told, outputs.tolist(), pool=memory(told, room), truth=truth, text=acceptance_trace(COUNT, agreement)
+    )
 
 
 def late() -> Simulation:

@@ -62,7 +62,7 @@ def test_a_better_draft_is_right_wherever_a_worse_one_is() -> None:
         drawn_from = Acceptance(
             {"default": Curve(**{**curve, "agreement": agreement})}, stated["width"], stated["levels"]
         )
-        right.append(drawn_from.tape(["chat"], np.zeros(20, dtype=np.int64), rows, 0).rank == 0)
+        right.append(drawn_from.acceptance_trace(["chat"], np.zeros(20, dtype=np.int64), rows, 0).rank == 0)
     for worse, better in pairwise(right):
         assert (better[worse]).all()
         assert better.sum() > worse.sum()

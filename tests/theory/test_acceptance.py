@@ -1,4 +1,4 @@
-"""Geometric acceptance, and what a drawn tape promises: calibrated, and luck that no schedule moves."""
+"""Geometric acceptance, and what a drawn acceptance trace promises: calibrated, and luck that no schedule moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from specsim.acceptance.curves import Acceptance, Curve, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
-from specsim.acceptance.tape import Tape
+from specsim.acceptance.trace import AcceptanceTrace
 from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.config.compose import compose
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
@@ -25,13 +25,13 @@ from tests.made import hardware, ledger_and_view, requests, simulation
 SHAPE = PassShape(1, 1, 1.0, 0, 1, 1)
 
 
-def bernoulli(alpha: float, count: int, seed: int = 0) -> Tape:
+def bernoulli(alpha: float, count: int, seed: int = 0) -> AcceptanceTrace:
     acceptance = acceptance_from_mapping({"kind": "bernoulli", "alpha": alpha, "width": 4}, "acceptance")
-    return acceptance.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+    return acceptance.acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
 
 
 @pytest.mark.parametrize("alpha", [1e-4, 2.2e-4, 0.5, 0.9995, 0.9999])
-def test_a_tape_is_right_as_often_as_it_was_asked_to_be(alpha: float) -> None:
+def test_a_trace_is_right_as_often_as_it_was_asked_to_be(alpha: float) -> None:
     """Within 5% of the rarer verdict, however rare."""
     text = bernoulli(alpha, 1)
     right = float((text.rank == 0).mean())
@@ -84,7 +84,7 @@ def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
 class Script:
     """A simulated backend asked directly, at `emitted` tokens of each request."""
 
-    def __init__(self, text: Tape, count: int, emitted: int = 1) -> None:
+    def __init__(self, text: AcceptanceTrace, count: int, emitted: int = 1) -> None:
         told = requests([0.0] * count, [3] * count, [1_000] * count)
         self.ledger, view = ledger_and_view(told)
         self.ledger.progress.emitted_tokens[:] = emitted
@@ -122,15 +122,15 @@ def told_by(forest: Forest, ids: Any) -> Told:
 CURVED = Acceptance({"default": Curve(agreement=0.6, concentration=3.0, spread=0.5, tail=0.5)}, 4, 8)
 
 
-def curved(count: int, seed: int = 0) -> Tape:
-    return CURVED.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+def curved(count: int, seed: int = 0) -> AcceptanceTrace:
+    return CURVED.acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
 
 
 def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_else_is_drafted() -> None:
     text, count = curved(6), 6
     whole = told_by(Script(text, count).grow([4, 4, 4, 4]), range(count))
     assert len(whole) == count * (4 + 16 + 64 + 256)
-    assert len(set(whole.values())) > 0.4 * len(whole), "the tape says the same thing everywhere"
+    assert len(set(whole.values())) > 0.4 * len(whole), "the acceptance trace says the same thing everywhere"
     for widths, beam in (([1] * 4, None), ([2, 3, 1, 4], None), ([4] * 4, 2), ([3] * 4, 3), ([2], None)):
         for ids in ([0, 1, 2, 3, 4, 5], [5, 3, 0], [4]):
             part = told_by(Script(text, count).grow(widths, ids, beam), ids)
@@ -193,7 +193,7 @@ def test_confidence_is_calibrated(name: str) -> None:
     """
     acceptance = acceptance_of(name)
     for category in acceptance.curves:
-        text = acceptance.tape([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
+        text = acceptance.acceptance_trace([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         for rank in range(acceptance.width):
             sure, right = text.confidence[:, rank], text.rank == rank
             order = np.argsort(sure, kind="stable")
@@ -207,7 +207,7 @@ def test_confidence_is_calibrated(name: str) -> None:
 def test_proposals_fall_with_rank_and_are_probabilities(name: str) -> None:
     acceptance = acceptance_of(name)
     for category, curve in acceptance.curves.items():
-        text = acceptance.tape([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
+        text = acceptance.acceptance_trace([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         assert (text.confidence.sum(axis=1) <= 1 + 1e-9).all()
         assert (text.confidence >= 0).all()
         assert (np.diff(text.confidence, axis=1) <= 1e-12).all(), (name, category)

@@ -10,7 +10,7 @@ import pytest
 from specsim import simulate
 from specsim.acceptance.curves import Acceptance, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
-from specsim.acceptance.tape import Tape
+from specsim.acceptance.trace import AcceptanceTrace
 from specsim.core.passes import TargetPass
 from specsim.core.request import Ints
 from specsim.rng import mix
@@ -29,8 +29,8 @@ def acceptance(**body: Any) -> Acceptance:
     return made
 
 
-def tape(count: int, **body: Any) -> Tape:
-    return acceptance(**body).tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+def acceptance_trace(count: int, **body: Any) -> AcceptanceTrace:
+    return acceptance(**body).acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
 
 
 def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 400) -> Ints:
@@ -39,7 +39,7 @@ def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 40
     There are slots, memory and a budget for all: where drafts are left out, easy requests have more of them.
     """
     told = requests([0.0] * count, [3] * count, [length] * count)
-    text = made.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+    text = made.acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
     factory = factory_of(
         "vllm_spec", num_speculative_tokens=chain, max_num_seqs=count, max_num_batched_tokens=count * (chain + 1)
     )
@@ -104,7 +104,7 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
 @pytest.mark.parametrize("name", NAMES)
 def test_every_scheduler_meets_the_same_text(name: str) -> None:
     """A verification accepts the target's own path through the tree, as request, output and draft position say."""
-    text = tape(6, conditional=[0.9, 0.7, 0.5, 0.3])
+    text = acceptance_trace(6, conditional=[0.9, 0.7, 0.5, 0.3])
     told = requests([0.0, 0.0, 0.1, 0.4, 0.4, 0.5], [9, 3, 30, 5, 5, 8], [40] * 6)
     for heard in watched(simulation(told, [40, 31, 23, 11, 37, 25], factory_of(name), text=text)).heard:
         emitted = np.zeros(6, dtype=np.int64)
@@ -116,7 +116,7 @@ def test_every_scheduler_meets_the_same_text(name: str) -> None:
             emitted[step.work.requests] += step.answer.tokens
 
 
-def _walked(text: Tape, work: TargetPass, row: int, position: int) -> int:
+def _walked(text: AcceptanceTrace, work: TargetPass, row: int, position: int) -> int:
     """Return how many nodes of a row's tree the target's own tokens lead along."""
     forest, node, depth = work.forest, row, 0
     request = work.requests[row : row + 1]
@@ -151,7 +151,7 @@ def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:
     made = acceptance(conditional=0.6, match=0.3, spread=0.0)
     count, length, chain = 100, 400, 3
     told = requests([0.0] * count, [3] * count, [length] * count)
-    text = made.tape(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
+    text = made.acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
     limits = {"max_num_seqs": count, "max_num_batched_tokens": (chain + 1) * count}
     factory = factory_of("vllm_spec", num_speculative_tokens=chain, **limits)
     record = watched(simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))).heard[0]

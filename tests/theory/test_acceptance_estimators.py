@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.acceptance.curves import Acceptance, Curve
-from specsim.acceptance.tape import Tape
+from specsim.acceptance.trace import AcceptanceTrace
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Scheduler
 from tests.laws.subjects import factory_of, raw_of
@@ -25,7 +25,9 @@ NO_OBJECTIVE = 2
 BATCHES = (1, 16)
 
 
-def kept(name: str, batch: int, text: Tape, length: int, **overrides: Any) -> tuple[Scheduler, list[tuple[Any, Any]]]:
+def kept(
+    name: str, batch: int, text: AcceptanceTrace, length: int, **overrides: Any
+) -> tuple[Scheduler, list[tuple[Any, Any]]]:
     """Run `batch` requests of `length` tokens; return the scheduler and each verification's trees and answer."""
     made: list[Scheduler] = []
 
@@ -60,7 +62,7 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
 def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
     agreement = 0.7
     curves = Acceptance({"default": Curve(agreement, 3.0, 0.0, 0.5)}, 4, 1)
-    text = curves.tape(["text"], np.zeros(batch, dtype=np.int64), np.arange(batch), 0)
+    text = curves.acceptance_trace(["text"], np.zeros(batch, dtype=np.int64), np.arange(batch), 0)
     speculation = raw_of("specserve")["speculation"] | {"history_steps": STEPS // 2, "first_confidence": 0.2}
     serve: Any
     serve, answers = kept("specserve", batch, text, 4 * STEPS, speculation=speculation, max_num_seqs=batch)

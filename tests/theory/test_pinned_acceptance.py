@@ -1,4 +1,4 @@
-"""Acceptance pinned as engines pin it for benchmarks: each rule's own length, from the tape and from runs."""
+"""Acceptance pinned as engines pin it for benchmarks: each rule's own length, from the trace and from runs."""
 
 from __future__ import annotations
 

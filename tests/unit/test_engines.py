@@ -22,7 +22,7 @@ from specsim.latency.profile import load_profile
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.runs.execute import Run
 from specsim.runs.prepare import prepare
-from tests.made import ledger_and_view, refusal, requests, tape
+from tests.made import acceptance_trace, ledger_and_view, refusal, requests
 
 PROFILE = load_profile("llama8b_1b_h100")
 SHAPE = PassShape.of(np.array([100, 250]), np.array([1, 1]), np.array([3, 4]))
@@ -182,7 +182,7 @@ def test_a_table_of_drafts_replays_piecewise_graphs() -> None:
 @pytest.mark.parametrize(("missing", "sequences"), [(1, 1), (2, 2), (3, 1), (20, 1)])
 def test_a_drafter_that_fell_behind_is_no_bonus_token(missing: int, sequences: int) -> None:
     _, view = ledger_and_view(requests([0.0], [30], [9]))
-    drafter = SimulatedDrafter(tape(1), Engine(expands=True, request_s=1.0).running(PROFILE).draft, view)
+    drafter = SimulatedDrafter(acceptance_trace(1), Engine(expands=True, request_s=1.0).running(PROFILE).draft, view)
     row, root, chunks = np.array([0]), np.array([0]), np.array([missing])
     work = DraftPass(row, chunks, Forest.roots(1), root, width=1, depth=2)
     levels = drafter.draft(work, PassShape.of(np.array([30 - missing]), chunks)).levels

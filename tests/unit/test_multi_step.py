@@ -13,7 +13,7 @@ import pytest
 
 import specsim.metrics.recorder
 import specsim.simulation
-from specsim.acceptance.tape import Tape
+from specsim.acceptance.trace import AcceptanceTrace
 from specsim.backend.simulated import SimulatedBackend
 from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
@@ -29,7 +29,7 @@ from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
-from tests.made import Hardware, Linear, hardware, requests, simulation, tape
+from tests.made import Hardware, Linear, acceptance_trace, hardware, requests, simulation
 
 MULTI_STEP = ("continuous", "sarathi", "fcfs", "vllm_spec", "vllm_dynamic", "vllm")
 """The schedulers that say when their next decision would be the same."""
@@ -171,7 +171,9 @@ class Chains:
         yield TargetPass(ids, view.pending(ids), forest)
 
 
-def chains(scheduler: Callable[[], Scheduler], text: Tape | None = None, truth: Hardware | None = None) -> Simulation:
+def chains(
+    scheduler: Callable[[], Scheduler], text: AcceptanceTrace | None = None, truth: Hardware | None = None
+) -> Simulation:
     """Return a run of three requests at once, far from their `max_tokens`."""
     told = requests([0.0, 0.0, 0.3], [4, 5, 6], [400] * 3)
     return simulation(told, [70, 60, 50], scheduler, text=text, truth=truth)
@@ -210,14 +212,14 @@ def expanding(max_depth: int = 1 << 20, *, expands: bool = False) -> Hardware:
 @pytest.mark.parametrize(
     ("text", "truth"),
     [
-        (tape(3, silent=True), None),
-        (replace(tape(3), layout=Handwritten()), None),
+        (acceptance_trace(3, silent=True), None),
+        (replace(acceptance_trace(3), layout=Handwritten()), None),
         (None, expanding(expands=True)),
         (None, expanding(1)),
     ],
     ids=["a lookup that may find nothing", "a text of one's own", "batch expansion", "heads for fewer tokens"],
 )
-def test_what_cannot_be_told_ahead_runs_step_by_step(text: Tape | None, truth: Hardware | None) -> None:
+def test_what_cannot_be_told_ahead_runs_step_by_step(text: AcceptanceTrace | None, truth: Hardware | None) -> None:
     of = chains(Chains, text, truth)
     iterations, verified = asked(of)
     assert iterations == verified

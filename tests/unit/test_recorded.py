@@ -1,4 +1,4 @@
-"""Tapes that were recorded: read row after row, each request its own text, every bad file one line."""
+"""Acceptance traces that were recorded: read row after row, each request its own text, every bad file one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.recorded import METADATA_KEY, RecordedTexts
-from specsim.acceptance.tape import AcceptanceModel, Tape
+from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
 from specsim.api import simulate
 from specsim.errors import SpecsimError
 from specsim.rng import mix
@@ -63,14 +63,14 @@ def read(folder: Path, categories: dict[str, str] | None = None) -> Any:
     return acceptance_from_mapping(mapping, "acceptance=mine", folder)
 
 
-def tape(folder: Path, category: str = "code", count: int = 40, seed: int = 0) -> Tape:
+def acceptance_trace(folder: Path, category: str = "code", count: int = 40, seed: int = 0) -> AcceptanceTrace:
     model: AcceptanceModel = read(folder, {"default": category})
-    found = model.tape(["any"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+    found = model.acceptance_trace(["any"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
     assert isinstance(found.layout, RecordedTexts)
     return found
 
 
-def along(text: Tape, request: int, positions: int) -> Any:
+def along(text: AcceptanceTrace, request: int, positions: int) -> Any:
     """Return the likeliest confidence at each output position of a request."""
     ids = np.full(positions, request)
     keys = text.on_path(ids, np.arange(positions))
@@ -80,7 +80,7 @@ def along(text: Tape, request: int, positions: int) -> Any:
 def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_path: Path) -> None:
     write(tmp_path)
     whole = [0.5, 0.51, 0.52, 0.53, 0.6, 0.61, 0.62]
-    text = tape(tmp_path)
+    text = acceptance_trace(tmp_path)
     starts = {0: [*whole, *whole], 1: [*whole[4:], *whole, *whole[:4]]}
     seen = set()
     for request in range(40):
@@ -92,16 +92,16 @@ def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_p
 
 def test_a_request_keeps_its_text_when_others_come_and_another_seed_gives_another(tmp_path: Path) -> None:
     write(tmp_path)
-    few, many = tape(tmp_path, count=10), tape(tmp_path, count=40)
+    few, many = acceptance_trace(tmp_path, count=10), acceptance_trace(tmp_path, count=40)
     for request in range(10):
         assert np.array_equal(along(few, request, 9), along(many, request, 9))
-    other = tape(tmp_path, seed=1)
+    other = acceptance_trace(tmp_path, seed=1)
     assert any(not np.array_equal(along(many, each, 9), along(other, each, 9)) for each in range(40))
 
 
 def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path: Path) -> None:
     write(tmp_path)
-    text = tape(tmp_path)
+    text = acceptance_trace(tmp_path)
     ids, keys = np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64)
     found = text.confidence[text.rows(ids, keys, mix(keys), np.zeros(500, dtype=bool), np.zeros_like(ids)), 0]
     assert set(np.round(found, 6)) == {0.1, 0.2}
@@ -110,14 +110,14 @@ def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path: Path) -> 
 def test_a_lookup_is_silent_where_it_found_nothing_and_proposes_one_token(tmp_path: Path) -> None:
     table = [row | {"confidence": [0.9 * (row["position"] % 2), 0.0, 0.0]} for row in rows()]
     write(tmp_path, table, {"format": 1, "drafter": "lookup"})
-    text = tape(tmp_path)
+    text = acceptance_trace(tmp_path)
     assert text.silent
     assert text.width == 1
 
 
 def test_a_model_is_never_silent_however_sure_it_is_of_one_token(tmp_path: Path) -> None:
     write(tmp_path, [row | {"confidence": [1.0, 0.0, 0.0]} if row["sequence"] else row for row in rows()])
-    text = tape(tmp_path)
+    text = acceptance_trace(tmp_path)
     assert not text.silent
     assert (text.confidence > 0).all()
 
@@ -137,7 +137,7 @@ def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path:
     """A row of depth 1 holds at 1 and deeper; a position without one has its row of depth 0."""
     table = by_depth({(1, 0): 1, (0, 0): 0, (1, 1): 2, (2, 1): 3, (2, 0): 2})
     write(tmp_path, table, depth=of_depths(table))
-    text = tape(tmp_path, count=1)
+    text = acceptance_trace(tmp_path, count=1)
     assert text.depths == 2
     ids, at = np.zeros(3, dtype=np.int64), np.arange(3)
     keys, on = text.on_path(ids, at), np.ones(3, dtype=bool)
@@ -152,7 +152,7 @@ def test_draft_positions_without_a_first_or_twice_are_one_line(tmp_path: Path, d
     table = table + table[-1:] if len(table) > 1 else table
     write(tmp_path, table, depth=of_depths(table))
     with pytest.raises(SpecsimError, match="depth: 1; expected 0 at each position, and each other once"):
-        tape(tmp_path)
+        acceptance_trace(tmp_path)
 
 
 def test_a_run_reads_a_recording_beside_its_yaml(tmp_path: Path) -> None:

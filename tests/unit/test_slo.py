@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specsim.acceptance.loading import acceptance_from_mapping
-from specsim.acceptance.tape import of_category
+from specsim.acceptance.trace import of_category
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload.slo import mix_from_mapping, promise

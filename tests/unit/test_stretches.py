@@ -7,7 +7,7 @@ import pytest
 
 from specsim.acceptance.curves import Acceptance, Curve
 from specsim.acceptance.loading import acceptance_from_mapping
-from specsim.acceptance.tape import STRETCHES, Stretches, Tape
+from specsim.acceptance.trace import STRETCHES, AcceptanceTrace, Stretches
 from specsim.rng import mix
 from tests.made import refusal
 
@@ -15,24 +15,24 @@ CURVE = Curve(0.7, 2.0, 0.3, 0.5, stretch_tokens=16, stretch_spread=1.0)
 TEXTS, TOKENS = 300, 256
 
 
-def drawn(curve: Curve, texts: int = TEXTS) -> Tape:
-    return Acceptance({"x": curve}, 4, 16).tape(["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
+def drawn(curve: Curve, texts: int = TEXTS) -> AcceptanceTrace:
+    return Acceptance({"x": curve}, 4, 16).acceptance_trace(["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
 
 
-def rows_of(tape: Tape, texts: int = TEXTS) -> np.ndarray:
+def rows_of(acceptance_trace: AcceptanceTrace, texts: int = TEXTS) -> np.ndarray:
     """Return the row of each position, (texts, TOKENS)."""
     request, position = np.divmod(np.arange(texts * TOKENS), TOKENS)
-    keys = tape.on_path(request, position)
-    return tape.rows(request, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(request)).reshape(
-        texts, TOKENS
-    )
+    keys = acceptance_trace.on_path(request, position)
+    return acceptance_trace.rows(
+        request, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(request)
+    ).reshape(texts, TOKENS)
 
 
 def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
-    tape = drawn(CURVE)
-    layout = tape.layout
+    acceptance_trace = drawn(CURVE)
+    layout = acceptance_trace.layout
     assert isinstance(layout, Stretches)
-    kind = (rows_of(tape) - layout.start[:, None]) // layout.pool_rows
+    kind = (rows_of(acceptance_trace) - layout.start[:, None]) // layout.pool_rows
     assert (kind.min(), kind.max()) == (0, STRETCHES - 1)
     changes = np.diff(kind, axis=1) != 0
     places = [set((np.flatnonzero(each) + 1) % CURVE.stretch_tokens) for each in changes]
@@ -45,8 +45,8 @@ def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
 
 def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
     """The covariance of two positions is that of the stretches' means, times the chance that one holds both."""
-    tape = drawn(CURVE, 2000)
-    right = (tape.rank[rows_of(tape, 2000)] == 0) - 0.7
+    acceptance_trace = drawn(CURVE, 2000)
+    right = (acceptance_trace.rank[rows_of(acceptance_trace, 2000)] == 0) - 0.7
     covariance = [float((right[:, lag:] * right[:, :-lag]).mean()) for lag in (1, 8, 16, 40)]
     between = covariance[3]
     assert covariance[2] == pytest.approx(between, abs=0.002)
@@ -71,11 +71,14 @@ def test_bad_stretches_are_one_line(more: dict[str, float], said: str) -> None:
 
 
 def test_off_the_path_any_kind_may_follow() -> None:
-    tape = drawn(CURVE)
-    layout = tape.layout
+    acceptance_trace = drawn(CURVE)
+    layout = acceptance_trace.layout
     assert isinstance(layout, Stretches)
     keys = mix(np.arange(5000, dtype=np.uint64))
     request = np.zeros(5000, np.int64)
-    rows = tape.rows(request, keys, mix(keys), np.zeros(5000, np.bool_), np.zeros_like(request)) - layout.start[0]
+    rows = (
+        acceptance_trace.rows(request, keys, mix(keys), np.zeros(5000, np.bool_), np.zeros_like(request))
+        - layout.start[0]
+    )
     assert np.bincount(rows // layout.pool_rows, minlength=STRETCHES).min() > 200
-    assert set(np.unique(rows + layout.start[0])) <= set(tape.text_rows(np.zeros(1, np.int64)))
+    assert set(np.unique(rows + layout.start[0])) <= set(acceptance_trace.text_rows(np.zeros(1, np.int64)))

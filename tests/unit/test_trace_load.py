@@ -209,7 +209,7 @@ def test_luck_differs_between_the_two_places_of_one_request(tmp_path):
     twice = [each for each in set(prompt.tolist()) if (prompt == each).sum() > 1]
     assert len(twice) > 3
     for each in twice:
-        keys = simulation.ground_truth.tape.keys[prompt == each]
+        keys = simulation.ground_truth.acceptance_trace.keys[prompt == each]
         assert len(set(keys.tolist())) == len(keys)
     classes = [set(simulation.requests.slo_class[prompt == each].tolist()) for each in twice]
     assert any(len(found) > 1 for found in classes)

@@ -11,19 +11,21 @@ import pytest
 import yaml
 
 from profiler.acceptance.analysis import analyse
-from profiler.acceptance.tape_file import Recorded, write_tape
+from profiler.acceptance.trace_file import Recorded, write_acceptance_trace
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping
-from tests.profiler.acceptance.tapes import drawn_tape
+from tests.profiler.acceptance.traces import drawn_trace
 
 
 @pytest.mark.slow
 def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> None:
-    tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
+    acceptance_trace = drawn_trace(
+        np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9])
+    )
     out = tmp_path / "mine.parquet"
-    write_tape(out, tape)
-    told = analyse(tape, out)
-    assert told["categories"]["chat"]["top1_agreement"] == pytest.approx((tape.rank == 0).mean())
+    write_acceptance_trace(out, acceptance_trace)
+    told = analyse(acceptance_trace, out)
+    assert told["categories"]["chat"]["top1_agreement"] == pytest.approx((acceptance_trace.rank == 0).mean())
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "mine",
         "mine.parquet",
@@ -36,7 +38,7 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
     curves = yaml.safe_load((tmp_path / "mine_curves.yaml").read_text())
     fitted = acceptance_from_mapping(curves, "mine_curves.yaml")
     assert isinstance(fitted, Acceptance)
-    assert fitted.curves["chat"].agreement == pytest.approx((tape.rank == 0).mean(), rel=1e-4)
+    assert fitted.curves["chat"].agreement == pytest.approx((acceptance_trace.rank == 0).mean(), rel=1e-4)
     summary = json.loads((tmp_path / "mine" / "summary.json").read_text())
     assert summary["categories"]["chat"]["tokens"] == 720
     shapes = {(each["depth"], each["width"]) for each in summary["drawn_against_recorded"]["chat"]}
@@ -47,44 +49,48 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("unrendered")
 def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
-    tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
-    tape.confidence[:, 1:] = 0.0
-    told = analyse(tape, tmp_path / "mine.parquet")
+    acceptance_trace = drawn_trace(
+        np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9])
+    )
+    acceptance_trace.confidence[:, 1:] = 0.0
+    told = analyse(acceptance_trace, tmp_path / "mine.parquet")
     assert [each["width"] for each in told["drawn_against_recorded"]["chat"]] == [1] * 8
     assert yaml.safe_load((tmp_path / "mine_curves.yaml").read_text())["width"] == 1
 
 
-def lookup_tape() -> Recorded:
+def lookup_trace() -> Recorded:
     """Return 12 texts of 60 tokens; at every third position nothing is proposed."""
-    tape = drawn_tape(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
-    none = tape.position % 3 == 0
-    tape.confidence[none] = 0.0
-    tape.rank[none] = tape.confidence.shape[1]
-    return tape
+    acceptance_trace = drawn_trace(
+        np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9])
+    )
+    none = acceptance_trace.position % 3 == 0
+    acceptance_trace.confidence[none] = 0.0
+    acceptance_trace.rank[none] = acceptance_trace.confidence.shape[1]
+    return acceptance_trace
 
 
 @pytest.mark.usefixtures("unrendered")
 def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path: Path) -> None:
-    tape = lookup_tape()
-    truth = tape.target_probability.copy()
+    acceptance_trace = lookup_trace()
+    truth = acceptance_trace.target_probability.copy()
     truth[3, 0] = 0.25
-    tape = replace(tape, target_probability=truth)
-    told = analyse(tape, tmp_path / "mine.parquet")["categories"]["chat"]
-    made = (tape.position % 3 != 0) | (np.arange(len(tape)) == 3)
+    acceptance_trace = replace(acceptance_trace, target_probability=truth)
+    told = analyse(acceptance_trace, tmp_path / "mine.parquet")["categories"]["chat"]
+    made = (acceptance_trace.position % 3 != 0) | (np.arange(len(acceptance_trace)) == 3)
     assert told["positions_without_proposal"] == 239
-    assert told["top1_agreement"] == pytest.approx((tape.rank == 0).mean())
-    assert told["agreement_where_proposed"] == pytest.approx((tape.rank[made] == 0).mean())
-    assert told["mean_confidence"] == pytest.approx(tape.confidence[made, 0].mean())
+    assert told["top1_agreement"] == pytest.approx((acceptance_trace.rank == 0).mean())
+    assert told["agreement_where_proposed"] == pytest.approx((acceptance_trace.rank[made] == 0).mean())
+    assert told["mean_confidence"] == pytest.approx(acceptance_trace.confidence[made, 0].mean())
     table = (tmp_path / "mine" / "summary.md").read_text()
     assert f"| 239 | {told['agreement_where_proposed']:.3f} +- {told['error_where_proposed']:.3f} |" in table
 
 
 @pytest.mark.usefixtures("unrendered")
 def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path: Path) -> None:
-    tape = lookup_tape()
-    tape.confidence[:] = 0.0
-    tape.rank[:] = tape.confidence.shape[1]
-    told = analyse(tape, tmp_path / "mine.parquet")["categories"]["chat"]
+    acceptance_trace = lookup_trace()
+    acceptance_trace.confidence[:] = 0.0
+    acceptance_trace.rank[:] = acceptance_trace.confidence.shape[1]
+    told = analyse(acceptance_trace, tmp_path / "mine.parquet")["categories"]["chat"]
     assert told["positions_without_proposal"] == 720
     assert told["agreement_where_proposed"] is told["calibration_error"] is told["mean_confidence"] is None
     assert "| 720 | - +- - |" in (tmp_path / "mine" / "summary.md").read_text()

@@ -14,8 +14,8 @@ made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch
 
 from profiler.acceptance import command  # noqa: E402
 from profiler.acceptance.command import add_arguments, run  # noqa: E402
-from profiler.acceptance.record import TapeWriter  # noqa: E402
-from profiler.acceptance.tape_file import Recorded  # noqa: E402
+from profiler.acceptance.record import TraceWriter  # noqa: E402
+from profiler.acceptance.trace_file import Recorded  # noqa: E402
 from profiler.lock import only_one  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
@@ -47,7 +47,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> Recorded:
     """Record without the analyses, which take longer."""
-    return command.tape(parsed(words(models, out, *more, drafter=drafter)))
+    return command.acceptance_trace(parsed(words(models, out, *more, drafter=drafter)))
 
 
 def test_the_command_records_and_analyses_and_later_analyses_alone(
@@ -73,70 +73,73 @@ def test_layers_are_found(models: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert not list(tmp_path.iterdir())
 
 
-def columns(tape: Recorded) -> dict[str, np.ndarray]:
+def columns(acceptance_trace: Recorded) -> dict[str, np.ndarray]:
     names = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
-    return {name: getattr(tape, name) for name in names}
+    return {name: getattr(acceptance_trace, name) for name in names}
 
 
 @pytest.mark.parametrize("drafter", ["skip", "separate", "lookup"])
 def test_a_recording_holds_every_text_and_says_what_it_is(drafter: str, models: Path, tmp_path: Path) -> None:
-    out = tmp_path / "tape.parquet"
-    tape = recorded(models, out, drafter=drafter)
-    assert tape.categories == ("chat", "code")
-    assert tape.about["sequences"] == {"chat": 3, "code": 3}
-    assert tape.about["tokens"] == {
-        name: int((tape.on_path & (tape.category == code)).sum()) for code, name in enumerate(tape.categories)
+    out = tmp_path / "acceptance_trace.parquet"
+    acceptance_trace = recorded(models, out, drafter=drafter)
+    assert acceptance_trace.categories == ("chat", "code")
+    assert acceptance_trace.about["sequences"] == {"chat": 3, "code": 3}
+    assert acceptance_trace.about["tokens"] == {
+        name: int((acceptance_trace.on_path & (acceptance_trace.category == code)).sum())
+        for code, name in enumerate(acceptance_trace.categories)
     }
     for code in (0, 1):
         for sequence in range(3):
-            mine = tape.on_path & (tape.category == code) & (tape.sequence == sequence)
-            assert tape.position[mine].tolist() == list(range(mine.sum()))
+            mine = (
+                acceptance_trace.on_path & (acceptance_trace.category == code) & (acceptance_trace.sequence == sequence)
+            )
+            assert acceptance_trace.position[mine].tolist() == list(range(mine.sum()))
             assert 1 <= mine.sum() <= 20
-    assert {1} <= set(tape.path[~tape.on_path].tolist()) <= {1, 2, 3}
-    assert tape.about["target"] == "target"
-    assert tape.about["draft"] == ("draft" if drafter == "separate" else "target")
-    assert str(tmp_path) not in json.dumps(tape.about)
-    assert not out.with_name("tape.parquet.parts").exists()
+    assert {1} <= set(acceptance_trace.path[~acceptance_trace.on_path].tolist()) <= {1, 2, 3}
+    assert acceptance_trace.about["target"] == "target"
+    assert acceptance_trace.about["draft"] == ("draft" if drafter == "separate" else "target")
+    assert str(tmp_path) not in json.dumps(acceptance_trace.about)
+    assert not out.with_name("acceptance_trace.parquet.parts").exists()
 
 
 def test_a_lookups_confidence_is_its_measured_acceptance(models: Path, tmp_path: Path) -> None:
-    tape = recorded(models, tmp_path / "tape.parquet", drafter="lookup")
+    acceptance_trace = recorded(models, tmp_path / "acceptance_trace.parquet", drafter="lookup")
     for code in (0, 1):
-        mine = tape.on_path & (tape.category == code)
-        for value in np.unique(tape.confidence[mine, 0]):
-            same = mine & (tape.confidence[:, 0] == value)
-            assert value == pytest.approx((tape.rank[same] == 0).mean(), abs=1e-3)
-    assert not tape.confidence[:, 1:].any()
-    assert set(tape.about["long_matches"]) == {"chat", "code"}
-    assert all(0 <= share < 1 for share in tape.about["long_matches"].values())
-    assert 0 < (tape.rank[tape.on_path] == 0).mean() < 1
+        mine = acceptance_trace.on_path & (acceptance_trace.category == code)
+        for value in np.unique(acceptance_trace.confidence[mine, 0]):
+            same = mine & (acceptance_trace.confidence[:, 0] == value)
+            assert value == pytest.approx((acceptance_trace.rank[same] == 0).mean(), abs=1e-3)
+    assert not acceptance_trace.confidence[:, 1:].any()
+    assert set(acceptance_trace.about["long_matches"]) == {"chat", "code"}
+    assert all(0 <= share < 1 for share in acceptance_trace.about["long_matches"].values())
+    assert 0 < (acceptance_trace.rank[acceptance_trace.on_path] == 0).mean() < 1
 
 
 def test_a_stopped_recording_goes_on_where_it_was(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = recorded(models, tmp_path / "whole.parquet", "--temperature", "0.8")
-    out, done, before = tmp_path / "tape.parquet", [], TapeWriter.rows
+    out, done, before = tmp_path / "acceptance_trace.parquet", [], TraceWriter.rows
 
-    def stopping(self: TapeWriter, batch):
+    def stopping(self: TraceWriter, batch):
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(batch)
         return before(self, batch)
 
-    monkeypatch.setattr(TapeWriter, "rows", stopping)
+    monkeypatch.setattr(TraceWriter, "rows", stopping)
     with pytest.raises(KeyboardInterrupt):
         recorded(models, out, "--temperature", "0.8")
     assert not out.exists()
-    assert len(list(out.with_name("tape.parquet.parts").glob("*.npz"))) == 2
-    (out.with_name("tape.parquet.parts") / "000001.npz").write_bytes(b"half a file")
+    assert len(list(out.with_name("acceptance_trace.parquet.parts").glob("*.npz"))) == 2
+    (out.with_name("acceptance_trace.parquet.parts") / "000001.npz").write_bytes(b"half a file")
     again = []
-    monkeypatch.setattr(TapeWriter, "rows", lambda self, batch: again.append(batch) or before(self, batch))
-    tape = recorded(models, out, "--temperature", "0.8")
+    monkeypatch.setattr(TraceWriter, "rows", lambda self, batch: again.append(batch) or before(self, batch))
+    acceptance_trace = recorded(models, out, "--temperature", "0.8")
     assert len(again) == 3
     assert not {task.text for batch in again for task in batch} & {task.text for task in done[0]}
     for name, column in columns(whole).items():
-        assert np.array_equal(column, columns(tape)[name], equal_nan=True), name
+        assert np.array_equal(column, columns(acceptance_trace)[name], equal_nan=True), name
 
 
 def refused(arguments: list[str]) -> str:
@@ -147,7 +150,7 @@ def refused(arguments: list[str]) -> str:
 
 
 def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Path) -> None:
-    out = tmp_path / "tape.parquet"
+    out = tmp_path / "acceptance_trace.parquet"
     recorded(models, out, "--limit", "1")
     assert "limit 1, not 2" in refused(words(models, out, "--limit", "2"))
     assert "tokens 20, not 21" in refused(words(models, out, "--limit", "1", "--tokens", "21"))
@@ -159,7 +162,7 @@ def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--out", "tape.yaml"], "expected the name of a .parquet file"),
+        (["--out", "acceptance_trace.yaml"], "expected the name of a .parquet file"),
         (["--skip-layers", "7"], "[7] are not some of the layers 0 to 2"),
         (["--skip-layers", ""], "--skip-layers goes with --drafter skip"),
         (["--drafter", "medusa"], "drafter 'medusa' is unknown; valid: lookup, separate, skip"),
@@ -174,34 +177,34 @@ def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Pat
     ],
 )
 def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_path: Path) -> None:
-    assert said in refused(words(models, tmp_path / "tape.parquet", *more))
-    assert not (tmp_path / "tape.parquet").exists()
+    assert said in refused(words(models, tmp_path / "acceptance_trace.parquet", *more))
+    assert not (tmp_path / "acceptance_trace.parquet").exists()
 
 
 def test_too_little_memory_keeps_what_is_done(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done, before = [], TapeWriter.rows
+    done, before = [], TraceWriter.rows
 
-    def tight(self: TapeWriter, batch):
+    def tight(self: TraceWriter, batch):
         if done:
             raise made.torch.OutOfMemoryError("CUDA")
         done.append(batch)
         return before(self, batch)
 
-    monkeypatch.setattr(TapeWriter, "rows", tight)
-    assert "too little memory for 2 texts at once" in refused(words(models, tmp_path / "tape.parquet"))
-    assert len(list((tmp_path / "tape.parquet.parts").glob("*.npz"))) == 1
+    monkeypatch.setattr(TraceWriter, "rows", tight)
+    assert "too little memory for 2 texts at once" in refused(words(models, tmp_path / "acceptance_trace.parquet"))
+    assert len(list((tmp_path / "acceptance_trace.parquet.parts").glob("*.npz"))) == 1
 
 
 def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = TapeWriter.rows
+    before = TraceWriter.rows
 
-    def broken(self: TapeWriter, batch):
+    def broken(self: TraceWriter, batch):
         return {text: rows._replace(confidence=rows.confidence * np.nan) for text, rows in before(self, batch).items()}
 
     with monkeypatch.context() as patch:
-        patch.setattr(TapeWriter, "rows", broken)
+        patch.setattr(TraceWriter, "rows", broken)
         assert "are not numbers; a wider --dtype" in refused(words(models, tmp_path / "a.parquet"))
 
     def full(file, **columns):
@@ -214,27 +217,27 @@ def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
 def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) -> None:
     """512 positions: with 500 output tokens only prompts of up to 12 are left."""
     arguments = words(models, tmp_path / "a.parquet", "--longest-prompt", "100")
-    assert command.tape(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    assert command.acceptance_trace(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
     made.prompt_file(tmp_path / "longer.jsonl", count=5)
     arguments = words(models, tmp_path / "b.parquet", "--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500")
-    assert command.tape(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    assert command.acceptance_trace(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
     assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
 
 
 def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: Path) -> None:
-    out = tmp_path / "tape.parquet"
+    out = tmp_path / "acceptance_trace.parquet"
     with only_one(out):
         assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
     assert len(recorded(models, out)) > 0
 
 
 def test_another_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
-    arguments = words(models, tmp_path / "tape.parquet", drafter="separate")
+    arguments = words(models, tmp_path / "acceptance_trace.parquet", drafter="separate")
     arguments[arguments.index("--draft") + 1] = str(models / "other_words")
     assert "token 'w10' is 10 against none" in refused(arguments)
 
 
 def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profiler.models.loading.find_spec", lambda name: None if name == "torch" else name)
-    said = refused(words(models, tmp_path / "tape.parquet"))
+    said = refused(words(models, tmp_path / "acceptance_trace.parquet"))
     assert said == 'specsim profile needs torch: pip install "specsim[profiler]"'

@@ -18,9 +18,9 @@ from profiler.acceptance.curves import (
     runs,
     settling,
 )
-from profiler.acceptance.tape_file import Recorded
+from profiler.acceptance.trace_file import Recorded
 from specsim.errors import SpecsimError
-from tests.profiler.acceptance.tapes import small_tape, tape_of
+from tests.profiler.acceptance.traces import acceptance_trace_of, small_trace
 
 PATTERN = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0]
 
@@ -32,17 +32,17 @@ def patterned(*patterns: list[int]) -> Recorded:
     sequence = np.repeat(np.arange(len(patterns)), [len(each) for each in patterns])
     position = np.concatenate([np.arange(len(each)) for each in patterns])
     confidence = np.tile([0.5, 0.25], (count, 1))
-    return tape_of(
+    return acceptance_trace_of(
         np.zeros(count, int), sequence, position, np.full(count, -1), confidence, np.where(right, 0, 2), ("chat",)
     )
 
 
 def test_rows_of_a_category_leave_out_what_lies_off_the_path() -> None:
-    rows = on_path(small_tape(), "code")
+    rows = on_path(small_trace(), "code")
     assert rows.row.tolist() == [3]
     assert rows.text.tolist() == [0]
     with pytest.raises(SpecsimError, match=r"category 'cod' was not recorded; did you mean 'code'\?"):
-        on_path(small_tape(), "cod")
+        on_path(small_trace(), "cod")
 
 
 def test_runs_count_right_tokens_before_and_start_anew_with_each_text() -> None:

@@ -1,4 +1,4 @@
-"""Accepted lengths against brute force and theory; curves fitted to tapes drawn from curves come back."""
+"""Accepted lengths against brute force and theory; curves fitted to acceptance traces drawn from curves come back."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from profiler.acceptance.curves import (
     on_path,
     recorded_walks,
 )
-from profiler.acceptance.tape_file import Recorded
+from profiler.acceptance.trace_file import Recorded
 from specsim.acceptance.curves import Acceptance, Curve
 from specsim.rng import mix
-from tests.profiler.acceptance.tapes import drawn_tape, tape_of
+from tests.profiler.acceptance.traces import acceptance_trace_of, drawn_trace
 
 
-def walks_of(tape: Recorded) -> Walks:
-    return recorded_walks(tape, "chat")
+def walks_of(acceptance_trace: Recorded) -> Walks:
+    return recorded_walks(acceptance_trace, "chat")
 
 
 def naive_beam(walks: Walks, walk: int, depth: int, width: int) -> int:
@@ -43,8 +43,8 @@ def naive_beam(walks: Walks, walk: int, depth: int, width: int) -> int:
 @pytest.mark.parametrize("width", [1, 3])
 def test_beams_equal_a_beam_by_hand(width: int) -> None:
     rng = np.random.default_rng(2)
-    tape = drawn_tape(rng, sequences=12, tokens=30, confidence=np.array([0.35, 0.5, 0.8]))
-    walks = walks_of(tape)
+    acceptance_trace = drawn_trace(rng, sequences=12, tokens=30, confidence=np.array([0.35, 0.5, 0.8]))
+    walks = walks_of(acceptance_trace)
     first = np.full(len(walks.on), 7)
     walks = walks._replace(off_start=first, off_rows=np.ones_like(first))
     lengths = accepted_lengths(walks, width)
@@ -54,8 +54,8 @@ def test_beams_equal_a_beam_by_hand(width: int) -> None:
 
 
 def test_chains_of_equal_chance_are_geometric() -> None:
-    tape = drawn_tape(np.random.default_rng(3), sequences=200, tokens=200, confidence=np.array([0.7]))
-    lengths = accepted_lengths(walks_of(tape), 1)
+    acceptance_trace = drawn_trace(np.random.default_rng(3), sequences=200, tokens=200, confidence=np.array([0.7]))
+    lengths = accepted_lengths(walks_of(acceptance_trace), 1)
     for depth in (1, 4, 8):
         expected = sum(0.7**k for k in range(1, depth + 1))
         assert lengths[:, depth - 1].mean() == pytest.approx(expected, rel=0.03)
@@ -64,8 +64,8 @@ def test_chains_of_equal_chance_are_geometric() -> None:
 def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category() -> None:
     columns = [0] * 9 + [0] + [1] * 3, [0] * 8 + [1, 1, 2, 2, 2], [*range(8), 0, 4, 0, 1, 2], [-1] * 9 + [2] + [-1] * 3
     confidence = np.linspace(0.9, 0.1, 13)[:, None]
-    tape = tape_of(*columns, confidence, np.ones(13, int), ("chat", "code"))
-    walks = recorded_walks(tape, "chat")
+    acceptance_trace = acceptance_trace_of(*columns, confidence, np.ones(13, int), ("chat", "code"))
+    walks = recorded_walks(acceptance_trace, "chat")
     assert walks.on.tolist() == [list(range(8))]
     pool = walks.confidence[walks.off_start[0] : walks.off_start[0] + walks.off_rows[0], 0]
     assert pool.tolist() == [confidence[9, 0]]
@@ -73,18 +73,18 @@ def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category()
 
 def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorded:
     """Return a recording of texts drawn from a curve."""
-    drawn = Acceptance({"x": curve}, 4, 16).tape(["x"], np.zeros(texts, int), np.arange(texts), seed)
+    drawn = Acceptance({"x": curve}, 4, 16).acceptance_trace(["x"], np.zeros(texts, int), np.arange(texts), seed)
     sequence, position = np.divmod(np.arange(texts * tokens), tokens)
     keys = drawn.on_path(sequence, position)
     row = drawn.rows(sequence, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(sequence))
     zero = np.zeros(len(row), int)
-    return tape_of(zero, sequence, position, zero - 1, drawn.confidence[row], drawn.rank[row], ("chat",))
+    return acceptance_trace_of(zero, sequence, position, zero - 1, drawn.confidence[row], drawn.rank[row], ("chat",))
 
 
 @pytest.mark.parametrize("curve", [Curve(0.5, 1.0, 0.0, 0.3), Curve(0.85, 5.0, 1.0, 0.6)], ids=str)
-def test_a_fit_finds_the_curves_that_a_tape_was_drawn_from(curve: Curve) -> None:
-    tape = as_recorded(curve, 400, 200)
-    fitted = fit_curve(tape, "chat")
+def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from(curve: Curve) -> None:
+    acceptance_trace = as_recorded(curve, 400, 200)
+    fitted = fit_curve(acceptance_trace, "chat")
     assert fitted.agreement == pytest.approx(curve.agreement, abs=0.02)
     assert fitted.concentration == pytest.approx(curve.concentration, rel=0.15)
     assert fitted.spread == pytest.approx(curve.spread, abs=0.12)
@@ -102,16 +102,16 @@ def test_a_fit_finds_stretches_and_only_where_there_are_some() -> None:
     assert none.stretch_spread < 0.15
 
 
-def test_tapes_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much() -> None:
+def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much() -> None:
     curve = Curve(0.7, 2.0, 0.6, 0.5)
-    tape = as_recorded(curve, 300, 100)
-    same = compare(tape, Acceptance({"chat": curve}, 4, 16), "chat")
+    acceptance_trace = as_recorded(curve, 300, 100)
+    same = compare(acceptance_trace, Acceptance({"chat": curve}, 4, 16), "chat")
     assert [(each.depth, each.width) for each in same] == [
         (depth, width) for width in (1, 2, 3) for depth in range(1, 9)
     ]
     assert max(each.total_variation for each in same) < 0.03
     assert all(abs(each.mean - each.mean_drawn) < 4 * each.error + 0.05 for each in same)
-    other = compare(tape, Acceptance({"chat": replace(curve, agreement=0.5)}, 4, 16), "chat")
+    other = compare(acceptance_trace, Acceptance({"chat": replace(curve, agreement=0.5)}, 4, 16), "chat")
     assert min(each.total_variation for each in other if each.width == 1) > 0.15
 
 
@@ -127,7 +127,7 @@ def test_calibrated_confidence_rises_and_keeps_the_mean() -> None:
 
 
 def test_variance_between_texts_is_not_fooled_by_luck_within() -> None:
-    alike = drawn_tape(np.random.default_rng(5), sequences=200, tokens=40, confidence=np.array([0.6]))
+    alike = drawn_trace(np.random.default_rng(5), sequences=200, tokens=40, confidence=np.array([0.6]))
     assert between_texts(on_path(alike, "chat")) < 0.002
     assert spread_of(0.6, 0.0) == 0.0
     # Half the texts at 0.2, half at 0.8: variance 0.09.
@@ -136,7 +136,7 @@ def test_variance_between_texts_is_not_fooled_by_luck_within() -> None:
     sequence, position = np.divmod(np.arange(8000), 40)
     zero = np.zeros(8000, int)
     rank = np.where(right.ravel(), 0, 1)
-    mixed = tape_of(zero, sequence, position, zero - 1, np.full((8000, 1), 0.5), rank, ("chat",))
+    mixed = acceptance_trace_of(zero, sequence, position, zero - 1, np.full((8000, 1), 0.5), rank, ("chat",))
     assert between_texts(on_path(mixed, "chat")) == pytest.approx(0.09, abs=0.01)
 
 

@@ -90,7 +90,7 @@ def room(text: list[int]) -> int:
 
 
 @pytest.mark.torch
-def test_prompt_lookup_decoding_accepts_what_the_tape_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_lookup_decoding_accepts_what_the_trace_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matches of any length: then looking up again at each token proposes what the one match goes on with.
 
     Where that match runs into the end of the text, transformers stops; ours reads on in its own proposals.

@@ -91,7 +91,7 @@ def test_a_text_of_a_few_tokens_has_rows_too(tokens: int, sampled: bool) -> None
     assert set(rows.position[rows.path > 0].tolist()) <= ({4} if tokens == 5 else set())
 
 
-def test_assisted_generation_accepts_what_the_tape_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assisted_generation_accepts_what_the_trace_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy chains: transformers' own speculative loop, its accepted runs noted, against runs of rank 0."""
     target, prompt = made.llama(3, seed=3), made.prompt_ids(2)[1]
     draft = without_layers(target, [2])

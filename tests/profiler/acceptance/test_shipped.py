@@ -11,7 +11,7 @@ import yaml
 
 from profiler.acceptance.analysis import fit_curves, summary
 from profiler.acceptance.curves import chain_table, confidence_table, on_path, rounds, shipped_recording
-from profiler.acceptance.tape_file import read_tape
+from profiler.acceptance.trace_file import read_acceptance_trace
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import shipped
 
@@ -36,18 +36,18 @@ def test_the_recordings_are_there_and_small() -> None:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recording_is_whole_and_says_where_it_comes_from(path: Path) -> None:
-    tape = read_tape(path)
-    about = tape.about
-    assert tape.categories == categories_of(path)
-    assert tape.confidence.shape[1] == 8
+    acceptance_trace = read_acceptance_trace(path)
+    about = acceptance_trace.about
+    assert acceptance_trace.categories == categories_of(path)
+    assert acceptance_trace.confidence.shape[1] == 8
     assert about["hardware"]
     assert set(about["versions"]) == {"specsim", "torch", "transformers"}
     assert len(about["date"]) == 10
     assert "/" not in json.dumps(about)
-    for code, name in enumerate(tape.categories):
-        mine = tape.on_path & (tape.category == code)
+    for code, name in enumerate(acceptance_trace.categories):
+        mine = acceptance_trace.on_path & (acceptance_trace.category == code)
         assert mine.sum() == about["tokens"][name] > 1000
-        assert len(np.unique(tape.sequence[mine])) == about["sequences"][name] >= 16
+        assert len(np.unique(acceptance_trace.sequence[mine])) == about["sequences"][name] >= 16
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
@@ -60,7 +60,7 @@ def test_its_file_maps_the_categories_of_the_traces(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["smollm2_skip", "qwen1_5b_05b", "qwen1_5b_05b_t07"])
 def test_the_shipped_curves_are_those_fitted_to_the_recording(name: str) -> None:
-    fitted = fit_curves(read_tape(FOLDER / f"{name}.parquet"))
+    fitted = fit_curves(read_acceptance_trace(FOLDER / f"{name}.parquet"))
     stated = yaml.safe_load((FOLDER / f"{name}_curves.yaml").read_text())["categories"]
     for name, curve in fitted.curves.items():
         for key in ("agreement", "concentration", "spread", "tail", "stretch_tokens", "stretch_spread"):
@@ -72,9 +72,9 @@ def test_the_shipped_numbers_are_those_of_the_rows(path: Path) -> None:
     kept = Path(__file__).parents[3] / "results" / "acceptance" / path.stem / "summary.json"
     if not kept.is_file():
         pytest.skip("results/ is not part of this installation")
-    stated, tape = json.loads(kept.read_text())["categories"], read_tape(path)
-    for name in tape.categories:
-        found = summary(tape, name)
+    stated, acceptance_trace = json.loads(kept.read_text())["categories"], read_acceptance_trace(path)
+    for name in acceptance_trace.categories:
+        found = summary(acceptance_trace, name)
         for key in ("top1_agreement", "error", "calibration_error", "mean_confidence"):
             assert stated[name][key] == pytest.approx(found[key], abs=1e-5), (name, key)
 
@@ -83,21 +83,24 @@ PAIR = "qwen1_5b_05b"
 
 
 def test_longer_chains_accept_more_in_fewer_rounds():
-    table, tape = chain_table(PAIR), shipped_recording(PAIR)
-    assert set(table["category"]) == set(tape.categories)
-    assert len(table) == 8 * len(tape.categories)
+    table, acceptance_trace = chain_table(PAIR), shipped_recording(PAIR)
+    assert set(table["category"]) == set(acceptance_trace.categories)
+    assert len(table) == 8 * len(acceptance_trace.categories)
     assert (table["accepted_tokens"] <= table["draft_tokens"]).all()
     for _, rows in table.groupby("category"):
         assert rows["accepted_tokens"].is_monotonic_increasing
         assert rows["rounds"].is_monotonic_decreasing
-    chat = on_path(tape, "chat")
+    chat = on_path(acceptance_trace, "chat")
     for each in table[table["category"] == "chat"].itertuples():
         assert each.accepted_tokens == pytest.approx(rounds(chat, each.draft_tokens).accepted)
 
 
 def test_confidences_are_those_of_the_recording():
-    table, tape = confidence_table(PAIR), shipped_recording(PAIR)
-    sure, right = tape.confidence[tape.on_path, 0], tape.rank[tape.on_path] == 0
+    table, acceptance_trace = confidence_table(PAIR), shipped_recording(PAIR)
+    sure, right = (
+        acceptance_trace.confidence[acceptance_trace.on_path, 0],
+        acceptance_trace.rank[acceptance_trace.on_path] == 0,
+    )
     assert table["proposals"].sum() == len(sure)
     assert (table["accepted"] * table["proposals"]).sum() == pytest.approx(right.sum())
     assert (table["confidence"] * table["proposals"]).sum() == pytest.approx(sure.sum(), rel=1e-6)

@@ -78,7 +78,7 @@ def real(
     simulation: Simulation,
     drafter: str,
     *,
-    tape: bool = False,
+    acceptance_trace: bool = False,
     verified: Verified | None = None,
     models: Models | None = None,
 ) -> Ran:
@@ -88,7 +88,7 @@ def real(
     made = served(
         simulation,
         models or pair(simulation, drafter),
-        None if tape else prompts,
+        None if acceptance_trace else prompts,
         stopwatch=Profiled(simulation),
         emitted=kept.append,
     )
@@ -139,4 +139,4 @@ def assert_lossless(simulation: Simulation, record: Record, known: Known) -> Non
         assert tuple(known.output(request).tolist()) == due, f"request {request}"
 
 
-assert VOCABULARY > 4, "the tape proposes four tokens behind a node"
+assert VOCABULARY > 4, "the acceptance trace proposes four tokens behind a node"

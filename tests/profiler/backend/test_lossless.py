@@ -1,4 +1,4 @@
-"""A real run emits what the target says alone, whoever schedules and drafts; on a tape it is the simulated run."""
+"""A real run emits what the target says alone, whoever schedules; with drawn acceptance it is the simulated run."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ KEPT_SUMS = 1e-12
 
 
 def assert_served(simulation: Simulation, drafter: str) -> Progress:
-    """Run for real, and on a tape and the clock of the latency model; return what happened in the first."""
+    """Run for real, and with drawn acceptance and the clock of the latency model; return what happened in the first."""
     record, known, _ = real(simulation, drafter)
     assert_lossless(simulation, record, known)
-    assert_same_run(real(simulation, drafter, tape=True).record, run(simulation))
+    assert_same_run(real(simulation, drafter, acceptance_trace=True).record, run(simulation))
     return record.progress
 
 

@@ -32,7 +32,7 @@ def scene_of(name, drafter="separate"):
 
 
 def on_models(simulation, drafter="separate", *, predicted, wall=False):
-    """Return the record and the entries of a run on a tape, on measured or on predicted seconds."""
+    """Return the record and the entries of a run on an acceptance trace, on measured or on predicted seconds."""
     entries = []
     clock = Clock(DeviceStopwatch(CPU), simulation.truth, simulation.host_bytes_per_s, predicted=predicted)
     made = served(simulation, pair(simulation, drafter), stopwatch=clock, wall=wall)

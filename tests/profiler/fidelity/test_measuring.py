@@ -17,7 +17,7 @@ from specsim.latency.profile import load_profile  # noqa: E402
 from specsim.pass_shape import PassShape  # noqa: E402
 
 pytestmark = pytest.mark.torch
-TAPE = Pair("tape", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
+TWO_LAYERS = Pair("two_layers", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def timed(monkeypatch):
 
 @pytest.fixture(scope="module")
 def ready():
-    return models.ModelCache(study_named("tiny")).ready(TAPE, {16})
+    return models.ModelCache(study_named("tiny")).ready(TWO_LAYERS, {16})
 
 
 def rounds_of(ready, place, told=lambda line: None):
-    return ProfileRounds(ready, study_named("tiny").grid, place / "tape", told)
+    return ProfileRounds(ready, study_named("tiny").grid, place / "two_layers", told)
 
 
 def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path, timed):

@@ -56,7 +56,7 @@ def test_every_cell_is_there_once_and_says_what_the_target_says_alone(root):
     cells = read_tables(root).cells
     assert len(cells) == 3 * 12
     assert not cells.duplicated(["pair", "scheduler", "load", "side", "repeat"]).any()
-    on_models = cells[(cells.side != "simulated") & (cells.pair != "tape")]
+    on_models = cells[(cells.side != "simulated") & (cells.pair != "two_layers")]
     assert len(on_models) == 2 * 9
     assert (on_models.differing == 0).all()
 
@@ -71,9 +71,9 @@ def test_a_runs_own_seconds_make_its_times_again(root):
 
 
 def predicted_of(root, side):
-    """Return the predicted seconds of each pass of the pair `tape`, by its role and shape."""
+    """Return the predicted seconds of each pass of the pair `acceptance_trace`, by its role and shape."""
     found = {}
-    for file in (root / "cells").glob(f"tape-*-{side}*.parquet"):
+    for file in (root / "cells").glob(f"two_layers-*-{side}*.parquet"):
         found |= {(each.role, each.shape): each.time.predicted_s for each in read_outcome(file).passes}
     return found
 
@@ -91,7 +91,7 @@ def test_predictions_are_made_anew_where_a_study_was_cut_before_they_were(tmp_pa
     def cut(*given):
         raise KeyboardInterrupt
 
-    words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+    words = ["tiny", "requests=2", "--pairs", "two_layers", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
     with monkeypatch.context() as patched:
         patched.setattr(running, "_predict_anew", cut)
         with pytest.raises(KeyboardInterrupt):
@@ -150,13 +150,13 @@ def test_a_cell_that_fails_is_a_row_with_its_error_and_runs_again_the_next_time(
             raise RuntimeError("the device is gone\nand more")
         return whole(scene, cell, words)
 
-    words = ["tiny", "requests=2", "--pairs", "tape", "--repeats", "1", "--loads", "1", "--out", str(tmp_path)]
+    words = ["tiny", "requests=2", "--pairs", "two_layers", "--repeats", "1", "--loads", "1", "--out", str(tmp_path)]
     monkeypatch.setattr(running, "outcome_of", failing)
     assert fidelity(words) == 1
     cells = read_tables(tmp_path).cells
     assert cells.error.dropna().tolist() == ["the device is gone and more"] * 3
     assert set(cells[cells.error.isna()].scheduler) == {"adaserve", "laps_sd"}
-    assert "- tape, continuous, load 1, real: the device is gone" in (tmp_path / "report.md").read_text()
+    assert "- two_layers, continuous, load 1, real: the device is gone" in (tmp_path / "report.md").read_text()
     monkeypatch.setattr(running, "outcome_of", whole)
     assert fidelity(words) == 0
     assert "error" not in read_tables(tmp_path).cells
@@ -182,9 +182,20 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
 
     def runs(*further):
         ran.clear()
-        words = ["tiny", "requests=2", "--pairs", "tape", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+        words = [
+            "tiny",
+            "requests=2",
+            "--pairs",
+            "two_layers",
+            "--loads",
+            "1",
+            "--repeats",
+            "1",
+            "--out",
+            str(tmp_path),
+        ]
         assert fidelity([*words, *further]) == 0
-        return len(ran), len(list((tmp_path / "cells").glob("tape-*.runs.json")))
+        return len(ran), len(list((tmp_path / "cells").glob("two_layers-*.runs.json")))
 
     assert runs() == (9, 1)
     assert runs() == (0, 1)
@@ -195,7 +206,7 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
     assert runs() == (9, 3)
     assert runs() == (0, 3)
     about = read_tables(tmp_path).about
-    assert about["command"].startswith("specsim fidelity tiny requests=2 --pairs tape")
+    assert about["command"].startswith("specsim fidelity tiny requests=2 --pairs two_layers")
     assert about["study"]["typed"] == ["requests=2"]
     assert list(about["study"]["schedulers"]) == ["continuous", "adaserve", "laps_sd"]
     assert f"`{about['command']}` runs and writes all of this" in (tmp_path / "report.md").read_text(encoding="utf-8")
@@ -203,21 +214,21 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
 
 def test_a_cache_too_small_for_any_request_is_one_line(tmp_path):
     with pytest.raises(SpecsimError, match=r"^cache_tokens 256: no request is served; expected room for one$"):
-        fidelity(["tiny", "--pairs", "tape", "--cache-tokens", "256", "--out", str(tmp_path)])
+        fidelity(["tiny", "--pairs", "two_layers", "--cache-tokens", "256", "--out", str(tmp_path)])
 
 
 def test_graphs_of_a_study_are_checked_and_used(monkeypatch):
     tiny = study_named("tiny")
     study = SimpleNamespace(**{each.name: getattr(tiny, each.name) for each in fields(tiny)} | {"graphs": True})
     monkeypatch.setattr(models, "Replays", partial(Replays, captured=rerun))
-    ready = models.ModelCache(study).ready(Pair("p", "tape", random_weights=("tiny-llama", "tiny-llama-skip1")), {16})
+    ready = models.ModelCache(study).ready(Pair("p", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1")), {16})
     assert [len(each.replays) for each in (ready.models.target, ready.models.draft)] == [2, 2]
 
 
 def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
     cache = models.ModelCache(study_named("tiny"))
-    first = Pair("first", "tape", random_weights=("tiny-llama", "tiny-llama-skip1"))
+    first = Pair("first", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
     ready = cache.ready(first, {16})
     assert cache.ready(replace(first, name="equal"), {16}).models is ready.models
     gone, there = weakref.ref(ready.models.target), []

@@ -54,9 +54,9 @@ def test_a_study_is_told_whole_without_places_of_this_machine():
 
 
 def test_a_pair_from_options():
-    study = parsed("+scheduler=fcfs,vllm_spec", "requests=3", *SHAPES, "--text", "tape", "--loads", "0.2,2")
+    study = parsed("+scheduler=fcfs,vllm_spec", "requests=3", *SHAPES, "--text", "drawn", "--loads", "0.2,2")
     assert (list(study.schedulers), study.loads, study.settings) == (["fcfs", "vllm_spec"], (0.2, 2.0), ("requests=3",))
-    assert (study.pairs[0].text, study.pairs[0].drafter) == ("tape", "separate")
+    assert (study.pairs[0].text, study.pairs[0].drafter) == ("drawn", "separate")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_pair_from_options():
         ),
         (["tinny"], "fidelity tinny: no such study; did you mean 'tiny'"),
         (["tiny", "cpu"], "fidelity cpu: expected one study"),
-        (["tiny", "--text", "tape"], "--text: the study tiny says it"),
+        (["tiny", "--text", "drawn"], "--text: the study tiny says it"),
         (["tiny", "rps=3"], "rps: fidelity chooses it; expected --loads"),
         (["tiny", "+scheduler=fcfs"], "scheduler: the study tiny names them"),
         (["scheduler=fcfs", *SHAPES, "--pairs", "own"], "--pairs own: expected a study before it"),
@@ -89,7 +89,7 @@ def test_mistakes_of_a_command_line(words, said):
         ("loads: [0.5, 1.5]", "loads: [0.5, 0.5]", "loads: [0.5, 0.5] is not a list of different numbers above 0"),
         ("repeats: 2\ndtype", "graphs: true\ndtype", "graphs: CUDA captures them; expected device cuda, not cpu"),
         ("repeats: 2\ndtype", "repeatz: 2\ndtype", "repeatz: unknown key; did you mean 'repeats'"),
-        ("text: tape", "text: tapes", "pairs.tape.text: 'tapes' is unknown"),
+        ("text: drawn", "text: drawns", "pairs.two_layers.text: 'drawns' is unknown"),
         ("drafter: skip, ", "drafter: lookup, ", "pair own: skip_layers go with the drafter skip"),
         ("schedulers: {adaserve", "schedulers: {adasreve", "pairs.lookup.schedulers.adasreve: not one of the study's"),
         ("  own: {", "  ow/n: {", "pair ow/n: names files; expected a name without separators"),

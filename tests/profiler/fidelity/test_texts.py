@@ -1,4 +1,4 @@
-"""The tape of texts that were decoded alone."""
+"""The acceptance trace of texts that were decoded alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.backend.future import OracleText  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
-from profiler.fidelity.serving import differing, tape_of  # noqa: E402
+from profiler.fidelity.serving import acceptance_trace_of, differing  # noqa: E402
 from specsim.rng import mix  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -22,32 +22,34 @@ TEXTS = [
 ]
 
 
-def rows_of(tape, request, positions):
+def rows_of(acceptance_trace, request, positions):
     requests, at = np.full(len(positions), request), np.array(positions)
-    keys = tape.on_path(requests, at)
-    return tape.rows(requests, keys, mix(keys), np.ones(len(at), dtype=np.bool_), np.zeros_like(requests))
+    keys = acceptance_trace.on_path(requests, at)
+    return acceptance_trace.rows(requests, keys, mix(keys), np.ones(len(at), dtype=np.bool_), np.zeros_like(requests))
 
 
 def test_each_request_reads_its_own_text_and_begins_again_behind_its_end():
-    tape = tape_of(TEXTS, 0, None)
-    np.testing.assert_array_equal(rows_of(tape, 0, [0, 1, 2, 3]), [0, 1, 2, 0])
-    np.testing.assert_array_equal(rows_of(tape, 1, [0, 1, 2]), [3, 4, 3])
-    np.testing.assert_array_equal(tape.rank, [0, 1, 1, 1, 0])
-    np.testing.assert_allclose(tape.confidence[:, 0], [0.9, 1e-7, 0.4, 0.2, 0.3])
+    acceptance_trace = acceptance_trace_of(TEXTS, 0, None)
+    np.testing.assert_array_equal(rows_of(acceptance_trace, 0, [0, 1, 2, 3]), [0, 1, 2, 0])
+    np.testing.assert_array_equal(rows_of(acceptance_trace, 1, [0, 1, 2]), [3, 4, 3])
+    np.testing.assert_array_equal(acceptance_trace.rank, [0, 1, 1, 1, 0])
+    np.testing.assert_allclose(acceptance_trace.confidence[:, 0], [0.9, 1e-7, 0.4, 0.2, 0.3])
 
 
 def test_a_lookup_proposes_nothing_where_nothing_matches():
-    tape = tape_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
-    np.testing.assert_allclose(tape.confidence[:, 0], [0.5, 0, 0.5, 0.5])
-    assert tape.silent
+    acceptance_trace = acceptance_trace_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
+    np.testing.assert_allclose(acceptance_trace.confidence[:, 0], [0.5, 0, 0.5, 0.5])
+    assert acceptance_trace.silent
 
 
 def test_a_lookup_goes_on_behind_a_wrong_token_and_a_model_says_what_it_says_anywhere():
-    lookup = tape_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
+    lookup = acceptance_trace_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
     keys = np.arange(50).astype(np.uint64) * np.uint64(977)
     away, nobody = np.zeros(50, dtype=np.bool_), np.zeros(50, dtype=np.int64)
     assert set(lookup.rows(nobody, keys, mix(keys), away, np.zeros_like(nobody)).tolist()) == {3}
-    assert set(tape_of(TEXTS, 0, None).rows(nobody, keys, mix(keys), away, np.zeros_like(nobody)).tolist()) == {
+    assert set(
+        acceptance_trace_of(TEXTS, 0, None).rows(nobody, keys, mix(keys), away, np.zeros_like(nobody)).tolist()
+    ) == {
         0,
         1,
         2,

@@ -82,16 +82,16 @@ def test_a_gap_is_seconds_and_decisions_and_text():
             cell("a", "simulated", own=0.26),
             cell("a", "real", own=0.2, other=0.21),
             cell("a", "reverse", own=0.25, other=0.22),
-            cell("tape", "simulated", own=0.30),
-            cell("tape", "real", own=0.2, other=0.23),
+            cell("two_layers", "simulated", own=0.30),
+            cell("two_layers", "real", own=0.2, other=0.23),
         ]
     )
-    tape, model = shares(cells)
-    again = pd.concat([cells, pd.DataFrame([cell("tape", "real", 1, own=0.4, other=0.25)])])
-    mean = next(each for each in shares(again) if each.scheduler == "tape")
+    two_layers, model = shares(cells)
+    again = pd.concat([cells, pd.DataFrame([cell("two_layers", "real", 1, own=0.4, other=0.25)])])
+    mean = next(each for each in shares(again) if each.scheduler == "two_layers")
     unknown = float("nan")
     assert mean[3:] == pytest.approx((0.0, -0.2, 0.2, unknown, unknown), nan_ok=True)
-    assert tape[3:] == pytest.approx((0.5, 0.15, 0.35, unknown, unknown), nan_ok=True)
+    assert two_layers[3:] == pytest.approx((0.5, 0.15, 0.35, unknown, unknown), nan_ok=True)
     assert model[3:] == pytest.approx((0.3, 0.05, 0.2, 0.05, 0.1))
 
 

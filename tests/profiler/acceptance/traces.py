@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.acceptance.tape_file import Recorded
+from profiler.acceptance.trace_file import Recorded
 from specsim.core.request import Floats
 
 ABOUT: dict[str, Any] = {
@@ -22,7 +22,7 @@ ABOUT: dict[str, Any] = {
 }
 
 
-def tape_of(
+def acceptance_trace_of(
     category: Any, sequence: Any, position: Any, path: Any, confidence: Floats, rank: Any, names: tuple[str, ...]
 ) -> Recorded:
     """Return a recording of these columns, the target as sure as the draft."""
@@ -40,14 +40,14 @@ def tape_of(
     )
 
 
-def small_tape() -> Recorded:
+def small_trace() -> Recorded:
     """Return two texts of two categories, one row of them off the path."""
     confidence = np.array([[0.5, 0.25, 0.125], [0.75, 0.125, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.25, 0.0]])
     columns = [0, 0, 0, 1, 1], [0, 0, 0, 4, 4], [0, 1, 2, 0, 1], [-1, -1, -1, -1, 2]
-    return tape_of(*columns, confidence, [0, 3, 1, 2, 3], ("chat", "code"))
+    return acceptance_trace_of(*columns, confidence, [0, 3, 1, 2, 3], ("chat", "code"))
 
 
-def drawn_tape(
+def drawn_trace(
     rng: np.random.Generator, *, sequences: int, tokens: int, confidence: Floats, name: str = "chat"
 ) -> Recorded:
     """Return calibrated independent rows: top-1 confidence drawn from `confidence`, the rest halving behind it."""
@@ -57,4 +57,6 @@ def drawn_tape(
     draws = rng.random(len(rows))[:, None]
     rank = (draws >= np.cumsum(rows, axis=1)).sum(axis=1)
     sequence, position = np.divmod(np.arange(len(rows)), tokens)
-    return tape_of(np.zeros(len(rows), int), sequence, position, np.full(len(rows), -1), rows, rank, (name,))
+    return acceptance_trace_of(
+        np.zeros(len(rows), int), sequence, position, np.full(len(rows), -1), rows, rank, (name,)
+    )

@@ -14,28 +14,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from profiler.acceptance.rows import Batches, TapeRows
-from profiler.acceptance.tape_file import Recorded, read_tape, write_tape
+from profiler.acceptance.rows import AcceptanceRows, Batches
+from profiler.acceptance.trace_file import Recorded, read_acceptance_trace, write_acceptance_trace
 from specsim.errors import SpecsimError
-from tests.profiler.acceptance.tapes import small_tape
+from tests.profiler.acceptance.traces import small_trace
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    tape = small_tape()
-    write_tape(tmp_path / "a.parquet", tape)
-    back = read_tape(tmp_path / "a.parquet")
-    assert back.about == tape.about
-    assert back.categories == tape.categories
+    acceptance_trace = small_trace()
+    write_acceptance_trace(tmp_path / "a.parquet", acceptance_trace)
+    back = read_acceptance_trace(tmp_path / "a.parquet")
+    assert back.about == acceptance_trace.about
+    assert back.categories == acceptance_trace.categories
     for name in ("category", "sequence", "position", "path", "rank"):
-        assert np.array_equal(getattr(back, name), getattr(tape, name))
-    assert np.allclose(back.confidence, tape.confidence, atol=1e-3)
-    assert np.allclose(back.target_probability, tape.target_probability, atol=1e-3)
-    assert np.array_equal(back.overlap, tape.overlap.astype(np.float32), equal_nan=True)
+        assert np.array_equal(getattr(back, name), getattr(acceptance_trace, name))
+    assert np.allclose(back.confidence, acceptance_trace.confidence, atol=1e-3)
+    assert np.allclose(back.target_probability, acceptance_trace.target_probability, atol=1e-3)
+    assert np.array_equal(back.overlap, acceptance_trace.overlap.astype(np.float32), equal_nan=True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
 def test_reading_needs_no_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import profiler.acceptance.tape_file"
+    code = "import sys; sys.modules['torch'] = None; import profiler.acceptance.trace_file"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -43,19 +43,19 @@ Change = Callable[[Recorded], Recorded]
 
 
 def changed(name: str, row: int | list[int], value: object) -> Change:
-    def change(tape: Recorded) -> Recorded:
-        column = getattr(tape, name).copy()
+    def change(acceptance_trace: Recorded) -> Recorded:
+        column = getattr(acceptance_trace, name).copy()
         column[row] = value
-        return replace(tape, **{name: column})
+        return replace(acceptance_trace, **{name: column})
 
     return change
 
 
-def swapped(tape: Recorded) -> Recorded:
-    order = np.arange(len(tape))
+def swapped(acceptance_trace: Recorded) -> Recorded:
+    order = np.arange(len(acceptance_trace))
     order[[0, 1]] = 1, 0
     columns = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
-    return replace(tape, **{name: getattr(tape, name)[order] for name in columns})
+    return replace(acceptance_trace, **{name: getattr(acceptance_trace, name)[order] for name in columns})
 
 
 @pytest.mark.parametrize(
@@ -72,21 +72,21 @@ def swapped(tape: Recorded) -> Recorded:
     ],
 )
 def test_a_row_that_cannot_be_is_refused(change: Change, said: str, tmp_path: Path) -> None:
-    write_tape(tmp_path / "a.parquet", change(small_tape()))
+    write_acceptance_trace(tmp_path / "a.parquet", change(small_trace()))
     with pytest.raises(SpecsimError, match=said) as caught:
-        read_tape(tmp_path / "a.parquet")
+        read_acceptance_trace(tmp_path / "a.parquet")
     assert "\n" not in str(caught.value)
 
 
 def test_files_that_are_no_recordings_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    write_tape(path, small_tape())
+    write_acceptance_trace(path, small_trace())
     table = pq.read_table(path)
 
     def said(content: pa.Table) -> str:
         pq.write_table(content, path)
         with pytest.raises(SpecsimError) as caught:
-            read_tape(path)
+            read_acceptance_trace(path)
         return str(caught.value)
 
     about = json.loads(table.schema.metadata[b"specsim"])
@@ -101,16 +101,16 @@ def test_files_that_are_no_recordings_are_refused(tmp_path: Path) -> None:
     assert "columns are not those of" in said(table.drop_columns(["overlap"]))
     assert "holds no rows" in said(table.slice(0, 0))
     with pytest.raises(SpecsimError, match=r"no such recording; did you mean '.*a.parquet'"):
-        read_tape(tmp_path / "b.parquet")
+        read_acceptance_trace(tmp_path / "b.parquet")
 
 
-def rows(tokens: int) -> TapeRows:
+def rows(tokens: int) -> AcceptanceRows:
     count = np.arange(tokens)
     none = np.zeros((tokens, 2))
-    return TapeRows(count, count - count - 1, none + 0.5, count % 3, none, np.full(tokens, np.nan), count)
+    return AcceptanceRows(count, count - count - 1, none + 0.5, count % 3, none, np.full(tokens, np.nan), count)
 
 
-def same(ours: TapeRows, theirs: TapeRows) -> bool:
+def same(ours: AcceptanceRows, theirs: AcceptanceRows) -> bool:
     return all(np.array_equal(mine, other, equal_nan=True) for mine, other in zip(ours, theirs, strict=True))
 
 

@@ -67,7 +67,7 @@ class Recorded:
         return np.equal(self.path, ON_PATH)
 
 
-def write_tape(path: Path, recorded: Recorded) -> None:
+def write_acceptance_trace(path: Path, recorded: Recorded) -> None:
     """Replace the file in one step; probabilities are rounded to half precision.
 
     Raises
@@ -94,7 +94,7 @@ def write_tape(path: Path, recorded: Recorded) -> None:
         pq.write_table(table, partial, compression="zstd", compression_level=19)
 
 
-def read_tape(path: Path) -> Recorded:
+def read_acceptance_trace(path: Path) -> Recorded:
     """Return a recording, every column checked.
 
     Raises

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Layout(Protocol):
-    """Which rows of a tape the text of a request has."""
+    """Which rows of an acceptance trace the text of a request has."""
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,).
@@ -86,7 +86,7 @@ _KNOWN: dict[int, tuple[ref[Floats], dict[str, Any]]] = {}
 
 
 def known_of(confidence: Floats) -> dict[str, Any]:
-    """Return what is known of a pool, to be read and added to; the tapes of a pool that nobody writes share it."""
+    """Return what is known of a pool, to be read and added to; traces of a read-only pool share it."""
     if confidence.flags.writeable:
         return {}
     key = id(confidence)
@@ -111,7 +111,7 @@ def _first_column(confidence: Floats) -> tuple[Floats, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """The texts of requests (m,) of a tape whose layout is asked for each row; see `specsim.kernels.growth.Text`."""
+    """The texts of requests (m,) of a trace whose layout is asked for each row; see `specsim.kernels.growth.Text`."""
 
     confidence: Floats
     rank: Ints
@@ -125,7 +125,7 @@ class Laid:
 
 
 @dataclass(frozen=True, slots=True)
-class Tape:
+class AcceptanceTrace:
     """Rows of (top-K confidences, rank of the target's token), addressed by a key of the text and a draft position.
 
     The text of a request is a walk through keys. On the target's path the key moves by one stride per position. Off it
@@ -159,7 +159,9 @@ class Tape:
             held = pools.depths * pools.pool_rows
             starts = np.concatenate((pools.start, pools.off_start))
             for wrong in starts[(starts < 0) | (starts > rows - held)][:1].tolist():
-                raise SpecsimError(f"a pool of {held:,} rows begins at row {wrong:,} of {rows:,} of a tape")
+                raise SpecsimError(
+                    f"a pool of {held:,} rows begins at row {wrong:,} of {rows:,} of an acceptance trace"
+                )
         object.__setattr__(self, "confidence", np.ascontiguousarray(self.confidence))
         object.__setattr__(self, "rank", np.ascontiguousarray(self.rank))
         likeliest, silent = _first_column(self.confidence)
@@ -221,8 +223,8 @@ class AcceptanceModel(Protocol):
     @property
     def sha256(self) -> str | None: ...  # noqa: D102
 
-    def tape(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> Tape:
-        """Return the tape of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
+    def acceptance_trace(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> AcceptanceTrace:
+        """Return the acceptance trace of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
 
         The text of a request may depend only on its category, its row and the seed, so that every scheduler, rate and
         length of the trace meets the same text.
@@ -260,7 +262,7 @@ class Stretches:
     depths: int = 1
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
-        """Return the row of each key, (n,); see `specsim.acceptance.tape.Layout`."""
+        """Return the row of each key, (n,); see `specsim.acceptance.trace.Layout`."""
         tokens, stretch_keys = self.tokens[requests], self.stretch_keys[requests]
         position = (keys - self.keys[requests]) * _POSITION
         stretch = (position + stretch_keys % tokens) // tokens

@@ -1,4 +1,4 @@
-"""A tape's addresses: strides on the path, a pool of its own off it, hashes that say where one went wrong."""
+"""A trace's addresses: strides on the path, a pool of its own off it, hashes that say where one went wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specsim.acceptance.curves import calibration
-from specsim.acceptance.tape import Pools, Tape
+from specsim.acceptance.trace import AcceptanceTrace, Pools
 from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.core.passes import NOBODY, DraftPass
 from specsim.core.request import Ints
@@ -14,15 +14,15 @@ from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
 from specsim.pass_shape import PassShape
 from specsim.rng import stream_keys
-from tests.made import WIDTH, grown, hardware, ledger_and_view, requests, tape
+from tests.made import WIDTH, acceptance_trace, grown, hardware, ledger_and_view, requests
 
 
-def backend(text: Tape, count: int) -> SimulatedBackend:
+def backend(text: AcceptanceTrace, count: int) -> SimulatedBackend:
     _, view = ledger_and_view(requests([0.0] * count, [3] * count, [9] * count))
     return SimulatedBackend(GroundTruth(np.full(count, 5), text), hardware(), view)
 
 
-def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
+def drafted(text: AcceptanceTrace, widths: list[int], count: int = 40) -> Forest:
     asked, ids = backend(text, count), np.arange(count)
     forest, leaves = Forest.roots(count), ids
     for width in widths:
@@ -33,18 +33,18 @@ def drafted(text: Tape, widths: list[int], count: int = 40) -> Forest:
     return forest
 
 
-def test_a_wider_tree_than_the_tape_is_refused() -> None:
+def test_a_wider_tree_than_the_trace_is_refused() -> None:
     with pytest.raises(SpecsimError, match=f"tree width {WIDTH + 1} exceeds the {WIDTH} proposals"):
-        drafted(tape(1), [WIDTH + 1], 1)
+        drafted(acceptance_trace(1), [WIDTH + 1], 1)
 
 
 @pytest.mark.parametrize("start", [-1, 5, 1 << 40])
-def test_a_pool_that_does_not_lie_within_the_tape_is_refused(start):
+def test_a_pool_that_does_not_lie_within_the_trace_is_refused(start):
     """Compiled loops would read beyond its end."""
     ranks, inside = np.zeros(8, dtype=np.int64), np.zeros(2, dtype=np.int64)
     for starts in ((np.array([0, start]), inside), (inside, np.array([0, start]))):
-        with pytest.raises(SpecsimError, match=f"a pool of 4 rows begins at row {start:,} of 8 of a tape"):
-            Tape(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))
+        with pytest.raises(SpecsimError, match=f"a pool of 4 rows begins at row {start:,} of 8 of an acceptance trace"):
+            AcceptanceTrace(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))
 
 
 def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_written() -> None:
@@ -52,7 +52,7 @@ def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_writte
     confidence.flags.writeable = False
 
     def agreement(rank: Ints) -> float:
-        text = Tape(confidence, rank, Pools(start, start, 8), stream_keys(3, "text", np.arange(3)))
+        text = AcceptanceTrace(confidence, rank, Pools(start, start, 8), stream_keys(3, "text", np.arange(3)))
         return calibration(text, start, ("chat",))["chat"]["top1_agreement"]
 
     right, written = np.zeros(8, dtype=np.int64), np.zeros(8, dtype=np.int64)
