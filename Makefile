@@ -10,7 +10,7 @@ FAST := not slow and not torch
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help install run notebook check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce anomalies twins clean
+.PHONY: help install run notebook check test test-all coverage lint format docs bench bench-check profiles fidelity reproduce anomalies surrogates clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -58,7 +58,7 @@ check: lint  ## what each commit passes: ruff, mypy, unit tests, golden runs and
 test: $(VENV)/dev  ## the core suite: nothing slow, no torch
 	$(PYTEST) -m "$(FAST)"
 
-test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the twins and the notebooks
+test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the surrogates and the notebooks
 	$(BIN)/python -m pytest --numprocesses auto
 
 coverage: $(VENV)/dev  ## the lines that the core suite never runs, file by file
@@ -103,8 +103,8 @@ anomalies: $(VENV)/core  ## when a better server serves worse: run the study aga
 		$(BIN)/specsim sweep studies/monotonicity/$$knob.yaml --keep summary --jobs $(JOBS) out=results/runs/anomalies || exit; done
 	$(BIN)/python -m studies.monotonicity --runs results/runs/anomalies
 
-twins: $(VENV)/core  ## rebuild the twins in traces/ from the real traces in $$SPECSIM_DATA
-	$(BIN)/python tools/fit_twins.py --data "$(SPECSIM_DATA)"
+surrogates: $(VENV)/core  ## rebuild the surrogates in traces/ from the real traces in $$SPECSIM_DATA
+	$(BIN)/python tools/fit_surrogates.py --data "$(SPECSIM_DATA)"
 
 clean:  ## remove the environment and caches, keep results
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage site

@@ -13,7 +13,7 @@ from specsim import sweep, tune
 SCHEDULERS = ["vllm_spec", "adaserve", "smartspec", "specserve"]  # vllm, without drafts, is tuned beside them
 RATES_PER_S = [4, 5, 6, 7]
 SHARED: dict[str, Any] = {
-    "trace": "azure_conv",  # the twin that ships, unless $SPECSIM_DATA has the trace
+    "trace": "azure_conv",  # the surrogate that ships, unless $SPECSIM_DATA has the trace
     "trace.resample": 60,  # each seed draws minutes of the trace anew, so that seeds are independent
     "jobs": 2,
 }

@@ -1,1 +1,1 @@
-"""Builders of shipped files: profiles from public measurements, twins of real traces."""
+"""Builders of shipped files: profiles from public measurements, surrogates of real traces."""

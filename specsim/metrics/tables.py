@@ -207,7 +207,7 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
 
 STAND_IN = "stand_in"
 """The key of ``metrics.json`` and the column of a sweep's table: the words, None where the trace is what it says."""
-SHIPPED = {"twin": "the synthetic twin that ships", "toy": "the toy that ships, its first requests"}
+SHIPPED = {"surrogate": "the synthetic surrogate that ships", "toy": "the toy that ships, its first requests"}
 """By origin of a trace."""
 
 

@@ -137,7 +137,7 @@ def prefixes(settings: Settings, trace: Trace) -> Prefixes:
     if found is None and trace.waits.any():
         found = prefixes_of_turns(trace, block_tokens)
     if found is None:
-        shipped = trace.source.origin in ("twin", "toy")
+        shipped = trace.source.origin in ("surrogate", "toy")
         who = f"the shipped {trace.source.origin} of trace {name!r}" if shipped else f"trace {name!r}"
         cure = "expected a list a request, by blocks of one size, not resampled"
         raise SpecsimError(f"prefix_caching=true: {who} has no hash_ids that can be used; {cure}")

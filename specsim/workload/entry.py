@@ -15,7 +15,7 @@ Entry = Mapping[str, Any]
 LengthDistribution = Literal["fixed", "uniform", "lognormal"]
 
 COMMON = ("name", "description", "kind", "resample")
-PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "twin", "window")
+PUBLISHED = ("file", "sha256", "url", "licence", "ships", "ships_as", "surrogate", "window")
 KEYS: dict[str, tuple[str, ...]] = {
     "azure_csv": PUBLISHED,
     "mooncake_jsonl": (*PUBLISHED, "time_unit", "tick_s"),

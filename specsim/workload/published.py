@@ -1,4 +1,4 @@
-"""Traces from files: a user's, a published one found by name and checksum, or the twin or toy in its place."""
+"""Traces from files: a user's, a published one found by name and checksum, or the surrogate or toy in its place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA_VARIABLE = "SPECSIM_DATA"
 STAMPS = "Timestamp"
 COLUMNS = ("emission_time_ms", "slo_ratio", "input_length", "output_length", *columns.COLLECTED)
 LENGTHS = ("prompt_tokens", "output_tokens")
-SHIPS_AS = {"twin": None, "toy": None}
+SHIPS_AS = {"surrogate": None, "toy": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class PublishedTrace:
     def read(self, seed: int, requests: int | None) -> Trace:
         """Return the real trace if its file is found by name and checksum, else the one that ships."""
         node = self.node
-        name, ships, twin_allowed = node.text("name"), self.ships(), node.flag("twin")
+        name, ships, surrogate_allowed = node.text("name"), self.ships(), node.flag("surrogate")
         passed_over = []
         for wanted in self.wanted():
             for file in _called(wanted.file):
@@ -71,10 +71,10 @@ class PublishedTrace:
                     source = TraceSource(name, "real", file.name, checksum, licence=node.text("licence"))
                     return self.real(file, source).noted(None)
                 passed_over.append(f"{file} has another sha256 and is not used")
-        if not twin_allowed:
+        if not surrogate_allowed:
             names = " or ".join(wanted.file for wanted in self.wanted())
             why = "; ".join([f"{names} was found neither in ${DATA_VARIABLE} nor in the user cache", *passed_over])
-            raise SpecsimError(f"trace.twin=false, but {why}; `specsim trace fetch {name}` downloads it")
+            raise SpecsimError(f"trace.surrogate=false, but {why}; `specsim trace fetch {name}` downloads it")
         return self._shipped(ships, "; ".join(passed_over))
 
     def published(self) -> tuple[Published, ...]:
@@ -98,7 +98,7 @@ class PublishedTrace:
 
     def _shipped(self, ships: str, why: str) -> Trace:
         node = self.node
-        kind = cast(Literal["twin", "toy"], node.choice("ships_as", SHIPS_AS))
+        kind = cast(Literal["surrogate", "toy"], node.choice("ships_as", SHIPS_AS))
         file = shipped("traces") / ships
         source = TraceSource(node.text("name"), kind, file.name, sha256(content(file)), licence=node.text("licence"))
         trace = read_user_file(file, source).trace

@@ -15,7 +15,7 @@ from specsim.errors import SpecsimError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Origin = Literal["real", "twin", "toy", "synthetic", "file", "object"]
+Origin = Literal["real", "surrogate", "toy", "synthetic", "file", "object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Trace:
 
     @property
     def _called(self) -> str:
-        shipped = f" (the shipped {self.source.origin})" if self.source.origin in ("twin", "toy") else ""
+        shipped = f" (the shipped {self.source.origin})" if self.source.origin in ("surrogate", "toy") else ""
         return f"trace {self.source.name!r}{shipped}"
 
     def columns(self) -> dict[str, Ints | Floats]:

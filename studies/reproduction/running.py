@@ -21,7 +21,7 @@ Say = Callable[[str], object]
 X, PLACE = "x", "point"
 AS_CHOSEN = ""
 """The variant of the runs that the figures draw."""
-STAND_INS = ("twin", "toy")
+STAND_INS = ("surrogate", "toy")
 """Traces that ship in a published one's place: another workload, of which a paper's figure says nothing."""
 
 

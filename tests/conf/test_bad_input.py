@@ -29,7 +29,7 @@ MISSPELT = [
     ("scheduler.max_request=3", "scheduler.max_request", "'max_num_seqs'"),
     ("slo.clases=1", "slo=adaserve: clases", "'classes'"),
     ("scheduler=./adaserve.yaml", "no such file", "scheduler=adaserve?"),
-    ("trace=azure_code trace.twn=false", "trace.twn", "'twin'"),
+    ("trace=azure_code trace.surogate=false", "trace.surogate", "'surrogate'"),
     ("trace=adaserve_fig8 slo.max_token=9", "slo=trace: max_token", "'max_tokens'"),
 ]
 
@@ -280,9 +280,9 @@ def test_settings_may_stand_on_both_sides_of_m(refused):
     assert "unrecognized" not in said
 
 
-def test_without_the_real_file_twin_false_is_refused(refused):
+def test_without_the_real_file_surrogate_false_is_refused(refused):
     for flags in ((), ("-m",)):
-        said = refused(["trace=azure_code", "trace.twin=false"], *flags)
+        said = refused(["trace=azure_code", "trace.surrogate=false"], *flags)
         assert "AzureLLMInferenceTrace_code.csv" in said
         assert "specsim trace fetch azure_code" in said
 

@@ -1,4 +1,4 @@
-"""The installed command: quick help, quiet pipes, the same bytes for the same seed, twins told of."""
+"""The installed command: quick help, quiet pipes, the same bytes for the same seed, surrogates told of."""
 
 import json
 import os
@@ -81,17 +81,17 @@ def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypat
     assert said.out.splitlines()[-1] == str(tmp_path / "run")
 
 
-def test_a_twin_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path):
+def test_a_surrogate_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path):
     done = specsim("run", *SMALL[:1], "trace=azure_code", *SMALL[2:], "out=here", cwd=tmp_path)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     notes = [line for line in lines if line.startswith("note: ")]
-    assert not any("twin" in line for line in notes)
+    assert not any("surrogate" in line for line in notes)
     above = lines[len(notes)]
-    assert above.startswith("azure_code: the synthetic twin that ships; `specsim trace fetch azure_code`")
+    assert above.startswith("azure_code: the synthetic surrogate that ships; `specsim trace fetch azure_code`")
     assert lines[len(notes) + 1].startswith("class ")
     provenance = json.loads((tmp_path / "here" / "provenance.json").read_text())
-    assert provenance["trace"]["origin"] == "twin"
+    assert provenance["trace"]["origin"] == "surrogate"
     assert "CC BY 4.0" in provenance["trace"]["licence"]
     assert [f"note: {note}" for note in provenance["notes"]] == notes
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its own cells, up to the first figure: tuned on one part of the twin, judged on another, by runs long enough.
+    """Its cells up to the first figure: tuned on one part of the surrogate, judged on another, by runs long enough.
 
     README's figure, of more schedulers and rates, has the same verdict.
     """

@@ -72,7 +72,7 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     values = {"num_speculative_tokens": [1, 3], "max_num_batched_tokens": [512]}
     tuned = specsim.tune("vllm_spec", values=values, trials=2, seeds=[0], progress=False, **settings)
     assert "seconds 0 to 300 of the trace tune, 300 to 600 judge; each seed draws blocks anew" in tuned.notes
-    assert "azure_conv: the synthetic twin that ships; `specsim trace fetch azure_conv` gets the" in str(tuned)
+    assert "azure_conv: the synthetic surrogate that ships; `specsim trace fetch azure_conv` gets the" in str(tuned)
     trace = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
     of_frame = specsim.tune(
         "vllm_spec", values=values, trials=2, seeds=[0], progress=False, trace=trace, profile="llama8b_1b_h100"

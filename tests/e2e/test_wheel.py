@@ -1,4 +1,4 @@
-"""The wheel, built and installed outside the checkout, runs: conf and twins come from inside it."""
+"""The wheel, built and installed outside the checkout, runs: conf and surrogates come from inside it."""
 
 import json
 import os
@@ -61,14 +61,14 @@ def test_the_wheel_holds_every_shipped_file_and_nothing_of_the_workshop(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in inside)
 
 
-def test_the_installed_command_runs_on_the_twin_inside_the_wheel(installed):
+def test_the_installed_command_runs_on_the_surrogate_inside_the_wheel(installed):
     command = str(installed / "env" / "bin" / "specsim")
     words = ("run", "+scheduler=continuous", "trace=azure_code", "requests=50")
     said = run(command, *words, "out=here", cwd=installed)
     assert "50 completed + 0 rejected = 50 arrived" in said
     provenance = json.loads((installed / "here" / "provenance.json").read_text())
-    assert provenance["trace"]["origin"] == "twin"
-    assert provenance["trace"]["file"] == "azure_code_twin.csv.gz"
+    assert provenance["trace"]["origin"] == "surrogate"
+    assert provenance["trace"]["file"] == "azure_code_surrogate.csv.gz"
     run(sys.executable, "-m", "specsim", *words, "out=checkout", cwd=installed)
     for name in ("metrics.json", "requests.parquet", "config.yaml"):
         assert (installed / "here" / name).read_bytes() == (installed / "checkout" / name).read_bytes()

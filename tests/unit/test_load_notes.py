@@ -105,11 +105,11 @@ def _short(run):
 
 
 @pytest.fixture
-def twins(monkeypatch, tmp_path):
+def surrogates(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-@pytest.mark.usefixtures("twins")
+@pytest.mark.usefixtures("surrogates")
 def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it():
     """The issue's case: at 9 requests/s the order of two schedulers turns round between 40 requests and 1,000."""
     short, long = (simulate("vllm_spec", "azure_conv", rps=9, requests=n) for n in (40, 1_000))

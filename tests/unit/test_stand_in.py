@@ -1,4 +1,4 @@
-"""A twin that ships is named above every table and below every figure, once, and nothing else is."""
+"""A surrogate that ships is named above every table and below every figure, once, and nothing else is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specsim.metrics.tables import class_table, stand_in
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SAID = "azure_conv: the synthetic twin that ships"
+SAID = "azure_conv: the synthetic surrogate that ships"
 SMALL = {"requests": 20, "profile": "llama8b_1b_h100"}
 
 
@@ -44,7 +44,7 @@ def test_a_run_s_table_begins_with_it_and_its_figures_say_it() -> None:
     first, second = class_table(run.metrics).split("\n")[:2]
     assert first == f"{SAID}; `specsim trace fetch azure_conv` gets the original"
     assert second.startswith("class ")
-    assert not any("twin" in note for note in run.notes)
+    assert not any("surrogate" in note for note in run.notes)
     assert SAID in run._repr_html_()
     figures = run_figures(run)
     assert set(figures) == {"slo_by_class", "latency_cdf", "timeline"}
@@ -56,25 +56,25 @@ def test_a_run_s_table_begins_with_it_and_its_figures_say_it() -> None:
 def test_the_tables_of_a_sweep_begin_with_it_once(made: Sweep) -> None:
     each = comparison_table(made.labelled()).split("\n")
     assert each[0].startswith(SAID)
-    assert sum("twin" in line for line in each) == 1
+    assert sum("surrogate" in line for line in each) == 1
     html = made._repr_html_()
     assert html.index(SAID) < html.index("attained")
-    assert html.count("twin") == 1
+    assert html.count("surrogate") == 1
 
 
 def test_the_figures_of_a_sweep_say_it_once(made: Sweep) -> None:
     frame = made.table
     drawn = [*sweep_figures(frame, axes_of(frame)).values()]
     drawn.append(comparison([(str(number), run.metrics) for number, run in enumerate(made)]))
-    assert [caption(figure).count("twin") for figure in drawn] == [1] * len(drawn)
-    assert made.figure().caption.count("twin") == 1
+    assert [caption(figure).count("surrogate") for figure in drawn] == [1] * len(drawn)
+    assert made.figure().caption.count("surrogate") == 1
 
 
 def test_a_search_says_it() -> None:
     found = find({"scheduler": ["vllm"]}, rates=(1, 2), within=1.0, trace="azure_conv", seed=0, progress=False, **SMALL)
     assert next(iter(find_table(found))).startswith(SAID)
     assert f"{SAID}." in caption(found.figure())
-    assert not any("twin" in note for note in found.notes())
+    assert not any("surrogate" in note for note in found.notes())
 
 
 def test_other_traces_say_nothing() -> None:

@@ -11,9 +11,9 @@ def point(place: int) -> str:
 
 
 def test_a_kind_that_several_runs_have_is_counted_and_names_its_columns():
-    notes = [("twin", "OVERLOADED: a"), ("twin", "too short: b"), ("OVERLOADED: c", "too short: d"), ()]
+    notes = [("surrogate", "OVERLOADED: a"), ("surrogate", "too short: b"), ("OVERLOADED: c", "too short: d"), ()]
     assert in_short(notes, point) == [
-        "twin",
+        "surrogate",
         "OVERLOADED: 2 of 4 runs; the table's column load.overloaded tells which, the notes in each run's provenance"
         " why",
         "too short: 2 of 4 runs; the table's columns load.too_short and load.attainment_half_width tell which, the"
@@ -22,9 +22,9 @@ def test_a_kind_that_several_runs_have_is_counted_and_names_its_columns():
 
 
 def test_a_kind_that_one_run_has_is_said_in_full_with_its_point():
-    notes = [(), ("twin", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)]
+    notes = [(), ("surrogate", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)]
     said = [
-        "twin",
+        "surrogate",
         "extrapolated: rps=2: 2 of 100 passes",
         "too short: rps=1: b",
         "not steady: rps=1: c",

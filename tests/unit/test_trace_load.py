@@ -44,13 +44,13 @@ def azure_rows(n=3):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_ships_stands_in_and_says_so(name):
     trace = trace_recipe(entry(name)).trace(seed=1)
-    kind = "twin" if entry(name)["file"].startswith("Azure") else "toy"
+    kind = "surrogate" if entry(name)["file"].startswith("Azure") else "toy"
     assert trace.source.origin == kind
-    said = {"twin": "the synthetic twin that ships", "toy": "the toy that ships, its first requests"}[kind]
+    said = {"surrogate": "the synthetic surrogate that ships", "toy": "the toy that ships, its first requests"}[kind]
     assert stand_in(trace.source.name, trace.source.origin) == f"{name}: {said}"
     assert "found neither" not in (trace.source.note or "")
     assert trace.source.licence
-    refused(entry(name, twin=False), "trace.twin=false, but ")
+    refused(entry(name, surrogate=False), "trace.surrogate=false, but ")
 
 
 def test_the_real_file_is_found_by_name_and_checksum_and_passed_over_by_checksum(monkeypatch, tmp_path):
@@ -67,9 +67,9 @@ def test_the_real_file_is_found_by_name_and_checksum_and_passed_over_by_checksum
     assert trace.source.sha256 == values["sha256"]
     monkeypatch.setenv("SPECSIM_DATA", str(bad))
     trace = trace_recipe(values).trace(seed=1)
-    assert trace.source.origin == "twin"
+    assert trace.source.origin == "surrogate"
     assert f"{bad / name} has another sha256 and is not used" in trace.source.note
-    refused({**values, "twin": False}, "has another sha256")
+    refused({**values, "surrogate": False}, "has another sha256")
 
 
 def test_a_gzip_of_the_original_counts_and_the_cache_is_looked_in(tmp_path):

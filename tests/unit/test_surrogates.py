@@ -1,4 +1,4 @@
-"""What ships under traces/: twins within 5% of the real files, toys, checksums, size."""
+"""What ships under traces/: surrogates within 5% of the real files, toys, checksums, size."""
 
 import hashlib
 import importlib.util
@@ -25,15 +25,15 @@ QUANTILES = ("prompt_quantiles", "output_quantiles")
 TOYS = sorted(TRACES.glob("**/*_toy.csv.gz"))
 
 
-def twin(name):
-    return read_user_file(TRACES / f"{name}_twin.csv.gz", TraceSource(name, "twin")).trace
+def surrogate(name):
+    return read_user_file(TRACES / f"{name}_surrogate.csv.gz", TraceSource(name, "surrogate")).trace
 
 
 def real(name):
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
     values.pop("defaults", None)
     try:
-        return trace_recipe({**values, "twin": False}).trace(seed=0)
+        return trace_recipe({**values, "surrogate": False}).trace(seed=0)
     except SpecsimError:
         pytest.skip("the real file is not on this machine")
 
@@ -50,24 +50,24 @@ def check_within_5_percent(wanted, trace):
 
 
 @pytest.mark.parametrize("name", ["azure_code", "azure_conv"])
-def test_the_twin_is_within_5_percent_of_the_real_statistics(name):
-    check_within_5_percent(REAL[name], twin(name))
+def test_the_surrogate_is_within_5_percent_of_the_real_statistics(name):
+    check_within_5_percent(REAL[name], surrogate(name))
 
 
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("name", ["azure_code", "azure_conv"])
-def test_the_stored_statistics_and_the_twin_fit_the_real_file_itself(name):
+def test_the_stored_statistics_and_the_surrogate_fit_the_real_file_itself(name):
     trace = real(name)
     statistics = asdict(describe(trace))
     for key, value in statistics.items():
         assert REAL[name][key] == pytest.approx(list(value) if isinstance(value, tuple) else value, rel=1e-9)
-    check_within_5_percent(statistics, twin(name))
+    check_within_5_percent(statistics, surrogate(name))
 
 
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("name", ["azure_code", "azure_conv"])
-def test_the_twin_keeps_counts_per_second_and_copies_no_row(name):
-    trace, copy = real(name), twin(name)
+def test_the_surrogate_keeps_counts_per_second_and_copies_no_row(name):
+    trace, copy = real(name), surrogate(name)
     assert np.array_equal(np.bincount(trace.arrival_s.astype(int)), np.bincount(copy.arrival_s.astype(int)))
 
     def rows(of, width_s):
@@ -81,12 +81,12 @@ def test_the_twin_keeps_counts_per_second_and_copies_no_row(name):
 @pytest.mark.usefixtures("real_data")
 def test_the_script_makes_the_shipped_rows_again(tmp_path):
     trace = real("azure_code")
-    spec = importlib.util.spec_from_file_location("fit_twins", TRACES.parent / "tools" / "fit_twins.py")
+    spec = importlib.util.spec_from_file_location("fit_surrogates", TRACES.parent / "tools" / "fit_surrogates.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    made = script.twin_of(trace)
+    made = script.surrogate_of(trace)
     script.write_csv(tmp_path / "t.csv.gz", made)
-    assert content(tmp_path / "t.csv.gz") == content(TRACES / "azure_code_twin.csv.gz")
+    assert content(tmp_path / "t.csv.gz") == content(TRACES / "azure_code_surrogate.csv.gz")
 
 
 def test_the_readme_gives_the_checksum_of_every_file_that_ships():

@@ -1,8 +1,8 @@
-"""Make the files of ``traces/`` from the real ones: Azure's twins, the toys, the table of differences.
+"""Make the files of ``traces/`` from the real ones: Azure's surrogates, the toys, the table of differences.
 
-    python tools/fit_twins.py --data DIR     # a folder that holds the real files, at any depth
+    python tools/fit_surrogates.py --data DIR     # a folder that holds the real files, at any depth
 
-The same files give the same rows. A twin keeps the real count of requests in every second and redraws the rest:
+The same files give the same rows. A surrogate keeps the real count of requests in every second and redraws the rest:
 
 - *arrivals*: a second takes the spacings of another second with the same count and similar neighbours (idle or
   busy). The spacings are rotated, reversed half of the time, and jittered. A count that occurs once keeps its own
@@ -11,8 +11,8 @@ The same files give the same rows. A twin keeps the real count of requests in ev
   output tokens per request). Pairs (prompt, output) are drawn from the cell's rank copula, jittered, and mapped
   through its smoothed quantile functions. Their order within the cell is random.
 
-Of ``DRAWS`` such twins the one whose worst statistic is nearest to the real one is kept. Tails are not invented: no
-length is outside the range that its cell has in the real trace.
+Of ``DRAWS`` such surrogates the one whose worst statistic is nearest to the real one is kept. Tails are not invented:
+no length is outside the range that its cell has in the real trace.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from specsim.workload.trace import Floats, Ints, Trace, TraceSource
 from tools.describe import QUANTILES, Shape, describe
 
 SEED, DRAWS = 2023, 24
-TWINS = ("azure_code", "azure_conv")
+SURROGATES = ("azure_code", "azure_conv")
 TOYS = ("mooncake_conversation", "mooncake_synthetic", "specserve_code", "specserve_conv", "specserve_mooncake")
 FIGURES = ("adaserve_fig8", "adaserve_fig10", "adaserve_fig11", "adaserve_fig14", "adaserve_fig15")
 TOY_ROWS = 300
@@ -125,37 +125,37 @@ def draw_lengths(trace: Trace, cells: Ints, rng: np.random.Generator) -> tuple[I
     return prompt, output
 
 
-def twin_of(real: Trace) -> Trace:
-    """Return the nearest of ``DRAWS`` twins of a real trace; no row equals a real one to the millisecond."""
+def surrogate_of(real: Trace) -> Trace:
+    """Return the nearest of ``DRAWS`` surrogates of a real trace; no row equals a real one to the millisecond."""
     shape, cells = describe(real), load_cells(real)
-    drawn = [_twin(real, cells, np.random.default_rng((SEED, draw))) for draw in range(DRAWS)]
-    new = [twin for twin in drawn if not carried(real, twin, 0.001)]
+    drawn = [_surrogate(real, cells, np.random.default_rng((SEED, draw))) for draw in range(DRAWS)]
+    new = [surrogate for surrogate in drawn if not carried(real, surrogate, 0.001)]
     if not new:
         raise SystemExit(f"{real.source.name}: every draw carries a row over; choose another SEED")
-    return min(new, key=lambda twin: worst(shape, describe(twin)))
+    return min(new, key=lambda surrogate: worst(shape, describe(surrogate)))
 
 
-def _twin(real: Trace, cells: Ints, rng: np.random.Generator) -> Trace:
+def _surrogate(real: Trace, cells: Ints, rng: np.random.Generator) -> Trace:
     arrival_rng, length_rng = rng.spawn(2)
     arrival_s = draw_arrivals(real.arrival_s, arrival_rng)
     prompt, output = draw_lengths(real, cells, length_rng)
-    return Trace(arrival_s, prompt, output, real.row, TraceSource(real.source.name, "twin"))
+    return Trace(arrival_s, prompt, output, real.row, TraceSource(real.source.name, "surrogate"))
 
 
-def worst(real: Shape, twin: Shape) -> float:
+def worst(real: Shape, surrogate: Shape) -> float:
     """Return the largest relative difference of a statistic, without rank correlations, which are near 0."""
-    return max(abs(b / a - 1) for name, a, b in compared(real, twin) if "rank" not in name)
+    return max(abs(b / a - 1) for name, a, b in compared(real, surrogate) if "rank" not in name)
 
 
-def carried(real: Trace, twin: Trace, width_s: float) -> int:
-    """Return how many rows of the twin equal a real row in prompt, output and arrival to ``width_s``."""
+def carried(real: Trace, surrogate: Trace, width_s: float) -> int:
+    """Return how many rows of the surrogate equal a real row in prompt, output and arrival to ``width_s``."""
 
     def rows(trace: Trace) -> list[tuple[int, int, int]]:
         tick = (trace.arrival_s / width_s).astype(np.int64)
         return list(zip(tick.tolist(), trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
 
     known = set(rows(real))
-    return sum(row in known for row in rows(twin))
+    return sum(row in known for row in rows(surrogate))
 
 
 def write_csv(file: Path, trace: Trace) -> None:
@@ -187,12 +187,12 @@ def write(file: Path, content: bytes) -> None:
 def entry(name: str, **changes: Any) -> dict[str, Any]:
     """Return the shipped YAML of a trace with some keys changed."""
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
-    return {**values, "twin": False, **changes}
+    return {**values, "surrogate": False, **changes}
 
 
-def compared(real: Shape, twin: Shape) -> Iterator[tuple[str, float, float]]:
-    """Yield (statistic, real, twin), with each quantile as a statistic."""
-    theirs: Mapping[str, Any] = asdict(twin)
+def compared(real: Shape, surrogate: Shape) -> Iterator[tuple[str, float, float]]:
+    """Yield (statistic, real, surrogate), with each quantile as a statistic."""
+    theirs: Mapping[str, Any] = asdict(surrogate)
     for name, value in asdict(real).items():
         if isinstance(value, tuple):
             for q, a, b in zip(QUANTILES, value, theirs[name], strict=True):
@@ -202,34 +202,34 @@ def compared(real: Shape, twin: Shape) -> Iterator[tuple[str, float, float]]:
 
 
 def table(pairs: dict[str, tuple[Trace, Trace]]) -> str:
-    """Return the Markdown table of twins and real traces."""
-    text = ["# Twin against real", "", "Written by `python tools/fit_twins.py --data DIR`; the nearest of"]
+    """Return the Markdown table of surrogates and real traces."""
+    text = ["# Surrogate against real", "", "Written by `python tools/fit_surrogates.py --data DIR`; the nearest of"]
     text += [f"{DRAWS} draws. Bins start at the first arrival, dispersion = variance / mean,"]
     text += ["correlations are of ranks and compared by difference.", ""]
-    for name, (real, twin) in pairs.items():
-        text += [f"## {name}", "", "| statistic | real | twin | difference |", "|---|---|---|---|"]
-        for label, a, b in compared(describe(real), describe(twin)):
+    for name, (real, surrogate) in pairs.items():
+        text += [f"## {name}", "", "| statistic | real | surrogate | difference |", "|---|---|---|---|"]
+        for label, a, b in compared(describe(real), describe(surrogate)):
             off = f"{b - a:+.3f}" if "rank" in label else f"{(b - a) / a:+.2%}"
             text.append(f"| {label} | {a:.6g} | {b:.6g} | {off} |")
         for width_s in (1.0, 0.001):
-            count = carried(real, twin, width_s)
+            count = carried(real, surrogate, width_s)
             text.append(f"| rows with a real (arrival to {width_s:g} s, prompt, output) | | {count} | |")
         text.append("")
     return "\n".join(text)
 
 
 def main() -> None:
-    """Write twins, toys, ``real_statistics.json`` and ``twins.md``."""
-    parser = argparse.ArgumentParser(description="Fit the shipped twins and cut the toys")
+    """Write surrogates, toys, ``real_statistics.json`` and ``surrogates.md``."""
+    parser = argparse.ArgumentParser(description="Fit the shipped surrogates and cut the toys")
     parser.add_argument("--data", required=True, help="folder that holds the real files, at any depth")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "traces", help="where to write")
     chosen = parser.parse_args()
     os.environ["SPECSIM_DATA"] = str(Path(chosen.data).resolve())
     pairs: dict[str, tuple[Trace, Trace]] = {}
-    for name in TWINS:
+    for name in SURROGATES:
         real = trace_recipe(entry(name)).trace(seed=0)
-        pairs[name] = (real, twin_of(real))
-        write_csv(chosen.out / f"{name}_twin.csv.gz", pairs[name][1])
+        pairs[name] = (real, surrogate_of(real))
+        write_csv(chosen.out / f"{name}_surrogate.csv.gz", pairs[name][1])
     for name in TOYS:
         write_csv(chosen.out / f"{name}_toy.csv.gz", trace_recipe(entry(name)).trace(seed=0, requests=TOY_ROWS))
     for name in FIGURES:
@@ -238,7 +238,7 @@ def main() -> None:
             write_csv(chosen.out / entry(name)["ships"].format(point=float(point)), toy)
     figures = {name: asdict(describe(real)) for name, (real, _) in pairs.items()}
     write(chosen.out / "real_statistics.json", (json.dumps(figures, indent=1) + "\n").encode())
-    write(chosen.out / "twins.md", table(pairs).encode())
+    write(chosen.out / "surrogates.md", table(pairs).encode())
     logging.getLogger(__name__).info("written to %s", chosen.out)
 
 

@@ -1,4 +1,4 @@
-"""AdaServe attains on a twin what it attains on the real trace, within three points."""
+"""AdaServe attains on a surrogate what it attains on the real trace, within three points."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_attainment(trace: str, settings: dict[str, float], monkeypatch: pytest.
         pytest.skip("needs the real traces: SPECSIM_DATA does not hold them")
     monkeypatch.setenv("SPECSIM_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    twin = simulate("adaserve", trace, **settings)
-    assert twin.provenance["trace"]["origin"] == "twin"
+    surrogate = simulate("adaserve", trace, **settings)
+    assert surrogate.provenance["trace"]["origin"] == "surrogate"
     assert 0.05 < real.slo_attainment < 0.99
-    assert abs(twin.slo_attainment - real.slo_attainment) <= 0.03
+    assert abs(surrogate.slo_attainment - real.slo_attainment) <= 0.03
