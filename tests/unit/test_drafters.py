@@ -214,7 +214,7 @@ def test_a_mistake_is_one_line(mapping: dict[str, Any], said: str) -> None:
 def test_heads_that_leave_no_memory_are_refused() -> None:
     point = {"drafter": "medusa", "drafter.weights_share": "1.0", "profile": "llama70b_1b_4xh100", "trace": "poisson"}
     chosen = from_point(point)
-    chosen.config["profile"]["memory_bytes"] = 200_000_000_000
+    chosen.config["profile"] = {**chosen.config["profile"], "memory_bytes": 200_000_000_000}
     with pytest.raises(SpecsimError, match="leave no memory for KV"):
         prepare(chosen)
 
