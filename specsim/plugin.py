@@ -37,12 +37,12 @@ from specsim.schedulers.continuous import decode
 from specsim.schedulers.parts.growth import grow, grow_trees, trees_fit, useful_depth
 from specsim.schedulers.parts.protocols import Batching, Growing, Rows, Speculation, evicting
 from specsim.schedulers.parts.selection import neediest_first, select
-from specsim.workload.slo import Promise, SloClass, SloMix
+from specsim.workload.slo import Objectives, SloClass, SloMix
 from specsim.workload.trace import Trace, TraceReader, TraceSource
 from specsim.workload.user_file import trace_of
 
 API_VERSION = 1
-"""The promise that a scheduler rests on; it rises when one of these names goes or means something else."""
+"""The interface that a scheduler rests on; it rises when one of these names goes or means something else."""
 
 __all__ = [
     "API_VERSION",
@@ -69,6 +69,7 @@ __all__ = [
     "Linear",
     "ModelLatency",
     "Noting",
+    "Objectives",
     "Observer",
     "Oracle",
     "Pass",
@@ -79,7 +80,6 @@ __all__ = [
     "Planning",
     "Pools",
     "Profile",
-    "Promise",
     "Roofline",
     "Router",
     "Rows",

@@ -159,9 +159,9 @@ def _held(above: str, given: Mapping[str, str]) -> Mapping[str, Any]:
 
 def _of_mix(below: Sequence[str]) -> tuple[str, ...]:
     """Return the keys that an SLO mix, or a class of one, may have."""
-    from specsim.workload.slo import MIX_KEYS, PROMISES
+    from specsim.workload.slo import MIX_KEYS, OBJECTIVES
 
-    return MIX_KEYS if not below else PROMISES if below[0] == "classes" and len(below) == 2 else ()
+    return MIX_KEYS if not below else OBJECTIVES if below[0] == "classes" and len(below) == 2 else ()
 
 
 def _profile(before: Sequence[str], typed: str) -> Iterable[str]:

@@ -127,7 +127,7 @@ def _below_a_group(key: str) -> str:
 
 
 RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
-"""Keys of a promise of which one is given: setting one takes the file's other away."""
+"""Keys of an objective of which one is given: setting one takes the file's other away."""
 
 SHAPE = "distribution"
 """A key whose value says which others stand beside it: choosing another takes the file's away."""

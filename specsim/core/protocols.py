@@ -258,7 +258,7 @@ class Backend(Protocol):
         """Return what each row emitted and the seconds of the pass."""
 
 
-def promises(decider: object) -> bool:
+def is_stationary(decider: object) -> bool:
     """Return whether the class of a scheduler, or of a part of one, says of itself that it is ``stationary``.
 
     Only then is a `stationary_until_s` of its passes or rows its own. No class inherits the promise, and none is bound

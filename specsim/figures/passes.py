@@ -218,10 +218,10 @@ def _said(request: int, row: Series[Any], tree: DataFrame) -> str:
     """Return a line about a request: its class, its time per token so far and its objective, and what came out."""
     new, decoded = tree["depth"] > 0, row["decoded_tokens"]
     pace = f"{1000 * row['decoding_s'] / decoded:.1f} ms a token so far" if decoded else "no token so far"
-    promise = "no objective" if isnan(row["tpot_slo_s"]) else f"objective {1000 * row['tpot_slo_s']:.1f} ms"
+    objective = "no objective" if isnan(row["tpot_slo_s"]) else f"objective {1000 * row['tpot_slo_s']:.1f} ms"
     nodes = f"{new.sum()} drafted, {(new & tree['verified']).sum()} verified"
     counts = f"{nodes}, {row['accepted_tokens']} accepted, {row['emitted_tokens']} emitted"
-    return f"Request {request}, {row['slo_class']}; {pace}, {promise}; {counts}"
+    return f"Request {request}, {row['slo_class']}; {pace}, {objective}; {counts}"
 
 
 def _key(figure: Figure, nodes: DataFrame) -> None:

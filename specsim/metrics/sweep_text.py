@@ -164,7 +164,7 @@ def _mark(load: Mapping[str, Any]) -> str:
 def _legend_lines(blocks: Sequence[Mapping[str, Any]], said: Sequence[str], marks: Collection[str]) -> list[str]:
     """Return the objectives of runs, what a table's columns mean, and what its stars and marks do."""
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
-    lines = wrap(f"objectives: {'; '.join(_promises(name, blocks) for name in names)}", WIDTH, subsequent_indent="  ")
+    lines = wrap(f"objectives: {'; '.join(_objectives(name, blocks) for name in names)}", WIDTH, subsequent_indent="  ")
     lines += said
     if any(flattered(block) for block in blocks):
         points = f"{100 * FLATTERED:.0f} points more or above"
@@ -172,7 +172,7 @@ def _legend_lines(blocks: Sequence[Mapping[str, Any]], said: Sequence[str], mark
     return [*lines, *(f"{mark}: {meaning}" for mark, meaning in SAID.items() if mark in marks)]
 
 
-def _promises(name: str, blocks: Sequence[Mapping[str, Any]]) -> str:
+def _objectives(name: str, blocks: Sequence[Mapping[str, Any]]) -> str:
     """Return the objectives of a class over all runs."""
     parts = [block["classes"][name] for block in blocks if name in block["classes"]]
 

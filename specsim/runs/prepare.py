@@ -49,11 +49,11 @@ from specsim.server.observing import Observing
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe, varies
-from specsim.workload.slo import Promised, mix_from_mapping, promise
+from specsim.workload.slo import Assigned, assign_slos, mix_from_mapping
 from specsim.workload.trace import HeldTrace, Trace, TraceSource
 
 
-def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bools | None]:
+def within_context(assigned: Assigned, served_on: Fleet) -> tuple[Assigned, Bools | None]:
     """Return requests whose `max_tokens` end with the target's context, and which are too long for it, (N,).
 
     A request is too long if its prompt and its output are: a client that replays a trace states the output as
@@ -62,12 +62,12 @@ def within_context(promised: Promised, served_on: Fleet) -> tuple[Promised, Bool
     stated = [each.truth.target.max_model_len for _, each in served_on.by_name.values()]
     known = [each for each in stated if each is not None]
     if not known:
-        return promised, None
-    requests, context = promised.requests, min(known)
-    too_long: Bools = requests.prompt_tokens + promised.output_tokens > context
+        return assigned, None
+    requests, context = assigned.requests, min(known)
+    too_long: Bools = requests.prompt_tokens + assigned.output_tokens > context
     left = np.where(too_long, requests.max_tokens, context - requests.prompt_tokens)
     bounded = replace(requests, max_tokens=np.minimum(requests.max_tokens, left))
-    return promised._replace(requests=bounded), too_long if too_long.any() else None
+    return assigned._replace(requests=bounded), too_long if too_long.any() else None
 
 
 Plugins = Mapping[str, ModuleType]
@@ -103,13 +103,13 @@ class Experiment:
 
 
 class _Load(NamedTuple):
-    """The load of a run: the trace, its promises, the window that counts, and lines for the user.
+    """The load of a run: the trace, its SLOs, the window that counts, and lines for the user.
 
     `too_long` are requests, (N,), beyond the target's context, None where there are none.
     """
 
     trace: Trace
-    promised: Promised
+    assigned: Assigned
     window: Window | None
     too_long: Bools | None
     varies: tuple[str, ...]
@@ -145,14 +145,14 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     acceptance_trace = told.applied(_acceptance_trace(model, load, settings.seed, str(chosen.acceptance)))
     _check_width(factory.example, acceptance_trace, chosen)
     pooled = pools(settings.split, settings.replicas)
-    routed = router(chosen.router, plugins, load.promised.requests.class_names, pooled)
+    routed = router(chosen.router, plugins, load.assigned.requests.class_names, pooled)
     said = session_note(routed(), str(chosen.router), load.trace)
     notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on
     simulated = _simulation(
-        settings, load, GroundTruth(load.promised.output_tokens, acceptance_trace), running_on, factory, routed
+        settings, load, GroundTruth(load.assigned.output_tokens, acceptance_trace), running_on, factory, routed
     )
     return Experiment(
         made_of=made_of,
@@ -215,7 +215,7 @@ def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:
 
 
 def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
-    """Return what is sent, and what is promised to it."""
+    """Return what is sent, and the SLOs assigned to it."""
     mix = handed.slo or mix_from_mapping(chosen.slo.values, str(chosen.slo))
     recipe = _recipe(chosen.trace, plugins, handed)
     trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
@@ -227,13 +227,13 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     window, warmup_note = counted(settings.warmup, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(recipe.baselines_s)
     scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
-    promised = promise(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
-    promised, too_long = within_context(promised, served_on)
+    assigned = assign_slos(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
+    assigned, too_long = within_context(assigned, served_on)
     drawn = recipe.drawn if trace.source.timed or settings.concurrency is not None else recipe.drawn | {"arrivals"}
-    cut = int((trace.output_tokens > promised.output_tokens).sum())
+    cut = int((trace.output_tokens > assigned.output_tokens).sum())
     return _Load(
         trace,
-        promised,
+        assigned,
         window,
         too_long,
         varies(drawn, mix, names_classes=trace.slo_class is not None),
@@ -242,7 +242,7 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
             warmup_note,
             clients_note,
             baseline_note,
-            *promised.notes,
+            *assigned.notes,
             *(
                 f"{named}: states no target.max_model_len: no request is too long for its context"
                 for named, each in served_on.by_name.values()
@@ -275,10 +275,10 @@ def _acceptance_trace(model: AcceptanceModel, load: _Load, seed: int, named: str
         requests.
     """
     rows: Ints = load.trace.row
-    classes = load.promised.requests.slo_class
+    classes = load.assigned.requests.slo_class
     try:
         acceptance_trace: AcceptanceTrace = asked(
-            named, model.acceptance_trace, AcceptanceTrace, load.promised.acceptance, classes, rows, seed
+            named, model.acceptance_trace, AcceptanceTrace, load.assigned.acceptance, classes, rows, seed
         )
     except SpecsimError as error:
         said = str(error)
@@ -310,7 +310,7 @@ def _simulation(
     memory = settings.block_tokens, settings.host_bytes_per_s
     alike, machines = runs_on.machine(*memory), [each.machine(*memory) for each in served_on.replicas]
     return Simulation(
-        requests=load.promised.requests,
+        requests=load.assigned.requests,
         ground_truth=ground_truth,
         truth=alike.truth,
         cost_model=alike.cost_model,
@@ -330,7 +330,7 @@ def _simulation(
         replicas=settings.replicas,
         router=routed,
         timeout_s=settings.timeout_s,
-        admission_control=admission_control(settings.shed, settings.concurrency, load.promised.requests),
+        admission_control=admission_control(settings.shed, settings.concurrency, load.assigned.requests),
         sessions=load.trace.row if load.trace.session is None else load.trace.session,
         prefixes=prefixes(settings, load.trace) if settings.prefix_caching else None,
         keep_passes=settings.passes,

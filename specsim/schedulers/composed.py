@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from specsim.core.passes import TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Noting, Oracle, Step, View, promises
+from specsim.core.protocols import Beginning, Clairvoyant, Noting, Oracle, Step, View, is_stationary
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Rows, Speculation, evicting
@@ -44,7 +44,7 @@ class Composed:
                 raise ValueError(f"max_num_batched_tokens={budget} is below {most}, one request with its drafts")
         # Both parts promise stationary steps, and none hears of each verification.
         deaf = part.on_verified is Speculation.on_verified and type(self.batching).on_verified is Batching.on_verified
-        self._stationary = deaf and promises(self.batching) and promises(self.speculation)
+        self._stationary = deaf and is_stationary(self.batching) and is_stationary(self.speculation)
 
     @property
     def drafts(self) -> bool:

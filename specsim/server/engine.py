@@ -9,7 +9,7 @@ import numpy as np
 import simpy
 
 from specsim.core.passes import NOBODY, Decodes, DraftPass, Emitted, Pass, Rounds, TargetPass
-from specsim.core.protocols import Backend, MultiStepBackend, Oracle, PassEvent, Scheduler, promises
+from specsim.core.protocols import Backend, MultiStepBackend, Oracle, PassEvent, Scheduler, is_stationary
 from specsim.core.request import Ids, Ints, Requests
 from specsim.core.trees import Forest
 from specsim.errors import ModelFault, ObserverFault, RouterFault, SpecsimError
@@ -77,7 +77,7 @@ class Replica:
         self._timeouts = None if timeout_s is None else RequestTimeouts(timeout_s, ledger)
         self._admission_control, self._observed = admission_control, observed
         self._multi_step: MultiStep | None = None
-        if multi_step and observed is None and isinstance(backend, MultiStepBackend) and promises(scheduler):
+        if multi_step and observed is None and isinstance(backend, MultiStepBackend) and is_stationary(scheduler):
             told = event_log, self.livelock, self._arrival_queue
             self._multi_step = MultiStep(env, name, ledger, view, backend, *told)
         self.moving_s = 0.0

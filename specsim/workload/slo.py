@@ -29,11 +29,11 @@ MIX_KEYS = (
     *("description", "source", "assumed", "classes_from", "objectives_from", "redraw_classes"),
     *("max_tokens", "tpot_s", "ttft_s"),
 )
-PROMISES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
+OBJECTIVES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Objectives:
     """The objectives of one class; None: no objective.
 
     `tpot_s` and `ttft_s` are seconds, `tpot_ratio` is a multiple of the baseline latency. At most one of `tpot_s` and
@@ -56,7 +56,7 @@ class SloClass:
 
     name: str
     share: float
-    promise: Promise
+    objectives: Objectives
     acceptance: str
     scaled: bool
 
@@ -77,8 +77,8 @@ class SloMix:
 
     source: str
     classes: tuple[SloClass, ...]
-    default: Promise
-    of_trace: Mapping[str, Promise]
+    default: Objectives
+    of_trace: Mapping[str, Objectives]
     redraw_classes: bool
     own_objectives: bool = True
 
@@ -88,7 +88,7 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     node = CheckedMapping(source, "", mapping)
     from_trace = "classes_from" in mapping and node.choice("classes_from", ("trace", "mix")) == "trace"
     node.only(("max_tokens",) if from_trace else ("classes",), (*MIX_KEYS, "classes"))
-    default = _promise(node)
+    default = _objectives(node)
     redraw = "redraw_classes" in mapping and node.flag("redraw_classes")
     if from_trace:
         if redraw:
@@ -98,7 +98,7 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
         node.refuse(
             "objectives_from", "'trace', but the classes of this mix are its own; expected classes_from: trace too"
         )
-    bodies = node.children("classes", "at least one class by name", "share, max_tokens and promises such as tpot_s")
+    bodies = node.children("classes", "at least one class by name", "share, max_tokens and objectives such as tpot_s")
     if len(bodies) > MOST_CLASSES:
         node.refuse("classes", f"{len(bodies):,} classes; expected at most {MOST_CLASSES:,}")
     for name in bodies:
@@ -121,7 +121,7 @@ def check_mix(mix: SloMix) -> None:
     total = sum(each.share for each in mix.classes)
     if mix.classes and abs(total - 1.0) > 1e-9:
         raise SpecsimError(f"{mix.source}: classes: shares add up to {total:g}, expected 1")
-    bounds = {each.name: each.promise.max_tokens for each in mix.classes} or {"default": mix.default.max_tokens}
+    bounds = {each.name: each.objectives.max_tokens for each in mix.classes} or {"default": mix.default.max_tokens}
     for name, bound in bounds.items():
         if bound is None or bound < 1:
             raise SpecsimError(f"{mix.source}: {name}: max_tokens: {bound} is not a whole number of at least 1")
@@ -138,42 +138,42 @@ def _check_used(node: CheckedMapping, bodies: Mapping[str, CheckedMapping]) -> N
             )
 
 
-def _promise(node: CheckedMapping) -> Promise:
+def _objectives(node: CheckedMapping) -> Objectives:
     if node.given("tpot_s") and node.given("tpot_ratio"):
         node.refuse("", "tpot_s and tpot_ratio are both given; expected one of them and null for the other")
-    tpot_s, ratio, ttft_s = (node.number(key, above=0) if node.given(key) else None for key in PROMISES[:3])
-    return Promise(tpot_s, ratio, ttft_s, node.whole("max_tokens") if "max_tokens" in node.values else None)
+    tpot_s, ratio, ttft_s = (node.number(key, above=0) if node.given(key) else None for key in OBJECTIVES[:3])
+    return Objectives(tpot_s, ratio, ttft_s, node.whole("max_tokens") if "max_tokens" in node.values else None)
 
 
-def _of_trace(node: CheckedMapping) -> dict[str, Promise]:
+def _of_trace(node: CheckedMapping) -> dict[str, Objectives]:
     if not node.values.get("classes"):
         return {}
-    bodies = node.children("classes", "promises by class of the trace", "promises such as tpot_s")
+    bodies = node.children("classes", "objectives by class of the trace", "objectives such as tpot_s")
     for body in bodies.values():
-        body.only((), PROMISES)
-    return {name: _promise(body) for name, body in bodies.items()}
+        body.only((), OBJECTIVES)
+    return {name: _objectives(body) for name, body in bodies.items()}
 
 
-def _class(name: str, node: CheckedMapping, default: Promise) -> SloClass:
-    node.only(("share",), (*PROMISES, "acceptance", "scaled"))
-    promise = _filled(_promise(node), default)
-    if promise.max_tokens is None:
+def _class(name: str, node: CheckedMapping, default: Objectives) -> SloClass:
+    node.only(("share",), (*OBJECTIVES, "acceptance", "scaled"))
+    objectives = _filled(_objectives(node), default)
+    if objectives.max_tokens is None:
         node.refuse("max_tokens", "missing key, here and in the whole mix")
     scaled = "scaled" in node.values and node.flag("scaled")
-    if scaled and promise.tpot_s is None and promise.tpot_ratio is None:
+    if scaled and objectives.tpot_s is None and objectives.tpot_ratio is None:
         node.refuse("scaled", "true, but the class has no TPOT objective to scale")
     acceptance = node.text("acceptance", "the name of a category") if "acceptance" in node.values else name
-    return SloClass(name, node.number("share", above=0, most=1), promise, acceptance, scaled)
+    return SloClass(name, node.number("share", above=0, most=1), objectives, acceptance, scaled)
 
 
-def _filled(promise: Promise, default: Promise) -> Promise:
-    """Return a promise, completed by the default's values."""
-    has_tpot = promise.tpot_s is not None or promise.tpot_ratio is not None
-    return Promise(
-        promise.tpot_s if has_tpot else default.tpot_s,
-        promise.tpot_ratio,
-        default.ttft_s if promise.ttft_s is None else promise.ttft_s,
-        default.max_tokens if promise.max_tokens is None else promise.max_tokens,
+def _filled(objectives: Objectives, default: Objectives) -> Objectives:
+    """Return objectives, completed by the default's values."""
+    has_tpot = objectives.tpot_s is not None or objectives.tpot_ratio is not None
+    return Objectives(
+        objectives.tpot_s if has_tpot else default.tpot_s,
+        objectives.tpot_ratio,
+        default.ttft_s if objectives.ttft_s is None else objectives.ttft_s,
+        default.max_tokens if objectives.max_tokens is None else objectives.max_tokens,
     )
 
 
@@ -190,8 +190,8 @@ def problem_of(name: str) -> str | None:
     return None
 
 
-class Promised(NamedTuple):
-    """The answer of `promise`.
+class Assigned(NamedTuple):
+    """The answer of `assign_slos`.
 
     Attributes
     ----------
@@ -216,9 +216,9 @@ class Dealt(NamedTuple):
     acceptance: tuple[str, ...]
 
 
-def promise(
+def assign_slos(
     mix: SloMix, trace: Trace, *, seed: int, baseline_s: float, slo_scale: float = 1.0, ttft_scale: float = 1.0
-) -> Promised:
+) -> Assigned:
     """Give each request of `trace` its class and objectives; draws depend only on (seed, row of the trace).
 
     Requests have the classes that the trace names; otherwise they draw classes by share.
@@ -242,7 +242,7 @@ def promise(
         dealt.names,
     )
     output_tokens = np.minimum(trace.output_tokens, dealt.max_tokens)
-    return Promised(requests, output_tokens, dealt.acceptance, _notes(mix, trace, requests))
+    return Assigned(requests, output_tokens, dealt.acceptance, _notes(mix, trace, requests))
 
 
 def _by_mix(mix: SloMix, trace: Trace, seed: int, baseline_s: float, slo_scale: float) -> Dealt:
@@ -256,12 +256,12 @@ def _by_mix(mix: SloMix, trace: Trace, seed: int, baseline_s: float, slo_scale: 
         bounds = np.cumsum([each.share for each in classes])[:-1]
         codes = np.searchsorted(bounds, uniforms(stream_keys(seed, "slo_class", trace.row)), side="right")
     scales = [slo_scale if each.scaled else 1.0 for each in classes]
-    tpot_s = [_seconds(each.promise, baseline_s) * scale for each, scale in zip(classes, scales, strict=True)]
+    tpot_s = [_seconds(each.objectives, baseline_s) * scale for each, scale in zip(classes, scales, strict=True)]
     return Dealt(
         codes,
         np.array(tpot_s)[codes],
-        np.array([_or_nan(each.promise.ttft_s) for each in classes])[codes],
-        np.array([each.promise.max_tokens for each in classes])[codes],
+        np.array([_or_nan(each.objectives.ttft_s) for each in classes])[codes],
+        np.array([each.objectives.max_tokens for each in classes])[codes],
         names,
         tuple(each.acceptance for each in classes),
     )
@@ -294,17 +294,17 @@ def _by_trace(mix: SloMix, trace: Trace, seed: int, baseline_s: float, slo_scale
     most = np.full(len(trace), mix.default.max_tokens)
     seconds[np.isnan(seconds) & np.isnan(ratio)] = _or_nan(mix.default.tpot_s)
     ttft_s[np.isnan(ttft_s)] = _or_nan(mix.default.ttft_s)
-    for name, promised in mix.of_trace.items():
+    for name, objectives in mix.of_trace.items():
         if name not in names:
             known = f"unknown{nearest(name, names)}"
             raise SpecsimError(f"{mix.source}: classes.{name}: {known}: the classes of trace {trace.source.name!r}")
         mine = codes == names.index(name)
-        if promised.tpot_s is not None or promised.tpot_ratio is not None:
-            seconds[mine], ratio[mine] = _or_nan(promised.tpot_s), _or_nan(promised.tpot_ratio)
-        if promised.ttft_s is not None:
-            ttft_s[mine] = promised.ttft_s
-        if promised.max_tokens is not None:
-            most[mine] = promised.max_tokens
+        if objectives.tpot_s is not None or objectives.tpot_ratio is not None:
+            seconds[mine], ratio[mine] = _or_nan(objectives.tpot_s), _or_nan(objectives.tpot_ratio)
+        if objectives.ttft_s is not None:
+            ttft_s[mine] = objectives.ttft_s
+        if objectives.max_tokens is not None:
+            most[mine] = objectives.max_tokens
     return Dealt(codes, _scaled(seconds, ratio * baseline_s, slo_scale), ttft_s, most, names, names)
 
 
@@ -317,8 +317,8 @@ def _scaled(seconds: Floats, ratio_s: Floats, slo_scale: float) -> Floats:
     return np.where(np.isnan(ratio_s), seconds, ratio_s * slo_scale)
 
 
-def _seconds(promised: Promise, baseline_s: float) -> float:
-    return _or_nan(promised.tpot_s if promised.tpot_ratio is None else promised.tpot_ratio * baseline_s)
+def _seconds(objectives: Objectives, baseline_s: float) -> float:
+    return _or_nan(objectives.tpot_s if objectives.tpot_ratio is None else objectives.tpot_ratio * baseline_s)
 
 
 def _or_nan(value: float | None) -> float:
@@ -356,10 +356,10 @@ def odd_objectives(mix: SloMix, trace: Trace) -> list[str]:
 
 
 def _objectives_of_mix(mix: SloMix) -> Iterator[tuple[str, str, float | None]]:
-    promises: dict[str, Promise] = {each.name: each.promise for each in mix.classes}
-    for name, promised in (promises or {"requests without their own": mix.default, **mix.of_trace}).items():
-        yield name, "TPOT", promised.tpot_s
-        yield name, "TTFT", promised.ttft_s
+    of_classes: dict[str, Objectives] = {each.name: each.objectives for each in mix.classes}
+    for name, objectives in (of_classes or {"requests without their own": mix.default, **mix.of_trace}).items():
+        yield name, "TPOT", objectives.tpot_s
+        yield name, "TTFT", objectives.ttft_s
 
 
 def _objectives_of_trace(trace: Trace) -> Iterator[tuple[str, str, float | None]]:

@@ -42,7 +42,7 @@ def page(rows: DataFrame) -> str:
     winners = "trace", "objectives", "load", "none", "fixed", "best", "gain over fixed", "level with it"
     return TEMPLATE.read_text(encoding="utf-8").format(
         gains=table(("policy", "drafts", *points), _gains(open_loop)),
-        promises=table(("policy", *(f"{place}, {mix}" for place in TRACES for mix in MIXES)), _by_promise(open_loop)),
+        mixes=table(("policy", *(f"{place}, {mix}" for place in TRACES for mix in MIXES)), _by_mix(open_loop)),
         winners=table(winners, _winners(open_loop, list(POLICIES))),
         changes=table(("policy", "trace", *STUDY["changes"]), _changes(rows)),
         batches=table(("policy", *clients), _speed_ups(closed, clients)),
@@ -79,7 +79,7 @@ def _gains(rows: DataFrame) -> Iterable[Sequence[object]]:
         yield f"`{policy}`", about["says"], *cells
 
 
-def _by_promise(rows: DataFrame) -> Iterable[Sequence[object]]:
+def _by_mix(rows: DataFrame) -> Iterable[Sequence[object]]:
     """Yield a row a policy: what it attains above saturation beyond the fixed number, by trace and mix."""
     for policy in (each for each in POLICIES if each != AGAINST):
         points = ((place, mix, list(about["loads"])[-1]) for place, about in TRACES.items() for mix in MIXES)

@@ -71,7 +71,7 @@ def keys_of(name):
 
 
 def test_every_key_that_is_read_stands_on_its_page():
-    classes = (*slo.PROMISES, "share", "acceptance", "scaled")
+    classes = (*slo.OBJECTIVES, "share", "acceptance", "scaled")
     assert {*slo.MIX_KEYS, *classes, "classes"} <= keys_of("slo")
     of_acceptance = keys_of("acceptance") | keys_of("your-acceptance")
     assert {"kind", "path", "categories", "width", "alpha", "levels", *pinned.KNOBS} <= of_acceptance

@@ -13,7 +13,7 @@ import pytest
 
 from specsim import Run, SpecsimError, load_run, simulate, sweep
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.plugin import Forest, Promise, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
+from specsim.plugin import Forest, Objectives, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
 from specsim.schedulers.fcfs import Fcfs
 from specsim.store.runs import StoredRun
 from specsim.workload.slo import mix_from_mapping
@@ -119,8 +119,8 @@ def test_a_trace_that_is_written_to_after_a_run_changes_no_table():
 
 
 def mix(share=1.0, bound=64):
-    chat = SloClass("chat", share, Promise(0.05, None, 2.0, bound), "chat", scaled=True)
-    return SloMix("my mix", (chat,), Promise(None, None, None, None), {}, redraw_classes=False)
+    chat = SloClass("chat", share, Objectives(0.05, None, 2.0, bound), "chat", scaled=True)
+    return SloMix("my mix", (chat,), Objectives(None, None, None, None), {}, redraw_classes=False)
 
 
 def frame(**columns):

@@ -124,4 +124,4 @@ def test_enough_delay_brings_every_headline_figure_to_zero(drawn):
 def test_every_shipped_mix_has_a_limit_on_the_first_token(name):
     mix = mix_from_mapping(read_yaml(shipped("conf") / "slo" / f"{name}.yaml"), f"slo={name}")
     assert mix.default.ttft_s is not None
-    assert all(each.promise.ttft_s is not None for each in mix.classes)
+    assert all(each.objectives.ttft_s is not None for each in mix.classes)

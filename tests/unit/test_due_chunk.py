@@ -13,7 +13,7 @@ from tests.unit.hand import Hand
 
 BEND, LIMIT = 40, 4000
 PROMISED, UNPROMISED = 1, 0
-"""Classes: first token within a second, and none promised."""
+"""Classes: first token within a second, and none classd."""
 
 
 def hand_of(*prompts: int, kind: int = PROMISED, bend: float | None = BEND, prefill: str = "mixed") -> Hand:

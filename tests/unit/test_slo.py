@@ -7,7 +7,7 @@ from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.trace import of_category
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.workload.slo import mix_from_mapping, promise
+from specsim.workload.slo import assign_slos, mix_from_mapping
 from specsim.workload.trace import Trace, TraceSource
 
 BASELINE_S = 0.02
@@ -25,10 +25,10 @@ def trace(n=4000, **columns):
     return Trace(rows * 0.1, rows % 7 + 1, rows % 90 + 1, rows, TraceSource("made", "file"), **columns)
 
 
-def promised(mapping=THREE, given=None, seed=0, **scales):
+def assigned(mapping=THREE, given=None, seed=0, **scales):
     mix = mix_from_mapping(mapping, "slo=mine")
     given = trace() if given is None else given
-    return promise(mix, given, seed=seed, baseline_s=BASELINE_S, **scales)
+    return assign_slos(mix, given, seed=seed, baseline_s=BASELINE_S, **scales)
 
 
 def edited(**changes):
@@ -36,7 +36,7 @@ def edited(**changes):
 
 
 def test_objectives_are_absolute_or_a_ratio_of_the_baseline():
-    requests = promised().requests
+    requests = assigned().requests
     expected = np.array([1.2 * BASELINE_S, 0.05, np.nan])[requests.slo_class]
     assert np.array_equal(requests.tpot_slo_s, expected, equal_nan=True)
     expected = np.array([np.nan, 1.5, np.nan])[requests.slo_class]
@@ -45,10 +45,10 @@ def test_objectives_are_absolute_or_a_ratio_of_the_baseline():
 
 
 def test_the_scale_falls_on_scaled_classes_and_never_on_ttft():
-    requests = promised(slo_scale=0.5).requests
+    requests = assigned(slo_scale=0.5).requests
     expected = np.array([0.6 * BASELINE_S, 0.05, np.nan])[requests.slo_class]
     assert np.array_equal(requests.tpot_slo_s, expected, equal_nan=True)
-    assert np.array_equal(requests.ttft_slo_s, promised().requests.ttft_slo_s, equal_nan=True)
+    assert np.array_equal(requests.ttft_slo_s, assigned().requests.ttft_slo_s, equal_nan=True)
 
 
 def test_a_scale_that_scales_nothing_is_refused():
@@ -56,13 +56,13 @@ def test_a_scale_that_scales_nothing_is_refused():
     nothing_scaled = {"classes": {"chat": {"share": 1.0, "tpot_s": 0.05, "max_tokens": 20}}}
     for scale in ("slo_scale", "ttft_scale"):
         with pytest.raises(SpecsimError, match=scale):
-            promised(nothing_scaled, **{scale: 2.0})
-    assert promised(nothing_scaled, slo_scale=1.0)
+            assigned(nothing_scaled, **{scale: 2.0})
+    assert assigned(nothing_scaled, slo_scale=1.0)
 
 
 def test_outputs_end_at_the_class_bound_which_is_all_that_is_told():
     given = trace()
-    found = promised(given=given)
+    found = assigned(given=given)
     bound = np.array([50, 20, 9999])[found.requests.slo_class]
     assert np.array_equal(found.requests.max_tokens, bound)
     assert np.array_equal(found.output_tokens, np.minimum(given.output_tokens, bound))
@@ -81,7 +81,7 @@ def of_two_classes(ttft_slo_s):
 
 def test_the_trace_s_own_classes_and_objectives():
     given = of_two_classes(np.full(6, 0.3))
-    found = promised(OWN, given, slo_scale=2.0)
+    found = assigned(OWN, given, slo_scale=2.0)
     assert found.requests.class_names == found.acceptance == ("a", "b")
     assert np.array_equal(found.requests.slo_class, given.slo_class)
     assert found.requests.tpot_slo_s.tolist() == [2 * 1.5 * BASELINE_S, 0.05] * 3
@@ -90,23 +90,23 @@ def test_the_trace_s_own_classes_and_objectives():
 
 
 def test_without_ratios_the_scale_falls_on_all_of_the_trace_s_objectives():
-    found = promised(OWN, trace(3, tpot_slo_s=np.array([0.05, np.nan, 0.1])), slo_scale=0.5)
+    found = assigned(OWN, trace(3, tpot_slo_s=np.array([0.05, np.nan, 0.1])), slo_scale=0.5)
     assert np.array_equal(found.requests.tpot_slo_s, [0.025, np.nan, 0.05], equal_nan=True)
     assert found.requests.class_names == ("request",)
     assert np.isnan(found.requests.ttft_slo_s).all()
 
 
 def test_the_scale_of_ttft_falls_on_every_class_that_has_one():
-    requests = promised(ttft_scale=2.0).requests
+    requests = assigned(ttft_scale=2.0).requests
     expected = np.array([np.nan, 3.0, np.nan])[requests.slo_class]
     assert np.array_equal(requests.ttft_slo_s, expected, equal_nan=True)
-    assert np.array_equal(requests.tpot_slo_s, promised().requests.tpot_slo_s, equal_nan=True)
+    assert np.array_equal(requests.tpot_slo_s, assigned().requests.tpot_slo_s, equal_nan=True)
 
 
 def test_a_class_takes_from_the_mix_what_it_does_not_state():
     mix = {"ttft_s": 2.0, "tpot_s": 0.07, "max_tokens": 9, "classes": {"a": {"share": 0.5}, "b": {"share": 0.5}}}
     mix["classes"]["b"] |= {"ttft_s": 0.5, "tpot_ratio": 1.5, "max_tokens": 4}
-    requests = promised(mix).requests
+    requests = assigned(mix).requests
     a, b = requests.slo_class == 0, requests.slo_class == 1
     assert a.any()
     assert b.any()
@@ -117,15 +117,15 @@ def test_a_class_takes_from_the_mix_what_it_does_not_state():
 
 def test_the_trace_s_objectives_give_way_to_those_set_for_a_class_and_fill_up_from_the_mix():
     given = of_two_classes(np.where(np.arange(6) < 2, 0.3, np.nan))
-    requests = promised({**OWN, "ttft_s": 2.0}, given).requests
+    requests = assigned({**OWN, "ttft_s": 2.0}, given).requests
     assert requests.ttft_slo_s.tolist() == [0.3, 0.3, 2.0, 2.0, 2.0, 2.0]
     mix = {**OWN, "ttft_s": 2.0, "classes": {"a": {"ttft_s": 0.1, "tpot_s": 0.01, "max_tokens": 5}}}
-    requests = promised(mix, given).requests
+    requests = assigned(mix, given).requests
     assert requests.ttft_slo_s.tolist() == [0.1, 0.3, 0.1, 2.0, 0.1, 2.0]
     assert requests.tpot_slo_s.tolist() == [0.01, 0.05] * 3
     assert requests.max_tokens.tolist() == [5, 30] * 3
     with pytest.raises(SpecsimError, match=r"classes\.chat: unknown"):
-        promised({**OWN, "classes": {"chat": {"ttft_s": 1.0}}}, given)
+        assigned({**OWN, "classes": {"chat": {"ttft_s": 1.0}}}, given)
 
 
 def labelled(names, **columns):
@@ -133,7 +133,7 @@ def labelled(names, **columns):
 
 
 def test_the_trace_s_classes_are_followed_under_a_mix_that_has_them():
-    found = promised(given=labelled(("chat", "coding")))
+    found = assigned(given=labelled(("chat", "coding")))
     assert [found.requests.class_names[code] for code in found.requests.slo_class] == ["chat", "coding"] * 3
     assert "classes: the trace's own" in found.notes
 
@@ -141,9 +141,9 @@ def test_the_trace_s_classes_are_followed_under_a_mix_that_has_them():
 def test_the_trace_s_classes_are_refused_or_dealt_anew_under_a_mix_without_them():
     given = labelled(("chat", "codin"))
     with pytest.raises(SpecsimError, match=r"slo=mine has no class 'codin'.*'coding'.*slo\.redraw_classes=true"):
-        promised(given=given)
-    anew = promised({**THREE, "redraw_classes": True}, given)
-    assert np.array_equal(anew.requests.slo_class, promised(given=trace(6)).requests.slo_class)
+        assigned(given=given)
+    anew = assigned({**THREE, "redraw_classes": True}, given)
+    assert np.array_equal(anew.requests.slo_class, assigned(given=trace(6)).requests.slo_class)
     assert any("dealt anew" in note for note in anew.notes)
 
 
@@ -193,13 +193,13 @@ def shipped_mix(**changes):
 @pytest.mark.parametrize("classes", [{}, {"slo_class": np.arange(4000) % 2, "slo_names": ("chat", "code")}])
 def test_one_objective_holds_for_all_requests_whatever_their_class_and_the_trace_say(classes):
     own = {"tpot_slo_s": np.full(4000, 0.5), "ttft_slo_s": np.full(4000, 7.0)}
-    found = promised(shipped_mix(ttft_s=1.0, tpot_s=0.04), trace(**classes, **own))
+    found = assigned(shipped_mix(ttft_s=1.0, tpot_s=0.04), trace(**classes, **own))
     assert set(found.requests.tpot_slo_s) == {0.04}
     assert set(found.requests.ttft_slo_s) == {1.0}
     assert found.requests.class_names == classes.get("slo_names", ("request",))
     assert any("the trace's own are not used" in note for note in found.notes)
-    assert set(promised(shipped_mix(tpot_s=0.04), trace(), slo_scale=2.0).requests.tpot_slo_s) == {0.08}
-    theirs = promised(shipped_mix(objectives_from="trace"), trace(**own))
+    assert set(assigned(shipped_mix(tpot_s=0.04), trace(), slo_scale=2.0).requests.tpot_slo_s) == {0.08}
+    theirs = assigned(shipped_mix(objectives_from="trace"), trace(**own))
     assert set(theirs.requests.tpot_slo_s) == {0.5}
 
 
@@ -209,17 +209,17 @@ def odd(found):
 
 def test_objectives_that_may_be_in_milliseconds_are_named():
     said = "TPOT objective of chat: 50 s; objectives are in s: if ms are meant, expected 0.05"
-    assert odd(promised(edited(tpot_s=50))) == [said]
+    assert odd(assigned(edited(tpot_s=50))) == [said]
     said = "TTFT objective of coding, batch: 2,000 s; objectives are in s: if ms are meant, expected 2"
-    assert odd(promised({**THREE, "ttft_s": 2000})) == [said]
-    assert odd(promised(edited(tpot_s=0.99, ttft_s=99), slo_scale=50.0)) == []
+    assert odd(assigned({**THREE, "ttft_s": 2000})) == [said]
+    assert odd(assigned(edited(tpot_s=0.99, ttft_s=99), slo_scale=50.0)) == []
 
 
 def test_a_class_belongs_to_the_seed_and_the_row():
-    whole = promised().requests.slo_class
-    assert np.array_equal(whole, promised().requests.slo_class)
-    assert np.array_equal(whole[:100], promised(given=trace().head(100)).requests.slo_class)
-    assert np.array_equal(whole[100:200], promised(given=trace().window(10.0, 20.0)).requests.slo_class)
-    assert np.array_equal(whole, promised(given=trace().at_rate(3.0)).requests.slo_class)
-    assert np.array_equal(whole, promised(slo_scale=2.0).requests.slo_class)
-    assert not np.array_equal(whole, promised(seed=1).requests.slo_class)
+    whole = assigned().requests.slo_class
+    assert np.array_equal(whole, assigned().requests.slo_class)
+    assert np.array_equal(whole[:100], assigned(given=trace().head(100)).requests.slo_class)
+    assert np.array_equal(whole[100:200], assigned(given=trace().window(10.0, 20.0)).requests.slo_class)
+    assert np.array_equal(whole, assigned(given=trace().at_rate(3.0)).requests.slo_class)
+    assert np.array_equal(whole, assigned(slo_scale=2.0).requests.slo_class)
+    assert not np.array_equal(whole, assigned(seed=1).requests.slo_class)
