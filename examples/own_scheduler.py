@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specsim import sweep
-from specsim.plugin import Forest, Growing, Rows, Speculation, View, grow_trees, trees_fit
+from specsim.plugin import Forest, Growing, Sequences, Speculation, View, grow_trees, trees_fit
 
 SETTINGS = """
 _target_: specsim.schedulers.composed.Composed
@@ -29,13 +29,15 @@ class WhileFew(Speculation):
         """Return the most that a request verifies; the token budget keeps room for them."""
         return self.num_speculative_tokens
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield the draft passes of this step and return the trees to verify."""
-        k, n = self.num_speculative_tokens, rows.decoding
-        fits = trees_fit(view, rows.requests, rows.chunks, n, k, rows.catch_up, rows.evicted)
+        k, n = self.num_speculative_tokens, sequences.decoding
+        fits = trees_fit(
+            view, sequences.requests, sequences.scheduled_tokens, n, k, sequences.catch_up, sequences.evicted
+        )
         if n > self.most_decoding or not fits:
-            return Forest.roots(len(rows.requests))
-        return (yield from grow_trees(view, rows.requests, rows.catch_up, n, k, width=1))
+            return Forest.roots(len(sequences.requests))
+        return (yield from grow_trees(view, sequences.requests, sequences.catch_up, n, k, width=1))
 
 
 def main() -> None:
@@ -49,10 +51,14 @@ def main() -> None:
         trace="poisson",
         requests=400,
     )
-    rows = runs.table[runs.table["slo_class"] == "all"].assign(tpot_ms=lambda rows: 1000 * rows["mean_tpot_s"])
+    sequences = runs.table[runs.table["slo_class"] == "all"].assign(
+        tpot_ms=lambda sequences: 1000 * sequences["mean_tpot_s"]
+    )
     for measure, unit in (("tpot_ms", "mean TPOT, ms"), ("slo_attainment", "share of requests that attain")):
         print(f"{unit}: most_decoding by requests/s\n")
-        print(rows.pivot(index="scheduler.speculation.most_decoding", columns="rps", values=measure).round(2), "\n")
+        print(
+            sequences.pivot(index="scheduler.speculation.most_decoding", columns="rps", values=measure).round(2), "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ class PassShape(NamedTuple):
     batched_tokens : query tokens, roots and tree nodes included (SmartSpec's N_batched).
     attention_pairs : sum over query tokens of the keys each attends to; of its own tree, a node is taken to see itself
         alone, which leaves out a fraction of depth / context.
-    prefill_tokens : those of the batched tokens that belong to chunks of rows which are not decoding.
-    logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last token of each chunk.
+    prefill_tokens : those of the batched tokens that are scheduled for rows which are not decoding.
+    logit_tokens : those of the batched tokens whose logits are computed: tree nodes, and the last scheduled token of
+        each row.
     requests : requests with a token in the pass.
     repeated_tokens : cached tokens that are read again where every tree node reads its request's context for itself.
     moved_bytes : cache that goes to the host or comes back from there before the pass, or weights that come back.
@@ -36,20 +37,20 @@ class PassShape(NamedTuple):
     moved_bytes: int = 0
 
     @classmethod
-    def of(cls, cached: Ints, chunks: Ints, nodes: Ints | None = None, prefill_tokens: int = 0) -> PassShape:
-        """Return the shape of `chunks` and `nodes` of trees behind `cached` tokens, (n,) each: a row a request."""
-        queries, drafted = (chunks, 0) if nodes is None else (chunks + nodes, int(np.add.reduce(nodes)))
-        fed, own = int(np.add.reduce(chunks)), int(chunks.dot(chunks))
-        attended = int(queries.dot(cached)) + int(queries.dot(chunks)) + fed + drafted
+    def of(cls, cached: Ints, scheduled: Ints, nodes: Ints | None = None, prefill_tokens: int = 0) -> PassShape:
+        """Return the shape of `scheduled` and `nodes` of trees behind `cached` tokens, (n,) each: a row a request."""
+        queries, drafted = (scheduled, 0) if nodes is None else (scheduled + nodes, int(np.add.reduce(nodes)))
+        fed, own = int(np.add.reduce(scheduled)), int(scheduled.dot(scheduled))
+        attended = int(queries.dot(cached)) + int(queries.dot(scheduled)) + fed + drafted
         pairs = float(attended) - float(own + fed) / 2
-        requests, logits = int(np.count_nonzero(queries)), drafted + int(np.count_nonzero(chunks))
+        requests, logits = int(np.count_nonzero(queries)), drafted + int(np.count_nonzero(scheduled))
         context = int(np.add.reduce(cached)) if requests == len(cached) else int(cached.dot(queries > 0))
-        again = 0 if nodes is None else int(cached.dot(nodes)) + int(cached.dot(chunks > 0)) - context
+        again = 0 if nodes is None else int(cached.dot(nodes)) + int(cached.dot(scheduled > 0)) - context
         return cls(context, fed + drafted, pairs, prefill_tokens, logits, requests, again)
 
     @classmethod
     def of_decoding(cls, cached: Ints, nodes: Ints | None = None, drafted: int = 0) -> PassShape:
-        """Return `of` the same for chunks of 1, quicker; `drafted` nodes in all, and those of each row unless 0."""
+        """Return `of` the same for 1 token a row, quicker; `drafted` nodes in all, and those of each row unless 0."""
         rows, context = len(cached), int(np.add.reduce(cached))
         again = 0 if nodes is None else int(np.dot(nodes, cached))
         batched = rows + drafted
@@ -57,7 +58,7 @@ class PassShape(NamedTuple):
 
     @classmethod
     def of_nodes(cls, cached: Ints, nodes: Ints) -> PassShape:
-        """Return `of` the same without chunks, quicker."""
+        """Return `of` the same without scheduled tokens, quicker."""
         seen, batched, rows = int(np.dot(nodes, cached)), int(np.add.reduce(nodes)), int(np.count_nonzero(nodes))
         context = seen if rows == batched else int(np.dot(cached, nodes > 0))
         return cls(context, batched, float(seen + batched), 0, batched, rows, seen - context)
@@ -103,10 +104,10 @@ class PassShapes(NamedTuple):
     repeated_tokens: Any
 
     @classmethod
-    def each(cls, cached: Any, chunks: Any, nodes: Any = 0) -> PassShapes:
-        """Return the shapes of passes of one row: `chunks` and `nodes` behind `cached` tokens, broadcast together."""
-        queries, with_chunk = chunks + nodes, np.minimum(chunks, 1)
-        pairs = queries * (cached + chunks + 1) - chunks * (chunks + 1) / 2
+    def each(cls, cached: Any, scheduled: Any, nodes: Any = 0) -> PassShapes:
+        """Return the shapes of passes of one row: `scheduled` and `nodes` behind `cached`, broadcast together."""
+        queries, with_chunk = scheduled + nodes, np.minimum(scheduled, 1)
+        pairs = queries * (cached + scheduled + 1) - scheduled * (scheduled + 1) / 2
         requests = np.minimum(queries, 1)
         return cls(
             np.where(queries > 0, cached, 0),
@@ -151,30 +152,31 @@ class PassShapes(NamedTuple):
         return np.where(np.asarray(self.batched_tokens) > 0, model.seconds_array(self), 0.0)
 
 
-def of_rounds(known: Ints, chunks: Ints, matched: Ints, depth: int, cached: bool) -> tuple[PassShapes, PassShapes]:
+def of_rounds(known: Ints, scheduled: Ints, matched: Ints, depth: int, cached: bool) -> tuple[PassShapes, PassShapes]:
     """Return the shapes of rounds of chains of `depth`: of the draft passes, (2, rounds), and verifications, (rounds,).
 
     The draft passes are the first of each round, which feeds what the cache lacks, and each later one.
 
     Parameters
     ----------
-    known : (n,) tokens of each row before the first round. chunks : (n,) 1 or 2 of them that the drafter's cache lacks.
+    known : (n,) tokens of each row before the first round. scheduled : (n,) 1 or 2 of them that the drafter's cache
+        lacks.
     matched : (rounds, n). cached : whether the drafter keeps a cache of its own.
     """
     rounds, rows = matched.shape
     texts, fed = both = np.empty((2, rounds, rows), dtype=np.int64)
-    texts[0], fed[0], fed[1:] = known, chunks, 1
+    texts[0], fed[0], fed[1:] = known, scheduled, 1
     np.add(matched[:-1], 1, out=texts[1:])
     np.add.accumulate(texts, axis=0, out=texts)
     if cached:
         # The last token of a chain is not in the drafter's cache: nothing was drafted behind it.
         fed[1:] += matched[:-1] == depth
-    text, chunk = np.add.reduce(both, axis=2)
+    text, text_tokens = np.add.reduce(both, axis=2)
     context, batched, pairs = np.empty((3, 2, rounds), dtype=np.int64)
-    context[0], context[1] = text - chunk, text
-    batched[0], batched[1] = chunk, rows
+    context[0], context[1] = text - text_tokens, text
+    batched[0], batched[1] = text_tokens, rows
     # The second of two tokens sees one more than the first: c tokens see c times the text, less c (c - 1) / 2.
-    pairs[0], pairs[1] = np.einsum("ij,ij->i", fed, texts) - (chunk - rows), text + rows
+    pairs[0], pairs[1] = np.einsum("ij,ij->i", fed, texts) - (text_tokens - rows), text + rows
     read, again = text - rows, (text - rows) * depth
     queries = rows * (depth + 1)
     verify = PassShapes(read, queries, read + again + queries + rows * depth, queries, rows, again)

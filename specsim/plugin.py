@@ -35,7 +35,7 @@ from specsim.pass_shape import PassShape, PassShapes
 from specsim.rng import Words, mix, stream_keys, uniforms
 from specsim.schedulers.continuous import decode
 from specsim.schedulers.parts.growth import grow, grow_trees, trees_fit, useful_depth
-from specsim.schedulers.parts.protocols import Batching, Growing, Rows, Speculation, evicting
+from specsim.schedulers.parts.protocols import Batching, Growing, Sequences, Speculation, evicting
 from specsim.schedulers.parts.selection import neediest_first, select
 from specsim.workload.slo import Objectives, SloClass, SloMix
 from specsim.workload.trace import Trace, TraceReader, TraceSource
@@ -82,8 +82,8 @@ __all__ = [
     "Profile",
     "Roofline",
     "Router",
-    "Rows",
     "Scheduler",
+    "Sequences",
     "Server",
     "SloClass",
     "SloMix",

@@ -116,7 +116,7 @@ class ModelDrafter:
             mine = of_row.get(index, [])
             nodes = [int(pass_.leaves[place]) for place in mine]
             inner = [node for node in nodes if node >= forest.rows]
-            chunk = int(work.chunks[index]) if pass_.feeds and len(work.chunks) else 0
+            chunk = int(work.scheduled_tokens[index]) if pass_.feeds and len(work.scheduled_tokens) else 0
             if not chunk and not nodes:
                 continue
             for place, node in zip(mine, nodes, strict=True):

@@ -75,8 +75,8 @@ class ModelText:
     def _shape(self, work: DraftPass, forest: Forest, leaves: Ints) -> PassShape:
         """Return the shape of a pass behind the first, which extends these nodes."""
         cached = self._view.draft_cached[work.requests]
-        if len(work.chunks):
-            cached = cached + work.chunks
+        if len(work.scheduled_tokens):
+            cached = cached + work.scheduled_tokens
         return PassShape.of_nodes(cached, np.bincount(forest.row[leaves], minlength=len(cached)))
 
     def tokens(self, forest: Forest) -> Ints:
@@ -87,7 +87,7 @@ class ModelText:
         """Accept what the target would choose; see `Text`."""
         ids, forest = work.requests, work.forest
         emitted = self._view.emitted_tokens[ids]
-        complete = work.chunks == self._view.pending(ids)
+        complete = work.scheduled_tokens == self._view.pending(ids)
         right = followed(forest, behind)
         matched = np.zeros(len(ids), dtype=np.int64)
         np.maximum.at(matched, forest.row[right], forest.depth[right])

@@ -94,7 +94,9 @@ class Verifier:
         ends = np.cumsum(forest.tree_tokens())
         place = np.full(len(forest), -1)
         rows, first = [], 0
-        for index, (request, chunk) in enumerate(zip(work.requests.tolist(), work.chunks.tolist(), strict=True)):
+        for index, (request, chunk) in enumerate(
+            zip(work.requests.tolist(), work.scheduled_tokens.tolist(), strict=True)
+        ):
             mine = order[first : ends[index]]
             place[mine] = np.arange(len(mine))
             held = int(self.rows.held[request])

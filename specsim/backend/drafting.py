@@ -82,9 +82,9 @@ class SimulatedDrafter:
             When a pass is wider than the acceptance trace, or has more than `MOST_PROPOSED` proposals.
         """
         forest, nodes = work.forest, work.forest.draft_nodes
-        feeds = len(work.chunks) > 0
+        feeds = len(work.scheduled_tokens) > 0
         if feeds and self._model.expands:
-            self._bonus = work.requests[work.chunks == BONUS_CHUNK]
+            self._bonus = work.requests[work.scheduled_tokens == BONUS_CHUNK]
         paid = self._doubled(work, shape, forest.row[work.leaves], feeds)
         proposed = self._model.one_pass and len(work.leaves) > 0 and work.leaves.min() >= forest.rows
         seconds = 0.0 if proposed else self._model.seconds(paid)
@@ -96,7 +96,7 @@ class SimulatedDrafter:
         if work.depth == 1:
             return Drafted(self._with(forest, grown, 0), levels)
         cached = self._view.draft_cached[work.requests]
-        behind = cached + work.chunks if feeds else cached
+        behind = cached + work.scheduled_tokens if feeds else cached
         shapes, extends = layers_of(grown, work.depth, work.max_depth, behind)
         plain, drafted = None, 0
         for level, each in enumerate(shapes, 1):

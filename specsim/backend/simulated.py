@@ -65,7 +65,7 @@ class SimulatedBackend:
         """Return what each row emits and the seconds of one target pass; acceptance never changes the cost."""
         seconds = self._truth.target.seconds(shape)
         forest = work.forest
-        told = answer(self._texts, work.requests, work.chunks, forest.numbers, self._drafter.rows[1])
+        told = answer(self._texts, work.requests, work.scheduled_tokens, forest.numbers, self._drafter.rows[1])
         self._drafter.verified = True
         return Emitted(*told), seconds
 
@@ -103,7 +103,7 @@ class SimulatedBackend:
         tokens = matched + 1
         over = np.add.reduce(tokens, axis=0) - left
         tokens[-1] -= np.maximum(over, 0)
-        draft, verify = of_rounds(known, work.chunks, matched, depth, drafter.cached)
+        draft, verify = of_rounds(known, work.scheduled_tokens, matched, depth, drafter.cached)
         seconds = self._truth.draft.seconds_array(draft)
         if drafter.one_pass:
             seconds[1] = 0.0

@@ -99,8 +99,10 @@ class Outstanding:
         reads = (lacks > 0) & ((emitted == 0) | (lacks > 1))
         reading_s = 0.0
         if reads.any():
-            chunks = lacks[reads]
-            reading_s = target.seconds(PassShape.of(cached[reads], chunks, prefill_tokens=int(np.add.reduce(chunks))))
+            scheduled = lacks[reads]
+            reading_s = target.seconds(
+                PassShape.of(cached[reads], scheduled, prefill_tokens=int(np.add.reduce(scheduled)))
+            )
         left = int(np.add.reduce(self._told.most_tokens[ids] - text))
         return reading_s + target.seconds(PassShape.of_decoding(text)) * left / len(ids)
 

@@ -73,7 +73,7 @@ class SplitDispatch:
         n, first = len(requests), splitting.prefill
         rows = {name: getattr(requests, name) for name in Requests.__dataclass_fields__}
         rows["cached_tokens"] = requests.prompt_tokens
-        self._begun = Begun(**rows, first_token_s=np.full(n, np.nan), draft_tokens=np.zeros(n, dtype=np.int64))
+        self._begun = Begun(**rows, first_token_s=np.full(n, np.nan), draft_kv_tokens=np.zeros(n, dtype=np.int64))
         one_token = replace(requests, max_tokens=np.ones(n, dtype=np.int64))
         self._reading = Dispatch(replicas[:first], router(), one_token, sessions)
         self._decoding = Dispatch(replicas[first:], router(), self._begun, sessions)
@@ -127,20 +127,20 @@ class SplitDispatch:
     def _onward(self, place: int) -> Callable[[Ids, Ints], Ids]:
         """Return what sends requests on whose first visit, on the replica at `place`, has just ended."""
 
-        def onward(ids: Ids, draft_tokens: Ints) -> Ids:
+        def onward(ids: Ids, draft_kv_tokens: Ints) -> Ids:
             going = self._goes_on[ids]
-            for request, tokens in zip(ids[going].tolist(), draft_tokens[going].tolist(), strict=True):
+            for request, tokens in zip(ids[going].tolist(), draft_kv_tokens[going].tolist(), strict=True):
                 self._send(request, tokens, place)
             return ids[going]
 
         return onward
 
-    def _send(self, request: int, draft_tokens: int, place: int) -> None:
+    def _send(self, request: int, draft_kv_tokens: int, place: int) -> None:
         """Begin to move a request's cache: its prompt in the target's, and so many tokens in the drafter's."""
         now_s, memory = self._env.now, self.replicas[place].ledger.pool.memory
-        self._begun.first_token_s[request], self._begun.draft_tokens[request] = now_s, draft_tokens
+        self._begun.first_token_s[request], self._begun.draft_kv_tokens[request] = now_s, draft_kv_tokens
         moved_bytes = int(self.requests.prompt_tokens[request]) * memory.target_token_bytes
-        moved_bytes += draft_tokens * memory.draft_token_bytes
+        moved_bytes += draft_kv_tokens * memory.draft_token_bytes
         sent_s = max(now_s, self._free_s[place]) + moved_bytes / self._splitting.link_bytes_per_s
         self._free_s[place] = sent_s
         arrival_s = sent_s + self._splitting.link_latency_s

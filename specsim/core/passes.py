@@ -29,26 +29,26 @@ class DraftPass(NamedTuple):
 
     Attributes
     ----------
-    requests : (n,) request of each row.
-    chunks : (n,) tokens that each row first feeds into the drafter's cache: its prompt, or what was emitted since;
-        empty when nobody feeds any, as in all but the first pass of a step.
-    forest : n trees; `leaves` (m,) are the nodes to extend, grouped by row.
+    requests : (n,) request of each sequence.
+    scheduled_tokens : (n,) tokens that each sequence first feeds into the drafter's cache: its prompt, or what was
+        emitted since; empty when nobody feeds any, as in all but the first pass of a step.
+    forest : n trees; `leaves` (m,) are the nodes to extend, grouped by sequence.
     width : likeliest tokens proposed behind each leaf; 0 asks for no proposals (draft prefill).
-    beam : of a row's new nodes keep only this many, by path probability; None keeps all.
+    beam : of a sequence's new nodes keep only this many, by path probability; None keeps all.
     evict, transfer : as in `TargetPass`.
     depth : passes, at least 1. Each behind the first extends the new nodes of the one before; where there are none the
         answer comes early.
-    max_depth : (n,) depth up to which each row's tree may grow: a chain of row i gets at most `max_depth[i]` tokens.
-        None: as deep as `depth` brings it.
+    max_depth : (n,) depth up to which each sequence's tree may grow: a chain of sequence i gets at most `max_depth[i]`
+        tokens. None: as deep as `depth` brings it.
     stationary_until_s : a promise about the steps that start before this time; -inf: none. This step and they are a
-        chain of `depth` tokens behind the root of each row, fed what the drafter's cache lacks, and its verification as
-        a whole, as long as no request arrives or ends, more cache surely fits and no row is that near to its
-        `max_tokens`. The engine may run several such steps; it then closes this one where it yields, and asks for the
-        next.
+        chain of `depth` tokens behind the root of each sequence, fed what the drafter's cache lacks, and its
+        verification as a whole, as long as no request arrives or ends, more cache surely fits and no sequence is that
+        near to its `max_tokens`. The engine may run several such steps; it then closes this one where it yields, and
+        asks for the next.
     """
 
     requests: Ids
-    chunks: Ints
+    scheduled_tokens: Ints
     forest: Forest
     leaves: Ints = NOBODY
     width: int = 0
@@ -61,29 +61,29 @@ class DraftPass(NamedTuple):
 
 
 class TargetPass(NamedTuple):
-    """One forward pass of the target: `chunks` pending tokens of each row, then its tree behind them.
+    """One forward pass of the target: `scheduled_tokens` pending tokens of each sequence, then its tree behind them.
 
-    Prefill is a chunk of many tokens, decoding a chunk of one with an empty tree, speculation one with a tree.
+    A prefill schedules many tokens, a decode one with an empty tree, speculation one with a tree.
 
     Attributes
     ----------
-    requests : (n,) request of each row.
-    chunks : (n,) pending tokens fed into the target's cache, at least 1.
-    forest : n trees; only a row whose chunk is all that is pending may carry one.
+    requests : (n,) request of each sequence.
+    scheduled_tokens : (n,) pending tokens fed into the target's cache, at least 1.
+    forest : n trees; only a sequence that is scheduled all its pending tokens may carry one.
     evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
         first draft pass evicts, so that what it frees holds the trees.
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
     stationary_until_s : a promise about the steps that start before this time; -inf: none. They are this pass again, as
-        long as each row emits one token, no request arrives and more cache surely fits; a request that ends is left
-        out, if this pass has all running requests and none waits. The engine may then run several; the answer is the
-        last one's, or none where requests ended before: it closes this step where it yields, and asks for the next.
+        long as each sequence emits one token, no request arrives and more cache surely fits; a request that ends is
+        left out, if this pass has all running requests and none waits. The engine may then run several; the answer is
+        the last one's, or none where requests ended before: it closes this step where it yields, and asks for the next.
     drafter_away : whether the drafter is to be on the host, from the end of this pass on: the bytes of its weights then
         hold cache, and no draft pass may run. It comes back at the end of the first pass that says False behind which
         so many bytes are free; the next pass waits for the transfer.
     """
 
     requests: Ids
-    chunks: Ints
+    scheduled_tokens: Ints
     forest: Forest
     evict: Ids = NOBODY
     transfer: bool = False
@@ -118,10 +118,10 @@ class Drafted(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """The answer to a verification, (n,) each: tokens emitted, draft tokens accepted among them, rows that finished.
+    """The answer to a verification, (n,) each: tokens emitted, draft tokens accepted among them, which finished.
 
-    A row that is still prefilling emits 0; others emit their accepted tokens and the target's own next one (bonus),
-    cut at the end of the output. `matched` are the draft tokens that agreed with the target before that cut.
+    A sequence that is still prefilling emits 0; others emit their accepted tokens and the target's own next one
+    (bonus), cut at the end of the output. `matched` are the draft tokens that agreed with the target before that cut.
     """
 
     tokens: Ints
@@ -131,13 +131,13 @@ class Emitted(NamedTuple):
 
 
 class Decodes(NamedTuple):
-    """Passes of n rows that decode one token each, one behind the other, until their outputs end.
+    """Passes of n sequences that decode one token each, one behind the other, until their outputs end.
 
     Attributes
     ----------
     seconds : (passes,) of each. context_tokens : (passes,) of each, in all.
-    rows : (passes,) of each; a number where no row ends before the last pass.
-    left : (n,) tokens that each row has still to emit: it is in so many of the passes.
+    rows : (passes,) of each; a number where no sequence ends before the last pass.
+    left : (n,) tokens that each sequence has still to emit: it is in so many of the passes.
     """
 
     seconds: Floats
@@ -150,17 +150,17 @@ class Decodes(NamedTuple):
 
     @property
     def shrinks(self) -> bool:
-        """Whether rows end before the last pass."""
+        """Whether sequences end before the last pass."""
         return not isinstance(self.rows, int)
 
     @property
     def times(self) -> Ints:
-        """The passes that each row is in, (n,)."""
+        """The passes that each sequence is in, (n,)."""
         return np.minimum(self.left, len(self))
 
     @property
     def finished(self) -> Bools:
-        """Which rows end in one of the passes, (n,)."""
+        """Which sequences end in one of the passes, (n,)."""
         finished: Bools = self.left <= len(self)
         return finished
 
@@ -174,7 +174,7 @@ class Decodes(NamedTuple):
         return Decodes(self.seconds[:count], self.context_tokens[:count], rows, self.left)
 
     def stretches(self) -> Iterator[tuple[Bools | slice, int, int]]:
-        """Yield passes with the same rows: which rows (n,), the first such pass, and the first behind the last."""
+        """Yield passes with the same sequences: which (n,), the first such pass, and the first behind the last."""
         if not self.shrinks:
             yield slice(None), 0, len(self)
             return
@@ -184,18 +184,18 @@ class Decodes(NamedTuple):
             first = end
 
     def last(self) -> Emitted:
-        """Return what the last pass answers, where all rows are in it."""
+        """Return what the last pass answers, where all sequences are in it."""
         tokens, matched = np.ones(len(self.left), dtype=np.int64), np.zeros(len(self.left), dtype=np.int64)
         return Emitted(tokens, matched, matched, self.finished)
 
 
 class Rounds(NamedTuple):
-    """Rounds of n rows, one behind the other: `depth` draft passes that give each row a chain, and the verification.
+    """Rounds of n sequences, one behind the other: `depth` draft passes of a chain each, and the verification.
 
     Attributes
     ----------
     matched : (rounds, n) draft tokens that agreed with the target. tokens : (rounds, n) emitted.
-    finished : (n,) rows whose output ends with the last round; no earlier one ends any.
+    finished : (n,) sequences whose output ends with the last round; no earlier one ends any.
     draft : shapes of the draft passes, (2, rounds): of the first pass, which feeds, and of each later one.
     verify : shapes of the verifications, (rounds,).
     seconds : (rounds, depth + 1) of each pass, the verification's last.

@@ -29,10 +29,10 @@ class Texts(NamedTuple):
     output_tokens: Ints
 
 
-def answer(texts: Texts, ids: Ints, chunks: Ints, numbers: Ints, rank: Ints) -> Answer:
-    """Return what a verification emits of requests `ids` (n,), `chunks` (n,) pending tokens and a forest.
+def answer(texts: Texts, ids: Ints, scheduled: Ints, numbers: Ints, rank: Ints) -> Answer:
+    """Return what a verification emits of requests `ids` (n,), `scheduled` (n,) pending tokens and a forest.
 
-    A row whose chunk is all that is pending emits its right tokens and one more, up to its end.
+    A row that is scheduled all its pending tokens emits its right tokens and one more, up to its end.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def answer(texts: Texts, ids: Ints, chunks: Ints, numbers: Ints, rank: Ints) -> 
         When a node is of a row or a slot that does not exist.
     """
     told, finished = np.empty((3, len(ids)), dtype=np.int64), np.empty(len(ids), dtype=np.bool_)
-    if not compiled_loops().answer(numbers, rank, *texts, ids, chunks, told, finished):
+    if not compiled_loops().answer(numbers, rank, *texts, ids, scheduled, told, finished):
         raise IndexError(f"a forest has nodes of other rows than its {len(ids)}, or of other slots than {len(rank)}")
     tokens, accepted, matched = told
     return tokens, accepted, matched, finished

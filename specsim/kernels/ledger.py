@@ -79,24 +79,26 @@ class Taken(NamedTuple):
     rows: Ints
 
 
-def reserve(books: Books, ids: Ints, chunks: Ints, numbers: Ints, room: Room) -> Taken:
-    """Take the blocks of a verification of `chunks` (n,) and of a forest's nodes, `numbers` (5, nodes).
+def reserve(books: Books, ids: Ints, scheduled: Ints, numbers: Ints, room: Room) -> Taken:
+    """Take the blocks of a verification of `scheduled` (n,) and of a forest's nodes, `numbers` (5, nodes).
 
-    It is illegal where a chunk is not between one and all of the pending tokens, or a tree hangs behind fewer.
+    It is illegal where not between one and all of the pending tokens are scheduled, or a tree hangs behind fewer.
     """
     tree, cached = np.empty((2, len(ids)), dtype=np.int64)
-    told = compiled_loops().reserve(*books, ids, chunks, numbers, *room, tree, cached)
+    told = compiled_loops().reserve(*books, ids, scheduled, numbers, *room, tree, cached)
     return _taken(told, tree if numbers.shape[1] > len(ids) else tree[:0])
 
 
-def reserve_draft(books: Books, ids: Ints, chunks: Ints, numbers: Ints, fresh: int, leaves: Ints, room: Room) -> Taken:
-    """Take the blocks of a draft pass that feeds `chunks`, (n,) or nothing, and extends `leaves` (m,) of a forest.
+def reserve_draft(
+    books: Books, ids: Ints, scheduled: Ints, numbers: Ints, fresh: int, leaves: Ints, room: Room
+) -> Taken:
+    """Take the blocks of a draft pass that feeds `scheduled`, (n,) or nothing, and extends `leaves` (m,) of a forest.
 
-    It is illegal where a chunk is longer than what the cache lacks, a leaf is no node, stands twice, has children or
+    It is illegal where more tokens are scheduled than the cache lacks, a leaf is no node, stands twice, has children or
     its row has not caught up, or nothing would run. No node from `fresh` on has children.
     """
     extended, scratch = np.empty(len(leaves), dtype=np.int64), np.empty((3, len(ids)), dtype=np.int64)
-    asked = ids, chunks, numbers, fresh, np.ascontiguousarray(leaves)
+    asked = ids, scheduled, numbers, fresh, np.ascontiguousarray(leaves)
     return _taken(compiled_loops().reserve_draft(*books, *asked, *room, extended, scratch), extended)
 
 
@@ -105,7 +107,7 @@ def _taken(told: tuple[Any, ...], rows: Ints) -> Taken:
     return Taken(0, None, NO_INTS) if blocks == ILLEGAL else Taken(blocks, PassShape(*counts), rows)
 
 
-def deepen(books: Books, ids: Ints, chunks: Ints, numbers: Ints, extended: Ints, room: Room) -> int:
+def deepen(books: Books, ids: Ints, scheduled: Ints, numbers: Ints, extended: Ints, room: Room) -> int:
     """Take the blocks of nodes (m,) that further passes of a draft extended; return how many, as in `Taken`.
 
     Raises
@@ -114,7 +116,7 @@ def deepen(books: Books, ids: Ints, chunks: Ints, numbers: Ints, extended: Ints,
         When a node does not exist, or is of no row.
     """
     scratch, nodes = np.empty((2, len(ids)), dtype=np.int64), np.ascontiguousarray(extended, dtype=np.int64)
-    more: int = compiled_loops().deepen(*books, ids, chunks, numbers, nodes, *room, scratch)
+    more: int = compiled_loops().deepen(*books, ids, scheduled, numbers, nodes, *room, scratch)
     if more == ILLEGAL:
         raise IndexError(f"a draft extends nodes that are none of its forest of {numbers.shape[1]}")
     return more
@@ -124,7 +126,7 @@ def commit(
     books: Books,
     tally: Tally,
     ids: Ints,
-    chunks: Ints,
+    scheduled: Ints,
     tree: Ints,
     answer: Answer,
     drafted: bool,
@@ -146,6 +148,6 @@ def commit(
     # A backend of one's own may count in other integers.
     tokens, accepted, matched = (np.ascontiguousarray(each, dtype=np.int64) for each in answer[:3])
     who, gaps_s = np.empty((2, len(ids)), dtype=np.int64), np.empty(len(ids))
-    asked = ids, chunks, tree, tokens, accepted, matched, drafted, feeds, now_s
+    asked = ids, scheduled, tree, tokens, accepted, matched, drafted, feeds, now_s
     more, more_draft, later, first = compiled_loops().commit(*books, *tally, *asked, block_tokens, who, gaps_s)
     return (more, more_draft), (who[0, :later], gaps_s[:later]), who[1, :first]

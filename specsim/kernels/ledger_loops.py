@@ -43,19 +43,19 @@ def _inside(numbers, rows):
 
 
 @inner
-def _shape(blocks, cached, chunks, nodes, prefill):
+def _shape(blocks, cached, scheduled, nodes, prefill):
     """Return the blocks, and what `PassShape.of` says of these rows, (n,) each."""
     context = batched = requests = drafted = fed = own = read = again = 0
     for row in range(len(cached)):
-        queries = chunks[row] + nodes[row]
-        read += queries * (cached[row] + chunks[row])
-        again += cached[row] * (nodes[row] + (chunks[row] > 0))
-        own += chunks[row] * chunks[row]
-        fed += chunks[row]
+        queries = scheduled[row] + nodes[row]
+        read += queries * (cached[row] + scheduled[row])
+        again += cached[row] * (nodes[row] + (scheduled[row] > 0))
+        own += scheduled[row] * scheduled[row]
+        fed += scheduled[row]
         drafted += nodes[row]
         requests += queries > 0
         context += cached[row] if queries > 0 else 0
-        batched += chunks[row] > 0
+        batched += scheduled[row] > 0
     pairs = float(read + fed + drafted) - float(own + fed) / 2
     return blocks, context, fed + drafted, pairs, prefill, drafted + batched, requests, again - context
 
@@ -64,7 +64,7 @@ def _shape(blocks, cached, chunks, nodes, prefill):
 def reserve(
     prompt_tokens, emitted_tokens, target_cached, draft_cached, target_blocks, draft_blocks,
     target_lent, draft_lent, draft_nodes, draft_depth,
-    ids, chunks, numbers, block_tokens, most, _, tree, cached,
+    ids, scheduled, numbers, block_tokens, most, _, tree, cached,
 ):  # fmt: skip
     """See `specsim.kernels.ledger.reserve`; `tree` (n,) is filled, `cached` (n,) may hold anything."""
     rows = len(ids)
@@ -75,7 +75,7 @@ def reserve(
         tree[numbers[ROW, node]] += 1
     more = prefill = 0
     for row in range(rows):
-        request, chunk = ids[row], chunks[row]
+        request, chunk = ids[row], scheduled[row]
         cached[row] = target_cached[request]
         pending = prompt_tokens[request] + emitted_tokens[request] - cached[row]
         if chunk < 1 or chunk > pending or (tree[row] > 0 and chunk < pending):
@@ -85,9 +85,9 @@ def reserve(
         more += _blocks(tokens, block_tokens) - target_blocks[request]
     if more <= most:
         for row in range(rows):
-            tokens = cached[row] + chunks[row] + tree[row] - target_lent[ids[row]]
+            tokens = cached[row] + scheduled[row] + tree[row] - target_lent[ids[row]]
             target_blocks[ids[row]] = _blocks(tokens, block_tokens)
-    return _shape(more, cached, chunks, tree, prefill)
+    return _shape(more, cached, scheduled, tree, prefill)
 
 
 @inner
@@ -147,15 +147,15 @@ def _deepest(draft_depth, ids, numbers, nodes):
 def reserve_draft(
     prompt_tokens, emitted_tokens, target_cached, draft_cached, target_blocks, draft_blocks,
     target_lent, draft_lent, draft_nodes, draft_depth,
-    ids, chunks, numbers, fresh, leaves, block_tokens, _, most, extended, scratch,
+    ids, scheduled, numbers, fresh, leaves, block_tokens, _, most, extended, scratch,
 ):  # fmt: skip
     """See `specsim.kernels.ledger.reserve_draft`; `extended` (m,) is filled, `scratch` (3, n) holds anything."""
-    rows, more, prefill, begins = len(ids), 0, 0, len(chunks) > 0 or not len(leaves)
+    rows, more, prefill, begins = len(ids), 0, 0, len(scheduled) > 0 or not len(leaves)
     if not (_inside(numbers, rows) and _fit(leaves, numbers, rows, fresh)):
         return NOTHING
     cached, fed, nodes = scratch[0], scratch[1], scratch[2]
     for row in range(rows):
-        cached[row], nodes[row], fed[row] = draft_cached[ids[row]], 0, chunks[row] if len(chunks) else 0
+        cached[row], nodes[row], fed[row] = draft_cached[ids[row]], 0, scheduled[row] if len(scheduled) else 0
     for place in range(len(leaves)):
         row = numbers[ROW, leaves[place]]
         extended[place] = ids[row]
@@ -182,7 +182,7 @@ def reserve_draft(
 def deepen(
     prompt_tokens, emitted_tokens, target_cached, draft_cached, target_blocks, draft_blocks,
     target_lent, draft_lent, draft_nodes, draft_depth,
-    ids, chunks, numbers, extended, block_tokens, _, most, scratch,
+    ids, scheduled, numbers, extended, block_tokens, _, most, scratch,
 ):  # fmt: skip
     """See `specsim.kernels.ledger.deepen`; `scratch` (2, n) may hold anything."""
     more, nodes, fed = 0, scratch[0], scratch[1]
@@ -195,7 +195,7 @@ def deepen(
         nodes[numbers[ROW, node]] += 1
     for row in range(len(ids)):
         request = ids[row]
-        fed[row] = chunks[row] if len(chunks) else 0
+        fed[row] = scheduled[row] if len(scheduled) else 0
         tokens = draft_cached[request] + fed[row] + draft_nodes[request] + nodes[row] - draft_lent[request]
         more += _blocks(tokens, block_tokens) - draft_blocks[request]
     if more <= most:
@@ -212,7 +212,7 @@ def commit(
     target_lent, draft_lent, draft_nodes, draft_depth,
     draft_tokens, accepted_tokens, accepted_at, speculations, verifications, decoded_tokens,
     first_token_s, last_token_s,
-    ids, chunks, tree, tokens, accepted, matched, drafted, feeds, now_s, block_tokens,
+    ids, scheduled, tree, tokens, accepted, matched, drafted, feeds, now_s, block_tokens,
     who, gaps_s,
 ):  # fmt: skip
     """See `specsim.kernels.ledger.commit`; return the further blocks of both models, and how many `who` holds.
@@ -238,7 +238,7 @@ def commit(
             first += 1
         if emits > 0:
             last_token_s[request] = now_s
-        cached = target_cached[request] + chunks[row] + matched[row]
+        cached = target_cached[request] + scheduled[row] + matched[row]
         target_cached[request] = cached
         held = _blocks(cached - target_lent[request], block_tokens)
         more += held - target_blocks[request]
@@ -258,7 +258,7 @@ def commit(
 
 
 @compiled(NUMBERS, INTS, INTS, INTS, INTS, INTS, INTS, INTS, filled(WHOLE, 2), filled(FLAG))
-def answer(numbers, rank, prompt_tokens, emitted_tokens, target_cached, output_tokens, ids, chunks, told, finished):
+def answer(numbers, rank, prompt_tokens, emitted_tokens, target_cached, output_tokens, ids, scheduled, told, finished):
     """Fill `told` (3, n) and `finished` (n,) as `specsim.kernels.growth.answer` says.
 
     Return whether all nodes are of rows and slots that are there.
@@ -275,7 +275,7 @@ def answer(numbers, rank, prompt_tokens, emitted_tokens, target_cached, output_t
     for row in range(rows):
         request = ids[row]
         left = output_tokens[request] - emitted_tokens[request]
-        complete = chunks[row] == prompt_tokens[request] + emitted_tokens[request] - target_cached[request]
+        complete = scheduled[row] == prompt_tokens[request] + emitted_tokens[request] - target_cached[request]
         tokens[row] = min(matched[row] + 1, left) if complete else 0
         accepted[row], finished[row] = min(matched[row], tokens[row]), tokens[row] == left
     return True

@@ -22,7 +22,7 @@ from specsim.runs.execute import Run
 from specsim.runs.prepare import prepare
 from specsim.schedulers.adaserve import SloTrees
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Sequences
 from specsim.simulation import run as run_simulation
 from specsim.store.runs import StoredRun
 
@@ -139,11 +139,11 @@ def _listened_to(scheduler: Scheduler) -> tuple[Scheduler, ForSlo | None]:
     part, noted = scheduler.speculation, ForSlo()
     kind, values = type(part), {each.name: getattr(part, each.name) for each in fields(part) if each.init}
 
-    def chosen(trees: SloTrees, view: View, rows: Rows, forest: Forest) -> Bools:
+    def chosen(trees: SloTrees, view: View, sequences: Sequences, forest: Forest) -> Bools:
         first = copy(trees)
         object.__setattr__(first, "fill", False)
-        noted.forest, noted.chosen = forest, kind.chosen(first, view, rows, forest)
-        return kind.chosen(trees, view, rows, forest)
+        noted.forest, noted.chosen = forest, kind.chosen(first, view, sequences, forest)
+        return kind.chosen(trees, view, sequences, forest)
 
     listened = type(kind.__name__, (kind,), {"chosen": chosen})
     return replace(scheduler, speculation=listened(**values)), noted

@@ -28,7 +28,7 @@ from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.growth import grow_fitting, plain_shape
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences, at_least
 from specsim.schedulers.parts.survival import Survival, estimator_of
 from specsim.schedulers.specserve import first_kept
 
@@ -63,35 +63,35 @@ class AdaptiveVerification(Chains):
         """Make the state of so many requests."""
         self._last = np.ones((requests, self.num_speculative_tokens))
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all requests, within the budget."""
         start_s = view.now_s
-        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens)
+        forest = yield from grow_fitting(view, sequences, self.num_speculative_tokens)
         if not forest.draft_nodes:
             return forest
         row, position = forest.row[forest.rows :], forest.depth[forest.rows :] - 1
-        before = self._last[rows.requests]
+        before = self._last[sequences.requests]
         now = before.copy()
         now[row, position] = self._estimator.estimate(forest.probability[forest.rows :], position)
-        self._last[rows.requests] = now
+        self._last[sequences.requests] = now
         if not self._estimator.settled:
             return forest
         estimated, survival = (np.cumprod(each, axis=1)[row, position] for each in (now if self.fresh else before, now))
         # A row that reads a part of its prompt samples nothing.
-        sampling = np.count_nonzero(view.pending(rows.requests) == rows.chunks)
+        sampling = np.count_nonzero(view.pending(sequences.requests) == sequences.scheduled_tokens)
         tokens = sampling + np.concatenate(((0.0,), np.cumsum(np.sort(estimated)[::-1])))
-        budget = int(np.argmax(tokens / self._seconds(view, rows, start_s, len(row))))
+        budget = int(np.argmax(tokens / self._seconds(view, sequences, start_s, len(row))))
         ranked = forest.rows + np.lexsort((position, -survival))
         return forest.subset(first_kept(forest, ranked, budget))
 
-    def _seconds(self, view: View, rows: Rows, start_s: float, most: int) -> Floats:
+    def _seconds(self, view: View, sequences: Sequences, start_s: float, most: int) -> Floats:
         """Return the seconds of a step that verifies 0, 1, ..., `most` draft tokens, (most + 1,)."""
         drafts, cost_model, context = np.arange(most + 1), view.cost_model, self.table_context
         if context is None:
-            plain, seen = plain_shape(view, rows), view.target_cached[rows.requests[: rows.decoding]] + 1
+            plain, seen = plain_shape(view, sequences), view.target_cached[sequences.requests[: sequences.decoding]] + 1
             verify_s = cost_model.target.seconds_array(PassShapes.with_nodes(plain, drafts, drafts * seen.mean()))
             return view.now_s - start_s + verify_s
-        tokens = int(rows.chunks.sum()) + drafts
+        tokens = int(sequences.scheduled_tokens.sum()) + drafts
         requests = np.minimum(tokens, self.max_num_seqs)
         plain_shapes = PassShapes.decode(requests * context, requests)
         further = tokens - requests
@@ -99,10 +99,10 @@ class AdaptiveVerification(Chains):
             PassShapes.with_nodes(plain_shapes, further, further * (context + 1))
         )
         passes = 1 if cost_model.draft.one_pass else self.num_speculative_tokens
-        batch = len(rows.requests)
+        batch = len(sequences.requests)
         return verify_s + passes * cost_model.draft.seconds(PassShape.decode(batch * context, batch))
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Have the estimator note each token that was verified behind accepted ones."""
         row, depth = forest.row[forest.rows :], forest.depth[forest.rows :]
         matched = answer.matched[row]

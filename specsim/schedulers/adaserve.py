@@ -30,7 +30,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import estimated_verify_s, fitting_shape, grow_trees
-from specsim.schedulers.parts.protocols import ForeseeingPart, Growing, Rows, Speculation, at_least
+from specsim.schedulers.parts.protocols import ForeseeingPart, Growing, Sequences, Speculation, at_least
 from specsim.schedulers.parts.selection import Cap, Order, likeliest_each, select
 from specsim.schedulers.parts.tree_shape import BatchBudget, ShapeRule, TreeShape, budget_of
 
@@ -73,16 +73,16 @@ class CandidateTrees(Speculation):
         """Return how many nodes fit the budget beside the roots of `decoding` requests."""
         return self.budget(decoding) - decoding
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield d draft passes and return the selected trees; no pass if the budget has no room for a node."""
         depth, width = TreeShape(0, 1)
-        if self.spare(rows.decoding) > 0:
-            depth, width = fitting_shape(view, rows, self.shape(rows.decoding))
-        forest = yield from grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, width)
-        return forest.subset(self.chosen(view, rows, forest)) if forest.draft_nodes else forest
+        if self.spare(sequences.decoding) > 0:
+            depth, width = fitting_shape(view, sequences, self.shape(sequences.decoding))
+        forest = yield from grow_trees(view, sequences.requests, sequences.catch_up, sequences.decoding, depth, width)
+        return forest.subset(self.chosen(view, sequences, forest)) if forest.draft_nodes else forest
 
     @abstractmethod
-    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+    def chosen(self, view: View, sequences: Sequences, forest: Forest) -> Bools:
         """Return which nodes of the candidate trees are verified, (nodes,)."""
 
 
@@ -110,15 +110,15 @@ class SloTrees(CandidateTrees):
         at_least(0, slo_share=self.slo_share, time_margin=self.time_margin)
         at_least(0, slo_below=self.slo_below or 0)
 
-    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+    def chosen(self, view: View, sequences: Sequences, forest: Forest) -> Bools:
         """Return which nodes of the candidate trees are verified, (nodes,)."""
-        n, budget = rows.decoding, self.budget(rows.decoding)
+        n, budget = sequences.decoding, self.budget(sequences.decoding)
         tree_tokens = min(budget - n, forest.draft_nodes)
-        step_s = self.time_margin * estimated_verify_s(view, rows, tree_tokens)
-        need = tokens_needed(view, rows.requests[:n], step_s)
+        step_s = self.time_margin * estimated_verify_s(view, sequences, tree_tokens)
+        need = tokens_needed(view, sequences.requests[:n], step_s)
         capped = self.cap(need, int(forest.depth[-1]))
         if self.slo_below is not None:
-            loose = view.tpot_slo_s[rows.requests[:n]] >= self.slo_below * view.cost_model.baseline_s
+            loose = view.tpot_slo_s[sequences.requests[:n]] >= self.slo_below * view.cost_model.baseline_s
             capped = np.where(loose, 0.0, capped)
         most_nodes = int(self.slo_share * budget / n)
         return select(forest, capped, self.order(need), most_nodes, budget, fill=self.fill)
@@ -148,9 +148,9 @@ class EqualTrees(CandidateTrees):
         """Return how many nodes fit beside the root of each of `decoding` requests."""
         return self.budget(decoding) // max(decoding, 1) - 1
 
-    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+    def chosen(self, view: View, sequences: Sequences, forest: Forest) -> Bools:
         """Return each request's likeliest nodes, (nodes,)."""
-        return likeliest_each(forest, self.spare(rows.decoding))
+        return likeliest_each(forest, self.spare(sequences.decoding))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +162,15 @@ class ForeseenTrees(ForeseeingPart, SloTrees):
 
     sees: Sight
 
-    def chosen(self, view: View, rows: Rows, forest: Forest) -> Bools:
+    def chosen(self, view: View, sequences: Sequences, forest: Forest) -> Bools:
         """Return which nodes are verified with that knowledge, (nodes,)."""
         if self._oracle is None:
             return np.ones(len(forest), dtype=np.bool_)
         if self.sees == "probabilities":
             foreseen = forest.with_path(along_paths(forest, self.oracle.target_probability(forest)))
-            return SloTrees.chosen(self, view, rows, foreseen)
+            return SloTrees.chosen(self, view, sequences, foreseen)
         right = self.oracle.right(forest)
-        return SloTrees.chosen(self, view, rows, forest.with_path(right.astype(np.float64))) & right
+        return SloTrees.chosen(self, view, sequences, forest.with_path(right.astype(np.float64))) & right
 
 
 def along_paths(forest: Forest, probability: Floats) -> Floats:

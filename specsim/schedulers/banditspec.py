@@ -25,7 +25,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_chains, plain_shape
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length
 
 
 @dataclass
@@ -82,14 +82,14 @@ class UcbLengths(Speculation):
         """Return the length of the arm in force; before a run the greatest."""
         return self.arms[self.arm] if self._begun else max(self.arms)
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token of the arm in force and return the chains; none if they do not all fit."""
-        self._began_s, self._plain_s = view.forward_s, view.cost_model.target.seconds(plain_shape(view, rows))
-        return grow_chains(view, rows, self.arms[self.arm])
+        self._began_s, self._plain_s = view.forward_s, view.cost_model.target.seconds(plain_shape(view, sequences))
+        return grow_chains(view, sequences, self.arms[self.arm])
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Reward the arm in force, if its chains have run."""
-        arm, n = self.arm, rows.decoding
+        arm, n = self.arm, sequences.decoding
         if not n or bool(self.arms[arm]) != bool(forest.draft_nodes):
             return
         tokens = float(answer.tokens[:n].sum()) / n

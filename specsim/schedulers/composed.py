@@ -16,7 +16,7 @@ from specsim.core.passes import TargetPass
 from specsim.core.protocols import Beginning, Clairvoyant, Noting, Oracle, Step, View, is_stationary
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.protocols import Batching, NoDrafts, Rows, Speculation, evicting
+from specsim.schedulers.parts.protocols import Batching, NoDrafts, Sequences, Speculation, evicting
 from specsim.schedulers.sarathi import TokenBudget
 
 
@@ -71,33 +71,40 @@ class Composed:
         """Yield the drafter's passes and one verification."""
         forward_s = view.forward_s
         drafts = self.speculation.drafts
-        rows = self.batching.rows(view, drafts, self.speculation.draft_tokens(len(view.running)) if drafts else 0)
-        if not len(rows.requests):
+        sequences = self.batching.sequences(
+            view, drafts, self.speculation.draft_tokens(len(view.running)) if drafts else 0
+        )
+        if not len(sequences.requests):
             return
-        if rows.stationary_until_s > view.now_s and not self._stationary:
-            rows = rows._replace(stationary_until_s=-inf)
-        forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
+        if sequences.stationary_until_s > view.now_s and not self._stationary:
+            sequences = sequences._replace(stationary_until_s=-inf)
+        forest, evicted = Forest.roots(len(sequences.requests)), sequences.evicted
         if drafts:
-            growing = self.speculation.grow(view, rows)
+            growing = self.speculation.grow(view, sequences)
             if len(evicted):
-                forest, evicted = yield from evicting(growing, evicted, rows.transfer)
+                forest, evicted = yield from evicting(growing, evicted, sequences.transfer)
             else:
                 forest = yield from growing
-            self._check(rows, forest)
-        until_s = -inf if drafts else rows.stationary_until_s
+            self._check(sequences, forest)
+        until_s = -inf if drafts else sequences.stationary_until_s
         away = self.speculation.drafter_away
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted, rows.transfer, until_s, away)
-        self.speculation.on_verified(view, rows, forest, answer)
-        self.batching.on_verified(view, rows, forest, answer, view.forward_s - forward_s)
+        answer = yield TargetPass(
+            sequences.requests, sequences.scheduled_tokens, forest, evicted, sequences.transfer, until_s, away
+        )
+        self.speculation.on_verified(view, sequences, forest, answer)
+        self.batching.on_verified(view, sequences, forest, answer, view.forward_s - forward_s)
 
-    def _check(self, rows: Rows, forest: Forest) -> None:
+    def _check(self, sequences: Sequences, forest: Forest) -> None:
         """Refuse what no `Speculation` may return: no forest, or more drafts than its token budget has room for."""
         name = type(self.speculation).__name__
         if not isinstance(forest, Forest):
             raise TypeError(f"{name}.grow returned {forest!r}; expected the forest to verify")
         if not isinstance(self.batching, TokenBudget):
             return
-        took, budget = int(np.add.reduce(rows.chunks)) + forest.draft_nodes, self.batching.max_num_batched_tokens
+        took, budget = (
+            int(np.add.reduce(sequences.scheduled_tokens)) + forest.draft_nodes,
+            self.batching.max_num_batched_tokens,
+        )
         if took > budget:
             told = f"{took} tokens are above max_num_batched_tokens={budget}"
             raise ValueError(f"{told}: {name} drafts more than its draft_tokens() says")

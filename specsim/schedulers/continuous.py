@@ -18,15 +18,15 @@ from specsim.core.protocols import View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.batching import (
-    NO_CHUNKS,
+    NONE_SCHEDULED,
     Admission,
-    Chunks,
+    Scheduled,
     catch_up_tokens,
     keeping_cache,
     unread,
     whole_prompts,
 )
-from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability
+from specsim.schedulers.parts.protocols import Batching, Sequences, at_least, probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +51,22 @@ class PrefillFirst(Batching):
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
         probability(watermark=self.watermark)
 
-    def prompts(self, view: View, drafting: bool) -> Chunks:
+    def prompts(self, view: View, drafting: bool) -> Scheduled:
         """Return the waiting prompts of the next pass; none if none fits."""
         if not view.waiting:
-            return NO_CHUNKS
+            return NONE_SCHEDULED
         return whole_prompts(view, Admission(self.max_num_seqs, self.watermark, drafting), self.max_num_batched_tokens)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return waiting prompts if some fit, else all decoding requests."""
         prompts = self.prompts(view, drafting)
         if unread(view, prompts):
-            return Rows(*prompts, 0, catch_up_tokens(view, prompts.requests))
+            return Sequences(*prompts, 0, catch_up_tokens(view, prompts.requests))
         plain = decode(view, prompts.requests, stationary_until_s=inf)
         ids, until_s = plain.requests, plain.stationary_until_s
-        return Rows(ids, plain.chunks, len(ids), catch_up_tokens(view, ids), plain.evict, stationary_until_s=until_s)
+        return Sequences(
+            ids, plain.scheduled_tokens, len(ids), catch_up_tokens(view, ids), plain.evict, stationary_until_s=until_s
+        )
 
 
 def decode(view: View, joining: Ids = NOBODY, *, stationary_until_s: float = -inf) -> TargetPass:

@@ -31,7 +31,7 @@ from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.growth import fitting_shape, grow_trees, max_depths, plain_shape
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length, probability
 from specsim.schedulers.parts.selection import likeliest_of_all
 from specsim.schedulers.parts.tree_shape import TreeShape
 
@@ -85,17 +85,17 @@ class CostSizedTrees(Speculation):
         """Return the nodes a request that the step before asked for; at first the most there are."""
         return self._room
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield the draft passes of the best size and return the likeliest nodes; no pass where no size pays."""
-        depth, width, nodes = self._step_size(view, rows) if rows.decoding else TreeSize(1, 1, 0)
-        depth, width = fitting_shape(view, rows, TreeShape(depth, width))
-        forest = yield from grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, width)
+        depth, width, nodes = self._step_size(view, sequences) if sequences.decoding else TreeSize(1, 1, 0)
+        depth, width = fitting_shape(view, sequences, TreeShape(depth, width))
+        forest = yield from grow_trees(view, sequences.requests, sequences.catch_up, sequences.decoding, depth, width)
         if not forest.draft_nodes:
             return forest
-        self._note(forest, np.minimum(max_depths(view, rows.requests, rows.decoding), depth), width)
-        return forest.subset(likeliest_of_all(forest, nodes * rows.decoding))
+        self._note(forest, np.minimum(max_depths(view, sequences.requests, sequences.decoding), depth), width)
+        return forest.subset(likeliest_of_all(forest, nodes * sequences.decoding))
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Add how many rows were right at each depth, and how many the confidences of the verified nodes promised."""
         if not forest.draft_nodes:
             return
@@ -103,20 +103,20 @@ class CostSizedTrees(Speculation):
         self._right[0] += np.cumsum(np.bincount(answer.matched, minlength=most)[:0:-1])[::-1]
         self._right[1] += np.bincount(forest.depth, weights=forest.path_probability, minlength=most)[1:]
 
-    def size(self, view: View, rows: Rows, most: int) -> TreeSize:
+    def size(self, view: View, sequences: Sequences, most: int) -> TreeSize:
         """Return the size with the most expected tokens a second, of at most `most` nodes a request."""
-        n, plain = rows.decoding, plain_shape(view, rows)
-        context = int(view.draft_cached[rows.requests[:n]].sum())
+        n, plain = sequences.decoding, plain_shape(view, sequences)
+        context = int(view.draft_cached[sequences.requests[:n]].sum())
         widths = np.arange(1, self.speculative_eagle_topk + 1)
         levels = PassShapes(context, n * widths, widths * (context + n), n * widths, n, (widths - 1) * context)
         draft = view.cost_model.draft
         later = np.zeros(len(widths)) if draft.one_pass else draft.seconds_array(levels)
         passes = draft.seconds(PassShape.decode(context, n)) + np.arange(self.speculative_num_steps)[:, None] * later
         nodes = np.arange(most + 1)
-        seen = int(view.target_cached[rows.requests[:n]].sum()) + 2 * n
+        seen = int(view.target_cached[sequences.requests[:n]].sum()) + 2 * n
         verify_s = view.cost_model.target.seconds_array(PassShapes.with_nodes(plain, nodes * n, nodes * seen))
-        if n < len(rows.requests):
-            alone = PassShape.of_decoding(view.target_cached[rows.requests[:n]])
+        if n < len(sequences.requests):
+            alone = PassShape.of_decoding(view.target_cached[sequences.requests[:n]])
             verify_s += view.cost_model.target.seconds(alone) - verify_s[0]
         rate = self.expected()[..., : most + 1] / (passes[..., None] + verify_s)
         best = int(np.argmax(rate))
@@ -143,15 +143,15 @@ class CostSizedTrees(Speculation):
         ranked = -np.sort(-trees.reshape(depth, width, -1), axis=2)
         return 1 + np.concatenate((np.zeros((depth, width, 1)), np.cumsum(ranked, axis=2)), axis=2)
 
-    def _step_size(self, view: View, rows: Rows) -> TreeSize:
+    def _step_size(self, view: View, sequences: Sequences) -> TreeSize:
         """Return the size of a step, and note what it asked for."""
         most = min(self.speculative_num_draft_tokens - 1, self.speculative_num_steps * self.speculative_eagle_topk)
         forget = 1 - 1 / self.window
         self._found *= forget
         self._right *= forget
-        wanted, room = self.size(view, rows, most), self._room
+        wanted, room = self.size(view, sequences, most), self._room
         self._room = wanted.nodes
-        return wanted if wanted.nodes <= room else self.size(view, rows, room)
+        return wanted if wanted.nodes <= room else self.size(view, sequences, room)
 
     def _note(self, forest: Forest, max_depth: Ints, width: int) -> None:
         """Add the path probabilities by level and place, and those of the level above, of trees of `max_depth` (n,)."""

@@ -28,7 +28,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import fitting_shape, grow, max_depths
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows, draft_length
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences, draft_length
 from specsim.schedulers.parts.tree_shape import TreeShape
 
 SHORT, LONG = 10, 30
@@ -69,29 +69,29 @@ class DivergenceLengths(Chains):
         self._longest, self._accepted = np.zeros(requests), np.zeros(requests, dtype=np.int64)
         self._divergence, self._judged = np.zeros((requests, LONG)), np.zeros(requests, dtype=np.int64)
 
-    def lengths(self, rows: Rows) -> Ints:
+    def lengths(self, sequences: Sequences) -> Ints:
         """Return the draft tokens of each decoding row, (decoding,)."""
-        requests = rows.requests[: rows.decoding]
+        requests = sequences.requests[: sequences.decoding]
         lengths, calibrated = self._lengths[requests], self._longest[requests] > 0
         if self.sl_cap and calibrated.any():
             cap = ceil(lengths[calibrated].mean())
             lengths[calibrated] = np.minimum(lengths[calibrated], cap)
         return lengths
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield draft passes and return each request's chain."""
-        max_depth = max_depths(view, rows.requests, rows.decoding)
-        max_depth[: rows.decoding] = np.minimum(max_depth[: rows.decoding], self.lengths(rows))
-        fitting = fitting_shape(view, rows, TreeShape(max(int(max_depth.max(initial=1)), 1), 1))
-        return grow(rows.requests, rows.catch_up, max_depth, (1,) * fitting.depth)
+        max_depth = max_depths(view, sequences.requests, sequences.decoding)
+        max_depth[: sequences.decoding] = np.minimum(max_depth[: sequences.decoding], self.lengths(sequences))
+        fitting = fitting_shape(view, sequences, TreeShape(max(int(max_depth.max(initial=1)), 1), 1))
+        return grow(sequences.requests, sequences.catch_up, max_depth, (1,) * fitting.depth)
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Note the divergence of each token that the target has judged, and set the next lengths."""
         drafted = forest.tree_tokens()
         here = drafted > 0
         if not here.any():
             return
-        matched, drafted, requests = answer.matched[here], drafted[here], rows.requests[here]
+        matched, drafted, requests = answer.matched[here], drafted[here], sequences.requests[here]
         judged = np.minimum(matched + 1, drafted)
         divergence = divergences(forest, answer.matched)[here]
         mean = divergence.sum(axis=1) / judged

@@ -20,8 +20,8 @@ from specsim.core.protocols import View
 from specsim.core.request import Ints
 from specsim.core.trees import Forest
 from specsim.kernels.growth import likeliest
-from specsim.schedulers.parts.growth import grow_rows, rows_fit
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
+from specsim.schedulers.parts.growth import grow_sequences, sequences_fit
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length
 from specsim.schedulers.parts.selection import likeliest_each
 
 
@@ -59,12 +59,12 @@ class DynamicTrees(Speculation):
         """Return the nodes of a verified tree, root excluded."""
         return min(self.speculative_num_draft_tokens - 1, self._candidates(self.speculative_num_steps))
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per level and return each request's likeliest nodes."""
         depth = self.speculative_num_steps
-        while depth and not rows_fit(view, rows, self._candidates(depth)):
+        while depth and not sequences_fit(view, sequences, self._candidates(depth)):
             depth -= 1
-        forest = yield from grow_rows(view, rows, (self.speculative_eagle_topk,) * depth, self._best)
+        forest = yield from grow_sequences(view, sequences, (self.speculative_eagle_topk,) * depth, self._best)
         return forest.subset(likeliest_each(forest, self.draft_tokens(1))) if forest.draft_nodes else forest
 
     def _best(self, forest: Forest, leaves: Ints) -> Ints:

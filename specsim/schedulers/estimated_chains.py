@@ -17,7 +17,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_chains
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences
 
 
 @dataclass
@@ -30,14 +30,14 @@ class EstimatedChains(Chains):
         """Make the state of so many requests."""
         self._sums = np.zeros((3, requests))
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token and return the chains; none if they do not all fit."""
-        return grow_chains(view, rows, self.num_speculative_tokens)
+        return grow_chains(view, sequences, self.num_speculative_tokens)
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Add a verification to the sums of its decoding rows."""
-        count = rows.decoding
-        ids = rows.requests[:count]
+        count = sequences.decoding
+        ids = sequences.requests[:count]
         if not count:
             return
         estimated = np.bincount(forest.row, weights=forest.path_probability, minlength=forest.rows)[:count]

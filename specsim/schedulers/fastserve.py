@@ -26,7 +26,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Ids
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
-from specsim.schedulers.parts.protocols import Rows, at_least
+from specsim.schedulers.parts.protocols import Sequences, at_least
 from specsim.schedulers.parts.queues import BatchSlots, live, ranked
 
 _NEW = -1.0
@@ -63,7 +63,7 @@ class SkipJoin:
         self.level = np.full(requests, _NEW)
         self.spent_s, self._entered_s, self._served_s = np.zeros((3, requests))
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the requests that get batch slots: highest queues first, each in order of entry."""
         ids = live(view)
         new = ids[self.level[ids] == _NEW]
@@ -72,11 +72,11 @@ class SkipJoin:
         self._rescue(ids, view.now_s)
         keys = self.level[ids], self._entered_s[ids], ids
         order = ranked(view, ids, keys, self.batch_slots.max_num_seqs)
-        return self.batch_slots.rows(view, order, drafting)
+        return self.batch_slots.sequences(view, order, drafting)
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the passes to their requests; a used-up quantum moves a request to the end of the next queue."""
-        ids = rows.requests
+        ids = sequences.requests
         self.spent_s[ids] += service_s
         self._served_s[ids] = view.now_s
         upper = ids[self.level[ids] < len(self._quanta_s)]
@@ -112,14 +112,16 @@ class LeastAttained:
         """Make the state of so many requests."""
         self.attained_s = np.zeros(requests)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the requests with the fewest quanta of service; of equals the earliest."""
         ids = live(view)
         attained = self.attained_s[ids]
         if self.quantum_s:
             attained = attained // self.quantum_s
-        return self.batch_slots.rows(view, ranked(view, ids, (attained, ids), self.batch_slots.max_num_seqs), drafting)
+        return self.batch_slots.sequences(
+            view, ranked(view, ids, (attained, ids), self.batch_slots.max_num_seqs), drafting
+        )
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it."""
-        self.attained_s[rows.requests] += service_s
+        self.attained_s[sequences.requests] += service_s

@@ -17,7 +17,7 @@ import numpy as np
 from specsim.core.passes import TargetPass
 from specsim.core.protocols import Step, View
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.protocols import Batching, Rows, at_least, rows_of
+from specsim.schedulers.parts.protocols import Batching, Sequences, at_least, sequences_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class StaticBatches(Batching):
     def __post_init__(self) -> None:
         at_least(1, max_num_seqs=self.max_num_seqs)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the batch, which decodes; when it is empty, the prompts of the next batch."""
         batch = view.running
         if len(batch):
-            return rows_of(view, batch, view.pending(batch))
+            return sequences_of(view, batch, view.pending(batch))
         chosen: list[int] = []
         free_bytes = view.free_bytes
         for request in islice(view.waiting, self.max_num_seqs):
@@ -44,7 +44,7 @@ class StaticBatches(Batching):
                 break
             chosen.append(request)
         batch = np.array(chosen, dtype=np.int64)
-        return rows_of(view, batch, view.pending(batch))
+        return sequences_of(view, batch, view.pending(batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Fcfs(StaticBatches):
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""
         decoding = bool(len(view.running))
-        rows = self.rows(view, drafting=False)
-        forest = Forest.roots(len(rows.requests))
-        yield TargetPass(rows.requests, rows.chunks, forest, stationary_until_s=inf if decoding else -inf)
+        sequences = self.sequences(view, drafting=False)
+        forest = Forest.roots(len(sequences.requests))
+        yield TargetPass(
+            sequences.requests, sequences.scheduled_tokens, forest, stationary_until_s=inf if decoding else -inf
+        )

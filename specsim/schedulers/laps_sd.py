@@ -38,7 +38,7 @@ from specsim.core.protocols import Clairvoyant, Oracle, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
-from specsim.schedulers.parts.protocols import Batching, ForeseeingPart, Rows, at_least, draft_length
+from specsim.schedulers.parts.protocols import Batching, ForeseeingPart, Sequences, at_least, draft_length
 from specsim.schedulers.parts.queues import BatchSlots, live, nearest, ranked, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
@@ -74,7 +74,7 @@ class LapsQueues:
         self.attained_s, self._perceived = np.zeros(requests), np.full((3, requests), np.nan)
         self._in_slot, self._settled = self._marked(NOBODY), self._marked(NOBODY)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the first requests in order; a perceptible request keeps its slot."""
         ids = live(view)
         self._perceive(view, ids)
@@ -131,11 +131,11 @@ class LapsQueues:
         left = self.lengths.tokens(ids) - (view.emitted_tokens[ids] if self.estimate == "remaining" else 0)
         return eq_6(np.maximum(left, 1), nodes, self.acceptance.rate[ids], round_s(view, ids, nodes, depth))
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the step's passes to each request that ran in it, and note the accepted tokens."""
-        self.attained_s[rows.requests] += service_s
+        self.attained_s[sequences.requests] += service_s
         if forest.draft_nodes:
-            self.acceptance.hear(rows.requests, forest, answer.accepted)
+            self.acceptance.hear(sequences.requests, forest, answer.accepted)
 
     def foresee(self, oracle: Oracle) -> None:
         """Take the true output lengths for the predictor, and what the acceptance monitor is told, if anything."""
@@ -175,7 +175,7 @@ class ShortestPredicted(Batching):
         """Return the predicted lengths, (requests,); see `Noting`."""
         return self.lengths.noted(requests)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return running requests in order of admission, and the shortest of the waiting ones."""
         ids = live(view)
         inside = len(view.running)
@@ -183,7 +183,7 @@ class ShortestPredicted(Batching):
         tokens = self.lengths.tokens(waiting)
         near = np.sort(nearest((tokens, waiting), self.batch_slots.max_num_seqs))
         shortest = waiting[near][np.argsort(tokens[near], kind="stable")]
-        return self.batch_slots.rows(view, np.concatenate((ids[:inside], shortest)), drafting)
+        return self.batch_slots.sequences(view, np.concatenate((ids[:inside], shortest)), drafting)
 
 
 @dataclass(slots=True)
@@ -225,12 +225,12 @@ class ShortestRemaining(ForeseeingPart, Batching):
         """Make the state of so many requests."""
         self._rounds, self._at = np.full((2, requests), -1.0)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the requests whose rest is shortest."""
         ids = live(view)
         keys = self.rest_s(view, ids), np.arange(len(ids))
         order = ranked(view, ids, keys, self.batch_slots.max_num_seqs)
-        return self.batch_slots.rows(view, order, drafting)
+        return self.batch_slots.sequences(view, order, drafting)
 
     def rest_s(self, view: View, ids: Ids) -> Floats:
         """Return the seconds that each request still needs alone on the server, its prompt included, (n,)."""

@@ -33,7 +33,7 @@ from specsim.pass_shape import PassShape
 from specsim.rng import stream_keys, uniforms
 from specsim.schedulers.parts.batching import catch_up_tokens, decoding
 from specsim.schedulers.parts.growth import grow_chains
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length, probability
 
 
 @dataclass(slots=True)
@@ -134,17 +134,17 @@ class BinGreedyLengths(Speculation):
             bins.length = int(which * len(losses)) if chance * bins.number < 1 else int(np.argmin(losses))
         return bins.length
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token of the bin's length and return the chains; none if they do not all fit."""
         self._here = self.bins(len(view.running))
-        return grow_chains(view, rows, self.length(self._here))
+        return grow_chains(view, sequences, self.length(self._here))
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Learn the goodput of the step, and decide where the drafter shall be."""
         seconds, self._began_s = view.forward_s - self._began_s, view.forward_s
-        n = rows.decoding
+        n = sequences.decoding
         if n:
-            here = self.bins(len(rows.requests)) if self._gone else self._here
+            here = self.bins(len(sequences.requests)) if self._gone else self._here
             length = 0 if self._gone else self.length(here)
             if bool(length) == bool(forest.draft_nodes):
                 here.learn(length, float(answer.tokens[:n].sum()) / n / seconds)

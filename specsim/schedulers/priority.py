@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specsim.core.protocols import View
-from specsim.schedulers.parts.protocols import Batching, Rows
+from specsim.schedulers.parts.protocols import Batching, Sequences
 from specsim.schedulers.parts.queues import BatchSlots, live, ranked
 
 
@@ -23,9 +23,9 @@ class TightestFirst(Batching):
 
     batch_slots: BatchSlots
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the most urgent requests, as many as there are batch slots."""
         ids = live(view)
         # NaN (no objective) sorts last.
         order = ranked(view, ids, (view.tpot_slo_s[ids], ids), self.batch_slots.max_num_seqs)
-        return self.batch_slots.rows(view, order, drafting)
+        return self.batch_slots.sequences(view, order, drafting)

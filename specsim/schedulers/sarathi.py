@@ -16,9 +16,16 @@ import numpy as np
 from specsim.core.passes import MOST_AT_ONCE, NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids, Ints
-from specsim.schedulers.parts.batching import Admission, Chunks, catch_up_tokens, decoding, keeping_cache, prompt_chunks
+from specsim.schedulers.parts.batching import (
+    Admission,
+    Scheduled,
+    catch_up_tokens,
+    decoding,
+    keeping_cache,
+    prompt_chunks,
+)
 from specsim.schedulers.parts.due_chunk import DueChunk
-from specsim.schedulers.parts.protocols import Batching, Rows, at_least, probability, rows_of
+from specsim.schedulers.parts.protocols import Batching, Sequences, at_least, probability, sequences_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class TokenBudget(Batching):
         at_least(1, max_num_seqs=self.max_num_seqs, max_num_batched_tokens=self.max_num_batched_tokens)
         probability(watermark=self.watermark)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return decodes and prompt chunks."""
         decodes = decoding(view, view.running)
         count, budget = int(np.count_nonzero(decodes)), self.max_num_batched_tokens
@@ -79,7 +86,7 @@ class Chunked(Batching):
             at_least(1, prefill_tokens=self.prefill_tokens)
         probability(watermark=self.watermark)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return decodes and prompt chunks."""
         decodes = decoding(view, view.running)
         budget = int(np.count_nonzero(decodes)) + self._chunk(view, decodes, drafting, draft_tokens)
@@ -94,17 +101,17 @@ class Chunked(Batching):
         return self.prefill_tokens(view, decodes, self.max_num_seqs, draft_tokens if drafting else None)
 
 
-def chunked(view: View, decodes: Bools, budget: int, admission: Admission, *, first: bool = False) -> Rows:
+def chunked(view: View, decodes: Bools, budget: int, admission: Admission, *, first: bool = False) -> Sequences:
     """Return the rows of a pass of `budget` tokens beside drafts; with `first`, prompts run alone if there are any."""
     (requests, tokens), evicted = mixed(view, decodes, budget, admission)
     if len(requests) == len(decodes) and decodes.all():
         catch_up, most = catch_up_tokens(view, requests), len(requests) * (1 + admission.lookahead) * (MOST_AT_ONCE + 2)
         roomy = not admission.lookahead or view.surely_fits(len(requests), most, most)
-        return Rows(requests, tokens, len(requests), catch_up, evicted, stationary_until_s=inf if roomy else -inf)
-    return rows_of(view, requests, tokens, evicted, first=first)
+        return Sequences(requests, tokens, len(requests), catch_up, evicted, stationary_until_s=inf if roomy else -inf)
+    return sequences_of(view, requests, tokens, evicted, first=first)
 
 
-def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tuple[Chunks, Ids]:
+def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tuple[Scheduled, Ids]:
     """Return the chunks of a pass of `budget` tokens, and the preempted; if any is preempted, none is admitted.
 
     Running requests that decode, `decodes` (n,), go first, then begun prompts, then new ones.
@@ -114,16 +121,16 @@ def mixed(view: View, decodes: Bools, budget: int, admission: Admission) -> tupl
     more = len(resident) * (1 + ahead)
     if not view.waiting and decodes.all() and view.surely_fits(len(resident), more, more if ahead else 0):
         run = sizes > 0
-        return Chunks(resident[run], sizes[run]), NOBODY
+        return Scheduled(resident[run], sizes[run]), NOBODY
     kept = sizes + ahead * decodes
     keep, free_bytes = keeping_cache(view, resident, kept, kept if ahead else 0)
     run = keep & (sizes > 0)
-    running = Chunks(resident[run], sizes[run])
+    running = Scheduled(resident[run], sizes[run])
     if view.waiting and keep.all():
         new = prompt_chunks(view, admission, budget - int(np.add.reduce(running.tokens)), free_bytes)
         if not len(new.requests):
             return running, NOBODY
-        running = Chunks(*(np.concatenate(both) for both in zip(running, new, strict=True)))
+        running = Scheduled(*(np.concatenate(both) for both in zip(running, new, strict=True)))
     return running, resident[~keep]
 
 

@@ -27,7 +27,7 @@ from specsim.core.protocols import View
 from specsim.core.trees import Forest
 from specsim.errors import nearest
 from specsim.schedulers.parts.growth import grow_chains
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length, probability
 
 NAME = "speculative_adaptive_config"
 DEFAULT: dict[str, Any] = {
@@ -136,17 +136,17 @@ class AdaptiveSteps(Speculation):
         """Return the steps in force at this batch size; before a run the greatest candidate."""
         return self.slot(requests).steps if self._begun else max(each.candidate_steps[-1] for each in self._slots)
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per step in force and return the chains; none if they do not all fit."""
         self._slot = self.slot(len(view.running))
-        return grow_chains(view, rows, self._slot.steps)
+        return grow_chains(view, sequences, self._slot.steps)
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Tell the slot how many draft tokens a request were accepted."""
         drafted = forest.tree_tokens() > 0
         if drafted.any():
             self._slot.learn(float(answer.matched[drafted].mean()))
-        elif rows.decoding and not self._slot.steps:
+        elif sequences.decoding and not self._slot.steps:
             self._slot.learn(0.0)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from specsim.core.protocols import View
 from specsim.core.request import Floats, Ids
 from specsim.pass_shape import PassShapes
-from specsim.schedulers.parts.protocols import Batching, Rows
+from specsim.schedulers.parts.protocols import Batching, Sequences
 from specsim.schedulers.parts.queues import BatchSlots, live, ranked
 
 Order = Callable[[View, Ids], Floats]
@@ -44,7 +44,7 @@ class SloLimited(Batching):
     order: Order
     tightest: Literal["batch", "live"]
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the rows of the prefix, at least one."""
         ids = live(view)
         order = ranked(view, ids, (self.order(view, ids), ids), self.batch_slots.max_num_seqs)
@@ -56,7 +56,7 @@ class SloLimited(Batching):
             self.batch_slots.watermark,
             self.batch_slots.switching,
         )
-        return cut.rows(view, order, drafting)
+        return cut.sequences(view, order, drafting)
 
     def limit(self, view: View, order: Ids, ids: Ids) -> int:
         """Return the size of the longest prefix whose estimated decode step meets the objective, at least 1.

@@ -37,7 +37,7 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.batching import decoding
 from specsim.schedulers.parts.growth import fitting_shape, grow, max_depths
-from specsim.schedulers.parts.protocols import Rows, at_least, draft_length, evicting, probability, rows_of
+from specsim.schedulers.parts.protocols import Sequences, at_least, draft_length, evicting, probability, sequences_of
 from specsim.schedulers.parts.queues import fitting_head, live
 from specsim.schedulers.parts.tree_shape import TreeShape
 
@@ -196,14 +196,16 @@ class SlosServe:
 
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
-        rows = self._rows(view, *self._plan(view))
-        forest, evicted = Forest.roots(len(rows.requests)), rows.evicted
-        max_depth = np.minimum(max_depths(view, rows.requests, rows.decoding), self._chain[rows.requests])
-        longest = fitting_shape(view, rows, TreeShape(int(max_depth.max()), 1)).depth
+        sequences = self._sequences(view, *self._plan(view))
+        forest, evicted = Forest.roots(len(sequences.requests)), sequences.evicted
+        max_depth = np.minimum(
+            max_depths(view, sequences.requests, sequences.decoding), self._chain[sequences.requests]
+        )
+        longest = fitting_shape(view, sequences, TreeShape(int(max_depth.max()), 1)).depth
         if longest:
-            growing = grow(rows.requests, rows.catch_up, np.minimum(max_depth, longest), (1,) * longest)
+            growing = grow(sequences.requests, sequences.catch_up, np.minimum(max_depth, longest), (1,) * longest)
             forest, evicted = yield from evicting(growing, evicted)
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
+        answer = yield TargetPass(sequences.requests, sequences.scheduled_tokens, forest, evicted)
         self._note(forest, answer)
 
     def _plan(self, view: View) -> tuple[float, float, float]:
@@ -237,7 +239,7 @@ class SlosServe:
         supply = batches.supply[(depth * (counts > 0)).max(), best]
         return batches.seconds[best], supply, batches.cached_token
 
-    def _rows(self, view: View, seconds: float, tokens: float, cached_token: float) -> Rows:
+    def _sequences(self, view: View, seconds: float, tokens: float, cached_token: float) -> Sequences:
         """Return the rows of the batch, at least one; the youngest that were not accepted yield their cache first."""
         ids = live(view)
         order = ids[np.lexsort((ids, ~self._accepted[ids]))]
@@ -256,7 +258,7 @@ class SlosServe:
         drafting = self.num_speculative_tokens > 0
         count, evicted = fitting_head(view, order, sizes, decodes, drafting, self.watermark)
         run = np.flatnonzero(sizes[:count])
-        return rows_of(view, head[run], sizes[run], evicted)
+        return sequences_of(view, head[run], sizes[run], evicted)
 
     def _note(self, forest: Forest, answer: Emitted) -> None:
         """Add, by draft position, how many tokens were verified behind right ones, and how many were right."""

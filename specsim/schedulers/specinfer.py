@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specsim.core.protocols import View
-from specsim.schedulers.parts.growth import grow_rows, rows_fit
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation
+from specsim.schedulers.parts.growth import grow_sequences, sequences_fit
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class FixedTrees(Speculation):
         """Return the nodes of the tree."""
         return nodes_of(self.expansion)
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per layer and return all of the trees."""
         widths = self.expansion
-        while widths and not rows_fit(view, rows, nodes_of(widths)):
+        while widths and not sequences_fit(view, sequences, nodes_of(widths)):
             widths = widths[:-1]
-        return grow_rows(view, rows, widths)
+        return grow_sequences(view, sequences, widths)
 
 
 def nodes_of(expansion: list[int]) -> int:

@@ -29,7 +29,7 @@ from specsim.core.request import Bools, Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.growth import grow_fitting, plain_shape
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences, at_least, probability
 
 
 class StepEstimate(NamedTuple):
@@ -43,7 +43,7 @@ class StepEstimate(NamedTuple):
     """
 
     view: View
-    rows: Rows
+    sequences: Sequences
     start_s: float
     limit_s: float
     plain: PassShape
@@ -67,7 +67,7 @@ class StepEstimate(NamedTuple):
         """
         path = forest.path_probability[forest.rows :]
         ranked = np.lexsort((forest.depth[forest.rows :], -path))
-        tokens = self.rows.decoding + _sums(path[ranked])
+        tokens = self.sequences.decoding + _sums(path[ranked])
         pairs = _sums(self.node_pairs[forest.row[forest.rows + ranked]])
         shapes = PassShapes.with_nodes(self.plain, np.arange(len(ranked) + 1), pairs)
         verify_s = self.view.cost_model.target.seconds_array(shapes)
@@ -85,11 +85,11 @@ class StepEstimate(NamedTuple):
     def _rate(self, drafted: float, nodes: int, pairs: float, more_s: float) -> float:
         verify_s = self.view.cost_model.target.seconds(self.plain.with_nodes(nodes, pairs))
         seconds = self.view.now_s - self.start_s + more_s + verify_s
-        return -1.0 if seconds > self.limit_s else (self.rows.decoding + drafted) / seconds
+        return -1.0 if seconds > self.limit_s else (self.sequences.decoding + drafted) / seconds
 
     def _pass_s(self, forest: Forest, leaves: Ints) -> float:
-        """Return the estimated seconds of a draft pass behind `leaves`; the first also feeds `rows.catch_up`."""
-        ids, catch_up = self.rows.requests, self.rows.catch_up
+        """Return the estimated seconds of a draft pass behind `leaves`; the first also feeds `sequences.catch_up`."""
+        ids, catch_up = self.sequences.requests, self.sequences.catch_up
         cached = self.view.draft_cached[ids]
         if leaves[0] < forest.rows:
             return self.view.cost_model.draft.seconds(PassShape.of(cached, catch_up))
@@ -99,10 +99,10 @@ class StepEstimate(NamedTuple):
         return self.view.cost_model.draft.seconds(PassShape.decode(context, len(leaves)))
 
 
-def estimate_of(view: View, rows: Rows, limit_s: float = np.inf) -> StepEstimate:
+def estimate_of(view: View, sequences: Sequences, limit_s: float = np.inf) -> StepEstimate:
     """Return the estimate of a step over these rows that begins now."""
-    seen = view.target_cached[rows.requests] + rows.chunks + 1
-    return StepEstimate(view, rows, view.now_s, limit_s, plain_shape(view, rows), seen)
+    seen = view.target_cached[sequences.requests] + sequences.scheduled_tokens + 1
+    return StepEstimate(view, sequences, view.now_s, limit_s, plain_shape(view, sequences), seen)
 
 
 @dataclass
@@ -135,17 +135,17 @@ class SpecServe(Chains):
         """That of the tokens drafted in the last `history_steps` steps that drafted."""
         return float(self._confidences.sum() / self._drafted.sum())
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens worth verifying."""
-        objectives_s = view.tpot_slo_s[rows.requests[: rows.decoding]]
-        estimate = estimate_of(view, rows, float(np.fmin.reduce(objectives_s, initial=np.inf)))
+        objectives_s = view.tpot_slo_s[sequences.requests[: sequences.decoding]]
+        estimate = estimate_of(view, sequences, float(np.fmin.reduce(objectives_s, initial=np.inf)))
         confidence = self.mean_confidence
 
         def worth_it(forest: Forest, leaves: Ints) -> Ints:
             predicted = estimate.throughput_after(forest, leaves, confidence)
             return leaves if predicted > estimate.throughput(forest) else NOBODY
 
-        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens, worth_it)
+        forest = yield from grow_fitting(view, sequences, self.num_speculative_tokens, worth_it)
         if not forest.draft_nodes:
             return forest
         self._remember(forest.probability[forest.rows :])
@@ -212,10 +212,10 @@ class ReleasedSpecServe(Chains):
         """The mean of all confidences noted since the start."""
         return self._sum / self._count if self._count else self.first_confidence
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield draft passes while they promise more throughput and return the tokens to verify."""
-        estimate = estimate_of(view, rows, np.inf if self.limit_s is None else self.limit_s)
-        judged, last = 0, estimate.throughput(Forest.roots(len(rows.requests)))
+        estimate = estimate_of(view, sequences, np.inf if self.limit_s is None else self.limit_s)
+        judged, last = 0, estimate.throughput(Forest.roots(len(sequences.requests)))
 
         def fell(forest: Forest) -> bool:
             """Return whether the last pass, not judged yet, lowered throughput; note its confidences if not."""
@@ -236,7 +236,7 @@ class ReleasedSpecServe(Chains):
             predicted = estimate.throughput_after(forest, leaves, self.mean_confidence)
             return leaves if (predicted >= last if judged else predicted > last) else NOBODY
 
-        forest = yield from grow_fitting(view, rows, self.num_speculative_tokens, worth_it)
+        forest = yield from grow_fitting(view, sequences, self.num_speculative_tokens, worth_it)
         if not forest.draft_nodes:
             return forest
         # Behind the longest chains nobody asks for another pass: the last one is judged here.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from specsim.core.passes import DEEPEST
 from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_fitting
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length
 from specsim.schedulers.parts.selection import likeliest_of_all
 
 
@@ -53,12 +53,12 @@ class Tetris(Speculation):
         longest = k + self.extra_draft_tokens if k else 0
         return min(-(-self.capacity // max(requests, 1)), longest)
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token and return the likeliest tokens of all requests within the capacity."""
-        n, longest = rows.decoding, self.num_speculative_tokens
+        n, longest = sequences.decoding, self.num_speculative_tokens
         if n > 1:
             longest = min(longest + self.extra_draft_tokens, DEEPEST)
-        forest = yield from grow_fitting(view, rows, longest)
+        forest = yield from grow_fitting(view, sequences, longest)
         # A token budget may have left out some of the running requests, and has room for the shares of the others.
         capacity = n * self.draft_tokens(max(n, len(view.running)))
         if self.capacity is not None:

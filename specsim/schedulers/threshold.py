@@ -21,7 +21,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_fitting
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences, at_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Threshold(Chains):
         Chains.__post_init__(self)
         at_least(0, threshold=self.threshold)
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield draft passes until no chain grows, and return the chains."""
-        return grow_fitting(view, rows, self.num_speculative_tokens, self._sure)
+        return grow_fitting(view, sequences, self.num_speculative_tokens, self._sure)
 
     def _sure(self, forest: Forest, leaves: Ints) -> Ints:
         # A root is a token of the target, so the first token is drafted whatever the threshold.

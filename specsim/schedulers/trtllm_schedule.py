@@ -24,7 +24,7 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import grow_chains
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, at_least, draft_length, probability
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length, probability
 
 
 @dataclass
@@ -72,11 +72,11 @@ class DraftLenSchedule(Speculation):
         place = bisect_left(self._lasts, requests)
         return self._lengths[place] if place < len(self._lasts) else 0
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token of the table's length and return the chains; none if they do not all fit."""
-        return grow_chains(view, rows, self.draft_tokens(len(view.running)))
+        return grow_chains(view, sequences, self.draft_tokens(len(view.running)))
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance rate of a verification with drafts; end speculation where the mean is too low."""
         if not forest.draft_nodes or not self._rates.maxlen or self.acceptance_rate_threshold is None:
             return

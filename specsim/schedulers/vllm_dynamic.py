@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_chains
-from specsim.schedulers.parts.protocols import Growing, Rows, Speculation, draft_length
+from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, draft_length
 
 
 @dataclass
@@ -60,9 +60,9 @@ class ByBatchSize(Speculation):
         place = bisect_right(self._firsts, max(requests, 1)) - 1
         return max(self._lengths[place:])
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token of the table's k and return the chains."""
-        return grow_chains(view, rows, self.length(len(rows.requests)))
+        return grow_chains(view, sequences, self.length(len(sequences.requests)))
 
 
 def checked_ranges(given: list[list[int]] | dict[str, int]) -> list[list[int]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_chains
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,6 @@ class FixedChains(Chains):
     num_speculative_tokens: int
     stationary = True
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token and return the chains; none if they do not all fit."""
-        return grow_chains(view, rows, self.num_speculative_tokens)
+        return grow_chains(view, sequences, self.num_speculative_tokens)

@@ -20,7 +20,7 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Ids
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.protocols import Rows, at_least
+from specsim.schedulers.parts.protocols import Sequences, at_least
 from specsim.schedulers.parts.queues import BatchSlots, among
 
 
@@ -52,20 +52,20 @@ class VirtualCounters:
         """Make the state of so many requests."""
         self._known, self._charged = np.zeros((2, requests), dtype=np.bool_)
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return running requests in order of admission, then those admitted by the counters."""
         inside = view.running
         chosen = self._chosen(view, self._waiting(view), self.batch_slots.max_num_seqs - len(inside))
-        rows = self.batch_slots.rows(view, np.concatenate((inside, chosen)), drafting)
-        if len(chosen) and len(let_in := chosen[among(chosen, rows.requests)]):
+        sequences = self.batch_slots.sequences(view, np.concatenate((inside, chosen)), drafting)
+        if len(chosen) and len(let_in := chosen[among(chosen, sequences.requests)]):
             self._last_out = int(view.slo_class[let_in[-1]])
             self._charge(view, let_in[~self._charged[let_in]])
             self._charged[let_in] = True
-        return rows
+        return sequences
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Charge the emitted tokens."""
-        emitted = np.bincount(view.slo_class[rows.requests], weights=answer.tokens)
+        emitted = np.bincount(view.slo_class[sequences.requests], weights=answer.tokens)
         for tenant in np.flatnonzero(emitted).tolist():
             self.served[tenant] += self.output_weight * float(emitted[tenant])
 

@@ -153,6 +153,6 @@ class AdmissionControl(NamedTuple):
         cached = np.concatenate((ledger.progress.target_cached[here], told.cached_tokens[new]))
         lacks = np.concatenate((ledger.known(here), told.prompt_tokens[new])) - cached
         reading = (lacks > 1) | (np.arange(len(lacks)) == len(lacks) - 1)
-        chunks = lacks[reading]
-        read = PassShape.of(cached[reading], chunks, prefill_tokens=int(np.add.reduce(chunks)))
+        scheduled = lacks[reading]
+        read = PassShape.of(cached[reading], scheduled, prefill_tokens=int(np.add.reduce(scheduled)))
         return TTFT if cost_model.target.seconds(read) > left_s else None

@@ -84,7 +84,7 @@ class Ledger:
         progress.emitted_tokens[request] = 1
         progress.first_token_s[request] = progress.last_token_s[request] = first_s
         self._undecoded.add(request)
-        self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_tokens[request]), LINK)
+        self.caches.come(request, int(told.cached_tokens[request]), int(told.draft_kv_tokens[request]), LINK)
 
     def refuse(self, request: int, told: Requests, reason: str) -> None:
         """Note that a request arrived and was not let in."""
@@ -131,15 +131,19 @@ class Ledger:
         Raises
         ------
         IllegalPass
-            When a row is unknown, doubled or not due, a chunk is longer than what is pending, a tree hangs behind an
-            unfinished prefill, a forest or a leaf is not of this step, or the pool is too small.
+            When a row is unknown, doubled or not due, more tokens are scheduled than are pending, a tree hangs behind
+            an unfinished prefill, a forest or a leaf is not of this step, or the pool is too small.
         """
         requests = work.requests
-        unfed = isinstance(work, DraftPass) and not len(work.chunks)
-        if not len(requests) or not (unfed or len(work.chunks) == len(requests)) or work.forest.rows != len(requests):
+        unfed = isinstance(work, DraftPass) and not len(work.scheduled_tokens)
+        if (
+            not len(requests)
+            or not (unfed or len(work.scheduled_tokens) == len(requests))
+            or work.forest.rows != len(requests)
+        ):
             raise IllegalPass(
-                "a pass needs at least one row, and one chunk and one tree a row: "
-                f"it has {len(requests)} requests, {len(work.chunks)} chunks, {work.forest.rows} trees"
+                "a pass needs at least one request, and for each its scheduled tokens and a tree: "
+                f"it has {len(requests)} requests, tokens for {len(work.scheduled_tokens)}, {work.forest.rows} trees"
             )
         key = requests.tobytes()
         ids = self._drafts.open.get(key)
@@ -178,14 +182,14 @@ class Ledger:
     def _reserve(self, work: DraftPass | TargetPass, ids: Ids) -> PassShape:
         forest, left = work.forest, self.pool.left()
         if isinstance(work, DraftPass):
-            asked = ids, work.chunks, forest.numbers, forest.fresh, work.leaves
+            asked = ids, work.scheduled_tokens, forest.numbers, forest.fresh, work.leaves
             blocks, shape, self._reserved = reserve_draft(self._books, *asked, left)
             if shape is None:
                 raise illegal_draft(work, self.known(ids) - self.progress.draft_cached[ids])
             check_growth(work)
             self.pool.take(DRAFT, blocks)
         else:
-            blocks, shape, self._reserved = reserve(self._books, ids, work.chunks, forest.numbers, left)
+            blocks, shape, self._reserved = reserve(self._books, ids, work.scheduled_tokens, forest.numbers, left)
             if shape is None:
                 raise illegal_verification(work, self.known(ids) - self.progress.target_cached[ids])
             self.pool.take(TARGET, blocks)
@@ -195,18 +199,18 @@ class Ledger:
         """Take the slots of what the passes behind the first have extended; see `reserve`."""
         grown = drafted.forest.numbers, drafted.extended
         try:
-            self.pool.take(DRAFT, deepen(self._books, self._ids, work.chunks, *grown, self.pool.left()))
+            self.pool.take(DRAFT, deepen(self._books, self._ids, work.scheduled_tokens, *grown, self.pool.left()))
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
 
     def commit_draft(self, work: DraftPass, grown: Forest, start_s: float) -> None:
-        """Book a draft pass that started at `start_s`: its chunks are cached, its leaves hold slots until the end.
+        """Book a draft pass that started at `start_s`: its tokens are cached, its leaves hold slots until the end.
 
         `grown`, what it answered, may then be extended and verified; see `Drafts`.
         """
         ids = self._ids
-        if len(work.chunks):
-            self.progress.draft_cached[ids] += work.chunks
+        if len(work.scheduled_tokens):
+            self.progress.draft_cached[ids] += work.scheduled_tokens
             self.queues.admit(ids)
             self._decode(self._reserved, start_s)
             self.caches.publish(DRAFT, ids)
@@ -225,7 +229,9 @@ class Ledger:
         assert not len(trees) or (answer.matched <= trees).all(), "a backend accepts more than a tree holds"
         self._decode(ids, start_s)
         done = trees, answer, len(self._drafts.rows) > 0, self.caches.feeds, now_s
-        blocks, gaps, first = commit(self._books, self._tally, ids, work.chunks, *done, self.pool.memory.block_tokens)
+        blocks, gaps, first = commit(
+            self._books, self._tally, ids, work.scheduled_tokens, *done, self.pool.memory.block_tokens
+        )
         for model in (DRAFT, TARGET):
             self.pool.take(model, blocks[model])
         self.queues.admit(ids)
@@ -274,11 +280,11 @@ class Ledger:
         ids, forest, progress = work.requests, work.forest, self.progress
         if len(work.evict) or self.caches.elsewhere or forest.draft_nodes:
             return 0
-        if not 0 < len(ids) == len(work.chunks) == forest.rows:
+        if not 0 < len(ids) == len(work.scheduled_tokens) == forest.rows:
             return 0
         self.queues.check(ids)
         pending = self.known(ids) - progress.target_cached[ids]
-        ready = (pending == 1) & (work.chunks == 1) & (progress.emitted_tokens[ids] > 0)
+        ready = (pending == 1) & (work.scheduled_tokens == 1) & (progress.emitted_tokens[ids] > 0)
         return self.pool.surely_more(len(ids)) if np.count_nonzero(ready) == len(ids) else 0
 
     def commit_passes(self, work: TargetPass, decodes: Decodes, starts_s: Floats) -> Gaps:
@@ -311,7 +317,7 @@ class Ledger:
         ids, leaves, forest, progress = work.requests, work.leaves, work.forest, self.progress
         if work.width != 1 or work.beam is not None or work.max_depth is not None or len(work.evict):
             return 0
-        if self.caches.elsewhere or forest.draft_nodes or not 0 < len(ids) == len(work.chunks) == forest.rows:
+        if self.caches.elsewhere or forest.draft_nodes or not 0 < len(ids) == len(work.scheduled_tokens) == forest.rows:
             return 0
         if leaves.tobytes() != forest.row.tobytes():
             return 0
@@ -319,7 +325,9 @@ class Ledger:
         prompt, emitted = self.facts.prompt_tokens[ids], progress.emitted_tokens[ids]
         known, drafted = prompt + emitted, progress.draft_cached[ids]
         ready = (known - progress.target_cached[ids] == 1) & (emitted > 0)
-        ready &= (known - drafted == work.chunks) & (work.chunks <= BEHIND_A_ROUND) & (drafted >= prompt)
+        ready &= (
+            (known - drafted == work.scheduled_tokens) & (work.scheduled_tokens <= BEHIND_A_ROUND) & (drafted >= prompt)
+        )
         if np.count_nonzero(ready) < len(ids):
             return 0
         # In either cache a row holds at most its text and the chain behind it.

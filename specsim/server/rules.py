@@ -77,7 +77,7 @@ _ARRAY, _INT64 = np.ndarray, np.dtype(np.int64)
 
 
 def owned(work: Pass) -> Pass:
-    """Return a well-formed pass whose rows and chunks are copies, so that the scheduler's arrays stay its own.
+    """Return a well-formed pass whose arrays are copies, so that the scheduler's stay its own.
 
     Raises
     ------
@@ -85,21 +85,21 @@ def owned(work: Pass) -> Pass:
         When it is not made of (n,) int64 arrays, a Forest and whole numbers: one line that names the field, what it
         is and what was expected.
     """
-    requests, chunks, evict, until_s = work.requests, work.chunks, work.evict, work.stationary_until_s
+    requests, scheduled, evict, until_s = work.requests, work.scheduled_tokens, work.evict, work.stationary_until_s
     plain = (
-        type(requests) is type(chunks) is type(evict) is _ARRAY
-        and requests.dtype is chunks.dtype is evict.dtype is _INT64
-        and requests.ndim == chunks.ndim == evict.ndim == 1
+        type(requests) is type(scheduled) is type(evict) is _ARRAY
+        and requests.dtype is scheduled.dtype is evict.dtype is _INT64
+        and requests.ndim == scheduled.ndim == evict.ndim == 1
         and (type(work.forest), type(work.transfer), type(until_s)) == (Forest, bool, float)
         and until_s == until_s
     )
     if isinstance(work, TargetPass):
         if not plain or type(work.drafter_away) is not bool:
             _check(work)
-        return TargetPass(requests.copy(), chunks.copy(), *work[2:])
+        return TargetPass(requests.copy(), scheduled.copy(), *work[2:])
     if not plain or work.max_depth is not None or not _grows(work):
         _check(work)
-    fed = chunks.copy() if len(chunks) else NOBODY
+    fed = scheduled.copy() if len(scheduled) else NOBODY
     return DraftPass(requests.copy(), fed, *work[2:])
 
 
@@ -116,7 +116,7 @@ def _check(work: Pass) -> None:
     is_time = isinstance(until_s, float | int) and not isinstance(until_s, bool) and until_s == until_s
     fits = {
         "requests": _are_ints(work.requests),
-        "chunks": _are_ints(work.chunks),
+        "scheduled_tokens": _are_ints(work.scheduled_tokens),
         "evict": _are_ints(work.evict),
         "forest": type(work.forest) is Forest or "a Forest",
         "transfer": type(work.transfer) is bool or "True or False",
@@ -173,8 +173,11 @@ def check_growth(work: DraftPass) -> None:
 
 
 def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
-    """Return what is wrong with a leaf or a chunk, or that nothing would run; `pending` (n,) is what each row lacks."""
-    requests, chunks = work.requests, work.chunks if len(work.chunks) else np.zeros_like(work.requests)
+    """Return what is wrong with a leaf or what is scheduled, or that nothing would run; rows lack `pending` (n,)."""
+    requests, scheduled = (
+        work.requests,
+        work.scheduled_tokens if len(work.scheduled_tokens) else np.zeros_like(work.requests),
+    )
     forest, leaves, nodes = work.forest, work.leaves, len(work.forest)
     names, counts = np.unique(leaves, return_counts=True)
     for wrong, what in (
@@ -184,29 +187,29 @@ def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
     ):
         if wrong.any():
             return IllegalPass(f"leaf {leaves[wrong][0]} {what}")
-    wrong = (chunks < 0) | (chunks > pending)
+    wrong = (scheduled < 0) | (scheduled > pending)
     if wrong.any():
-        said = _first_wrong(wrong, "request {} is given {} of {}", requests, chunks, pending)
-        return IllegalPass(f"a draft chunk must hold no more tokens than the drafter's cache lacks: {said}")
+        said = _first_wrong(wrong, "request {} is given {} of {}", requests, scheduled, pending)
+        return IllegalPass(f"a draft pass must schedule no more tokens than the drafter's cache lacks: {said}")
     extended = forest.row[leaves]
-    wrong = (pending > chunks)[extended]
+    wrong = (pending > scheduled)[extended]
     if wrong.any():
-        columns = (each[extended] for each in (requests, chunks, pending))
+        columns = (each[extended] for each in (requests, scheduled, pending))
         said = _first_wrong(wrong, "request {} is given {} of {} tokens", *columns)
         return IllegalPass(f"a leaf can only be extended where the drafter's cache has caught up: {said}")
-    return IllegalPass("a draft pass without tokens: nobody's chunk holds any, and no drafted node is extended")
+    return IllegalPass("a draft pass without tokens: none is scheduled, and no drafted node is extended")
 
 
 def illegal_verification(work: TargetPass, pending: Ints) -> IllegalPass:
-    """Return what is wrong: a chunk of too many tokens or none, or a tree behind too few; each row lacks `pending`."""
-    requests, chunks, tree = work.requests, work.chunks, work.forest.tree_tokens()
-    wrong = (chunks < 1) | (chunks > pending)
+    """Return what is wrong: too many tokens scheduled or none, or a tree behind too few; each row lacks `pending`."""
+    requests, scheduled, tree = work.requests, work.scheduled_tokens, work.forest.tree_tokens()
+    wrong = (scheduled < 1) | (scheduled > pending)
     if wrong.any():
-        said = _first_wrong(wrong, "request {} is given {}, {} are pending", requests, chunks, pending)
-        return IllegalPass(f"a chunk must hold between one and all of the pending tokens: {said}")
-    wrong = (tree > 0) & (chunks < pending)
+        said = _first_wrong(wrong, "request {} is given {}, {} are pending", requests, scheduled, pending)
+        return IllegalPass(f"a target pass must schedule between one and all of the pending tokens: {said}")
+    wrong = (tree > 0) & (scheduled < pending)
     if wrong.any():
-        said = _first_wrong(wrong, "request {} reads {} of {} pending tokens", requests, chunks, pending)
+        said = _first_wrong(wrong, "request {} reads {} of {} pending tokens", requests, scheduled, pending)
         return IllegalPass(f"a tree hangs behind a prefill that is not finished: {said}")
     return IllegalPass(f"a forest with nodes of other rows than its {len(requests)}")
 

@@ -173,12 +173,12 @@ class Recount:
         # What lies on the host holds no slot here.
         target, draft = view.target_cached * here, view.draft_cached * here
         if isinstance(work, DraftPass):
-            if len(work.chunks):
-                draft[work.requests] += work.chunks
+            if len(work.scheduled_tokens):
+                draft[work.requests] += work.scheduled_tokens
             inner = work.leaves[work.leaves >= work.forest.rows]
             np.add.at(self._nodes, work.requests[work.forest.row[inner]], 1)
         else:
-            target[work.requests] += work.chunks + work.forest.tree_tokens()
+            target[work.requests] += work.scheduled_tokens + work.forest.tree_tokens()
         draft += self._nodes
         self.held.append(view.capacity_bytes - view.free_bytes)
         assert view.drafter_away <= self._away, "nobody sent the drafter away"

@@ -60,10 +60,10 @@ def extends(request: int, nodes: int, chunks: Ints = NOBODY) -> Asked:
 
 
 ILLEGAL: dict[str, tuple[Pass | Asked, str]] = {
-    "no row": (TargetPass(NOBODY, NOBODY, Forest.roots(0)), "at least one row"),
+    "no row": (TargetPass(NOBODY, NOBODY, Forest.roots(0)), "at least one request"),
     "fewer trees than rows": (
         TargetPass(ints(DECODING, HALFWAY), ints(1, 1), ROOT),
-        "it has 2 requests, 2 chunks, 1 trees",
+        "it has 2 requests, tokens for 2, 1 trees",
     ),
     "a row twice": (TargetPass(ints(DECODING, DECODING), ints(1, 1), TWO), "request 2 twice"),
     "not arrived": (TargetPass(ints(LATER), ints(1), ROOT), "request 1, which has not arrived"),

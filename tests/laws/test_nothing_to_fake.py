@@ -155,8 +155,8 @@ REFUSED: dict[type[Speculative], str] = {
         "leaf 2 lies at depth 1, and DraftPass.max_depth of its row is 1; expected more where"
     ),
     drafting("TreesThatExplode", width=4, depth=40): "tokens; expected at most 2,097,152",
-    verifying("FloatChunks", chunks=lambda chunks: chunks * 1.0): (
-        "TargetPass.chunks is an array (2,) of float64; expected a numpy array (n,) of int64"
+    verifying("FloatChunks", scheduled_tokens=lambda tokens: tokens * 1.0): (
+        "TargetPass.scheduled_tokens is an array (2,) of float64; expected a numpy array (n,) of int64"
     ),
     verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): (
         "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64"

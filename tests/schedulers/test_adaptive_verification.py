@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from specsim.core.passes import Emitted
 from specsim.schedulers.adaptive_verification import AdaptiveVerification
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Sequences
 from specsim.schedulers.parts.survival import OnlineLogistic, PositionRates
 from tests.made import Hardware, Linear
 from tests.schedulers.test_specserve import DRAFT_S, chains, play
@@ -31,7 +31,7 @@ def kept(hand: Hand, confidences: list[list[float]], chunks: list[int] | None = 
     """Return how many tokens of each row's chain are verified, where three draft passes bring these confidences."""
     part, ones = hand.scheduler.speculation, np.ones(len(confidences), dtype=np.int64)
     fed = ones if chunks is None else np.array(chunks)
-    growing = part.grow(hand.view, Rows(np.arange(len(ones)), fed, np.count_nonzero(fed == 1), ones))
+    growing = part.grow(hand.view, Sequences(np.arange(len(ones)), fed, np.count_nonzero(fed == 1), ones))
     next(growing)
     hand.view.now_s += 3 * DRAFT_S
     with pytest.raises(StopIteration) as end:

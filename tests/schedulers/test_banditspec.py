@@ -12,7 +12,7 @@ import pytest
 from specsim.core.passes import Emitted
 from specsim.core.trees import Forest
 from specsim.schedulers.banditspec import UcbLengths
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Sequences
 from tests.made import Linear
 from tests.schedulers.test_specserve import play, verified
 
@@ -73,7 +73,7 @@ def test_no_step_is_worth_more_than_an_arm_can_bring() -> None:
 def test_a_step_without_memory_for_its_chains_teaches_nothing() -> None:
     part, view = UcbLengths([0, 2], 0.1, 0.0), SimpleNamespace(forward_s=1.0)
     one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    rows, answer = Rows(none, one, 1, none), Emitted(one, none, none, none > 0)
+    rows, answer = Sequences(none, one, 1, none), Emitted(one, none, none, none > 0)
     for _ in range(3):
         part.on_verified(view, rows, Forest.roots(1), answer)  # type: ignore[arg-type]
     assert part.pulls.tolist() == [1, 0], "the second would have drafted"

@@ -10,7 +10,7 @@ import pytest
 
 from specsim.core.passes import DraftPass
 from specsim.schedulers.cost_sized_trees import CostSizedTrees, TreeSize
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Sequences
 from tests.made import Linear
 from tests.schedulers.test_specserve import DRAFT_S, play
 from tests.unit.hand import sizes
@@ -20,10 +20,10 @@ def part(depth: int = 3, width: int = 2, tokens: int = 32, first: float = 0.6, w
     return CostSizedTrees(depth, width, tokens, first, window)
 
 
-def rows_of(hand: Any) -> Rows:
+def rows_of(hand: Any) -> Sequences:
     ids = hand.view.running
     ones = np.ones_like(ids)
-    return Rows(ids, ones, len(ids), ones)
+    return Sequences(ids, ones, len(ids), ones)
 
 
 def test_the_tokens_to_expect_of_a_tree_by_hand() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.schedulers.dsde import LONG, UNSTEADY, DivergenceLengths, divergences, variance_ratio
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Sequences
 from tests.made import Linear
 from tests.schedulers.test_specserve import chains, play, verified
 
@@ -48,7 +48,7 @@ def test_a_length_falls_with_the_divergence_of_the_last_step() -> None:
 
 def test_the_mean_length_caps_the_calibrated_alone() -> None:
     """Of 2, 3 and 8 the mean is 4.33, rounded up 5; the fourth is not calibrated yet."""
-    part, rows = begun(), Rows(np.arange(4), np.ones(4, dtype=np.int64), 4, np.zeros(4, dtype=np.int64))
+    part, rows = begun(), Sequences(np.arange(4), np.ones(4, dtype=np.int64), 4, np.zeros(4, dtype=np.int64))
     part._lengths[:] = [2, 3, 8, 10]
     part._longest[:3] = 8
     assert part.lengths(rows).tolist() == [2, 3, 5, 10]

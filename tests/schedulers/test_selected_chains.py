@@ -7,7 +7,7 @@ import pytest
 
 from specsim.core.passes import DraftPass
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Sequences
 from specsim.schedulers.parts.selection import likeliest_each, likeliest_of_all
 from specsim.schedulers.parts.tree_shape import BudgetShare
 from specsim.schedulers.tetris import Tetris
@@ -99,7 +99,7 @@ def test_the_mean_of_a_pass_stops_the_whole_batch() -> None:
     """0.9 and 0.4 have a mean of 0.65; then 0.9 and 0.2 have 0.55, and the pass is verified too."""
     view = play(BatchThreshold(0.6, 8), ANY, rows=2).view
     ids, ones = np.arange(2), np.ones(2, dtype=np.int64)
-    growing = BatchThreshold(0.6, 8).grow(view, Rows(ids, ones, 2, ones))
+    growing = BatchThreshold(0.6, 8).grow(view, Sequences(ids, ones, 2, ones))
     work = next(growing)
     work = growing.send(grown(work.forest, work.leaves, [0.9, 0.4]))
     assert work.forest.row[work.leaves].tolist() == [0, 1], "also the one below the threshold goes on"

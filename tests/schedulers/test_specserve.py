@@ -15,7 +15,7 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.protocols import Rows, Speculation
+from specsim.schedulers.parts.protocols import Sequences, Speculation
 from specsim.schedulers.specserve import (
     ReleasedSpecServe,
     SpecServe,
@@ -114,7 +114,7 @@ def estimated(rows: int, target: Linear, spent_s: float = 0.0, limit_s: float = 
     _, view = ledger_and_view(told)
     view.cost_model = Hardware(target, Linear(0.0, 0.0, DRAFT_S))
     ids, ones = np.arange(rows), np.ones(rows, dtype=np.int64)
-    estimate = estimate_of(view, Rows(ids, ones, rows, ones), limit_s)
+    estimate = estimate_of(view, Sequences(ids, ones, rows, ones), limit_s)
     view.now_s += spent_s
     return estimate
 

@@ -88,7 +88,7 @@ def beam_of(rows: Any, path: Any, beam: int | None) -> Any:
 
 def fed(work: DraftPass) -> list[int]:
     """Return the tokens that each row feeds into the drafter's cache."""
-    return work.chunks.tolist() if len(work.chunks) else [0] * len(work.requests)
+    return work.scheduled_tokens.tolist() if len(work.scheduled_tokens) else [0] * len(work.requests)
 
 
 def sizes(work: TargetPass) -> list[int]:

@@ -25,7 +25,7 @@ def hand_of(*prompts: int, kind: int = PROMISED, bend: float | None = BEND, pref
 def chunks(hand: Hand) -> list[int]:
     work = hand.begin()
     assert isinstance(work, TargetPass)
-    return work.chunks.tolist()
+    return work.scheduled_tokens.tolist()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from specsim.pass_shape import PassShape
 from specsim.rng import Words
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.protocols import Rows
+from specsim.schedulers.parts.protocols import Sequences
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
@@ -99,13 +99,16 @@ def test_passes_run_on_beyond_ends_where_all_that_run_are_in_them(most: int, ste
 class Turns(PrefillFirst):
     """Lets every second request rest, by the clock: it takes the rows of a part that repeats, and does not itself."""
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
-        rows = super().rows(view, drafting)
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
+        rows = super().sequences(view, drafting)
         kept = np.flatnonzero(rows.requests % 2 == int(view.now_s * 10) % 2)
         if len(kept) in (0, len(rows.requests)) or rows.decoding < len(rows.requests):
             return rows
         return rows._replace(
-            requests=rows.requests[kept], chunks=rows.chunks[kept], catch_up=rows.catch_up[kept], decoding=len(kept)
+            requests=rows.requests[kept],
+            scheduled_tokens=rows.scheduled_tokens[kept],
+            catch_up=rows.catch_up[kept],
+            decoding=len(kept),
         )
 
 
@@ -115,9 +118,9 @@ class Shifts(Turns):
     stationary = True
     asked = 0
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         Shifts.asked += 1
-        return super().rows(view, drafting)._replace(stationary_until_s=(int(view.now_s * 10) + 1) / 10)
+        return super().sequences(view, drafting)._replace(stationary_until_s=(int(view.now_s * 10) + 1) / 10)
 
 
 @pytest.mark.parametrize("tokens", [0, 4])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specsim import SpecsimError, simulate
-from specsim.plugin import Growing, Rows, Speculation, View, grow
+from specsim.plugin import Growing, Sequences, Speculation, View, grow
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.sarathi import TokenBudget
 
@@ -21,13 +21,13 @@ class Sixes(Speculation):
     def draft_tokens(self, requests: int) -> int:
         return self.says
 
-    def grow(self, view: View, rows: Rows) -> Growing:
-        max_depth = np.where(np.arange(len(rows.requests)) < rows.decoding, 6, 0)
-        return grow(rows.requests, rows.catch_up, max_depth, (1,) * 6)
+    def grow(self, view: View, sequences: Sequences) -> Growing:
+        max_depth = np.where(np.arange(len(sequences.requests)) < sequences.decoding, 6, 0)
+        return grow(sequences.requests, sequences.catch_up, max_depth, (1,) * 6)
 
 
 class NotSaid(Speculation):
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         raise AssertionError
 
 
@@ -36,8 +36,8 @@ class GrowsNothing(Speculation):
 
 
 class NoForest(Sixes):
-    def grow(self, view: View, rows: Rows) -> Growing:
-        yield from super().grow(view, rows)
+    def grow(self, view: View, sequences: Sequences) -> Growing:
+        yield from super().grow(view, sequences)
         return None
 
 

@@ -16,14 +16,14 @@ TOGETHER = 8
 """Waiting requests that are measured in one call: one alone takes as long."""
 
 
-class Chunks(NamedTuple):
+class Scheduled(NamedTuple):
     """Requests (n,), and the pending tokens (n,) of each in the next pass."""
 
     requests: Ids
     tokens: Ints
 
 
-NO_CHUNKS = Chunks(NOBODY, NOBODY)
+NONE_SCHEDULED = Scheduled(NOBODY, NOBODY)
 
 
 class Admission(NamedTuple):
@@ -77,9 +77,9 @@ def decoding(view: View, ids: Ids) -> Bools:
     return lacking_one
 
 
-def unread(view: View, chunks: Chunks) -> bool:
+def unread(view: View, scheduled: Scheduled) -> bool:
     """Return whether anybody has a text to read; who was read on another replica has not."""
-    return len(chunks.requests) > 0 and not bool(decoding(view, chunks.requests).all())
+    return len(scheduled.requests) > 0 and not bool(decoding(view, scheduled.requests).all())
 
 
 def catch_up_tokens(view: View, ids: Ids) -> Ints:
@@ -89,7 +89,7 @@ def catch_up_tokens(view: View, ids: Ids) -> Ints:
     return lacking
 
 
-def whole_prompts(view: View, admission: Admission, most_tokens: int) -> Chunks:
+def whole_prompts(view: View, admission: Admission, most_tokens: int) -> Scheduled:
     """Return the waiting prompts of one prefill pass of at most `most_tokens`; a longer prompt goes alone."""
     chosen: list[tuple[int, int]] = []
     left = most_tokens
@@ -98,10 +98,10 @@ def whole_prompts(view: View, admission: Admission, most_tokens: int) -> Chunks:
             break
         chosen.append((request, need))
         left -= need
-    return _chunks(chosen)
+    return _scheduled(chosen)
 
 
-def prompt_chunks(view: View, admission: Admission, most_tokens: int, free_bytes: float) -> Chunks:
+def prompt_chunks(view: View, admission: Admission, most_tokens: int, free_bytes: float) -> Scheduled:
     """Return the waiting prompts that start within `most_tokens`, the last one cut to fit (Sarathi-Serve)."""
     chosen: list[tuple[int, int]] = []
     left = most_tokens
@@ -112,12 +112,12 @@ def prompt_chunks(view: View, admission: Admission, most_tokens: int, free_bytes
             left -= need + admission.draft_tokens if joins else need
             if left <= 0:
                 break
-    return _chunks(chosen)
+    return _scheduled(chosen)
 
 
-def _chunks(chosen: list[tuple[int, int]]) -> Chunks:
+def _scheduled(chosen: list[tuple[int, int]]) -> Scheduled:
     pairs = np.array(chosen, dtype=np.int64).reshape(-1, 2)
-    return Chunks(pairs[:, 0], pairs[:, 1])
+    return Scheduled(pairs[:, 0], pairs[:, 1])
 
 
 def keeping_cache(view: View, ids: Ids, target_growth: Ints, draft_growth: Ints | int = 0) -> tuple[Bools, float]:

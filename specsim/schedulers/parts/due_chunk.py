@@ -14,7 +14,7 @@ from specsim.schedulers.parts.protocols import at_least
 from specsim.schedulers.parts.tree_shape import MOST_DEPTH
 
 TILE_TOKENS = 64
-"""Chunks beyond the bend are multiples of it; without a bend it stands for one."""
+"""Scheduled beyond the bend are multiples of it; without a bend it stands for one."""
 
 
 @dataclass(frozen=True, slots=True)

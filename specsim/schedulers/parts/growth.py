@@ -13,7 +13,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
-from specsim.schedulers.parts.protocols import Growing, Rows
+from specsim.schedulers.parts.protocols import Growing, Sequences
 from specsim.schedulers.parts.tree_shape import TreeShape
 
 GoingOn = Callable[[Forest, Ints], Ints]
@@ -23,7 +23,7 @@ GoingOn = Callable[[Forest, Ints], Ints]
 def grow_trees(
     view: View,
     requests: Ids,
-    chunks: Ints,
+    scheduled_tokens: Ints,
     growing: int,
     depth: int,
     width: int,
@@ -35,17 +35,19 @@ def grow_trees(
 
     Parameters
     ----------
-    requests : (n,) rows of the coming verification; the first `growing` of them get a tree.
-    chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
+    requests : (n,) sequences of the coming verification; the first `growing` of them get a tree.
+    scheduled_tokens : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
     stationary_until_s : as in `DraftPass`.
     """
     max_depth, beam = max_depths(view, requests, growing), width if width > 1 else None
-    return grow(requests, chunks, max_depth, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s)
+    return grow(
+        requests, scheduled_tokens, max_depth, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s
+    )
 
 
 def grow(
     requests: Ids,
-    chunks: Ints,
+    scheduled_tokens: Ints,
     max_depth: Ints,
     widths: Sequence[int],
     *,
@@ -59,9 +61,9 @@ def grow(
 
     Parameters
     ----------
-    requests : (n,) rows of the coming verification.
-    chunks : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can grow. If
-        `going_on` stops all trees, they are left to a later step.
+    requests : (n,) sequences of the coming verification.
+    scheduled_tokens : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can
+        grow. If `going_on` stops all trees, they are left to a later step.
     max_depth : (n,) integers, the greatest depth of each tree.
     widths : children of each leaf, by depth; empty: no pass.
     beam, stationary_until_s : as in `DraftPass`.
@@ -70,8 +72,8 @@ def grow(
         raise TypeError(f"max_depth holds {max_depth.dtype}; expected integers")
     forest = Forest.roots(len(requests))
     leaves = np.flatnonzero(max_depth > 0)
-    if not len(leaves) and len(widths) and chunks.any():
-        yield DraftPass(requests, chunks, forest)
+    if not len(leaves) and len(widths) and scheduled_tokens.any():
+        yield DraftPass(requests, scheduled_tokens, forest)
     limit = max_depth if len(leaves) and int(max_depth[leaves].min()) < len(widths) else None
     level = 0
     while level < len(widths) and len(leaves):
@@ -83,7 +85,7 @@ def grow(
         bound = limit if depth > 1 else None
         forest = yield DraftPass(
             requests,
-            chunks,
+            scheduled_tokens,
             forest,
             leaves,
             widths[level],
@@ -92,7 +94,7 @@ def grow(
             max_depth=bound,
             stationary_until_s=stationary_until_s,
         )
-        chunks, level = NOBODY, level + depth
+        scheduled_tokens, level = NOBODY, level + depth
         if level < len(widths):
             leaves = np.flatnonzero(forest.depth == level)
             if limit is not None:
@@ -100,30 +102,32 @@ def grow(
     return forest
 
 
-def grow_rows(view: View, rows: Rows, widths: Sequence[int], going_on: GoingOn | None = None) -> Growing:
-    """Return `grow` for the decoding rows, with no tree deeper than the tokens its request may still emit."""
-    max_depth = max_depths(view, rows.requests, rows.decoding)
-    return grow(rows.requests, rows.catch_up, max_depth, widths, going_on=going_on)
+def grow_sequences(view: View, sequences: Sequences, widths: Sequence[int], going_on: GoingOn | None = None) -> Growing:
+    """Return `grow` for the decoding sequences, with no tree deeper than the tokens its request may still emit."""
+    max_depth = max_depths(view, sequences.requests, sequences.decoding)
+    return grow(sequences.requests, sequences.catch_up, max_depth, widths, going_on=going_on)
 
 
-def grow_fitting(view: View, rows: Rows, longest: int, going_on: GoingOn | None = None) -> Growing:
-    """Return `grow_rows` for chains, as long as fit the memory for all decoding requests but no longer than said."""
-    return grow_rows(view, rows, (1,) * fitting_shape(view, rows, TreeShape(longest, 1)).depth, going_on)
+def grow_fitting(view: View, sequences: Sequences, longest: int, going_on: GoingOn | None = None) -> Growing:
+    """Return `grow_sequences` for chains, as long as fit the memory for all decoding ones, `longest` at most."""
+    return grow_sequences(view, sequences, (1,) * fitting_shape(view, sequences, TreeShape(longest, 1)).depth, going_on)
 
 
-def grow_chains(view: View, rows: Rows, depth: int) -> Growing:
-    """Return `grow` for chains of one depth behind all decoding rows; none if they do not all fit.
+def grow_chains(view: View, sequences: Sequences, depth: int) -> Growing:
+    """Return `grow` for chains of one depth behind all decoding sequences; none if they do not all fit.
 
-    Where no row decodes, the drafter is fed whatever the depth.
+    Where no sequence decodes, the drafter is fed whatever the depth.
     """
-    depth = depth if rows.decoding else 1
-    if not rows_fit(view, rows, depth):
+    depth = depth if sequences.decoding else 1
+    if not sequences_fit(view, sequences, depth):
         depth = 0
-    return grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, 1, rows.stationary_until_s)
+    return grow_trees(
+        view, sequences.requests, sequences.catch_up, sequences.decoding, depth, 1, sequences.stationary_until_s
+    )
 
 
 def max_depths(view: View, requests: Ids, growing: int) -> Ints:
-    """Return the greatest useful depth of each row's tree, (n,); 0 for rows after the first `growing`."""
+    """Return the greatest useful depth of each sequence's tree, (n,); 0 for sequences after the first `growing`."""
     max_depth = useful_depth(view, requests)
     max_depth[growing:] = 0
     return max_depth
@@ -135,46 +139,54 @@ def useful_depth(view: View, requests: Ids) -> Ints:
 
 
 def trees_fit(
-    view: View, requests: Ids, chunks: Ints, growing: int, nodes: int, catch_up: Ints, evicted: Ids = NOBODY
+    view: View, requests: Ids, scheduled_tokens: Ints, growing: int, nodes: int, catch_up: Ints, evicted: Ids = NOBODY
 ) -> bool:
-    """Return whether the first `growing` rows can hold `nodes` tree tokens each in both caches during this step.
+    """Return whether the first `growing` sequences can hold `nodes` tree tokens each in both caches during this step.
 
-    `chunks` (n,) are the target's, `catch_up` (n,) the drafter's. `evicted` (m,) lose their cache before.
+    `scheduled_tokens` (n,) are the target's, `catch_up` (n,) the drafter's. `evicted` (m,) lose their cache before.
     """
-    fresh, trees = int(np.add.reduce(chunks)), growing * nodes
+    fresh, trees = int(np.add.reduce(scheduled_tokens)), growing * nodes
     if view.surely_fits(len(requests), fresh + trees, int(np.add.reduce(catch_up)) + trees):
         return True
     tree = nodes if growing == len(requests) else np.where(np.arange(len(requests)) < growing, nodes, 0)
     need = view.growth_bytes(
-        requests, view.target_cached[requests] + chunks + tree, view.draft_cached[requests] + catch_up + tree
+        requests, view.target_cached[requests] + scheduled_tokens + tree, view.draft_cached[requests] + catch_up + tree
     )
     freed = int(view.held_bytes(evicted).sum()) if len(evicted) else 0
     return int(np.add.reduce(need)) <= view.free_bytes + freed
 
 
-def rows_fit(view: View, rows: Rows, nodes: int) -> bool:
-    """Return whether each decoding row can hold `nodes` tree tokens in both caches, after the evictions."""
-    return trees_fit(view, rows.requests, rows.chunks, rows.decoding, nodes, rows.catch_up, rows.evicted)
+def sequences_fit(view: View, sequences: Sequences, nodes: int) -> bool:
+    """Return whether each decoding sequence can hold `nodes` tree tokens in both caches, after the evictions."""
+    return trees_fit(
+        view,
+        sequences.requests,
+        sequences.scheduled_tokens,
+        sequences.decoding,
+        nodes,
+        sequences.catch_up,
+        sequences.evicted,
+    )
 
 
-def fitting_shape(view: View, rows: Rows, shape: TreeShape) -> TreeShape:
+def fitting_shape(view: View, sequences: Sequences, shape: TreeShape) -> TreeShape:
     """Return the largest shape that fits the free memory, made narrower first, then shallower; depth 0 if none fits."""
     depth, width = shape
-    while depth and not rows_fit(view, rows, depth * width):
+    while depth and not sequences_fit(view, sequences, depth * width):
         depth, width = (depth, width - 1) if width > 1 else (depth - 1, width)
     return TreeShape(depth, width)
 
 
-def plain_shape(view: View, rows: Rows) -> PassShape:
-    """Return the shape of verifying these rows without trees."""
-    cached = view.target_cached[rows.requests]
-    if rows.decoding == len(cached):
+def plain_shape(view: View, sequences: Sequences) -> PassShape:
+    """Return the shape of verifying these sequences without trees."""
+    cached = view.target_cached[sequences.requests]
+    if sequences.decoding == len(cached):
         return PassShape.of_decoding(cached)
-    return PassShape.of(cached, rows.chunks)
+    return PassShape.of(cached, sequences.scheduled_tokens)
 
 
-def estimated_verify_s(view: View, rows: Rows, tree_tokens: int) -> float:
-    """Return the estimated seconds of a verification of these rows with `tree_tokens`."""
-    plain = plain_shape(view, rows)
-    pairs = tree_tokens * plain.context_tokens / len(rows.requests)
+def estimated_verify_s(view: View, sequences: Sequences, tree_tokens: int) -> float:
+    """Return the estimated seconds of a verification of these sequences with `tree_tokens`."""
+    plain = plain_shape(view, sequences)
+    pairs = tree_tokens * plain.context_tokens / len(sequences.requests)
     return view.cost_model.target.seconds(plain.with_nodes(tree_tokens, pairs))

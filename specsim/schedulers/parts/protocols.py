@@ -37,23 +37,23 @@ def probability(**values: float) -> None:
             raise ValueError(f"{name}={value!r} is not in [0, 1]")
 
 
-class Rows(NamedTuple):
-    """Rows of the next verification; decoding rows are first.
+class Sequences(NamedTuple):
+    """Sequences of the next verification; decoding sequences are first.
 
     Attributes
     ----------
-    requests, chunks : (n,) as in `TargetPass`.
-    decoding : number of rows that decode; the others read prompts.
+    requests, scheduled_tokens : (n,) as in `TargetPass`.
+    decoding : number of sequences that decode; the others read prompts.
     catch_up : (n,) tokens that the drafter's cache lacks, and that the first draft pass reads.
     evicted : (m,) requests that give up their cache; with `transfer` it moves to the host and can come back.
-    stationary_until_s : a promise about the steps that start before this time; -inf: none. They have these rows again,
-        as long as all of them decode, no request arrives and more cache surely fits; a request that ends is left out. A
-        speculation part whose drafts would be alike, too, hands the time on to its draft pass. Parts with an
+    stationary_until_s : a promise about the steps that start before this time; -inf: none. They have these sequences
+        again, as long as all of them decode, no request arrives and more cache surely fits; a request that ends is left
+        out. A speculation part whose drafts would be alike, too, hands the time on to its draft pass. Parts with an
         `on_verified` of their own are asked before each step.
     """
 
     requests: Ids
-    chunks: Ints
+    scheduled_tokens: Ints
     decoding: int
     catch_up: Ints
     evicted: Ids = NOBODY
@@ -69,18 +69,19 @@ _Grown = TypeVar("_Grown")
 class Batching(Protocol):
     """Decides which requests run. The `on_verified` of this class does nothing."""
 
-    def rows(self, view: View, drafting: bool, draft_tokens: int = 0) -> Rows:
-        """Return the rows of the next verification.
+    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
+        """Return the sequences of the next verification.
 
-        `drafting` says whether the drafter caches prompts too, `draft_tokens` how many each decoding row may verify.
+        `drafting` says whether the drafter caches prompts too, `draft_tokens` how many each decoding sequence may
+        verify.
         """
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted, service_s: float) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:
         """Take note of the verification of `forest`; `service_s` are the seconds of the step's forward passes."""
 
 
 class Speculation(Protocol):
-    """Decides how far decoding rows speculate. The `on_verified` of this class does nothing."""
+    """Decides how far decoding sequences speculate. The `on_verified` of this class does nothing."""
 
     @property
     def drafts(self) -> bool:
@@ -105,10 +106,10 @@ class Speculation(Protocol):
         """Return the most draft tokens that each of `requests` verifies in a step; a token budget has room for them."""
         return int(self.drafts)
 
-    def grow(self, view: View, rows: Rows) -> Growing:
-        """Yield draft passes, the first of which feeds `rows.catch_up`, and return a forest that fits the memory."""
+    def grow(self, view: View, sequences: Sequences) -> Growing:
+        """Yield draft passes, the first one with `sequences.catch_up`, and return a forest that fits the memory."""
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Take note of what was accepted of `forest`."""
 
 
@@ -159,7 +160,7 @@ class NoDrafts(Speculation):
     drafts = False
     stationary = True
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Refuse: a step without drafts grows nothing."""
         raise AssertionError("a part that never drafts was asked for drafts")
 
@@ -186,13 +187,15 @@ def evicting(
         return end.value, evicted
 
 
-def rows_of(view: View, requests: Ids, chunks: Ints, evicted: Ids = NOBODY, *, first: bool = False) -> Rows:
-    """Return rows with the decoding ones first; with `first`, prompts run alone if there are any."""
+def sequences_of(
+    view: View, requests: Ids, scheduled_tokens: Ints, evicted: Ids = NOBODY, *, first: bool = False
+) -> Sequences:
+    """Return sequences with the decoding ones first; with `first`, prompts run alone if there are any."""
     decodes = decoding(view, requests)
     catch_up = catch_up_tokens(view, requests)
     if decodes.all():
-        return Rows(requests, chunks, len(requests), catch_up, evicted)
-    catch_up = np.where(decodes, catch_up, np.minimum(catch_up, chunks))
+        return Sequences(requests, scheduled_tokens, len(requests), catch_up, evicted)
+    catch_up = np.where(decodes, catch_up, np.minimum(catch_up, scheduled_tokens))
     order: Bools | Ints = ~decodes if first else np.argsort(~decodes, kind="stable")
     count = 0 if first else int(np.count_nonzero(decodes))
-    return Rows(requests[order], chunks[order], count, catch_up[order], evicted)
+    return Sequences(requests[order], scheduled_tokens[order], count, catch_up[order], evicted)

@@ -12,7 +12,7 @@ from specsim.core.passes import NOBODY
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.schedulers.parts.batching import decoding
-from specsim.schedulers.parts.protocols import Rows, at_least, probability, rows_of
+from specsim.schedulers.parts.protocols import Sequences, at_least, probability, sequences_of
 from specsim.schedulers.sarathi import chunk_sizes
 
 
@@ -21,12 +21,12 @@ class Slotted(NamedTuple):
 
     Attributes
     ----------
-    requests, chunks : (n,) as in `TargetPass`. A request with a chunk of 0 keeps its slot but does not run.
+    requests, scheduled_tokens : (n,) as in `TargetPass`. A request with 0 tokens keeps its slot but does not run.
     evicted : (m,) requests that give up their cache.
     """
 
     requests: Ids
-    chunks: Ints
+    scheduled_tokens: Ints
     evicted: Ids
 
 
@@ -53,15 +53,17 @@ class BatchSlots:
         at_least(1, max_num_seqs=self.max_num_seqs, prefill_tokens=self.prefill_tokens)
         probability(watermark=self.watermark)
 
-    def rows(self, view: View, order: Ids, drafting: bool) -> Rows:
-        """Return the rows of the requests that get a slot; `order` holds live requests, all running ones included."""
+    def sequences(self, view: View, order: Ids, drafting: bool) -> Sequences:
+        """Return the sequences that get a slot; `order` holds live requests, all running ones included."""
         return self.running(view, self.assign(view, order, drafting))
 
-    def running(self, view: View, slotted: Slotted) -> Rows:
-        """Return the rows of in a slot requests that have something to run."""
-        run = slotted.chunks > 0
-        rows = rows_of(view, slotted.requests[run], slotted.chunks[run], slotted.evicted, first=self.prefill == "first")
-        return rows._replace(transfer=self.switching == "transfer")
+    def running(self, view: View, slotted: Slotted) -> Sequences:
+        """Return the sequences of slotted requests that have something to run."""
+        run = slotted.scheduled_tokens > 0
+        sequences = sequences_of(
+            view, slotted.requests[run], slotted.scheduled_tokens[run], slotted.evicted, first=self.prefill == "first"
+        )
+        return sequences._replace(transfer=self.switching == "transfer")
 
     def assign(self, view: View, order: Ids, drafting: bool) -> Slotted:
         """Return the longest prefix of `order` for which there are slots and cache, and the requests evicted for it."""
@@ -81,7 +83,7 @@ class BatchSlots:
 
 
 def whole_endings(view: View, ids: Ids, sizes: Ints) -> Ints:
-    """Return `sizes` (n,) of chunks, increased by one if a recomputed prompt would otherwise lack only its last token.
+    """Return the scheduled tokens `sizes` (n,), one more where a recomputed prompt would lack only its last token.
 
     Such a request would count as decoding before it has emitted a token since its return, and could lose its slot.
     """

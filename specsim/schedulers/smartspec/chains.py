@@ -32,8 +32,8 @@ from specsim.core.passes import DraftPass, Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import grow, rows_fit, useful_depth
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows
+from specsim.schedulers.parts.growth import grow, sequences_fit, useful_depth
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences
 from specsim.schedulers.smartspec.estimators import AcceptanceAverage, Granularity
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, goodput, lengths_of, longest_by_survival
 from specsim.schedulers.smartspec.serving import ChainProposer, Proposing, propose_chains
@@ -73,27 +73,27 @@ class GoodputChains(Chains, ChainProposer):
         prefix, k = best(table, fitting(view, batch, lengths))
         return (yield from propose_chains(batch, prefix, lengths[k, :prefix]))
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield draft passes and return chains of the best length that fits for the rows that decode."""
-        n, requests = rows.decoding, rows.requests
+        n, requests = sequences.decoding, sequences.requests
         depths = np.zeros(len(requests), dtype=np.int64)
         if n:
             decoding = requests[:n]
             cached = view.target_cached[decoding], view.draft_cached[decoding]
             most = np.clip(useful_depth(view, decoding), 0, self.num_speculative_tokens)
-            batch, table = self._table(view, Batch(decoding, *cached, rows.catch_up[:n], most))
+            batch, table = self._table(view, Batch(decoding, *cached, sequences.catch_up[:n], most))
             for k in np.argsort(-table[:, -1], kind="stable").tolist():
-                if rows_fit(view, rows, k):
+                if sequences_fit(view, sequences, k):
                     depths[:n] = np.minimum(batch.longest, k)
                     break
-        catch_up = np.where((depths > 0) | (np.arange(len(requests)) >= n), rows.catch_up, 0)
-        if not depths.any() and catch_up.any() and rows_fit(view, rows._replace(catch_up=catch_up), 0):
+        catch_up = np.where((depths > 0) | (np.arange(len(requests)) >= n), sequences.catch_up, 0)
+        if not depths.any() and catch_up.any() and sequences_fit(view, sequences._replace(catch_up=catch_up), 0):
             yield DraftPass(requests, catch_up, Forest.roots(len(requests)))
         return (yield from grow(requests, catch_up, depths, (1,) * int(depths.max(initial=0))))
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance of this step."""
-        self.average.learn(rows.requests, forest.tree_tokens(), answer.matched)
+        self.average.learn(sequences.requests, forest.tree_tokens(), answer.matched)
 
     def _table(self, view: View, batch: Batch) -> tuple[Batch, Floats]:
         """Return the batch, its lengths bounded where each has its own, and the goodput of each (k, prefix)."""

@@ -34,8 +34,8 @@ from specsim.core.passes import Emitted
 from specsim.core.protocols import View
 from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
-from specsim.schedulers.parts.growth import grow_trees, rows_fit
-from specsim.schedulers.parts.protocols import Chains, Growing, Rows, at_least, probability
+from specsim.schedulers.parts.growth import grow_trees, sequences_fit
+from specsim.schedulers.parts.protocols import Chains, Growing, Sequences, at_least, probability
 from specsim.schedulers.smartspec.goodput import Batch, goodput
 
 
@@ -72,15 +72,15 @@ class ReleasedLengths(Chains):
         self._asked = self._length = self._idle = 0
         self._off_at: int | None = None  # The requests of the batch that switched speculation off.
 
-    def grow(self, view: View, rows: Rows) -> Growing:
+    def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield a draft pass per token of the length in force and return the chains; none if they do not all fit."""
-        running = len(np.union1d(view.running, rows.requests))
-        depth = 0 if self._off(running) else self._asked_length(view, rows, running)
-        if rows.decoding and not rows_fit(view, rows, depth):
+        running = len(np.union1d(view.running, sequences.requests))
+        depth = 0 if self._off(running) else self._asked_length(view, sequences, running)
+        if sequences.decoding and not sequences_fit(view, sequences, depth):
             depth = 0
-        return grow_trees(view, rows.requests, rows.catch_up, rows.decoding, depth, width=1)
+        return grow_trees(view, sequences.requests, sequences.catch_up, sequences.decoding, depth, width=1)
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Move the rate by the acceptance of this step, if it drafted."""
         drafted = forest.tree_tokens()
         if not drafted.any():
@@ -101,30 +101,30 @@ class ReleasedLengths(Chains):
         self._off_at, self._idle = None, 0
         return False
 
-    def _asked_length(self, view: View, rows: Rows, running: int) -> int:
+    def _asked_length(self, view: View, sequences: Sequences, running: int) -> int:
         """Return the length in force when the policy is asked; a step that only reads prompts feeds the drafter."""
-        if not rows.decoding:
+        if not sequences.decoding:
             return 1
         self._asked += 1
         if self._asked % self.decision_steps == 0:
-            self._length = self._decided(view, rows)
+            self._length = self._decided(view, sequences)
         if not self._length:
             self._off_at = running
         return self._length
 
-    def _decided(self, view: View, rows: Rows) -> int:
+    def _decided(self, view: View, sequences: Sequences) -> int:
         """Return the last length before goodput first falls."""
         best, most = 0, -1.0
-        for k, value in enumerate(self._goodput(view, rows).tolist()):
+        for k, value in enumerate(self._goodput(view, sequences).tolist()):
             if value <= most:
                 break
             best, most = k, value
         return best
 
-    def _goodput(self, view: View, rows: Rows) -> Floats:
+    def _goodput(self, view: View, sequences: Sequences) -> Floats:
         """Return the tokens per estimated second of each length, as they are compared, (longest + 1,)."""
-        n, longest = rows.decoding, min(self.num_speculative_tokens, view.cost_model.draft.max_depth)
-        requests = rows.requests[:n]
+        n, longest = sequences.decoding, min(self.num_speculative_tokens, view.cost_model.draft.max_depth)
+        requests = sequences.requests[:n]
         cached, ones = view.target_cached[requests], np.ones(n, dtype=np.int64)
         batch = Batch(requests, cached, cached, ones, np.full(n, longest))
         tokens_per_s = goodput(view.cost_model, batch, np.full(n, self.rate), longest)[:, -1]

@@ -21,9 +21,9 @@ from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.batching import Chunks, catch_up_tokens, keeping_cache, unread
+from specsim.schedulers.parts.batching import Scheduled, catch_up_tokens, keeping_cache, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
-from specsim.schedulers.parts.protocols import Batching, Rows, Speculation, at_least, draft_length, evicting
+from specsim.schedulers.parts.protocols import Batching, Sequences, Speculation, at_least, draft_length, evicting
 from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.smartspec.goodput import Batch
 
@@ -84,7 +84,7 @@ class Proposer(Protocol):
     def propose(self, view: View, batch: Batch) -> Proposing:
         """Yield draft passes, the first of which feeds what the prefix lacks, and return the trees of the prefix."""
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Hear what was accepted of `forest`."""
 
 
@@ -155,7 +155,7 @@ class SmartSpec:
         requests, tokens = self.batching.prompts(view, drafting)
         if len(requests):
             self.feedback.plain[requests] = not drafting
-        if unread(view, Chunks(requests, tokens)):
+        if unread(view, Scheduled(requests, tokens)):
             roots, catch_up = Forest.roots(len(requests)), catch_up_tokens(view, requests)
             if drafting and catch_up.any():
                 yield DraftPass(requests, catch_up, roots)
@@ -169,9 +169,9 @@ class SmartSpec:
             forest, proposed = yield from proposing
         self.feedback.learn(proposed)
         n = forest.rows
-        rows = Rows(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.catch_up[:n])
-        answer = yield TargetPass(rows.requests, rows.chunks, forest, evicted)
-        self.proposal.on_verified(view, rows, forest, answer)
+        sequences = Sequences(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.catch_up[:n])
+        answer = yield TargetPass(sequences.requests, sequences.scheduled_tokens, forest, evicted)
+        self.proposal.on_verified(view, sequences, forest, answer)
 
     def _batch(self, view: View, joining: Ids) -> Batch:
         """Return all residents, who all decode, by age: one let in again after a preemption keeps its place.

@@ -28,7 +28,7 @@ from specsim.core.request import Floats, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.protocols import Rows, at_least, probability
+from specsim.schedulers.parts.protocols import Sequences, at_least, probability
 from specsim.schedulers.smartspec.goodput import Batch, best, fitting, target_seconds
 from specsim.schedulers.smartspec.serving import Proposal, Proposer, Proposing
 
@@ -179,7 +179,7 @@ class GoodputTrees(Proposer):
         forest = yield from grow(batch.requests[:prefix], catch_up, depths, widths)
         return Proposal(forest, forest.draft_nodes)
 
-    def on_verified(self, view: View, rows: Rows, forest: Forest, answer: Emitted) -> None:
+    def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Note how far each tree was right."""
         depths = np.zeros(forest.rows, dtype=np.int64)
         np.maximum.at(depths, forest.row, forest.depth)
