@@ -30,7 +30,7 @@ from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
 from specsim.server.observing import Observing, noted_by
 from specsim.server.planning import TOO_LONG, StepTooLong, watchdog
-from specsim.server.state import Machine, Progress, SharedRows, over_pools
+from specsim.server.state import Hardware, Progress, SharedRows, over_pools
 from specsim.server.view import LedgerView
 
 Watcher = Callable[[int], None]
@@ -56,7 +56,7 @@ class Simulation:
         at its `arrival_s`.
     turns : which requests follow an answer, and how long after it; None: each request is a session.
     replicas : servers. router : makes a fresh router of requests to them.
-    machines : what each replica runs on where they differ; empty: all run on `truth`, `cost_model`, `memory` and
+    hardware : what each replica runs on where they differ; empty: all run on `truth`, `cost_model`, `memory` and
         `host_bytes_per_s`.
     split : which replicas read prompts and how their caches move to the others; None: each replica does both.
     timeout_s : seconds from its arrival after which a request that has not ended is cancelled; None: clients wait.
@@ -89,7 +89,7 @@ class Simulation:
     turns: Turns | None = None
     replicas: int = 1
     router: Callable[[], Router] = RoundRobin
-    machines: Sequence[Machine] = ()
+    hardware: Sequence[Hardware] = ()
     split: Splitting | None = None
     timeout_s: float | None = None
     admission_control: AdmissionControl | None = None
@@ -103,10 +103,10 @@ class Simulation:
     observers: Sequence[Callable[[], Observer]] = ()
     backend: Callable[[View], Backend] | None = None
 
-    def machine(self, replica: int) -> Machine:
+    def hardware_of(self, replica: int) -> Hardware:
         """Return what a replica runs on, by its index."""
-        alike = Machine(self.truth, self.cost_model, self.memory, self.host_bytes_per_s)
-        return self.machines[replica] if self.machines else alike
+        alike = Hardware(self.truth, self.cost_model, self.memory, self.host_bytes_per_s)
+        return self.hardware[replica] if self.hardware else alike
 
 
 def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
@@ -142,10 +142,10 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
     if waits.any():
         requests = replace(requests, arrival_s=np.where(waits, np.nan, requests.arrival_s))
     pauses = Pauses(len(requests), None if window is None else counts(window, requests.arrival_s))
-    machines = [simulation.machine(name) for name in range(simulation.replicas)]
+    hardware = [simulation.hardware_of(name) for name in range(simulation.replicas)]
     recorder = Recorder(
         simulation.keep_passes,
-        [machine.truth for machine in machines],
+        [each.truth for each in hardware],
         lambda name, at_s: replicas[name].queued(at_s),
         pauses,
     )
@@ -201,12 +201,12 @@ def _replica(
     rows: SharedRows,
     ground_truth: GroundTruth,
 ) -> Replica:
-    machine = simulation.machine(name)
-    size, cached = len(simulation.requests), machine.truth.draft.cached
-    ledger = Ledger(size, machine.memory, cached, simulation.prefixes, rows, name)
-    view = LedgerView(ledger, machine.cost_model)
+    hardware = simulation.hardware_of(name)
+    size, cached = len(simulation.requests), hardware.truth.draft.cached
+    ledger = Ledger(size, hardware.memory, cached, simulation.prefixes, rows, name)
+    view = LedgerView(ledger, hardware.cost_model)
     prefill = simulation.split.prefill if simulation.split is not None else 0
-    simulated = SimulatedBackend(ground_truth, machine.truth, view, machine.host_bytes_per_s)
+    simulated = SimulatedBackend(ground_truth, hardware.truth, view, hardware.host_bytes_per_s)
     backend = simulated if simulation.backend is None else simulation.backend(view)
 
     scheduler = simulation.scheduler()
@@ -235,7 +235,7 @@ def _moving_s(simulation: Simulation, replicas: Sequence[Replica], moved_bytes: 
 
     They are at the rate of the host's link as it is given, or in the mean as measured.
     """
-    rates = np.array([simulation.machine(each.name).host_bytes_per_s for each in replicas])
+    rates = np.array([simulation.hardware_of(each.name).host_bytes_per_s for each in replicas])
     if simulation.backend is not None:
         moved = np.bincount(replica_of, moved_bytes, len(replicas))
         spent_s = np.array([each.moving_s for each in replicas])

@@ -28,7 +28,7 @@ from specsim.registry.build import asked
 from specsim.runs.hardware import Fleet
 from specsim.schedulers.loading import MAKERS, SchedulerFactory, Serving
 from specsim.server.admission import AdmissionControl
-from specsim.server.state import Machine
+from specsim.server.state import Hardware
 from specsim.simulation import Simulation
 from specsim.workload.sessions import prefixes_of_turns
 from specsim.workload.trace import Trace
@@ -82,7 +82,7 @@ def _of_name(name: str, named: str) -> dict[str, Any]:
 GIGA = 1e9
 
 
-def splitting(split: Split, replicas: int, machines: Sequence[Machine]) -> Splitting | None:
+def splitting(split: Split, replicas: int, hardware: Sequence[Hardware]) -> Splitting | None:
     """Return how the replicas of a run are split, None where each reads prompts and decodes.
 
     Raises
@@ -95,7 +95,7 @@ def splitting(split: Split, replicas: int, machines: Sequence[Machine]) -> Split
         return None
     if split.link_gb_per_s is None:
         raise SpecsimError(f"split.prefill={prefill}: by which link? expected split.link_gb_per_s too (1e9 bytes/s)")
-    _check_layout(machines)
+    _check_layout(hardware)
     return Splitting(prefill, split.link_gb_per_s * GIGA, split.link_latency_s or 0.0)
 
 
@@ -115,9 +115,9 @@ def pools(split: Split, replicas: int) -> tuple[int, ...]:
     return prefill, replicas - prefill
 
 
-def _check_layout(machines: Sequence[Machine]) -> None:
+def _check_layout(hardware: Sequence[Hardware]) -> None:
     for role in ("target", "draft"):
-        found = sorted({getattr(machine.memory, f"{role}_token_bytes") for machine in machines})
+        found = sorted({getattr(each.memory, f"{role}_token_bytes") for each in hardware})
         if len(found) > 1:
             raise SpecsimError(
                 f"split.prefill: the {role}'s cache takes {' or '.join(map(str, found))} bytes per token, by profile; "

@@ -18,7 +18,7 @@ from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.metrics.requests import Window, counts
 from specsim.server.kv_cache import Memory
-from specsim.server.state import Machine
+from specsim.server.state import Hardware
 
 
 def counted(
@@ -72,23 +72,23 @@ def closed_loop(clients: int | None, requests: int, sessions: int, rivals: Mappi
     return f"concurrency={clients}: requests are sent as answers come; the trace's arrivals are not used"
 
 
-class Hardware(NamedTuple):
+class EngineOnProfile(NamedTuple):
     """The engine, and what passes take on it: the truth, and the cost model of schedulers."""
 
     engine: Engine
     truth: Profile
     cost_model: Profile
 
-    def speculating(self, by_table: bool) -> Hardware:
+    def speculating(self, by_table: bool) -> EngineOnProfile:
         """Return the same where the server is configured to speculate; `by_table`: see `Engine.speculating`."""
-        return Hardware(self.engine, *(self.engine.speculating(each, by_table) for each in self[1:]))
+        return EngineOnProfile(self.engine, *(self.engine.speculating(each, by_table) for each in self[1:]))
 
-    def machine(self, block_tokens: int, host_bytes_per_s: float) -> Machine:
+    def replica(self, block_tokens: int, host_bytes_per_s: float) -> Hardware:
         """Return what a replica runs on; each of its GPUs moves so many bytes to the host and back."""
         target, draft = self.truth.target, self.truth.draft
         token_bytes = target.kv_bytes_per_token, draft.kv_bytes_per_token
         memory = Memory(int(self.truth.usable_kv_bytes), block_tokens, *token_bytes, draft.weights_bytes)
-        return Machine(self.truth, self.cost_model, memory, host_bytes_per_s * self.truth.gpus)
+        return Hardware(self.truth, self.cost_model, memory, host_bytes_per_s * self.truth.gpus)
 
 
 class Fleet(NamedTuple):
@@ -101,15 +101,15 @@ class Fleet(NamedTuple):
     """
 
     names: tuple[str, ...]
-    by_name: Mapping[str, tuple[str, Hardware]]
+    by_name: Mapping[str, tuple[str, EngineOnProfile]]
 
     @property
-    def first(self) -> Hardware:
+    def first(self) -> EngineOnProfile:
         """The hardware of the first replica, and of all where they are alike."""
         return next(iter(self.by_name.values()))[1]
 
     @property
-    def replicas(self) -> tuple[Hardware, ...]:
+    def replicas(self) -> tuple[EngineOnProfile, ...]:
         """The hardware of each replica; empty where all are alike."""
         return tuple(self.by_name[name][1] for name in self.names)
 
@@ -171,12 +171,12 @@ def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType
     def running(given: Profile, named: str) -> Profile:
         return _with_drafter(engine.running(given), named, drafter, beside)
 
-    def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> Hardware:
+    def served(keys: Mapping[str, Any], named: str, given: Profile | None = None) -> EngineOnProfile:
         truth = running(given or profile_from_mapping(keys, named), named)
         if cost_model is None:
-            return Hardware(engine, truth, truth)
+            return EngineOnProfile(engine, truth, truth)
         believed = cost_model if "name" in cost_model else {**keys, **cost_model}
-        return Hardware(engine, truth, running(profile_from_mapping(believed, "cost_model"), "cost_model"))
+        return EngineOnProfile(engine, truth, running(profile_from_mapping(believed, "cost_model"), "cost_model"))
 
     first, named = chosen.profile.name, str(chosen.profile)
     found = {first: (named, served(chosen.profile.values, named, handed))}
@@ -188,7 +188,7 @@ def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType
     return Fleet(names, found)
 
 
-def _check_models(found: Mapping[str, tuple[str, Hardware]]) -> None:
+def _check_models(found: Mapping[str, tuple[str, EngineOnProfile]]) -> None:
     """Refuse replicas of different models: outputs and acceptance are of one target and one drafter."""
     (first_named, first), *others = found.values()
     for named, each in others:

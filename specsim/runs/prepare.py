@@ -42,7 +42,7 @@ from specsim.runs.checks import (
     turns,
 )
 from specsim.runs.handed import NOTHING, Handed
-from specsim.runs.hardware import Fleet, Hardware, closed_loop, counted, fleet
+from specsim.runs.hardware import EngineOnProfile, Fleet, closed_loop, counted, fleet
 from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.observing import Observing
@@ -169,7 +169,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     )
 
 
-def _scheduler(choice: Choice, plugins: Plugins, served_on: Hardware) -> SchedulerFactory:
+def _scheduler(choice: Choice, plugins: Plugins, served_on: EngineOnProfile) -> SchedulerFactory:
     """Return a factory of schedulers with their engine's limits, which may be others where they speculate."""
 
     def made(*, speculating: bool) -> SchedulerFactory:
@@ -308,7 +308,7 @@ def _simulation(
 ) -> Simulation:
     runs_on = served_on.first
     memory = settings.block_tokens, settings.host_bytes_per_s
-    alike, machines = runs_on.machine(*memory), [each.machine(*memory) for each in served_on.replicas]
+    alike, hardware = runs_on.replica(*memory), [each.replica(*memory) for each in served_on.replicas]
     return Simulation(
         requests=load.assigned.requests,
         ground_truth=ground_truth,
@@ -322,8 +322,8 @@ def _simulation(
         pipeline_steps=runs_on.engine.pipeline_steps,
         trailing_steps=runs_on.engine.trailing_steps,
         host_bytes_per_s=alike.host_bytes_per_s,
-        machines=machines,
-        split=splitting(settings.split, settings.replicas, machines or [alike]),
+        hardware=hardware,
+        split=splitting(settings.split, settings.replicas, hardware or [alike]),
         concurrency=settings.concurrency,
         turns=turns(load.trace),
         too_long=load.too_long,

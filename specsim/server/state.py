@@ -16,7 +16,7 @@ from specsim.kernels.ledger import POSITIONS
 from specsim.server.kv_cache import Memory
 
 
-class Machine(NamedTuple):
+class Hardware(NamedTuple):
     """The hardware of one replica.
 
     Attributes

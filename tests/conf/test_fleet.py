@@ -39,12 +39,12 @@ def test_a_fleet_of_one_profile_by_name_is_that_many_replicas_byte_for_byte(tmp_
 
 def test_each_replica_has_the_time_and_the_memory_of_its_profile() -> None:
     made = prepare(chosen(MIXED, "engine=profiled")).simulation
-    assert (made.replicas, len(made.machines)) == (3, 3)
-    for machine, name in zip(made.machines, (H100, H100, A100), strict=True):
+    assert (made.replicas, len(made.hardware)) == (3, 3)
+    for machine, name in zip(made.hardware, (H100, H100, A100), strict=True):
         profile = load_profile(name)
         assert machine.truth == machine.cost_model == profile
         assert machine.memory.capacity_bytes == profile.usable_kv_bytes
-    assert made.machines[0].truth is made.machines[1].truth
+    assert made.hardware[0].truth is made.hardware[1].truth
 
 
 def test_the_first_profile_says_the_baseline_the_engine_and_what_else_it_suggests() -> None:
@@ -66,7 +66,7 @@ def test_files_of_your_own(tmp_path: Path) -> None:
     text = (shipped("conf") / "profile" / f"{A100}.yaml").read_text().replace(f'"{A100}"', '"mine"')
     (tmp_path / "mine.yaml").write_text(text)
     found = chosen(f"replica_profiles=[{H100},{tmp_path}/mine.yaml]")
-    assert prepare(found).simulation.machines[1].truth.name == "mine"  # type: ignore[attr-defined]
+    assert prepare(found).simulation.hardware[1].truth.name == "mine"  # type: ignore[attr-defined]
     with pytest.raises(SpecsimError, match=r"replica_profiles=.*none\.yaml"):
         chosen(f"replica_profiles=[{H100},{tmp_path}/none.yaml]")
 

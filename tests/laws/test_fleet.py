@@ -13,7 +13,7 @@ from specsim.cluster.dispatch import Outstanding, Sent
 from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin
 from specsim.metrics.requests import DRAFT_PASS, VERIFY_PASS
 from specsim.server.ledger import Ledger
-from specsim.server.state import Machine
+from specsim.server.state import Hardware
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import KINDS, factory_of
@@ -24,15 +24,15 @@ SPEED = (1.0, 2.5, 0.4)
 law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
-def alike(simulated: Simulation) -> Machine:
-    return Machine(simulated.truth, simulated.cost_model, simulated.memory, simulated.host_bytes_per_s)
+def alike(simulated: Simulation) -> Hardware:
+    return Hardware(simulated.truth, simulated.cost_model, simulated.memory, simulated.host_bytes_per_s)
 
 
-def machines(simulated: Simulation) -> list[Machine]:
+def machines(simulated: Simulation) -> list[Hardware]:
     """Return three machines, each slower or faster by its factor, with memory and link of its own."""
     own = alike(simulated)
     return [
-        Machine(
+        Hardware(
             simulated.truth.slower(factor),  # type: ignore[attr-defined]
             simulated.cost_model.slower(factor * 1.1),  # type: ignore[attr-defined]
             replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor)),
@@ -47,7 +47,7 @@ def machines(simulated: Simulation) -> list[Machine]:
 @given(simulated=simulations(24), router=st.sampled_from((RoundRobin, LeastTokens, LeastSeconds)))
 def test_equal_machines_are_a_fleet_of_one_kind(name: str, simulated: Simulation, router: type) -> None:
     plain = replace(simulated, replicas=3, router=router, scheduler=factory_of(name))
-    assert_same_record(run(plain), run(replace(plain, machines=[alike(simulated)] * 3)))
+    assert_same_record(run(plain), run(replace(plain, hardware=[alike(simulated)] * 3)))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -58,7 +58,7 @@ def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulat
     fleet = machines(simulated)
     still = [each._replace(host_bytes_per_s=float("inf")) for each in fleet]
     plain = replace(simulated, replicas=3, router=router, scheduler=factory_of(name), selection_token_s=0.0)
-    seen = watched(replace(plain, machines=still))
+    seen = watched(replace(plain, hardware=still))
     passes, record = seen.record.passes, seen.record
     assert passes is not None
     for place, machine in enumerate(still):
@@ -108,7 +108,7 @@ def test_least_seconds_sends_more_to_the_faster_server() -> None:
     own = alike(plain)
     slow = own._replace(truth=plain.truth.slower(4.0), cost_model=plain.cost_model.slower(4.0))  # type: ignore[attr-defined]
     shares = [
-        np.bincount(run(replace(plain, machines=[slow, own], router=router)).replica_of, minlength=2).tolist()
+        np.bincount(run(replace(plain, hardware=[slow, own], router=router)).replica_of, minlength=2).tolist()
         for router in (RoundRobin, LeastSeconds)
     ]
     assert shares[0] == [30, 30]

@@ -14,7 +14,7 @@ from specsim.cluster.split import Splitting
 from specsim.errors import RouterFault
 from specsim.metrics.recorder import Record
 from specsim.server.kv_cache import Memory
-from specsim.server.state import Machine
+from specsim.server.state import Hardware
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
@@ -70,9 +70,9 @@ def test_one_link_sends_one_cache_after_the_other() -> None:
 
 def test_what_never_fits_one_decode_replica_is_rejected_before_it_is_read() -> None:
     truth = hardware(0.0, 1e-3, 0.01)
-    large, small = (Machine(truth, truth, replace(POOL, capacity_bytes=size)) for size in (10**6, 300))
+    large, small = (Hardware(truth, truth, replace(POOL, capacity_bytes=size)) for size in (10**6, 300))
     told = requests([0.0, 0.0], [40, 10], [60, 9])
-    record = played(told, [3, 3], machines=[large, small])
+    record = played(told, [3, 3], hardware=[large, small])
     assert record.rejected == {0: "kv_capacity"}
     assert np.isnan(record.progress.first_token_s[0])
     assert record.progress.emitted_tokens.tolist() == [0, 3]
