@@ -12,7 +12,6 @@ from specsim.cluster.routing import Coming, Planning, Router, Server
 from specsim.core.passes import NOBODY, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import (
     Beginning,
-    Clairvoyant,
     CostModel,
     DraftCosts,
     Noting,
@@ -22,6 +21,7 @@ from specsim.core.protocols import (
     PassEvent,
     Scheduler,
     Step,
+    UsesOracle,
     View,
     Wide,
 )
@@ -52,7 +52,6 @@ __all__ = [
     "Batching",
     "Beginning",
     "Bools",
-    "Clairvoyant",
     "Coming",
     "CostModel",
     "DraftCosts",
@@ -93,6 +92,7 @@ __all__ = [
     "Trace",
     "TraceReader",
     "TraceSource",
+    "UsesOracle",
     "View",
     "Wide",
     "Words",

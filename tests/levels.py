@@ -45,8 +45,8 @@ class OneByOne:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        """Offer `foresee` and `begin` exactly where the scheduler does."""
-        if name in ("foresee", "begin"):
+        """Offer `use_oracle` and `begin` exactly where the scheduler does."""
+        if name in ("use_oracle", "begin"):
             return getattr(self._inner, name)
         raise AttributeError(name)
 

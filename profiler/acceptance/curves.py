@@ -254,8 +254,8 @@ def chain_table(name: str, longest: int = 8) -> DataFrame:
     return DataFrame(found, columns=["category", "draft_tokens", "accepted_tokens", "half_width", "rounds"])
 
 
-DEEPEST = 8
-WIDEST = 3
+MAX_DEPTH = 8
+MAX_WIDTH = 3
 """The greatest depth and width of the chains and beams compared."""
 DRAWN_TEXTS = 10_000
 
@@ -265,7 +265,7 @@ class Walks(NamedTuple):
 
     Attributes
     ----------
-    confidence : (rows, K). rank : (rows,). on : (walks, DEEPEST) rows on the target's text.
+    confidence : (rows, K). rank : (rows,). on : (walks, MAX_DEPTH) rows on the target's text.
     off_start, off_rows : (walks,) first row and number of rows of the off-path pool.
     text : (walks,) the text of each walk.
     """
@@ -296,14 +296,14 @@ class Compared(NamedTuple):
 
 
 def recorded_walks(acceptance_trace: Recorded, category: str) -> Walks:
-    """Return a walk from each position of a category with at least `DEEPEST` positions of its text from there on.
+    """Return a walk from each position of a category with at least `MAX_DEPTH` positions of its text from there on.
 
     Off the path a row comes from the category's off-path pool, or from its texts if no pool was recorded.
     """
     rows = on_path(acceptance_trace, category)
     count = np.bincount(rows.text)[rows.text]
-    first = rows.row[rows.position + DEEPEST <= count]
-    text = rows.text[rows.position + DEEPEST <= count]
+    first = rows.row[rows.position + MAX_DEPTH <= count]
+    text = rows.text[rows.position + MAX_DEPTH <= count]
     pool = np.flatnonzero(
         ~acceptance_trace.on_path & (acceptance_trace.category == acceptance_trace.categories.index(category))
     )
@@ -313,7 +313,7 @@ def recorded_walks(acceptance_trace: Recorded, category: str) -> Walks:
     rank = np.concatenate((acceptance_trace.rank, acceptance_trace.rank[pool]))
     same = np.ones(len(first), dtype=np.int64)
     return Walks(
-        confidence, rank, first[:, None] + np.arange(DEEPEST), len(acceptance_trace) * same, len(pool) * same, text
+        confidence, rank, first[:, None] + np.arange(MAX_DEPTH), len(acceptance_trace) * same, len(pool) * same, text
     )
 
 
@@ -323,10 +323,10 @@ def drawn_walks(acceptance: Acceptance, category: str) -> Walks:
     acceptance_trace = acceptance.acceptance_trace([category], np.zeros(DRAWN_TEXTS, dtype=np.int64), many, 0)
     layout = acceptance_trace.layout
     assert isinstance(layout, Pools | Stretches)
-    request, position = np.repeat(many, DEEPEST), np.tile(np.arange(DEEPEST), DRAWN_TEXTS)
+    request, position = np.repeat(many, MAX_DEPTH), np.tile(np.arange(MAX_DEPTH), DRAWN_TEXTS)
     keys = acceptance_trace.on_path(request, position)
     on = acceptance_trace.rows(request, keys, mix(keys), np.ones(len(request), np.bool_), position).reshape(
-        DRAWN_TEXTS, DEEPEST
+        DRAWN_TEXTS, MAX_DEPTH
     )
     off_rows = layout.pool_rows * (STRETCHES if isinstance(layout, Stretches) else 1)
     return Walks(
@@ -335,7 +335,7 @@ def drawn_walks(acceptance: Acceptance, category: str) -> Walks:
 
 
 def accepted_lengths(walks: Walks, width: int) -> Ints:
-    """Return the accepted tokens of each walk for beams of depth 1, 2, ..., (walks, DEEPEST).
+    """Return the accepted tokens of each walk for beams of depth 1, 2, ..., (walks, MAX_DEPTH).
 
     A beam keeps the `width` likeliest paths of each depth, and every leaf proposes its `width` likeliest tokens. The
     target's path is accepted as far as the beam holds it.
@@ -343,8 +343,8 @@ def accepted_lengths(walks: Walks, width: int) -> Ints:
     rng = np.random.default_rng(0)
     count = len(walks.on)
     probability, right = np.ones((count, 1)), np.ones((count, 1), dtype=np.bool_)
-    held = np.zeros((count, DEEPEST), dtype=np.bool_)
-    for level in range(DEEPEST):
+    held = np.zeros((count, MAX_DEPTH), dtype=np.bool_)
+    for level in range(MAX_DEPTH):
         away = walks.off_start[:, None] + (rng.random(right.shape) * walks.off_rows[:, None]).astype(np.int64)
         row = np.where(right, walks.on[:, level, None], away)
         path = (probability[:, :, None] * walks.confidence[row][:, :, :width]).reshape(count, -1)
@@ -359,9 +359,9 @@ def compare(acceptance_trace: Recorded, acceptance: Acceptance, category: str) -
     """Return recorded and drawn accepted lengths of a category, for every shape whose width both have."""
     recorded, drawn = recorded_walks(acceptance_trace, category), drawn_walks(acceptance, category)
     found = []
-    for width in range(1, min(WIDEST, acceptance_trace.width, acceptance.width) + 1):
+    for width in range(1, min(MAX_WIDTH, acceptance_trace.width, acceptance.width) + 1):
         ours, theirs = accepted_lengths(recorded, width), accepted_lengths(drawn, width)
-        for depth in range(1, DEEPEST + 1):
+        for depth in range(1, MAX_DEPTH + 1):
             both = ours[:, depth - 1], theirs[:, depth - 1]
             share, other = (np.bincount(each, minlength=depth + 1) / len(each) for each in both)
             mean, mean_drawn = (float(each.mean()) for each in both)

@@ -22,7 +22,7 @@ class TorchBackend:
     Parameters
     ----------
     verifier, drafter : the models over their caches. text : what decides which tokens are drafted and accepted.
-    future : what a clairvoyant scheduler is told. view : the replica's ledger.
+    future : what a scheduler with an oracle is told. view : the replica's ledger.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TorchBackend:
                 cache.drop(request)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a clairvoyant scheduler is told: the methods of `specsim.core.protocols.Oracle`."""
+        """Return what a scheduler with an oracle is told: the methods of `specsim.core.protocols.Oracle`."""
         if name not in ORACLE:
             raise AttributeError(name)
         return getattr(self._future, name)

@@ -1,4 +1,4 @@
-"""The future of a text that is the model's own, found out before a run for clairvoyant schedulers."""
+"""The future of a text that is the model's own, found out before a run for schedulers with an oracle."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from profiler.backend.text import ModelText, TraceText
 from profiler.backend.verifying import Verifier
 from profiler.passes.forward import PackedForward
 from specsim.backend.simulated import SimulatedBackend
-from specsim.core.protocols import Backend, Clairvoyant, View
+from specsim.core.protocols import Backend, UsesOracle, View
 from specsim.errors import SpecsimError
 from specsim.simulation import Simulation
 
@@ -75,7 +75,7 @@ def served(
     stopwatch : tells the seconds of each pass; None: what they take on the target's device.
     wall : whether the run's clock goes with the wall's.
     emitted : is given the tokens of all requests, before the first pass.
-    texts : of `texts_of` these prompts, where they are known; None: they are found out if the scheduler is clairvoyant.
+    texts : of `texts_of` these prompts, where they are known; None: they are found out if the scheduler has an oracle.
 
     Raises
     ------
@@ -145,7 +145,7 @@ class _Serving:
             text = TraceText(acceptance_trace, known, self.seed, models.vocabulary)
             return TorchBackend(verifier, drafter, text, acceptance_trace, view, clock)
         texts = self.texts or []
-        if self.texts is None and isinstance(simulation.scheduler(), Clairvoyant):
+        if self.texts is None and isinstance(simulation.scheduler(), UsesOracle):
             texts = texts_of(models, prompts, lengths)
         return TorchBackend(
             verifier, drafter, ModelText(known, lengths, view), ModelFuture(texts, lengths, view), view, clock

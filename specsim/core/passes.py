@@ -17,7 +17,7 @@ NOBODY: Ids = np.zeros(0, dtype=np.int64)
 NOBODY.flags.writeable = False
 MOST_AT_ONCE = 128
 """The most steps that run at once: more would save little more, and are mostly asked for in vain."""
-DEEPEST = 1024
+MAX_DEPTH = 1024
 """The most levels of a draft, in one pass or in several."""
 
 

@@ -142,7 +142,7 @@ class Scheduler(Protocol):
 
 
 class Oracle(Protocol):
-    """The future of a run (an oracle), handed to a `Clairvoyant` alone."""
+    """The future of a run (an oracle), handed to a `UsesOracle` alone."""
 
     def output_tokens(self, ids: Ids) -> Ints:
         """Return how many tokens each request will emit in all, (n,)."""
@@ -186,10 +186,10 @@ class Drafting(Protocol):
 
 
 @runtime_checkable
-class Clairvoyant(Protocol):
-    """A scheduler, or a part of one, that is told the future; its YAML says ``clairvoyant: true``."""
+class UsesOracle(Protocol):
+    """A scheduler, or a part of one, that is told the future; its YAML says ``oracle: true``."""
 
-    def foresee(self, oracle: Oracle) -> None:
+    def use_oracle(self, oracle: Oracle) -> None:
         """Take what only the future knows, before the first step."""
 
 
@@ -200,7 +200,7 @@ class Beginning(Protocol):
     def begin(self, requests: int) -> None:
         """Make the state of so many requests, which have the ids 0 to requests - 1; called once, before the first step.
 
-        A `Clairvoyant` has its oracle by then.
+        A `UsesOracle` has its oracle by then.
         """
 
 

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Oracle, Scheduler
+from specsim.core.protocols import Beginning, Oracle, Scheduler, UsesOracle
 from specsim.errors import SchedulerFault, SpecsimError, first_line, nearest
 
 _OURS = str(Path(__file__).parents[1])
@@ -94,7 +94,7 @@ def guarded(
 
 
 def begun(scheduler: Scheduler, oracle: Oracle, requests: int) -> None:
-    """Tell a clairvoyant scheduler the future, and one with state a request how many requests there are.
+    """Hand a scheduler its oracle, and one with state a request how many requests there are.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def begun(scheduler: Scheduler, oracle: Oracle, requests: int) -> None:
         When it fails at that: one line with its name and where.
     """
     who = f"scheduler {type(scheduler).__name__}"
-    if isinstance(scheduler, Clairvoyant):
-        guarded(scheduler.foresee, (oracle,), who, SchedulerFault)
+    if isinstance(scheduler, UsesOracle):
+        guarded(scheduler.use_oracle, (oracle,), who, SchedulerFault)
     if isinstance(scheduler, Beginning):
         guarded(scheduler.begin, (requests,), who, SchedulerFault)

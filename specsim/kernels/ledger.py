@@ -43,7 +43,7 @@ class Books(NamedTuple):
     draft_depth: Ints
 
 
-class Tally(NamedTuple):
+class ProgressColumns(NamedTuple):
     """Columns that a verification adds to, (N,) each, `accepted_at` (N, POSITIONS): see `server.state.Progress`."""
 
     draft_tokens: Ints
@@ -124,7 +124,7 @@ def deepen(books: Books, ids: Ints, scheduled: Ints, numbers: Ints, extended: In
 
 def commit(
     books: Books,
-    tally: Tally,
+    progress: ProgressColumns,
     ids: Ints,
     scheduled: Ints,
     tree: Ints,
@@ -149,5 +149,5 @@ def commit(
     tokens, accepted, matched = (np.ascontiguousarray(each, dtype=np.int64) for each in answer[:3])
     who, gaps_s = np.empty((2, len(ids)), dtype=np.int64), np.empty(len(ids))
     asked = ids, scheduled, tree, tokens, accepted, matched, drafted, feeds, now_s
-    more, more_draft, later, first = compiled_loops().commit(*books, *tally, *asked, block_tokens, who, gaps_s)
+    more, more_draft, later, first = compiled_loops().commit(*books, *progress, *asked, block_tokens, who, gaps_s)
     return (more, more_draft), (who[0, :later], gaps_s[:later]), who[1, :first]

@@ -135,8 +135,8 @@ class SweepProgress:
 
 
 @contextmanager
-def tallied(total: int, progress: bool) -> Iterator[SweepProgress]:
-    """Yield the tally of a sweep of `total` runs, silent without `progress`."""
+def progress_bar(total: int, progress: bool) -> Iterator[SweepProgress]:
+    """Yield the bar of a sweep of `total` runs, silent without `progress`."""
     if not progress or not is_watched():
         yield SweepProgress(total, None, progress)
         return

@@ -24,7 +24,7 @@ from specsim.files.staging import Unwritable, in_one_step, remove_stale
 from specsim.runs.execute import Run, execute, guarded
 from specsim.runs.executors import LOCAL, on_workers
 from specsim.runs.plan import PlannedRun
-from specsim.runs.processes import Worst, tallied, worst_of
+from specsim.runs.processes import Worst, progress_bar, worst_of
 from specsim.runs.provenance import PACKAGES, versions
 from specsim.store.runs import METRICS_FILE, StoredRun, damage, is_run
 from specsim.store.status import write_planned
@@ -115,12 +115,12 @@ def run_all(
     alone = jobs == 1 and executor == LOCAL
     ready = [planned[index] if alone else planned[index].but(experiment=None) for index in left]
     ending = closing(on_workers(partial(_made, root), ready, partial(_lost, root), jobs, executor))
-    with tallied(len(planned), progress) as tally, ending as ended:
+    with progress_bar(len(planned), progress) as bar, ending as ended:
         for each in made.values():
-            tally.add(each.worst, stood=True)
+            bar.add(each.worst, stood=True)
         for place, each in ended:
             made[left[place]] = each
-            tally.add(each.worst, stood=each.stood)
+            bar.add(each.worst, stood=each.stood)
     runs = [made[index].run for index in range(len(planned))]
     if root is not None:
         rows = [each if isinstance(each, Summary | Failure) else None for each in runs]

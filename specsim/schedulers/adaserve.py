@@ -30,7 +30,7 @@ from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.growth import estimated_verify_s, fitting_shape, grow_trees
-from specsim.schedulers.parts.protocols import ForeseeingPart, Growing, Sequences, Speculation, at_least
+from specsim.schedulers.parts.protocols import Growing, OraclePart, Sequences, Speculation, at_least
 from specsim.schedulers.parts.selection import Cap, Order, likeliest_each, select
 from specsim.schedulers.parts.tree_shape import BatchBudget, ShapeRule, TreeShape, budget_of
 
@@ -154,7 +154,7 @@ class EqualTrees(CandidateTrees):
 
 
 @dataclass(frozen=True, slots=True)
-class ForeseenTrees(ForeseeingPart, SloTrees):
+class OracleTrees(OraclePart, SloTrees):
     """A speculation part: AdaServe's trees, selected by what will be accepted, or by the target's own probabilities.
 
     With ``tokens`` it verifies only what is right. Without an oracle it verifies every candidate.
@@ -167,8 +167,8 @@ class ForeseenTrees(ForeseeingPart, SloTrees):
         if self._oracle is None:
             return np.ones(len(forest), dtype=np.bool_)
         if self.sees == "probabilities":
-            foreseen = forest.with_path(along_paths(forest, self.oracle.target_probability(forest)))
-            return SloTrees.chosen(self, view, sequences, foreseen)
+            known = forest.with_path(along_paths(forest, self.oracle.target_probability(forest)))
+            return SloTrees.chosen(self, view, sequences, known)
         right = self.oracle.right(forest)
         return SloTrees.chosen(self, view, sequences, forest.with_path(right.astype(np.float64))) & right
 

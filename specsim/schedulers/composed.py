@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from specsim.core.passes import TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Noting, Oracle, Step, View, is_stationary
+from specsim.core.protocols import Beginning, Noting, Oracle, Step, UsesOracle, View, is_stationary
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Sequences, Speculation, evicting
@@ -116,11 +116,11 @@ class Composed:
 
 
 @dataclass
-class Foreseeing(Composed):
-    """A composed scheduler whose parts know the future, such as LAPS-SD's queues (`clairvoyant: true`)."""
+class WithOracle(Composed):
+    """A composed scheduler whose parts know the future, such as LAPS-SD's queues (`oracle: true`)."""
 
-    def foresee(self, oracle: Oracle) -> None:
+    def use_oracle(self, oracle: Oracle) -> None:
         """Hand the oracle to the parts that take it."""
         for part in (self.batching, self.speculation):
-            if isinstance(part, Clairvoyant):
-                part.foresee(oracle)
+            if isinstance(part, UsesOracle):
+                part.use_oracle(oracle)

@@ -5,7 +5,7 @@ Idea: while a request's acceptance rate is unsteady, it moves down queues by the
 is steady, the request is perceptible: its time follows from a predicted output length, and the shortest goes first.
 Deviations:
 - M, S_1, gamma, delta and n have no values in the paper; ours are in the YAML. The length predictor is the true length
-  with a stated error, hence clairvoyant; the paper's is a fine-tuned model.
+  with a stated error, hence by an oracle; the paper's is a fine-tuned model.
 - The limits S_j = M^(j-1) S_1 hang on their highest, S_(K-1) = `top_limit_s`, so more queues divide the same span. The
   paper does not say what K leaves fixed. With a fixed S_1 more queues would only add limits that no request reaches,
   and latency would not rise with K, as it does in its Fig. 6.
@@ -34,11 +34,11 @@ from typing import Literal
 import numpy as np
 
 from specsim.core.passes import NOBODY, Emitted
-from specsim.core.protocols import Clairvoyant, Oracle, View
+from specsim.core.protocols import Oracle, UsesOracle, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShapes
-from specsim.schedulers.parts.protocols import Batching, ForeseeingPart, Sequences, at_least, draft_length
+from specsim.schedulers.parts.protocols import Batching, OraclePart, Sequences, at_least, draft_length
 from specsim.schedulers.parts.queues import BatchSlots, live, nearest, ranked, within_reach
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 
@@ -137,11 +137,11 @@ class LapsQueues:
         if forest.draft_nodes:
             self.acceptance.hear(sequences.requests, forest, answer.accepted)
 
-    def foresee(self, oracle: Oracle) -> None:
+    def use_oracle(self, oracle: Oracle) -> None:
         """Take the true output lengths for the predictor, and what the acceptance monitor is told, if anything."""
         for part in (self.lengths, self.acceptance):
-            if isinstance(part, Clairvoyant):
-                part.foresee(oracle)
+            if isinstance(part, UsesOracle):
+                part.use_oracle(oracle)
 
 
 def round_s(view: View, ids: Ids, nodes: Floats, depth: Floats) -> Floats:
@@ -167,9 +167,9 @@ class ShortestPredicted(Batching):
     batch_slots: BatchSlots
     lengths: LengthPredictor
 
-    def foresee(self, oracle: Oracle) -> None:
+    def use_oracle(self, oracle: Oracle) -> None:
         """Take the true output lengths for the predictor."""
-        self.lengths.foresee(oracle)
+        self.lengths.use_oracle(oracle)
 
     def noted(self, requests: int) -> Mapping[str, Floats]:
         """Return the predicted lengths, (requests,); see `Noting`."""
@@ -187,7 +187,7 @@ class ShortestPredicted(Batching):
 
 
 @dataclass(slots=True)
-class ToldAcceptance(ForeseeingPart, AcceptanceMonitor):
+class ToldAcceptance(OraclePart, AcceptanceMonitor):
     """Know each request's mean acceptance rate from the start, for chains of `num_speculative_tokens`, at least 1.
 
     The acceptance of single positions is not known. `totals` begin with a round that was not run.
@@ -212,7 +212,7 @@ class ToldAcceptance(ForeseeingPart, AcceptanceMonitor):
 
 
 @dataclass
-class ShortestRemaining(ForeseeingPart, Batching):
+class ShortestRemaining(OraclePart, Batching):
     """A batching part, SRPT: the shortest true rest first, for chains of `num_speculative_tokens`, at least 1."""
 
     batch_slots: BatchSlots

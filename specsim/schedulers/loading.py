@@ -8,14 +8,14 @@ from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from specsim.core.protocols import Clairvoyant, CostModel, Scheduler
+from specsim.core.protocols import CostModel, Scheduler, UsesOracle
 from specsim.errors import SpecsimError
 from specsim.registry.build import Scope, build
 from specsim.schedulers.parts.due_chunk import DueChunk
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
 OWN_PACKAGE = "specsim.schedulers"
-EXTRA_KEYS = {"description", "clairvoyant", "suggests", "family", "served_by", "tune"}
+EXTRA_KEYS = {"description", "oracle", "suggests", "family", "served_by", "tune"}
 """Keys of a scheduler's file that are no arguments of its class."""
 
 
@@ -112,8 +112,8 @@ def scheduler_factory(
         scheduler: Scheduler = build(arguments, source, scope)
         if not callable(getattr(scheduler, "step", None)):
             raise SpecsimError(f"{source}: _target_: {mapping.get('_target_')!r} has no step(view) method")
-        if isinstance(scheduler, Clairvoyant) != (mapping.get("clairvoyant", False) is True):
-            raise SpecsimError(f"{source}: clairvoyant: expected true exactly where the scheduler has a foresee method")
+        if isinstance(scheduler, UsesOracle) != (mapping.get("oracle", False) is True):
+            raise SpecsimError(f"{source}: oracle: expected true exactly where the scheduler has a use_oracle method")
         return scheduler
 
     example = make()

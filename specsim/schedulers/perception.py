@@ -13,11 +13,11 @@ import numpy as np
 from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import stream_keys, uniforms
-from specsim.schedulers.parts.protocols import ForeseeingPart, at_least
+from specsim.schedulers.parts.protocols import OraclePart, at_least
 
 
 @dataclass
-class LengthPredictor(ForeseeingPart):
+class LengthPredictor(OraclePart):
     """Predict output lengths: the true ones x a lognormal error whose logarithm has `prediction_error` as sigma.
 
     The error of a request depends only on the request and on `prediction_seed`.

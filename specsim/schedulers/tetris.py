@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specsim.core.passes import DEEPEST
+from specsim.core.passes import MAX_DEPTH
 from specsim.core.protocols import View
 from specsim.schedulers.parts.growth import grow_fitting
 from specsim.schedulers.parts.protocols import Growing, Sequences, Speculation, at_least, draft_length
@@ -57,7 +57,7 @@ class Tetris(Speculation):
         """Yield a draft pass per token and return the likeliest tokens of all requests within the capacity."""
         n, longest = sequences.decoding, self.num_speculative_tokens
         if n > 1:
-            longest = min(longest + self.extra_draft_tokens, DEEPEST)
+            longest = min(longest + self.extra_draft_tokens, MAX_DEPTH)
         forest = yield from grow_fitting(view, sequences, longest)
         # A token budget may have left out some of the running requests, and has room for the shares of the others.
         capacity = n * self.draft_tokens(max(n, len(view.running)))

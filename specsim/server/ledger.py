@@ -8,7 +8,7 @@ from specsim.core.passes import NOBODY, Decodes, Drafted, DraftPass, Emitted, Ro
 from specsim.core.request import Begun, Facts, Floats, Ids, Ints, Prefixes, Requests
 from specsim.core.trees import Forest
 from specsim.errors import IllegalPass, ModelFault
-from specsim.kernels.ledger import POSITIONS, Books, Tally, commit, deepen, reserve, reserve_draft
+from specsim.kernels.ledger import POSITIONS, Books, ProgressColumns, commit, deepen, reserve, reserve_draft
 from specsim.pass_shape import PassShape
 from specsim.server.events import Gaps
 from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, KvPool, Memory, OutOfMemory
@@ -49,7 +49,7 @@ class Ledger:
         known = self.facts.prompt_tokens, self.progress.emitted_tokens
         cached = self.progress.target_cached, self.progress.draft_cached
         self._books = Books(*known, *cached, *rows.blocks, *rows.lent, *rows.drafted)
-        self._tally = Tally(*(getattr(self.progress, name) for name in Tally._fields))
+        self._counts = ProgressColumns(*(getattr(self.progress, name) for name in ProgressColumns._fields))
         self.queues = RequestQueues(rows.at, rows.admitted, rows.row, place)
         self.caches = Caches(rows, self.pool, draft_cached, prefixes)
         self.rejected: dict[int, str] = {}
@@ -230,7 +230,7 @@ class Ledger:
         self._decode(ids, start_s)
         done = trees, answer, len(self._drafts.rows) > 0, self.caches.feeds, now_s
         blocks, gaps, first = commit(
-            self._books, self._tally, ids, work.scheduled_tokens, *done, self.pool.memory.block_tokens
+            self._books, self._counts, ids, work.scheduled_tokens, *done, self.pool.memory.block_tokens
         )
         for model in (DRAFT, TARGET):
             self.pool.take(model, blocks[model])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from specsim.core.passes import DEEPEST, NOBODY, DraftPass, Pass, TargetPass
+from specsim.core.passes import MAX_DEPTH, NOBODY, DraftPass, Pass, TargetPass
 from specsim.core.request import Bools, Ids, Ints
 from specsim.core.trees import ROOTS, Forest, give
 from specsim.errors import IllegalPass, represented
@@ -107,7 +107,7 @@ def _grows(work: DraftPass) -> bool:
     leaves, width, depth, beam = work.leaves, work.width, work.depth, 1 if work.beam is None else work.beam
     if type(leaves) is not _ARRAY or leaves.dtype is not _INT64 or leaves.ndim != 1:
         return False
-    return type(width) is type(depth) is type(beam) is int and width >= 0 and 1 <= depth <= DEEPEST and beam >= 1
+    return type(width) is type(depth) is type(beam) is int and width >= 0 and 1 <= depth <= MAX_DEPTH and beam >= 1
 
 
 def _check(work: Pass) -> None:
@@ -135,8 +135,8 @@ def _check(work: Pass) -> None:
             raise IllegalPass(f"{type(work).__name__}.{name} is {kind_of(getattr(work, name))}; expected {expected}")
     if isinstance(work, TargetPass):
         return
-    if work.depth > DEEPEST:
-        raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {DEEPEST:,}")
+    if work.depth > MAX_DEPTH:
+        raise IllegalPass(f"DraftPass.depth is {work.depth}; expected at most {MAX_DEPTH:,}")
     if work.max_depth is not None and len(work.max_depth) != len(work.requests):
         raise IllegalPass(f"DraftPass.max_depth has {len(work.max_depth)} rows; expected one for each request")
 

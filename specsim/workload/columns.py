@@ -332,8 +332,8 @@ def _second(date: str, clock: str, zone: str) -> int | None:
         return None
 
 
-def check_pace(clock: Clock, column: str, table: FileTable, unit: Unit, chosen: bool) -> list[str]:
-    """Return notes about an odd pace of arrivals; a unit that the user did not choose must make sense.
+def check_time_unit(clock: Clock, column: str, table: FileTable, unit: Unit, chosen: bool) -> list[str]:
+    """Return notes about an odd rate of arrivals; a unit that the user did not choose must make sense.
 
     Raises
     ------
@@ -372,11 +372,11 @@ def unit_asked(cells: Sequence[object], column: str, table: FileTable) -> Specsi
     values = [value for value in map(number, cells) if value is not None]
     span, gaps = max(values) - min(values), len(values) - 1
     units = plausible(span / gaps)
-    each = [f"{unit} ({_paced(span / PER_S[unit], gaps)})" for unit in units]
+    each = [f"{unit} ({_rate_text(span / PER_S[unit], gaps)})" for unit in units]
     return SpecsimError(f"{table.file}: {column} may be in {' or '.join(each)}: {_set_to(units, table)}")
 
 
-def _paced(span_s: float, gaps: int) -> str:
+def _rate_text(span_s: float, gaps: int) -> str:
     per_s = float(f"{gaps / span_s:.3g}")
     return f"{said_s(span_s)}, " + (
         f"{per_s:,g} requests/s" if per_s > 1 else f"one request in {said_s(span_s / gaps)}"
@@ -396,7 +396,7 @@ def ticks(since_s: Floats) -> list[str]:
     return [f"stamped every {tick_s:g} s: trace.tick_s={tick_s:g} spreads requests stamped alike"]
 
 
-def pace(since_s: Floats) -> str:
+def rate_text(since_s: Floats) -> str:
     """Return the number of requests, their span and mean rate."""
     count, span_s = len(since_s), float(since_s.max())
     if count == 1:

@@ -15,7 +15,17 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.workload import columns
 from specsim.workload import entry as keys
-from specsim.workload.columns import Clock, Unit, check_pace, pace, read_clock, spread, ticks, told_unit, unit_asked
+from specsim.workload.columns import (
+    Clock,
+    Unit,
+    check_time_unit,
+    rate_text,
+    read_clock,
+    spread,
+    ticks,
+    told_unit,
+    unit_asked,
+)
 from specsim.workload.entry import How
 from specsim.workload.formats import (
     ADASERVE,
@@ -96,7 +106,7 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
         clock, unit = arrivals
         if unit is None:
             raise unit_asked(cells[ARRIVAL], read.called[ARRIVAL], table)
-        rows.notes.extend(check_pace(clock, read.called[ARRIVAL], table, unit, how.time_unit is not None))
+        rows.notes.extend(check_time_unit(clock, read.called[ARRIVAL], table, unit, how.time_unit is not None))
         since_s = clock.since_s
     else:
         since_s = np.zeros(len(prompt)) if delay_s is None else optional["session"].astype(np.float64)
@@ -206,7 +216,7 @@ def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str
     left = [name if len(name) <= 40 else shown(name) for name in left]
     more = [f"{len(unused) - TOLD} more"] if len(unused) > TOLD else []
     ignored = [f"not read: {', '.join(left + more)}"] if left else []
-    span = pace(trace.arrival_s) if trace.source.timed else f"{len(trace):,} requests, no arrivals"
+    span = rate_text(trace.arrival_s) if trace.source.timed else f"{len(trace):,} requests, no arrivals"
     told = ", ".join(read.called[name] for name in (*ROLES, *read.form.also) if name in read.called)
     return "; ".join((f"read as {read.form.name} {table.kind}: {told}", span, *rows.notes, *ignored))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from omegaconf.errors import InterpolationKeyError
 
-from specsim.core.passes import DEEPEST
+from specsim.core.passes import MAX_DEPTH
 from specsim.errors import SpecsimError
 from specsim.registry.plugins import load_plugins
 from specsim.schedulers.loading import AUTO, EXTRA_KEYS, scheduler_factory
@@ -131,9 +131,9 @@ def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name: str, pa
     raw = node = raw_of(name)
     for key in path[:-1]:
         node = node[key]
-    node[path[-1]] = DEEPEST
+    node[path[-1]] = MAX_DEPTH
     scheduler_factory(resolved(raw), f"scheduler={name}")
-    node[path[-1]] = DEEPEST + 1
+    node[path[-1]] = MAX_DEPTH + 1
     with pytest.raises(SpecsimError, match=rf"{path[-1]}=1025 is above 1,024"):
         scheduler_factory(resolved(raw), f"scheduler={name}")
 

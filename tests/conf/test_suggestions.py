@@ -44,7 +44,7 @@ def test_the_issue_s_run_of_the_qwen_profile() -> None:
     assert not any("acceptance=" in each and "as suggested" in each for each in stated.notes)
 
 
-@pytest.mark.parametrize("name", ["adaserve", "global_greedy", "equal_greedy", "laps_adaserve", "adaserve_clairvoyant"])
+@pytest.mark.parametrize("name", ["adaserve", "global_greedy", "equal_greedy", "laps_adaserve", "adaserve_oracle"])
 def test_the_artifact_s_profile_brings_adaserve_s_constants(name: str) -> None:
     found = scheduler(scheduler=name, profile=ARTIFACT)
     assert {key: found[key] for key in CONSTANTS} == CONSTANTS

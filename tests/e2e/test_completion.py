@@ -13,7 +13,7 @@ COMMANDS = (
 CASES = [
     ("", COMMANDS.split()),
     ("run sch", ["scheduler="]),
-    ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_told"]),
+    ("run scheduler=laps", ["scheduler=laps_adaserve", "scheduler=laps_sd", "scheduler=laps_sd_oracle"]),
     ("calibrate mine.csv --engine trt", ["trtllm_1_0", "trtllm_1_2"]),
     ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),
     ("run slo.classes.chat.t", [f"slo.classes.chat.{key}=" for key in ("tpot_ratio", "tpot_s", "ttft_s")]),

@@ -96,8 +96,8 @@ def factory_of(name: str, order: str = "mixed", **overrides: Any) -> Callable[[]
     return scheduler_factory(resolved(raw_of(name, order) | overrides), name)
 
 
-def is_clairvoyant(name: str) -> bool:
-    return bool(raw_of(name).get("clairvoyant", False))
+def uses_oracle(name: str) -> bool:
+    return bool(raw_of(name).get("oracle", False))
 
 
 @st.composite

@@ -189,7 +189,7 @@ def test_a_forest_cannot_be_written_to() -> None:
 
 def test_who_leaves_when_it_is_told_the_future_is_a_fault() -> None:
     class Leaving(Speculative):
-        def foresee(self, oracle: Any) -> None:
+        def use_oracle(self, oracle: Any) -> None:
             sys.exit(0)
 
     with pytest.raises(SchedulerFault, match=r"scheduler Leaving: SystemExit: 0 \(.*test_nothing_to_fake\.py:\d+\)"):

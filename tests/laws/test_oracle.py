@@ -15,12 +15,12 @@ from specsim.cluster.routers import RoundRobin
 from specsim.core.protocols import View
 from specsim.simulation import Simulation
 from tests.laws.every import drawn
-from tests.laws.subjects import NAMES, factory_of, is_clairvoyant
+from tests.laws.subjects import NAMES, factory_of, uses_oracle
 from tests.laws.watch import Heard, same, watched
 from tests.made import requests, simulation
 
-NOT_CLAIRVOYANT = [name for name in NAMES if not is_clairvoyant(name)]
-every_scheduler = pytest.mark.parametrize("name", NOT_CLAIRVOYANT)
+WITHOUT_ORACLE = [name for name in NAMES if not uses_oracle(name)]
+every_scheduler = pytest.mark.parametrize("name", WITHOUT_ORACLE)
 profile = settings(
     max_examples=25,
     deadline=None,

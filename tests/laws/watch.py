@@ -38,8 +38,8 @@ class Listener:
         self._spy = spy
 
     def __getattr__(self, name: str) -> Any:
-        """Offer `foresee` and `begin` exactly where the scheduler does."""
-        if name in ("foresee", "begin"):
+        """Offer `use_oracle` and `begin` exactly where the scheduler does."""
+        if name in ("use_oracle", "begin"):
             return getattr(self.inner, name)
         raise AttributeError(name)
 

@@ -30,7 +30,7 @@ from specsim.kernels.growth import (
     likeliest,
     next_keys,
 )
-from specsim.kernels.ledger import NO_INTS, POSITIONS, Books, Room, Taken, Tally
+from specsim.kernels.ledger import NO_INTS, POSITIONS, Books, ProgressColumns, Room, Taken
 from specsim.pass_shape import PassShape
 from specsim.rng import STRIDE, Words, mix
 
@@ -255,7 +255,7 @@ def follow(books: Books, ids: Ints) -> None:
 
 def commit(
     books: Books,
-    tally: Tally,
+    progress: ProgressColumns,
     ids: Ints,
     chunks: Ints,
     tree: Ints,
@@ -271,12 +271,12 @@ def commit(
     cached = books.target_cached[ids] + (chunks + matched)
     books.target_cached[ids] = cached
     if len(tree):
-        tally.draft_tokens[ids] += tree
-        tally.speculations[ids] += tree > 0
-        tally.accepted_tokens[ids] += accepted
-        tally.accepted_at[ids] += np.arange(POSITIONS) < (matched * (tree > 0))[:, None]
-    tally.verifications[ids] += decoding
-    tally.decoded_tokens[ids] += decoding * tokens
+        progress.draft_tokens[ids] += tree
+        progress.speculations[ids] += tree > 0
+        progress.accepted_tokens[ids] += accepted
+        progress.accepted_at[ids] += np.arange(POSITIONS) < (matched * (tree > 0))[:, None]
+    progress.verifications[ids] += decoding
+    progress.decoded_tokens[ids] += decoding * tokens
     draft_blocks = keep(books, ids, matched, feeds, block_tokens) if drafted else 0
     books.emitted_tokens[ids] = before + tokens
     target_blocks = hold(books.target_blocks, ids, cached - books.target_lent[ids], block_tokens, ENDLESS)
@@ -284,9 +284,9 @@ def commit(
     if np.count_nonzero(decoding) < len(ids):
         emitting, later = ids[tokens > 0], ids[decoding]
         first = ids[(tokens > 0) & ~decoding]
-        tally.first_token_s[first] = now_s
-    gaps_s = now_s - tally.last_token_s[later]
-    tally.last_token_s[emitting] = now_s
+        progress.first_token_s[first] = now_s
+    gaps_s = now_s - progress.last_token_s[later]
+    progress.last_token_s[emitting] = now_s
     if not feeds:
         follow(books, ids)
     return (target_blocks, draft_blocks), (later, gaps_s), first

@@ -49,8 +49,8 @@ SPECULATION = {
 def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
     seeing = batching == "laps"
     mapping = {
-        **part(f"composed.{'Foreseeing' if seeing else 'Composed'}"),
-        "clairvoyant": seeing,
+        **part(f"composed.{'WithOracle' if seeing else 'Composed'}"),
+        "oracle": seeing,
         "batching": BATCHING[batching],
         "speculation": SPECULATION[speculation],
     }
@@ -64,9 +64,9 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
 
 def test_parts_that_need_the_future_are_refused_without_it() -> None:
     mapping = {
-        **part("composed.Foreseeing"),
+        **part("composed.WithOracle"),
         "batching": BATCHING["laps"],
         "speculation": SPECULATION["none"],
     }
-    with pytest.raises(SpecsimError, match="clairvoyant"):
+    with pytest.raises(SpecsimError, match="oracle"):
         scheduler_factory(mapping, "scheduler=mine")

@@ -17,7 +17,7 @@ from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.core.user_code import begun
 from specsim.pass_shape import PassShape
-from specsim.schedulers.composed import Foreseeing
+from specsim.schedulers.composed import WithOracle
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted, eq_6
 from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
@@ -77,7 +77,7 @@ class Unbooked:
         return
 
 
-def latencies_ms(scheduler: Foreseeing) -> Floats:
+def latencies_ms(scheduler: WithOracle) -> Floats:
     told = requests([0.0] * 3, [1] * 3, [20] * 3)
     env = simpy.Environment()
     ledger = Ledger(3, memory(told))
@@ -91,10 +91,10 @@ def latencies_ms(scheduler: Foreseeing) -> Floats:
     return 1e3 * ledger.progress.finish_s
 
 
-def laps(acceptance: AcceptanceMonitor | None = None, slots: BatchSlots = ONE, queues: int = 1) -> Foreseeing:
+def laps(acceptance: AcceptanceMonitor | None = None, slots: BatchSlots = ONE, queues: int = 1) -> WithOracle:
     watch = acceptance or AcceptanceMonitor(5, 0.05)
     part = LapsQueues(slots, watch, LengthPredictor(0.0, 0), queues, 0.025, 2.0, "remaining")
-    return Foreseeing(part, FixedChains(0))
+    return WithOracle(part, FixedChains(0))
 
 
 def test_figure_1_first_come_first_served() -> None:
@@ -105,7 +105,7 @@ def test_figure_1_first_come_first_served() -> None:
 
 
 def test_figure_1_shortest_output_first() -> None:
-    finish_ms = latencies_ms(Foreseeing(ShortestPredicted(ONE, LengthPredictor(0.0, 0)), FixedChains(0)))
+    finish_ms = latencies_ms(WithOracle(ShortestPredicted(ONE, LengthPredictor(0.0, 0)), FixedChains(0)))
     assert finish_ms == pytest.approx([700, 500, 850])
     assert finish_ms.mean() == pytest.approx(683.333, abs=1e-3)
 
@@ -137,7 +137,7 @@ def test_the_order_of_algorithm_1() -> None:
     part.attained_s = np.array([0.0, 0.0, 9.0, 9.0, 0.0, 0.15, 9.0])
     part.acceptance.totals[:] = np.array([1, 0, 0, 0])[:, None]
     part.acceptance.rate[[2, 3, 6]] = 0.5
-    part.lengths.foresee(Known(np.array([9, 9, 4, 3, 9, 9, 30])))
+    part.lengths.use_oracle(Known(np.array([9, 9, 4, 3, 9, 9, 30])))
     part._in_slot = part._settled = np.zeros(7, dtype=np.bool_)
     assert part.order(view, np.arange(7)).tolist() == [3, 2, 0, 1, 4, 5, 6]
     part._in_slot, part._settled = np.isin(np.arange(7), [2, 4, 5]), np.zeros(7, dtype=np.bool_)
@@ -203,7 +203,7 @@ def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) ->
     part.acceptance.begin(1)
     hear(part.acceptance, [2, 2])
 
-    part.lengths.foresee(Known([100]))
+    part.lengths.use_oracle(Known([100]))
     cost_model = hardware()
     round_s = 4 * cost_model.draft.seconds(one(50, 1, 51)) + cost_model.target.seconds(one(50, 5, 255))
     assert part.service_s(view, np.array([0])) == pytest.approx(tokens / 3 * round_s)
@@ -213,7 +213,7 @@ def test_predicted_lengths() -> None:
     ids = np.arange(20_000)
     exact, noisy, other = LengthPredictor(0.0, 0), LengthPredictor(0.3, 0), LengthPredictor(0.3, 1)
     for each in (exact, noisy, other):
-        each.foresee(Known(np.full(len(ids), 100)))
+        each.use_oracle(Known(np.full(len(ids), 100)))
     assert (exact.tokens(ids) == 100).all()
     logs = np.log(noisy.tokens(ids) / 100)
     assert abs(logs.mean()) < 4 * 0.3 / np.sqrt(len(ids))

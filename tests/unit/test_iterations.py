@@ -43,7 +43,7 @@ def agrees(run, steps):
 
 
 def test_any_scheduler_is_seen():
-    run = simulate("adaserve_clairvoyant", **SMALL, replicas=2)
+    run = simulate("adaserve_oracle", **SMALL, replicas=2)
     agrees(run, iterations(run, range(run.metrics["specsim"]["iterations"])))
 
 

@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim.kernels.growth import DEPTH, PARENT, ROW
-from specsim.kernels.ledger import NO_INTS, POSITIONS, Books, Room, Taken, Tally, commit, deepen, reserve, reserve_draft
+from specsim.kernels.ledger import (
+    NO_INTS,
+    POSITIONS,
+    Books,
+    ProgressColumns,
+    Room,
+    Taken,
+    commit,
+    deepen,
+    reserve,
+    reserve_draft,
+)
 from tests.reference import kernels as reference
 
 N = 10
@@ -134,8 +145,8 @@ def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int
     rng, n, drafted, feeds = drawn.rng, len(drawn.ids), *(bool(each) for each in drawn.rng.integers(0, 2, 2))
     one, other = drawn.twice()
     counts, at = rng.integers(0, 9, (5, N)), rng.integers(0, 9, (N, POSITIONS)).astype(np.int32)
-    tallies = [Tally(*counts[:2], at, *counts[2:], *rng.random((2, N)))]
-    tallies.append(Tally(*(column.copy() for column in tallies[0])))
+    tallies = [ProgressColumns(*counts[:2], at, *counts[2:], *rng.random((2, N)))]
+    tallies.append(ProgressColumns(*(column.copy() for column in tallies[0])))
     tree = np.bincount(drawn.numbers[ROW, n:], minlength=n) if rng.random() < 0.7 else NO_INTS
     matched = rng.integers(0, tree + 1) if len(tree) else np.zeros(n, dtype=np.int64)
     tokens = (matched + 1) * (rng.random(n) < 0.8)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from specsim.core.passes import DEEPEST, NOBODY, DraftPass, Emitted
+from specsim.core.passes import MAX_DEPTH, NOBODY, DraftPass, Emitted
 from specsim.core.protocols import Oracle, View
 from specsim.core.request import Bools, Ids, Ints
 from specsim.core.trees import Forest
@@ -23,11 +23,11 @@ def at_least(low: float, **values: float) -> None:
 
 
 def draft_length(low: int = 0, **values: int) -> None:
-    """Raise ValueError for the first of the named values that is no length of a draft, `low` to `DEEPEST` tokens."""
+    """Raise ValueError for the first of the named values that is no length of a draft, `low` to `MAX_DEPTH` tokens."""
     at_least(low, **values)
     for name, value in values.items():
-        if value > DEEPEST:
-            raise ValueError(f"{name}={value!r} is above {DEEPEST:,}")
+        if value > MAX_DEPTH:
+            raise ValueError(f"{name}={value!r} is above {MAX_DEPTH:,}")
 
 
 def probability(**values: float) -> None:
@@ -131,12 +131,12 @@ class Chains(Speculation):
         return self.num_speculative_tokens
 
 
-class ForeseeingPart:
-    """A part that is told the future; see `specsim.core.protocols.Clairvoyant`."""
+class OraclePart:
+    """A part that is told the future; see `specsim.core.protocols.UsesOracle`."""
 
     _oracle: Oracle | None = None
 
-    def foresee(self, oracle: Oracle) -> None:
+    def use_oracle(self, oracle: Oracle) -> None:
         """Take what only the future knows."""
         object.__setattr__(self, "_oracle", oracle)
 
@@ -150,7 +150,7 @@ class ForeseeingPart:
             When nobody has told it.
         """
         if self._oracle is None:
-            raise ValueError(f"{type(self).__name__} is told the future: use a clairvoyant scheduler")
+            raise ValueError(f"{type(self).__name__} is told the future: expected a scheduler with `oracle: true`")
         return self._oracle
 
 

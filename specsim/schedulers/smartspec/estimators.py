@@ -12,7 +12,7 @@ from specsim.core.request import Floats, Ids, Ints
 from specsim.core.trees import Forest
 from specsim.rng import STRIDE, stream_keys, uniforms
 from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.protocols import ForeseeingPart, at_least, probability
+from specsim.schedulers.parts.protocols import OraclePart, at_least, probability
 from specsim.schedulers.smartspec.goodput import (
     Batch,
     best,
@@ -92,7 +92,7 @@ def _filled(right: Any, tried: Any, lacking: Any, before: Any) -> Any:
 
 
 @dataclass(slots=True)
-class ForeseenChains(ForeseeingPart, ChainProposer):
+class OracleChains(OraclePart, ChainProposer):
     """A proposal of chains as long as each request's drafts will be right, where goodput wants them.
 
     Parameters

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 
 from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
-from specsim.core.protocols import Beginning, Clairvoyant, Oracle, Step, View
+from specsim.core.protocols import Beginning, Oracle, Step, UsesOracle, View
 from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
@@ -200,13 +200,13 @@ class SmartSpec:
 
 
 @dataclass(slots=True)
-class Foreseeing(SmartSpec):
-    """The same with a proposal that is told of the future (`clairvoyant: true`)."""
+class SmartSpecWithOracle(SmartSpec):
+    """The same with a proposal that is told of the future (`oracle: true`)."""
 
-    def foresee(self, oracle: Oracle) -> None:
+    def use_oracle(self, oracle: Oracle) -> None:
         """Hand the oracle to the proposal, where it takes it."""
-        if isinstance(self.proposal, Clairvoyant):
-            self.proposal.foresee(oracle)
+        if isinstance(self.proposal, UsesOracle):
+            self.proposal.use_oracle(oracle)
 
 
 def has_slot(view: View, request: Ids) -> bool:
