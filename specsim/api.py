@@ -15,8 +15,8 @@ from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.metrics.capacity import LONGEST
 from specsim.runs.execute import Run, execute
-from specsim.runs.handed import named
 from specsim.runs.iterations import iterations
+from specsim.runs.objects import named
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import composed
 from specsim.runs.until import check_until, run_points

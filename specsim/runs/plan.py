@@ -19,7 +19,7 @@ from specsim.registry.plugins import unused_plugins
 from specsim.runs.checks import pools
 from specsim.runs.execute import guarded
 from specsim.runs.executors import LOCAL, check_executor
-from specsim.runs.handed import NO_OBJECTS, Handed, Objects
+from specsim.runs.objects import NO_OBJECTS, Handed, Objects
 from specsim.runs.prepare import Experiment, extensible, prepare
 from specsim.runs.processes import in_processes, told
 from specsim.runs.provenance import sources_of

@@ -41,8 +41,8 @@ from specsim.runs.checks import (
     splitting,
     turns,
 )
-from specsim.runs.handed import NOTHING, Handed
 from specsim.runs.hardware import EngineOnProfile, Fleet, closed_loop, counted, fleet
+from specsim.runs.objects import NOTHING, Handed
 from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.observing import Observing

@@ -16,7 +16,7 @@ from specsim.errors import SpecsimError, represented
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.runs.executors import LOCAL
-from specsim.runs.handed import NO_OBJECTS, Objects
+from specsim.runs.objects import NO_OBJECTS, Objects
 from specsim.runs.plan import PlannedRun, checked, plan
 from specsim.runs.sweep import in_order, run_all, standing, together
 from specsim.store.summaries import Failure

@@ -13,7 +13,7 @@ from specsim.config.configured import Configured
 from specsim.config.points import Point
 from specsim.config.values import python_value
 from specsim.latency.model import Profile
-from specsim.runs.handed import Objects
+from specsim.runs.objects import Objects
 from specsim.runs.prepare import Experiment, recipe
 from specsim.search.tuned import PASSES, SPEEDUP, SPEEDUP_OFF
 from specsim.workload.trace import Trace

@@ -13,7 +13,7 @@ from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.requests import NOTED
 from specsim.runs.executors import LOCAL
-from specsim.runs.handed import NO_OBJECTS, Objects
+from specsim.runs.objects import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import in_order, run_all, together
 from specsim.search.found import ALL, WORST, Found, Line, judged, longer

@@ -19,7 +19,7 @@ from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.tables import stand_in
 from specsim.runs.executors import LOCAL
-from specsim.runs.handed import Objects
+from specsim.runs.objects import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
