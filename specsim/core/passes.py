@@ -40,7 +40,7 @@ class DraftPass(NamedTuple):
         answer comes early.
     max_depth : (n,) depth up to which each sequence's tree may grow: a chain of sequence i gets at most `max_depth[i]`
         tokens. None: as deep as `depth` brings it.
-    stationary_until_s : a promise about the steps that start before this time; -inf: none. This step and they are a
+    stationary_until_s : a guarantee about the steps that start before this time; -inf: none. This step and they are a
         chain of `depth` tokens behind the root of each sequence, fed what the drafter's cache lacks, and its
         verification as a whole, as long as no request arrives or ends, more cache surely fits and no sequence is that
         near to its `max_tokens`. The engine may run several such steps; it then closes this one where it yields, and
@@ -73,7 +73,7 @@ class TargetPass(NamedTuple):
     evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
         first draft pass evicts, so that what it frees holds the trees.
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
-    stationary_until_s : a promise about the steps that start before this time; -inf: none. They are this pass again, as
+    stationary_until_s : a guarantee about the steps that start before this time; -inf: none. They are this pass again, as
         long as each sequence emits one token, no request arrives and more cache surely fits; a request that ends is
         left out, if this pass has all running requests and none waits. The engine may then run several; the answer is
         the last one's, or none where requests ended before: it closes this step where it yields, and asks for the next.

@@ -46,7 +46,7 @@ class Sequences(NamedTuple):
     decoding : number of sequences that decode; the others read prompts.
     catch_up : (n,) tokens that the drafter's cache lacks, and that the first draft pass reads.
     evicted : (m,) requests that give up their cache; with `transfer` it moves to the host and can come back.
-    stationary_until_s : a promise about the steps that start before this time; -inf: none. They have these sequences
+    stationary_until_s : a guarantee about the steps that start before this time; -inf: none. They have these sequences
         again, as long as all of them decode, no request arrives and more cache surely fits; a request that ends is left
         out. A speculation part whose drafts would be alike, too, hands the time on to its draft pass. Parts with an
         `on_verified` of their own are asked before each step.
