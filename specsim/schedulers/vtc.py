@@ -93,19 +93,19 @@ class VirtualCounters:
 
     def _chosen(self, view: View, waiting: dict[int, Ids], free: int) -> Ids:
         """Return who would be admitted, the smallest counter first, up to a pass of prompts; each prompt is charged."""
-        lines = {tenant: ids[:free][::-1].tolist() for tenant, ids in waiting.items() if free > 0}
-        counters = {tenant: self.served[tenant] for tenant in lines}
+        queues = {tenant: ids[:free][::-1].tolist() for tenant, ids in waiting.items() if free > 0}
+        counters = {tenant: self.served[tenant] for tenant in queues}
         chosen: list[int] = []
         tokens = 0
-        while lines and len(chosen) < free and tokens < self.batch_slots.prefill_tokens:
-            tenant = min(lines, key=lambda each: (counters[each], each))
-            request = lines[tenant].pop()
+        while queues and len(chosen) < free and tokens < self.batch_slots.prefill_tokens:
+            tenant = min(queues, key=lambda each: (counters[each], each))
+            request = queues[tenant].pop()
             chosen.append(request)
             prompt = int(view.prompt_tokens[request])
             tokens += prompt
             counters[tenant] += self.input_weight * prompt * (not self._charged[request])
-            if not lines[tenant]:
-                del lines[tenant]
+            if not queues[tenant]:
+                del queues[tenant]
         return np.array(chosen, dtype=np.int64)
 
     def _charge(self, view: View, ids: Ids) -> None:

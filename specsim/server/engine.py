@@ -156,7 +156,7 @@ class Replica:
         ------
         IllegalPass
             When the scheduler asks for what no server could run.
-        Stalled
+        Livelock
             When it runs nothing although requests wait and none will arrive, or runs passes that bring nothing.
         """
         while self.ledger.queues.live or self._arrival_queue or not self._closed:
