@@ -23,7 +23,7 @@ GoingOn = Callable[[Forest, Ints], Ints]
 def grow_trees(
     view: View,
     requests: Ids,
-    scheduled_tokens: Ints,
+    catch_up: Ints,
     growing: int,
     depth: int,
     width: int,
@@ -36,18 +36,16 @@ def grow_trees(
     Parameters
     ----------
     requests : (n,) sequences of the coming verification; the first `growing` of them get a tree.
-    scheduled_tokens : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
+    catch_up : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree grows.
     stationary_until_s : as in `DraftPass`.
     """
     max_depth, beam = max_depths(view, requests, growing), width if width > 1 else None
-    return grow(
-        requests, scheduled_tokens, max_depth, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s
-    )
+    return grow(requests, catch_up, max_depth, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s)
 
 
 def grow(
     requests: Ids,
-    scheduled_tokens: Ints,
+    catch_up: Ints,
     max_depth: Ints,
     widths: Sequence[int],
     *,
@@ -62,7 +60,7 @@ def grow(
     Parameters
     ----------
     requests : (n,) sequences of the coming verification.
-    scheduled_tokens : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can
+    catch_up : (n,) tokens for the drafter's cache, in the first pass; in a pass of their own if no tree can
         grow. If `going_on` stops all trees, they are left to a later step.
     max_depth : (n,) integers, the greatest depth of each tree.
     widths : children of each leaf, by depth; empty: no pass.
@@ -72,8 +70,8 @@ def grow(
         raise TypeError(f"max_depth holds {max_depth.dtype}; expected integers")
     forest = Forest.roots(len(requests))
     leaves = np.flatnonzero(max_depth > 0)
-    if not len(leaves) and len(widths) and scheduled_tokens.any():
-        yield DraftPass(requests, scheduled_tokens, forest)
+    if not len(leaves) and len(widths) and catch_up.any():
+        yield DraftPass(requests, catch_up, forest)
     limit = max_depth if len(leaves) and int(max_depth[leaves].min()) < len(widths) else None
     level = 0
     while level < len(widths) and len(leaves):
@@ -85,7 +83,7 @@ def grow(
         bound = limit if depth > 1 else None
         forest = yield DraftPass(
             requests,
-            scheduled_tokens,
+            catch_up,
             forest,
             leaves,
             widths[level],
@@ -94,7 +92,7 @@ def grow(
             max_depth=bound,
             stationary_until_s=stationary_until_s,
         )
-        scheduled_tokens, level = NOBODY, level + depth
+        catch_up, level = NOBODY, level + depth
         if level < len(widths):
             leaves = np.flatnonzero(forest.depth == level)
             if limit is not None:
