@@ -73,8 +73,8 @@ class TargetPass(NamedTuple):
     evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
         first draft pass evicts, so that what it frees holds the trees.
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
-    stationary_until_s : a guarantee about the steps that start before this time; -inf: none. They are this pass again, as
-        long as each sequence emits one token, no request arrives and more cache surely fits; a request that ends is
+    stationary_until_s : a guarantee about the steps that start before this time; -inf: none. They are this pass again,
+        as long as each sequence emits one token, no request arrives and more cache surely fits; a request that ends is
         left out, if this pass has all running requests and none waits. The engine may then run several; the answer is
         the last one's, or none where requests ended before: it closes this step where it yields, and asks for the next.
     drafter_away : whether the drafter is to be on the host, from the end of this pass on: the bytes of its weights then
