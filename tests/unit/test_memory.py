@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from specsim.server.kv_cache import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 
-SHAPE = Memory(capacity_bytes=400, block_tokens=4, target_token_bytes=3, draft_token_bytes=1)
-
 
 def ids(*values: int) -> np.ndarray:
     return np.array(values, dtype=np.int64)

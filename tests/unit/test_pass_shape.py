@@ -30,28 +30,22 @@ def test_it_counts_token_by_token(rows: list[tuple[int, int, int]]) -> None:
     assert PassShape.of(*columns(rows), prefill_tokens=3) == expected
 
 
-@given(ROWS)
-def test_decoding_and_drafting_are_special_cases(rows: list[tuple[int, int, int]]) -> None:
-    cached, _, nodes = columns(rows)
-    ones, none = np.ones_like(cached), np.zeros_like(cached)
-    assert PassShape.of_decoding(cached, nodes, int(nodes.sum())) == PassShape.of(cached, ones, nodes)
-    assert PassShape.of_decoding(cached, None, 0) == PassShape.of(cached, ones)
-    assert PassShape.of_nodes(cached, nodes) == PassShape.of(cached, none, nodes)
+def counts(shape: PassShape) -> list[float]:
+    return [getattr(shape, name) for name in PassShapes._fields]
 
 
 @given(ROWS)
-def test_many_passes_of_one_row_add_up_to_one_of_many(rows: list[tuple[int, int, int]]) -> None:
+def test_the_quicker_ways_count_alike(rows: list[tuple[int, int, int]]) -> None:
+    """Passes that decode or draft, many passes of one row, and nodes that are added to a pass of roots."""
     cached, chunks, nodes = columns(rows)
-    whole = PassShape.of(cached, chunks, nodes)
+    ones, none, added = np.ones_like(cached), np.zeros_like(cached), int(nodes.sum())
+    roots, whole = PassShape.of(cached, ones), PassShape.of(cached, ones, nodes)
+    assert PassShape.of_decoding(cached, nodes, added) == whole
+    assert PassShape.of_decoding(cached, None, 0) == roots
+    assert PassShape.of_nodes(cached, nodes) == PassShape.of(cached, none, nodes)
     last = [np.asarray(each)[-1] for each in PassShapes.each(cached, chunks, nodes).cumulated(axis=0)]
-    assert last == [getattr(whole, name) for name in PassShapes._fields]
-
-
-@given(ROWS)
-def test_nodes_may_be_added_to_a_pass_of_roots(rows: list[tuple[int, int, int]]) -> None:
-    cached, _, nodes = columns(rows)
-    ones, added = np.ones_like(cached), int(nodes.sum())
-    whole, pairs = PassShape.of(cached, ones, nodes), float(np.dot(nodes, cached + 2))
-    assert PassShape.of(cached, ones).with_nodes(added, pairs) == whole
-    grown = PassShapes.with_nodes(PassShape.of(cached, ones), np.array([added]), np.array([pairs]))
-    assert [np.asarray(each).item() for each in grown] == [getattr(whole, name) for name in PassShapes._fields]
+    assert last == counts(PassShape.of(cached, chunks, nodes))
+    pairs = float(np.dot(nodes, cached + 2))
+    assert roots.with_nodes(added, pairs) == whole
+    grown = PassShapes.with_nodes(roots, np.array([added]), np.array([pairs]))
+    assert [np.asarray(each).item() for each in grown] == counts(whole)

@@ -1,5 +1,7 @@
 """A point is prepared once: what was checked is what runs, in bounded memory."""
 
+import pickle
+
 import pytest
 
 from specsim import sweep
@@ -32,14 +34,14 @@ def test_points_are_alike_only_where_no_other_setting_follows_the_seed(prepared,
     assert len(prepared) == times
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run(prepared, jobs):
+def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run(prepared):
     settings = {"trace": "poisson", "rps": 2, "warmup": [0.1, 1.0], "progress": False, **SMALL, "requests": 4}
     with pytest.warns(UserWarning, match="of 12 runs failed, the first: warmup"):
-        found = sweep({"seed": range(12)}, jobs=jobs, **settings)
+        found = sweep({"seed": range(12)}, **settings)
     assert len(found) == 12 - len(found.failures)
     assert 0 < len(found.failures) < 12
     assert {each.error.partition(" ")[0] for each in found.failures} == {"warmup:"}
+    assert pickle.loads(pickle.dumps(found.failures)) == found.failures, "as they come from another process"
 
 
 def test_what_happens_to_one_run_s_configuration_does_not_reach_another(prepared):

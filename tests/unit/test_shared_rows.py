@@ -13,7 +13,7 @@ from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
 
-COUNT = 1000
+COUNT = 500
 SLACK_BYTES = 2
 """Of a request and replica, less than a number has."""
 

@@ -7,7 +7,7 @@ from specsim.api import simulate
 GIVEN = {"scheduler": "continuous", "trace": "poisson", "rps": 4, "requests": 60, "profile": "llama8b_1b_h100"}
 
 
-@pytest.mark.parametrize(("warmup", "seconds"), [(5, 5.0), (2.5, 2.5), ("20%", 0.2 * 59 / 4), ("12.5%", 59 / 32)])
+@pytest.mark.parametrize(("warmup", "seconds"), [(2.5, 2.5), ("12.5%", 59 / 32)])
 def test_a_warmup_is_a_window_without_an_end(warmup, seconds):
     warm, window = simulate(**GIVEN, warmup=warmup), simulate(**GIVEN, warmup=[seconds, 1e6])
     counted, same = dict(warm.metrics["specsim"]), dict(window.metrics["specsim"])
