@@ -221,11 +221,12 @@ def test_a_comparison_has_the_marks_of_a_sweep_and_its_caption(count):
 
 
 def test_bad_requests_are_one_line(tmp_path):
+    figures = run_figures(run())
     with pytest.raises(SpecsimError, match=r"^figure format 'pgn' .*; did you mean 'png'\?$"):
-        save(run_figures(run()), tmp_path, ["pgn"])
+        save(figures, tmp_path, ["pgn"])
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecsimError, match="cannot be written"):
-        save(run_figures(run()), tmp_path / "file")
+        save(figures, tmp_path / "file")
 
 
 def test_drawing_leaves_pyplot_and_its_settings_alone():

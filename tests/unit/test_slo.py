@@ -35,20 +35,16 @@ def edited(**changes):
     return {**THREE, "classes": {**THREE["classes"], "chat": {**THREE["classes"]["chat"], **changes}}}
 
 
-def test_objectives_are_absolute_or_a_ratio_of_the_baseline():
-    requests = assigned().requests
-    expected = np.array([1.2 * BASELINE_S, 0.05, np.nan])[requests.slo_class]
+@pytest.mark.parametrize(
+    ("scales", "ratio", "ttft_s"), [({}, 1.2, 1.5), ({"slo_scale": 0.5}, 0.6, 1.5), ({"ttft_scale": 2.0}, 1.2, 3.0)]
+)
+def test_objectives_are_absolute_or_a_ratio_and_a_scale_falls_on_scaled_classes_or_on_ttft(scales, ratio, ttft_s):
+    requests = assigned(**scales).requests
+    expected = np.array([ratio * BASELINE_S, 0.05, np.nan])[requests.slo_class]
     assert np.array_equal(requests.tpot_slo_s, expected, equal_nan=True)
-    expected = np.array([np.nan, 1.5, np.nan])[requests.slo_class]
+    expected = np.array([np.nan, ttft_s, np.nan])[requests.slo_class]
     assert np.array_equal(requests.ttft_slo_s, expected, equal_nan=True)
     assert requests.class_names == ("coding", "chat", "batch")
-
-
-def test_the_scale_falls_on_scaled_classes_and_never_on_ttft():
-    requests = assigned(slo_scale=0.5).requests
-    expected = np.array([0.6 * BASELINE_S, 0.05, np.nan])[requests.slo_class]
-    assert np.array_equal(requests.tpot_slo_s, expected, equal_nan=True)
-    assert np.array_equal(requests.ttft_slo_s, assigned().requests.ttft_slo_s, equal_nan=True)
 
 
 def test_a_scale_that_scales_nothing_is_refused():
@@ -96,20 +92,11 @@ def test_without_ratios_the_scale_falls_on_all_of_the_trace_s_objectives():
     assert np.isnan(found.requests.ttft_slo_s).all()
 
 
-def test_the_scale_of_ttft_falls_on_every_class_that_has_one():
-    requests = assigned(ttft_scale=2.0).requests
-    expected = np.array([np.nan, 3.0, np.nan])[requests.slo_class]
-    assert np.array_equal(requests.ttft_slo_s, expected, equal_nan=True)
-    assert np.array_equal(requests.tpot_slo_s, assigned().requests.tpot_slo_s, equal_nan=True)
-
-
 def test_a_class_takes_from_the_mix_what_it_does_not_state():
     mix = {"ttft_s": 2.0, "tpot_s": 0.07, "max_tokens": 9, "classes": {"a": {"share": 0.5}, "b": {"share": 0.5}}}
     mix["classes"]["b"] |= {"ttft_s": 0.5, "tpot_ratio": 1.5, "max_tokens": 4}
     requests = assigned(mix).requests
     a, b = requests.slo_class == 0, requests.slo_class == 1
-    assert a.any()
-    assert b.any()
     assert (set(requests.ttft_slo_s[a]), set(requests.ttft_slo_s[b])) == ({2.0}, {0.5})
     assert (set(requests.tpot_slo_s[a]), set(requests.tpot_slo_s[b])) == ({0.07}, {1.5 * BASELINE_S})
     assert (set(requests.max_tokens[a]), set(requests.max_tokens[b])) == ({9}, {4})

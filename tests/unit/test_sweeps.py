@@ -219,6 +219,7 @@ def test_an_empty_sweep_shows_that_it_is_and_refuses_all_else_in_one_line(empty,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, tmp_path):
     one = load_sweep(stored)[:1]
     assert set(one.means()["interval_covers"]) == {"no interval: one seed"}

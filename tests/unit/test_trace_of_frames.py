@@ -11,12 +11,12 @@ from specsim.workload.user_file import trace_of
 from tests.made import refusal
 
 SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
-TIMES = ["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]
+TIMES = pd.to_datetime(pd.Series(["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]))
+ZONED = [TIMES.dt.tz_localize(zone) for zone in (None, "UTC", "Europe/Berlin")]
 
 
-@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
-def test_times_in_a_zone_are_times(zone):
-    times = pd.to_datetime(pd.Series(TIMES)).dt.tz_localize(zone)
+@pytest.mark.parametrize("times", [*ZONED, pd.to_timedelta([90.5, 92.0], unit="s")], ids=lambda each: str(each.dtype))
+def test_times_in_a_zone_and_times_since_any_moment_are_times(times):
     trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
     assert trace.arrival_s.tolist() == [0.0, 1.5]
 
@@ -83,9 +83,3 @@ def test_a_window_and_blocks_are_of_any_trace(given):
 def test_a_setting_that_does_not_fit_a_frame_is_one_line(settings, said):
     with pytest.raises(SpecsimError, match=re.escape(said)):
         simulate("fcfs", in_ms(0), **{**settings, **SMALL})
-
-
-def test_times_since_any_moment_are_times():
-    times = pd.to_timedelta([90.5, 92.0], unit="s")
-    trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
-    assert trace.arrival_s.tolist() == [0.0, 1.5]

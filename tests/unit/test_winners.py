@@ -74,22 +74,14 @@ def test_a_point_with_one_scheduler_is_refused():
         winners(table(CLEAR), "share", ["rpm"])
 
 
-@pytest.fixture(scope="module")
-def runs():
+def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     axes = {"scheduler": ["fcfs", "continuous"], "rps": [2, 20], "slo_scale": [0.5, 2.0], "seed": range(2)}
-    return sweep(axes | {"acceptance__alpha": [0.5, 0.9]}, trace="poisson", acceptance="bernoulli", requests=20)
-
-
-def test_a_sweep_knows_its_winners(runs):
+    runs = sweep(axes | {"acceptance__alpha": [0.5, 0.9]}, trace="poisson", acceptance="bernoulli", requests=20)
     found = runs.winners()
-    assert {"rps", "slo_scale", "acceptance.alpha"} <= set(found)
     assert len(found) == 8
     means = runs.means().query("slo_class == 'all'").groupby(["rps", "slo_scale", "acceptance.alpha"])["mean"].max()
     assert found["mean"].tolist() == pytest.approx(means.tolist())
-
-
-def test_the_map_has_a_cell_for_each_point(runs):
-    found = runs.winners().set_index(["acceptance.alpha", "rps", "slo_scale"])
+    found = found.set_index(["acceptance.alpha", "rps", "slo_scale"])
     figure = runs.map("rps", "slo_scale", "acceptance.alpha")
     assert [axes.get_title() for axes in figure.axes] == ["alpha = 0.5", "alpha = 0.9"]
     for alpha, axes in zip((0.5, 0.9), figure.axes, strict=True):
@@ -102,11 +94,7 @@ def test_the_map_has_a_cell_for_each_point(runs):
                 assert said[column, row] == f"{100 * cell['mean']:.0f} \u25d0\n{lead}"
         hatched = sum(patch.get_hatch() is not None for patch in axes.patches)
         assert hatched == (~found.loc[alpha]["decided"] & (found.loc[alpha]["tied"] == 1)).sum()
-    assert set(found[found["tied"] == 1]["winner"]) <= set(legend(figure))
-
-
-def legend(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
+    assert set(found[found["tied"] == 1]["winner"]) <= {text.get_text() for text in figure.legends[0].get_texts()}
 
 
 def test_less_of_a_measure_in_seconds_wins():
