@@ -137,7 +137,6 @@ def test_the_trace_s_classes_are_refused_or_dealt_anew_under_a_mix_without_them(
 @pytest.mark.parametrize(
     ("mapping", "named"),
     [
-        ({**THREE, "clases": 1}, "clases: unknown key.*'classes'"),
         ({**THREE, "max_tokens": 5}, "max_tokens: changes nothing"),
         ({**OWN, "redraw_classes": True}, "redraw_classes: true, but"),
         ({**OWN, "classes": {"a": {"share": 1.0}}}, r"classes\.a\.share: unknown key"),

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
 from specsim.workload.synthetic import Lengths, gamma, lengths, on_off, poisson
 from specsim.workload.trace import Trace, TraceSource
+from tests.made import refusal
 
 
 def made(arrival_s, **columns):
@@ -25,12 +28,24 @@ def test_window_is_half_open_moves_to_zero_and_keeps_row_numbers():
     assert cut.prompt_tokens.tolist() == [2, 3]
 
 
-def test_window_without_arrivals_and_windows_that_are_none_are_refused():
-    with pytest.raises(SpecsimError, match="nothing arrives in it"):
-        made([0, 5]).window(1, 2)
-    for start, stop in ((3, 3), (4, 2), (-1, 2), (float("nan"), 2)):
-        with pytest.raises(SpecsimError, match="0 <= start_s < stop_s"):
-            made([0, 5]).window(start, stop)
+REFUSED = [
+    (lambda: made([0, 5]).window(1, 2), "nothing arrives in it"),
+    *(
+        (lambda span=span: made([0, 5]).window(*span), "0 <= start_s < stop_s")
+        for span in ((3, 3), (4, 2), (-1, 2), (np.nan, 2))
+    ),
+    *((lambda rps=rps: made([0, 1]).at_rate(rps), "expected a rate above 0") for rps in (0, -1, np.nan, np.inf)),
+    *((lambda at=at: made(at).at_rate(1), "no span") for at in ([0], [0, 0])),
+    *((lambda at=at: made(at), "start at 0") for at in ([1, 2], [0, 2, 1], [0, np.nan])),
+    (lambda: made([]), "holds no request"),
+    (lambda: made([0, 1], ttft_slo_s=np.zeros(3)), "differ in length"),
+    (lambda: replace(made([0]), prompt_tokens=np.zeros(1, int)), "at least 1 token"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), REFUSED)
+def test_a_trace_starts_at_zero_and_rises_with_even_columns_and_a_window_or_a_rate_must_fit(call, said):
+    assert said in refusal(call)
 
 
 @pytest.mark.parametrize("rps", [0.01, 1 / 3, 2.5664, 1e4])
@@ -50,27 +65,6 @@ def test_no_arrival_lies_beyond_what_a_clock_holds_to_a_microsecond():
     with pytest.raises(SpecsimError, match=rf"^rps=1e-12: arrivals span 2e\+12 s; {limit}"):
         made([0, 1, 3]).at_rate(1e-12)
     assert made([0, 2.0**33]).arrival_s[-1] == made([0, 1]).at_rate(2.0**-33).arrival_s[-1] == 2.0**33
-
-
-def test_a_trace_must_start_at_zero_rise_and_have_even_columns():
-    for arrivals in ([1, 2], [0, 2, 1], [0, float("nan")]):
-        with pytest.raises(SpecsimError, match="start at 0"):
-            made(arrivals)
-    with pytest.raises(SpecsimError, match="holds no request"):
-        made([])
-    with pytest.raises(SpecsimError, match="differ in length"):
-        made([0, 1], ttft_slo_s=np.zeros(3))
-    with pytest.raises(SpecsimError, match="at least 1 token"):
-        Trace(np.zeros(1), np.zeros(1, int), np.ones(1, int), np.zeros(1, int), TraceSource("made", "file"))
-
-
-def test_at_rate_refuses_bad_rates_and_traces_without_a_span():
-    for rps in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(SpecsimError, match="expected a rate above 0"):
-            made([0, 1]).at_rate(rps)
-    for arrivals in ([0], [0, 0]):
-        with pytest.raises(SpecsimError, match="no span"):
-            made(arrivals).at_rate(1)
 
 
 BURSTS = {"burst_requests": 40.0, "on_share": 0.2, "off_rate_ratio": 0.1}

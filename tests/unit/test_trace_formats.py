@@ -233,6 +233,7 @@ DAMAGED = [
     (USER.replace(",", ";") + "0,5;5;6\n", "line 2: arrival_s '0,5' holds a comma; expected a decimal"),
     (USER + "2024-05-10 10:00:00,5,6\n7,5,6\n", "line 3: arrival_s '7' is no time like 2024-05-10 "),
     (USER + "0,5," + "6" * 200_000 + "\n", "line 2: output_tokens '6666"),
+    *((USER + f"0,{text},1", f"line 2: prompt_tokens '{text}' is not a whole number") for text in ("٣", "1_0", "+-1")),
 ]
 
 

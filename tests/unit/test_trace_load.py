@@ -190,11 +190,6 @@ def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
     assert "trace.resample=30: the seed draws blocks of 30 s from the recording" in (drawn.source.note or "")
 
 
-def test_a_synthetic_trace_refuses():
-    with pytest.raises(SpecsimError, match="resample: 60 changes nothing: the seed draws this trace anew"):
-        prepare(from_point({"trace": "poisson", "trace.resample": "60"}))
-
-
 def test_luck_differs_between_the_two_places_of_one_request(tmp_path):
     lines = [f"{10 * i},{i + 1},9" for i in range(40)]
     (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]))
