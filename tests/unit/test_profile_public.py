@@ -46,7 +46,6 @@ def samples_of(form: Form) -> Samples:
 def test_roofline_fit_recovers_its_own_coefficients() -> None:
     truth = Roofline(0.03, 2e-5, 0.004, 2e-4, 5e-8, 4e-9)
     fitted = fit_roofline(samples_of(truth))
-    assert isinstance(fitted.form, Roofline)
     for name in fitted.standard_errors:
         assert getattr(fitted.form, name) == pytest.approx(getattr(truth, name), rel=1e-6)
     samples = samples_of(truth)
@@ -77,7 +76,6 @@ def test_committed_profiles_are_what_the_script_writes(tmp_path: Path) -> None:
 @needs_data
 def test_composed_decode_reads_the_weights_about_once() -> None:
     """A bound from first principles: no faster than A100 memory (2.039 TB/s), no slower than 60% of it."""
-    assert DATA is not None
     composer = Composer(DATA, Placement(shapes.LLAMA_8B, A100, 1, 32, 8))
     seconds = composer.seconds(ComposedPass("decode", (Alike(1, 512, 1),)))
     read = (shapes.LLAMA_8B.weights_bytes - shapes.LLAMA_8B.vocab * 4096 * 2) / 2.039e12
@@ -120,7 +118,6 @@ def data_of(gpu: Gpu) -> Path:
 @needs_data
 def test_sizes_that_no_captured_pass_has_are_left_out() -> None:
     """At 129 tokens FP8 kernels take half as long again as at 128 and 160; a pass of 129 is padded to 136."""
-    assert DATA is not None
     products = Gemm.load(DATA, H100.kernels.gemm, "fp8")
     assert 129 not in products.m
     assert {1, 2, 4, 8, 16, 128, 160, 8192} <= set(products.m)

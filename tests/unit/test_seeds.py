@@ -14,13 +14,12 @@ from tests.made import refusal
 MEASURE = "slo_attainment"
 
 
-def table(**axes):
-    """A sweep's table over axes, one class, its rows as a sweep makes them; measures are rng, every run keeps up."""
+def table(classes=("all",), **axes):
+    """A sweep's table over axes, its rows as a sweep makes them; measures are random, every run keeps up."""
     given = {"scheduler": ["adaserve", "fcfs"], "rps": [2, 4], "seed": [0, 1, 2]} | axes
-    frame = pd.DataFrame(list(itertools.product(*given.values())), columns=list(given))
+    frame = pd.DataFrame(list(itertools.product(*given.values(), classes)), columns=[*given, "slo_class"])
     rest = [key for key in given if key != "seed"]
-    frame.insert(0, "run", [f"run {place}" for place in range(len(frame))])
-    frame["slo_class"] = "all"
+    frame.insert(0, "run", [f"run {place // len(classes)}" for place in range(len(frame))])
     frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
     frame["varies_with_seed"] = "classes, acceptance"
     rng = np.random.default_rng(0)

@@ -53,16 +53,13 @@ def test_a_run_s_table_begins_with_it_and_its_figures_say_it() -> None:
     assert caption(step.draw()) == f"{SAID}."
 
 
-def test_the_tables_of_a_sweep_begin_with_it_once(made: Sweep) -> None:
+def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once(made: Sweep) -> None:
     each = comparison_table(made.labelled()).split("\n")
     assert each[0].startswith(SAID)
     assert sum("surrogate" in line for line in each) == 1
     html = made._repr_html_()
     assert html.index(SAID) < html.index("attained")
     assert html.count("surrogate") == 1
-
-
-def test_the_figures_of_a_sweep_say_it_once(made: Sweep) -> None:
     frame = made.table.query("slo_class == 'all'")
     drawn = [*sweep_figures(frame, axes_of(frame)).values()]
     drawn.append(comparison([(str(number), run.metrics) for number, run in enumerate(made)]))

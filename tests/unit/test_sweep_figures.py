@@ -13,23 +13,21 @@ from specsim.figures.plots import sweep_figures
 from specsim.figures.sweep import curves
 from specsim.metrics.seeds import over_seeds, paired_difference
 from specsim.metrics.sweep_table import axes_of, without_failures
+from tests.unit import test_seeds
 
 CLASSES = ["chat", "coding", "summarization", "all"]
 PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
 
 
 def table(schedulers=("adaserve", "fcfs"), covers="classes, acceptance", **axes):
-    given = {"scheduler": list(schedulers), "rps": [2, 4, 8], "seed": [0, 1, 2]} | axes
-    rows = list(itertools.product(*given.values(), CLASSES))
-    frame = pd.DataFrame(rows, columns=[*given, "slo_class"])
-    rest = [key for key in given if key != "seed"]
-    frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
+    frame = test_seeds.table(CLASSES, **{"scheduler": schedulers, "rps": [2, 4, 8]} | axes)
     frame["varies_with_seed"] = covers
     rng = np.random.default_rng(0)
     whole = frame["slo_class"] == "all"
     frame["slo_attainment"] = rng.uniform(0.2, 0.9, len(frame))
     frame["worst_class_attainment"] = np.where(whole, rng.uniform(0, 0.2, len(frame)), np.nan)
     frame["slo_goodput_tokens_per_s"] = rng.uniform(100, 900, len(frame))
+    frame["load.saturated"] = None
     frame["load.overloaded"] = np.where(whole, frame.get("rps", pd.Series(0, frame.index)) == 8, None)
     frame["load.too_short"] = np.where(whole, False, None)
     return frame

@@ -38,7 +38,8 @@ SMALL = {"trace": "poisson", "requests": 30, "profile": "llama8b_1b_h100", "prog
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_sweep_in_python_has_the_notes_of_its_runs(tmp_path, stored):
-    runs = sweep({"scheduler": ["continuous", "vllm_spec"], "rps": [2, 4]}, **SMALL, **_out(tmp_path, stored))
+    out = tmp_path if stored else None
+    runs = sweep({"scheduler": ["continuous", "vllm_spec"], "rps": [2, 4]}, out=out, **SMALL)
     assert runs.whole_notes == ()
     assert any(note.startswith("MISMATCHED PAIR: ") for note in runs.notes)
     assert sum(note.startswith("too short: 4 of 4 runs") for note in runs.notes) == 1
@@ -47,7 +48,3 @@ def test_a_sweep_in_python_has_the_notes_of_its_runs(tmp_path, stored):
     assert plain.startswith("too short: 30 requests in ")
     html = runs._repr_html_()
     assert "too short: 4 of 4 runs" in html
-
-
-def _out(folder, stored):
-    return {"out": folder} if stored else {}
