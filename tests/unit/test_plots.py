@@ -61,16 +61,8 @@ def run(seed=0, rows=300, names=NAMES):
 
 def passes(rows=400):
     frame = pd.DataFrame({name: np.zeros(rows) for name in PASS_COLUMNS})
-    frame["start_s"] = np.arange(rows) * 0.1
-    frame["seconds"] = 0.1
-    frame["kind"] = 1
-    frame["requests"] = 8
-    frame["prefill_tokens"] = 64
-    frame["draft_tokens"] = 24
-    frame["batched_tokens"] = 64 + 24 + 8
-    frame["depth"] = 3
-    frame["emitted_tokens"] = 16
-    return frame
+    tokens = {"prefill_tokens": 64, "draft_tokens": 24, "batched_tokens": 64 + 24 + 8, "emitted_tokens": 16}
+    return frame.assign(start_s=np.arange(rows) * 0.1, seconds=0.1, kind=1, requests=8, depth=3, **tokens)
 
 
 def axis_labels(figure):

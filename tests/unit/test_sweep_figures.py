@@ -16,6 +16,7 @@ from specsim.metrics.sweep_table import axes_of, without_failures
 from tests.unit import test_seeds
 
 CLASSES = ["chat", "coding", "summarization", "all"]
+LOAD = ("load.overloaded", "load.too_short")
 PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
 
 
@@ -118,17 +119,6 @@ def test_one_seed_shows_no_interval_and_says_so():
     assert all(low == high for axes in figure.axes for low, high in itertools.chain(*reaches(axes)))
 
 
-def judged(frame, **points):
-    """Return a table whose runs at these rates are too short: `overloaded` cannot be told, as of a real run."""
-    short = frame["rps"].isin(points["short"]) & (frame["slo_class"] == "all")
-    return frame.assign(
-        **{
-            "load.overloaded": frame["load.overloaded"].where(~short, None),
-            "load.too_short": frame["load.too_short"].where(~short, True),
-        }
-    )
-
-
 def marked(axes):
     """Return the x of marked points by fill: those of each line."""
     white = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
@@ -137,7 +127,10 @@ def marked(axes):
 
 
 def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
-    figure = drawn(judged(table(), short=[2, 4]))
+    """Whether it is overloaded cannot be told then, as of a real run."""
+    frame = table()
+    frame.loc[frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all"), list(LOAD)] = None, True
+    figure = drawn(frame)
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
     assert "Half-filled \u25d0: a run is too short to judge" in words(figure)
@@ -294,18 +287,13 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     assert axes_of(frame).rest == ("slo_scale",)
 
 
-def failing(frame, row):
-    """Return a table in which the run of this row has failed: one row, without metrics."""
-    key = ["scheduler", "rps", "seed"]
-    its = (frame[key] == frame.loc[row, key]).all(axis="columns")
-    frame = frame.assign(error=np.where(its, "no memory", None))
-    measures = [name for name in frame if name.startswith(("slo_a", "slo_g", "worst", "load"))]
-    frame.loc[its, measures] = np.nan
-    return frame[~its | (frame["slo_class"] == "all")]
-
-
 def test_failed_runs_are_counted_in_the_caption_and_not_drawn(figure):
-    frame = failing(table(seed=[0]), 0)
+    """A run that failed has one row, without metrics."""
+    frame = table(seed=[0])
+    its = (frame["scheduler"] == "adaserve") & (frame["rps"] == 2)
+    frame["error"] = np.where(its, "no memory", None)
+    frame.loc[its, [name for name in frame if name.startswith(("slo_a", "slo_g", "worst", "load"))]] = np.nan
+    frame = frame[~its | (frame["slo_class"] == "all")]
     failed = curves(frame, axes_of(without_failures(frame)))
     assert "1 of 6 runs failed and is left out." in words(failed)
     assert [list(x) for x, _ in lines_of(failed.axes[0])] == [[4, 8], [2, 4, 8]]
