@@ -96,11 +96,16 @@ def test_passes_run_on_beyond_ends_where_all_that_run_are_in_them(most: int, ste
     assert_same_record(record, run(replace(of, multi_step=False)))
 
 
-class Turns(PrefillFirst):
-    """Lets every second request rest, by the clock: it takes the rows of a part that repeats, and does not itself."""
+class Shifts(PrefillFirst):
+    """Lets every second request rest, by the clock, and says until when the rows stay."""
+
+    stationary = True
+    asked = 0
 
     def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
-        rows = super().sequences(view, drafting)
+        Shifts.asked += 1
+        until_s = (int(view.now_s * 10) + 1) / 10
+        rows = super().sequences(view, drafting)._replace(stationary_until_s=until_s)
         kept = np.flatnonzero(rows.requests % 2 == int(view.now_s * 10) % 2)
         if len(kept) in (0, len(rows.requests)) or rows.decoding < len(rows.requests):
             return rows
@@ -110,17 +115,6 @@ class Turns(PrefillFirst):
             catch_up=rows.catch_up[kept],
             decoding=len(kept),
         )
-
-
-class Shifts(Turns):
-    """The same, and says until when the rows stay."""
-
-    stationary = True
-    asked = 0
-
-    def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
-        Shifts.asked += 1
-        return super().sequences(view, drafting)._replace(stationary_until_s=(int(view.now_s * 10) + 1) / 10)
 
 
 @pytest.mark.parametrize("tokens", [0, 4])

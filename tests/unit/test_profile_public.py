@@ -110,11 +110,6 @@ PEAK_BYTES_PER_S = {A100.name: 2.039e12, H100.name: 3.35e12, H200.name: 4.8e12}
 ELSEWHERE = Path("/nowhere")
 
 
-def data_of(gpu: Gpu) -> Path:
-    """The H200's tables are part of the repository; a data folder holds the others."""
-    return ELSEWHERE if gpu is H200 else DATA or ELSEWHERE
-
-
 @needs_data
 def test_sizes_that_no_captured_pass_has_are_left_out() -> None:
     """At 129 tokens FP8 kernels take half as long again as at 128 and 160; a pass of 129 is padded to 136."""
@@ -135,10 +130,13 @@ def test_sizes_that_no_captured_pass_has_are_left_out() -> None:
     ],
 )
 def test_decoding_reads_the_cache_no_faster_than_memory(gpu: Gpu, heads: int, kv_heads: int) -> None:
-    """64 requests of 4,096 tokens: the table before these read GQA's at up to twice the peak."""
+    """64 requests of 4,096 tokens: the table before these read GQA's at up to twice the peak.
+
+    The H200's tables are part of the repository; a data folder holds the others.
+    """
     if gpu is not H200 and DATA is None:
         pytest.skip("$SPECSIM_DATA is unset or lacks perf/")
-    attention = Attention.load(data_of(gpu), gpu.kernels, heads, kv_heads, "bfloat16")
+    attention = Attention.load(DATA or ELSEWHERE, gpu.kernels, heads, kv_heads, "bfloat16")
     read_bytes = 64 * 4096 * kv_heads * 128 * 2 * 2
     assert 0.5 < read_bytes / attention.decode(64, 4095) / PEAK_BYTES_PER_S[gpu.name] < 1
 

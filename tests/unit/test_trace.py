@@ -67,11 +67,10 @@ def test_no_arrival_lies_beyond_what_a_clock_holds_to_a_microsecond():
     assert made([0, 2.0**33]).arrival_s[-1] == made([0, 1]).at_rate(2.0**-33).arrival_s[-1] == 2.0**33
 
 
-BURSTS = {"burst_requests": 40.0, "on_share": 0.2, "off_rate_ratio": 0.1}
 PROCESSES = [
     poisson,
     lambda rps, n, rng: gamma(rps, n, rng, cv=3.0),
-    lambda rps, n, rng: on_off(rps, n, rng, **BURSTS),
+    lambda rps, n, rng: on_off(rps, n, rng, burst_requests=40.0, on_share=0.2, off_rate_ratio=0.1),
 ]
 SPECS = [
     Lengths("fixed", mean=9),

@@ -118,29 +118,13 @@ def test_a_bad_key_or_value_is_one_line(name, changes, said):
 N = 4_000
 
 
-def recorded(arrival_s, name="mine"):
-    """A trace whose every column tells which request it was."""
-    n = len(arrival_s)
-    place = np.arange(n)
-    return Trace(
-        arrival_s,
-        place + 1,
-        2 * place + 1,
-        place,
-        TraceSource(name, "file"),
-        place % 3,
-        ("a", "b", "c"),
-        ttft_slo_s=place + 0.5,
-    )
-
-
-def bursts(seed, n=N):
-    return synthetic.on_off(2.0, n, np.random.default_rng(seed), burst_requests=40, on_share=0.2, off_rate_ratio=0.1)
-
-
 @pytest.fixture(scope="module")
 def trace():
-    return recorded(bursts(0))
+    """A recording of bursts whose every column tells which request it was."""
+    rng, place, source = np.random.default_rng(0), np.arange(N), TraceSource("mine", "file")
+    arrival_s = synthetic.on_off(2.0, N, rng, burst_requests=40, on_share=0.2, off_rate_ratio=0.1)
+    classes = place % 3, ("a", "b", "c")
+    return Trace(arrival_s, place + 1, 2 * place + 1, place, source, *classes, ttft_slo_s=place + 0.5)
 
 
 def test_blocks_are_pieces_of_the_recording_laid_end_to_end(trace):
