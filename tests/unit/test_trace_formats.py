@@ -190,25 +190,24 @@ def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
     assert peak < 8 << 20
 
 
-def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, tmp_path, monkeypatch):
+def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, monkeypatch):
     import pandas as pd
 
     from specsim.files import yaml_file
     from specsim.workload import readers
 
-    pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet(tmp_path / "f.parquet")
-    held = size((tmp_path / "f.parquet").stat().st_size)
-    said = f"states 2 rows in {held}; expected at most "
+    raw = pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet()
+    said = f"states 2 rows in {size(len(raw))}; expected at most "
     monkeypatch.setattr(yaml_file, "MOST_ROWS", 1)
-    assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
+    assert refused(raw, "t.parquet") == f"{said}1"
     monkeypatch.undo()
     monkeypatch.setattr(yaml_file, "FREE_ROWS", 1)
     monkeypatch.setattr(yaml_file, "ROWS_PER_BYTE", 0)
-    assert refused((tmp_path / "f.parquet").read_bytes(), "t.parquet") == f"{said}1"
+    assert refused(raw, "t.parquet") == f"{said}1"
     monkeypatch.undo()
     monkeypatch.setattr(readers, "MOST_RATIO", 0)
     monkeypatch.setattr(readers, "FREE_BYTES", 100)
-    assert "Parquet unpacks to more than 100 bytes" in refused((tmp_path / "f.parquet").read_bytes(), "t.parquet")
+    assert "Parquet unpacks to more than 100 bytes" in refused(raw, "t.parquet")
 
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
