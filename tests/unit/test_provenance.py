@@ -11,7 +11,8 @@ from specsim.runs.provenance import package_sha256, plugins_sha256
 
 FILES = {
     "plug_in.py": "import json\nfrom plug_sizes import SIZE\nfrom plug_package.inner import deep\n",
-    "plug_sizes.py": "SIZE = 1\n",
+    "plug_sizes.py": "SIZE = 1\n\n\ndef step():\n    from plug_late import X\n",
+    "plug_late.py": "X = 1\n",
     "plug_other.py": "SIZE = 1\n",
     "plug_package/__init__.py": "from .inner import deep\n",
     "plug_package/inner.py": "def deep():\n    from plug_package import late\n",
@@ -39,7 +40,7 @@ def checksum():
     forget()
     importlib.invalidate_caches()
     found = plugins_sha256([importlib.import_module("plug_in")])["plug_in"]
-    assert "plug_package.late" not in sys.modules
+    assert "plug_late" not in sys.modules
     return found
 
 
