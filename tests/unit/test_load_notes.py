@@ -104,14 +104,9 @@ def _short(run):
     return [note for note in run.notes if note.startswith("too short")]
 
 
-@pytest.fixture
-def surrogates(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-@pytest.mark.usefixtures("surrogates")
-def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it():
+def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(tmp_path, monkeypatch):
     """The issue's case: at 9 requests/s the order of two schedulers turns round between 40 requests and 1,000."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     short, long = (simulate("vllm_spec", "azure_conv", rps=9, requests=n) for n in (40, 1_000))
     (note,) = (each for each in short.notes if each.startswith("too short: 40 requests in 4.33 s"))
     assert note.endswith("expected 1,000 requests (110 s) or more")
