@@ -117,7 +117,7 @@ def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
     assert Fit(Server(load_profile(PROFILE)), Engine()).engine(points).draft_launch_s == 0
 
 
-RATES = tuple(BenchLoad(isl, 40, 0, 150, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0))
+RATES = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0))
 
 
 def test_the_host_time_is_found_from_open_loops() -> None:
@@ -143,9 +143,6 @@ def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
     held = fit.held_out([odd, *points[1:]])
     assert held[0].simulated.tpot_s == pytest.approx(points[0].tpot_s)
     assert [each.measured for each in held] == [odd, *points[1:]]
-    one, other = halved(points)
-    assert sorted(one + other) == sorted(points)
-    assert abs(len(one) - len(other)) <= 1
 
 
 @pytest.mark.parametrize("clients", [(4, 16, 64), (8,)])
@@ -161,6 +158,7 @@ def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ..
             assert len({each.load.isl for each in half}) == lengths
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_without_an_engine_that_of_the_profile_is_taken(csv: Path, tmp_path: Path) -> None:
     assert main(["calibrate", str(csv), "--profile", PROFILE, "--out", str(tmp_path / "mine.yaml")]) == 0
     keys = read_yaml(tmp_path / "mine.yaml")
@@ -309,6 +307,7 @@ def test_bad_words_are_one_line(words: list[str], said: str, csv: Path, refused:
     assert said in refused(csv, *words)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_points_beyond_the_memory_are_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = frame(served(TRUE))
     told.loc[len(told)] = [60_000, 100, 20, 40, 1e4, 50]
@@ -319,6 +318,7 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path: Path, capsys: 
     assert "overhead_s 0.0006, request_s 2e-05" in said
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = pd.read_csv(csv)
     told.assign(tpot_ms=told.tpot_ms / 1e3).to_csv(csv, index=False)
@@ -338,6 +338,7 @@ def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert any(misfit in note for note in run.provenance["notes"])
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_wrong_unit_that_host_time_explains_is_told(
     csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from specsim import SpecsimError, iterations, load_run, simulate
 from specsim.figures.style import PALETTE
 from tests.laws.subjects import factory_of
 
-SMALL = {"trace": "poisson", "requests": 12, "rps": 8, "passes": True}
+SMALL = {"trace": "poisson", "requests": 8, "rps": 8, "passes": True}
 TIGHT = {"scheduler__verify_tokens": 24, "scheduler__max_num_seqs": 8, "slo_scale": 0.8}
 
 

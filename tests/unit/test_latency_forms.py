@@ -1,3 +1,5 @@
+"""The forms of a pass's time by hand and as laws; tests/reference/test_pass_for_pass.py holds lines and rooflines."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -76,19 +78,9 @@ def test_only_the_last_of_a_chunk_pays_for_logits() -> None:
     assert scaled(READING, 3, 3).seconds(one(0, 1000, 1e6, 7)) == pytest.approx(3 * (layers_s + 7e-4))
 
 
-def test_linear_is_equation_7() -> None:
-    assert LINEAR.seconds(one(10_000, 100, 1e9)) == pytest.approx(5e-8 * 10_000 + 2e-4 * 100 + 0.03)
-    assert LINEAR.bend_tokens is None
-
-
-def test_roofline_is_memory_bound_below_and_compute_bound_above() -> None:
-    assert SMOOTH.seconds(one(0, 10, 0)) == pytest.approx(0.03 + 5e-5 * 10)
-    assert SMOOTH.seconds(one(0, 1000, 0)) == pytest.approx(0.02 + 2e-4 * 1000)
-    assert SMOOTH.knee_tokens == pytest.approx(150)
-
-
 def test_the_lines_cross_before_or_behind_the_ridge() -> None:
-    assert SMOOTH.bend_tokens == pytest.approx(0.01 / 1.5e-4)
+    assert LINEAR.bend_tokens is None
+    assert (SMOOTH.knee_tokens, SMOOTH.bend_tokens) == pytest.approx((150, 0.01 / 1.5e-4))
     behind = Roofline(0.03, 5e-5, 0.0, 2e-4, 0.0, 0.0)
     assert (behind.knee_tokens, behind.bend_tokens) == (pytest.approx(150), pytest.approx(200))
     for form in (SMOOTH, behind):
@@ -96,12 +88,6 @@ def test_the_lines_cross_before_or_behind_the_ridge() -> None:
         assert form.delta_s + form.gamma_s * bend == pytest.approx(form.compute_delta_s + form.compute_s * bend)
     assert Roofline(0.03, 2e-4, 0.0, 2e-4, 0.0, 0.0).bend_tokens is None
     assert Roofline(0.01, 0.0, 0.02, 2e-4, 0.0, 0.0).bend_tokens is None
-
-
-def test_staircase_pads_to_whole_tiles() -> None:
-    assert STEPPED.seconds(one(0, 513, 0)) == STEPPED.seconds(one(0, 576, 0))
-    assert STEPPED.seconds(one(0, 577, 0)) - STEPPED.seconds(one(0, 576, 0)) == pytest.approx(64 * 2e-4)
-    assert STEPPED.seconds(one(0, 576, 0)) == SMOOTH.seconds(one(0, 576, 0))
 
 
 @pytest.mark.parametrize(
