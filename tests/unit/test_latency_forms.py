@@ -90,6 +90,12 @@ def test_the_lines_cross_before_or_behind_the_ridge() -> None:
     assert Roofline(0.01, 0.0, 0.02, 2e-4, 0.0, 0.0).bend_tokens is None
 
 
+def test_staircase_pads_to_whole_tiles() -> None:
+    assert STEPPED.seconds(one(0, 513, 0)) == STEPPED.seconds(one(0, 576, 0))
+    assert STEPPED.seconds(one(0, 577, 0)) - STEPPED.seconds(one(0, 576, 0)) == pytest.approx(64 * 2e-4)
+    assert STEPPED.seconds(one(0, 576, 0)) == SMOOTH.seconds(one(0, 576, 0))
+
+
 @pytest.mark.parametrize(
     ("batched", "seconds"),
     [(1, 0.03), (64, 0.03), (128, 0.055), (192, 0.07), (256, 0.085), (640, 0.145), (2048, 0.365)],
