@@ -57,33 +57,23 @@ VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".joi
 )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param({"k": K, "accepted": ACCEPTED}, id="ours"),
-        pytest.param({"k": K, "histogram": HISTOGRAM}, id="ours, histogram"),
-        pytest.param({"metrics": {"speculative_decoding": COUNTS}}, id="vLLM"),
-        pytest.param('{"text": "one\u2028two\x85", "k": 3, "histogram": [30, 20, 10, 20]}', id="a text's breaks"),
-        pytest.param(
-            {"spec_decode_acceptance": COUNTS | {"acceptance_histogram": {"0": 30, "1": 20, "2": 10, "3": 20}}},
-            id="aiperf",
-        ),
-        pytest.param({"choices": [{"speculative_decoding": COUNTS}]}, id="TensorRT-LLM"),
-        pytest.param(
-            {"meta_info": {"spec_correct_drafts_histogram": HISTOGRAM, "spec_num_proposed_drafts": 240}}, id="SGLang"
-        ),
-        pytest.param(
-            {
-                "event": "request.finished",
-                "out": {"meta_info": {"spec_accept_histogram": HISTOGRAM, "spec_draft_token_num": 240}},
-            },
-            id="SGLang's JSON log",
-        ),
-        pytest.param(SGLANG_LOG, id="SGLang's log"),
-        pytest.param(VLLM_LOG, id="vLLM's log"),
-        pytest.param(VLLM_METRICS, id="vLLM's metrics"),
-    ],
-)
+SPEC = {"spec_accept_histogram": HISTOGRAM, "spec_draft_token_num": 240}
+FORMS = {
+    "ours": {"k": K, "accepted": ACCEPTED},
+    "ours, histogram": {"k": K, "histogram": HISTOGRAM},
+    "vLLM": {"metrics": {"speculative_decoding": COUNTS}},
+    "a text's breaks": '{"text": "one\u2028two\x85", "k": 3, "histogram": [30, 20, 10, 20]}',
+    "aiperf": {"spec_decode_acceptance": COUNTS | {"acceptance_histogram": {"0": 30, "1": 20, "2": 10, "3": 20}}},
+    "TensorRT-LLM": {"choices": [{"speculative_decoding": COUNTS}]},
+    "SGLang": {"meta_info": {"spec_correct_drafts_histogram": HISTOGRAM, "spec_num_proposed_drafts": 240}},
+    "SGLang's JSON log": {"event": "request.finished", "out": {"meta_info": SPEC}},
+    "SGLang's log": SGLANG_LOG,
+    "vLLM's log": VLLM_LOG,
+    "vLLM's metrics": VLLM_METRICS,
+}
+
+
+@pytest.mark.parametrize("line", FORMS.values(), ids=FORMS)
 def test_each_form_tells_the_same_rates(tmp_path: Path, line: Any) -> None:
     curve = read(tmp_path, [line]).curves["default"]
     assert curve.rates == pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9)

@@ -48,9 +48,9 @@ def csv(tmp_path: Path) -> Path:
     return file
 
 
-def calibrate(*words: object, profile: str = PROFILE) -> int:
+def calibrate(*words: object) -> int:
     engine = [] if "--engine" in words else ["--engine", "profiled"]
-    return main(["calibrate", *map(str, words), "--profile", profile, *engine])
+    return main(["calibrate", *map(str, words), "--profile", PROFILE, *engine])
 
 
 def test_the_host_time_of_the_server_is_found() -> None:
