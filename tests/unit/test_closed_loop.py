@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from specsim import simulate
-from specsim.errors import SpecsimError
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation
@@ -35,16 +34,3 @@ def test_a_run_says_that_it_is_a_closed_loop() -> None:
     assert any("the trace's arrivals are not used" in note for note in done.notes)
     assert any(note.startswith("too short: slo_attainment is known to") for note in done.notes)
     assert simulate("continuous", "poisson", requests=9).metrics["specsim"]["load"]["clients"] is None
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"concurrency": 41}, "between 1 and 40"),
-        ({"concurrency": 4, "rps": 2.0}, r"rps: 2(\.0)? and concurrency=4"),
-        ({"concurrency": 4, "warmup": [0, 5]}, "warmup"),
-    ],
-)
-def test_what_cannot_be_is_refused(more: dict[str, object], said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        simulate("continuous", "poisson", requests=40, **more)  # type: ignore[arg-type]

@@ -1,7 +1,9 @@
-"""The arrows of docs/architecture.md, read from the source with ast: rooms import downwards, and late what is slow."""
+"""The source read with ast: the arrows of docs/architecture.md, late imports of what is slow, docstrings' subjects."""
 
 import ast
+import re
 from functools import cache
+from inspect import cleandoc
 from pathlib import Path
 
 import pytest
@@ -195,3 +197,27 @@ def test_clocks_and_global_randomness_stand_nowhere_in_the_simulation():
         calls = [node.func for node in ast.walk(tree_of(MODULES[module])) if isinstance(node, ast.Call)]
         read = {call.attr for call in calls if isinstance(call, ast.Attribute)} & CLOCK_READS
         assert not read, f"{module} calls {read}"
+
+
+PRONOUN = re.compile(
+    r"(?:\A|(?<=[.:;]\s)|(?<=\n\n))(?:What|Who|Whoever|Whatever|Nobody|Somebody|Everybody|Those (?:that|who)"
+    r"|One (?:that|who|which|whose|is|has|does|may|can|must|of|with|without|goes|gets|takes))\b"
+)
+
+
+def docstrings(file):
+    """Yield each docstring of a module, of what it defines, and behind its constants."""
+    for node in ast.walk(tree_of(file)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, re.sub(r"(?<!\n)\n[ ]*(?!\n)", " ", cleandoc(node.value.value))
+
+
+@pytest.mark.parametrize("folder", ["specsim", "profiler", "studies", "tools"])
+def test_no_sentence_of_a_docstring_has_a_pronoun_for_a_subject(folder):
+    found = [
+        f"{file.relative_to(PACKAGE.parent)}:{line}: {text[match.start() : match.start() + 60]!r}"
+        for file in sorted((PACKAGE.parent / folder).rglob("*.py"))
+        for line, text in docstrings(file)
+        for match in PRONOUN.finditer(text)
+    ]
+    assert not found, "\n".join(found)
