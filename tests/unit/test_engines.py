@@ -42,7 +42,6 @@ PLAIN = {
 
 
 SIZES = {"large_gpu": 8, "other": 8}
-FIXED = {"mean": 20, "cv": None, "low": None, "high": None}
 
 
 @pytest.mark.parametrize(("tokens", "padded"), [(1, 1), (2, 2), (3, 4), (5, 8), (8, 8), (9, 16), (17, 17)])
@@ -273,7 +272,7 @@ def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile: str, limits: tuple[in
 )
 def test_sglang_seats_48_requests_while_it_speculates(scheduler: str, settings: Any, together: int) -> None:
     """Of 50 requests that come at once, as many as have slots get a first token before any of them ends."""
-    lengths = {"trace__prompt_tokens": {**FIXED, "distribution": "fixed"}, "trace__output_tokens": 4}
+    lengths = {"trace__prompt_tokens": 20, "trace__output_tokens": 4}
     given = {"requests": 50, "concurrency": 50, "profile": "llama8b_1b_h100", "slo": "absolute", "drafter": "eagle3"}
     run = simulate(scheduler, "poisson", engine="sglang_0_5", acceptance=0.001, **given, **lengths, **settings)
     assert np.sum(run.requests["first_token_s"] < run.requests["finish_s"].min()) == together
@@ -281,12 +280,11 @@ def test_sglang_seats_48_requests_while_it_speculates(scheduler: str, settings: 
 
 def served(scheduler: str, **settings: Any) -> Run:
     """Return a run of 61.8 requests/s of 201 + 63 tokens on an H100 with 128 slots, as inference-perf measured."""
-    lengths = {f"trace__{key}": {"distribution": "fixed", **FIXED, "mean": mean} for key, mean in LENGTHS.items()}
+    lengths = {"trace__prompt_tokens": 201, "trace__output_tokens": 63}
     given = {"slo": "absolute", "profile": "llama8b_1b_h100", "rps": 61.8, "requests": 1200, **lengths}
     return simulate(scheduler, "poisson", **given | {"scheduler__max_num_seqs": 128} | settings)
 
 
-LENGTHS = {"prompt_tokens": 201, "output_tokens": 63}
 MEASURED_TPOT_MS = 10.50
 """vLLM 0.11, Llama-3.1-8B on an H100 (kubernetes-sigs/inference-perf, demos/kubecon-na-2025)."""
 
