@@ -20,6 +20,7 @@ from tests.unit.test_metrics_summary import made_table, totals
 
 FINE = load(RequestRows.of(made_table()), totals(), None)
 FINE |= {"overloaded": False, "saturated": False, "steady": True, "too_short": False}
+LONGER = "figures of a longer run would differ"
 
 
 @pytest.fixture
@@ -73,6 +74,17 @@ def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(t
         (
             {"overloaded": True, "steady": False, "makespan_ratio": 1.0, "last_backlog": 9, "turned_away": 1945},
             ("OVERLOADED: 1,945 requests were shed, or cancelled while others held them up",),
+        ),
+        (
+            {"overloaded": True, "backlog_grows": None, "makespan_ratio": 1.9, "last_backlog": 41},
+            (f"OVERLOADED: the queue for the first token grows; 41 requests are there at the last arrival; {LONGER}",),
+        ),
+        (
+            {"overloaded": True, "backlog_grows": False, "makespan_ratio": 3.5, "drain_s": 90.0},
+            (
+                "OVERLOADED: the last request ends 90 s after the last arrival, which makes 3.5 times the arrivals' "
+                f"span; {LONGER}",
+            ),
         ),
     ],
 )
