@@ -85,17 +85,14 @@ class Hardware:
         return self.target.seconds(one(512, 1, 513))
 
     def slower(self, factor: float) -> Hardware:
+        models = self.target, self.draft
         return Hardware(
-            *(replace(m, alpha=m.alpha * factor, gamma=m.gamma * factor, delta=m.delta * factor) for m in _models(self))
+            *(replace(m, alpha=m.alpha * factor, gamma=m.gamma * factor, delta=m.delta * factor) for m in models)
         )
 
     def looking_up(self) -> Hardware:
         """Return the same with a drafter that keeps no cache and proposes all depths in one pass."""
         return replace(self, draft=replace(self.draft, one_pass=True, cached=False))
-
-
-def _models(hardware: Hardware) -> tuple[Linear, Linear]:
-    return hardware.target, hardware.draft
 
 
 def hardware(alpha: float = 1e-6, gamma: float = 1e-4, delta: float = 0.02) -> Hardware:

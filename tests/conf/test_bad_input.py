@@ -110,6 +110,7 @@ SCHEDULERS = [
     ("scheduler._target_=specsim.schedulers.composed.Compsed", "'Compsed'", "'Composed'"),
     ("scheduler=adaserve scheduler.order._target_=os.system", "'os.system'"),
 ]
+SMALL_GPUS = "profile=llama70b_1b_4xh100 profile.memory_bytes=200000000000"
 WORLDS = [
     ("acceptance.alpha=1e-5", "alpha", "0, 1, or a number between 0.0001 and 0.9999"),
     ("acceptance=[0.5,0.6]", "cumulative: [0.5, 0.6] is not rates that fall from each draft position to the next"),
@@ -134,6 +135,10 @@ WORLDS = [
     ("timeout_s=0", "timeout_s: 0"),
     ("shed.waitng=3", "did you mean 'waiting'?"),
     ("shed.waiting=3 concurrency=4", "shed and concurrency=4"),
+    ("concurrency=6", "between 1 and 5"),
+    ("concurrency=4 rps=2.0", "rps: 2", " and concurrency=4"),
+    ("concurrency=4 warmup=[0,5]", "warmup"),
+    (f"drafter=medusa drafter.weights_share=1.0 {SMALL_GPUS}", "leave no memory for KV"),
 ]
 H100, LINK = "llama8b_1b_h100", "split.prefill=1 split.link_gb_per_s=50"
 FLEETS = [

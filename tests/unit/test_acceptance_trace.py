@@ -7,35 +7,11 @@ import pytest
 
 from specsim.acceptance.curves import calibration
 from specsim.acceptance.trace import AcceptanceTrace, Pools
-from specsim.backend.simulated import GroundTruth, SimulatedBackend
-from specsim.core.passes import NOBODY, DraftPass
 from specsim.core.request import Ints
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
-from specsim.pass_shape import PassShape
 from specsim.rng import stream_keys
-from tests.made import WIDTH, acceptance_trace, grown, hardware, ledger_and_view, requests
-
-
-def backend(text: AcceptanceTrace, count: int) -> SimulatedBackend:
-    _, view = ledger_and_view(requests([0.0] * count, [3] * count, [9] * count))
-    return SimulatedBackend(GroundTruth(np.full(count, 5), text), hardware(), view)
-
-
-def drafted(text: AcceptanceTrace, widths: list[int], count: int = 40) -> Forest:
-    asked, ids = backend(text, count), np.arange(count)
-    forest, leaves = Forest.roots(count), ids
-    for width in widths:
-        before = len(forest)
-        work = DraftPass(ids, NOBODY, forest, leaves, width)
-        forest = asked.draft(work, PassShape(0, count, 0.0, 0, count, count)).forest
-        leaves = np.arange(before, len(forest))
-    return forest
-
-
-def test_a_wider_tree_than_the_trace_is_refused() -> None:
-    with pytest.raises(SpecsimError, match=f"tree width {WIDTH + 1} exceeds the {WIDTH} proposals"):
-        drafted(acceptance_trace(1), [WIDTH + 1], 1)
+from tests.made import grown
 
 
 @pytest.mark.parametrize("start", [-1, 5, 1 << 40])

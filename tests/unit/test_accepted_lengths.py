@@ -57,33 +57,23 @@ VLLM_METRICS = 'vllm:spec_decode_num_drafts_total{engine="0"} 80.0\n' + "\n".joi
 )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param({"k": K, "accepted": ACCEPTED}, id="ours"),
-        pytest.param({"k": K, "histogram": HISTOGRAM}, id="ours, histogram"),
-        pytest.param({"metrics": {"speculative_decoding": COUNTS}}, id="vLLM"),
-        pytest.param('{"text": "one\u2028two\x85", "k": 3, "histogram": [30, 20, 10, 20]}', id="a text's breaks"),
-        pytest.param(
-            {"spec_decode_acceptance": COUNTS | {"acceptance_histogram": {"0": 30, "1": 20, "2": 10, "3": 20}}},
-            id="aiperf",
-        ),
-        pytest.param({"choices": [{"speculative_decoding": COUNTS}]}, id="TensorRT-LLM"),
-        pytest.param(
-            {"meta_info": {"spec_correct_drafts_histogram": HISTOGRAM, "spec_num_proposed_drafts": 240}}, id="SGLang"
-        ),
-        pytest.param(
-            {
-                "event": "request.finished",
-                "out": {"meta_info": {"spec_accept_histogram": HISTOGRAM, "spec_draft_token_num": 240}},
-            },
-            id="SGLang's JSON log",
-        ),
-        pytest.param(SGLANG_LOG, id="SGLang's log"),
-        pytest.param(VLLM_LOG, id="vLLM's log"),
-        pytest.param(VLLM_METRICS, id="vLLM's metrics"),
-    ],
-)
+SPEC = {"spec_accept_histogram": HISTOGRAM, "spec_draft_token_num": 240}
+FORMS = {
+    "ours": {"k": K, "accepted": ACCEPTED},
+    "ours, histogram": {"k": K, "histogram": HISTOGRAM},
+    "vLLM": {"metrics": {"speculative_decoding": COUNTS}},
+    "a text's breaks": '{"text": "one\u2028two\x85", "k": 3, "histogram": [30, 20, 10, 20]}',
+    "aiperf": {"spec_decode_acceptance": COUNTS | {"acceptance_histogram": {"0": 30, "1": 20, "2": 10, "3": 20}}},
+    "TensorRT-LLM": {"choices": [{"speculative_decoding": COUNTS}]},
+    "SGLang": {"meta_info": {"spec_correct_drafts_histogram": HISTOGRAM, "spec_num_proposed_drafts": 240}},
+    "SGLang's JSON log": {"event": "request.finished", "out": {"meta_info": SPEC}},
+    "SGLang's log": SGLANG_LOG,
+    "vLLM's log": VLLM_LOG,
+    "vLLM's metrics": VLLM_METRICS,
+}
+
+
+@pytest.mark.parametrize("line", FORMS.values(), ids=FORMS)
 def test_each_form_tells_the_same_rates(tmp_path: Path, line: Any) -> None:
     curve = read(tmp_path, [line]).curves["default"]
     assert curve.rates == pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9)
@@ -161,19 +151,22 @@ def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("requests", "tokens", "said"),
-    [(5, 200, "assumed, as the counts are of fewer than 10 requests: 0.5"), (12, 6, "assumed, as these requests tell")],
+    ("lines", "said"),
+    [
+        (drawn([1.0, 0.5], 0.5, 5, seed=3), "assumed, as the counts are of fewer than 10 requests: 0.5"),
+        (drawn([1.0, 0.5], 0.5, 12, seed=3, tokens=6), "assumed, as these requests tell"),
+        (
+            [{"k": 1, "histogram": [600_000 + each, 400_000]} for each in range(12)],
+            "assumed, as a request of over 100,000 verifications is several: 0.5",
+        ),
+    ],
+    ids=["few requests", "few tokens", "a million"],
 )
-def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, requests: int, tokens: int, said: str) -> None:
-    made = read(tmp_path, drawn([1.0, 0.5], 0.5, requests, seed=3, tokens=tokens))
+def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, lines: list[Any], said: str) -> None:
+    made = read(tmp_path, lines)
     assert said in str(made.note)
-    assert made.curves["chat"].spread == 0.5
-    assert read(tmp_path, drawn([1.0], 0.5, 5, seed=3), spread=0.1).curves["chat"].spread == 0.1
-
-
-def test_a_line_of_a_million_verifications_is_no_request(tmp_path: Path) -> None:
-    made = read(tmp_path, [{"k": 1, "histogram": [600_000 + each, 400_000]} for each in range(12)])
-    assert "assumed, as a request of over 100,000 verifications is several: 0.5" in str(made.note)
+    assert {each.spread for each in made.curves.values()} == {0.5}
+    assert {each.spread for each in read(tmp_path, lines, spread=0.1).curves.values()} == {0.1}
 
 
 def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> None:

@@ -38,11 +38,6 @@ def adaserve(**changed: Any) -> Composed:
     return Composed(batching, SloTrees(**given))
 
 
-def play(rows: int = 2, prompt: int = 6, most: int = 30, **changed: Any) -> Hand:
-    told = requests([0.0] * rows, [prompt] * rows, [most] * rows, [2] * rows)
-    return Hand(adaserve(**changed), told, memory(told, 9.0, block_tokens=1))
-
-
 def prefilled(hand: Hand) -> Hand:
     hand.begin()
     hand.propose()
@@ -59,8 +54,8 @@ def trees(hand: Hand, *sure: float) -> TargetPass:
 
 
 def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budget() -> None:
-    hand = prefilled(play())
-    asked = []
+    told = requests([0.0] * 2, [6] * 2, [30] * 2, [2] * 2)
+    hand, asked = prefilled(Hand(adaserve(), told, memory(told, 9.0, block_tokens=1))), []
     work = hand.begin()
     while isinstance(work, DraftPass):
         asked.append((fed(work), len(work.leaves), work.width, work.beam))

@@ -60,8 +60,6 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
     assert run.folder == tmp_path / "home" / "run"
     assert load_run("~/run").metrics == run.metrics
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]
-    with pytest.raises(SpecsimError, match=r"out=~no_such_user/x: no user 'no_such_user'"):
-        simulate("continuous", out="~no_such_user/x", **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -117,15 +115,11 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("call", "named"), MISTAKES, ids=range(len(MISTAKES)))
-def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, monkeypatch):
+def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, started):
     (tmp_path / "file").write_text("mine")
-
-    def nothing_runs(*_):
-        raise AssertionError("a simulation started")
-
-    monkeypatch.setattr("specsim.simulation.run", nothing_runs)
     with pytest.raises(SpecsimError) as raised:
         call()
     assert named in str(raised.value)
     assert len(str(raised.value).splitlines()) <= 2
+    assert not started
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from specsim import simulate
 from specsim.errors import SpecsimError
-from specsim.metrics.recorder import Record
 from specsim.simulation import run
 from tests.laws.subjects import NAMES, factory_of
 from tests.made import hardware, memory, requests, simulation
@@ -19,19 +17,11 @@ HITS = [0, 32, 9, 1]
 OUTPUTS = [3, 3, 3, 3]
 
 
-def played(name: str, hits: list[int] | None, factor: float = 100.0, **more: object) -> Record:
-    told = requests([0.0, 50.0, 100.0, 150.0], PROMPTS, [4] * 4, [0] * 4, hits)
-    return run(
-        replace(
-            simulation(told, OUTPUTS, factory_of(name), pool=memory(told, factor), truth=hardware(0.0, 1e-3, 0.01)),
-            keep_passes=True,
-            **more,  # type: ignore[arg-type]
-        )
-    )
-
-
 def test_only_the_rest_of_a_prompt_is_computed() -> None:
-    found, plain = played("continuous", HITS), played("continuous", None)
+    found, plain = (
+        run(simulation(told, OUTPUTS, factory_of("continuous"), truth=hardware(0.0, 1e-3, 0.01)))
+        for told in (requests([0.0, 50.0, 100.0, 150.0], PROMPTS, [4] * 4, [0] * 4, hits) for hits in (HITS, None))
+    )
     assert found.passes is not None
     read = found.passes["prefill_tokens"][found.passes["prefill_tokens"] > 0]
     assert read.tolist() == [40, 8, 1, 1], "the last token of a prompt is computed all the same"

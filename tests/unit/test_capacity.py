@@ -17,6 +17,7 @@ from specsim.search.found import Judged, Line, judged, longer
 
 
 def searched(asked: Asked, attained: Callable[[float], tuple[float, ...]]) -> tuple[Capacity, Tested]:
+    """Search as it goes on after each rate: by what is tested so far alone."""
     tested: dict[float, tuple[float, ...]] = {}
     while (rate := next_rate(asked, tested)) is not None:
         assert rate not in tested
@@ -40,16 +41,6 @@ def test_it_finds_where_a_falling_line_crosses(true: float, target: float, withi
         assert found.keeps <= true < found.misses <= found.keeps * (1 + within)
 
 
-def test_it_takes_up_where_it_was() -> None:
-    asked = Asked(0.9, 1.0, 32.0, 0.02)
-    found, tested = searched(asked, lambda rate: (1.0 if rate < 5 else 0.5,))
-    for left in range(len(tested)):
-        begun = dict(list(tested.items())[:left])
-        assert next_rate(asked, begun) == list(tested)[left]
-    assert next_rate(asked, tested) is None
-    assert capacity(asked, tested).keeps == found.keeps
-
-
 def test_what_is_met_again_is_said_and_not_counted() -> None:
     asked = Asked(0.9, 1.0, 32.0, 0.1)
     found, tested = searched(asked, lambda rate: (0.95 if rate < 3 or 7 < rate < 12 else 0.5,))
@@ -69,7 +60,7 @@ def test_the_interval_is_that_of_the_seeds_own_crossings() -> None:
     assert found.half_width == pytest.approx(4.302653 * 1.0 / np.sqrt(3), rel=1e-6)
 
 
-ASKED = Asked(0.9, 1.0, 8.0, 0.02, longest=10_000)
+ASKED = Asked(0.9, 1.0, 8.0, 0.02)
 RATE = 2.0
 
 
@@ -77,50 +68,35 @@ def run(half: float = 0.02, needed: int | None = 400, *, short: bool = False, de
     return Judged(0.9, half, needed, short, depends)
 
 
-def line(shares: list[float], runs: list[Judged], requests: int | None = 1000) -> Line:
-    lengths = {} if requests is None else {RATE: requests}
-    return Line({}, endless=requests is not None, tested={RATE: shares}, judged={RATE: runs}, requests=lengths)
+SHORT, FAR = run(0.08, 2600, short=True), run(0.06, 1100, short=True)
+UNKNOWN = run(0.06, None, short=True)
 
 
-SHORT = run(0.08, 2600, short=True)
-
-
-def test_runs_that_can_be_judged_are_long_enough() -> None:
-    assert longer(ASKED, line([0.95, 0.93], [run(), run()]), RATE) is None
-    assert longer(ASKED, line([0.5, 0.4], [run(), run()]), RATE) is None
-
-
-def test_runs_that_keep_the_target_become_as_long_as_the_shortest_of_them_needs() -> None:
-    assert longer(ASKED, line([0.95, 0.93], [run(), SHORT]), RATE) == 2600
-
-
-def test_a_run_gets_at_least_twice_as_long() -> None:
-    little = run(0.06, 1100, short=True)
-    unknown = run(0.06, None, short=True)
-    assert longer(ASKED, line([0.95], [little]), RATE) == 2000
-    assert longer(ASKED, line([0.95], [unknown]), RATE) == 2000
-
-
-def test_a_target_that_is_kept_under_overload_is_not_believed() -> None:
-    assert longer(ASKED, line([0.95, 0.95], [run(), run(depends=True)]), RATE) == 2000
-    assert longer(ASKED, line([0.6, 0.6], [run(), run(depends=True)]), RATE) is None
-
-
-def test_a_miss_counts_once_its_interval_lies_below_the_target() -> None:
-    # The mean of four runs known to 8 points is known to 4.
-    assert longer(ASKED, line([0.85] * 4, [SHORT] * 4), RATE) is None
-    assert longer(ASKED, line([0.87] * 4, [SHORT] * 4), RATE) == 2600
-    assert longer(ASKED, line([0.85], [SHORT]), RATE) == 2600
-
-
-def test_no_run_is_longer_than_the_longest() -> None:
-    assert longer(ASKED, line([0.95], [SHORT], requests=8000), RATE) == 10_000
-    assert longer(ASKED, line([0.95], [SHORT], requests=10_000), RATE) is None
-    assert longer(ASKED._replace(longest=1500), line([0.95], [SHORT]), RATE) == 1500
-
-
-def test_a_rate_at_which_a_run_failed_is_not_tested_again() -> None:
-    assert longer(ASKED, line([0.95, 0.0], [SHORT]), RATE) is None
+@pytest.mark.parametrize(
+    ("shares", "runs", "requests", "longest", "needed"),
+    [
+        pytest.param([0.95, 0.93], [run(), run()], 1000, 10_000, None, id="a run that can be judged is long enough"),
+        pytest.param([0.5, 0.4], [run(), run()], 1000, 10_000, None, id="also where it misses the target"),
+        pytest.param([0.95, 0.93], [run(), SHORT], 1000, 10_000, 2600, id="as long as the shortest of them needs"),
+        pytest.param([0.95], [FAR], 1000, 10_000, 2000, id="at least twice as long"),
+        pytest.param([0.95], [UNKNOWN], 1000, 10_000, 2000, id="also where its need is unknown"),
+        pytest.param([0.95, 0.95], [run(), run(depends=True)], 1000, 10_000, 2000, id="kept under overload"),
+        pytest.param([0.6, 0.6], [run(), run(depends=True)], 1000, 10_000, None, id="missed under overload"),
+        # The mean of four runs known to 8 points is known to 4.
+        pytest.param([0.85] * 4, [SHORT] * 4, 1000, 10_000, None, id="its interval lies below the target"),
+        pytest.param([0.87] * 4, [SHORT] * 4, 1000, 10_000, 2600, id="its interval holds the target"),
+        pytest.param([0.85], [SHORT], 1000, 10_000, 2600, id="the interval of one run is wider"),
+        pytest.param([0.95], [SHORT], 8000, 10_000, 10_000, id="no longer than the longest"),
+        pytest.param([0.95], [SHORT], 10_000, 10_000, None, id="is the longest already"),
+        pytest.param([0.95], [SHORT], 1000, 1500, 1500, id="the longest is short"),
+        pytest.param([0.95, 0.0], [SHORT], 1000, 10_000, None, id="a rate at which a run failed"),
+    ],
+)
+def test_runs_that_tell_too_little_become_longer(
+    shares: list[float], runs: list[Judged], requests: int, longest: int, needed: int | None
+) -> None:
+    line = Line({}, endless=True, tested={RATE: shares}, judged={RATE: runs}, requests={RATE: requests})
+    assert longer(ASKED._replace(longest=longest), line, RATE) == needed
 
 
 def metrics(half: float | None, **load: Any) -> dict[str, Any]:
@@ -144,34 +120,34 @@ def alone(met: float, n: int) -> float:
     return Z_975 * sqrt(centre * (1 - centre) / (n + 4))
 
 
-def test_of_all_requests_the_run_itself_tells() -> None:
-    assert judged(metrics(0.03), "all") == Judged(0.95, 0.03, 300, too_short=False, depends_on_length=False)
+ALL, CODING = alone(950, 1000), alone(86, 100)
+BLIND = metrics(None, needed_requests=None, too_short=True)
 
 
-def test_a_small_class_is_known_less_well_and_needs_more_requests() -> None:
-    half = alone(86, 100)
-    found = judged(metrics(alone(950, 1000)), "worst")
-    assert found == Judged(
-        0.86, pytest.approx(half), ceil(1000 * (half / 0.05) ** 2), too_short=True, depends_on_length=False
-    )
-    assert found == judged(metrics(alone(950, 1000)), "coding")
+def needs(half: float) -> int:
+    """Return the requests after which a class is known to 5 points."""
+    return ceil(1000 * (half / 0.05) ** 2)
 
 
-def test_neighbours_that_miss_together_widen_a_class_as_they_widen_all() -> None:
-    found = judged(metrics(3 * alone(950, 1000)), "coding")
-    assert found.half_width == pytest.approx(3 * alone(86, 100))
-
-
-def test_a_run_that_knows_nothing_of_itself_knows_nothing_of_a_class() -> None:
-    found = judged(metrics(None, needed_requests=None, too_short=True), "coding")
-    assert found == Judged(0.86, 1.0, None, too_short=True, depends_on_length=False)
+@pytest.mark.parametrize(
+    ("given", "of", "found"),
+    [
+        pytest.param(metrics(0.03), "all", (0.95, 0.03, 300, False), id="of all the run itself tells"),
+        pytest.param(metrics(ALL), "worst", (0.86, CODING, needs(CODING), True), id="a small class is known less well"),
+        pytest.param(metrics(ALL), "coding", (0.86, CODING, needs(CODING), True), id="by its name"),
+        pytest.param(metrics(3 * ALL), "coding", (0.86, 3 * CODING, needs(3 * CODING), True), id="neighbours together"),
+        pytest.param(BLIND, "coding", (0.86, 1.0, None, True), id="a run that knows nothing of itself"),
+        pytest.param(metrics(0.03), "poetry", (1.0, 1.0, None, True), id="a class without requests"),
+    ],
+)
+def test_a_class_is_judged_as_well_as_its_requests_tell(
+    given: dict[str, Any], of: str, found: tuple[float, float, int | None, bool]
+) -> None:
+    attained, half, needed, short = found
+    assert judged(given, of) == Judged(attained, pytest.approx(half), needed, too_short=short, depends_on_length=False)
 
 
 @pytest.mark.parametrize("kind", ["overloaded", "saturated"])
 def test_overload_is_told_of_whomever(kind: str) -> None:
     assert judged(metrics(0.03, **{kind: True}), "all").depends_on_length
     assert judged(metrics(0.03, **{kind: True}), "coding").depends_on_length
-
-
-def test_of_a_class_without_requests_nothing_is_known() -> None:
-    assert judged(metrics(0.03), "poetry") == Judged(1.0, 1.0, None, too_short=True, depends_on_length=False)

@@ -8,26 +8,9 @@ import numpy as np
 import pytest
 
 from specsim import simulate
-from specsim.errors import SpecsimError
-from specsim.metrics.recorder import Record
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
-from tests.made import hardware, requests, simulation
-
-PASS_S = 0.1
-
-
-def closed(concurrency: int, n: int = 12, tokens: int = 3, **more: object) -> Record:
-    """Return n requests of one prompt token and some output tokens each; every pass takes `PASS_S`."""
-    told = requests(np.linspace(0, 50, n).tolist(), [1] * n, [tokens] * n, [0] * n)
-    simulated = simulation(told, [tokens] * n, factory_of("continuous"), truth=hardware(0.0, 0.0, PASS_S))
-    return run(replace(simulated, concurrency=concurrency, **more))  # type: ignore[arg-type]
-
-
-def test_the_frontend_is_paid_by_every_request() -> None:
-    record = closed(1, frontend_s=0.04)
-    assert record.requests.arrival_s == pytest.approx((3 * PASS_S + 0.04) * np.arange(12))
-    assert record.progress.first_token_s - record.requests.arrival_s == pytest.approx(PASS_S + 0.04)
+from tests.made import requests, simulation
 
 
 @pytest.mark.parametrize(("clients", "frontend_s", "pipeline_steps"), [(1, 0.0, 0), (2, 0.04, 0), (3, 0.04, 1)])
@@ -51,16 +34,3 @@ def test_a_run_says_that_it_is_a_closed_loop() -> None:
     assert any("the trace's arrivals are not used" in note for note in done.notes)
     assert any(note.startswith("too short: slo_attainment is known to") for note in done.notes)
     assert simulate("continuous", "poisson", requests=9).metrics["specsim"]["load"]["clients"] is None
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"concurrency": 41}, "between 1 and 40"),
-        ({"concurrency": 4, "rps": 2.0}, r"rps: 2(\.0)? and concurrency=4"),
-        ({"concurrency": 4, "warmup": [0, 5]}, "warmup"),
-    ],
-)
-def test_what_cannot_be_is_refused(more: dict[str, object], said: str) -> None:
-    with pytest.raises(SpecsimError, match=said):
-        simulate("continuous", "poisson", requests=40, **more)  # type: ignore[arg-type]

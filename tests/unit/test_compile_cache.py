@@ -23,9 +23,9 @@ def environment(cache: Path, **environ: str) -> Mapping[str, str]:
     return clean | {"XDG_CACHE_HOME": str(cache)} | environ
 
 
-def compiling(cache: Path, code: str = COMPILE, **environ: str) -> str:
+def compiling(cache: Path, **environ: str) -> str:
     """Return what a fresh process says on stderr."""
-    words = (sys.executable, "-c", code)
+    words = (sys.executable, "-c", COMPILE)
     told = subprocess.run(words, env=environment(cache, **environ), capture_output=True, text=True, check=True)
     return told.stderr
 

@@ -14,13 +14,11 @@ import yaml
 
 from specsim.api import simulate
 from specsim.config.compose import compose
-from specsim.config.configured import from_point
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.forms import Block, Linear
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.runs.prepare import prepare
 from tests.made import many, one, refusal
 
 SMALL: dict[str, Any] = {
@@ -209,14 +207,6 @@ def test_a_mistake_is_one_line(mapping: dict[str, Any], said: str) -> None:
     told = refusal(drafter_from_mapping, mapping, "drafter=mine")
     assert told.startswith("drafter=mine: ")
     assert said in told
-
-
-def test_heads_that_leave_no_memory_are_refused() -> None:
-    point = {"drafter": "medusa", "drafter.weights_share": "1.0", "profile": "llama70b_1b_4xh100", "trace": "poisson"}
-    chosen = from_point(point)
-    chosen.config["profile"] = {**chosen.config["profile"], "memory_bytes": 200_000_000_000}
-    with pytest.raises(SpecsimError, match="leave no memory for KV"):
-        prepare(chosen)
 
 
 SIZES = [

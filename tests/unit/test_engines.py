@@ -42,7 +42,6 @@ PLAIN = {
 
 
 SIZES = {"large_gpu": 8, "other": 8}
-FIXED = {"mean": 20, "cv": None, "low": None, "high": None}
 
 
 @pytest.mark.parametrize(("tokens", "padded"), [(1, 1), (2, 2), (3, 4), (5, 8), (8, 8), (9, 16), (17, 17)])
@@ -132,16 +131,31 @@ def test_speculation_that_is_configured_and_off_costs_decodes_without_drafts() -
     assert taxed.baseline_s == plain.baseline_s, "objectives are of a server without speculation"
 
 
-def test_a_table_that_chooses_no_drafts_is_slower_than_no_speculation() -> None:
-    def tpot_ms(scheduler: str, **settings: Any) -> float:
-        given = {"requests": 8, "concurrency": 4, "profile": "llama8b_1b_h100", "engine__frontend_s": 0.0}
-        return simulate(scheduler, "poisson", slo="absolute", **given, **settings).metrics["mean_tpot_ms"]
+TABLE = "scheduler__speculation__num_speculative_tokens_per_batch_size"
 
-    never = {"scheduler__speculation__num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, 512, 0]]}
-    table = {"scheduler__speculation__num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, 4, 0], [5, 512, 1]]}
-    assert tpot_ms("vllm_dynamic", **never) == tpot_ms("vllm"), "a table without drafts configures no speculation"
-    off, without = tpot_ms("vllm_dynamic", **table), tpot_ms("vllm")
+
+def tpot_ms(scheduler: str, **settings: Any) -> float:
+    given = {"requests": 8, "profile": "llama8b_1b_h100", "slo": "absolute"}
+    return float(simulate(scheduler, "poisson", **given, **settings).metrics["mean_tpot_ms"])
+
+
+def test_a_table_that_chooses_no_drafts_is_slower_than_no_speculation() -> None:
+    given: dict[str, Any] = {"concurrency": 4, "engine__frontend_s": 0.0}
+    without = tpot_ms("vllm", **given)
+    never, off = (
+        tpot_ms("vllm_dynamic", **{TABLE: table}, **given)
+        for table in ([[1, 1, 0], [2, 512, 0]], [[1, 1, 0], [2, 4, 0], [5, 512, 1]])
+    )
+    assert never == without, "a table without drafts configures no speculation"
     assert 0.78 + 0.084 < off - without < 0.78 + 4 * 0.084 + 0.05
+
+
+def test_a_table_of_drafts_replays_piecewise_graphs() -> None:
+    given: dict[str, Any] = {"concurrency": 1, "engine": "vllm_0_28"}
+    table: dict[str, Any] = {**given, TABLE: [[1, 512, 3]]}
+    fixed = tpot_ms("vllm_spec", scheduler__num_speculative_tokens=3, engine__piecewise_factor=1.19, **given)
+    assert tpot_ms("vllm_dynamic", engine__piecewise_factor=1.0, **table) == pytest.approx(fixed)
+    assert 1.05 < tpot_ms("vllm_dynamic", **table) / fixed < 1.19, "the drafter's passes are as long"
 
 
 SPARSE = replace(PROFILE, target=replace(PROFILE.target, nonembedding_bytes=PROFILE.target.weights_bytes // 10))
@@ -165,18 +179,6 @@ def test_a_decode_beyond_the_largest_graph_is_a_factor_slower_of_a_mixture_of_ex
     assert model.seconds_array(array)[0] == pytest.approx(model.seconds(decode))
     prompt = PassShape.prompt(4000)
     assert model.seconds(prompt) == plain.seconds(prompt), "prompts were measured without graphs"
-
-
-def test_a_table_of_drafts_replays_piecewise_graphs() -> None:
-    given = {"requests": 8, "concurrency": 1, "profile": "llama8b_1b_h100", "slo": "absolute", "engine": "vllm_0_28"}
-    table = {"scheduler__speculation__num_speculative_tokens_per_batch_size": [[1, 512, 3]]}
-
-    def tpot_ms(scheduler: str, **settings: Any) -> float:
-        return simulate(scheduler, "poisson", **given, **settings).metrics["mean_tpot_ms"]
-
-    fixed = tpot_ms("vllm_spec", scheduler__num_speculative_tokens=3, engine__piecewise_factor=1.19)
-    assert tpot_ms("vllm_dynamic", **table, engine__piecewise_factor=1.0) == pytest.approx(fixed)
-    assert 1.05 < tpot_ms("vllm_dynamic", **table) / fixed < 1.19, "the drafter's passes are as long"
 
 
 @pytest.mark.parametrize(("missing", "sequences"), [(1, 1), (2, 2), (3, 1), (20, 1)])
@@ -270,7 +272,7 @@ def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile: str, limits: tuple[in
 )
 def test_sglang_seats_48_requests_while_it_speculates(scheduler: str, settings: Any, together: int) -> None:
     """Of 50 requests that come at once, as many as have slots get a first token before any of them ends."""
-    lengths = {"trace__prompt_tokens": {**FIXED, "distribution": "fixed"}, "trace__output_tokens": 4}
+    lengths = {"trace__prompt_tokens": 20, "trace__output_tokens": 4}
     given = {"requests": 50, "concurrency": 50, "profile": "llama8b_1b_h100", "slo": "absolute", "drafter": "eagle3"}
     run = simulate(scheduler, "poisson", engine="sglang_0_5", acceptance=0.001, **given, **lengths, **settings)
     assert np.sum(run.requests["first_token_s"] < run.requests["finish_s"].min()) == together
@@ -278,12 +280,11 @@ def test_sglang_seats_48_requests_while_it_speculates(scheduler: str, settings: 
 
 def served(scheduler: str, **settings: Any) -> Run:
     """Return a run of 61.8 requests/s of 201 + 63 tokens on an H100 with 128 slots, as inference-perf measured."""
-    lengths = {f"trace__{key}": {"distribution": "fixed", **FIXED, "mean": mean} for key, mean in LENGTHS.items()}
+    lengths = {"trace__prompt_tokens": 201, "trace__output_tokens": 63}
     given = {"slo": "absolute", "profile": "llama8b_1b_h100", "rps": 61.8, "requests": 1200, **lengths}
     return simulate(scheduler, "poisson", **given | {"scheduler__max_num_seqs": 128} | settings)
 
 
-LENGTHS = {"prompt_tokens": 201, "output_tokens": 63}
 MEASURED_TPOT_MS = 10.50
 """vLLM 0.11, Llama-3.1-8B on an H100 (kubernetes-sigs/inference-perf, demos/kubecon-na-2025)."""
 
@@ -303,8 +304,12 @@ def test_eagle_on_vllm_0_11_decodes_as_measured() -> None:
 
 @pytest.mark.parametrize(("engine", "same"), [("vllm_0_6", "continuous"), ("vllm_0_12", "sarathi")])
 def test_an_engine_decides_in_which_order_vllm_reads_prompts(engine: str, same: str) -> None:
-    limits = {"scheduler__max_num_batched_tokens": 2048, "engine": engine, "passes": True}
-    assert served("vllm", **limits).passes.equals(served(same, **limits).passes)
+    limits = {"scheduler__max_num_batched_tokens": 2048, "engine": engine, "passes": True, "requests": 100}
+    plain, without = served("vllm", **limits), served("vllm_spec", scheduler__num_speculative_tokens=0, **limits)
+    for found in (without, served(same, **limits)):
+        assert found.passes.equals(plain.passes)
+        assert found.requests.equals(plain.requests)
+    assert without.notes == plain.notes
 
 
 def test_an_engine_without_batching_mixes_and_is_noted() -> None:
@@ -328,12 +333,3 @@ def test_an_engine_without_batching_mixes_and_is_noted() -> None:
 def test_a_scheduler_on_an_engine_that_never_ran_it_is_noted(scheduler: str, engine: str, noted: bool) -> None:
     notes = prepare(from_point({"engine": engine, "scheduler": scheduler, "trace": "poisson"})).notes
     assert any("no server ran the two together" in each for each in notes) is noted
-
-
-@pytest.mark.parametrize("engine", ["vllm_0_6", "vllm_0_12"])
-def test_vllm_without_draft_tokens_is_the_run_of_vllm(engine):
-    settings = {"trace": "poisson", "requests": 40, "rps": 20, "profile": "llama8b_1b_h100", "engine": engine}
-    none = simulate("vllm_spec", scheduler__num_speculative_tokens=0, **settings)
-    plain = simulate("vllm", **settings)
-    assert none.requests.equals(plain.requests)
-    assert none.notes == plain.notes

@@ -93,24 +93,24 @@ def test_a_composed_profile_names_the_head_that_drafts() -> None:
     assert kind_of("lookup", "eagle3 head") == "lookup"
 
 
+RISING = {"speculation__num_speculative_tokens_per_batch_size": [[1, 8, 1], [9, 64, 3]]}
+
+
 @pytest.mark.parametrize(
-    ("engine", "scheduler", "drafter", "why"),
+    ("engine", "scheduler", "drafter", "settings", "why"),
     [
-        ("vllm", "sglang_adaptive", "eagle3", "vLLM does not choose among candidate steps"),
-        ("vllm", "trtllm_schedule", "eagle3", "vLLM does not end speculation at a low acceptance rate"),
-        ("vllm", "adaserve", "separate", "it batches as no engine does"),
-        ("trtllm", "vllm_spec", "medusa", "trtllm has no settings for drafter=medusa"),
+        ("vllm", "sglang_adaptive", "eagle3", {}, "vLLM does not choose among candidate steps"),
+        ("vllm", "trtllm_schedule", "eagle3", {}, "vLLM does not end speculation at a low acceptance rate"),
+        ("vllm", "adaserve", "separate", {}, "it batches as no engine does"),
+        ("trtllm", "vllm_spec", "medusa", {}, "trtllm has no settings for drafter=medusa"),
+        ("trtllm", "vllm_dynamic", "eagle3", RISING, "longest for the smallest batches"),
     ],
 )
-def test_what_an_engine_cannot_express_is_refused(engine: str, scheduler: str, drafter: str, why: str) -> None:
+def test_what_an_engine_cannot_express_is_refused(
+    engine: str, scheduler: str, drafter: str, settings: dict[str, Any], why: str
+) -> None:
     with pytest.raises(Inexpressible, match=why):
-        export(engine, scheduler, drafter)
-
-
-def test_trtllm_is_not_longest_for_large_batches() -> None:
-    table = [[1, 8, 1], [9, 64, 3]]
-    with pytest.raises(Inexpressible, match="longest for the smallest batches"):
-        export("trtllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+        export(engine, scheduler, drafter, **settings)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])

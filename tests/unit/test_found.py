@@ -38,8 +38,8 @@ def line(
     return Line({KEY: value}, gpus, tested={rate: list(shares) for rate, shares in tested.items()}, judged=given)
 
 
-def found(*lines: Line, asked: Asked = ASKED) -> Found:
-    return Found(asked, "worst", lines, Sweep([]), "of this search")
+def found(*lines: Line) -> Found:
+    return Found(ASKED, "worst", lines, Sweep([]), "of this search")
 
 
 def doubtful() -> Line:

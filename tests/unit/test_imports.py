@@ -1,7 +1,9 @@
-"""The arrows of docs/architecture.md, read from the source with ast: rooms import downwards, and late what is slow."""
+"""The source read with ast: the arrows of docs/architecture.md, late imports of what is slow, docstrings' subjects."""
 
 import ast
+import re
 from functools import cache
+from inspect import cleandoc
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,11 @@ def _imported(node):
     return [each if each in MODULES else node.module for each in below]
 
 
+@cache
+def tree_of(file):
+    return ast.parse(file.read_text())
+
+
 def _statements(body, late):
     """Yield import statements; those of functions only when `late`, those for type checkers never."""
     for node in body:
@@ -70,15 +77,15 @@ def _statements(body, late):
             yield node
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             yield from _statements(node.orelse, late)
-        elif late or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from _statements(list(ast.iter_child_nodes(node)), late)
+        elif late or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            below = [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
+            yield from _statements(below, late)
 
 
 @cache
 def imports(module, late=False):
     """Return the modules that `module` imports when it is loaded, and with `late` those of its functions too."""
-    tree = ast.parse(MODULES[module].read_text())
-    return frozenset(name for node in _statements(tree.body, late) for name in _imported(node))
+    return frozenset(name for node in _statements(tree_of(MODULES[module]).body, late) for name in _imported(node))
 
 
 def ours(module, late=False):
@@ -167,7 +174,7 @@ def test_the_folders_beside_the_package_import_downwards(folder):
     files = sorted((PACKAGE.parent / folder).rglob("*.py"))
     assert files
     for file in files:
-        statements = _statements(ast.parse(file.read_text()).body, late=True)
+        statements = _statements(tree_of(file).body, late=True)
         assert not {name.split(".")[0] for each in statements for name in _imported(each)} & ABOVE[folder], file
 
 
@@ -187,6 +194,30 @@ CLOCK_READS = {"now", "utcnow", "today", "perf_counter", "monotonic", "process_t
 def test_clocks_and_global_randomness_stand_nowhere_in_the_simulation():
     for module in set(MODULES) - MAY_READ_CLOCKS:
         assert not {"time", "random"} & imports(module, late=True), module
-        calls = [node.func for node in ast.walk(ast.parse(MODULES[module].read_text())) if isinstance(node, ast.Call)]
+        calls = [node.func for node in ast.walk(tree_of(MODULES[module])) if isinstance(node, ast.Call)]
         read = {call.attr for call in calls if isinstance(call, ast.Attribute)} & CLOCK_READS
         assert not read, f"{module} calls {read}"
+
+
+PRONOUN = re.compile(
+    r"(?:\A|(?<=[.:;]\s)|(?<=\n\n))(?:What|Who|Whoever|Whatever|Nobody|Somebody|Everybody|Those (?:that|who)"
+    r"|One (?:that|who|which|whose|is|has|does|may|can|must|of|with|without|goes|gets|takes))\b"
+)
+
+
+def docstrings(file):
+    """Yield each docstring of a module, of what it defines, and behind its constants."""
+    for node in ast.walk(tree_of(file)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, re.sub(r"(?<!\n)\n[ ]*(?!\n)", " ", cleandoc(node.value.value))
+
+
+@pytest.mark.parametrize("folder", ["specsim", "profiler", "studies", "tools"])
+def test_no_sentence_of_a_docstring_has_a_pronoun_for_a_subject(folder):
+    found = [
+        f"{file.relative_to(PACKAGE.parent)}:{line}: {text[match.start() : match.start() + 60]!r}"
+        for file in sorted((PACKAGE.parent / folder).rglob("*.py"))
+        for line, text in docstrings(file)
+        for match in PRONOUN.finditer(text)
+    ]
+    assert not found, "\n".join(found)

@@ -7,9 +7,9 @@ import pytest
 
 from specsim import SpecsimError, iterations, load_run, simulate
 from specsim.figures.style import PALETTE
-from specsim.plugin import Forest, TargetPass, decode
+from tests.laws.subjects import factory_of
 
-SMALL = {"trace": "poisson", "requests": 12, "rps": 8, "passes": True}
+SMALL = {"trace": "poisson", "requests": 8, "rps": 8, "passes": True}
 TIGHT = {"scheduler__verify_tokens": 24, "scheduler__max_num_seqs": 8, "slo_scale": 0.8}
 
 
@@ -117,18 +117,9 @@ def test_a_run_that_comes_out_differently_is_refused(run):
         iterations(replace(run, _table=replace(run._table, done=later)), [0])
 
 
-class OneAtATime:
-    def step(self, view):
-        if len(view.running):
-            yield decode(view)
-            return
-        first = np.array(view.waiting[:1], dtype=np.int64)
-        yield TargetPass(first, view.pending(first), Forest.roots(1))
-
-
 def test_a_run_of_objects_is_refused():
     with pytest.raises(SpecsimError, match="scheduler was given as an object"):
-        iterations(simulate(OneAtATime(), **SMALL), [0])
+        iterations(simulate(factory_of("continuous"), **SMALL), [0])
 
 
 @pytest.mark.parametrize(

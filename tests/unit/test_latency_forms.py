@@ -1,3 +1,5 @@
+"""The forms of a pass's time by hand and as laws; tests/reference/test_pass_for_pass.py holds lines and rooflines."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -76,19 +78,9 @@ def test_only_the_last_of_a_chunk_pays_for_logits() -> None:
     assert scaled(READING, 3, 3).seconds(one(0, 1000, 1e6, 7)) == pytest.approx(3 * (layers_s + 7e-4))
 
 
-def test_linear_is_equation_7() -> None:
-    assert LINEAR.seconds(one(10_000, 100, 1e9)) == pytest.approx(5e-8 * 10_000 + 2e-4 * 100 + 0.03)
-    assert LINEAR.bend_tokens is None
-
-
-def test_roofline_is_memory_bound_below_and_compute_bound_above() -> None:
-    assert SMOOTH.seconds(one(0, 10, 0)) == pytest.approx(0.03 + 5e-5 * 10)
-    assert SMOOTH.seconds(one(0, 1000, 0)) == pytest.approx(0.02 + 2e-4 * 1000)
-    assert SMOOTH.knee_tokens == pytest.approx(150)
-
-
 def test_the_lines_cross_before_or_behind_the_ridge() -> None:
-    assert SMOOTH.bend_tokens == pytest.approx(0.01 / 1.5e-4)
+    assert LINEAR.bend_tokens is None
+    assert (SMOOTH.knee_tokens, SMOOTH.bend_tokens) == pytest.approx((150, 0.01 / 1.5e-4))
     behind = Roofline(0.03, 5e-5, 0.0, 2e-4, 0.0, 0.0)
     assert (behind.knee_tokens, behind.bend_tokens) == (pytest.approx(150), pytest.approx(200))
     for form in (SMOOTH, behind):
@@ -112,14 +104,11 @@ def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, secon
     assert TABLE.seconds(one(1e6, batched, 1e9)) == pytest.approx(seconds)
 
 
-def test_table_bends_where_it_leaves_its_floor() -> None:
-    assert TABLE.bend_tokens == pytest.approx(128 * 30 / 55)
-    assert Table((1.0, 2.0), (0.01, 0.01), 0.02).bend_tokens is None
-
-
-def test_table_above_its_floor_bends_where_its_last_quarter_s_line_falls_to_its_first_row() -> None:
+def test_table_bends_where_it_leaves_its_floor_or_where_its_last_quarter_s_line_falls_to_its_first_row() -> None:
     """From 256 to 1,024 tokens 15 ms are added, and 4 ms lie between the first row and that of 256: 256 - 4 x 51.2."""
+    assert TABLE.bend_tokens == pytest.approx(128 * 30 / 55)
     assert COMPOSED.bend_tokens == pytest.approx(256 - 4 * 768 / 15)
+    assert Table((1.0, 2.0), (0.01, 0.01), 0.02).bend_tokens is None
     assert Table((1, 2, 8), (0.001, 0.009, 0.010), 0.0).bend_tokens is None, "experts cost most at first"
 
 

@@ -23,6 +23,7 @@ from specsim.kernels.ledger import (
     reserve_draft,
 )
 from tests.reference import kernels as reference
+from tests.unit.test_kernels import assert_equal
 
 N = 10
 many = settings(max_examples=300, deadline=None, derandomize=True)
@@ -82,17 +83,11 @@ def scene(seed: int, block_tokens: int, slack: int) -> Scene:
     return Scene(np.random.default_rng(seed), block_tokens, slack)
 
 
-def assert_same(one: Any, other: Any) -> None:
-    for mine, theirs in zip(one, other, strict=True):
-        assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
-        assert np.shape(mine) == np.shape(theirs)
-
-
 def assert_taken(one: Taken, other: Taken) -> None:
     assert one.shape == other.shape
     assert one.shape is None or [type(each) for each in one.shape] == [type(each) for each in other.shape]
     assert one.blocks == other.blocks
-    assert_same([one.rows], [other.rows])
+    assert_equal([one.rows], [other.rows])
 
 
 def chunks_of(drawn: Scene, lacking: Any) -> Any:
@@ -112,7 +107,7 @@ def test_a_verification_takes_the_same(seed: int, block_tokens: int, slack: int)
         drawn.numbers = drawn.numbers[:, : len(drawn.ids)].copy()
     asked = drawn.ids, chunks, drawn.numbers, drawn.room
     assert_taken(reference.reserve(one, *asked), reserve(other, *asked))
-    assert_same(one, other)
+    assert_equal(one, other)
 
 
 @many
@@ -123,11 +118,11 @@ def test_a_draft_takes_the_same(seed: int, block_tokens: int, slack: int) -> Non
     chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.rng.random() < 0.7 else NO_INTS
     asked = drawn.ids, chunks, drawn.numbers, drawn.fresh, drawn.leaves(), drawn.room
     assert_taken(reference.reserve_draft(one, *asked), reserve_draft(other, *asked))
-    assert_same(one, other)
+    assert_equal(one, other)
     extended = np.sort(drawn.rng.integers(0, drawn.numbers.shape[1], drawn.rng.integers(0, 6)))
     asked = drawn.ids, chunks, drawn.numbers, extended, drawn.room
     assert reference.deepen(one, *asked) == deepen(other, *asked)
-    assert_same(one, other)
+    assert_equal(one, other)
 
 
 def test_nodes_that_do_not_exist_are_refused() -> None:
@@ -153,6 +148,6 @@ def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int
     answer = tokens, np.minimum(matched, tokens), matched, rng.random(n) < 0.2
     chunks = np.maximum(drawn.lacking(drawn.books.target_cached), 1)
     asked = drawn.ids, chunks, tree, answer, drafted, feeds, 3.25, block_tokens
-    assert_same(reference.commit(one, tallies[0], *asked), commit(other, tallies[1], *asked))
-    assert_same(one, other)
-    assert_same(*tallies)
+    assert_equal(reference.commit(one, tallies[0], *asked), commit(other, tallies[1], *asked))
+    assert_equal(one, other)
+    assert_equal(*tallies)

@@ -20,6 +20,7 @@ from tests.unit.test_metrics_summary import made_table, totals
 
 FINE = load(RequestRows.of(made_table()), totals(), None)
 FINE |= {"overloaded": False, "saturated": False, "steady": True, "too_short": False}
+LONGER = "figures of a longer run would differ"
 
 
 @pytest.fixture
@@ -74,6 +75,17 @@ def test_a_window_judges_the_attainment_of_those_it_counts_and_the_load_of_all(t
             {"overloaded": True, "steady": False, "makespan_ratio": 1.0, "last_backlog": 9, "turned_away": 1945},
             ("OVERLOADED: 1,945 requests were shed, or cancelled while others held them up",),
         ),
+        (
+            {"overloaded": True, "backlog_grows": None, "makespan_ratio": 1.9, "last_backlog": 41},
+            (f"OVERLOADED: the queue for the first token grows; 41 requests are there at the last arrival; {LONGER}",),
+        ),
+        (
+            {"overloaded": True, "backlog_grows": False, "makespan_ratio": 3.5, "drain_s": 90.0},
+            (
+                "OVERLOADED: the last request ends 90 s after the last arrival, which makes 3.5 times the arrivals' "
+                f"span; {LONGER}",
+            ),
+        ),
     ],
 )
 def test_the_notes_say_what_is_wrong_and_how_long_is_long_enough(changes, said):
@@ -104,14 +116,9 @@ def _short(run):
     return [note for note in run.notes if note.startswith("too short")]
 
 
-@pytest.fixture
-def surrogates(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-@pytest.mark.usefixtures("surrogates")
-def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it():
+def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(tmp_path, monkeypatch):
     """The issue's case: at 9 requests/s the order of two schedulers turns round between 40 requests and 1,000."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     short, long = (simulate("vllm_spec", "azure_conv", rps=9, requests=n) for n in (40, 1_000))
     (note,) = (each for each in short.notes if each.startswith("too short: 40 requests in 4.33 s"))
     assert note.endswith("expected 1,000 requests (110 s) or more")

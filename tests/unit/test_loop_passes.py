@@ -1,4 +1,4 @@
-"""Loads without events: their passes by hand, and their times as a run's."""
+"""Loads without events: their times are a run's."""
 
 from __future__ import annotations
 
@@ -13,35 +13,6 @@ from specsim.calibration.replay import BenchLoad, Door, served
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 
-BUDGET = 128
-
-
-def test_one_client_by_hand() -> None:
-    """A prompt of 10, then 3 decodes that read 10, 11 and 12 tokens; the next request comes at once."""
-    loop = served(BenchLoad(10, 4, 1, 2), BUDGET)
-    assert loop.shapes.context_tokens.tolist() == [0, 10, 11, 12] * 2
-    assert loop.shapes.batched_tokens.tolist() == [10, 1, 1, 1] * 2
-    assert loop.shapes.attention_pairs.tolist() == [55, 11, 12, 13] * 2
-    assert loop.shapes.logit_tokens.tolist() == [1] * 8
-    assert (loop.sent.tolist(), loop.first.tolist(), loop.last.tolist()) == ([0, 4], [0, 4], [3, 7])
-
-
-def test_a_prompt_longer_than_the_budget_is_read_in_chunks() -> None:
-    loop = served(BenchLoad(300, 2, 1, 1), BUDGET)
-    assert loop.shapes.batched_tokens.tolist() == [128, 128, 44, 1]
-    assert loop.shapes.context_tokens.tolist() == [0, 128, 256, 300]
-    assert loop.shapes.attention_pairs.sum() == 300 * 301 / 2 + 301
-    assert loop.first.tolist() == [2]
-
-
-def test_prompts_first_run_alone_and_whole() -> None:
-    """Two prompts of 90 tokens do not fit in a pass of 128: each has its own, then both requests decode twice."""
-    loop = served(BenchLoad(90, 3, 2, 2), BUDGET, Door(prompts_first=True))
-    assert loop.shapes.batched_tokens.tolist() == [90, 90, 2, 2]
-    assert loop.shapes.context_tokens.tolist() == [0, 0, 180, 182]
-    assert (loop.first.tolist(), loop.last.tolist()) == ([0, 1], [3, 3])
-
-
 ENGINES = [
     Engine(overhead_s=0.0),
     Engine(overhead_s=9.3e-4, request_s=4.5e-5, graph_tokens=tuple(range(8, 513, 8))),
@@ -53,6 +24,7 @@ ENGINES = [
 @pytest.mark.parametrize(
     "load",
     [
+        BenchLoad(5000, 10, 3, 9),
         BenchLoad(1000, 30, 16, 48),
         BenchLoad(900, 40, 7, 21, 0.6),
         BenchLoad(700, 30, 0, 60, rate=20.0),
@@ -60,7 +32,10 @@ ENGINES = [
 )
 @pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])
 def test_a_loop_takes_what_a_run_takes(load: BenchLoad, engine: Engine, scheduler: str) -> None:
-    """The same clients in a whole simulation, whose scheduler mixes chunks or reads prompts first, under one budget."""
+    """The same clients in a whole simulation, whose scheduler mixes chunks or reads prompts first, under one budget.
+
+    In the first load a prompt is longer than the budget.
+    """
     isl, osl = load.lengths()
     arrival_s = load.arrival_s() if load.rate else 0.0
     trace = pd.DataFrame({"arrival_s": arrival_s, "prompt_tokens": isl, "output_tokens": osl})
