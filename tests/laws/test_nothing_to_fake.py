@@ -145,7 +145,6 @@ REFUSED: dict[type[Speculative], str] = {
     ForgedCopy: "a forest that no draft pass has answered",
     AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
     drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 stands twice",
-    drafting("NegativeLeaves", leaves=lambda ids, _: -1 - ids): "leaf -1 is no node",
     drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
     drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): (

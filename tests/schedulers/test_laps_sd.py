@@ -18,7 +18,7 @@ from specsim.core.trees import Forest
 from specsim.core.user_code import begun
 from specsim.pass_shape import PassShape
 from specsim.schedulers.composed import WithOracle
-from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted, eq_6
+from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
 from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
@@ -184,14 +184,6 @@ def test_the_stability_window_by_hand() -> None:
     rates = hear(monitor, [4, 0, 2, 2])
     assert np.isnan(rates[:3]).all()
     assert rates[3] == 0.5
-
-
-def test_eq_6_by_hand() -> None:
-    """100 tokens, n = 4, A = 0.5: 100 / 3 rounds of 4 x 2 + 20 ms."""
-    four = np.array([4.0])
-    assert eq_6(np.array([100.0]), four, np.array([0.5]), 4 * np.array([0.002]) + 0.02) == pytest.approx(
-        100 / 3 * 0.028
-    )
 
 
 @pytest.mark.parametrize(("estimate", "tokens"), [("total", 100), ("remaining", 60)])
