@@ -17,17 +17,6 @@ URGENT, FREE = 0, 2
 """Objectives: 30 ms a token; none."""
 
 
-def slos_serve(**changed: Any) -> SlosServe:
-    given = {
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 512,
-        "watermark": 0.0,
-        "num_speculative_tokens": 2,
-        "time_margin": 1.0,
-    }
-    return SlosServe(**(given | changed))
-
-
 def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one() -> None:
     """Of 11 and none at all: the first, third, fifth, seventh and ninth of them; none stays none."""
     assert [each.tolist() for each in tiers_of(np.array([0.2, 0.1, 0.2]))] == [[0.1, 0.2], [1, 0, 1]]
@@ -119,7 +108,7 @@ def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what
     The request without an objective was never accepted: it decodes without drafts beside the other one.
     """
     told = requests([0.0, 0.0], [5, 5], [40, 40], [URGENT, FREE])
-    scheduler = slos_serve()
+    scheduler = SlosServe(8, 512, watermark=0.0, num_speculative_tokens=2, time_margin=1.0)
     hand = Hand(scheduler, told, memory(told, 9.0, block_tokens=1))
     hand.view.cost_model = Hardware(Linear(0.0, 1e-3, 0.024), Linear(0.0, 0.0, 0.002))
     hand.begin()

@@ -169,24 +169,18 @@ FOUR_SIGMA = 3.167e-5
 
 DRAWN = ("bernoulli", "llama8b_eagle3", "suffix_spec_bench", "gemma4_31b_dflash", "llama70b_1b", "smollm2_skip_curves")
 """Shipped acceptances that are drawn: of each kind, of a lookup, and of four proposals a position and eight."""
-every_drawn = pytest.mark.parametrize("name", [*DRAWN, "pinned_sglang"])
 
 
-def acceptance_of(name: str) -> Acceptance:
-    made = acceptance_from_mapping(compose({"acceptance": name})["acceptance"], name)
-    assert isinstance(made, Acceptance)
-    return made
-
-
-@every_drawn
-def test_confidence_is_calibrated(name: str) -> None:
+@pytest.mark.parametrize("name", [*DRAWN, "pinned_sglang"])
+def test_confidence_is_calibrated_and_falls_with_rank(name: str) -> None:
     """At every rank, and in every tenth of the confidences, the mean confidence is the share that is right.
 
     Over all within a thousandth (the pools are a lattice), in a tenth what a binomial law exceeds as
     rarely as a normal one exceeds four deviations.
     """
-    acceptance = acceptance_of(name)
-    for category in acceptance.curves:
+    acceptance = acceptance_from_mapping(compose({"acceptance": name})["acceptance"], name)
+    assert isinstance(acceptance, Acceptance)
+    for category, curve in acceptance.curves.items():
         text = acceptance.acceptance_trace([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         for rank in range(acceptance.width):
             sure, right = text.confidence[:, rank], text.rank == rank
@@ -195,13 +189,6 @@ def test_confidence_is_calibrated(name: str) -> None:
             for part in np.array_split(order, 10):
                 low, high = binom.ppf((FOUR_SIGMA, 1 - FOUR_SIGMA), len(part), sure[part].mean())
                 assert low <= right[part].sum() <= high, (name, category, rank)
-
-
-@every_drawn
-def test_proposals_fall_with_rank_and_are_probabilities(name: str) -> None:
-    acceptance = acceptance_of(name)
-    for category, curve in acceptance.curves.items():
-        text = acceptance.acceptance_trace([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         assert (text.confidence.sum(axis=1) <= 1 + 1e-9).all()
         assert (text.confidence >= 0).all()
         assert (np.diff(text.confidence, axis=1) <= 1e-12).all(), (name, category)
