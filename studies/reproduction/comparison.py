@@ -89,17 +89,12 @@ def means(figure: Figure, rows: DataFrame) -> DataFrame:
     Ours is the mean of the seeds; the half width is of its 95% interval, NaN for one seed. The gap has the unit of the
     figure's ``gap``, NaN where nothing was published.
     """
-    from pandas import concat
-
-    parts = []
-    for name, mine in rows.groupby("line", sort=False):
-        told = over_seeds(mine[[X, SEED, "ours"]], "ours", [X])
-        told = told.rename(columns={"mean": "ours", "half_width": "ours_half_width", "count": "seeds"})
-        stated = mine.drop_duplicates(X).set_index(X)
-        theirs = told[X].map(stated["theirs"])
-        told = told.assign(line=name, point=told[X].map(stated["point"]), theirs=theirs)
-        parts.append(told.assign(gap=gap_of(figure, theirs, told["ours"])))
-    return concat(parts, ignore_index=True)
+    keys = ["line", X]
+    told = over_seeds(rows[[*keys, SEED, "ours"]], "ours", keys)
+    told = told.rename(columns={"mean": "ours", "half_width": "ours_half_width", "count": "seeds"})
+    stated = rows.drop_duplicates(keys)[[*keys, "point", "theirs"]]
+    told = stated[["line"]].drop_duplicates().merge(told, on="line").merge(stated, on=keys)
+    return told.assign(gap=gap_of(figure, told["theirs"], told["ours"]))
 
 
 def gap_of(figure: Figure, theirs: Any, ours: Any) -> Any:

@@ -37,29 +37,30 @@ class Finding(NamedTuple):
 
 def findings(one: Compared, rows: DataFrame) -> list[Finding]:
     """Return a finding for each claim of a figure whose lines and points have `rows`."""
-    return [_finding(one, each, rows) for each in one.figure.claims if _there(each, rows)]
+    whole: Any = rows.pivot_table("ours", [SEED], ["line", "x"], sort=True)
+    found, largest = [], float(rows["x"].max())
+    for each in one.figure.claims:
+        here = rows[rows[PLACE].isin(each.at)]
+        if {each.of, *each.over} <= set(here["line"]):
+            wide = whole.loc[:, whole.columns.isin(here["x"].unique(), level="x")].dropna(how="all")
+            found.append(_finding(each, wide, one.figure.scale, largest))
+    return found
 
 
-def _there(claim: Claim, rows: DataFrame) -> bool:
-    """Return whether every line of a claim has rows, at one of its points at least."""
-    lines = set(rows.loc[rows[PLACE].isin(claim.at), "line"])
-    return {claim.of, *claim.over} <= lines
-
-
-def _finding(one: Compared, claim: Claim, rows: DataFrame) -> Finding:
-    wide: Any = rows[rows[PLACE].isin(claim.at)].pivot_table("ours", [SEED], ["line", "x"], sort=True)
+def _finding(claim: Claim, wide: Any, scale: float, largest: float) -> Finding:
+    """Return what a claim comes to, `wide` of ours by seed (rows) and by line and x (columns)."""
     if claim.kind == "above":
         return _inequality(claim, wide)
     if claim.kind == "trend":
         return _trend(claim, wide)
     statistics: dict[str, Callable[[DataFrame], float]] = {
-        "ratio": lambda each: _picked(claim, _ratio(claim, each, one.figure.scale)),
+        "ratio": lambda each: _picked(claim, _ratio(claim, each, scale)),
         "share": lambda each: _share(claim, each),
-        "crossing": lambda each: _crossing(_ratio(claim, each, one.figure.scale)),
+        "crossing": lambda each: _crossing(_ratio(claim, each, scale)),
         "value": lambda each: _picked(claim, _means(each[claim.of])),
     }
     statistic = statistics[claim.kind]
-    return _number(claim, statistic(wide), _half_width(statistic, wide), largest=float(rows["x"].max()))
+    return _number(claim, statistic(wide), _half_width(statistic, wide), largest=largest)
 
 
 def _ratio(claim: Claim, wide: DataFrame, whole: float) -> Series[float]:

@@ -28,25 +28,26 @@ NOTHING = "None."
 
 def page(found: Sequence[Compared], folder: Path, rows: Path) -> str:
     """Return the page of these figures, whose files lie in `rows`, as it stands in `folder`: links are relative."""
+    told = [(each, one) for each in found for one in findings(each, each.chosen)]
     return TEMPLATE.read_text(encoding="utf-8").format(
         near=NEAR,
         apart=APART,
         close=CLOSE,
         quick=QUICK if any(each.quick for each in found) else "",
-        counts=_table(_count_rows(found)),
+        counts=_table(_count_rows(told)),
         figures=_table(_figure_rows(found)),
-        claims=_table(_claim_rows(found)),
+        claims=_table(_claim_rows(told)),
         lines=_table(_line_rows(found)),
         ranges=_table(_range_rows(found)),
         points="".join(_sections(found, folder, rows)),
     )
 
 
-def _count_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+def _count_rows(found: Sequence[tuple[Compared, Finding]]) -> Iterator[Sequence[str]]:
     """Yield for each paper how many of its claims have each verdict."""
     verdicts = tuple(reversed(WORST_FIRST))
     yield ("paper", "claims", *verdicts)
-    told = [(each.experiment.paper, one.verdict) for each in found if not each.quick for one in _findings(each)]
+    told = [(each.experiment.paper, one.verdict) for each, one in found if not each.quick]
     for paper in dict.fromkeys(paper for paper, _ in told):
         counts = [told.count((paper, verdict)) for verdict in verdicts]
         yield (paper, str(sum(counts)), *map(str, counts))
@@ -67,18 +68,13 @@ def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
         )
 
 
-def _claim_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+def _claim_rows(found: Sequence[tuple[Compared, Finding]]) -> Iterator[Sequence[str]]:
     yield ("figure", "the paper says", "paper", "ours", "gap", "verdict", "why")
-    told = [(each, one) for each in found for one in _findings(each)]
-    for each, one in sorted(told, key=lambda pair: _rank(pair[1])):
+    for each, one in sorted(found, key=lambda pair: _rank(pair[1])):
         paper = "-" if one.claim.paper is None else f"{one.claim.paper:g}"
         gap = "-" if isnan(one.gap) else f"{one.gap:+.1f} %"
         verdict = NO_VERDICT if each.quick else one.verdict
         yield (_link(each), one.claim.says, paper, one.said, gap, verdict, one.claim.why)
-
-
-def _findings(each: Compared) -> list[Finding]:
-    return findings(each, each.chosen)
 
 
 def _rank(one: Finding) -> tuple[int, float]:
@@ -130,8 +126,9 @@ def _range_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
 
 def _gap(each: Compared, rows: DataFrame, lines: Sequence[str]) -> str:
     """Return the mean absolute gap of some lines, a dash where nothing was published of them."""
-    mine = rows[rows["line"].isin(lines)]
-    gap = means(each.figure, mine)["gap"].abs().mean()
+    if not each.figure.values:
+        return "-"
+    gap = means(each.figure, rows[rows["line"].isin(lines)])["gap"].abs().mean()
     return "-" if isnan(gap) else f"{gap:.1f} {GAPS[each.figure.gap]}"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from specsim.api import Run, simulate
+from specsim.api import simulate
 from specsim.core.request import Floats
 from tests.claims.settings import SEEDS, STUDENT_T
 
@@ -16,30 +15,19 @@ MEASURES = ("slo_attainment", "tpot_attainment")
 """The share that met every objective, and the paper's: TPOT alone."""
 
 
-def over_seeds(figure: Callable[[Run], float], scheduler: str, **settings: Any) -> Floats:
-    """Return one figure of the scheduler's run per seed, (seeds,)."""
-    return np.array([figure(simulate(scheduler, **settings, seed=seed)) for seed in SEEDS])
-
-
 @cache
-def _mean_e2el_s(scheduler: str, settings: tuple[tuple[str, Any], ...]) -> tuple[float, ...]:
-    return tuple(over_seeds(lambda run: run.metrics["mean_e2el_ms"] / 1e3, scheduler, **dict(settings)))
-
-
-@cache
-def _attainments(scheduler: str, settings: tuple[tuple[str, Any], ...]) -> tuple[dict[str, float], ...]:
-    runs = (simulate(scheduler, **dict(settings), seed=seed) for seed in SEEDS)
-    return tuple({name: run.metrics["specsim"][name] for name in MEASURES} for run in runs)
+def _metrics(scheduler: str, settings: tuple[tuple[str, Any], ...]) -> list[dict[str, Any]]:
+    return [simulate(scheduler, **dict(settings), seed=seed).metrics for seed in SEEDS]
 
 
 def mean_e2el_s(scheduler: str, **settings: Any) -> Floats:
     """Return the mean end-to-end latency per seed, (seeds,)."""
-    return np.array(_mean_e2el_s(scheduler, tuple(settings.items())))
+    return np.array([found["mean_e2el_ms"] / 1e3 for found in _metrics(scheduler, tuple(settings.items()))])
 
 
 def attainment(measure: str, scheduler: str, **settings: Any) -> Floats:
     """Return one of `MEASURES` per seed, (seeds,)."""
-    return np.array([found[measure] for found in _attainments(scheduler, tuple(settings.items()))])
+    return np.array([found["specsim"][measure] for found in _metrics(scheduler, tuple(settings.items()))])
 
 
 def surely_positive(difference: Floats) -> bool:

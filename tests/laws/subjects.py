@@ -77,6 +77,8 @@ def _read(name: str) -> dict[str, Any]:
 
 def resolved(raw: dict[str, Any]) -> dict[str, Any]:
     """Return a YAML with every ``${..key}`` in place, as a run composes it."""
+    if "${" not in repr(raw):
+        return deepcopy(raw)  # OmegaConf takes as long as a small run does.
     plain: Any = OmegaConf.to_container(OmegaConf.create(raw), resolve=True)
     return dict(plain)
 

@@ -54,19 +54,6 @@ def faked(scheduler: Callable[[], Any], agreement: float = 0.9, **more: Any) -> 
     return run(simulation(TOLD, OUTPUT, scheduler, text=acceptance_trace(len(TOLD), agreement), **more))
 
 
-class ALeafOnceMore(Speculative):
-    """Extends a leaf by width 1, then by 2."""
-
-    def step(self, view: View) -> Step:
-        ids = ids_of(view)
-        forest: Any = Forest.roots(len(ids))
-        if view.emitted_tokens[ids].all():
-            leaves = np.arange(len(ids))
-            forest = yield DraftPass(ids, view.draft_pending(ids), forest, leaves, 1)
-            forest = yield DraftPass(ids, NOBODY, forest, leaves, 2)
-        yield TargetPass(ids, view.pending(ids), forest)
-
-
 class TheSameForestForEver(Speculative):
     def verify(self, view: View, ids: Ids, forest: Forest) -> TargetPass:
         if forest.draft_nodes and (self.kept is None or self.kept.rows != len(ids)):
@@ -139,13 +126,12 @@ def verifying(name: str, **changed: Any) -> type[Speculative]:
 DEEPER_THAN_THE_MEMORY = drafting("DeeperThanTheMemory", depth=900)
 
 REFUSED: dict[type[Speculative], str] = {
-    ALeafOnceMore: "leaf 0 has been extended",
     TheSameForestForEver: "a forest of the past",
     ForgedNodes: "a forest that no draft pass has answered",
     ForgedCopy: "a forest that no draft pass has answered",
     AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
+    drafting("ALeafOnceMore", leaves=lambda ids, _: np.arange(len(ids)), width=2): "leaf 0 has been extended",
     drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 stands twice",
-    drafting("NegativeLeaves", leaves=lambda ids, _: -1 - ids): "leaf -1 is no node",
     drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
     drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): (

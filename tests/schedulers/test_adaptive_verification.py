@@ -19,7 +19,7 @@ from tests.schedulers.test_specserve import DRAFT_S, chains, play
 from tests.unit.hand import Hand
 
 EVEN = Linear(0.0, 0.01, 0.01)
-HALF, SURE = [[0.5] * 3] * 2, [[0.9] * 3] * 2
+HALF = [[0.5] * 3] * 2
 
 
 def part(**changed: Any) -> AdaptiveVerification:
@@ -37,19 +37,6 @@ def kept(hand: Hand, confidences: list[list[float]], chunks: list[int] | None = 
     with pytest.raises(StopIteration) as end:
         growing.send(chains(confidences))
     return end.value.value.tree_tokens().tolist()
-
-
-def test_all_is_drafted_and_as_much_verified_as_pays() -> None:
-    """T = 10 ms + 10 ms a token, three passes of 10 ms; paths 0.9, 0.81, 0.729 in each of two rows.
-
-    Tokens/s of 0..6 drafts: 2/60 = 33.3, 2.9/70 = 41.4, 3.8/80 = 47.5, 4.61/90 = 51.2, 5.42/100 = 54.2,
-    6.15/110 = 55.9, 6.88/120 = 57.3: all. With 0.5: 33.3, 35.7, 37.5, 36.1, ...: the first of each.
-    """
-    for context in (8192, None):
-        hand = play(part(fresh=True, table_context=context), EVEN, rows=2)
-        assert kept(hand, SURE) == [3, 3]
-        assert kept(hand, HALF) == [1, 1]
-        assert kept(hand, [[0.05] * 3] * 2) == [0, 0]
 
 
 def test_the_budget_is_one_step_old_and_this_step_spends_it() -> None:

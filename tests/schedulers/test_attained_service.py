@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from specsim.schedulers.loading import scheduler_factory
-from specsim.simulation import Simulation
 from tests.laws.subjects import part_of, raw_of, resolved
 from tests.laws.watch import Watched, watched
 from tests.made import requests, simulation
@@ -32,11 +31,10 @@ def by_service(name: str) -> Any:
     return scheduler_factory(resolved(raw), name)
 
 
-def played(name: str, **costs: Any) -> tuple[Simulation, Watched]:
+def played(name: str, **costs: Any) -> Watched:
     """Play three requests that are there from the start: no arrival can fall elsewhere."""
     told = requests([0.0] * 3, [20, 12, 16], [60, 40, 50])
-    simulated = simulation(told, [55, 38, 47], by_service(name), **costs)
-    return simulated, watched(simulated)
+    return watched(simulation(told, [55, 38, 47], by_service(name), **costs))
 
 
 def order_of(seen: Watched) -> list[int]:
@@ -46,7 +44,7 @@ def order_of(seen: Watched) -> list[int]:
 @pytest.mark.parametrize("cost", SLOW)
 @pytest.mark.parametrize("name", ATTAINED)
 def test_who_runs_does_not_depend_on_what_a_switch_costs(name: str, cost: str) -> None:
-    (_, free), (_, dear) = played(name), played(name, **SLOW[cost])
+    free, dear = played(name), played(name, **SLOW[cost])
     assert free.record.progress.preemptions.sum() > 1
     assert np.nanmax(dear.record.progress.finish_s) > 2 * np.nanmax(free.record.progress.finish_s)
     assert order_of(dear) == order_of(free)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from specsim.schedulers.loading import EXTRA_KEYS
-from tests.laws.subjects import NAMES, raw_of, repeats
+from tests.laws.subjects import NAMES, raw_of, repeats, target_of
 from tests.schedulers.changes import shows
 
 
@@ -75,8 +74,7 @@ def _owner(node: dict[str, Any], key: str) -> str:
 
 def taken_by(node: dict[str, Any], key: str) -> bool:
     """Return whether the class or function of a node takes a key."""
-    module, _, attribute = node["_target_"].rpartition(".")
-    return key in inspect.signature(getattr(importlib.import_module(module), attribute)).parameters
+    return key in inspect.signature(target_of(node)).parameters
 
 
 def whole_path(scheduler: str, end: str) -> str:

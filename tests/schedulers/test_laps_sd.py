@@ -18,7 +18,7 @@ from specsim.core.trees import Forest
 from specsim.core.user_code import begun
 from specsim.pass_shape import PassShape
 from specsim.schedulers.composed import WithOracle
-from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted, eq_6
+from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
 from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
@@ -91,15 +91,14 @@ def latencies_ms(scheduler: WithOracle) -> Floats:
     return 1e3 * ledger.progress.finish_s
 
 
-def laps(acceptance: AcceptanceMonitor | None = None, slots: BatchSlots = ONE, queues: int = 1) -> WithOracle:
-    watch = acceptance or AcceptanceMonitor(5, 0.05)
-    part = LapsQueues(slots, watch, LengthPredictor(0.0, 0), queues, 0.025, 2.0, "remaining")
+def laps(acceptance: AcceptanceMonitor) -> WithOracle:
+    part = LapsQueues(ONE, acceptance, LengthPredictor(0.0, 0), 1, 0.025, 2.0, "remaining")
     return WithOracle(part, FixedChains(0))
 
 
 def test_figure_1_first_come_first_served() -> None:
     """One queue in which nobody is perceptible is FCFS: 200, 700, 850 ms."""
-    finish_ms = latencies_ms(laps())
+    finish_ms = latencies_ms(laps(AcceptanceMonitor(5, 0.05)))
     assert finish_ms == pytest.approx([200, 700, 850])
     assert finish_ms.mean() == pytest.approx(583.333, abs=1e-3)
 
@@ -120,10 +119,8 @@ def test_figure_1_shortest_time_first() -> None:
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-def queues_of(
-    monitor: AcceptanceMonitor | None = None, *, slots: BatchSlots = ONE, estimate: Any = "remaining"
-) -> LapsQueues:
-    return LapsQueues(slots, monitor or AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
+def queues_of(estimate: Any = "remaining") -> LapsQueues:
+    return LapsQueues(ONE, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
 
 
 def test_the_order_of_algorithm_1() -> None:
@@ -186,20 +183,11 @@ def test_the_stability_window_by_hand() -> None:
     assert rates[3] == 0.5
 
 
-def test_eq_6_by_hand() -> None:
-    """100 tokens, n = 4, A = 0.5: 100 / 3 rounds of 4 x 2 + 20 ms."""
-    four = np.array([4.0])
-    assert eq_6(np.array([100.0]), four, np.array([0.5]), 4 * np.array([0.002]) + 0.02) == pytest.approx(
-        100 / 3 * 0.028
-    )
-
-
 @pytest.mark.parametrize(("estimate", "tokens"), [("total", 100), ("remaining", 60)])
 def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) -> None:
     ledger, view = ledger_and_view(requests([0.0], [10], [200]))
     ledger.progress.emitted_tokens[0] = 40
-    slots = BatchSlots(1, 512, "mixed", 0.0, "keep")
-    part = LapsQueues(slots, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
+    part = queues_of(estimate)
     part.acceptance.begin(1)
     hear(part.acceptance, [2, 2])
 

@@ -18,13 +18,6 @@ from tests.schedulers.test_specserve import chains, play, verified
 from tests.unit.hand import sizes
 
 
-def test_the_likeliest_prefixes_share_the_capacity() -> None:
-    """Paths: .9 .81 .729 | .6 .3 .15 | .9 .45 .405; the best 6 are .9 .9 .81 .729 .6 .45: 3, 1 and 2 tokens."""
-    forest = chains([[0.9, 0.9, 0.9], [0.6, 0.5, 0.5], [0.9, 0.5, 0.9]])
-    assert forest.subset(likeliest_of_all(forest, 6)).tree_tokens().tolist() == [3, 1, 2]
-    assert forest.subset(likeliest_of_all(forest, 99)).tree_tokens().tolist() == [3, 3, 3]
-
-
 @pytest.mark.parametrize(
     ("rows", "capacity", "passes", "verified"),
     [(1, None, 2, 2), (2, None, 3, 4), (2, 3, 3, 3), (2, 9, 3, 6)],

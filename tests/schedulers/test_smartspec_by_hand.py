@@ -12,9 +12,10 @@ from specsim.core.passes import DraftPass, TargetPass
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.smartspec.chains import GoodputChains
 from specsim.schedulers.smartspec.estimators import AcceptanceAverage
-from specsim.schedulers.smartspec.serving import PrefillFeedback, Proposer, SmartSpec
+from specsim.schedulers.smartspec.serving import PrefillFeedback, SmartSpec
 from tests.made import Hardware, Linear, memory, requests
-from tests.unit.hand import Hand, sizes
+from tests.schedulers.test_specserve import verified
+from tests.unit.hand import Hand
 
 CHEAP = Hardware(Linear(0.0, 1e-6, 1.0), Linear(0.0, 0.0, 1e-3))
 """Drafting and verifying cost next to nothing beside the weights: every draft pays."""
@@ -22,25 +23,9 @@ DEAR = Hardware(Linear(0.0, 1.0, 1e-3), Linear(0.0, 0.0, 1.0))
 """Every draft costs more than it brings."""
 
 
-def serving(
-    proposal: Proposer,
-    prefill_threshold: float = 0.7,
-    kind: type[SmartSpec] = SmartSpec,
-    *,
-    max_num_seqs: int = 8,
-    max_num_batched_tokens: int = 64,
-) -> SmartSpec:
-    return kind(PrefillFirst(max_num_seqs, max_num_batched_tokens, watermark=0.0), proposal, prefill_threshold)
-
-
-def smart(
-    num_speculative_tokens: int = 4,
-    acceptance: Any = "global",
-    window: int = 4,
-    first_acceptance: float = 0.7,
-    **room: Any,
-) -> SmartSpec:
-    return serving(GoodputChains(num_speculative_tokens, acceptance, window, first_acceptance), **room)
+def smart(num_speculative_tokens: int = 4, max_num_seqs: int = 8, max_num_batched_tokens: int = 64) -> SmartSpec:
+    chains = GoodputChains(num_speculative_tokens, "global", window=4, first_acceptance=0.7)
+    return SmartSpec(PrefillFirst(max_num_seqs, max_num_batched_tokens, watermark=0.0), chains, prefill_threshold=0.7)
 
 
 def prefilled(hand: Hand) -> Hand:
@@ -50,13 +35,10 @@ def prefilled(hand: Hand) -> Hand:
     return hand
 
 
-def chain(hand: Hand, *sure: float) -> TargetPass:
-    """Begin a step and answer its drafts until it verifies."""
-    work = hand.begin()
-    while isinstance(work, DraftPass):
-        work = hand.propose(*(sure or (0.9,)))
-    assert isinstance(work, TargetPass)
-    return work
+def ran(hand: Hand) -> list[int]:
+    """Play a step up to its verification; return its requests."""
+    verified(hand, 0.9)
+    return list(hand.work.requests.tolist())
 
 
 # --- SmartSpec --------------------------------------------------------------------------------------------------------
@@ -68,11 +50,11 @@ def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
     hand = Hand(smart(num_speculative_tokens=0, max_num_batched_tokens=128), told, memory(told, 9.0, block_tokens=1))
     hand.view.cost_model = Hardware(Linear(0.1, 0.0, 1.0), Linear(0.0, 0.0, 1.0))
     prefilled(hand)
-    assert chain(hand).requests.tolist() == [0, 1]
+    assert ran(hand) == [0, 1]
     hand.emit([1, 8], ends=[1])
-    assert chain(hand).requests.tolist() == [0]
+    assert ran(hand) == [0]
     hand.emit([39], ends=[0])
-    assert chain(hand).requests.tolist() == [2], "the oldest always runs: nobody starves"
+    assert ran(hand) == [2], "the oldest always runs: nobody starves"
 
 
 # --- the moving average -----------------------------------------------------------------------------------------------
@@ -123,7 +105,7 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
     hand.view.cost_model = DEAR
     prefilled(hand)
     for step in range(3):
-        chain(hand)
+        ran(hand)
         hand.emit([1], ends=[0] if step == 2 else [])
     hand.view.cost_model = CHEAP
     work = hand.begin()
@@ -132,7 +114,7 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
     hand.emit([1])
     feedback = hand.scheduler.feedback
     for step in range(4, 10):
-        assert sizes(chain(hand)) == [0]
+        assert verified(hand, 0.9) == [0]
         hand.emit([1])
         assert (feedback.idle, feedback.steps, feedback.drafting) == (step, step, False)
 

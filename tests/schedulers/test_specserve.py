@@ -119,15 +119,6 @@ def estimated(rows: int, target: Linear, spent_s: float = 0.0, limit_s: float = 
     return estimate
 
 
-def test_beyond_the_objective_throughput_is_minus_one() -> None:
-    forest = chains([[0.9]])
-    assert estimated(1, Linear(0.0, 1e-3, 0.02), limit_s=0.0219).throughput(forest) == -1
-    assert estimated(1, Linear(0.0, 1e-3, 0.02), limit_s=0.0221).throughput(forest) == pytest.approx(1.9 / 0.022)
-    assert estimated(1, Linear(0.0, 1e-3, 0.02), limit_s=0.0221).throughput_after(
-        Forest.roots(1), np.array([0]), 0.9
-    ) == pytest.approx(-1)
-
-
 @pytest.mark.parametrize(
     ("verify_s", "drafted"), [(0.1499, 5), (0.1501, 4), (0.1799, 2), (0.1899, 1), (0.1901, 0), (0.3, 0)]
 )
@@ -194,14 +185,6 @@ def test_it_cuts_to_the_smaller_size_where_that_pays(token_s: float, kept: list[
     forest = chains([[0.9, 0.8], [0.1]])
     keep = to_graph_size(estimated(2, Linear(0.0, token_s, 0.01)), forest)
     assert np.bincount(forest.row[keep], minlength=2).tolist() == [1 + each for each in kept]
-
-
-def test_it_drops_the_unlikeliest_tokens_first_whoever_they_belong_to() -> None:
-    """T = 20 ms + 5 ms a token, 20 ms drafted. Paths 0.9, 0.72 | 0.3, 0.03: all 3.95 / 70 ms = 56.4, without 0.03
-    3.92 / 65 = 60.3, without 0.3 3.62 / 60 = 60.33, without 0.72 2.9 / 55 = 52.7."""
-    forest = chains([[0.9, 0.8], [0.3, 0.1]])
-    keep = worth_keeping(estimated(2, Linear(0.0, 5e-3, 0.02), 0.02), forest)
-    assert forest.subset(keep).tree_tokens().tolist() == [2, 0]
 
 
 def test_it_stops_at_the_first_token_that_does_not_pay() -> None:

@@ -14,7 +14,7 @@ from specsim.schedulers.eagle2_tree import DynamicTrees
 from specsim.schedulers.specinfer import FixedTrees, nodes_of
 from tests.laws.subjects import mapping_of
 from tests.made import Linear, memory, requests
-from tests.schedulers.test_specserve import play
+from tests.schedulers.test_specserve import play, verified
 from tests.unit.hand import Hand, sizes
 
 PAPER = [1, 1, 3, 1, 1, 1, 1, 1]
@@ -71,9 +71,6 @@ def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified() -
 
 def test_a_topk_of_one_is_a_chain_and_one_token_is_no_tree() -> None:
     hand = play(DynamicTrees(4, 1, 5), Linear(0.0, 0.0, 0.01), rows=2)
-    work = hand.begin()
-    while isinstance(work, DraftPass):
-        work = hand.propose(0.5)
-    assert sizes(work) == [4, 4]
-    assert work.forest.depth.max() == 4
+    assert verified(hand, 0.5) == [4, 4]
+    assert hand.work.forest.depth.max() == 4
     assert not DynamicTrees(4, 2, 1).drafts

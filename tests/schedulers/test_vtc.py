@@ -85,7 +85,6 @@ def test_backlogged_tenants_are_served_alike(slots: int) -> None:
     told = requests([0.0] * count, prompts.tolist(), [25] * count, kinds.tolist())
     part = VirtualCounters(BatchSlots(slots, 256, "mixed", 0.0, "keep"), 1.0, 2.0)
     gaps: list[float] = []
-    lines: list[Any] = []
 
     class Watching:
         def begin(self, count: int) -> None:
@@ -94,8 +93,7 @@ def test_backlogged_tenants_are_served_alike(slots: int) -> None:
         def step(self, view: Any) -> Any:
             yield from Composed(part, FixedChains(0)).step(view)
             waiting = np.array(view.waiting, dtype=np.int64)
-            lines.append({*view.slo_class[waiting].tolist()})
-            if lines[-1] == {A, B}:
+            if {*view.slo_class[waiting].tolist()} == {A, B}:
                 gaps.append(part.served[A] - part.served[B])
 
     run(replace(simulation(told, outputs.tolist(), pool=memory(told, 100.0)), scheduler=Watching))

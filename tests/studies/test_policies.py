@@ -55,20 +55,6 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
     assert more["tuned"].nunique() == 1
 
 
-def test_a_winner_is_named_with_what_it_gains_and_who_is_level():
-    attained = {"vllm": 0.5, "vllm_spec": 0.7, "adaserve": 0.9, "specserve": 0.895}
-    rows = DataFrame(
-        [
-            {"place": "azure_conv", "mix": "mostly urgent", "load": "at", "policy": policy, "seed": seed}
-            | {"slo_attainment": share + seed / 100}
-            for policy, share in attained.items()
-            for seed in range(5)
-        ]
-    )
-    ((*_, none, fixed, best, gain, level),) = page._winners(rows, list(attained))
-    assert (none, fixed, best, gain, level) == ("52.0", "72.0", "`adaserve`", "+20.0 ± 0.0", "`specserve`")
-
-
 def test_a_gain_is_paired_by_the_seeds_that_both_have():
     """Hard or easy, a seed is so for both: 2 points apart on each of three of the eight."""
     fixed = np.array([0.1, 0.3, 0.5, 0.1, 0.3, 0.5, 0.3, 0.3])

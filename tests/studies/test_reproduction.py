@@ -153,10 +153,15 @@ CLAIMS = """\
 """
 
 
+def claimed(folder: Path, claims: str = CLAIMS) -> Compared:
+    """Return the first figure, with these claims."""
+    text = TINY.replace("    values: {Batches", claims + "    values: {Batches")
+    experiment = read_experiment(tiny(folder, text))
+    return compared(experiment, experiment.figures[0], by_hand(), quick=False)
+
+
 def test_claims_by_hand(tmp_path: Path) -> None:
-    text = TINY.replace("    values: {Batches", CLAIMS + "    values: {Batches")
-    experiment = read_experiment(tiny(tmp_path, text))
-    one = compared(experiment, experiment.figures[0], by_hand(), quick=False)
+    one = claimed(tmp_path)
     found = {each.claim.says: each for each in findings(one, one.chosen)}
     # 96 over 40 at 2 requests/s.
     assert found["Best by far"].said.startswith("2.4 ± ")
@@ -205,25 +210,20 @@ def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
         ("over: One by one, paper: 3", "paper: 3", "crossing.over: missing key; expected a l"),
     ):
         assert old in CLAIMS
-        text = TINY.replace("    values: {Batches", CLAIMS.replace(old, new) + "    values: {Batches")
         with pytest.raises(SpecsimError, match=said):
-            read_experiment(tiny(tmp_path, text))
+            claimed(tmp_path, CLAIMS.replace(old, new))
 
 
 def test_a_ratio_that_is_no_number_is_not_called_one(tmp_path: Path) -> None:
-    text = TINY.replace("    values: {Batches", CLAIMS + "    values: {Batches")
-    experiment = read_experiment(tiny(tmp_path, text))
-    one = compared(experiment, experiment.figures[0], by_hand(), quick=False)
-    of_all = one.chosen["line"] == "Batches"
-    best = findings(one, one.chosen.assign(ours=one.chosen["ours"].mask(of_all, 100.0)))
-    told = {each.claim.says: (each.said, each.verdict) for each in best}
-    assert told["Fewer violations"] == ("no violation", "direction only")
-    none = findings(one, one.chosen.assign(ours=0.0))
-    told = {each.claim.says: (each.said, each.verdict) for each in none}
-    assert told["Best by far"] == ("no number", "not reproduced")
-    behind = findings(one, one.chosen.assign(ours=one.chosen["ours"].mask(of_all, 1.0)))
-    told = {each.claim.says: (each.said, each.verdict) for each in behind}
-    assert told["Behind at last"] == ("below from the first on", "not reproduced")
+    one = claimed(tmp_path)
+    batches, ours = one.chosen["line"] == "Batches", one.chosen["ours"]
+    for values, says, said, verdict in (
+        (ours.mask(batches, 100.0), "Fewer violations", "no violation", "direction only"),
+        (0.0, "Best by far", "no number", "not reproduced"),
+        (ours.mask(batches, 1.0), "Behind at last", "below from the first on", "not reproduced"),
+    ):
+        (found,) = (each for each in findings(one, one.chosen.assign(ours=values)) if each.claim.says == says)
+        assert (found.said, found.verdict) == (said, verdict)
 
 
 NAMED = """\

@@ -150,6 +150,7 @@ def test_rows_that_are_not_there_or_no_longer_stand_are_named(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["--quick", "--out", str(tmp_path / "out")]) == 0

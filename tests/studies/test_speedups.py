@@ -134,12 +134,6 @@ def test_scores_of_four_rows_by_hand() -> None:
     assert errors.bias == pytest.approx((0.1 - 0.175 - 0.1 - 1 / 101) / 4)
 
 
-def test_where_speculation_stops_is_between_loads_by_their_logarithm() -> None:
-    points = DataFrame({"load": [16.0, 64.0], "speedup": [1.2, 0.8]})
-    assert scores._stop(points["load"], points["speedup"]) == pytest.approx(32)
-    assert scores._stop(points["load"], points["speedup"] + 1) == float("inf")
-
-
 def test_the_page_and_the_list_are_those_of_the_kept_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     table = kept(running.KEPT)

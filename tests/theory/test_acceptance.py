@@ -21,13 +21,18 @@ from specsim.simulation import run
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import hardware, ledger_and_view, requests, simulation
+from tests.theory.test_acceptance_by_position import accepted_of
 
 SHAPE = PassShape(1, 1, 1.0, 0, 1, 1)
 
 
+def one_rate(alpha: float) -> Any:
+    return acceptance_from_mapping({"kind": "bernoulli", "alpha": alpha, "width": 4}, "acceptance")
+
+
 def bernoulli(alpha: float, count: int, seed: int = 0) -> AcceptanceTrace:
-    acceptance = acceptance_from_mapping({"kind": "bernoulli", "alpha": alpha, "width": 4}, "acceptance")
-    return acceptance.acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
+    trace: AcceptanceTrace = one_rate(alpha).acceptance_trace(["text"], np.zeros(count, int), np.arange(count), seed)
+    return trace
 
 
 @pytest.mark.parametrize("alpha", [1e-4, 2.2e-4, 0.5, 0.9995, 0.9999])
@@ -64,18 +69,7 @@ def test_every_scheduler_can_do_without_doubt(name: str, alpha: float) -> None:
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
     """Mean tokens of a verification are (1 - a^(k+1)) / (1 - a), within 4 standard errors."""
-    count, length = 24, 200
-    told = requests([0.0] * count, [3] * count, [length] * count)
-    spec = factory_of("vllm_spec", num_speculative_tokens=k)
-    heard = watched(simulation(told, [length] * count, spec, text=bernoulli(alpha, count))).heard[0]
-    # Verifications near the end may be cut, or carry fewer than k: only those far from it are counted.
-    emitted, samples = np.ones(count, dtype=int), []
-    for step in heard:
-        if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes:
-            ids = step.work.requests
-            samples.append(step.answer.tokens[emitted[ids] + k + 1 < length])
-            emitted[ids] += step.answer.tokens
-    tokens = np.concatenate(samples)
+    tokens = np.repeat(np.arange(1, k + 2), accepted_of(one_rate(alpha), k, 24, 200))
     expected = (1 - alpha ** (k + 1)) / (1 - alpha)
     assert len(tokens) > 500
     assert abs(tokens.mean() - expected) < 4 * tokens.std(ddof=1) / np.sqrt(len(tokens))
@@ -175,24 +169,18 @@ FOUR_SIGMA = 3.167e-5
 
 DRAWN = ("bernoulli", "llama8b_eagle3", "suffix_spec_bench", "gemma4_31b_dflash", "llama70b_1b", "smollm2_skip_curves")
 """Shipped acceptances that are drawn: of each kind, of a lookup, and of four proposals a position and eight."""
-every_drawn = pytest.mark.parametrize("name", [*DRAWN, "pinned_sglang"])
 
 
-def acceptance_of(name: str) -> Acceptance:
-    made = acceptance_from_mapping(compose({"acceptance": name})["acceptance"], name)
-    assert isinstance(made, Acceptance)
-    return made
-
-
-@every_drawn
-def test_confidence_is_calibrated(name: str) -> None:
+@pytest.mark.parametrize("name", [*DRAWN, "pinned_sglang"])
+def test_confidence_is_calibrated_and_falls_with_rank(name: str) -> None:
     """At every rank, and in every tenth of the confidences, the mean confidence is the share that is right.
 
     Over all within a thousandth (the pools are a lattice), in a tenth what a binomial law exceeds as
     rarely as a normal one exceeds four deviations.
     """
-    acceptance = acceptance_of(name)
-    for category in acceptance.curves:
+    acceptance = acceptance_from_mapping(compose({"acceptance": name})["acceptance"], name)
+    assert isinstance(acceptance, Acceptance)
+    for category, curve in acceptance.curves.items():
         text = acceptance.acceptance_trace([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         for rank in range(acceptance.width):
             sure, right = text.confidence[:, rank], text.rank == rank
@@ -201,13 +189,6 @@ def test_confidence_is_calibrated(name: str) -> None:
             for part in np.array_split(order, 10):
                 low, high = binom.ppf((FOUR_SIGMA, 1 - FOUR_SIGMA), len(part), sure[part].mean())
                 assert low <= right[part].sum() <= high, (name, category, rank)
-
-
-@every_drawn
-def test_proposals_fall_with_rank_and_are_probabilities(name: str) -> None:
-    acceptance = acceptance_of(name)
-    for category, curve in acceptance.curves.items():
-        text = acceptance.acceptance_trace([category], np.zeros(2, dtype=np.int64), np.arange(2), 0)
         assert (text.confidence.sum(axis=1) <= 1 + 1e-9).all()
         assert (text.confidence >= 0).all()
         assert (np.diff(text.confidence, axis=1) <= 1e-12).all(), (name, category)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from specsim.acceptance.trace import AcceptanceTrace
 from specsim.core.passes import TargetPass
 from specsim.core.request import Ints
 from specsim.rng import mix
+from specsim.simulation import Simulation, run
 from tests.laws.subjects import NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import memory, requests, simulation
@@ -33,30 +35,30 @@ def acceptance_trace(count: int, **body: Any) -> AcceptanceTrace:
     return acceptance(**body).acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
 
 
-def accepted_of(made: Acceptance, chain: int, count: int = 240, length: int = 400) -> Ints:
-    """Return the accepted tokens of each verification of as many drafts, of those that had as many.
-
-    There are slots, memory and a budget for all: where drafts are left out, easy requests have more of them.
-    """
-    told = requests([0.0] * count, [3] * count, [length] * count)
+def drafting(made: Acceptance, chain: int, count: int = 240, length: int = 400) -> Simulation:
+    """Return a run that always drafts as many tokens: slots, memory, a budget and `max_tokens` leave room for all."""
+    told = requests([0.0] * count, [3] * count, [length + chain + 1] * count)
     text = made.acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
-    factory = factory_of(
-        "vllm_spec", num_speculative_tokens=chain, max_num_seqs=count, max_num_batched_tokens=count * (chain + 1)
-    )
-    each = simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))
-    record = watched(each).heard[0]
-    return np.concatenate(
-        [
-            step.answer.matched[step.work.forest.tree_tokens() == chain]
-            for step in record
-            if isinstance(step.work, TargetPass) and step.work.forest.draft_nodes
-        ]
-    )
+    limits = {"max_num_seqs": count, "max_num_batched_tokens": count * (chain + 1)}
+    factory = factory_of("vllm_spec", num_speculative_tokens=chain, **limits)
+    return simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count), keep_passes=False)
+
+
+def accepted_of(made: Acceptance, chain: int, *size: int) -> Ints:
+    """Return how many verifications of as many drafts accepted 0, 1, ... of them, (chain + 1,)."""
+    progress = run(drafting(made, chain, *size)).progress
+    verified = progress.speculations.sum()
+    assert progress.draft_tokens.sum() == chain * verified
+    return -np.diff([verified, *progress.accepted_at.sum(axis=0)[:chain], 0])
+
+
+def mean_length(accepted: Ints) -> float:
+    """Return the mean tokens of a verification, its bonus token included."""
+    return 1 + float(accepted @ np.arange(len(accepted)) / accepted.sum())
 
 
 def length_at(chain: int, **body: Any) -> float:
-    """Return the mean tokens of a verification of as many drafts, of those that had as many."""
-    return 1 + float(accepted_of(acceptance(**body), chain).mean())
+    return mean_length(accepted_of(acceptance(**body), chain))
 
 
 def test_measured_conditional_rates_give_their_length() -> None:
@@ -103,10 +105,15 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_scheduler_meets_the_same_text(name: str) -> None:
-    """A verification accepts the target's own path through the tree, as request, output and draft position say."""
+    """A verification accepts the target's own path through the tree, as request, output and draft position say.
+
+    Never as batch, replicas, memory or preemption do.
+    """
     text = acceptance_trace(6, conditional=[0.9, 0.7, 0.5, 0.3])
     told = requests([0.0, 0.0, 0.1, 0.4, 0.4, 0.5], [9, 3, 30, 5, 5, 8], [40] * 6)
-    for heard in watched(simulation(told, [40, 31, 23, 11, 37, 25], factory_of(name), text=text)).heard:
+    plain = simulation(told, [40, 31, 23, 11, 37, 25], factory_of(name), text=text)
+    simulated = (plain, replace(plain, memory=memory(told, 1.5)), replace(plain, replicas=3))
+    for heard in (heard for each in simulated for heard in watched(each).heard):
         emitted = np.zeros(6, dtype=np.int64)
         for step in heard:
             if not isinstance(step.work, TargetPass):
@@ -148,16 +155,9 @@ def test_typed_rates_work_from_the_command_line_and_python() -> None:
 
 
 def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:
-    made = acceptance(conditional=0.6, match=0.3, spread=0.0)
-    count, length, chain = 100, 400, 3
-    told = requests([0.0] * count, [3] * count, [length] * count)
-    text = made.acceptance_trace(["text"], np.zeros(count, dtype=np.int64), np.arange(count), 0)
-    limits = {"max_num_seqs": count, "max_num_batched_tokens": (chain + 1) * count}
-    factory = factory_of("vllm_spec", num_speculative_tokens=chain, **limits)
-    record = watched(simulation(told, [length] * count, factory, text=text, pool=memory(told, 2.0 * count))).heard[0]
-    # The first steps: all requests are there, and none has so few tokens left that its chain is cut.
-    targets = [step for step in record if isinstance(step.work, TargetPass)]
-    verified = [step for step in targets if len(step.work.requests) == count][1:100]
+    chain = 3
+    record = watched(drafting(acceptance(conditional=0.6, match=0.3, spread=0.0), chain, 100)).heard[0]
+    verified = [step for step in record if isinstance(step.work, TargetPass)][1:100]
     drafts = np.concatenate([step.work.forest.tree_tokens() for step in verified])
     matched = np.concatenate([step.answer.matched for step in verified])
     assert set(drafts.tolist()) == {0, chain}

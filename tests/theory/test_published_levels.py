@@ -47,16 +47,6 @@ def test_the_acceptance_of_llama_70b_is_that_of_fig_12() -> None:
     assert counted(p, q) == pytest.approx(means, rel=1e-3), "two numbers give all three"
 
 
-def test_the_same_law_holds_where_vllm_tells_both_counts() -> None:
-    # A public log of vLLM 0.6 with the same pair on ShareGPT: the rate per position, and the share of k + 1 emitted.
-    for drafted, rate, efficiency in ((5, 0.797, 0.640), (10, 0.786, 0.443)):
-        emitted = efficiency * (drafted + 1)
-        p = float(least_squares(lambda x: (1 - x[0] ** (drafted + 1)) / (1 - x[0]) - emitted, [0.8]).x[0])  # noqa: B023
-        on_path = (1 - p**drafted) / (1 - p)
-        q = (rate * drafted - p * on_path) / (drafted - on_path)
-        assert (p, q) == pytest.approx((0.816, 0.758), abs=0.01), "the same chances, whatever the length"
-
-
 def test_outputs_end_where_figs_8_and_9_say() -> None:
     attained = values("adaserve_fig8_llama", "adaserve_fig8_llama")
     goodput = values("adaserve_fig8_llama", "adaserve_fig9_llama")

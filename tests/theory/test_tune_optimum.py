@@ -76,8 +76,7 @@ def test_a_table_by_batch_size_with_more_choices_than_trials() -> None:
     of = (16, 0.7, 5e-4, 0.010)
     key = "speculation.num_speculative_tokens_per_batch_size"
     table = {each: [5, 4, 3, 2, 1] for each in ("1-8", "9-32", "33-512")}
-    tuned = specsim.tune(
-        "vllm_dynamic", values={key: table, "max_num_batched_tokens": [None]}, trials=20, **shared(*of)
-    )
+    values = {key: table, "max_num_batched_tokens": [None]}
+    tuned = specsim.tune("vllm_dynamic", values=values, trials=20, **shared(*of) | {"trace__output_tokens": 96})
     assert tuned.trials["vllm_dynamic"] == 20
     assert tuned.best.settings[key]["9-32"] == max(range(1, 6), key=lambda k: tokens_per_s(k, *of)) == 1
