@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.latency.choice import FEWEST_SHAPES, judge
+from profiler.latency.choice import FEWEST_SHAPES, as_columns, judge
 from profiler.latency.points import (
     CPU,
     CPU_QUICK,
@@ -134,10 +134,12 @@ def test_a_fifth_of_the_grid_has_every_kind_of_both_roles_small_and_large():
 def test_what_is_measured_before_a_cut_can_be_fitted():
     order = order_of(FULL)
     for role in ROLES:
-        before = {point.key for each, point in order[: int(0.3 * len(order))] if each == role}
-        found = judge([each for each in samples_of(LAW, role) if each.key in before], role).roofline
+        before, samples = (
+            {point.key for each, point in order[: int(0.3 * len(order))] if each == role},
+            samples_of(LAW, role),
+        )
+        found = judge([each for each in samples if each.key in before], role).roofline
         assert max(error.median for error in found.errors.values()) < 0.1
-        unseen = [each for each in samples_of(LAW, role) if each.key not in before]
-        columns = judge(unseen, role).samples
+        columns = as_columns([each for each in samples if each.key not in before])
         off = abs(columns.predicted_by(found.fitted.form) / columns.seconds - 1)
         assert sorted(off)[len(off) // 2] < 0.02

@@ -11,23 +11,18 @@ import yaml
 from profiler.latency.choice import as_columns
 from profiler.latency.points import QUICK, Point
 from profiler.latency.profile_file import profile_mapping
-from profiler.latency.samples import SampleFile
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.config.configured import from_point
 from specsim.latency.forms import Linear, Roofline
 from specsim.latency.profile import load_profile
 from specsim.runs.prepare import prepare
-from tests.profiler.latency.made import FACTS, sample, samples_of
+from tests.profiler.latency.made import sample, samples_of, written
 
 LINE = Linear(3e-8, 5e-5, 0.01)
 
 
-def written(path, samples, **facts):
-    file = SampleFile(path, {**FACTS, **facts})
-    file.samples = samples
-    file.write()
-    return path
+PLANNED = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +30,18 @@ def measured():
     return [each for role in ("target", "draft") for each in samples_of(LINE, role, grid=QUICK)]
 
 
-def test_the_hosts_time_of_a_gpu_is_an_engines(tmp_path, measured):
-    samples = [replace(each, host_s=0.012) for each in measured]
-    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
+def test_the_hosts_time_of_a_gpu_is_an_engines_and_points_that_were_not_reached_are_counted(tmp_path, measured):
+    samples = [replace(each, host_s=0.012) for each in measured[1:]]
+    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, planned=PLANNED)])
     for role in ("target", "draft"):
         assert mapping[role]["overhead_s"] == 0
         assert "launch_s" not in mapping[role]
     assert mapping["suggests"] == {"engine": "vllm_0_15"}
     (line,) = [each for each in mapping["assumptions"] if "overhead_s" in each]
     assert line == "kernels alone: overhead_s is 0, and the host's time is an engine's (engine=vllm_0_15)"
+    reached = f"{PLANNED['target'] - 1} of {PLANNED['target']}"
+    assert mapping["assumptions"][0] == f"partial: {reached} target points measured"
+    assert not [line for line in mapping["assumptions"] if "draft points" in line]
 
 
 def test_offsets_of_few_tokens_are_written_and_read(tmp_path):
@@ -58,33 +56,18 @@ def test_offsets_of_few_tokens_are_written_and_read(tmp_path):
     assert mapping["target"]["standard_errors"]["roofline"]["few_s"][1] is None
 
 
-def test_the_hosts_time_of_a_cpu_is_the_profilers_own(tmp_path, measured):
-    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured, device="cpu")])
-    assert mapping["target"]["overhead_s"] == pytest.approx(0.0003)
-    assert "suggests" not in mapping
-
-
 def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
     padded = sample(Point("verify", 1, 128, 3), captured_tokens=4)
     assert as_columns([padded]).batched.tolist() == [4.0]
 
 
-def test_points_that_were_not_reached_are_counted(tmp_path, measured):
-    planned = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
-    path = written(tmp_path / "s.parquet", measured[1:], planned=planned)
-    mapping, _ = profile_mapping("mine", [path])
-    assert (
-        mapping["assumptions"][0] == f"partial: {planned['target'] - 1} of {planned['target']} target points measured"
-    )
-    assert not [line for line in mapping["assumptions"] if "draft points" in line]
-
-
-def test_points_that_the_memory_did_not_hold_are_counted_apart(tmp_path, measured):
-    planned = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
+def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lacked_are_counted(tmp_path, measured):
     samples = [each for each in measured if each.role == "draft" or each.context_tokens < 2**15]
     left_out = len(measured) - len(samples)
-    facts = {"planned": planned, "lowered": {"target": [32000, left_out]}}
+    facts = {"device": "cpu", "planned": PLANNED, "lowered": {"target": [32000, left_out]}}
     mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, **facts)])
+    assert mapping["target"]["overhead_s"] == pytest.approx(0.0003)
+    assert "suggests" not in mapping
     assert mapping["assumptions"][0] == (
         f"lower grid: 32000 cached tokens of the target fit in the memory; {left_out} points left out"
     )

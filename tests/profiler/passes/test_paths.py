@@ -17,7 +17,7 @@ from profiler.passes.paths import forward_of, working_passes  # noqa: E402
 from specsim.cli import main  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.latency.profile import load_profile  # noqa: E402
-from tests.profiler.latency.made import FACTS, sample  # noqa: E402
+from tests.profiler.latency.made import FACTS, sample, written  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -72,7 +72,7 @@ GRID = "requests: [1, 2]\ncontexts: [16, 64]\nchunks: [8, 32]\nseconds: 0.001\n"
 
 
 @pytest.mark.slow
-def test_a_sweep_of_the_fused_path_says_so(tmp_path, capsys):
+def test_a_sweep_of_the_fused_path_says_so(tmp_path):
     (tmp_path / "grid.yaml").write_text(GRID)
     words = ["profile", "latency", "--device", "cpu", "--quick", "--random-weights", "tiny-llama", "tiny-llama-skip1"]
     words += ["--grid", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "mine.yaml")]
@@ -84,16 +84,10 @@ def test_a_sweep_of_the_fused_path_says_so(tmp_path, capsys):
     assert {each.status for each in samples} == {"ok"}
     said = load_profile(tmp_path / "mine.yaml").assumptions
     assert any(each.startswith("kernels of specsim's fused path: QKV") for each in said)
-    capsys.readouterr()
-    assert main([*words, "--attention", "split"]) == 2
-    assert "holds samples of passes 'fused', not 'transformers'" in capsys.readouterr().err
 
 
 def test_samples_older_than_the_fused_path_are_of_transformers(tmp_path):
-    path = tmp_path / "s.parquet"
-    old = SampleFile(path, FACTS)
-    old.add(sample(Point("decode", 1, 16, 1)))
-    old.write()
+    path = written(tmp_path / "s.parquet", [sample(Point("decode", 1, 16, 1))])
     assert len(SampleFile(path, {**FACTS, "passes": "transformers"}).samples) == 1
     with pytest.raises(SpecsimError, match="holds samples of passes 'transformers', not 'fused'"):
         SampleFile(path, {**FACTS, "passes": "fused"})
