@@ -18,6 +18,7 @@ from profiler.acceptance.record import TraceWriter  # noqa: E402
 from profiler.acceptance.trace_file import Recorded  # noqa: E402
 from profiler.lock import only_one  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.acceptance.traces import COLUMNS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -71,11 +72,6 @@ def test_layers_are_found(models: Path, tmp_path: Path, capsys: pytest.CaptureFi
     line = capsys.readouterr().out
     assert re.fullmatch(r"--skip-layers [01]: 0\.\d{4} agree\n", line)
     assert not list(tmp_path.iterdir())
-
-
-def columns(acceptance_trace: Recorded) -> dict[str, np.ndarray]:
-    names = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
-    return {name: getattr(acceptance_trace, name) for name in names}
 
 
 @pytest.mark.parametrize("drafter", ["skip", "separate", "lookup"])
@@ -138,8 +134,8 @@ def test_a_stopped_recording_goes_on_where_it_was(
     acceptance_trace = recorded(models, out, "--temperature", "0.8")
     assert len(again) == 3
     assert not {task.text for batch in again for task in batch} & {task.text for task in done[0]}
-    for name, column in columns(whole).items():
-        assert np.array_equal(column, columns(acceptance_trace)[name], equal_nan=True), name
+    for name in COLUMNS:
+        assert np.array_equal(getattr(whole, name), getattr(acceptance_trace, name), equal_nan=True), name
 
 
 def refused(arguments: list[str]) -> str:
@@ -232,9 +228,10 @@ def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: 
 
 
 def test_another_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
-    arguments = words(models, tmp_path / "acceptance_trace.parquet", drafter="separate")
-    arguments[arguments.index("--draft") + 1] = str(models / "other_words")
-    assert "token 'w10' is 10 against none" in refused(arguments)
+    other = ["--draft", str(models / "other_words")]
+    assert "token 'w10' is 10 against none" in refused(
+        words(models, tmp_path / "a.parquet", *other, drafter="separate")
+    )
 
 
 def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

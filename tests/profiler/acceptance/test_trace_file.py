@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 from profiler.acceptance.rows import AcceptanceRows, Batches
 from profiler.acceptance.trace_file import Recorded, read_acceptance_trace, write_acceptance_trace
 from specsim.errors import SpecsimError
-from tests.profiler.acceptance.traces import small_trace
+from tests.profiler.acceptance.traces import COLUMNS, small_trace
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -32,11 +30,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert np.allclose(back.target_probability, acceptance_trace.target_probability, atol=1e-3)
     assert np.array_equal(back.overlap, acceptance_trace.overlap.astype(np.float32), equal_nan=True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
-
-
-def test_reading_needs_no_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import profiler.acceptance.trace_file"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 Change = Callable[[Recorded], Recorded]
@@ -54,8 +47,7 @@ def changed(name: str, row: int | list[int], value: object) -> Change:
 def swapped(acceptance_trace: Recorded) -> Recorded:
     order = np.arange(len(acceptance_trace))
     order[[0, 1]] = 1, 0
-    columns = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
-    return replace(acceptance_trace, **{name: getattr(acceptance_trace, name)[order] for name in columns})
+    return replace(acceptance_trace, **{name: getattr(acceptance_trace, name)[order] for name in COLUMNS})
 
 
 @pytest.mark.parametrize(

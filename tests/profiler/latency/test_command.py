@@ -178,9 +178,10 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
     assert "is a folder; expected the file of a profile" in capsys.readouterr().err
 
 
-def test_help_and_a_fit_need_no_torch():
+def test_help_and_a_fit_and_reading_a_recording_need_no_torch():
     code = (
         "import sys; sys.modules['torch'] = None; from specsim.cli import main\n"
+        "import profiler.acceptance.trace_file\n"
         "from tools.gpu_session.__main__ import main as session\n"
         "for run, words in (main, ['profile']), (main, ['profile', 'latency']), (session, []):\n"
         "    try: run([*words, '--help'])\n"
