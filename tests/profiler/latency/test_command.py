@@ -114,6 +114,17 @@ def test_weights_from_a_folder(tmp_path):
     assert profile.target.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
 
 
+@pytest.mark.slow
+def test_a_sweep_of_the_fused_path_says_so(swept, tmp_path):
+    more = ["--grid", swept / "grid.yaml", "--passes", "fused", "--attention", "split"]
+    assert fitted(profile_latency(*PAIR, *more, "--out", tmp_path / "mine.yaml"), tmp_path / "mine.yaml")
+    facts, samples = read_samples(tmp_path / "mine.samples.parquet")
+    assert facts["passes"] == "fused"
+    assert {each.status for each in samples} == {"ok"}
+    said = load_profile(tmp_path / "mine.yaml").assumptions
+    assert any(each.startswith("kernels of specsim's fused path: QKV") for each in said)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

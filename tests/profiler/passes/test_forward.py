@@ -17,25 +17,15 @@ from profiler.models.random_weights import MAX_POSITIONS, random_model, shape_of
 from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_shape  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
+from tests.profiler.backend.pairs import CPU, loud  # noqa: E402
 from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
-CPU = torch.device("cpu")
 LLAMA = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97)
 QWEN = replace(LLAMA, qkv_bias=True, tied=False)
 
 
-def loud(shape):
-    """Return a model whose attention matters: with weights of 0.02 a wrong mask would hardly show."""
-    model = random_model(shape, device=CPU, dtype=torch.float64)
-    with torch.no_grad():
-        for name, weights in model.named_parameters():
-            if "norm" not in name:
-                weights.mul_(12)
-    return model
-
-
-MODELS = {"llama": (loud(LLAMA), loud(LLAMA), LLAMA), "qwen": (loud(QWEN), loud(QWEN), QWEN)}
+MODELS = {name: (loud(shape=of), loud(shape=of), of) for name, of in (("llama", LLAMA), ("qwen", QWEN))}
 
 
 def plain_logits(model, tokens):

@@ -8,15 +8,12 @@ torch = pytest.importorskip("torch")
 
 from profiler.attention.operations import Plain  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
-from profiler.latency.profile_file import UNFIT  # noqa: E402
-from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
+from profiler.latency.samples import SampleFile  # noqa: E402
 from profiler.models.random_weights import random_model  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from profiler.passes import paths  # noqa: E402
 from profiler.passes.paths import forward_of, working_passes  # noqa: E402
-from specsim.cli import main  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from specsim.latency.profile import load_profile  # noqa: E402
 from tests.profiler.latency.made import FACTS, sample, written  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -66,24 +63,6 @@ def test_operations_are_checked_before_a_sweep(monkeypatch):
     model = random_model(TINY_LLAMA, device=CPU, dtype=torch.float32)
     with pytest.raises(SpecsimError, match="the torch operations of passes 'fused' are wrong by"):
         forward_of("fused", model, TINY_LLAMA, 4, "sdpa")
-
-
-GRID = "requests: [1, 2]\ncontexts: [16, 64]\nchunks: [8, 32]\nseconds: 0.001\n"
-
-
-@pytest.mark.slow
-def test_a_sweep_of_the_fused_path_says_so(tmp_path):
-    (tmp_path / "grid.yaml").write_text(GRID)
-    words = ["profile", "latency", "--device", "cpu", "--quick", "--random-weights", "tiny-llama", "tiny-llama-skip1"]
-    words += ["--grid", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "mine.yaml")]
-    # A busy machine's fit may be unfit, and then the exit code says so.
-    code = main([*words, "--passes", "fused", "--attention", "split"])
-    assert code == (0 if load_profile(tmp_path / "mine.yaml").unfit is None else UNFIT)
-    facts, samples = read_samples(tmp_path / "mine.samples.parquet")
-    assert facts["passes"] == "fused"
-    assert {each.status for each in samples} == {"ok"}
-    said = load_profile(tmp_path / "mine.yaml").assumptions
-    assert any(each.startswith("kernels of specsim's fused path: QKV") for each in said)
 
 
 def test_samples_older_than_the_fused_path_are_of_transformers(tmp_path):
