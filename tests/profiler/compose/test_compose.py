@@ -336,12 +336,6 @@ def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -
     assert np.max(np.abs(off)) <= max(each["worst"] for each in stated.values()) + 0.01
 
 
-def test_a_profile_says_where_tables_of_decodes_end() -> None:
-    said = compose_profile("DeepSeek-V3", gpu="h200_sxm", tp=8, engine="sglang")["provenance"]
-    assert [each["contexts"] for each in said] == ["decodes measured up to 131,072 a request, extrapolated beyond"] * 2
-    assert all("contexts" not in each for each in mapping_of("Llama-3.1-8B")["provenance"])
-
-
 def test_a_grid_reaches_the_context_that_is_measured() -> None:
     """DeepSeek-V4 with SGLang: a million tokens. The last steps are doublings of those of every model."""
     longer = reaching(FITTED, 2**20 // 2**17)

@@ -91,18 +91,13 @@ def test_models_on_the_simulated_clock_are_the_simulation(name):
     record, entries = on_models(simulation, predicted=True)
     plain, told = simulated(simulation)
     np.testing.assert_array_equal(record.progress.finish_s, plain.progress.finish_s)
+    np.testing.assert_array_equal(run(simulation).progress.finish_s, plain.progress.finish_s)
     assert [decided(each) for each in entries] == [decided(each) for each in told]
     assert [each.time.predicted_s for each in entries] == [each.time.predicted_s for each in told]
     assert [each.host_s for each in entries] == [each.host_s for each in told]
     assert any(each.host_s for each in told) == (name == "specserve")
     assert all(each.time.measured_s > 0 for each in entries)
     assert np.isnan([each.time.measured_s for each in told]).all()
-
-
-def test_writing_down_changes_nothing():
-    simulation = scene_of("adaserve")
-    record, _ = simulated(simulation)
-    np.testing.assert_array_equal(record.progress.finish_s, run(simulation).progress.finish_s)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_size_that_was_not_sampled_lies_between_its_neighbours():
 
 
 def test_means_are_fitted_where_asked_for_and_known():
-    samples = [replace(each, mean_s=2 * each.median_s) for each in samples_of(CURVED, noise=0.002)]
+    samples = [replace(each, mean_s=2 * each.median_s) for each in samples_of(CURVED, noise=0.002, grid=QUICK)]
     medians, means = (judge(samples, "target", statistic).roofline.fitted.form for statistic in ("median", "mean"))
     assert means.delta_s == pytest.approx(2 * medians.delta_s)
     with pytest.raises(SpecsimError, match="target: samples without the means of their runs"):
