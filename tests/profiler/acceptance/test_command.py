@@ -17,7 +17,7 @@ from profiler.acceptance.command import add_arguments, run  # noqa: E402
 from profiler.acceptance.record import TraceWriter  # noqa: E402
 from profiler.acceptance.trace_file import Recorded  # noqa: E402
 from profiler.lock import only_one  # noqa: E402
-from specsim.errors import SpecsimError  # noqa: E402
+from tests.made import refusal  # noqa: E402
 from tests.profiler.acceptance.traces import COLUMNS  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -139,10 +139,7 @@ def test_a_stopped_recording_goes_on_where_it_was(
 
 
 def refused(arguments: list[str]) -> str:
-    with pytest.raises(SpecsimError) as caught:
-        run(parsed(arguments))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal(lambda: run(parsed(arguments)))
 
 
 def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Path) -> None:

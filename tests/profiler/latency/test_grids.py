@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -17,8 +19,8 @@ from profiler.latency.points import (
     interleaved,
     read_grid,
 )
-from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
+from tests.made import refusal
 from tests.profiler.latency.made import samples_of
 
 GRIDS = {"full": FULL, "quick": QUICK, "cpu": CPU, "cpu_quick": CPU_QUICK}
@@ -100,10 +102,7 @@ def test_a_users_grid_fills_in_the_default(tmp_path):
 )
 def test_a_wrong_grid_is_one_line(tmp_path, text, told):
     (tmp_path / "g.yaml").write_text(text)
-    with pytest.raises(SpecsimError, match=told) as caught:
-        read_grid(tmp_path / "g.yaml", CPU)
-    assert "\n" not in str(caught.value)
-    assert "g.yaml" in str(caught.value)
+    assert re.search(f"g.yaml.*{told}", refusal(read_grid, tmp_path / "g.yaml", CPU))
 
 
 LAW = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)

@@ -13,6 +13,7 @@ from profiler.latency.points import Point
 from profiler.latency.samples import SampleFile, read_samples
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from tests.made import refusal
 from tests.profiler.latency.made import FACTS, sample, written
 
 ONE, TWO = Point("decode", 1, 128, 1), Point("verify", 2, 128, 4)
@@ -69,11 +70,9 @@ def test_files_that_are_none(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pytest.raises(SpecsimError, match="no such samples file"):
-        read_samples(tmp_path / "none.parquet")
+    assert "no such samples file" in refusal(read_samples, tmp_path / "none.parquet")
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 torn")
-    with pytest.raises(SpecsimError, match="cannot be read as Parquet"):
-        read_samples(tmp_path / "torn.parquet")
+    assert "cannot be read as Parquet" in refusal(read_samples, tmp_path / "torn.parquet")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     with pytest.raises(SpecsimError, match="holds no latency samples; expected a file of `specsim profile latency`"):
         read_samples(tmp_path / "a.parquet")
@@ -97,8 +96,7 @@ def test_samples_of_another_version(tmp_path, monkeypatch):
     monkeypatch.setattr("profiler.latency.samples.FORMAT", 1)
     written(tmp_path / "s.parquet", OF_ONE)
     monkeypatch.undo()
-    with pytest.raises(SpecsimError, match="samples of another version of specsim; expected format 3"):
-        read_samples(tmp_path / "s.parquet")
+    assert "samples of another version of specsim; expected format 3" in refusal(read_samples, tmp_path / "s.parquet")
 
 
 def test_a_sweep_that_measured_nothing_leaves_nothing_and_an_empty_file_is_anybodys(tmp_path):
