@@ -528,7 +528,7 @@ def test_a_field_that_is_missing_or_wrong_is_named(
     base: dict[str, Any], changed: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(base | changed))
+    file.write_text(json.dumps({key: value for key, value in (base | changed).items() if value is not None}))
     assert said in refusal(model_of, str(file))
 
 
