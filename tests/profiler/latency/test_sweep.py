@@ -83,6 +83,8 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was_and_measures_every_point_of
     wanted = [(role, point.key) for role in ("target", "draft") for point in GRID.passes(role)]
     assert sorted((each.role, each.key) for each in samples) == sorted(wanted)
     assert {each.status for each in samples} == {"ok"}
+    nothing = CountingTimer()
+    assert sweep(tmp_path / "s.parquet", nothing).run() == len(nothing.calls) == 0
 
 
 def test_time_that_is_up_stops_it_after_a_point_at_least(tmp_path):
