@@ -18,7 +18,7 @@ from profiler.compose.library import ENGINES, Placement
 from profiler.compose.models import Model, head_of, model_of
 from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes, reaching
-from profiler.compose.profile import ENGINE_NAMES, _engine_file, _weights_bytes, compose_profile
+from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.errors import SpecsimError
@@ -552,8 +552,8 @@ def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path: Path) -> None:
 
 def test_the_engine_file_is_of_the_kernels_version() -> None:
     """A100s have kernels of TensorRT-LLM 1.0 and vLLM 0.14, H100s of 1.3 and 0.24."""
-    places = [H100._replace(gpu=gpu, engine=each) for each in ("trtllm", "vllm") for gpu in ("a100_sxm", "h100_sxm")]
-    files = [_engine_file(operators("Llama-3.1-8B", place)) for place in places]
+    places = [(engine, gpu) for engine in ("trtllm", "vllm") for gpu in ("a100_sxm", "h100_sxm")]
+    files = [mapping_of("Llama-3.1-8B", gpu, engine=engine)["suggests"]["engine"] for engine, gpu in places]
     assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
 
 

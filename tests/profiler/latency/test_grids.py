@@ -133,10 +133,8 @@ def test_a_fifth_of_the_grid_has_every_kind_of_both_roles_small_and_large():
 def test_what_is_measured_before_a_cut_can_be_fitted():
     order = order_of(FULL)
     for role in ROLES:
-        before, samples = (
-            {point.key for each, point in order[: int(0.3 * len(order))] if each == role},
-            samples_of(LAW, role),
-        )
+        before = {point.key for each, point in order[: int(0.3 * len(order))] if each == role}
+        samples = samples_of(LAW, role)
         found = judge([each for each in samples if each.key in before], role).roofline
         assert max(error.median for error in found.errors.values()) < 0.1
         columns = as_columns([each for each in samples if each.key not in before])
