@@ -17,11 +17,14 @@ from specsim.acceptance.loading import acceptance_from_mapping
 from tests.profiler.acceptance.traces import drawn_trace
 
 
+def twelve_texts() -> Recorded:
+    """Return a recording of 12 texts of 60 tokens."""
+    return drawn_trace(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
+
+
 @pytest.mark.slow
 def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> None:
-    acceptance_trace = drawn_trace(
-        np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9])
-    )
+    acceptance_trace = twelve_texts()
     out = tmp_path / "mine.parquet"
     write_acceptance_trace(out, acceptance_trace)
     told = analyse(acceptance_trace, out)
@@ -49,9 +52,7 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("unrendered")
 def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
-    acceptance_trace = drawn_trace(
-        np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9])
-    )
+    acceptance_trace = twelve_texts()
     acceptance_trace.confidence[:, 1:] = 0.0
     told = analyse(acceptance_trace, tmp_path / "mine.parquet")
     assert [each["width"] for each in told["drawn_against_recorded"]["chat"]] == [1] * 8
@@ -59,10 +60,8 @@ def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
 
 
 def lookup_trace() -> Recorded:
-    """Return 12 texts of 60 tokens; at every third position nothing is proposed."""
-    acceptance_trace = drawn_trace(
-        np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9])
-    )
+    """Return a recording in which nothing is proposed at every third position."""
+    acceptance_trace = twelve_texts()
     none = acceptance_trace.position % 3 == 0
     acceptance_trace.confidence[none] = 0.0
     acceptance_trace.rank[none] = acceptance_trace.confidence.shape[1]

@@ -17,7 +17,8 @@ from profiler.acceptance.command import add_arguments, run  # noqa: E402
 from profiler.acceptance.record import TraceWriter  # noqa: E402
 from profiler.acceptance.trace_file import Recorded  # noqa: E402
 from profiler.lock import only_one  # noqa: E402
-from specsim.errors import SpecsimError  # noqa: E402
+from tests.made import refusal  # noqa: E402
+from tests.profiler.acceptance.traces import COLUMNS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -73,26 +74,18 @@ def test_layers_are_found(models: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert not list(tmp_path.iterdir())
 
 
-def columns(acceptance_trace: Recorded) -> dict[str, np.ndarray]:
-    names = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
-    return {name: getattr(acceptance_trace, name) for name in names}
-
-
 @pytest.mark.parametrize("drafter", ["skip", "separate", "lookup"])
 def test_a_recording_holds_every_text_and_says_what_it_is(drafter: str, models: Path, tmp_path: Path) -> None:
     out = tmp_path / "acceptance_trace.parquet"
     acceptance_trace = recorded(models, out, drafter=drafter)
     assert acceptance_trace.categories == ("chat", "code")
     assert acceptance_trace.about["sequences"] == {"chat": 3, "code": 3}
-    assert acceptance_trace.about["tokens"] == {
-        name: int((acceptance_trace.on_path & (acceptance_trace.category == code)).sum())
-        for code, name in enumerate(acceptance_trace.categories)
-    }
-    for code in (0, 1):
+    assert acceptance_trace.about["tokens"].keys() == {"chat", "code"}
+    for code, name in enumerate(acceptance_trace.categories):
+        on_path = acceptance_trace.on_path & (acceptance_trace.category == code)
+        assert acceptance_trace.about["tokens"][name] == on_path.sum()
         for sequence in range(3):
-            mine = (
-                acceptance_trace.on_path & (acceptance_trace.category == code) & (acceptance_trace.sequence == sequence)
-            )
+            mine = on_path & (acceptance_trace.sequence == sequence)
             assert acceptance_trace.position[mine].tolist() == list(range(mine.sum()))
             assert 1 <= mine.sum() <= 20
     assert {1} <= set(acceptance_trace.path[~acceptance_trace.on_path].tolist()) <= {1, 2, 3}
@@ -138,15 +131,12 @@ def test_a_stopped_recording_goes_on_where_it_was(
     acceptance_trace = recorded(models, out, "--temperature", "0.8")
     assert len(again) == 3
     assert not {task.text for batch in again for task in batch} & {task.text for task in done[0]}
-    for name, column in columns(whole).items():
-        assert np.array_equal(column, columns(acceptance_trace)[name], equal_nan=True), name
+    for name in COLUMNS:
+        assert np.array_equal(getattr(whole, name), getattr(acceptance_trace, name), equal_nan=True), name
 
 
 def refused(arguments: list[str]) -> str:
-    with pytest.raises(SpecsimError) as caught:
-        run(parsed(arguments))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusal(lambda: run(parsed(arguments)))
 
 
 def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Path) -> None:
@@ -232,9 +222,10 @@ def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: 
 
 
 def test_another_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
-    arguments = words(models, tmp_path / "acceptance_trace.parquet", drafter="separate")
-    arguments[arguments.index("--draft") + 1] = str(models / "other_words")
-    assert "token 'w10' is 10 against none" in refused(arguments)
+    other = ["--draft", str(models / "other_words")]
+    assert "token 'w10' is 10 against none" in refused(
+        words(models, tmp_path / "a.parquet", *other, drafter="separate")
+    )
 
 
 def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

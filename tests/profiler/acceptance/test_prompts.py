@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from profiler.acceptance.prompts import read_prompts
-from specsim.errors import SpecsimError
+from tests.made import refusal
 
 
 def lines(path: Path, *records: object) -> Path:
@@ -49,8 +50,7 @@ def test_files_take_turns_and_a_text_comes_once(tmp_path: Path) -> None:
 def test_only_the_wanted_categories(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", {"category": "a", "prompt": "x"}, {"category": "b", "prompt": "y"})
     assert [each.category for each in read_prompts([path], ["b"])] == ["b"]
-    with pytest.raises(SpecsimError, match=r"category 'bb' is in none of the prompt files; did you mean 'b'\?"):
-        read_prompts([path], ["bb"])
+    assert "category 'bb' is in none of the prompt files; did you mean 'b'?" in refusal(read_prompts, [path], ["bb"])
 
 
 def test_a_line_separator_inside_a_text_is_part_of_it(tmp_path: Path) -> None:
@@ -72,6 +72,4 @@ def test_a_line_separator_inside_a_text_is_part_of_it(tmp_path: Path) -> None:
 )
 def test_a_bad_file_is_one_line(content: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(content)
-    with pytest.raises(SpecsimError, match=said) as caught:
-        read_prompts([tmp_path / "a.jsonl"])
-    assert "\n" not in str(caught.value)
+    assert re.search(said, refusal(read_prompts, [tmp_path / "a.jsonl"]))

@@ -22,6 +22,9 @@ ABOUT: dict[str, Any] = {
 }
 
 
+COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
+
+
 def acceptance_trace_of(
     category: Any, sequence: Any, position: Any, path: Any, confidence: Floats, rank: Any, names: tuple[str, ...]
 ) -> Recorded:

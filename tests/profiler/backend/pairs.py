@@ -13,11 +13,12 @@ from profiler.acceptance.network import without_layers
 from profiler.backend.rows import pages_for
 from profiler.backend.served import LookupMatch, Models
 from profiler.models.random_weights import random_model, shape_of
-from profiler.models.shapes import TINY_LLAMA
+from profiler.models.shapes import TINY_LLAMA, ModelShape
 from profiler.passes.forward import Forward
 from specsim.simulation import Simulation
 
 VOCABULARY = 11
+"""More than the four tokens that an acceptance trace proposes behind a node."""
 SHAPE = replace(TINY_LLAMA, name="tiny", layers=3, hidden=16, heads=2, kv_heads=1, head_dim=8, ffn=24, vocab=VOCABULARY)
 CPU = torch.device("cpu")
 DRAFTERS = ("separate", "layers_skipped", "lookup")
@@ -26,9 +27,12 @@ ITSELF = "itself"
 LOUD, NOISE = 12.0, 0.4
 
 
-def loud(noise: float = 0.0, dtype: torch.dtype = torch.float64) -> Any:
-    """Return a model whose attention matters; with noise a relative of it, which often says the same."""
-    model, other = (random_model(SHAPE, device=CPU, dtype=dtype, seed=seed) for seed in (0, 1))
+def loud(noise: float = 0.0, dtype: torch.dtype = torch.float64, shape: ModelShape = SHAPE) -> Any:
+    """Return a model whose attention matters; with noise a relative of it, which often says the same.
+
+    With weights of 0.02 a wrong mask would hardly show.
+    """
+    model, other = (random_model(shape, device=CPU, dtype=dtype, seed=seed) for seed in (0, 1))
     with torch.no_grad():
         for (name, weights), its in zip(model.named_parameters(), other.parameters(), strict=True):
             if "norm" not in name:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from profiler.compose import library
+from profiler.compose.command import HEADING
 from profiler.compose.completed import name_of
 from profiler.compose.fit import FITTED, HELD_OUT, composed, fitted_forms
 from profiler.compose.library import ENGINES, Placement
@@ -17,11 +19,14 @@ from profiler.compose.models import Model, head_of, model_of
 from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes, reaching
 from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
+from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.latency.heads import DecoderHead
+from specsim.latency.model import Profile
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
+from tests.made import refusal
 
 pytest.importorskip("aiconfigurator_core")
 
@@ -54,15 +59,25 @@ LATENT: dict[str, Any] = {
 }
 
 
+@cache
 def operators(name: str, place: Placement = H100) -> Operators:
     return Operators(model_of(name), place)
+
+
+@cache
+def mapping_of(target: str, gpu: str = "h100_sxm", **settings: Any) -> dict[str, Any]:
+    return compose_profile(target, gpu=gpu, **settings)
+
+
+def profile_of(target: str, **settings: Any) -> Profile:
+    return profile_from_mapping(mapping_of(target, **settings), "composed")
 
 
 def verified(requests: int, context: int, queries: int) -> ComposedPass:
     return ComposedPass("verify", (Alike(requests, context, queries, tree=True),))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def llama() -> Operators:
     return operators("Llama-3.1-8B")
 
@@ -71,7 +86,7 @@ def test_sizes_of_a_dense_model(llama: Operators) -> None:
     """A layer of Llama-3.1-8B: 4096 x 6144 + 4096 x 4096 + 3 x 4096 x 14336 weights; a cached token 2 x 8 x 128."""
     assert llama.layer_bytes == llama.active_bytes == 2 * 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
     assert llama.cache_bytes == 32 * 2 * 8 * 128 * 2
-    profile = profile_from_mapping(compose_profile("Llama-3.1-8B", gpu="h100_sxm"), "composed")
+    profile = profile_of("Llama-3.1-8B")
     assert profile.target.weights_bytes == llama.layer_bytes + 2 * 2 * 128256 * 4096
     assert profile.target.max_model_len == 131072
     # EAGLE-3: a layer, its first product twice as wide, three states joined, 32,000 tokens of its own.
@@ -101,7 +116,7 @@ def test_a_token_s_own_experts_have_their_scales() -> None:
 
 def test_a_draft_on_one_gpu_leaves_what_fits_there() -> None:
     """Qwen3-0.6B has 16 heads, and runs on one of 32 GPUs: of its 114,688 bytes a token this one has all."""
-    profile = profile_from_mapping(compose_profile("Qwen3-32B", gpu="h100_sxm", tp=32, draft="Qwen3-0.6B"), "composed")
+    profile = profile_of("Qwen3-32B", tp=32, draft="Qwen3-0.6B")
     target, draft, found = profile.target, profile.draft, operators("Qwen3-32B", H100._replace(tp=32))
     left = 0.9 * found.memory_bytes - found.activation_bytes(8192) - found.nccl_bytes
     left -= target.weights_bytes / 32 + draft.weights_bytes
@@ -125,18 +140,16 @@ def test_eight_bits_halve_weights_and_cache() -> None:
 
 def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
     """Four requests on two stages: a step is a pass of two on tensor parallelism alone, and the transfer between."""
-    place = Placement("h100_sxm", "vllm", 4, 1, None, "auto")
-    one, two = operators("Llama-3.1-70B", place), operators("Llama-3.1-70B", place._replace(pp=2))
-    assert (two.layer_bytes, two.cache_bytes) == (one.layer_bytes, one.cache_bytes)
+    places = H100, H100._replace(tp=4), H100._replace(tp=4, pp=2)
+    alone, one, two = (operators("Llama-3.1-70B", place) for place in places)
+    assert alone.layer_bytes == one.layer_bytes == two.layer_bytes
+    assert alone.cache_bytes == one.cache_bytes == two.cache_bytes
     names = [name_of(each) for each in two._listed[0]]
     sent = 1e-3 * two._priced([names.index("generation_p2p")], 2, False)[0]
     assert two.products(2, False) - one.products(2, False) == pytest.approx(sent)
-    settings: dict[str, Any] = {"gpu": "h100_sxm", "tp": 4}
-    alone, staged = (
-        profile_from_mapping(compose_profile("Llama-3.1-70B", pp=stages, **settings), "composed") for stages in (1, 2)
-    )
-    assert (staged.gpus, staged.memory_bytes) == (8, 2 * alone.memory_bytes)
-    half = alone.target.chosen.seconds(PassShape.decode(1000, 2)) + sent
+    whole, staged = (profile_of("Llama-3.1-70B", tp=4, pp=stages) for stages in (1, 2))
+    assert (staged.gpus, staged.memory_bytes) == (8, 2 * whole.memory_bytes)
+    half = whole.target.chosen.seconds(PassShape.decode(1000, 2)) + sent
     assert staged.target.chosen.seconds(PassShape.decode(2000, 4)) == pytest.approx(half, rel=0.02)
 
 
@@ -258,7 +271,7 @@ def test_a_verification_by_sparse_attention_reads_what_each_query_chooses() -> N
 
 def test_a_markov_head_is_read_once_a_token_of_the_block() -> None:
     """DSpark on Llama-3.1-8B: five layers, five states joined, two matrices of 128,256 x 256; a block of 7."""
-    mapping = compose_profile("Llama-3.1-8B", gpu="h100_sxm", drafter="dspark")
+    mapping = mapping_of("Llama-3.1-8B", drafter="dspark")
     layer = 4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336
     assert mapping["draft"]["weights_bytes"] == 2 * (5 * layer + 5 * 4096 * 4096 + 2 * 128256 * 256)
     assert mapping["draft"]["block_tokens"] == 7
@@ -309,8 +322,7 @@ def test_a_mixture_of_experts_pays_most_for_a_verification_at_middling_batches()
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B", "gpt-oss-20b"])
 def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -> None:
-    mapping = compose_profile(name, gpu="h100_sxm")
-    profile, found = profile_from_mapping(mapping, name), operators(name)
+    mapping, profile, found = mapping_of(name), profile_of(name), operators(name)
     work = [each for each in passes(HELD_OUT, 100_000, 2048) if each.kind != "mixed"][::5]
     off = [
         profile.target.chosen.seconds(
@@ -323,12 +335,6 @@ def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -
     stated = mapping["target"]["held_out_error"][mapping["form"]]
     assert np.median(np.abs(off)) < 0.05
     assert np.max(np.abs(off)) <= max(each["worst"] for each in stated.values()) + 0.01
-
-
-def test_a_profile_says_where_tables_of_decodes_end() -> None:
-    said = compose_profile("DeepSeek-V3", gpu="h200_sxm", tp=8, engine="sglang")["provenance"]
-    assert [each["contexts"] for each in said] == ["decodes measured up to 131,072 a request, extrapolated beyond"] * 2
-    assert all("contexts" not in each for each in compose_profile("Llama-3.1-8B", gpu="h100_sxm")["provenance"])
 
 
 def test_a_grid_reaches_the_context_that_is_measured() -> None:
@@ -357,7 +363,7 @@ def test_a_configuration_by_path_is_the_shipped_one(tmp_path: Path) -> None:
     file = tmp_path / "Llama-3.1-8B" / "config.json"
     file.parent.mkdir()
     file.write_text(json.dumps(OWN))
-    own, shipped = (compose_profile(each, gpu="h100_sxm") for each in (str(file), "meta-llama/Llama-3.1-8B-Instruct"))
+    own, shipped = (mapping_of(each) for each in (str(file), "meta-llama/Llama-3.1-8B-Instruct"))
     assert own["target"]["forms"] == shipped["target"]["forms"]
     assert (own["target"]["name"], own["target"]["max_model_len"]) == ("Llama-3.1-8B", 8192)
 
@@ -400,8 +406,7 @@ def test_no_model_is_looked_for_outside(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(library.sdk().utils, "_download_hf_json", download)
     assert model_of("mistralai/Mixtral-8x7B-v0.1").experts == (8, 2)
-    with pytest.raises(SpecsimError, match="no configuration of this model ships"):
-        model_of("mistralai/Mixtral-9x9B")
+    assert "no configuration of this model ships" in refusal(model_of, "mistralai/Mixtral-9x9B")
 
 
 def test_a_configuration_by_path_says_its_precision(tmp_path: Path) -> None:
@@ -423,9 +428,7 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
     profile = load_profile(out)
     assert (profile.name, profile.draft.name) == ("mine", "eagle3 head")
     assert profile.provenance[0]["licence"] == "Apache-2.0"
-    again = tmp_path / "again" / "mine.yaml"
-    assert main(["profile", "compose", *words[:-1], str(again)]) == 0
-    assert again.read_text() == out.read_text()
+    assert yaml_text(mapping_of("gpt-oss-20b") | {"name": "mine"}, HEADING) == out.read_text()
     run = [f"profile={out}", "trace=azure_code", "requests=20", "rps=4", f"out={tmp_path / 'runs'}"]
     assert main(["run", *run]) == 0
 
@@ -455,7 +458,7 @@ def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: Placement
     ],
 )
 def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: dict[str, str], brought: str) -> None:
-    suggested = compose_profile(**settings, gpu="h100_sxm")["suggests"]
+    suggested = mapping_of(**settings)["suggests"]
     assert suggested == {"engine": "vllm_0_18", "acceptance": brought}
 
 
@@ -507,17 +510,11 @@ def test_what_cannot_be_composed_is_one_line(
     assert not out.parent.exists()
 
 
-@pytest.mark.parametrize("lacking", ["architectures", "hidden_size"])
-def test_a_field_that_is_missing_is_named(lacking: str, tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({key: value for key, value in OWN.items() if key != lacking}))
-    with pytest.raises(SpecsimError, match=f"config.json: has no {lacking}; expected a Hugging Face config.json"):
-        compose_profile(str(file), gpu="h100_sxm")
-
-
 @pytest.mark.parametrize(
     ("base", "changed", "said"),
     [
+        (OWN, {"architectures": None}, "config.json: has no architectures; expected a Hugging Face config.json"),
+        (OWN, {"hidden_size": None}, "config.json: has no hidden_size; expected a Hugging Face config.json"),
         (OWN, {"num_hidden_layers": "32"}, "'32' is no whole number of at least 1 in num_hidden_layers"),
         (OWN, {"num_experts": 8, "num_experts_per_tok": 2}, "has experts; expected a config.json of LlamaForCausalLM"),
         (OWN, {"architectures": ["KimiK25ForConditionalGeneration"]}, "has no text_config"),
@@ -527,13 +524,12 @@ def test_a_field_that_is_missing_is_named(lacking: str, tmp_path: Path) -> None:
         (LATENT, {"kv_lora_rank": 256}, "kv_lora_rank 256 has no kernels; expected 512, DeepSeek-V3's"),
     ],
 )
-def test_a_field_that_is_wrong_is_named(
+def test_a_field_that_is_missing_or_wrong_is_named(
     base: dict[str, Any], changed: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.json"
-    file.write_text(json.dumps(base | changed))
-    with pytest.raises(SpecsimError, match=re.escape(said)):
-        model_of(str(file))
+    file.write_text(json.dumps({key: value for key, value in (base | changed).items() if value is not None}))
+    assert said in refusal(model_of, str(file))
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "[" * 100_000])
@@ -548,28 +544,17 @@ def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path: Path) -> None:
     """168 layers leave less than a GiB: fewer tokens than the passes of the smallest grid hold."""
     file = tmp_path / "config.json"
     file.write_text(json.dumps(OWN | {"num_hidden_layers": 168}))
-    with pytest.raises(
-        SpecsimError, match=r"GiB beside them are, with a cache for 1,024 tokens, 0\.\d GiB more than 0\.9"
-    ):
-        compose_profile(str(file), gpu="h100_sxm")
+    said = refusal(compose_profile, str(file), gpu="h100_sxm")
+    assert re.search(r"GiB beside them are, with a cache for 1,024 tokens, 0\.\d GiB more than 0\.9", said)
     file.write_text(json.dumps(OWN | {"num_hidden_layers": 167}))
     assert compose_profile(str(file), gpu="h100_sxm")["usable_kv_bytes"] > 0
 
 
 def test_the_engine_file_is_of_the_kernels_version() -> None:
     """A100s have kernels of TensorRT-LLM 1.0 and vLLM 0.14, H100s of 1.3 and 0.24."""
-    files = [
-        compose_profile("Llama-3.1-8B", gpu=gpu, engine=engine)["suggests"]["engine"]
-        for engine in ("trtllm", "vllm")
-        for gpu in ("a100_sxm", "h100_sxm")
-    ]
+    places = [(engine, gpu) for engine in ("trtllm", "vllm") for gpu in ("a100_sxm", "h100_sxm")]
+    files = [mapping_of("Llama-3.1-8B", gpu, engine=engine)["suggests"]["engine"] for engine, gpu in places]
     assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
-
-
-def test_a_token_is_multiplied_with_its_own_experts_alone() -> None:
-    """Qwen3-30B-A3B: 48 layers of 128 experts of 3 x 2048 x 768 weights, 8 of them a token."""
-    found = operators("Qwen3-30B-A3B")
-    assert found.layer_bytes - found.active_bytes == 2 * 48 * 120 * 3 * 2048 * 768
 
 
 @pytest.mark.parametrize(
@@ -582,12 +567,6 @@ def test_a_token_is_multiplied_with_its_own_experts_alone() -> None:
 )
 def test_the_group_of_a_scale_is_the_configuration_s(quantised: Any, size: int) -> None:
     assert Model("own", OWN | {"quantization_config": quantised}, "own").int4_group == size
-
-
-def test_shards_keep_the_whole_model_s_sizes() -> None:
-    one, four = (operators("Llama-3.1-70B", Placement("h200_sxm", "vllm", n, 1, "fp8", "auto")) for n in (1, 4))
-    assert four.layer_bytes == one.layer_bytes
-    assert four.cache_bytes == one.cache_bytes
 
 
 def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:

@@ -28,6 +28,11 @@ TINY = ("tiny", "requests=3", "--loads", "1.5")
 """Three pairs at one load."""
 
 
+def two_requests(folder):
+    """Return the words of the smallest study of one pair."""
+    return f"tiny requests=2 --pairs two_layers --loads 1 --repeats 1 --out {folder}".split()
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     """Run the study, stopped once in its middle, as by Ctrl-C."""
@@ -91,7 +96,7 @@ def test_predictions_are_made_anew_where_a_study_was_cut_before_they_were(tmp_pa
     def cut(*given):
         raise KeyboardInterrupt
 
-    words = ["tiny", "requests=2", "--pairs", "two_layers", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
+    words = two_requests(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(running, "_predict_anew", cut)
         with pytest.raises(KeyboardInterrupt):
@@ -150,7 +155,7 @@ def test_a_cell_that_fails_is_a_row_with_its_error_and_runs_again_the_next_time(
             raise RuntimeError("the device is gone\nand more")
         return whole(scene, cell, words)
 
-    words = ["tiny", "requests=2", "--pairs", "two_layers", "--repeats", "1", "--loads", "1", "--out", str(tmp_path)]
+    words = two_requests(tmp_path)
     monkeypatch.setattr(running, "outcome_of", failing)
     assert fidelity(words) == 1
     cells = read_tables(tmp_path).cells
@@ -182,19 +187,7 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
 
     def runs(*further):
         ran.clear()
-        words = [
-            "tiny",
-            "requests=2",
-            "--pairs",
-            "two_layers",
-            "--loads",
-            "1",
-            "--repeats",
-            "1",
-            "--out",
-            str(tmp_path),
-        ]
-        assert fidelity([*words, *further]) == 0
+        assert fidelity([*two_requests(tmp_path), *further]) == 0
         return len(ran), len(list((tmp_path / "cells").glob("two_layers-*.runs.json")))
 
     assert runs() == (9, 1)

@@ -143,12 +143,9 @@ def test_tokens_come_at_the_ends_of_passes_and_the_clock_waits_for_who_runs():
     )
 
 
-def test_a_row_that_emits_nothing_has_no_first_token_yet():
+def test_a_row_that_emits_nothing_has_no_first_token_yet_and_without_tokens_there_are_no_means():
     steps = [Step((0, 1), (0, 2), 1.0), Step((0, 1), (1, 0), 1.0)]
     times = accounted(steps, ARRIVAL_S)
     np.testing.assert_allclose(times.first_token_s, [3.0, 2.0, np.nan])
     np.testing.assert_allclose(times.finish_s, [3.0, 2.0, np.nan])
-
-
-def test_without_tokens_there_are_no_means():
     assert np.isnan(list(accounted([], ARRIVAL_S).means(ARRIVAL_S).values())).all()

@@ -6,6 +6,7 @@ import numpy as np
 
 from profiler.latency.measure import sample_of
 from profiler.latency.points import FULL
+from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Timing
 from tests.made import one
 
@@ -51,3 +52,11 @@ def samples_of(form, role="target", noise=0.0, grid=FULL):
         seconds = form.seconds(one(work.context_tokens, work.batched_tokens, work.attention_pairs, work.logit_tokens))
         made.append(sample(point, role, seconds=float(seconds * (1 + noise * rng.standard_normal()))))
     return made
+
+
+def written(path, samples, **facts):
+    """Write a file of samples; return its path."""
+    file = SampleFile(path, FACTS | facts)
+    file.samples = samples
+    file.write()
+    return path

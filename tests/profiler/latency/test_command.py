@@ -114,6 +114,17 @@ def test_weights_from_a_folder(tmp_path):
     assert profile.target.kv_bytes_per_token == 2 * 2 * 2 * 16 * 4
 
 
+@pytest.mark.slow
+def test_a_sweep_of_the_fused_path_says_so(swept, tmp_path):
+    more = ["--grid", swept / "grid.yaml", "--passes", "fused", "--attention", "split"]
+    assert fitted(profile_latency(*PAIR, *more, "--out", tmp_path / "mine.yaml"), tmp_path / "mine.yaml")
+    facts, samples = read_samples(tmp_path / "mine.samples.parquet")
+    assert facts["passes"] == "fused"
+    assert {each.status for each in samples} == {"ok"}
+    said = load_profile(tmp_path / "mine.yaml").assumptions
+    assert any(each.startswith("kernels of specsim's fused path: QKV") for each in said)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -178,9 +189,10 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
     assert "is a folder; expected the file of a profile" in capsys.readouterr().err
 
 
-def test_help_and_a_fit_need_no_torch():
+def test_help_and_a_fit_and_reading_a_recording_need_no_torch():
     code = (
         "import sys; sys.modules['torch'] = None; from specsim.cli import main\n"
+        "import profiler.acceptance.trace_file\n"
         "from tools.gpu_session.__main__ import main as session\n"
         "for run, words in (main, ['profile']), (main, ['profile', 'latency']), (session, []):\n"
         "    try: run([*words, '--help'])\n"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from profiler.latency.choice import FEWEST_SHAPES, judge
+from profiler.latency.choice import FEWEST_SHAPES, as_columns, judge
 from profiler.latency.points import (
     CPU,
     CPU_QUICK,
@@ -17,8 +19,8 @@ from profiler.latency.points import (
     interleaved,
     read_grid,
 )
-from specsim.errors import SpecsimError
 from specsim.latency.forms import Roofline
+from tests.made import refusal
 from tests.profiler.latency.made import samples_of
 
 GRIDS = {"full": FULL, "quick": QUICK, "cpu": CPU, "cpu_quick": CPU_QUICK}
@@ -100,10 +102,7 @@ def test_a_users_grid_fills_in_the_default(tmp_path):
 )
 def test_a_wrong_grid_is_one_line(tmp_path, text, told):
     (tmp_path / "g.yaml").write_text(text)
-    with pytest.raises(SpecsimError, match=told) as caught:
-        read_grid(tmp_path / "g.yaml", CPU)
-    assert "\n" not in str(caught.value)
-    assert "g.yaml" in str(caught.value)
+    assert re.search(f"g.yaml.*{told}", refusal(read_grid, tmp_path / "g.yaml", CPU))
 
 
 LAW = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)
@@ -135,9 +134,9 @@ def test_what_is_measured_before_a_cut_can_be_fitted():
     order = order_of(FULL)
     for role in ROLES:
         before = {point.key for each, point in order[: int(0.3 * len(order))] if each == role}
-        found = judge([each for each in samples_of(LAW, role) if each.key in before], role).roofline
+        samples = samples_of(LAW, role)
+        found = judge([each for each in samples if each.key in before], role).roofline
         assert max(error.median for error in found.errors.values()) < 0.1
-        unseen = [each for each in samples_of(LAW, role) if each.key not in before]
-        columns = judge(unseen, role).samples
+        columns = as_columns([each for each in samples if each.key not in before])
         off = abs(columns.predicted_by(found.fitted.form) / columns.seconds - 1)
         assert sorted(off)[len(off) // 2] < 0.02

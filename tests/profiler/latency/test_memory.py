@@ -32,21 +32,15 @@ def test_too_little_memory_for_any_cache(monkeypatch):
         pool_pages({"target": [Point("decode", 1, 128, 1)]}, {"target": LLAMA_70B}, SETTING)
 
 
-def pages_of_qwen(monkeypatch, memory_bytes):
-    """Return each role's pages beside the weights of the 32B and the 0.5B in bfloat16, and the bytes left over."""
-    free = memory_bytes - 10**9 - QWEN_32B.weights_bytes - QWEN_05B.weights_bytes
+def test_both_models_of_the_largest_pair_share_an_h200(monkeypatch):
+    """143,771 MiB hold the 32B and the 0.5B in bfloat16, and all but the largest points."""
+    free = 143771 * 2**20 - 10**9 - QWEN_32B.weights_bytes - QWEN_05B.weights_bytes
     monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: free)
     setting = Setting(torch.device("cuda"), torch.bfloat16, "flex", FULL, 1, None, 0)
     shapes = {"target": QWEN_32B, "draft": QWEN_05B}
     pages = pool_pages({role: FULL.passes(role) for role in shapes}, shapes, setting)
     held = sum(pages[role] * 128 * shape.kv_bytes_per_token for role, shape in shapes.items())
-    return pages, free - held
-
-
-def test_both_models_of_the_largest_pair_share_an_h200(monkeypatch):
-    """143,771 MiB hold both models, and all but the largest points."""
-    pages, left = pages_of_qwen(monkeypatch, 143771 * 2**20)
-    assert left > 6e9
+    assert free - held > 6e9
     over = {role: [each for each in FULL.passes(role) if needed(each, 128) > pages[role]] for role in pages}
     assert {point.requests * point.context for every in over.values() for point in every} <= {2**18}
     assert sum(map(len, over.values())) <= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -11,23 +12,18 @@ import yaml
 from profiler.latency.choice import as_columns
 from profiler.latency.points import QUICK, Point
 from profiler.latency.profile_file import profile_mapping
-from profiler.latency.samples import SampleFile
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.config.configured import from_point
 from specsim.latency.forms import Linear, Roofline
 from specsim.latency.profile import load_profile
 from specsim.runs.prepare import prepare
-from tests.profiler.latency.made import FACTS, sample, samples_of
+from tests.profiler.latency.made import sample, samples_of, written
 
 LINE = Linear(3e-8, 5e-5, 0.01)
 
 
-def written(path, samples, **facts):
-    file = SampleFile(path, {**FACTS, **facts})
-    file.samples = samples
-    file.write()
-    return path
+PLANNED = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
 
 
 @pytest.fixture(scope="module")
@@ -35,20 +31,29 @@ def measured():
     return [each for role in ("target", "draft") for each in samples_of(LINE, role, grid=QUICK)]
 
 
-def test_the_hosts_time_of_a_gpu_is_an_engines(tmp_path, measured):
-    samples = [replace(each, host_s=0.012) for each in measured]
-    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
+@pytest.fixture(scope="module")
+def mapping(tmp_path_factory, measured):
+    """A profile of a GPU; the first point was not reached."""
+    samples = [replace(each, host_s=0.012) for each in measured[1:]]
+    path = written(tmp_path_factory.mktemp("mine") / "s.parquet", samples, planned=PLANNED)
+    return profile_mapping("mine", [path])[0]
+
+
+def test_the_hosts_time_of_a_gpu_is_an_engines_and_points_that_were_not_reached_are_counted(mapping):
     for role in ("target", "draft"):
         assert mapping[role]["overhead_s"] == 0
         assert "launch_s" not in mapping[role]
     assert mapping["suggests"] == {"engine": "vllm_0_15"}
     (line,) = [each for each in mapping["assumptions"] if "overhead_s" in each]
     assert line == "kernels alone: overhead_s is 0, and the host's time is an engine's (engine=vllm_0_15)"
+    reached = f"{PLANNED['target'] - 1} of {PLANNED['target']}"
+    assert mapping["assumptions"][0] == f"partial: {reached} target points measured"
+    assert not [line for line in mapping["assumptions"] if "draft points" in line]
 
 
-def test_offsets_of_few_tokens_are_written_and_read(tmp_path):
+def test_offsets_of_few_tokens_are_written_and_read(tmp_path, measured):
     curved = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9, few_s=(-0.004, 0.0, 0.006))
-    samples = [each for role in ("target", "draft") for each in samples_of(curved, role, noise=0.002)]
+    samples = samples_of(curved, noise=0.002) + [each for each in measured if each.role == "draft"]
     mapping, choices = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
     path = tmp_path / "mine.yaml"
     path.write_text(yaml_text(mapping, "made"), encoding="utf-8")
@@ -58,50 +63,35 @@ def test_offsets_of_few_tokens_are_written_and_read(tmp_path):
     assert mapping["target"]["standard_errors"]["roofline"]["few_s"][1] is None
 
 
-def test_the_hosts_time_of_a_cpu_is_the_profilers_own(tmp_path, measured):
-    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured, device="cpu")])
-    assert mapping["target"]["overhead_s"] == pytest.approx(0.0003)
-    assert "suggests" not in mapping
-
-
 def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
     padded = sample(Point("verify", 1, 128, 3), captured_tokens=4)
     assert as_columns([padded]).batched.tolist() == [4.0]
 
 
-def test_points_that_were_not_reached_are_counted(tmp_path, measured):
-    planned = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
-    path = written(tmp_path / "s.parquet", measured[1:], planned=planned)
-    mapping, _ = profile_mapping("mine", [path])
-    assert (
-        mapping["assumptions"][0] == f"partial: {planned['target'] - 1} of {planned['target']} target points measured"
-    )
-    assert not [line for line in mapping["assumptions"] if "draft points" in line]
-
-
-def test_points_that_the_memory_did_not_hold_are_counted_apart(tmp_path, measured):
-    planned = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
+def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lacked_are_counted(tmp_path, measured):
     samples = [each for each in measured if each.role == "draft" or each.context_tokens < 2**15]
     left_out = len(measured) - len(samples)
-    facts = {"planned": planned, "lowered": {"target": [32000, left_out]}}
+    facts = {"device": "cpu", "planned": PLANNED, "lowered": {"target": [32000, left_out]}}
     mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, **facts)])
+    assert mapping["target"]["overhead_s"] == pytest.approx(0.0003)
+    assert "suggests" not in mapping
     assert mapping["assumptions"][0] == (
         f"lower grid: 32000 cached tokens of the target fit in the memory; {left_out} points left out"
     )
     assert not [line for line in mapping["assumptions"] if line.startswith("partial")]
 
 
-@pytest.fixture
-def noisy(tmp_path, measured):
-    """A sweep on a machine so busy that no form predicts it."""
-    rng = np.random.default_rng(3)
-    samples = [replace(each, median_s=each.median_s * 10 ** rng.uniform(-1, 1)) for each in measured]
-    return written(tmp_path / "s.parquet", samples)
+def fitted_to_noise(folder, measured, *roles):
+    """Return a profile of a machine that was so busy while it swept these roles that no form predicts them."""
+    rng, out = np.random.default_rng(3), folder / "m.yaml"
+    factors = [10 ** rng.uniform(-1, 1) if each.role in roles else 1.0 for each in measured]
+    samples = [replace(each, median_s=each.median_s * factor) for each, factor in zip(measured, factors, strict=True)]
+    assert main(["profile", "fit", str(written(folder / "s.parquet", samples)), "--out", str(out)]) == 4
+    return out
 
 
-def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp_path, noisy, capsys):
-    out = tmp_path / "m.yaml"
-    assert main(["profile", "fit", str(noisy), "--out", str(out)]) == 4
+def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp_path, measured, capsys):
+    out = fitted_to_noise(tmp_path, measured, "target", "draft")
     said = capsys.readouterr().out.splitlines()[-1]
     assert said.startswith("not fit for use: the median held-out error of ")
     assert said.endswith(f"specsim refuses {out} unless any_fit=true")
@@ -118,21 +108,14 @@ def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp
     assert any("not fit for use" in note for note in experiment.notes)
 
 
-def test_a_drafter_that_is_not_the_profiles_is_not_refused_for_it(tmp_path, measured, capsys):
-    rng = np.random.default_rng(3)
-    samples = [
-        replace(each, median_s=each.median_s * 10 ** rng.uniform(-1, 1)) if each.role == "draft" else each
-        for each in measured
-    ]
-    out = tmp_path / "m.yaml"
-    assert main(["profile", "fit", str(written(tmp_path / "s.parquet", samples)), "--out", str(out)]) == 4
-    point = {"trace": "poisson", "requests": "3", "profile": str(out)}
+def test_a_drafter_that_is_not_the_profiles_is_not_refused_for_it(tmp_path, measured):
+    point = {"trace": "poisson", "requests": "3", "profile": str(fitted_to_noise(tmp_path, measured, "draft"))}
     lookup = {"drafter": "lookup", "scheduler": "smartspec_lookup", "any_fit": "true"}
     assert prepare(from_point({**point, **lookup})).profiles[0].draft.misfit is None
 
 
-def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, measured):
-    mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", measured)])
+def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, mapping):
+    mapping = deepcopy(mapping)
     for role in ("target", "draft"):
         for error in mapping[role]["held_out_error"]["roofline"].values():
             error["median"] = 0.4

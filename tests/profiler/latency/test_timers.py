@@ -143,9 +143,12 @@ def test_a_launched_pass_takes_as_long_as_its_launch_where_that_is_longer():
         assert timing.host_s == pytest.approx(launch)
 
 
-def test_replays_stand_in_line_so_that_only_the_device_counts():
+@pytest.mark.parametrize("waits", [False, True])
+def test_replays_stand_in_line_so_that_only_the_device_counts(waits):
+    """Also behind inputs whose rotation waits for the device."""
     cuda = FakeCuda()
-    timing = CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(10, 1e9))
+    timer, rotate = CudaTimer(cuda, cuda.host), lambda _: waits and cuda.synchronize()
+    timing = timer.captured(cuda.kernel(2.0, 0.5), rotate, Effort(10, 1e9))
     assert timing.median_s == pytest.approx(2.0)
     assert timing.host_s is None
     assert timing.runs == 10
@@ -160,12 +163,6 @@ def test_every_capture_warms_up_and_records_on_one_stream():
         CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: None, Effort(5, 1e9))
     [stream] = cuda.streams
     assert [each for each in cuda.log if not isinstance(each, str)] == [stream] * 6
-
-
-def test_inputs_whose_rotation_waits_for_the_device_do_not_put_the_launch_into_the_replay():
-    cuda = FakeCuda()
-    timing = CudaTimer(cuda, cuda.host).captured(cuda.kernel(2.0, 0.5), lambda _: cuda.synchronize(), Effort(10, 1e9))
-    assert timing.median_s == pytest.approx(2.0)
 
 
 def test_the_spin_outlasts_the_launch_twice_and_can_be_lengthened(monkeypatch):

@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 
 from profiler.attention.packing import LARGEST_CAPTURED, Room, Work, pack  # noqa: E402
 from profiler.attention.pages import deal  # noqa: E402
-from profiler.backend.rows import Rows  # noqa: E402
 from profiler.passes import graphs  # noqa: E402
 from profiler.passes.checks import check_replays, checked_works, verified  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
@@ -121,7 +120,9 @@ def test_a_pass_of_padding_leaves_other_rows_alone(kernel, work):
     forward.replays = Replays(forward, rerun)
     tables = deal(work, forward.cache.shape, np.random.default_rng(3))
     before = forward.cache.keys[0].clone()
-    forward.prepared(work, tables, np.zeros(work.batched_tokens, np.int64))()
+    run = forward.prepared(work, tables, np.zeros(work.batched_tokens, np.int64))
+    assert len(forward.replays) == 1, "captured before the pass is timed"
+    run()
     assert len(forward.replays) == 1
     changed = torch.nonzero((forward.cache.keys[0] != before).any(-1).any(-1)).flatten()
     own = np.sort(tables.query_slots(pack(work)))
@@ -154,14 +155,3 @@ def test_replays_that_err_or_cannot_be_captured_are_refused():
     said = "^graphs: tiny cannot be captured: operation not permitted when stream is capturing$"
     with pytest.raises(SpecsimError, match=said):
         check_replays(forward, Replays(forward, refused))
-
-
-def test_a_graph_is_captured_before_the_pass_is_timed():
-    forward = served()
-    forward.replays = Replays(forward, rerun)
-    held = Rows(forward, 1)
-    held.reserve(0, 20)
-    run = forward.prepared(Work.of([19], [1]), held.tables([0]), np.array([1]))
-    assert len(forward.replays) == 1
-    run()
-    assert len(forward.replays) == 1

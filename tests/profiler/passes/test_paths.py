@@ -8,16 +8,13 @@ torch = pytest.importorskip("torch")
 
 from profiler.attention.operations import Plain  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
-from profiler.latency.profile_file import UNFIT  # noqa: E402
-from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
+from profiler.latency.samples import SampleFile  # noqa: E402
 from profiler.models.random_weights import random_model  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from profiler.passes import paths  # noqa: E402
 from profiler.passes.paths import forward_of, working_passes  # noqa: E402
-from specsim.cli import main  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
-from specsim.latency.profile import load_profile  # noqa: E402
-from tests.profiler.latency.made import FACTS, sample  # noqa: E402
+from tests.profiler.latency.made import FACTS, sample, written  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -68,32 +65,8 @@ def test_operations_are_checked_before_a_sweep(monkeypatch):
         forward_of("fused", model, TINY_LLAMA, 4, "sdpa")
 
 
-GRID = "requests: [1, 2]\ncontexts: [16, 64]\nchunks: [8, 32]\nseconds: 0.001\n"
-
-
-@pytest.mark.slow
-def test_a_sweep_of_the_fused_path_says_so(tmp_path, capsys):
-    (tmp_path / "grid.yaml").write_text(GRID)
-    words = ["profile", "latency", "--device", "cpu", "--quick", "--random-weights", "tiny-llama", "tiny-llama-skip1"]
-    words += ["--grid", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "mine.yaml")]
-    # A busy machine's fit may be unfit, and then the exit code says so.
-    code = main([*words, "--passes", "fused", "--attention", "split"])
-    assert code == (0 if load_profile(tmp_path / "mine.yaml").unfit is None else UNFIT)
-    facts, samples = read_samples(tmp_path / "mine.samples.parquet")
-    assert facts["passes"] == "fused"
-    assert {each.status for each in samples} == {"ok"}
-    said = load_profile(tmp_path / "mine.yaml").assumptions
-    assert any(each.startswith("kernels of specsim's fused path: QKV") for each in said)
-    capsys.readouterr()
-    assert main([*words, "--attention", "split"]) == 2
-    assert "holds samples of passes 'fused', not 'transformers'" in capsys.readouterr().err
-
-
 def test_samples_older_than_the_fused_path_are_of_transformers(tmp_path):
-    path = tmp_path / "s.parquet"
-    old = SampleFile(path, FACTS)
-    old.add(sample(Point("decode", 1, 16, 1)))
-    old.write()
+    path = written(tmp_path / "s.parquet", [sample(Point("decode", 1, 16, 1))])
     assert len(SampleFile(path, {**FACTS, "passes": "transformers"}).samples) == 1
     with pytest.raises(SpecsimError, match="holds samples of passes 'transformers', not 'fused'"):
         SampleFile(path, {**FACTS, "passes": "fused"})

@@ -12,10 +12,9 @@ torch = pytest.importorskip("torch")
 from profiler.latency.command import TIME_IS_UP  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
 from profiler.latency.points import Point  # noqa: E402
-from profiler.latency.samples import SampleFile  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
-from tests.profiler.latency.made import FACTS, sample  # noqa: E402
+from tests.profiler.latency.made import sample, written  # noqa: E402
 from tools.gpu_session import checks, experts  # noqa: E402
 from tools.gpu_session.checks import check  # noqa: E402
 from tools.gpu_session.place import Place  # noqa: E402
@@ -111,9 +110,8 @@ def test_a_check_that_breaks_the_device_ends_the_process_and_is_not_repeated(sta
 def test_drift_is_the_ratio_of_the_second_time_to_the_first(tmp_path):
     points = [Point("decode", n, 128, 1) for n in (1, 2, 3, 4)]
     for name, factors in (("one.samples.parquet", np.ones(4)), ("one.again.samples.parquet", [1.0, 1.02, 1.5])):
-        file = SampleFile(tmp_path / name, FACTS)
-        file.samples = [sample(point, seconds=0.01 * factor) for point, factor in zip(points, factors, strict=False)]
-        file.write()
+        pairs = zip(points, factors, strict=False)
+        written(tmp_path / name, [sample(point, seconds=0.01 * factor) for point, factor in pairs])
     median, farthest = drift(tmp_path / "one.samples.parquet", tmp_path / "one.again.samples.parquet")
     assert (median.case, median.value) == ("one, 3 points", pytest.approx(1.02))
     assert (farthest.value, farthest.note) == (pytest.approx(1.5), "target decode/3x1@128")

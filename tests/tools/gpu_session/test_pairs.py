@@ -23,37 +23,25 @@ def session(tmp_path, text, *words):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words", "told"),
     [
-        ("pairs: []", "pairs: [] is not a list of pairs, each with a name"),
-        ("pairs: [{name: a}, {name: a, tp: 2}]", "pairs[1].name: 'a' a second time; expected a name for each profile"),
-        ("pairs: [{name: a, tpp: 1}]", "pairs[0].tpp: unknown key; did you mean 'tp'"),
-        ("pairs: [{name: a-quick}]", "pairs[0].name: 'a-quick' ends in -quick, as what --quick makes"),
-        ("pairs: [{name: bad, device: gpu}]", "bad: argument --device: invalid choice: 'gpu'"),
+        ("pairs: []", "", "pairs: [] is not a list of pairs, each with a name"),
+        ("pairs: [{name: a}, {name: a, tp: 2}]", "", "pairs[1].name: 'a' a second time; expected a name for each prof"),
+        ("pairs: [{name: a, tpp: 1}]", "", "pairs[0].tpp: unknown key; did you mean 'tp'"),
+        ("pairs: [{name: a-quick}]", "", "pairs[0].name: 'a-quick' ends in -quick, as what --quick makes"),
+        ("pairs: [{name: bad, device: gpu}]", "", "bad: argument --device: invalid choice: 'gpu'"),
+        ([ONE], "--stages check,swep", "--stages: 'swep' is unknown; did you mean 'sweep'"),
+        ([ONE], "--limits chek=2", "--limits: 'chek' is unknown; did you mean 'check'"),
+        ([ONE], "--limits check=soon", "--limits: check: soon: expected a number of minutes, 0 or more"),
+        ([ONE], "--resume none.zip", "--resume none.zip: no such file"),
     ],
 )
-def test_a_wrong_list_is_one_line(tmp_path, capsys, text, told):
-    assert session(tmp_path, text) == 2
+def test_a_wrong_list_and_wrong_words_are_one_line(tmp_path, capsys, text, words, told):
+    assert session(tmp_path, text, *words.split()) == 2
     err = capsys.readouterr().err
     assert told in err
     assert err.count("\n") == 1
     assert not (tmp_path / "state").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--stages", "check,swep"], "--stages: 'swep' is unknown; did you mean 'sweep'"),
-        (["--limits", "chek=2"], "--limits: 'chek' is unknown; did you mean 'check'"),
-        (["--limits", "check=soon"], "--limits: check: soon: expected a number of minutes, 0 or more"),
-        (["--resume", "none.zip"], "--resume none.zip: no such file"),
-    ],
-)
-def test_wrong_words_are_one_line(tmp_path, capsys, words, told):
-    assert session(tmp_path, [ONE], *words) == 2
-    err = capsys.readouterr().err
-    assert told in err
-    assert err.count("\n") == 1
 
 
 def test_minutes_that_are_none(capsys):
