@@ -12,7 +12,7 @@ import numpy as np
 
 from profiler.acceptance.curves import (
     FEWEST_TOKENS,
-    Compared,
+    ComparedCurve,
     OnPath,
     at_depth,
     by_confidence,
@@ -25,7 +25,7 @@ from profiler.acceptance.curves import (
     runs,
     settling,
 )
-from profiler.acceptance.trace_file import Recorded
+from profiler.acceptance.trace_file import RecordedTrace
 from profiler.text import table, write, yaml_text
 from specsim.acceptance.curves import Acceptance, Curve, level_means
 from specsim.core.request import Bools, Floats
@@ -48,7 +48,7 @@ CATEGORY_NUMBERS = (
 """Keys of the last columns."""
 
 
-def summary(acceptance_trace: Recorded, category: str) -> dict[str, Any]:
+def summary(acceptance_trace: RecordedTrace, category: str) -> dict[str, Any]:
     """Return a category's numbers; ``error`` is a standard error over texts, NaN for a single text.
 
     Shares right are of all positions, and a position without a proposal is a miss; ``agreement_where_proposed`` is of
@@ -86,7 +86,7 @@ def summary(acceptance_trace: Recorded, category: str) -> dict[str, Any]:
     }
 
 
-def analyse(acceptance_trace: Recorded, out: Path) -> dict[str, Any]:
+def analyse(acceptance_trace: RecordedTrace, out: Path) -> dict[str, Any]:
     """Write the analysis beside the recording and return its numbers.
 
     ``NAME.yaml`` reads the recording, ``NAME_curves.yaml`` the fitted curves, ``NAME/`` holds summary.json,
@@ -120,7 +120,7 @@ def analyse(acceptance_trace: Recorded, out: Path) -> dict[str, Any]:
     return told
 
 
-def recorded_yaml(acceptance_trace: Recorded, name: str) -> str:
+def recorded_yaml(acceptance_trace: RecordedTrace, name: str) -> str:
     """Return the acceptance file with which a run reads the recording."""
     about = acceptance_trace.about
     tokens = {each: len(on_path(acceptance_trace, each).row) for each in acceptance_trace.categories}
@@ -137,7 +137,9 @@ def recorded_yaml(acceptance_trace: Recorded, name: str) -> str:
     )
 
 
-def curves_yaml(acceptance_trace: Recorded, curves: Acceptance, compared: Mapping[str, Sequence[Compared]]) -> str:
+def curves_yaml(
+    acceptance_trace: RecordedTrace, curves: Acceptance, compared: Mapping[str, Sequence[ComparedCurve]]
+) -> str:
     """Return the acceptance file of the fitted curves, with ``default`` and the categories of traces.
 
     Its head says how far accepted lengths drawn from the curves are from the recorded ones at worst.
@@ -261,13 +263,13 @@ NEXT_RANKS = 2
 """The tail is fitted to so many ranks after the first: those of the widest beams compared."""
 
 
-def fit_curves(acceptance_trace: Recorded) -> Acceptance:
+def fit_curves(acceptance_trace: RecordedTrace) -> Acceptance:
     """Return the curves of every recorded category."""
     curves = {name: fit_curve(acceptance_trace, name) for name in acceptance_trace.categories}
     return Acceptance(curves, acceptance_trace.width, LEVELS)
 
 
-def fit_curve(acceptance_trace: Recorded, category: str) -> Curve:
+def fit_curve(acceptance_trace: RecordedTrace, category: str) -> Curve:
     """Return one category's curve by the method of moments.
 
     - ``agreement`` is the share right.
@@ -360,7 +362,9 @@ def spread_of(agreement: float, variance: float, around: float = 0.0) -> float:
     return float(brentq(surplus, 0.0, 19.0)) if surplus(19.0) > 0 else 19.0
 
 
-def tail_of(acceptance_trace: Recorded, rows: OnPath, agreement: float, concentration: float, spread: float) -> float:
+def tail_of(
+    acceptance_trace: RecordedTrace, rows: OnPath, agreement: float, concentration: float, spread: float
+) -> float:
     """Return the tail with which drawn misses are on the next ranks as often as recorded ones."""
     from scipy.optimize import brentq
 

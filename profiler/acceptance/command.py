@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.acceptance.settings import DRAFTERS, PROPOSALS, Settings, checksums, same_settings
+from profiler.acceptance.settings import DRAFTERS, PROPOSALS, RecordingSettings, checksums, same_settings
 from profiler.cli import wholes
 from profiler.lock import only_one
 from profiler.models.loading import DTYPES, require_extra, versions
@@ -17,7 +17,7 @@ from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from profiler.acceptance.prompts import Prompt
-    from profiler.acceptance.trace_file import Recorded
+    from profiler.acceptance.trace_file import RecordedTrace
 
 DESCRIPTION = "Record how a drafter agrees with its target on your prompts; resumes where it was stopped."
 
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def acceptance_trace(arguments: argparse.Namespace) -> Recorded:
+def acceptance_trace(arguments: argparse.Namespace) -> RecordedTrace:
     """Return the recording that the arguments ask for, from its file if that is complete."""
     from profiler.acceptance.prompts import read_prompts
     from profiler.acceptance.trace_file import read_acceptance_trace
@@ -99,11 +99,13 @@ def acceptance_trace(arguments: argparse.Namespace) -> Recorded:
     return read_acceptance_trace(out)
 
 
-def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]) -> None:
+def _record(
+    settings: RecordingSettings, arguments: argparse.Namespace, wanted: dict[str, Any], prompts: list[Prompt]
+) -> None:
     """Write the recording; finished batches stay beside it until it is complete."""
     from profiler.acceptance.pair import encoder, load_pair, tasks
     from profiler.acceptance.record import TraceWriter
-    from profiler.acceptance.rows import Batches, assemble
+    from profiler.acceptance.rows import RecordedBatches, assemble
     from profiler.acceptance.trace_file import write_acceptance_trace
     from specsim.acceptance.recorded import RECORDING_FORMAT
 
@@ -113,7 +115,7 @@ def _record(settings: Settings, arguments: argparse.Namespace, wanted: dict[str,
         longest = min(longest, pair.positions - settings.tokens)
     work = tasks(prompts, encoder(pair.tokenizer), arguments.limit, longest)
     made_by = {"versions": versions(), "hardware": hardware(arguments.device)}
-    parts = Batches(arguments.out, settings.told() | made_by)
+    parts = RecordedBatches(arguments.out, settings.told() | made_by)
     rows = TraceWriter(pair, settings, arguments.batch).record(work, parts)
     about = {
         "format": RECORDING_FORMAT,
@@ -146,11 +148,11 @@ def _best_layers(arguments: argparse.Namespace) -> list[str]:
     return [f"--skip-layers {','.join(map(str, layers))}: {share:.4f} agree" for layers, share in steps]
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
-    given = {each.name: getattr(arguments, each.name) for each in fields(Settings)}
+def _settings(arguments: argparse.Namespace) -> RecordingSettings:
+    given = {each.name: getattr(arguments, each.name) for each in fields(RecordingSettings)}
     width = arguments.proposals if arguments.proposals is not None else 1 if arguments.draft_sampling else PROPOSALS
     skipped, prompts = tuple(sorted(set(arguments.skip_layers))), checksums(arguments.prompts)
-    return Settings(**given | {"proposals": width, "skip_layers": skipped, "prompts": prompts})
+    return RecordingSettings(**given | {"proposals": width, "skip_layers": skipped, "prompts": prompts})
 
 
 def _names(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profiler.acceptance.trace_file import Recorded, read_acceptance_trace
+from profiler.acceptance.trace_file import RecordedTrace, read_acceptance_trace
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.trace import STRETCHES, Pools, Stretches
 from specsim.config.groups import names
@@ -51,7 +51,7 @@ class ByConfidence(NamedTuple):
     accepted: Floats
 
 
-def on_path(acceptance_trace: Recorded, category: str) -> OnPath:
+def on_path(acceptance_trace: RecordedTrace, category: str) -> OnPath:
     """Return one category's rows on the path.
 
     Raises
@@ -194,7 +194,7 @@ def clustered_error(values: Ints, text: Ints) -> float:
     return float(np.sqrt((surplus**2).sum() * texts / (texts - 1)) / len(values))
 
 
-def shipped_recording(name: str) -> Recorded:
+def shipped_recording(name: str) -> RecordedTrace:
     """Return the recording that ``acceptance=NAME`` reads.
 
     Raises
@@ -278,7 +278,7 @@ class Walks(NamedTuple):
     text: Ints
 
 
-class Compared(NamedTuple):
+class ComparedCurve(NamedTuple):
     """Accepted lengths of one shape, recorded and drawn.
 
     Attributes
@@ -295,7 +295,7 @@ class Compared(NamedTuple):
     mean_drawn: float
 
 
-def recorded_walks(acceptance_trace: Recorded, category: str) -> Walks:
+def recorded_walks(acceptance_trace: RecordedTrace, category: str) -> Walks:
     """Return a walk from each position of a category with at least `MAX_DEPTH` positions of its text from there on.
 
     Off the path a row comes from the category's off-path pool, or from its texts if no pool was recorded.
@@ -355,7 +355,7 @@ def accepted_lengths(walks: Walks, width: int) -> Ints:
     return np.cumsum(held, axis=1)
 
 
-def compare(acceptance_trace: Recorded, acceptance: Acceptance, category: str) -> list[Compared]:
+def compare(acceptance_trace: RecordedTrace, acceptance: Acceptance, category: str) -> list[ComparedCurve]:
     """Return recorded and drawn accepted lengths of a category, for every shape whose width both have."""
     recorded, drawn = recorded_walks(acceptance_trace, category), drawn_walks(acceptance, category)
     found = []
@@ -366,5 +366,5 @@ def compare(acceptance_trace: Recorded, acceptance: Acceptance, category: str) -
             share, other = (np.bincount(each, minlength=depth + 1) / len(each) for each in both)
             mean, mean_drawn = (float(each.mean()) for each in both)
             apart, error = float(np.abs(share - other).sum() / 2), clustered_error(both[0], recorded.text)
-            found.append(Compared(depth, width, apart, mean, error, mean_drawn))
+            found.append(ComparedCurve(depth, width, apart, mean, error, mean_drawn))
     return found

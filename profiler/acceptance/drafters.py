@@ -198,7 +198,7 @@ class LookupRecorder:
 NOTHING = -1
 
 
-class Found(NamedTuple):
+class LookupHit(NamedTuple):
     """The token that a lookup proposes, and how many tokens matched; ``NOTHING`` and 0 without a match."""
 
     token: int
@@ -218,7 +218,7 @@ def match_lengths(text: Ints, most: int) -> Ints:
     return run
 
 
-def find(text: Ints, fewest: int, most: int) -> Found:
+def find(text: Ints, fewest: int, most: int) -> LookupHit:
     """Return what followed the longest match of the last `fewest` to `most` tokens of a text; of several the earliest.
 
     Parameters
@@ -226,7 +226,7 @@ def find(text: Ints, fewest: int, most: int) -> Found:
     text : (n,) token ids.
     """
     match, behind = longest_match(text, fewest, most)
-    return Found(int(behind[0]) if match else NOTHING, match)
+    return LookupHit(int(behind[0]) if match else NOTHING, match)
 
 
 def longest_match(text: Ints, fewest: int, most: int) -> tuple[int, Ints]:
@@ -238,7 +238,7 @@ def longest_match(text: Ints, fewest: int, most: int) -> tuple[int, Ints]:
     return int(run[at]), text[at + 1 :]
 
 
-def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[Found], list[Found | None]]:
+def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[LookupHit], list[LookupHit | None]]:
     """Return the proposal for each output token, and the one behind a wrong proposal in place of the token before.
 
     Parameters
@@ -251,7 +251,7 @@ def lookups(text: Ints, first: int, fewest: int, most: int) -> tuple[list[Found]
         token; None if that proposal was right, or there was none.
     """
     on = [find(text[:index], fewest, most) for index in range(first, len(text))]
-    off: list[Found | None] = [None] if on else []
+    off: list[LookupHit | None] = [None] if on else []
     for index, before in zip(range(first + 1, len(text)), on, strict=False):
         wrong = before.token not in (NOTHING, text[index - 1])
         off.append(find(np.append(text[: index - 1], before.token), fewest, most) if wrong else None)

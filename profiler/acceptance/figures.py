@@ -11,7 +11,7 @@ import numpy as np
 from profiler.acceptance.curves import (
     BINS,
     FEWEST_TOKENS,
-    Compared,
+    ComparedCurve,
     OnPath,
     at_depth,
     by_confidence,
@@ -20,7 +20,7 @@ from profiler.acceptance.curves import (
     running_rates,
     settling,
 )
-from profiler.acceptance.trace_file import Recorded
+from profiler.acceptance.trace_file import RecordedTrace
 from specsim.figures.plots import save
 from specsim.figures.style import GREY, PALETTE, colours, legend_above, new_figure, style
 
@@ -34,7 +34,9 @@ FEWEST = 20
 MARKS = np.arange(10, 101, 10)
 
 
-def save_figures(acceptance_trace: Recorded, compared: Mapping[str, Sequence[Compared]], folder: Path) -> list[Path]:
+def save_figures(
+    acceptance_trace: RecordedTrace, compared: Mapping[str, Sequence[ComparedCurve]], folder: Path
+) -> list[Path]:
     """Draw every figure of a recording into `folder` as PNG; return the files."""
     rows = {name: on_path(acceptance_trace, name) for name in acceptance_trace.categories}
     with style():
@@ -87,7 +89,7 @@ def histogram_figure(rows: Mapping[str, OnPath]) -> Figure:
     return figure
 
 
-def length_figure(compared: Mapping[str, Sequence[Compared]]) -> Figure:
+def length_figure(compared: Mapping[str, Sequence[ComparedCurve]]) -> Figure:
     """Draw mean accepted tokens against depth and width: recorded (points, 95%) and drawn from the curves (lines)."""
     figure, panels = _panels(list(compared))
     for name, axes in panels:
@@ -102,7 +104,7 @@ def length_figure(compared: Mapping[str, Sequence[Compared]]) -> Figure:
     return figure
 
 
-def _lengths(axes: Axes, shapes: Sequence[Compared], width: int, colour: str) -> None:
+def _lengths(axes: Axes, shapes: Sequence[ComparedCurve], width: int, colour: str) -> None:
     if not shapes:
         return
     depth = np.array([each.depth for each in shapes])

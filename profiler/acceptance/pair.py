@@ -15,7 +15,7 @@ from profiler.acceptance.drafters import LookupRecorder, ModelRecorder
 from profiler.acceptance.network import Network, generate, network, without_layers
 from profiler.acceptance.prompts import Prompt
 from profiler.acceptance.record import Task
-from profiler.acceptance.settings import Settings
+from profiler.acceptance.settings import RecordingSettings
 from profiler.models.loading import load_model, load_tokenizer
 from specsim.errors import SpecsimError
 
@@ -34,7 +34,7 @@ class RecordingPair(NamedTuple):
     positions: int
 
 
-def load_pair(settings: Settings, device: str) -> RecordingPair:
+def load_pair(settings: RecordingSettings, device: str) -> RecordingPair:
     """Return a pair ready to record.
 
     Raises

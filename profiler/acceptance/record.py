@@ -13,8 +13,8 @@ import torch
 from tqdm import tqdm
 
 from profiler.acceptance.network import generate, random_key
-from profiler.acceptance.rows import AcceptanceRows, Batches, Text
-from profiler.acceptance.settings import Settings
+from profiler.acceptance.rows import AcceptanceRows, RecordedBatches, Text
+from profiler.acceptance.settings import RecordingSettings
 from profiler.attention.pages import is_out_of_memory
 from specsim.errors import SpecsimError
 
@@ -42,10 +42,10 @@ class TraceWriter:
     """
 
     pair: RecordingPair
-    settings: Settings
+    settings: RecordingSettings
     batch: int
 
-    def record(self, tasks: Sequence[Task], parts: Batches) -> dict[Text, AcceptanceRows]:
+    def record(self, tasks: Sequence[Task], parts: RecordedBatches) -> dict[Text, AcceptanceRows]:
         """Return the rows of every task; those in `parts` are kept, new ones are added to it batch by batch.
 
         Raises

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from profiler.acceptance.settings import same_settings
-from profiler.acceptance.trace_file import Recorded
+from profiler.acceptance.trace_file import RecordedTrace
 from profiler.text import write
 from specsim.acceptance.recorded import ON_PATH
 from specsim.core.request import Floats, Ints
@@ -27,7 +27,7 @@ MATCHES = (1, 2, 3, 4, 6, 9, 13)
 
 
 class AcceptanceRows(NamedTuple):
-    """Rows of one text, sorted by (path, position); columns as in `profiler.acceptance.trace_file.Recorded`.
+    """Rows of one text, sorted by (path, position); columns as in `profiler.acceptance.trace_file.RecordedTrace`.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ def on_path(
     )
 
 
-class Batches:
+class RecordedBatches:
     """The folder beside an unfinished recording.
 
     Parameters
@@ -93,7 +93,7 @@ class Batches:
     SpecsimError
         When the folder cannot be written, or holds a recording of other settings; the line names the first.
 
-    Only one `Batches` at a time may use a folder (`profiler.lock.only_one`).
+    Only one `RecordedBatches` at a time may use a folder (`profiler.lock.only_one`).
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -152,7 +152,7 @@ def _texts(path: Path) -> Iterator[tuple[Text, AcceptanceRows]]:
             )
 
 
-def assemble(rows: Mapping[Text, AcceptanceRows], about: Mapping[str, Any], *, lookup: bool) -> Recorded:
+def assemble(rows: Mapping[Text, AcceptanceRows], about: Mapping[str, Any], *, lookup: bool) -> RecordedTrace:
     """Return the recording of all texts, sorted; a lookup's confidences become measured frequencies.
 
     ``long_matches`` in a lookup's metadata is the share of positions behind a match of the longest bucket, where text
@@ -176,7 +176,7 @@ def assemble(rows: Mapping[Text, AcceptanceRows], about: Mapping[str, Any], *, l
         told["long_matches"] = {
             name: round(float(long[on & (category == code)].mean()), 4) for code, name in enumerate(names)
         }
-    return Recorded(
+    return RecordedTrace(
         told,
         names,
         category[order],

@@ -18,7 +18,7 @@ PROPOSALS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RecordingSettings:
     """The settings that a text's rows depend on.
 
     Attributes

@@ -26,7 +26,7 @@ LONGEST_PATH = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTrace:
     """A recording in memory, rows sorted by (category, sequence, path, position).
 
     Attributes
@@ -67,7 +67,7 @@ class Recorded:
         return np.equal(self.path, ON_PATH)
 
 
-def write_acceptance_trace(path: Path, recorded: Recorded) -> None:
+def write_acceptance_trace(path: Path, recorded: RecordedTrace) -> None:
     """Replace the file in one step; probabilities are rounded to half precision.
 
     Raises
@@ -94,7 +94,7 @@ def write_acceptance_trace(path: Path, recorded: Recorded) -> None:
         pq.write_table(table, partial, compression="zstd", compression_level=19)
 
 
-def read_acceptance_trace(path: Path) -> Recorded:
+def read_acceptance_trace(path: Path) -> RecordedTrace:
     """Return a recording, every column checked.
 
     Raises
@@ -112,7 +112,7 @@ def read_acceptance_trace(path: Path) -> Recorded:
     names, category = np.unique(columns["category"], return_inverse=True)
     given = {name: columns[name].astype(np.int64) for name in ("sequence", "position", "path", "rank")}
     given |= {name: columns[name].astype(np.float64) for name in ("confidence", "target_probability", "overlap")}
-    recorded = Recorded(about=about, categories=tuple(names.tolist()), category=category, **given)
+    recorded = RecordedTrace(about=about, categories=tuple(names.tolist()), category=category, **given)
     order = np.lexsort((recorded.position, recorded.path, recorded.sequence, recorded.category))
     if (np.diff(order) != 1).any():
         raise SpecsimError(f"{path}: rows: expected them sorted by category, sequence, path, position")

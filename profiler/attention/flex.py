@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from profiler.attention.packing import EVERYWHERE, Ints, Packed, Room, Work, power_of_two
+from profiler.attention.packing import EVERYWHERE, Ints, Packed, PackedRoom, Work, power_of_two
 from profiler.attention.pages import CacheShape, PageTables, copy_tensors
 from profiler.attention.sdpa import grouped, inverse
 
@@ -191,7 +191,9 @@ class Flex:
         self._pipelined = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
         self._kernel: Callable[..., Any] = _compiled() if compiled else _plain
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> FlexPlan:
+    def plan(
+        self, work: Work, packed: Packed, tables: PageTables, size: int, room: PackedRoom | None = None
+    ) -> FlexPlan:
         """Return the plan of a pass; see `profiler.attention.planning.Planner`. Its tables are as wide as the pool."""
         del room
         owner, first = self._ownership(tables)

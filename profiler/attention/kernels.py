@@ -140,7 +140,7 @@ def tail_kernel(  # type: ignore[no-untyped-def] # noqa: D103
     tl.store(out + at, merged.to(out.dtype.element_ty), mask=there)
 
 
-class Kernels(Plain):
+class AttentionKernels(Plain):
     """Triton's kernels; with TRITON_INTERPRET=1, set before Triton is imported, they run on the CPU."""
 
     name = "triton"

@@ -67,9 +67,9 @@ def operations(name: str) -> Plain:
         return Plain()
     if find_spec("triton") is None:
         raise SpecsimError('triton is not installed; expected pip install "specsim[profiler]"')
-    from profiler.attention.kernels import Kernels
+    from profiler.attention.kernels import AttentionKernels
 
-    return Kernels()
+    return AttentionKernels()
 
 
 def operations_of(device: torch.device) -> Plain:

@@ -93,7 +93,7 @@ class Work:
         return int(np.count_nonzero(~self.node_cached) + np.count_nonzero(self.chunk))
 
 
-class Room(NamedTuple):
+class PackedRoom(NamedTuple):
     """The sizes of a captured pass: passes of one room have tensors of equal sizes, and their numbers stay below its.
 
     Attributes

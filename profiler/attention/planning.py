@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from profiler.attention.packing import Packed, Room, Work
+from profiler.attention.packing import Packed, PackedRoom, Work
 from profiler.attention.pages import CacheShape, PageTables
 from specsim.errors import SpecsimError, nearest
 
@@ -39,7 +39,7 @@ class Planner(Protocol):
     name: str
     page_tokens: int
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> Plan:
+    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: PackedRoom | None = None) -> Plan:
         """Return the plan of a pass whose T queries are padded to `size`.
 
         With `room` the plan's sizes are the same for all passes of that room: for one of `SPLIT` always, for another
@@ -107,15 +107,15 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
 def _split(name: str, shape: CacheShape, heads: int, *, device: torch.device, dtype: torch.dtype) -> Planner:
     """Return attention to context and tail apart: by FlashAttention-3 and a Triton kernel, or both in plain torch."""
     from profiler.attention.operations import operations
-    from profiler.attention.split import Split, plain_paged
+    from profiler.attention.split import SplitAttention, plain_paged
 
     if name == "split":
-        return Split(name, shape, plain_paged, operations("torch").tail, device=device)
+        return SplitAttention(name, shape, plain_paged, operations("torch").tail, device=device)
     from profiler.attention.fa3 import fa3
 
     paged = fa3(device, dtype)
     prepare = paged.preparation(heads, shape.kv_heads, shape.head_dim, dtype)
-    return Split(name, shape, paged, operations("triton").tail, device=device, prepare=prepare)
+    return SplitAttention(name, shape, paged, operations("triton").tail, device=device, prepare=prepare)
 
 
 def best_kernel(device: torch.device) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from profiler.attention.packing import Bools, Ints, Packed, Room, Work
+from profiler.attention.packing import Bools, Ints, Packed, PackedRoom, Work
 from profiler.attention.pages import PageTables, copy_tensors
 
 GATHERED_TOKENS = {"cpu": 4096, "cuda": 65536}
@@ -74,7 +74,9 @@ class Sdpa:
         self._device = device
         self._dtype = dtype
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> SdpaPlan:
+    def plan(
+        self, work: Work, packed: Packed, tables: PageTables, size: int, room: PackedRoom | None = None
+    ) -> SdpaPlan:
         """Return the plan of a pass; see `profiler.attention.planning.Planner`."""
         groups, order = [], []
         limit = GATHERED_TOKENS[self._device.type]

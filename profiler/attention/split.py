@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from profiler.attention.packing import Ints, Packed, Room, Work, is_causal
+from profiler.attention.packing import Ints, Packed, PackedRoom, Work, is_causal
 from profiler.attention.pages import CacheShape, PageTables, copy_tensors
 
 Pools: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -99,7 +99,7 @@ class SplitPlan:
             copy_tensors(self.tail, other.tail)
 
 
-class Split:
+class SplitAttention:
     """The planner; `paged` attends to spans, as `prepare` has scheduled it, and `merge` to tails."""
 
     def __init__(
@@ -117,7 +117,9 @@ class Split:
         self._paged, self._merge, self._prepare = paged, merge, prepare
         self._device = device
 
-    def plan(self, work: Work, packed: Packed, tables: PageTables, size: int, room: Room | None = None) -> SplitPlan:
+    def plan(
+        self, work: Work, packed: Packed, tables: PageTables, size: int, room: PackedRoom | None = None
+    ) -> SplitPlan:
         """Return the plan of a pass; see `profiler.attention.planning.Planner`."""
         causal = is_causal(work, packed)
         length = work.key_tokens if causal else work.context

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from profiler.backend.drafting import LookupDrafter, ModelDrafter
-from profiler.backend.rows import Rows
+from profiler.backend.rows import CachedSequences
 from profiler.backend.stopwatch import MOVE, Stopwatch
-from profiler.backend.text import Text
+from profiler.backend.text import RealText
 from profiler.backend.verifying import Verifier
 from specsim.core.passes import Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Oracle, View
@@ -29,14 +29,14 @@ class TorchBackend:
         self,
         verifier: Verifier,
         drafter: ModelDrafter | LookupDrafter,
-        text: Text,
+        text: RealText,
         future: Oracle,
         view: View,
         stopwatch: Stopwatch,
     ) -> None:
         self._verifier, self.drafter = verifier, drafter
         self._text, self._future, self._view, self._stopwatch = text, future, view, stopwatch
-        self.caches: list[Rows] = [each for each in (verifier.rows, drafter.rows) if each is not None]
+        self.caches: list[CachedSequences] = [each for each in (verifier.rows, drafter.rows) if each is not None]
         self._verified = False
 
     def move(self, work: Pass, shape: PassShape) -> float:

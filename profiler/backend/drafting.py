@@ -10,8 +10,8 @@ import torch
 from profiler.acceptance.drafters import longest_match
 from profiler.attention.packing import Bools, Ints
 from profiler.backend.known import Known
-from profiler.backend.layout import NO_TOKENS, Laid, Row, fill, laid_out, passed
-from profiler.backend.rows import Rows
+from profiler.backend.layout import NO_TOKENS, LaidOut, LaidRow, fill, laid_out, passed
+from profiler.backend.rows import CachedSequences
 from profiler.backend.stopwatch import DRAFT, Stopwatch
 from profiler.passes.forward import PackedForward
 from specsim.core.passes import DraftPass
@@ -70,9 +70,15 @@ class ModelDrafter:
     """
 
     def __init__(
-        self, forward: PackedForward, rows: Rows, known: Known, view: View, stopwatch: Stopwatch, vocabulary: int
+        self,
+        forward: PackedForward,
+        rows: CachedSequences,
+        known: Known,
+        view: View,
+        stopwatch: Stopwatch,
+        vocabulary: int,
     ) -> None:
-        self.rows: Rows = rows
+        self.rows: CachedSequences = rows
         self.unpriced_tokens = 0
         self._forward, self._known, self._view = forward, known, view
         self._stopwatch, self._vocabulary = stopwatch, vocabulary
@@ -104,13 +110,13 @@ class ModelDrafter:
         self._book(pass_, rows)
         return answer, seconds
 
-    def _rows(self, pass_: Extension) -> tuple[list[Row], list[tuple[int, int]]]:
+    def _rows(self, pass_: Extension) -> tuple[list[LaidRow], list[tuple[int, int]]]:
         """Return the rows with queries; and of each leaf its row there, and which of that row's new nodes it is."""
         work, forest = pass_.work, pass_.forest
         of_row: dict[int, list[int]] = {}
         for place, leaf in enumerate(pass_.leaves.tolist()):
             of_row.setdefault(int(forest.row[leaf]), []).append(place)
-        rows: list[Row] = []
+        rows: list[LaidRow] = []
         found = [(0, -1)] * len(pass_.leaves)
         for index, request in enumerate(work.requests.tolist()):
             mine = of_row.get(index, [])
@@ -124,7 +130,7 @@ class ModelDrafter:
             rows.append(self._row(request, chunk, len(inner) < len(nodes), inner, pass_))
         return rows, found
 
-    def _row(self, request: int, chunk: int, root: bool, inner: list[int], pass_: Extension) -> Row:
+    def _row(self, request: int, chunk: int, root: bool, inner: list[int], pass_: Extension) -> LaidRow:
         """Return the row of one request that feeds a chunk, extends its root or extends inner nodes."""
         held, start = self.rows.held, int(self.rows.held[request])
         end = start
@@ -140,12 +146,12 @@ class ModelDrafter:
         parents = [self._place(tree, forest, int(forest.parent[node])) for node in inner]
         tokens = pass_.tokens[inner].tolist() if inner else []
         fed = self._known.between(request, start, end) if end > start else NO_TOKENS
-        return Row(request, start, fed, tree.parents, parents, tokens)
+        return LaidRow(request, start, fed, tree.parents, parents, tokens)
 
     def _place(self, tree: _Tree, forest: Forest, node: int) -> int:
         return -1 if node < forest.rows else tree.places[_code(forest, node)]
 
-    def _book(self, pass_: Extension, rows: list[Row]) -> None:
+    def _book(self, pass_: Extension, rows: list[LaidRow]) -> None:
         """Note what the pass has cached."""
         for row in rows:
             self.rows.held[row.request] = row.context + len(row.chunk)
@@ -210,7 +216,7 @@ def _code(forest: Forest, node: int) -> Code:
     return int(forest.slot[node]), int(forest.token[node])
 
 
-def _logits_of(laid: Laid, leaves: list[tuple[int, int]]) -> Ints:
+def _logits_of(laid: LaidOut, leaves: list[tuple[int, int]]) -> Ints:
     """Return the place of the logits behind each leaf, (m,), from its row and its number among the row's new nodes."""
     new = np.bincount(laid.work.node_row[~laid.work.node_cached], minlength=laid.work.rows)
     first = np.cumsum(new) - new

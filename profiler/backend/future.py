@@ -12,8 +12,8 @@ from profiler.acceptance.drafters import lookups
 from profiler.attention.packing import Ints
 from profiler.attention.pages import NoRoom
 from profiler.backend.drafting import likeliest_tokens
-from profiler.backend.layout import Row, laid_out, passed
-from profiler.backend.rows import Rows
+from profiler.backend.layout import LaidRow, laid_out, passed
+from profiler.backend.rows import CachedSequences
 from profiler.passes.forward import PackedForward
 from specsim.core.protocols import View
 from specsim.core.request import Bools, Floats, Ids
@@ -125,11 +125,11 @@ def decoded_alone(target: PackedForward, prompt: Ints, count: int, vocabulary: i
     NoRoom
         When the text does not fit the cache.
     """
-    rows, width = Rows(target, 1), min(LIKELY, vocabulary)
+    rows, width = CachedSequences(target, 1), min(LIKELY, vocabulary)
     likely, probability = np.zeros((count, width), np.int64), np.zeros((count, width))
     fed = prompt
     for place in range(count):
-        row = Row(0, int(rows.held[0]), fed)
+        row = LaidRow(0, int(rows.held[0]), fed)
         found = likeliest_tokens(passed(target, rows, [row], laid_out([row]))(), width, vocabulary)
         likely[place], probability[place] = found.token[0], found.probability[0]
         rows.held[0] += len(fed)
@@ -149,8 +149,8 @@ def oracle_text(
         if isinstance(drafter, PackedForward):
             # One pass over prompt and output.
             before = tokens[:-1]
-            row = Row(0, 0, prompt, (), list(range(-1, len(before) - 1)), before.tolist())
-            logits: torch.Tensor = passed(drafter, Rows(drafter, 1), [row], laid_out([row]))()
+            row = LaidRow(0, 0, prompt, (), list(range(-1, len(before) - 1)), before.tolist())
+            logits: torch.Tensor = passed(drafter, CachedSequences(drafter, 1), [row], laid_out([row]))()
             found = likeliest_tokens(logits, min(PROPOSALS, vocabulary), vocabulary)
             proposed, confidence = found.token, found.probability
         else:

@@ -10,14 +10,14 @@ import torch
 
 from profiler.attention.packing import Ints, Work
 from profiler.backend.known import Known
-from profiler.backend.rows import Rows
+from profiler.backend.rows import CachedSequences
 from profiler.backend.stopwatch import Stopwatch
 from profiler.passes.forward import PackedForward
 
 NO_TOKENS: Ints = np.zeros(0, dtype=np.int64)
 
 
-class Row(NamedTuple):
+class LaidRow(NamedTuple):
     """One request in a pass.
 
     Attributes
@@ -41,7 +41,7 @@ class Row(NamedTuple):
         return self.context + len(self.chunk) + len(self.cached) + len(self.parents)
 
 
-class Laid(NamedTuple):
+class LaidOut(NamedTuple):
     """A pass of n rows.
 
     Attributes
@@ -57,7 +57,7 @@ class Laid(NamedTuple):
     node_logit: Ints
 
 
-def laid_out(rows: Sequence[Row]) -> Laid:
+def laid_out(rows: Sequence[LaidRow]) -> LaidOut:
     """Return the pass of these rows."""
     node_row: list[int] = []
     node_parent: list[int] = []
@@ -80,7 +80,7 @@ def laid_out(rows: Sequence[Row]) -> Laid:
     work = Work.of(
         [row.context for row in rows], [len(row.chunk) for row in rows], node_row, node_parent, np.array(node_cached)
     )
-    return Laid(
+    return LaidOut(
         work,
         np.concatenate(tokens),
         np.array(chunk_logit, dtype=np.int64),
@@ -88,13 +88,15 @@ def laid_out(rows: Sequence[Row]) -> Laid:
     )
 
 
-def fill(forward: PackedForward, held: Rows, known: Known, stopwatch: Stopwatch, requests: Ints, cached: Ints) -> None:
+def fill(
+    forward: PackedForward, held: CachedSequences, known: Known, stopwatch: Stopwatch, requests: Ints, cached: Ints
+) -> None:
     """Compute the beginnings of prompts, up to `cached` (n,), that requests (n,) are taken to have from others.
 
     It is not timed.
     """
     rows = [
-        Row(request, have, known.between(request, have, due))
+        LaidRow(request, have, known.between(request, have, due))
         for request, have, due in zip(requests.tolist(), held.held[requests].tolist(), cached.tolist(), strict=True)
         if have < due
     ]
@@ -103,7 +105,9 @@ def fill(forward: PackedForward, held: Rows, known: Known, stopwatch: Stopwatch,
     held.held[requests] = cached
 
 
-def passed(forward: PackedForward, held: Rows, rows: Sequence[Row], laid: Laid) -> Callable[[], torch.Tensor]:
+def passed(
+    forward: PackedForward, held: CachedSequences, rows: Sequence[LaidRow], laid: LaidOut
+) -> Callable[[], torch.Tensor]:
     """Take the pages of a pass; return what lays its inputs out on the device, runs it and returns its logits.
 
     Raises

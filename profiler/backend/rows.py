@@ -21,7 +21,7 @@ def pages_for(memory: Memory, token_bytes: int, page_tokens: int) -> int:
     return int(blocks * -(-memory.block_tokens // page_tokens)) + 1
 
 
-class Rows:
+class CachedSequences:
     """Rows of requests in the cache of one model.
 
     Attributes

@@ -10,7 +10,7 @@ from profiler.backend.backend import TorchBackend
 from profiler.backend.drafting import LookupDrafter, ModelDrafter
 from profiler.backend.future import ModelFuture, OracleText, oracle_text
 from profiler.backend.known import Known, checked_prompts, random_tokens
-from profiler.backend.rows import Rows
+from profiler.backend.rows import CachedSequences
 from profiler.backend.stopwatch import DeviceStopwatch, Stopwatch, WallClock
 from profiler.backend.text import ModelText, TraceText
 from profiler.backend.verifying import Verifier
@@ -137,8 +137,8 @@ class _Serving:
         if isinstance(draft, LookupMatch):
             drafter = LookupDrafter(known, clock, draft.fewest, draft.most, draft.confidence)
         else:
-            drafter = ModelDrafter(draft, Rows(draft, requests), known, view, clock, models.vocabulary)
-        target = Rows(models.target, requests)
+            drafter = ModelDrafter(draft, CachedSequences(draft, requests), known, view, clock, models.vocabulary)
+        target = CachedSequences(models.target, requests)
         verifier = Verifier(models.target, target, known, view, drafter, clock, models.vocabulary)
         if self.prompts is None:
             acceptance_trace = SimulatedBackend(simulation.ground_truth, simulation.truth, view)

@@ -10,7 +10,7 @@ import numpy as np
 from profiler.attention.packing import Ints
 from profiler.backend.drafting import Extension, Proposed
 from profiler.backend.known import Known, random_tokens
-from profiler.backend.verifying import Judged, followed
+from profiler.backend.verifying import Decision, followed
 from specsim.backend.simulated import SimulatedBackend
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, Level, TargetPass
 from specsim.core.protocols import View
@@ -21,7 +21,7 @@ from specsim.pass_shape import PassShape
 Extend = Callable[[Extension], tuple[Proposed, float]]
 
 
-class Text(Protocol):
+class RealText(Protocol):
     """Decides what passes answer; the passes themselves are the models'."""
 
     def draft(self, work: DraftPass, shape: PassShape, extend: Extend) -> Drafted:
@@ -32,7 +32,7 @@ class Text(Protocol):
         """Return the token id of each node, (nodes,); those of roots mean nothing."""
         ...
 
-    def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Judged:
+    def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Decision:
         """Return what a verification emits; `behind` (nodes,) is the target's likeliest token behind each node."""
         ...
 
@@ -52,7 +52,7 @@ class ModelText:
         self._slots = 0
 
     def draft(self, work: DraftPass, shape: PassShape, extend: Extend) -> Drafted:
-        """Grow trees by the drafter's likeliest tokens; see `Text`."""
+        """Grow trees by the drafter's likeliest tokens; see `RealText`."""
         forest, leaves, levels, extended = work.forest, work.leaves, [], []
         for number in range(work.depth):
             if number:
@@ -80,11 +80,11 @@ class ModelText:
         return PassShape.of_nodes(cached, np.bincount(forest.row[leaves], minlength=len(cached)))
 
     def tokens(self, forest: Forest) -> Ints:
-        """Return the nodes' own tokens; see `Text`."""
+        """Return the nodes' own tokens; see `RealText`."""
         return forest.token
 
-    def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Judged:
-        """Accept what the target would choose; see `Text`."""
+    def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Decision:
+        """Accept what the target would choose; see `RealText`."""
         ids, forest = work.requests, work.forest
         emitted = self._view.emitted_tokens[ids]
         complete = work.scheduled_tokens == self._view.pending(ids)
@@ -98,7 +98,7 @@ class ModelText:
         # Behind each node of the path, its root first, stands the next token: the accepted ones, then the bonus.
         said = np.split(behind[path], np.cumsum(matched + 1)[:-1])
         tokens = [each[:most] for each, most in zip(said, count.tolist(), strict=True)]
-        return Judged(Emitted(count, np.minimum(matched, count), matched, count == left), right, tokens)
+        return Decision(Emitted(count, np.minimum(matched, count), matched, count == left), right, tokens)
 
 
 class TraceText:
@@ -114,7 +114,7 @@ class TraceText:
         self._simulated, self._known, self._seed, self._vocabulary = simulated, known, seed, vocabulary
 
     def draft(self, work: DraftPass, shape: PassShape, extend: Extend) -> Drafted:
-        """Ask the acceptance trace, then run the passes that would have drafted so; see `Text`."""
+        """Ask the acceptance trace, then run the passes that would have drafted so; see `RealText`."""
         drafted = self._simulated.draft(work, shape)
         levels: list[Level] = []
         rows = work.forest.rows
@@ -131,18 +131,18 @@ class TraceText:
         return drafted._replace(levels=levels)
 
     def tokens(self, forest: Forest) -> Ints:
-        """Return some token for each rank; see `Text`."""
+        """Return some token for each rank; see `RealText`."""
         return forest.token % self._vocabulary
 
-    def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Judged:
-        """Accept what the acceptance trace says; see `Text`."""
+    def judge(self, work: TargetPass, shape: PassShape, behind: Ints) -> Decision:
+        """Accept what the acceptance trace says; see `RealText`."""
         right = self._simulated.right(work.forest)
         emitted, _ = self._simulated.verify(work, shape)
         tokens = [
             random_tokens(self._seed + self._known.length(request), request, count, self._vocabulary)
             for request, count in zip(work.requests.tolist(), emitted.tokens.tolist(), strict=True)
         ]
-        return Judged(emitted, right, tokens)
+        return Decision(emitted, right, tokens)
 
 
 def grown(forest: Forest, leaves: Ints, proposed: Proposed, beam: int | None, slot: int) -> Forest:

@@ -10,8 +10,8 @@ import numpy as np
 from profiler.attention.packing import Bools, Ints
 from profiler.backend.drafting import LookupDrafter, ModelDrafter
 from profiler.backend.known import Known
-from profiler.backend.layout import Laid, Row, fill, laid_out, passed
-from profiler.backend.rows import Rows
+from profiler.backend.layout import LaidOut, LaidRow, fill, laid_out, passed
+from profiler.backend.rows import CachedSequences
 from profiler.backend.stopwatch import TARGET, Stopwatch
 from profiler.passes.forward import PackedForward
 from specsim.core.passes import Emitted, TargetPass
@@ -20,7 +20,7 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 
 
-class Judged(NamedTuple):
+class Decision(NamedTuple):
     """The decision of a verification.
 
     Attributes
@@ -34,7 +34,7 @@ class Judged(NamedTuple):
     tokens: list[Ints]
 
 
-Judge = Callable[[Ints], Judged]
+Judge = Callable[[Ints], Decision]
 """Decides, from the target's likeliest token behind each node, (nodes,)."""
 
 
@@ -50,7 +50,7 @@ class Verifier:
     def __init__(
         self,
         forward: PackedForward,
-        rows: Rows,
+        rows: CachedSequences,
         known: Known,
         view: View,
         drafter: ModelDrafter | LookupDrafter,
@@ -75,7 +75,7 @@ class Verifier:
         # A graph is captured here, as a server has done long before.
         run = self._stopwatch.untimed(lambda: passed(self._forward, self.rows, rows, laid))
 
-        def decided() -> Judged:
+        def decided() -> Decision:
             likeliest = run()[:, : self._vocabulary].argmax(-1).cpu().numpy()
             behind = np.empty(len(forest), dtype=np.int64)
             behind[: forest.rows] = likeliest[laid.chunk_logit]
@@ -89,7 +89,7 @@ class Verifier:
         self._book(work, judged)
         return judged.emitted, seconds
 
-    def _rows(self, work: TargetPass, order: Ints, tokens: Ints) -> list[Row]:
+    def _rows(self, work: TargetPass, order: Ints, tokens: Ints) -> list[LaidRow]:
         forest = work.forest
         ends = np.cumsum(forest.tree_tokens())
         place = np.full(len(forest), -1)
@@ -101,11 +101,11 @@ class Verifier:
             place[mine] = np.arange(len(mine))
             held = int(self.rows.held[request])
             fed = self._known.between(request, held, held + chunk)
-            rows.append(Row(request, held, fed, (), place[forest.parent[mine]].tolist(), tokens[mine].tolist()))
+            rows.append(LaidRow(request, held, fed, (), place[forest.parent[mine]].tolist(), tokens[mine].tolist()))
             first = int(ends[index])
         return rows
 
-    def _keep(self, work: TargetPass, rows: list[Row], order: Ints, laid: Laid, right: Bools) -> None:
+    def _keep(self, work: TargetPass, rows: list[LaidRow], order: Ints, laid: LaidOut, right: Bools) -> None:
         """Copy the keys of accepted nodes to where a chain would have them, and forget the others."""
         forest = work.forest
         base = laid.work.context + laid.work.chunk
@@ -123,7 +123,7 @@ class Verifier:
             self.rows.held[each.request] = held
             self.rows.reserve(each.request, held)
 
-    def _book(self, work: TargetPass, judged: Judged) -> None:
+    def _book(self, work: TargetPass, judged: Decision) -> None:
         """Append what was emitted; free what the finished held."""
         for request, tokens, ended in zip(
             work.requests.tolist(), judged.tokens, judged.emitted.finished.tolist(), strict=True

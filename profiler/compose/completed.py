@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from profiler.compose.library import Placement
+from profiler.compose.library import ComposedPlacement
 
 if TYPE_CHECKING:
     from profiler.compose.models import Model
@@ -34,7 +34,7 @@ bear fused all-reduces out.
 SAID = {"Moe": "experts", "Overlap": "experts", "Gemm": "products", "CustomAllReduce": "all-reduces"}
 
 
-def completed(spec: dict[str, Any], model: Model, place: Placement) -> dict[str, Any]:
+def completed(spec: dict[str, Any], model: Model, place: ComposedPlacement) -> dict[str, Any]:
     """Return the operators with those that the library leaves out.
 
     Of decodes: normalising queries and keys, rotating them, writing the cache, each an element-wise kernel of its
@@ -125,7 +125,7 @@ def name_of(operator: dict[str, Any]) -> str:
     return str(next(iter(operator.values()))["name"])
 
 
-def lender_of(operator: dict[str, Any], place: Placement, dense: bool) -> str | None:
+def lender_of(operator: dict[str, Any], place: ComposedPlacement, dense: bool) -> str | None:
     """Return the engine that lends an operator, None if its own has it. Experts lend what runs at the same time."""
     kind, values = next(iter(operator.items()))
     beside = next((each for each in values.get("group_a", ()) if "Moe" in each), None)
@@ -136,7 +136,7 @@ def lender_of(operator: dict[str, Any], place: Placement, dense: bool) -> str | 
     return LENT.get((place.engine, kind, str(values.get("quant_mode", values.get("quant")))))
 
 
-def lending(place: Placement, kind: str, engine: str) -> Placement:
+def lending(place: ComposedPlacement, kind: str, engine: str) -> ComposedPlacement:
     """Return where the engine that lends runs the same model. Cache, and products beside all-reduces, play no part."""
     precision = "bf16" if kind == "CustomAllReduce" else place.precision
     return place._replace(engine=engine, cache="bf16", precision=precision)

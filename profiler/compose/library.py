@@ -47,7 +47,7 @@ HARDWARE = {
 OWN = "its own precision"
 
 
-class Placement(NamedTuple):
+class ComposedPlacement(NamedTuple):
     """GPUs, an engine, and how a model lies on them; `precision` None and `cache` "auto" are the checkpoint's own."""
 
     gpu: str
@@ -68,7 +68,7 @@ class NoKernels(SpecsimError):
     """The library has no kernels for what is asked of it."""
 
 
-def described(place: Placement) -> str:
+def described(place: ComposedPlacement) -> str:
     """Return a placement in words."""
     return f"{place.gpus} x {place.gpu} with {place.engine} in {place.precision or OWN}"
 
@@ -154,7 +154,7 @@ def check_architecture(model: Model) -> None:
         raise SpecsimError(f"{model.source}: {given} is not composed yet; expected one of {', '.join(known)}")
 
 
-def check_placement(place: Placement) -> None:
+def check_placement(place: ComposedPlacement) -> None:
     """Refuse a GPU, an engine or a precision that the library does not have."""
     for said, value, known in (
         ("--gpu", place.gpu, gpu_names()),

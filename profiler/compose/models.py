@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from profiler.compose.library import check_architecture, config_files, config_in, family_of
-from profiler.models.shapes import BY_NAME, ModelShape
+from profiler.models.shapes import BY_NAME, TransformerShape
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.heads import DecoderHead
 
@@ -286,7 +286,7 @@ def _check_experts(model: Model, architecture: str) -> None:
         )
 
 
-def _config(shape: ModelShape) -> dict[str, Any]:
+def _config(shape: TransformerShape) -> dict[str, Any]:
     """Return specsim's own sizes of a model as its configuration."""
     config = _llama(shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim)
     return config | {

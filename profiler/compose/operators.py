@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from profiler.compose.completed import BLACKWELL, MARKOV, SAID, completed, lender_of, lending, name_of
-from profiler.compose.library import PRECISIONS, NoKernels, Placement, described, quiet, sdk
+from profiler.compose.library import PRECISIONS, ComposedPlacement, NoKernels, described, quiet, sdk
 from profiler.latency.fit import Floats
 from specsim.errors import one_line
 
@@ -49,7 +49,7 @@ class Operators:
     as vLLM's table of the former holds a host's time to launch (58 us for one token on an H200, 8 in other engines').
     """
 
-    def __init__(self, model: Model, place: Placement, lends: bool = False) -> None:
+    def __init__(self, model: Model, place: ComposedPlacement, lends: bool = False) -> None:
         self.model, self.place = model, place
         self._known: dict[tuple[int, bool], Floats] = {}
         databases = sdk().databases

@@ -14,8 +14,8 @@ from profiler.compose.library import (
     OWN,
     PACKAGE,
     PRECISIONS,
+    ComposedPlacement,
     NoKernels,
-    Placement,
     check_placement,
     gpu_names,
     version,
@@ -77,7 +77,7 @@ def compose_profile(
     SpecsimError
         One line: something unknown, a model that does not fit, kernels without measurements.
     """
-    place, model = Placement(gpu, engine, tp, ep, precision, kv_cache_dtype, pp), model_of(target)
+    place, model = ComposedPlacement(gpu, engine, tp, ep, precision, kv_cache_dtype, pp), model_of(target)
     check_placement(place)
     _check_split(model, place)
     second, head = _second(model, draft, drafter)
@@ -108,7 +108,7 @@ def compose_profile(
     return mapping
 
 
-def _operators(model: Model, place: Placement) -> Operators:
+def _operators(model: Model, place: ComposedPlacement) -> Operators:
     try:
         return Operators(model, place)
     except NoKernels as error:
@@ -153,7 +153,7 @@ def _section(operators: Operators, further: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _instead(model: Model, place: Placement) -> str:
+def _instead(model: Model, place: ComposedPlacement) -> str:
     """Return the nearest that has kernels: another split of experts, other engines and precisions, or other GPUs."""
     experts, tp = model.experts[0], place.tp
     splits = [n for n in range(1, tp + 1) if experts and experts % n == tp % n == 0 and n != place.ep]
@@ -172,7 +172,7 @@ def _instead(model: Model, place: Placement) -> str:
     return f"{place.engine} has them on {', '.join(gpus)}" if gpus else "no other engine, precision or GPU has them"
 
 
-def _has_kernels(model: Model, place: Placement) -> bool:
+def _has_kernels(model: Model, place: ComposedPlacement) -> bool:
     try:
         Operators(model, place)
     except NoKernels:
@@ -180,7 +180,7 @@ def _has_kernels(model: Model, place: Placement) -> bool:
     return True
 
 
-def _laid_out(place: Placement) -> str:
+def _laid_out(place: ComposedPlacement) -> str:
     more = "".join(f", {name}{n}" for name, n in (("EP", place.ep), ("PP", place.pp)) if n > 1)
     return (f" in {place.precision}" if place.precision else "") + f" (TP{place.tp}{more})"
 
@@ -218,7 +218,7 @@ def _of_one_vocabulary(model: Model, second: Model) -> Model:
     return second
 
 
-def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placement:
+def _placed(second: Model, head: DecoderHead | None, place: ComposedPlacement) -> ComposedPlacement:
     """Return where the draft runs: as a stage of its target where its heads can be split so, else on one GPU.
 
     An MTP module has its target's precision. NVFP4 checkpoints leave it in 16 bits (vLLM's pull request 25987), and the
@@ -234,7 +234,7 @@ def _placed(second: Model, head: DecoderHead | None, place: Placement) -> Placem
     )
 
 
-def _check_split(model: Model, place: Placement) -> None:
+def _check_split(model: Model, place: ComposedPlacement) -> None:
     """Refuse a parallelism that does not divide the model."""
     if min(place.tp, place.ep, place.pp) < 1:
         raise SpecsimError(f"--tp {place.tp} --ep {place.ep} --pp {place.pp}: expected whole numbers of at least 1")

@@ -121,7 +121,7 @@ def study_of(arguments: argparse.Namespace) -> Study:
     SpecsimError
         One line: an option beside a study that has its own, no scheduler, a word that is neither study nor setting.
     """
-    from profiler.fidelity.study import LOADS, Pair, Study, study_named
+    from profiler.fidelity.study import LOADS, Study, StudyPair, study_named
 
     words: list[str] = list(arguments.settings)
     name = words.pop(0) if words and "=" not in words[0] else None
@@ -146,7 +146,7 @@ def study_of(arguments: argparse.Namespace) -> Study:
         raise SpecsimError("fidelity: no scheduler; expected a study, or +scheduler=NAME beside models")
     names = schedulers.strip("[]").split(",")
     told: dict[str, Any] = {flag: tuple(each) if isinstance(each, list) else each for flag, each in flags.items()}
-    pair = Pair(**({"name": "pair", "text": "model"} | told))
+    pair = StudyPair(**({"name": "pair", "text": "model"} | told))
     said = f"{', '.join(names)} on real passes and simulated"
     study = Study("mine", said, LOADS, dict.fromkeys(names, ()), (pair,), tuple(keyed.values()))
     return _with_options(study, arguments)

@@ -62,7 +62,7 @@ def predicted(role: str, shape: PassShape, truth: CostModel, host_bytes_per_s: f
     return {TARGET: truth.target, DRAFT: truth.draft}[role].seconds(shape)
 
 
-class Clock:
+class JournalClock:
     """A stopwatch that tells what it measures or, if `predicted`, what a latency model says; it keeps both in `kept`.
 
     Parameters
@@ -101,7 +101,7 @@ class Journal:
     def __init__(
         self,
         inner: Backend,
-        clock: Clock | None,
+        clock: JournalClock | None,
         thinking: tuple[float, float],
         entries: list[Entry],
         *,

@@ -18,15 +18,15 @@ from profiler.attention.packing import LARGEST_CAPTURED, Work
 from profiler.attention.planning import SPLIT
 from profiler.backend.drafting import LookupDrafter, likeliest_tokens
 from profiler.backend.known import Known, random_tokens
-from profiler.backend.layout import Row, laid_out, passed
-from profiler.backend.rows import Rows
+from profiler.backend.layout import LaidRow, laid_out, passed
+from profiler.backend.rows import CachedSequences
 from profiler.backend.served import LookupMatch
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
 from profiler.latency.hardware import ceilings
 from profiler.latency.measure import sample_of
 from profiler.latency.models import shared_facts, sizes
-from profiler.latency.points import ROLES, Grid, Point, interleaved
+from profiler.latency.points import ROLES, Grid, GridPoint, interleaved
 from profiler.latency.profile_file import HEADING, profile_mapping
 from profiler.latency.samples import WRITE_EVERY_S, Sample, SampleFile, read_samples
 from profiler.latency.timers import Timing, timer_for
@@ -48,7 +48,7 @@ REPLAYED = {
 }
 """By whether attention is in two parts."""
 FIRST = "first"
-Turn = tuple[int, str, Point]
+Turn = tuple[int, str, GridPoint]
 
 
 def slowdown(ready: Ready, grid: Grid, samples: Sequence[Sample]) -> float:
@@ -93,7 +93,7 @@ def _forward(ready: Ready, role: str) -> PackedForward:
     return ready.models.target if role == "target" or isinstance(draft, LookupMatch) else draft
 
 
-def runs(ready: Ready, role: str, point: Point, grid: Grid, turn: int) -> list[float]:
+def runs(ready: Ready, role: str, point: GridPoint, grid: Grid, turn: int) -> list[float]:
     """Return the seconds of some runs of a point, as a server runs it, behind one that warms up."""
     forward = _forward(ready, role)
     clock, seconds = DeviceStopwatch(forward.device), list[float]()
@@ -106,10 +106,10 @@ def runs(ready: Ready, role: str, point: Point, grid: Grid, turn: int) -> list[f
     return seconds[1:]
 
 
-def _prepared(forward: PackedForward, role: str, point: Point, turn: int) -> Callable[[], object]:
+def _prepared(forward: PackedForward, role: str, point: GridPoint, turn: int) -> Callable[[], object]:
     """Return what runs a pass of that shape over fresh pages and tokens, and chooses."""
     rng = np.random.default_rng([turn, point.queries, point.requests])
-    held = Rows(forward, point.work().rows)
+    held = CachedSequences(forward, point.work().rows)
     rows = list(_rows(point.work(), rng, forward.shape.vocab))
     laid = laid_out(rows)
     run = passed(forward, held, rows, laid)
@@ -119,14 +119,14 @@ def _prepared(forward: PackedForward, role: str, point: Point, turn: int) -> Cal
     return lambda: likeliest_tokens(run()[torch.from_numpy(wanted).to(forward.device)], WIDTH, forward.shape.vocab)
 
 
-def _rows(work: Work, rng: np.random.Generator, vocabulary: int) -> Iterator[Row]:
+def _rows(work: Work, rng: np.random.Generator, vocabulary: int) -> Iterator[LaidRow]:
     """Yield the rows of a work as a server has them, with random tokens."""
     for row in range(work.rows):
         mine = np.flatnonzero(work.node_row == row)
         first = int(mine[0]) if len(mine) else 0
         parents = np.where(work.node_parent[mine] < 0, -1, work.node_parent[mine] - first).tolist()
         old = int(np.count_nonzero(work.node_cached[mine]))
-        yield Row(
+        yield LaidRow(
             row,
             int(work.context[row]),
             rng.integers(0, vocabulary, int(work.chunk[row])),
@@ -208,7 +208,7 @@ class ProfileRounds:
             return file
         self._notify(f"profile: {said}, {len(turns)} passes")
         self._time(turns)
-        seconds = defaultdict[tuple[str, Point], list[float]](list)
+        seconds = defaultdict[tuple[str, GridPoint], list[float]](list)
         for turn, role, point in turns:
             seconds[role, point] += self._seconds[_key(turn, role, point)]
         samples = samples_file(file)
@@ -248,5 +248,5 @@ def _named(place: Path, suffix: str) -> Path:
     return place.with_name(f"{place.name}.{suffix}")
 
 
-def _key(turn: int, role: str, point: Point) -> str:
+def _key(turn: int, role: str, point: GridPoint) -> str:
     return f"{turn} {role} {point.key}"

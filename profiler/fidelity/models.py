@@ -20,10 +20,10 @@ from profiler.attention.planning import page_tokens
 from profiler.backend.known import random_tokens
 from profiler.backend.rows import pages_for
 from profiler.backend.served import LookupMatch, Models
-from profiler.fidelity.study import Pair, Study
+from profiler.fidelity.study import Study, StudyPair
 from profiler.models.loading import load_model, load_tokenizer, torch_device, torch_dtype
 from profiler.models.random_weights import random_model, shape_of
-from profiler.models.shapes import ModelShape, named_shape
+from profiler.models.shapes import TransformerShape, named_shape
 from profiler.passes.checks import check_replays, working_kernel
 from profiler.passes.forward import PackedForward
 from profiler.passes.graphs import Replays
@@ -66,7 +66,7 @@ class Ready:
     models : over their caches. kernel, passes : of both. tokenizer : of the target, None for random weights.
     """
 
-    pair: Pair
+    pair: StudyPair
     models: Models
     kernel: str
     passes: str
@@ -93,7 +93,7 @@ class ModelCache:
         self._models: dict[str, PreTrainedModel] = {}
         self._held: tuple[Any, Ready] | None = None
 
-    def ready(self, pair: Pair, block_tokens: Collection[int]) -> Ready:
+    def ready(self, pair: StudyPair, block_tokens: Collection[int]) -> Ready:
         """Return a pair that can serve; a pair of the same models and blocks as the one before has its models.
 
         Other models of the one before go first: its `Ready` may not be held elsewhere by then.
@@ -116,7 +116,7 @@ class ModelCache:
             self._held = alike, self._made(pair, block_tokens)
         return replace(self._held[1], pair=pair)
 
-    def _made(self, pair: Pair, block_tokens: Collection[int]) -> Ready:
+    def _made(self, pair: StudyPair, block_tokens: Collection[int]) -> Ready:
         random = list(pair.random_weights)
         tokenizer = load_tokenizer(place_of(pair.target)) if pair.target else None
         target = self._model(pair.target, random)
@@ -162,7 +162,7 @@ class ModelCache:
         return Path(place_of(name)).name if name else named_shape(next(iter(shapes))).name
 
     def _forward(
-        self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str, passes: str
+        self, model: PreTrainedModel, shape: TransformerShape, pages: int, kernel: str, passes: str
     ) -> PackedForward:
         with memory_for(f"the cache of {shape.name}", self._device):
             forward = forward_of(passes, model, shape, pages, kernel)

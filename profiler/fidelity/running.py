@@ -17,8 +17,8 @@ from profiler.fidelity.facts import key_of, pair_facts, profile_facts, settings_
 from profiler.fidelity.measuring import ProfileRounds, lookup_s, samples_file, slowdown
 from profiler.fidelity.models import ModelCache, Ready
 from profiler.fidelity.serving import Scene, outcome_of, predicted_anew, service_rate, with_texts
-from profiler.fidelity.study import REAL, SIMULATED, Cell, Pair, Study, described
-from profiler.fidelity.tables import ABOUT, CELLS, Outcome, place_of, read_outcome, store
+from profiler.fidelity.study import REAL, SIMULATED, Study, StudyCell, StudyPair, described
+from profiler.fidelity.tables import ABOUT, CELLS, CellOutcome, place_of, read_outcome, store
 from profiler.latency.hardware import machine_facts
 from profiler.latency.points import ROLES
 from profiler.latency.samples import read_samples
@@ -53,7 +53,7 @@ def run_study(study: Study, root: Path, notify: Notify, *, command: str) -> list
 
 
 def _pair_run(
-    study: Study, pair: Pair, cache: ModelCache, root: Path, notify: Notify
+    study: Study, pair: StudyPair, cache: ModelCache, root: Path, notify: Notify
 ) -> tuple[list[Path], dict[str, Any]]:
     try:
         ready = cache.ready(pair, block_tokens(study, pair))
@@ -96,7 +96,7 @@ def _pair_run(
 
 
 def _cells_run(
-    scene: Scene, cells: Sequence[Cell], rounds: ProfileRounds | None, root: Path, notify: Notify
+    scene: Scene, cells: Sequence[StudyCell], rounds: ProfileRounds | None, root: Path, notify: Notify
 ) -> list[Path]:
     """Run the cells that are not there, and between them the rounds of the profile; return the files of all."""
     study, ready = scene.study, scene.ready
@@ -123,7 +123,7 @@ def _cells_run(
     return files
 
 
-def _predict_anew(scene: Scene, ran: Iterable[tuple[Cell, Path]]) -> None:
+def _predict_anew(scene: Scene, ran: Iterable[tuple[StudyCell, Path]]) -> None:
     """Have the profile of the rounds between them predict the passes of real runs, in the files of all that ended."""
     for cell, file in ran:
         outcome = read_outcome(file)
@@ -134,7 +134,7 @@ def _predict_anew(scene: Scene, ran: Iterable[tuple[Cell, Path]]) -> None:
             store(file, cell, anew)
 
 
-def block_tokens(study: Study, pair: Pair) -> set[int]:
+def block_tokens(study: Study, pair: StudyPair) -> set[int]:
     """Return the sizes of the blocks of a pair's runs, in tokens."""
     every = (from_words(study.words(pair, each), sweep=False)[0].config for each in study.schedulers)
     return {CheckedMapping("", "", config).whole("block_tokens") for config in every}
@@ -148,13 +148,13 @@ def given_profile(words: list[str]) -> Path | None:
     return expanded(names[0]) if is_path(names[0]) else shipped("conf") / "profile" / f"{names[0]}.yaml"
 
 
-def _outcome(scene: Scene, cell: Cell, words: list[str], slower: float) -> Outcome:
+def _outcome(scene: Scene, cell: StudyCell, words: list[str], slower: float) -> CellOutcome:
     """Run a cell, noting how much slower the machine was just before; one that fails leaves its error alone."""
     try:
         outcome = outcome_of(scene, cell, words)
         return outcome._replace(numbers={**outcome.numbers, "pace": slower})
     except (SpecsimError, RuntimeError, MemoryError) as error:
-        return Outcome([], {"error": first_line(error) or type(error).__name__}, {})
+        return CellOutcome([], {"error": first_line(error) or type(error).__name__}, {})
 
 
 def _lookup_words(study: Study, ready: Ready, root: Path) -> list[str]:

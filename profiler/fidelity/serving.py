@@ -13,10 +13,10 @@ from profiler.backend.future import OracleText
 from profiler.backend.known import Known
 from profiler.backend.served import LookupMatch, served, texts_of
 from profiler.backend.stopwatch import DeviceStopwatch
-from profiler.fidelity.journal import Clock, Entry, Journal, predicted
+from profiler.fidelity.journal import Entry, Journal, JournalClock, predicted
 from profiler.fidelity.models import Ready
-from profiler.fidelity.study import REAL, REVERSE, SIMULATED, WALL, Cell, Study, merged
-from profiler.fidelity.tables import Outcome
+from profiler.fidelity.study import REAL, REVERSE, SIMULATED, WALL, Study, StudyCell, merged
+from profiler.fidelity.tables import CellOutcome
 from profiler.fidelity.verdicts import CLEAR, Step, accounted
 from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
 from specsim.acceptance.trace import AcceptanceTrace
@@ -62,7 +62,7 @@ class Scene:
     rate: float = np.nan
     truth: Path | None = None
 
-    def words_of(self, cell: Cell) -> list[str]:
+    def words_of(self, cell: StudyCell) -> list[str]:
         """Return the settings of a cell, without those of the scene."""
         return [*self.study.words(self.ready.pair, cell.scheduler), f"rps={cell.load * self.rate!r}"]
 
@@ -113,7 +113,7 @@ def service_rate(scene: Scene, words: Sequence[str]) -> float:
     return float(np.count_nonzero(served_) / np.nanmax(finish_s))
 
 
-def outcome_of(scene: Scene, cell: Cell, words: Sequence[str]) -> Outcome:
+def outcome_of(scene: Scene, cell: StudyCell, words: Sequence[str]) -> CellOutcome:
     """Run a cell and return what it leaves."""
     simulation, entries, kept = scene.simulation(words), list[Entry](), list[Known]()
     record = run(_with_backend(scene, simulation, cell, entries, kept))
@@ -123,11 +123,11 @@ def outcome_of(scene: Scene, cell: Cell, words: Sequence[str]) -> Outcome:
         asked = np.setdiff1d(np.arange(table.rows), list(record.rejected))
         count, widest = differing(kept[0], scene.texts, asked)
         numbers |= {"differing": count, "differing_clearly": int(widest >= CLEAR), "widest_gap": widest}
-    return Outcome(entries, numbers, {name: table[name].tolist() for name in REQUESTS})
+    return CellOutcome(entries, numbers, {name: table[name].tolist() for name in REQUESTS})
 
 
 def _with_backend(
-    scene: Scene, simulation: Simulation, cell: Cell, entries: list[Entry], kept: list[Known]
+    scene: Scene, simulation: Simulation, cell: StudyCell, entries: list[Entry], kept: list[Known]
 ) -> Simulation:
     """Return the simulation whose backend writes down its passes, simulated or real."""
     thinking = simulation.selection_s, simulation.selection_token_s
@@ -141,7 +141,7 @@ def _with_backend(
     if cell.side == SIMULATED:
         return replace(simulation, backend=simulated)
     device = models.target.device
-    clock = Clock(
+    clock = JournalClock(
         DeviceStopwatch(device), simulation.truth, simulation.host_bytes_per_s, predicted=cell.side == REVERSE
     )
     wall = scene.study.clock == WALL and cell.side == REAL
@@ -168,7 +168,7 @@ def _numbers(record: Record) -> dict[str, Any]:
     return whole | {name: block[name] for name in SERVICE} | classes | {"rejected": len(record.rejected)}
 
 
-def predicted_anew(scene: Scene, words: Sequence[str], outcome: Outcome) -> Outcome:
+def predicted_anew(scene: Scene, words: Sequence[str], outcome: CellOutcome) -> CellOutcome:
     """Return a real run's outcome with the seconds that the scene's truth predicts of its passes."""
     simulation, entries = scene.simulation(words), list[Entry]()
     for each in outcome.passes:
@@ -177,7 +177,7 @@ def predicted_anew(scene: Scene, words: Sequence[str], outcome: Outcome) -> Outc
         time = each.time._replace(predicted_s=seconds if each.time.measured_s else 0.0)
         entries.append(replace(each, time=time))
     accounts = _accounts(entries, np.array(outcome.requests["arrival_s"]), REAL)
-    return Outcome(entries, {**outcome.numbers, **accounts}, outcome.requests)
+    return CellOutcome(entries, {**outcome.numbers, **accounts}, outcome.requests)
 
 
 def _accounts(entries: Sequence[Entry], arrival_s: Floats, side: str) -> dict[str, float]:

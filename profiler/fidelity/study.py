@@ -26,7 +26,7 @@ Words = tuple[str, ...]
 SIMULATED, REAL, REVERSE = "simulated", "real", "reverse"
 
 
-class Cell(NamedTuple):
+class StudyCell(NamedTuple):
     """One run; its side is simulated, real (measured seconds), or reverse: real passes on the simulated clock."""
 
     pair: str
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class StudyPair:
     """Two models and their text.
 
     Attributes
@@ -104,7 +104,7 @@ class Study:
     description: str
     loads: tuple[float, ...]
     schedulers: Mapping[str, Words]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[StudyPair, ...]
     settings: Words = ()
     typed: Words = ()
     repeats: int = 2
@@ -132,7 +132,7 @@ class Study:
                     raise SpecsimError(f"pairs.{pair.name}.schedulers.{scheduler}: {said}")
         object.__setattr__(self, "dtype", self.dtype or DTYPES[self.device])
 
-    def words(self, pair: Pair, scheduler: str) -> list[str]:
+    def words(self, pair: StudyPair, scheduler: str) -> list[str]:
         """Return the settings of a run; of a key given twice the last one holds."""
         every = [
             *self.settings,
@@ -144,11 +144,11 @@ class Study:
         ]
         return merged(every)
 
-    def cells(self, pair: Pair) -> list[Cell]:
+    def cells(self, pair: StudyPair) -> list[StudyCell]:
         """Return the cells of a pair: real ones first, whose repeats and loads take turns, so that drift meets all."""
         sides = [*((REAL, repeat) for repeat in range(self.repeats)), (SIMULATED, 0), (REVERSE, 0)]
         return [
-            Cell(pair.name, scheduler, load, side, repeat)
+            StudyCell(pair.name, scheduler, load, side, repeat)
             for side, repeat in sides
             for load in self.loads
             if side != REVERSE or (self.reverse_from is not None and load >= self.reverse_from)
@@ -199,7 +199,7 @@ def study_named(name: str) -> Study:
         known = sorted(each.stem for each in folder.glob("*.yaml"))
         raise SpecsimError(f"fidelity {name}: no such study{nearest(name, known)}")
     node = CheckedMapping(str(file), "", read_yaml(file, "study"))
-    every = [typed(Pair, each, name=name) for name, each in node.children("pairs", "pairs").items()]
+    every = [typed(StudyPair, each, name=name) for name, each in node.children("pairs", "pairs").items()]
     pairs = tuple(replace(each, prompts=tuple(file.parent / prompts for prompts in each.prompts)) for each in every)
     grid = shipped(node.values.get("device", "cpu"), quick=False)
     if "grid" in node.values:

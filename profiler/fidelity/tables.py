@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profiler.fidelity.study import REAL, Cell
+from profiler.fidelity.study import REAL, StudyCell
 from profiler.text import write
 from specsim.errors import SpecsimError, first_line
 from specsim.files.staging import in_one_step
@@ -42,7 +42,7 @@ NUMBERS = (
 """Columns of cells that a report reads; those of runs that all failed are empty."""
 
 
-class Outcome(NamedTuple):
+class CellOutcome(NamedTuple):
     """The outcome of a cell: its passes, a number or text by name, and columns of its requests."""
 
     passes: Sequence[Entry]
@@ -50,14 +50,14 @@ class Outcome(NamedTuple):
     requests: Mapping[str, Sequence[Any]]
 
 
-def place_of(root: Path, cell: Cell, key: str) -> Path:
+def place_of(root: Path, cell: StudyCell, key: str) -> Path:
     """Return the file of a cell, named by the hash of what it rests on."""
     turn = cell.repeat + 1 if cell.side == REAL else ""
     scheduler = cell.scheduler.replace("/", "_")
     return root / CELLS / f"{cell.pair}-{scheduler}-{cell.load:g}-{cell.side}{turn}-{key}.parquet"
 
 
-def store(file: Path, cell: Cell, outcome: Outcome) -> None:
+def store(file: Path, cell: StudyCell, outcome: CellOutcome) -> None:
     """Write a cell in one step."""
     import pyarrow.parquet as pq
 
@@ -76,7 +76,7 @@ def stored(files: Sequence[Path]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
         yield json.loads(table.schema.metadata[METADATA]), table.replace_schema_metadata(None)
 
 
-def read_outcome(file: Path) -> Outcome:
+def read_outcome(file: Path) -> CellOutcome:
     """Return what a stored cell left."""
     from profiler.fidelity.journal import Entry, Timed
 
@@ -94,7 +94,7 @@ def read_outcome(file: Path) -> Outcome:
         )
         for row in rows
     ]
-    return Outcome(passes, told["numbers"], told["requests"])
+    return CellOutcome(passes, told["numbers"], told["requests"])
 
 
 def _table(entries: Sequence[Entry]) -> pa.Table:
@@ -140,8 +140,8 @@ def gathered(files: Sequence[Path], root: Path) -> Tables:
     about = json.loads((root / ABOUT).read_text(encoding="utf-8"))
     measured = {name: facts["samples"] for name, facts in about["pairs"].items() if facts.get("samples")}
     samples = [pd.read_parquet(root / CELLS / file).assign(pair=name) for name, file in measured.items()]
-    no_passes = _table([]).drop_columns(list(LISTS)).to_pandas().assign(**dict.fromkeys(Cell._fields, ""))
-    empty = no_passes, pd.DataFrame(columns=Cell._fields), pd.DataFrame(columns=["pair"])
+    no_passes = _table([]).drop_columns(list(LISTS)).to_pandas().assign(**dict.fromkeys(StudyCell._fields, ""))
+    empty = no_passes, pd.DataFrame(columns=StudyCell._fields), pd.DataFrame(columns=["pair"])
     whole = [
         pd.concat(each, ignore_index=True) if each else none
         for each, none in zip((passes, requests, samples), empty, strict=True)

@@ -17,7 +17,7 @@ from profiler.latency.fit import (
     OFFSETS,
     SOME,
     ErrorStats,
-    Fitted,
+    FittedForm,
     Samples,
     errors_by_kind,
     fit_from,
@@ -38,7 +38,7 @@ NONE: Lists = ((), FEW)
 LEAST_GAIN = 0.1
 """The share of their error that a list of offsets must take off."""
 KNEES = (2, 8, 32, 96, 192, 384)
-Fit = Callable[[Samples], Fitted]
+Fit = Callable[[Samples], FittedForm]
 Statistic = Literal["median", "mean"]
 """The statistic of the runs of a point."""
 
@@ -50,7 +50,7 @@ class CrossValidated:
     `held_out_s` (n,) are these predictions in the order of the samples, `errors` their relative errors by kind of pass.
     """
 
-    fitted: Fitted
+    fitted: FittedForm
     held_out_s: NDArray[np.float64]
     errors: dict[str, ErrorStats]
 
@@ -61,7 +61,7 @@ class CrossValidated:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FormChoice:
     """Both forms of one model, judged on the same shapes."""
 
     samples: Samples
@@ -86,7 +86,7 @@ def shapes_of(samples: list[Sample], role: str) -> set[str]:
     return {each.shape for each in usable(samples, role)}
 
 
-def judge(samples: list[Sample], role: str, statistic: Statistic = "median") -> Choice:
+def judge(samples: list[Sample], role: str, statistic: Statistic = "median") -> FormChoice:
     """Fit both forms to a role's samples, the median or the mean of each; the roofline takes what has the least error.
 
     Raises
@@ -110,7 +110,7 @@ def judge(samples: list[Sample], role: str, statistic: Statistic = "median") -> 
     extra = min(by_terms, key=lambda terms: by_terms[terms].score)
     rooflines = [by_terms[extra], *(_judged(columns, fold, _roofline(tile, extra, most)) for tile in TILES)]
     rooflines = [each for each in rooflines if _takes_time(each)]
-    return Choice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
+    return FormChoice(columns, _judged(columns, fold, fit_linear), min(rooflines, key=lambda judged: judged.score))
 
 
 def _chosen_offsets(samples: Samples, fold: NDArray[np.int64]) -> Lists:
@@ -163,7 +163,7 @@ def as_columns(samples: list[Sample], statistic: Statistic = "median") -> Sample
 
 
 def _roofline(tile: int, extra: tuple[str, ...], few: int) -> Fit:
-    def fit(samples: Samples) -> Fitted:
+    def fit(samples: Samples) -> FittedForm:
         fits = (fit_from(samples, knee, tile, extra, few) for knee in KNEES)
         return min(fits, key=lambda fitted: fitted.cost)
 

@@ -84,7 +84,7 @@ def measure(arguments: argparse.Namespace, places: Places, most: int | None = No
     from profiler.attention.pages import memory_for
     from profiler.latency.hardware import ceilings
     from profiler.latency.samples import SampleFile
-    from profiler.latency.sweep import Sweep
+    from profiler.latency.sweep import LatencySweep
     from profiler.latency.timers import timer_for
 
     subjects, setting, facts = _plan(arguments)
@@ -96,7 +96,7 @@ def measure(arguments: argparse.Namespace, places: Places, most: int | None = No
         if "flops_per_s" not in file.facts:
             with memory_for("the large product and copy", setting.device):
                 file.facts |= ceilings(timer, device=setting.device, dtype=setting.dtype)
-        return Sweep(subjects, setting, timer, file, deadline, most=most).run()
+        return LatencySweep(subjects, setting, timer, file, deadline, most=most).run()
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, dict[str, Any]]:

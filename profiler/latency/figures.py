@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.latency.choice import Choice
+from profiler.latency.choice import FormChoice
 from profiler.latency.fit import Floats, Samples
 from specsim.pass_shape import PassShapes
 
@@ -22,7 +22,7 @@ INK = {
 }
 
 
-def draw(choices: dict[str, Choice], mapping: dict[str, Any], folder: Path, name: str) -> list[Path]:
+def draw(choices: dict[str, FormChoice], mapping: dict[str, Any], folder: Path, name: str) -> list[Path]:
     """Draw both figures for target and draft side by side; return the files.
 
     Raises
@@ -68,7 +68,7 @@ def _points(axes: Any, samples: Samples, x: Floats, y: Floats) -> None:
         axes.plot(x[chosen], y[chosen], "o", ms=3.5, alpha=0.7, color=INK[kind], label=kind, mew=0)
 
 
-def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> None:
+def _predicted(axes: Any, choice: FormChoice, mapping: dict[str, Any], _: str) -> None:
     """Draw held-out predictions over measurements; the shaded band is +- 10%."""
     measured, held_out = choice.samples.seconds * MS, choice.forms[mapping["form"]].held_out_s * MS
     line = np.array([measured.min(), measured.max()])
@@ -80,7 +80,7 @@ def _predicted(axes: Any, choice: Choice, mapping: dict[str, Any], _: str) -> No
     axes.legend(fontsize=8, frameon=False)
 
 
-def _tokens(axes: Any, choice: Choice, mapping: dict[str, Any], role: str) -> None:
+def _tokens(axes: Any, choice: FormChoice, mapping: dict[str, Any], role: str) -> None:
     """Draw measurements over batched tokens, the roofline's ridge, and the form without context.
 
     Of a verification and a draft step every token has logits, of a prompt's chunk the last alone.

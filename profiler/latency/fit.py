@@ -69,7 +69,7 @@ Error: TypeAlias = float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedForm:
     """A form, and the standard error of each coefficient (None for one at zero; a list for offsets)."""
 
     form: Linear | Roofline
@@ -109,21 +109,21 @@ def solve(columns: Floats, samples: Samples) -> tuple[Floats, list[Error]]:
     return coefficients, errors
 
 
-def fit_linear(samples: Samples) -> Fitted:
+def fit_linear(samples: Samples) -> FittedForm:
     """Fit `Linear`."""
     columns = np.column_stack([samples.context, samples.batched, np.ones_like(samples.batched)])
     values, errors = solve(columns, samples)
     form = Linear(*map(float, values))
     names = ("alpha_s", "gamma_s", "delta_s")
-    return Fitted(form, dict(zip(names, errors, strict=True)), cost(form, samples))
+    return FittedForm(form, dict(zip(names, errors, strict=True)), cost(form, samples))
 
 
-def fit_roofline(samples: Samples) -> Fitted:
+def fit_roofline(samples: Samples) -> FittedForm:
     """Fit a `Roofline` without a staircase, from several starting knees."""
     return min((fit_from(samples, knee, 1) for knee in KNEES), key=lambda fitted: fitted.cost)
 
 
-def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = (), few: int = FEW) -> Fitted:
+def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = (), few: int = FEW) -> FittedForm:
     """Alternate between choosing the slower side of each sample and solving for the coefficients.
 
     `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit, these of up to `few` tokens. With given sides
@@ -136,7 +136,7 @@ def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = 
     added += [signed for name, sizes in offsets.items() for signed in _signed(OFFSETS[name](samples), sizes)]
     compute = samples.batched > knee
     products = samples.pairs > 16 * samples.context
-    best: Fitted | None = None
+    best: FittedForm | None = None
     for _ in range(ROUNDS):
         columns = np.column_stack([roofline_columns(samples, compute, products, tile), *added])
         values, errors = solve(columns, samples)
@@ -145,7 +145,7 @@ def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = 
         coefficients: dict[str, Any] = dict(zip(names, map(float, values[:plain]), strict=True))
         form = Roofline(**coefficients, tile_tokens=tile, **found_few)
         standard_errors = {**dict(zip(names, errors[:plain], strict=True)), **few_errors}
-        found = Fitted(form, standard_errors, cost(form, samples))
+        found = FittedForm(form, standard_errors, cost(form, samples))
         best = found if best is None or found.cost < best.cost else best
         now_compute, now_products = sides(form, samples)
         if np.array_equal(now_compute, compute) and np.array_equal(now_products, products):
@@ -237,7 +237,7 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def coefficients(fitted: Fitted) -> dict[str, Any]:
+def coefficients(fitted: FittedForm) -> dict[str, Any]:
     """Return a form's coefficients in the order in which their errors stand, as a profile's YAML has them."""
     values = plain({name: getattr(fitted.form, name) for name in fitted.standard_errors})
     if isinstance(fitted.form, Roofline):
@@ -246,7 +246,7 @@ def coefficients(fitted: Fitted) -> dict[str, Any]:
 
 
 def fitted_keys(
-    fits: dict[str, Fitted], errors: dict[str, dict[str, ErrorStats]], samples: Samples
+    fits: dict[str, FittedForm], errors: dict[str, dict[str, ErrorStats]], samples: Samples
 ) -> dict[str, dict[str, Any]]:
     """Return what a profile says of the forms of one model: coefficients, their errors, and the range behind them."""
     return {

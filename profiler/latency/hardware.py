@@ -31,7 +31,7 @@ Reading = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Hardware:
+class Device:
     """A device by its driver's name, with the bytes of its memory and of its last-level cache (0: unknown).
 
     `host` names the processor and the operating system beside it.
@@ -44,18 +44,18 @@ class Hardware:
     host: str
 
 
-def hardware(device: torch.device) -> Hardware:
+def hardware(device: torch.device) -> Device:
     """Return the facts of a device."""
     system = f"{platform.system()} {platform.release()}"
     host = f"{cpu_name()}, {system}"
     if device.type == "cuda":
         about: Any = torch.cuda.get_device_properties(device)
         driver = smi("driver_version", device) or ["unknown"]
-        return Hardware(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0], host)
+        return Device(about.name, about.total_memory, getattr(about, "L2_cache_size", 0), driver[0], host)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     threads = torch.get_num_threads()
     name = f"{cpu_name()}, {threads} thread{'' if threads == 1 else 's'}"
-    return Hardware(name, memory, 0, system, host)
+    return Device(name, memory, 0, system, host)
 
 
 def machine_facts(device: torch.device) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import numpy as np
 from profiler.attention.packing import Ints, Work, captured_size
 from profiler.attention.pages import NoRoom, PageTables, breaks_the_device, deal, give_back, is_out_of_memory
 from profiler.latency.hardware import Clocks
-from profiler.latency.points import Point
+from profiler.latency.points import GridPoint
 from profiler.latency.samples import Sample
 from profiler.latency.timers import Effort, Timer, Timing
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import TransformerShape
 from profiler.passes.forward import Inputs, PackedForward
 from specsim.errors import SpecsimError, first_line, nearest
 
@@ -26,7 +26,7 @@ FEWEST_ROTATED = 2
 LONGEST_REASON = 100
 
 
-def modes_of(timer: Timer, point: Point, launched: Collection[str] = ()) -> tuple[str, ...]:
+def modes_of(timer: Timer, point: GridPoint, launched: Collection[str] = ()) -> tuple[str, ...]:
     """Return the modes of timing a point: a graph if the device has graphs, launches too of the keys in `launched`."""
     if timer.captured is None:
         return ("eager",)
@@ -39,7 +39,7 @@ class Bench:
 
     role: str
     forward: PackedForward
-    whole: ModelShape
+    whole: TransformerShape
     timer: Timer
     clocks: Clocks
     effort: Effort
@@ -47,7 +47,7 @@ class Bench:
     link: str | None = None
     gpus: int = 1
 
-    def samples(self, point: Point, modes: Sequence[str]) -> Iterator[Sample]:
+    def samples(self, point: GridPoint, modes: Sequence[str]) -> Iterator[Sample]:
         """Measure a point; if memory runs out or its kernel does not compile, yield samples that say so.
 
         A point that breaks the device yields such a sample too, so that the next run skips it. Then its error is
@@ -125,7 +125,7 @@ class Bench:
 
     def _sample(
         self,
-        point: Point,
+        point: GridPoint,
         size: int,
         mode: str,
         status: str,
@@ -149,7 +149,7 @@ class Bench:
         )
 
 
-def sample_of(role: str, point: Point, mode: str, status: str, timing: Timing, **more: Any) -> Sample:
+def sample_of(role: str, point: GridPoint, mode: str, status: str, timing: Timing, **more: Any) -> Sample:
     """Return the sample of a point timed so, now; `more` are its other columns, by default of a pass as it is."""
     work = point.work()
     columns: dict[str, Any] = {
@@ -215,7 +215,7 @@ def check_link(name: str | None, gpus: int) -> None:
         raise SpecsimError(f"tp {gpus}: the model of link {name} is for 2, 4 or 8 GPUs")
 
 
-def all_reduce_s(shape: ModelShape, link: str | None, gpus: int, tokens: int, value_bytes: int) -> float:
+def all_reduce_s(shape: TransformerShape, link: str | None, gpus: int, tokens: int, value_bytes: int) -> float:
     """Return the all-reduce seconds of a pass of `tokens`: two all-reduces per layer, none on one GPU."""
     if gpus == 1 or link is None:
         return 0.0

@@ -14,11 +14,11 @@ from profiler.attention.pages import free_bytes, give_back, memory_for, pages_ne
 from profiler.attention.planning import page_tokens
 from profiler.latency.hardware import clocks_of, machine_facts
 from profiler.latency.measure import Bench
-from profiler.latency.points import ROLES, Grid, Point
+from profiler.latency.points import ROLES, Grid, GridPoint
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Effort, Timer
 from profiler.models.random_weights import random_model, shape_of, shard
-from profiler.models.shapes import ModelShape, named_shape
+from profiler.models.shapes import TransformerShape, named_shape
 from profiler.passes.checks import checked_error
 from profiler.passes.paths import forward_of
 from specsim.errors import SpecsimError, say
@@ -39,7 +39,7 @@ class Subject:
     random: bool
 
     @property
-    def shape(self) -> ModelShape:
+    def shape(self) -> TransformerShape:
         """The named shape of random weights."""
         return named_shape(self.name)
 
@@ -76,8 +76,8 @@ class LoadedModel(NamedTuple):
     """A model in memory, its own shape, and its shape over all GPUs."""
 
     model: PreTrainedModel
-    part: ModelShape
-    whole: ModelShape
+    part: TransformerShape
+    whole: TransformerShape
 
 
 def build(subject: Subject, gpus: int, setting: Setting) -> LoadedModel:
@@ -100,14 +100,14 @@ def build(subject: Subject, gpus: int, setting: Setting) -> LoadedModel:
     return LoadedModel(model, whole, whole)
 
 
-def weights_bytes(subject: Subject, model: PreTrainedModel, whole: ModelShape) -> int:
+def weights_bytes(subject: Subject, model: PreTrainedModel, whole: TransformerShape) -> int:
     """Return the bytes of a model's weights over all GPUs; of a loaded model as they are, whatever its layers."""
     if not subject.random:
         return sum(each.numel() * each.element_size() for each in model.parameters())
     return int(whole.parameters * model.dtype.itemsize)
 
 
-def sizes(shape: ModelShape, weights: int, dtype: torch.dtype) -> dict[str, Any]:
+def sizes(shape: TransformerShape, weights: int, dtype: torch.dtype) -> dict[str, Any]:
     """Return a model's sizes for the profile, given the bytes that its weights add."""
     return {
         "name": shape.name,
@@ -146,7 +146,7 @@ class LoadedPair:
         self._loaded: dict[str, LoadedModel] = {}
         self.benches: dict[str, Bench] = {}
 
-    def settle(self, points: Mapping[str, Sequence[Point]]) -> dict[str, list[Point]]:
+    def settle(self, points: Mapping[str, Sequence[GridPoint]]) -> dict[str, list[GridPoint]]:
         """Load the models of these points; return the points for which there is memory.
 
         Points that do not fit are left out, said in a line on standard error and in the file's facts.
@@ -221,13 +221,13 @@ class LoadedPair:
         )
 
 
-def needed(point: Point, held: int) -> int:
+def needed(point: GridPoint, held: int) -> int:
     """Return the pages of `held` tokens that a cache must have for a point, the padding's included."""
     return int(pages_needed(point.work(), held).sum()) + 1
 
 
 def pool_pages(
-    points: Mapping[str, Sequence[Point]], shapes: Mapping[str, ModelShape], setting: Setting
+    points: Mapping[str, Sequence[GridPoint]], shapes: Mapping[str, TransformerShape], setting: Setting
 ) -> dict[str, int]:
     """Return the pages of each role's cache: as many as its largest point needs, or its part of the memory.
 

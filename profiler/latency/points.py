@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class GridPoint:
     """A shape of pass to be timed.
 
     Attributes
@@ -77,12 +77,12 @@ def _contexts(rows: int, context: int, rng: np.random.Generator) -> Ints:
     return np.asarray(rng.permutation(context + np.concatenate([half, -half, odd])), dtype=np.int64)
 
 
-def _chunks(point: Point, rng: np.random.Generator) -> Work:
+def _chunks(point: GridPoint, rng: np.random.Generator) -> Work:
     context = _contexts(point.requests, point.context, rng)
     return Work.of(context, np.full(point.requests, point.queries))
 
 
-def _verify(point: Point, rng: np.random.Generator) -> Work:
+def _verify(point: GridPoint, rng: np.random.Generator) -> Work:
     row, parent = _trees(point.requests, point.queries - 1, rng)
     return Work.of(_contexts(point.requests, point.context, rng), np.ones(point.requests), row, parent)
 
@@ -98,7 +98,7 @@ def _trees(rows: int, nodes: int, rng: np.random.Generator) -> tuple[Ints, Ints]
     return row, np.where(parent >= 0, parent + row * nodes, -1)
 
 
-def _mixed(point: Point, rng: np.random.Generator) -> Work:
+def _mixed(point: GridPoint, rng: np.random.Generator) -> Work:
     """Return chunks of fresh prompts beside rows that decode, or verify trees."""
     context = np.r_[np.zeros(point.requests, np.int64), _contexts(point.decoding, point.context, rng)]
     chunk = np.r_[np.full(point.requests, point.queries), np.ones(point.decoding, np.int64)]
@@ -106,7 +106,7 @@ def _mixed(point: Point, rng: np.random.Generator) -> Work:
     return Work.of(context, chunk, row + point.requests, parent)
 
 
-def _draft(point: Point, rng: np.random.Generator) -> Work:
+def _draft(point: GridPoint, rng: np.random.Generator) -> Work:
     """Return the third pass of a draft step: leaves behind two cached levels, with as many beams as leaves."""
     levels, width = DRAFTED_BEFORE + 1, point.queries
     nodes = levels * width
@@ -117,7 +117,7 @@ def _draft(point: Point, rng: np.random.Generator) -> Work:
     return Work.of(context, np.zeros(point.requests), row, parent, place < DRAFTED_BEFORE * width)
 
 
-_WORK: dict[str, Callable[[Point, np.random.Generator], Work]] = {
+_WORK: dict[str, Callable[[GridPoint, np.random.Generator], Work]] = {
     "decode": _chunks,
     "prefill": _chunks,
     "catchup": _chunks,
@@ -136,7 +136,7 @@ def spread(ordered: Sequence[T]) -> list[T]:
     return [ordered[place] for place in places]
 
 
-def interleaved(by_role: Mapping[str, Sequence[Point]]) -> list[tuple[str, Point]]:
+def interleaved(by_role: Mapping[str, Sequence[GridPoint]]) -> list[tuple[str, GridPoint]]:
     """Return every point with its role; of any first part each kind of each role has its share, small and large."""
     turns = []
     for role, points in by_role.items():
@@ -189,7 +189,7 @@ class Grid:
             if any(each < least if name != "seconds" else each <= 0 for each in listed) or (least and not listed):
                 raise SpecsimError(f"{name}: {values}; expected {'0 or more' if not least else 'numbers above 0'}")
 
-    def passes(self, role: str) -> list[Point]:
+    def passes(self, role: str) -> list[GridPoint]:
         """Return the points of the ``target`` or the ``draft``, small ones first."""
         every = self._target() if role == "target" else self._draft()
         kept = {point.key: point for point in every if self._within(point)}
@@ -200,31 +200,31 @@ class Grid:
         steps = [point.key for point in self.passes(role) if point.kind in ("decode", "draft")]
         return {steps[0], steps[len(steps) // 2]} if role == "target" else {steps[0]}
 
-    def _within(self, point: Point) -> bool:
+    def _within(self, point: GridPoint) -> bool:
         context, batched = point.tokens_most()
         return context <= self.max_context_tokens and batched <= self.max_batched_tokens
 
-    def _target(self) -> Iterator[Point]:
+    def _target(self) -> Iterator[GridPoint]:
         for n in self.requests:
             for context in self.contexts:
-                yield Point("decode", n, context, 1)
-                yield from (Point("verify", n, context, tree) for tree in self.trees)
+                yield GridPoint("decode", n, context, 1)
+                yield from (GridPoint("verify", n, context, tree) for tree in self.trees)
         yield from self._prefill()
         middle = self.contexts[len(self.contexts) // 2]
-        yield from (Point("mixed", 1, middle, chunk, n) for chunk in self.chunks for n in self.beside)
+        yield from (GridPoint("mixed", 1, middle, chunk, n) for chunk in self.chunks for n in self.beside)
         chunk = sorted(self.chunks)[len(self.chunks) // 2]
-        yield from (Point("mixed", 1, middle, chunk, n, tree) for n in self.speculating for tree in self.trees)
+        yield from (GridPoint("mixed", 1, middle, chunk, n, tree) for n in self.speculating for tree in self.trees)
 
-    def _draft(self) -> Iterator[Point]:
+    def _draft(self) -> Iterator[GridPoint]:
         for n in self.requests:
             for context in self.contexts:
-                yield from (Point("draft", n, context, leaves) for leaves in self.leaves)
-                yield from (Point("catchup", n, context, tokens) for tokens in self.catchup)
+                yield from (GridPoint("draft", n, context, leaves) for leaves in self.leaves)
+                yield from (GridPoint("catchup", n, context, tokens) for tokens in self.catchup)
         yield from self._prefill()
 
-    def _prefill(self) -> Iterator[Point]:
-        yield from (Point("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
-        yield from (Point("prefill", n, self.behind[0], min(self.chunks)) for n in self.together)
+    def _prefill(self) -> Iterator[GridPoint]:
+        yield from (GridPoint("prefill", 1, behind, chunk) for chunk in self.chunks for behind in self.behind)
+        yield from (GridPoint("prefill", n, self.behind[0], min(self.chunks)) for n in self.together)
 
 
 # As many points as eight minutes on a GPU hold. Kernels of FlexAttention are compiled for every combination of rows and

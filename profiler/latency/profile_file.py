@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.latency.choice import Choice, Statistic, judge, usable
+from profiler.latency.choice import FormChoice, Statistic, judge, usable
 from profiler.latency.fit import fitted_keys
 from profiler.latency.points import ROLES
 from profiler.latency.samples import Sample, check_apart, check_finished, check_same, machines, read_samples
@@ -57,7 +57,7 @@ def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
 
 def profile_mapping(
     name: str, paths: list[Path], statistic: Statistic = "median"
-) -> tuple[dict[str, Any], dict[str, Choice]]:
+) -> tuple[dict[str, Any], dict[str, FormChoice]]:
     """Return the keys of a profile fitted to samples files, and the fits of target and draft.
 
     A `median` is what a pass takes on an undisturbed machine. A `mean` is what passes take in a run, one with
@@ -116,7 +116,7 @@ def _incomplete(facts: dict[str, Any], samples: list[Sample]) -> list[str]:
     return lines
 
 
-def _model(facts: dict[str, Any], choice: Choice, samples: list[Sample], role: str) -> dict[str, Any]:
+def _model(facts: dict[str, Any], choice: FormChoice, samples: list[Sample], role: str) -> dict[str, Any]:
     about, on_gpu = facts["models"][role], facts["device"] == "cuda"
     mapping: dict[str, Any] = {
         "name": about["name"],
@@ -145,7 +145,7 @@ def overhead_s(samples: list[Sample]) -> float:
     return float(np.median([each.prepare_s + each.sample_s for each in around]))
 
 
-def _knee(choice: Choice, facts: dict[str, Any]) -> dict[str, float | None]:
+def _knee(choice: FormChoice, facts: dict[str, Any]) -> dict[str, float | None]:
     """Return the fitted roofline's ridge, and compute over bandwidth as measured on the device."""
     form = choice.roofline.fitted.form
     return {

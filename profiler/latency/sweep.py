@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from profiler.latency.measure import modes_of
 from profiler.latency.models import LoadedPair, Setting, Subject
-from profiler.latency.points import ROLES, Point, interleaved
+from profiler.latency.points import ROLES, GridPoint, interleaved
 from profiler.latency.samples import SampleFile
 from profiler.latency.timers import Timer
 from profiler.text import progress
@@ -16,11 +16,11 @@ from specsim.errors import SpecsimError, first_line
 
 POINTS_A_LINE = 10
 SECONDS_A_LINE = 15.0
-Turn = tuple[str, Point]
+Turn = tuple[str, GridPoint]
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class LatencySweep:
     """A sweep of both models by turns; after `deadline` (of `clock`) it begins no further point.
 
     With `most` only so many points are measured: the first of the order, which have every kind, small and large.
@@ -75,7 +75,7 @@ class Sweep:
                     return total - done
         return 0
 
-    def _sampled(self, pair: LoadedPair, role: str, point: Point, modes: list[str]) -> float:
+    def _sampled(self, pair: LoadedPair, role: str, point: GridPoint, modes: list[str]) -> float:
         """Measure a point; return the seconds of its pass, NaN if it was skipped."""
         found = []
         try:

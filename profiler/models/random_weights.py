@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from profiler.attention.pages import free_bytes, is_out_of_memory
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import TransformerShape
 from specsim.errors import SpecsimError, first_line
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ SPREAD = 0.02
 MAX_POSITIONS = 131072
 
 
-def shard(shape: ModelShape, gpus: int) -> ModelShape:
+def shard(shape: TransformerShape, gpus: int) -> TransformerShape:
     """Return the shape that one of `gpus` GPUs computes: heads, MLP width and vocabulary are divided among them.
 
     Raises
@@ -40,7 +40,7 @@ def shard(shape: ModelShape, gpus: int) -> ModelShape:
     )
 
 
-def shape_of(model: PreTrainedModel, name: str) -> ModelShape:
+def shape_of(model: PreTrainedModel, name: str) -> TransformerShape:
     """Return the shape of a loaded model.
 
     Raises
@@ -51,7 +51,7 @@ def shape_of(model: PreTrainedModel, name: str) -> ModelShape:
     config: Any = model.config
     try:
         heads = config.num_attention_heads
-        return ModelShape(
+        return TransformerShape(
             name=name,
             layers=config.num_hidden_layers,
             hidden=config.hidden_size,
@@ -68,7 +68,9 @@ def shape_of(model: PreTrainedModel, name: str) -> ModelShape:
         raise SpecsimError(f"model {name!r}: cannot be profiled: {first_line(error)}") from None
 
 
-def random_model(shape: ModelShape, *, device: torch.device, dtype: torch.dtype, seed: int = 0) -> PreTrainedModel:
+def random_model(
+    shape: TransformerShape, *, device: torch.device, dtype: torch.dtype, seed: int = 0
+) -> PreTrainedModel:
     """Return a model of that shape in evaluation mode; its weights are drawn on the device, in `dtype`.
 
     Raises
@@ -96,7 +98,7 @@ def random_model(shape: ModelShape, *, device: torch.device, dtype: torch.dtype,
     return model
 
 
-def _empty(shape: ModelShape, dtype: torch.dtype) -> Any:
+def _empty(shape: TransformerShape, dtype: torch.dtype) -> Any:
     """Return the model with uninitialised parameters of type `dtype`."""
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 

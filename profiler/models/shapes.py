@@ -8,7 +8,7 @@ from specsim.errors import SpecsimError, nearest
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
+class TransformerShape:
     """A decoder-only transformer with gated MLP and RMSNorm.
 
     `weight_bytes` are those of a weight of the layers and `cache_bytes` those of a cached value: 2, or 1 in FP8.
@@ -62,26 +62,30 @@ class ModelShape:
         return self.kv_values_per_token * self.cache_bytes
 
 
-def widths(shape: ModelShape) -> dict[str, int]:
+def widths(shape: TransformerShape) -> dict[str, int]:
     """Return what heads are composed from, by the names of a configuration on the Hugging Face hub."""
     return {"num_hidden_layers": shape.layers, "hidden_size": shape.hidden, "vocab_size": shape.vocab}
 
 
-LLAMA_70B = ModelShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, max_model_len=131072)
+LLAMA_70B = TransformerShape("Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, max_model_len=131072)
 LLAMA_70B_FP8 = replace(LLAMA_70B, weight_bytes=1)
-LLAMA_8B = ModelShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, max_model_len=131072)
-LLAMA_1B = ModelShape("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, tied=True, max_model_len=131072)
-QWEN_32B = ModelShape("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, qkv_bias=True, max_model_len=32768)
-QWEN_15B = ModelShape("Qwen2.5-1.5B", 28, 1536, 12, 2, 128, 8960, 151936, tied=True, qkv_bias=True, max_model_len=32768)
-QWEN_05B = ModelShape("Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, tied=True, qkv_bias=True, max_model_len=32768)
-QWEN3_32B = ModelShape("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936, max_model_len=40960)
-QWEN3_06B = ModelShape("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, tied=True, max_model_len=40960)
-VICUNA_7B = ModelShape("Vicuna-7B", 32, 4096, 32, 32, 128, 11008, 32000, max_model_len=4096)
-LLAMA_160M = ModelShape("Llama-160M", 12, 768, 12, 12, 64, 3072, 32000, max_model_len=2048)
-LLAMA_68M = ModelShape("Llama-68M", 2, 768, 12, 12, 64, 3072, 32000, max_model_len=2048)
-CODELLAMA_34B = ModelShape("CodeLlama-34B", 48, 8192, 64, 8, 128, 22016, 32000, max_model_len=16384)
-SMOLLM2_135M = ModelShape("SmolLM2-135M", 30, 576, 9, 3, 64, 1536, 49152, tied=True, max_model_len=8192)
-TINY_LLAMA = ModelShape("tiny-llama", 2, 64, 4, 2, 16, 128, 512, tied=True)
+LLAMA_8B = TransformerShape("Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, max_model_len=131072)
+LLAMA_1B = TransformerShape("Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, tied=True, max_model_len=131072)
+QWEN_32B = TransformerShape("Qwen2.5-32B", 64, 5120, 40, 8, 128, 27648, 152064, qkv_bias=True, max_model_len=32768)
+QWEN_15B = TransformerShape(
+    "Qwen2.5-1.5B", 28, 1536, 12, 2, 128, 8960, 151936, tied=True, qkv_bias=True, max_model_len=32768
+)
+QWEN_05B = TransformerShape(
+    "Qwen2.5-0.5B", 24, 896, 14, 2, 64, 4864, 151936, tied=True, qkv_bias=True, max_model_len=32768
+)
+QWEN3_32B = TransformerShape("Qwen3-32B", 64, 5120, 64, 8, 128, 25600, 151936, max_model_len=40960)
+QWEN3_06B = TransformerShape("Qwen3-0.6B", 28, 1024, 16, 8, 128, 3072, 151936, tied=True, max_model_len=40960)
+VICUNA_7B = TransformerShape("Vicuna-7B", 32, 4096, 32, 32, 128, 11008, 32000, max_model_len=4096)
+LLAMA_160M = TransformerShape("Llama-160M", 12, 768, 12, 12, 64, 3072, 32000, max_model_len=2048)
+LLAMA_68M = TransformerShape("Llama-68M", 2, 768, 12, 12, 64, 3072, 32000, max_model_len=2048)
+CODELLAMA_34B = TransformerShape("CodeLlama-34B", 48, 8192, 64, 8, 128, 22016, 32000, max_model_len=16384)
+SMOLLM2_135M = TransformerShape("SmolLM2-135M", 30, 576, 9, 3, 64, 1536, 49152, tied=True, max_model_len=8192)
+TINY_LLAMA = TransformerShape("tiny-llama", 2, 64, 4, 2, 16, 128, 512, tied=True)
 
 BY_NAME = {
     "llama-3.1-70b": LLAMA_70B,
@@ -95,7 +99,7 @@ BY_NAME = {
 }
 
 
-def named_shape(name: str) -> ModelShape:
+def named_shape(name: str) -> TransformerShape:
     """Return the shape of that name; ``NAME-skipN`` is the shape without N layers, for a model that drafts for itself.
 
     Raises

@@ -15,7 +15,7 @@ from profiler.attention.packing import Ints, Work, pack
 from profiler.attention.pages import CacheShape, deal, is_out_of_memory, memory_for
 from profiler.attention.planning import KERNELS, SPLIT, best_kernel, page_tokens, planner
 from profiler.attention.sdpa import Sdpa
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import TransformerShape
 from profiler.passes.forward import PackedForward
 from profiler.passes.graphs import Replays, capture
 from specsim.errors import SpecsimError, first_line, say
@@ -156,7 +156,7 @@ def working_kernel(kernel: str, **place: Any) -> str:
     raise SpecsimError(f"no fused attention works on {device}; expected one that does, or --attention sdpa asked for")
 
 
-def operations_error(made: Plain, shape: ModelShape, *, device: torch.device, dtype: torch.dtype) -> float:
+def operations_error(made: Plain, shape: TransformerShape, *, device: torch.device, dtype: torch.dtype) -> float:
     """Return the largest relative error of a token's result, at the sizes of a model: norms, rotary, writes, SwiGLU."""
     generator = torch.Generator(device=device).manual_seed(0)
 
@@ -193,7 +193,7 @@ def operations_error(made: Plain, shape: ModelShape, *, device: torch.device, dt
     return max(_relative(found.double(), expected) for found, expected in pairs)
 
 
-def check_operations(made: Plain, shape: ModelShape, *, device: torch.device, dtype: torch.dtype) -> None:
+def check_operations(made: Plain, shape: TransformerShape, *, device: torch.device, dtype: torch.dtype) -> None:
     """Refuse operations that do not run on the device, or whose error exceeds the rounding of their type.
 
     Raises

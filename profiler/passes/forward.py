@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from profiler.attention.packing import Ints, Room, Work, pack
+from profiler.attention.packing import Ints, PackedRoom, Work, pack
 from profiler.attention.pages import CacheShape, PagedCache, PageTables, copy_tensors
 from profiler.attention.planning import PAGED, Plan, page_tokens, planner, register
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import TransformerShape
 from profiler.passes.graphs import Replays
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class PackedForward(ABC):
     `replays`, if set, runs the passes that `prepared` finds to come again.
     """
 
-    def __init__(self, weight: torch.Tensor, shape: ModelShape, pages: int, kernel: str) -> None:
+    def __init__(self, weight: torch.Tensor, shape: TransformerShape, pages: int, kernel: str) -> None:
         self.device, self.dtype = weight.device, weight.dtype
         self.shape = shape
         held = page_tokens(kernel, self.device)
@@ -55,7 +55,7 @@ class PackedForward(ABC):
         self.replays: Replays | None = None
 
     def inputs(
-        self, work: Work, tables: PageTables, tokens: Ints, size: int | None = None, room: Room | None = None
+        self, work: Work, tables: PageTables, tokens: Ints, size: int | None = None, room: PackedRoom | None = None
     ) -> Inputs:
         """Return the inputs of a pass of (T,) tokens, padded to `size`; padding tokens write to the page of no row.
 
@@ -90,7 +90,7 @@ class PackedForward(ABC):
 class Forward(PackedForward):
     """A transformers model as it is, its cache and its attention kernel."""
 
-    def __init__(self, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str = "auto") -> None:
+    def __init__(self, model: PreTrainedModel, shape: TransformerShape, pages: int, kernel: str = "auto") -> None:
         super().__init__(next(model.parameters()), shape, pages, kernel)
         register()
         model.config._attn_implementation = PAGED

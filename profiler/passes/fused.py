@@ -9,7 +9,7 @@ import torch
 
 from profiler.attention.operations import Plain, operations_of
 from profiler.attention.pages import give_back
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import TransformerShape
 from profiler.passes.forward import Inputs, PackedForward
 from specsim.errors import SpecsimError
 
@@ -157,7 +157,7 @@ class Fused(PackedForward):
     def __init__(
         self,
         model: PreTrainedModel,
-        shape: ModelShape,
+        shape: TransformerShape,
         pages: int,
         kernel: str = "auto",
         operations: Plain | None = None,

@@ -1,9 +1,9 @@
 """CUDA graphs: passes captured once and replayed.
 
-Decodes, draft steps, catch-ups and verifications come again by their `Room`: rows, tokens and logits are padded to the
-sizes that an engine captures, and a power of two bounds a row's queries, and its pages. Larger passes are launched, and
-those with a chunk that is long enough to be a prompt's. An attention kernel whose plan has other sizes for each tree
-replays only decodes and levels of chains.
+Decodes, draft steps, catch-ups and verifications come again by their `PackedRoom`: rows, tokens and logits are padded
+to the sizes that an engine captures, and a power of two bounds a row's queries, and its pages. Larger passes are
+launched, and those with a chunk that is long enough to be a prompt's. An attention kernel whose plan has other sizes
+for each tree replays only decodes and levels of chains.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from profiler.attention.packing import LARGEST_CAPTURED, Ints, Room, Work, captured_size, is_causal, pack, power_of_two
+from profiler.attention.packing import (
+    LARGEST_CAPTURED,
+    Ints,
+    PackedRoom,
+    Work,
+    captured_size,
+    is_causal,
+    pack,
+    power_of_two,
+)
 from profiler.attention.pages import PageTables
 from profiler.attention.planning import SPLIT
 from profiler.attention.split import KEYS_OF_A_QUERY
@@ -71,7 +80,7 @@ class Replays:
     def __init__(self, forward: PackedForward, captured: Capture | None = None) -> None:
         self._forward = forward
         self._capture = captured or partial(capture, pool=torch.cuda.graph_pool_handle())
-        self._graphs: dict[Room, Captured] = {}
+        self._graphs: dict[PackedRoom, Captured] = {}
         self._logits = torch.empty((LARGEST_CAPTURED, forward.shape.vocab), device=forward.device, dtype=forward.dtype)
 
     def __len__(self) -> int:
@@ -114,9 +123,9 @@ class Replays:
         return Captured(graph, inputs)
 
 
-def _room(work: Work, causal: bool, page_tokens: int) -> Room:
+def _room(work: Work, causal: bool, page_tokens: int) -> PackedRoom:
     """Return the room of a pass."""
-    return Room(
+    return PackedRoom(
         rows=captured_size(work.rows),
         tokens=captured_size(work.batched_tokens),
         logits=captured_size(work.logit_tokens),
@@ -126,7 +135,7 @@ def _room(work: Work, causal: bool, page_tokens: int) -> Room:
     )
 
 
-def _padded(work: Work, tables: PageTables, room: Room, page: int) -> tuple[Work, PageTables]:
+def _padded(work: Work, tables: PageTables, room: PackedRoom, page: int) -> tuple[Work, PageTables]:
     """Return the pass with rows of padding behind its own; each has a padding token as long as there are any.
 
     All of them write to `page`, which belongs to no row.

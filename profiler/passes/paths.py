@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import TransformerShape
 from profiler.passes.checks import check_operations
 from profiler.passes.forward import Forward, PackedForward
 from profiler.passes.fused import Fused, check_fused, refusal
@@ -50,7 +50,7 @@ def working_passes(asked: str | None, configs: Iterable[Any], device: torch.devi
     return "transformers" if reasons else "fused"
 
 
-def forward_of(passes: str, model: PreTrainedModel, shape: ModelShape, pages: int, kernel: str) -> PackedForward:
+def forward_of(passes: str, model: PreTrainedModel, shape: TransformerShape, pages: int, kernel: str) -> PackedForward:
     """Return a model ready for passes of one of the two paths; the operations of the fused one are checked first.
 
     Raises

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.calibration.reading import Held, MeasuredPoint, Server, counted
+from specsim.calibration.reading import Held, MeasuredPoint, MeasuredServer, counted
 from specsim.calibration.replay import Floats
 from specsim.latency.engine import LABELS, Engine
 
@@ -107,7 +107,7 @@ MOST_LAUNCH_S, LAUNCH_STEP_S = 2e-2, 1e-6
 class Fit:
     """How points become an engine: from `base`, its host time alone or its way in (`whole`), too."""
 
-    server: Server
+    server: MeasuredServer
     base: Engine
     whole: bool = False
 

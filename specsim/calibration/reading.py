@@ -76,7 +76,7 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class MeasuredServer:
     """Where points were measured: a profile, the batched tokens of a pass at most, and what drafts where a point does.
 
     Without a `drafter` it is the profile's draft model. `on_load` is called before each simulation, to show progress.

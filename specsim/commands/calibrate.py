@@ -103,7 +103,7 @@ def _places(out: Path, *, force: bool) -> tuple[Path, Path]:
 def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
     """Return what is to be fitted, and the configuration of a run with this profile and the engine to begin with."""
     from specsim.calibration.fit import Fit
-    from specsim.calibration.reading import Server
+    from specsim.calibration.reading import MeasuredServer
     from specsim.config.configured import from_words
     from specsim.latency.drafter import drafter_from_mapping
     from specsim.latency.engine import engine_from_mapping
@@ -119,7 +119,7 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
         raise SpecsimError(f"{words[0]}: {said}; expected another profile")
     engine = engine_from_mapping(base, f"engine={config['choices']['engine']}")
     drafter = drafter_from_mapping(config["drafter"], f"drafter={config['choices']['drafter']}")
-    server = Server(profile, arguments.token_budget, drafter=drafter)
+    server = MeasuredServer(profile, arguments.token_budget, drafter=drafter)
     return Fit(server, engine, whole=arguments.all), config
 
 

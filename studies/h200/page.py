@@ -138,11 +138,11 @@ def experts(values: dict[tuple[str, str], float], composed: dict[int, float]) ->
 
 def composed_experts() -> dict[int, float]:
     """Return the composed microseconds of a layer's experts, router and norms apart, by tokens."""
-    from profiler.compose.library import Placement
+    from profiler.compose.library import ComposedPlacement
     from profiler.compose.models import model_of
     from profiler.compose.operators import Operators
 
-    made = Operators(model_of("Qwen3-30B-A3B"), Placement("h200_sxm", "vllm", 1, 1, "bf16", "auto"))
+    made = Operators(model_of("Qwen3-30B-A3B"), ComposedPlacement("h200_sxm", "vllm", 1, 1, "bf16", "auto"))
     return {tokens: 1e6 * made.named("moe", tokens) / LAYERS for tokens in TOKENS}
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profiler.compose.library import Placement, served_points, version
+from profiler.compose.library import ComposedPlacement, served_points, version
 from profiler.compose.models import model_of
 from profiler.compose.operators import Operators
 from profiler.compose.profile import compose_profile
-from specsim.calibration.reading import BUDGET_TOKENS, REQUESTS_OF_A_CLIENT, MeasuredPoint, Server
+from specsim.calibration.reading import BUDGET_TOKENS, REQUESTS_OF_A_CLIENT, MeasuredPoint, MeasuredServer
 from specsim.calibration.replay import BenchLoad
 from specsim.commands.terminal import Parser, run
 from specsim.errors import SpecsimError, say
@@ -171,17 +171,17 @@ def score(halves: Sequence[str]) -> None:
         say(f"{name}: {len(found)} rows")
 
 
-def _placed(key: Any) -> tuple[str, Placement]:
+def _placed(key: Any) -> tuple[str, ComposedPlacement]:
     model, gpu, engine, precision, tp, ep = key
-    return model, Placement(gpu, engine, int(tp), int(ep), precision or None, cache_of(model, gpu, engine))
+    return model, ComposedPlacement(gpu, engine, int(tp), int(ep), precision or None, cache_of(model, gpu, engine))
 
 
-def _scored(model: str, place: Placement, rows: DataFrame) -> Iterator[dict[str, Any]]:
+def _scored(model: str, place: ComposedPlacement, rows: DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the errors of each row of one placement, or why there are none."""
     about = ["row", "half", *PLACE, "version", "isl", "osl", "clients"]
     try:
         stated = experts_of(model, place.gpu, place.engine) or place.precision
-        server = Server(_profile(model, place._replace(precision=stated)))
+        server = MeasuredServer(_profile(model, place._replace(precision=stated)))
     except SpecsimError as error:
         for _, row in rows.iterrows():
             yield {**row[about], "refused": str(error)}
@@ -209,7 +209,7 @@ def _scored(model: str, place: Placement, rows: DataFrame) -> Iterator[dict[str,
         }
 
 
-def _profile(model: str, place: Placement) -> Any:
+def _profile(model: str, place: ComposedPlacement) -> Any:
     settings: dict[str, Any] = place._asdict()
     mapping = compose_profile(model, kv_cache_dtype=settings.pop("cache"), **settings)
     return profile_from_mapping(mapping, model)

@@ -8,7 +8,7 @@ from typing import Any
 
 from profiler.compose.profile import compose_profile
 from specsim.calibration.fit import Fit
-from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Held, MeasuredPoint, Server
+from specsim.calibration.reading import REQUESTS_OF_A_CLIENT, Held, MeasuredPoint, MeasuredServer
 from specsim.calibration.replay import BenchLoad
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine, engine_from_mapping
@@ -117,7 +117,7 @@ def points_of(data: Path, of: PublishedSet) -> list[MeasuredPoint]:
 
 def compared(data: Path, of: PublishedSet) -> Compared:
     """Return the points of a set whose caches fit, simulated on the engines that they are held against."""
-    server = Server(load_profile(of.profile))
+    server = MeasuredServer(load_profile(of.profile))
     every = points_of(data, of)
     base = engine_named(of.engine)
     points = [each for each in every if server.fits(each.load, base)]
@@ -126,7 +126,7 @@ def compared(data: Path, of: PublishedSet) -> Compared:
         len(every) - len(points),
         {name: server.simulated(points, engine_named(name)) for name in (PROFILED, DEFAULT)},
         server.simulated(points, base),
-        Server(_composed(of, server.profile.gpus)).simulated(points, base),
+        MeasuredServer(_composed(of, server.profile.gpus)).simulated(points, base),
         Fit(server, base, whole=True).held_out(points),
     )
 

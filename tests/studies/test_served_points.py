@@ -10,7 +10,7 @@ import pytest
 from profiler.fidelity.report import page as study_page
 from profiler.fidelity.tables import read_tables
 from specsim.calibration.fit import Fit
-from specsim.calibration.reading import Server, read_points
+from specsim.calibration.reading import MeasuredServer, read_points
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
@@ -26,7 +26,7 @@ ROOT = shipped("conf").parent
 @needs_data
 def test_points_beyond_the_memory_do_not_fit() -> None:
     assert DATA is not None
-    server = Server(load_profile("qwen3_32b_06b_2xh100"))
+    server = MeasuredServer(load_profile("qwen3_32b_06b_2xh100"))
     loads = [each.load for each in points_of(DATA, SETS[0])]
     assert {load[:3] for load in loads if not server.fits(load, Engine())} == {
         (4096, 128, 128),
@@ -124,7 +124,7 @@ def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(("of", "found"), [(SETS[0], "finds 0.68 ms and 46 us)")], ids=["vllm"])
 def test_an_engine_fitted_by_hand_says_what_calibrate_finds(of: PublishedSet, found: str) -> None:
     assert DATA is not None
-    server = Server(load_profile(of.profile))
+    server = MeasuredServer(load_profile(of.profile))
     points = [each for each in points_of(DATA, of) if server.fits(each.load, Engine())]
     engine = Fit(server, engine_named(of.engine)).engine(points)
     host = f"{1e6 * engine.request_s:.0f} us" if engine.request_s else "0"

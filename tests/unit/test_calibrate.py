@@ -14,7 +14,7 @@ import pytest
 
 from specsim import simulate
 from specsim.calibration.fit import Fit, halved
-from specsim.calibration.reading import MeasuredPoint, Server, read_points
+from specsim.calibration.reading import MeasuredPoint, MeasuredServer, read_points
 from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.errors import SpecsimError
@@ -33,7 +33,7 @@ LOADS = tuple(
 def served(engine: Engine, loads: tuple[BenchLoad, ...] = LOADS) -> list[MeasuredPoint]:
     """Return what a server that is the engine itself would be measured at."""
     nothing = [MeasuredPoint(load, 1.0, 1.0) for load in loads]
-    return [each.simulated for each in Server(load_profile(PROFILE)).simulated(nothing, engine)]
+    return [each.simulated for each in MeasuredServer(load_profile(PROFILE)).simulated(nothing, engine)]
 
 
 def frame(points: list[MeasuredPoint]) -> pd.DataFrame:
@@ -54,7 +54,7 @@ def calibrate(*words: object) -> int:
 
 
 def test_the_host_time_of_the_server_is_found() -> None:
-    fit = Fit(Server(load_profile(PROFILE)), Engine())
+    fit = Fit(MeasuredServer(load_profile(PROFILE)), Engine())
     found = fit.engine(served(TRUE))
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert all(abs(each.tpot_error) < 1e-9 for each in fit.held_out(served(TRUE)))
@@ -71,7 +71,7 @@ SPECULATING = tuple(
 def test_the_launch_of_the_drafter_is_found_beside_the_host_time() -> None:
     """Chains of two lengths tell the launch from what a verification of drafts costs."""
     true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
-    server, points = Server(load_profile(PROFILE)), served(true, SPECULATING)
+    server, points = MeasuredServer(load_profile(PROFILE)), served(true, SPECULATING)
     found = Fit(server, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
@@ -114,7 +114,7 @@ def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Pat
 
 def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
     points = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
-    assert Fit(Server(load_profile(PROFILE)), Engine()).engine(points).draft_launch_s == 0
+    assert Fit(MeasuredServer(load_profile(PROFILE)), Engine()).engine(points).draft_launch_s == 0
 
 
 RATES = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0))
@@ -123,7 +123,7 @@ RATES = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rat
 def test_the_host_time_is_found_from_open_loops() -> None:
     """The longer passes take, the more requests they hold: the fit ends where both agree."""
     points = served(Engine(overhead_s=2e-3, request_s=5e-5), RATES)
-    found = Fit(Server(load_profile(PROFILE)), Engine()).engine(points)
+    found = Fit(MeasuredServer(load_profile(PROFILE)), Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
     assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
 
@@ -131,14 +131,14 @@ def test_the_host_time_is_found_from_open_loops() -> None:
 @pytest.mark.slow
 def test_the_way_in_is_found_from_ttft() -> None:
     true = replace(TRUE, pipeline_steps=1, frontend_s=1e-2)
-    found = Fit(Server(load_profile(PROFILE)), Engine(), whole=True).engine(served(true))
+    found = Fit(MeasuredServer(load_profile(PROFILE)), Engine(), whole=True).engine(served(true))
     assert (found.pipeline_steps, found.frontend_s) == (1, 1e-2)
     assert found.overhead_s == pytest.approx(6e-4, rel=0.05)
 
 
 def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
     """One point is made three times as slow: the engine of its own half changes, that which it is held against not."""
-    fit, points = Fit(Server(load_profile(PROFILE)), Engine()), served(TRUE)
+    fit, points = Fit(MeasuredServer(load_profile(PROFILE)), Engine()), served(TRUE)
     odd = points[0]._replace(tpot_s=3 * points[0].tpot_s)
     held = fit.held_out([odd, *points[1:]])
     assert held[0].simulated.tpot_s == pytest.approx(points[0].tpot_s)

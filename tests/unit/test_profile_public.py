@@ -30,7 +30,7 @@ needs_data = pytest.mark.skipif(DATA is None, reason="$SPECSIM_DATA is unset or 
         (shapes.LLAMA_68M, 68_030_208),
     ],
 )
-def test_parameters_are_those_of_the_published_weights(shape: shapes.ModelShape, parameters: int) -> None:
+def test_parameters_are_those_of_the_published_weights(shape: shapes.TransformerShape, parameters: int) -> None:
     assert shape.parameters == parameters
 
 

@@ -17,7 +17,7 @@ from profiler.attention.pages import CacheShape, breaks_the_device, deal, give_b
 from profiler.attention.planning import KERNELS, page_tokens, planner
 from profiler.latency import command
 from profiler.latency.hardware import ceilings, clocks_of
-from profiler.latency.points import Point
+from profiler.latency.points import GridPoint
 from profiler.latency.timers import CudaTimer, Effort, timer_for
 from profiler.models.shapes import named_shape
 from profiler.passes.checks import TOLERANCE, work_error, working_kernel
@@ -43,26 +43,26 @@ QUICK_TO_BEGIN = tuple(kernel for kernel in KERNELS if kernel not in ("auto", "f
 """Kernels that do not compile anew for each size of pass."""
 # Of a 32-head layer: passes as a server runs them. Those that verify are trees; the last two are chains of their sizes.
 ON_GPU = (
-    Point("decode", 1, 4096, 1),
-    Point("decode", 64, 1024, 1),
-    Point("decode", 256, 1024, 1),
-    Point("prefill", 1, 2048, 2048),
-    Point("verify", 1, 4096, 64),
-    Point("verify", 8, 1024, 64),
-    Point("verify", 64, 1024, 8),
-    Point("verify", 128, 1024, 16),
-    Point("prefill", 64, 1024, 8),
-    Point("prefill", 128, 1024, 16),
+    GridPoint("decode", 1, 4096, 1),
+    GridPoint("decode", 64, 1024, 1),
+    GridPoint("decode", 256, 1024, 1),
+    GridPoint("prefill", 1, 2048, 2048),
+    GridPoint("verify", 1, 4096, 64),
+    GridPoint("verify", 8, 1024, 64),
+    GridPoint("verify", 64, 1024, 8),
+    GridPoint("verify", 128, 1024, 16),
+    GridPoint("prefill", 64, 1024, 8),
+    GridPoint("prefill", 128, 1024, 16),
 )
 ON_CPU = (
-    Point("decode", 1, 64, 1),
-    Point("decode", 4, 32, 1),
-    Point("decode", 8, 16, 1),
-    Point("prefill", 1, 16, 32),
-    Point("verify", 1, 64, 16),
-    Point("verify", 2, 32, 16),
-    Point("verify", 4, 32, 4),
-    Point("verify", 8, 16, 4),
+    GridPoint("decode", 1, 64, 1),
+    GridPoint("decode", 4, 32, 1),
+    GridPoint("decode", 8, 16, 1),
+    GridPoint("prefill", 1, 16, 32),
+    GridPoint("verify", 1, 64, 16),
+    GridPoint("verify", 2, 32, 16),
+    GridPoint("verify", 4, 32, 4),
+    GridPoint("verify", 8, 16, 4),
 )
 
 
@@ -232,7 +232,7 @@ def attention_seconds(place: Place, kernels: Sequence[str] = QUICK_TO_BEGIN) -> 
 
 
 @torch.inference_mode()
-def _attention_s(place: Place, kernel: str, point: Point) -> float:
+def _attention_s(place: Place, kernel: str, point: GridPoint) -> float:
     shape, work = place.shape, point.work()
     held = page_tokens(kernel, place.device)
     cache = CacheShape(1, shape.kv_heads, shape.head_dim, int(pages_needed(work, held).sum()) + 1, held)

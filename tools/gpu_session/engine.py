@@ -15,7 +15,7 @@ from threading import Timer
 from typing import Any
 
 from profiler.latency import command
-from profiler.models.shapes import ModelShape, named_shape
+from profiler.models.shapes import TransformerShape, named_shape
 from specsim.errors import say
 from tools.gpu_session.pairs import first_arguments
 from tools.gpu_session.state import Row, State
@@ -83,7 +83,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _config(folder: Path, shape: ModelShape) -> Path:
+def _config(folder: Path, shape: TransformerShape) -> Path:
     """Write the configuration of a model whose weights the engine draws itself; return its folder."""
     kind = "Qwen2" if shape.qkv_bias else "Llama"
     config: dict[str, Any] = {

@@ -14,7 +14,7 @@ from profiler.attention.planning import page_tokens
 from profiler.latency.hardware import Clocks
 from profiler.latency.timers import Effort, Timer, Timing
 from profiler.models.random_weights import random_model
-from profiler.models.shapes import ModelShape
+from profiler.models.shapes import TransformerShape
 from profiler.passes.forward import Inputs, PackedForward
 from profiler.passes.paths import forward_of
 
@@ -30,7 +30,7 @@ class Place:
     dtype: torch.dtype
     timer: Timer
     clocks: Clocks
-    shape: ModelShape
+    shape: TransformerShape
     kernel: str
     effort: Effort
 

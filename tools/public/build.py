@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from profiler.compose.passes import Alike, ComposedPass, passes, sampled
-from profiler.latency.fit import Fitted, errors_by_kind, fit_linear, fit_roofline, fitted_keys
-from profiler.models.shapes import ModelShape, widths
+from profiler.latency.fit import FittedForm, errors_by_kind, fit_linear, fit_roofline, fitted_keys
+from profiler.models.shapes import TransformerShape, widths
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 from tools.public import sources
@@ -75,7 +75,7 @@ def composed_model(data: Path, placement: Placement, overhead_s: float, capacity
     composer = Composer(data, placement)
     fitted_on = sampled(composer.seconds, passes(FITTED, min(capacity, MAX_CONTEXT_TOKENS), MAX_BATCHED_TOKENS))
     held_out = sampled(composer.seconds, passes(HELD_OUT, min(capacity, MAX_CONTEXT_TOKENS), MAX_BATCHED_TOKENS))
-    fits: dict[str, Fitted] = {"roofline": fit_roofline(fitted_on), "linear": fit_linear(fitted_on)}
+    fits: dict[str, FittedForm] = {"roofline": fit_roofline(fitted_on), "linear": fit_linear(fitted_on)}
     errors = {}
     for name, fitted in fits.items():
         seconds = held_out.seconds + overhead_s
@@ -84,7 +84,7 @@ def composed_model(data: Path, placement: Placement, overhead_s: float, capacity
     return {**sizes(placement.shape, overhead_s, role), **fitted_keys(fits, errors, fitted_on)}
 
 
-def sizes(shape: ModelShape, overhead_s: float, role: str) -> dict[str, Any]:
+def sizes(shape: TransformerShape, overhead_s: float, role: str) -> dict[str, Any]:
     """Return the keys of one model that are facts about it; the context is the target's."""
     of_target = {"max_model_len": shape.max_model_len, **widths(shape)} if role == "target" else {}
     return {

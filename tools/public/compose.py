@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiler.compose.passes import Alike, ComposedPass
-from profiler.models.shapes import VICUNA_7B, ModelShape
+from profiler.models.shapes import VICUNA_7B, TransformerShape
 from tools.public import sources
 from tools.public.operators import AllReduce, Attention, Gemm, Layer
 
@@ -38,7 +38,7 @@ GEMM_DTYPES = {1: "fp8", 2: "bfloat16"}
 class Placement:
     """A model on `gpus` GPUs; `heads` and `kv_heads` are those of the attention measured for one GPU's share."""
 
-    shape: ModelShape
+    shape: TransformerShape
     gpu: Gpu
     gpus: int
     heads: int

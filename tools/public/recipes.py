@@ -36,7 +36,7 @@ class Artifact:
     description: str
     settings: str
     gpus: int
-    target: shapes.ModelShape
+    target: shapes.TransformerShape
     draft: Placement
     draft_floor_s: float
     acceptance: str

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from profiler.acceptance.analysis import analyse
-from profiler.acceptance.trace_file import Recorded, write_acceptance_trace
+from profiler.acceptance.trace_file import RecordedTrace, write_acceptance_trace
 from specsim.acceptance.curves import Acceptance
 from specsim.acceptance.loading import acceptance_from_mapping
 from tests.profiler.acceptance.traces import drawn_trace
 
 
-def twelve_texts() -> Recorded:
+def twelve_texts() -> RecordedTrace:
     """Return a recording of 12 texts of 60 tokens."""
     return drawn_trace(np.random.default_rng(0), sequences=12, tokens=60, confidence=np.array([0.3, 0.6, 0.9]))
 
@@ -59,7 +59,7 @@ def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
     assert yaml.safe_load((tmp_path / "mine_curves.yaml").read_text())["width"] == 1
 
 
-def lookup_trace() -> Recorded:
+def lookup_trace() -> RecordedTrace:
     """Return a recording in which nothing is proposed at every third position."""
     acceptance_trace = twelve_texts()
     none = acceptance_trace.position % 3 == 0

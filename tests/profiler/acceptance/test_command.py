@@ -15,7 +15,7 @@ made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch
 from profiler.acceptance import command  # noqa: E402
 from profiler.acceptance.command import add_arguments, run  # noqa: E402
 from profiler.acceptance.record import TraceWriter  # noqa: E402
-from profiler.acceptance.trace_file import Recorded  # noqa: E402
+from profiler.acceptance.trace_file import RecordedTrace  # noqa: E402
 from profiler.lock import only_one  # noqa: E402
 from tests.made import refusal  # noqa: E402
 from tests.profiler.acceptance.traces import COLUMNS  # noqa: E402
@@ -46,7 +46,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> Recorded:
+def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> RecordedTrace:
     """Record without the analyses, which take longer."""
     return command.acceptance_trace(parsed(words(models, out, *more, drafter=drafter)))
 

@@ -18,14 +18,14 @@ from profiler.acceptance.curves import (
     runs,
     settling,
 )
-from profiler.acceptance.trace_file import Recorded
+from profiler.acceptance.trace_file import RecordedTrace
 from tests.made import refusal
 from tests.profiler.acceptance.traces import acceptance_trace_of, small_trace
 
 PATTERN = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0]
 
 
-def patterned(*patterns: list[int]) -> Recorded:
+def patterned(*patterns: list[int]) -> RecordedTrace:
     """Return texts whose tokens are right where the pattern says so."""
     right = np.concatenate(patterns)
     count = len(right)

@@ -16,7 +16,7 @@ from profiler.acceptance.curves import (
     on_path,
     recorded_walks,
 )
-from profiler.acceptance.trace_file import Recorded
+from profiler.acceptance.trace_file import RecordedTrace
 from specsim.acceptance.curves import Acceptance, Curve
 from specsim.rng import mix
 from tests.profiler.acceptance.traces import acceptance_trace_of, drawn_trace
@@ -59,7 +59,7 @@ def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category()
     assert pool.tolist() == [confidence[9, 0]]
 
 
-def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorded:
+def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> RecordedTrace:
     """Return a recording of texts drawn from a curve."""
     drawn = Acceptance({"x": curve}, 4, 16).acceptance_trace(["x"], np.zeros(texts, int), np.arange(texts), seed)
     sequence, position = np.divmod(np.arange(texts * tokens), tokens)

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.acceptance.drafters import NOTHING, Found, lookups
+from profiler.acceptance.drafters import NOTHING, LookupHit, lookups
 
 
-def brute(text: list[int], fewest: int, most: int) -> Found:
+def brute(text: list[int], fewest: int, most: int) -> LookupHit:
     """Return what followed the longest, then earliest, match of the end of `text` within it."""
     for length in range(min(most, len(text) - 1), fewest - 1, -1):
         for start in range(len(text) - length):
             if text[start : start + length] == text[-length:]:
-                return Found(text[start + length], length)
-    return Found(NOTHING, 0)
+                return LookupHit(text[start + length], length)
+    return LookupHit(NOTHING, 0)
 
 
 @settings(max_examples=100, deadline=None)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from profiler.acceptance.rows import AcceptanceRows, Batches
-from profiler.acceptance.trace_file import Recorded, read_acceptance_trace, write_acceptance_trace
+from profiler.acceptance.rows import AcceptanceRows, RecordedBatches
+from profiler.acceptance.trace_file import RecordedTrace, read_acceptance_trace, write_acceptance_trace
 from tests.made import refusal
 from tests.profiler.acceptance.traces import COLUMNS, small_trace
 
@@ -33,11 +33,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-Change = Callable[[Recorded], Recorded]
+Change = Callable[[RecordedTrace], RecordedTrace]
 
 
 def changed(name: str, row: int | list[int], value: object) -> Change:
-    def change(acceptance_trace: Recorded) -> Recorded:
+    def change(acceptance_trace: RecordedTrace) -> RecordedTrace:
         column = getattr(acceptance_trace, name).copy()
         column[row] = value
         return replace(acceptance_trace, **{name: column})
@@ -45,7 +45,7 @@ def changed(name: str, row: int | list[int], value: object) -> Change:
     return change
 
 
-def swapped(acceptance_trace: Recorded) -> Recorded:
+def swapped(acceptance_trace: RecordedTrace) -> RecordedTrace:
     order = np.arange(len(acceptance_trace))
     order[[0, 1]] = 1, 0
     return replace(acceptance_trace, **{name: getattr(acceptance_trace, name)[order] for name in COLUMNS})
@@ -105,7 +105,7 @@ def same(ours: AcceptanceRows, theirs: AcceptanceRows) -> bool:
 
 def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> None:
     kept = {("chat", 0): rows(5), ("code", 3): rows(2)}
-    parts = Batches(tmp_path / "a.parquet", {"seed": 0})
+    parts = RecordedBatches(tmp_path / "a.parquet", {"seed": 0})
     parts.add({("math", 7): rows(3)})
     parts.add(kept)
     (file,) = parts.folder.glob("*1.npz")
@@ -123,8 +123,8 @@ def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("content", ["[1]", "[" * 100_000, '{"seed": '])
 def test_settings_that_are_none_are_one_line(content: str, tmp_path: Path) -> None:
-    folder = Batches(tmp_path / "a.parquet", {"seed": 0}).folder
+    folder = RecordedBatches(tmp_path / "a.parquet", {"seed": 0}).folder
     (folder / "settings.json").write_text(content)
-    said = refusal(Batches, tmp_path / "a.parquet", {"seed": 0})
+    said = refusal(RecordedBatches, tmp_path / "a.parquet", {"seed": 0})
     assert re.search(r"a.parquet.parts: (cannot be used|its settings are no mapping)", said)
     assert (folder / "settings.json").read_text() == content

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from profiler.acceptance.trace_file import Recorded
+from profiler.acceptance.trace_file import RecordedTrace
 from specsim.core.request import Floats
 
 ABOUT: dict[str, Any] = {
@@ -27,9 +27,9 @@ COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "ta
 
 def acceptance_trace_of(
     category: Any, sequence: Any, position: Any, path: Any, confidence: Floats, rank: Any, names: tuple[str, ...]
-) -> Recorded:
+) -> RecordedTrace:
     """Return a recording of these columns, the target as sure as the draft."""
-    return Recorded(
+    return RecordedTrace(
         ABOUT | {"proposals": confidence.shape[1]},
         names,
         np.asarray(category),
@@ -43,7 +43,7 @@ def acceptance_trace_of(
     )
 
 
-def small_trace() -> Recorded:
+def small_trace() -> RecordedTrace:
     """Return two texts of two categories, one row of them off the path."""
     confidence = np.array([[0.5, 0.25, 0.125], [0.75, 0.125, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.25, 0.0]])
     columns = [0, 0, 0, 1, 1], [0, 0, 0, 4, 4], [0, 1, 2, 0, 1], [-1, -1, -1, -1, 2]
@@ -52,7 +52,7 @@ def small_trace() -> Recorded:
 
 def drawn_trace(
     rng: np.random.Generator, *, sequences: int, tokens: int, confidence: Floats, name: str = "chat"
-) -> Recorded:
+) -> RecordedTrace:
     """Return calibrated independent rows: top-1 confidence drawn from `confidence`, the rest halving behind it."""
     top = rng.choice(confidence, size=(sequences, tokens))
     behind = (1 - top) * np.minimum(0.5, top)

@@ -13,7 +13,7 @@ from profiler.acceptance.network import without_layers
 from profiler.backend.rows import pages_for
 from profiler.backend.served import LookupMatch, Models
 from profiler.models.random_weights import random_model, shape_of
-from profiler.models.shapes import TINY_LLAMA, ModelShape
+from profiler.models.shapes import TINY_LLAMA, TransformerShape
 from profiler.passes.forward import Forward
 from specsim.simulation import Simulation
 
@@ -27,7 +27,7 @@ ITSELF = "itself"
 LOUD, NOISE = 12.0, 0.4
 
 
-def loud(noise: float = 0.0, dtype: torch.dtype = torch.float64, shape: ModelShape = SHAPE) -> Any:
+def loud(noise: float = 0.0, dtype: torch.dtype = torch.float64, shape: TransformerShape = SHAPE) -> Any:
     """Return a model whose attention matters; with noise a relative of it, which often says the same.
 
     With weights of 0.02 a wrong mask would hardly show.

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.attention.pages import NoRoom  # noqa: E402
 from profiler.backend.known import Known  # noqa: E402
-from profiler.backend.rows import Rows, pages_for  # noqa: E402
+from profiler.backend.rows import CachedSequences, pages_for  # noqa: E402
 from profiler.backend.served import Models, served  # noqa: E402
 from profiler.backend.stopwatch import DeviceStopwatch, WallClock  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
@@ -138,7 +138,7 @@ def test_the_fused_path_serves_as_well():
 
 def test_rows_hold_their_pages_and_bring_their_keys_back():
     forward = Forward(loud(), SHAPE, pages=5)
-    rows = Rows(forward, 3)
+    rows = CachedSequences(forward, 3)
     rows.reserve(0, 17)
     rows.reserve(1, 1)
     with pytest.raises(NoRoom, match="a pass needs 2 more pages of KV cache; 1 are free"):

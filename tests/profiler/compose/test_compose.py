@@ -14,7 +14,7 @@ from profiler.compose import library
 from profiler.compose.command import HEADING
 from profiler.compose.completed import name_of
 from profiler.compose.fit import FITTED, HELD_OUT, composed, fitted_forms
-from profiler.compose.library import ENGINES, Placement
+from profiler.compose.library import ENGINES, ComposedPlacement
 from profiler.compose.models import Model, head_of, model_of
 from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes, reaching
@@ -30,7 +30,7 @@ from tests.made import refusal
 
 pytest.importorskip("aiconfigurator_core")
 
-H100 = Placement("h100_sxm", "vllm", 1, 1, None, "auto")
+H100 = ComposedPlacement("h100_sxm", "vllm", 1, 1, None, "auto")
 OWN: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "num_hidden_layers": 32,
@@ -60,7 +60,7 @@ LATENT: dict[str, Any] = {
 
 
 @cache
-def operators(name: str, place: Placement = H100) -> Operators:
+def operators(name: str, place: ComposedPlacement = H100) -> Operators:
     return Operators(model_of(name), place)
 
 
@@ -163,7 +163,7 @@ def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
 def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
     model: str, engine: str, precision: str | None, lender: str, kind: str
 ) -> None:
-    place = Placement("b200_sxm", engine, 8, 1, precision, "bf16")
+    place = ComposedPlacement("b200_sxm", engine, 8, 1, precision, "bf16")
     found, other = operators(model, place), operators(model, place._replace(engine=lender))
     names = [[name_of(each) for each in of._listed[0]] for of in (found, other)]
     theirs = [other._priced([names[1].index(names[0][i])], 16, False)[0] for i in found._lent[0]]
@@ -180,7 +180,7 @@ def test_a_decode_is_the_library_s_own(llama: Operators) -> None:
 
 def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
     """vLLM's FP8 table on a B200 takes 26 us for a first product of 4 tokens and 13 for 16; an engine pads."""
-    found = operators("Llama-3.1-70B", Placement("b200_sxm", "vllm", 4, 1, "fp8", "auto"))
+    found = operators("Llama-3.1-70B", ComposedPlacement("b200_sxm", "vllm", 4, 1, "fp8", "auto"))
     by_size = np.array([found._products(size, False) for size in (4, 8, 16, 32, 64, 128, 256, 512)])
     assert (by_size[0] > 1.5 * by_size[2]).any()
     assert found.products(4, False) == pytest.approx(1e-3 * by_size.min(axis=0).sum(), rel=1e-9)
@@ -188,7 +188,7 @@ def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
 
 
 def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the_all_reduce() -> None:
-    one, two = (operators("Llama-3.1-8B", Placement("h100_sxm", "trtllm", n, 1, None, "auto")) for n in (1, 2))
+    one, two = (operators("Llama-3.1-8B", ComposedPlacement("h100_sxm", "trtllm", n, 1, None, "auto")) for n in (1, 2))
     for found in (one, two):
         assert not {"generation_rope", "generation_cache_write"} & {name_of(each) for each in found._listed[0]}
     priced = [{name_of(each._listed[0][i]) for i in each._rest[0]} for each in (one, two)]
@@ -197,7 +197,7 @@ def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the
 
 def test_the_first_layers_of_deepseek_are_dense() -> None:
     """61 layers of 256 experts of 3 x 7168 x 2048 weights of a byte, but 3 of them 3 x 7168 x 18432 and no expert."""
-    placed = Placement("h200_sxm", "sglang", 8, 1, None, "auto")
+    placed = ComposedPlacement("h200_sxm", "sglang", 8, 1, None, "auto")
     found, every = operators("DeepSeek-V3", placed), model_of("DeepSeek-V3")
     every.config["first_k_dense_replace"] = 0
     saved = 3 * 3 * 7168 * (256 * 2048 + 2048 - 18432)
@@ -210,14 +210,16 @@ def test_latent_attention_of_vllm_is_read_from_its_table_of_it() -> None:
 
     Attention with a KV head for each of 16 heads would read 16 x 256 values, 27 ms.
     """
-    vllm, sglang = (operators("DeepSeek-V3", Placement("h200_sxm", each, 8, 1, None, "auto")) for each in ENGINES[:2])
+    vllm, sglang = (
+        operators("DeepSeek-V3", ComposedPlacement("h200_sxm", each, 8, 1, None, "auto")) for each in ENGINES[:2]
+    )
     assert "MlaModuleGeneration" in vllm.kinds
     assert 61 * 64 * 4096 * 576 * 2 / vllm.bytes_per_s < vllm.decode(64, 4096) < 1.5 * sglang.decode(64, 4096)
 
 
 def test_kimi_is_the_text_model_within_its_configuration() -> None:
     """61 layers, one dense; 384 experts of 3 x 7168 x 2048 weights in 4 bits, 8 a token; 512 + 64 cached, of 8 bits."""
-    found = operators("nvidia/Kimi-K2.6-NVFP4", Placement("gb200", "vllm", 4, 1, None, "auto"))
+    found = operators("nvidia/Kimi-K2.6-NVFP4", ComposedPlacement("gb200", "vllm", 4, 1, None, "auto"))
     assert found.model.whole("num_hidden_layers") == 61
     assert found.precision == "products nvfp4, experts nvfp4, cache fp8"
     per_weight = float(library.sdk().common.MoEQuantMode.nvfp4.value.memory)
@@ -228,8 +230,8 @@ def test_kimi_is_the_text_model_within_its_configuration() -> None:
 
 
 V4 = {
-    "DeepSeek-V4-Pro": Placement("b300_sxm", "vllm", 8, 8, None, "auto"),
-    "DeepSeek-V4-Flash": Placement("b200_sxm", "sglang", 8, 8, None, "auto"),
+    "DeepSeek-V4-Pro": ComposedPlacement("b300_sxm", "vllm", 8, 8, None, "auto"),
+    "DeepSeek-V4-Flash": ComposedPlacement("b200_sxm", "sglang", 8, 8, None, "auto"),
 }
 
 
@@ -299,7 +301,7 @@ def test_a_verification_reads_each_context_once(llama: Operators) -> None:
 
 
 def test_a_verification_by_latent_attention_reads_each_context_once_and_projects_every_query() -> None:
-    found = operators("DeepSeek-V3", Placement("h200_sxm", "sglang", 8, 8, None, "auto"))
+    found = operators("DeepSeek-V3", ComposedPlacement("h200_sxm", "sglang", 8, 8, None, "auto"))
     own = composed(found, verified(16, 16384, 4)) - found.products(64, False) - found.logits(64)
     projected = found.decode(64, 128) - found.decode(16, 128)
     assert projected > 0
@@ -343,7 +345,7 @@ def test_a_grid_reaches_the_context_that_is_measured() -> None:
     assert longer.contexts == (*FITTED.contexts, 2**18, 2**19, 2**20)
     assert longer.behind == (*FITTED.behind, 2**17, 2**18, 2**19)
     assert reaching(FITTED, 1) == reaching(FITTED, 0) == FITTED
-    found = Operators(model_of("DeepSeek-V4-Flash"), Placement("b200_sxm", "sglang", 8, 1, None, "auto"))
+    found = Operators(model_of("DeepSeek-V4-Flash"), ComposedPlacement("b200_sxm", "sglang", 8, 1, None, "auto"))
     asked: list[int] = []
     decode = found.decode
     found.decode = lambda requests, context: asked.append(context) or decode(requests, context)  # type: ignore
@@ -437,15 +439,19 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
     ("name", "place", "said"),
     [
         # vLLM's table of FP8 blocks is not used.
-        ("Qwen3-235B-A22B-FP8", Placement("h200_sxm", "vllm", 4, 1, None, "auto"), "fp8, experts fp8_block"),
+        ("Qwen3-235B-A22B-FP8", ComposedPlacement("h200_sxm", "vllm", 4, 1, None, "auto"), "fp8, experts fp8_block"),
         # TensorRT-LLM's FP8 files state the scales of activations.
-        ("Llama-3.1-8B", Placement("h100_sxm", "trtllm", 1, 1, "fp8", "auto"), "fp8_static"),
-        ("Llama-3.1-8B", Placement("h100_sxm", "vllm", 1, 1, "fp8", "auto"), "fp8"),
+        ("Llama-3.1-8B", ComposedPlacement("h100_sxm", "trtllm", 1, 1, "fp8", "auto"), "fp8_static"),
+        ("Llama-3.1-8B", ComposedPlacement("h100_sxm", "vllm", 1, 1, "fp8", "auto"), "fp8"),
         # It runs MXFP4 experts with MXFP8 activations on Blackwell.
-        ("gpt-oss-120b", Placement("b200_sxm", "trtllm", 1, 1, None, "auto"), "bfloat16, experts w4a8_mxfp4_mxfp8"),
+        (
+            "gpt-oss-120b",
+            ComposedPlacement("b200_sxm", "trtllm", 1, 1, None, "auto"),
+            "bfloat16, experts w4a8_mxfp4_mxfp8",
+        ),
     ],
 )
-def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: Placement, said: str) -> None:
+def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: ComposedPlacement, said: str) -> None:
     assert operators(name, place).precision == f"products {said}, cache bfloat16"
 
 
@@ -571,7 +577,7 @@ def test_the_group_of_a_scale_is_the_configuration_s(quantised: Any, size: int) 
 
 def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
     """MiniMax-M2's: in a layer two numbers of 32 bits a token go round, and no GPU alone needs that."""
-    one, two = (operators("MiniMax-M2.5", Placement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
+    one, two = (operators("MiniMax-M2.5", ComposedPlacement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
     names = [{name_of(each) for each in found._listed[0]} for found in (one, two)]
     assert names[1] - names[0] == {"generation_norm_sum", "generation_norm_ar"}
     assert (two.exponent, operators("gpt-oss-20b").exponent) == ("1.01", "1.2")

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.backend.served import served  # noqa: E402
 from profiler.backend.stopwatch import MOVE, DeviceStopwatch  # noqa: E402
-from profiler.fidelity.journal import Clock, Journal, kind_of  # noqa: E402
+from profiler.fidelity.journal import Journal, JournalClock, kind_of  # noqa: E402
 from profiler.fidelity.verdicts import Step, accounted  # noqa: E402
 from specsim.backend.simulated import SimulatedBackend  # noqa: E402
 from specsim.pass_shape import PassShape  # noqa: E402
@@ -34,7 +34,7 @@ def scene_of(name, drafter="separate"):
 def on_models(simulation, drafter="separate", *, predicted, wall=False):
     """Return the record and the entries of a run on an acceptance trace, on measured or on predicted seconds."""
     entries = []
-    clock = Clock(DeviceStopwatch(CPU), simulation.truth, simulation.host_bytes_per_s, predicted=predicted)
+    clock = JournalClock(DeviceStopwatch(CPU), simulation.truth, simulation.host_bytes_per_s, predicted=predicted)
     made = served(simulation, pair(simulation, drafter), stopwatch=clock, wall=wall)
     thinking = simulation.selection_s, simulation.selection_token_s
 

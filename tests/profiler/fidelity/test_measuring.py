@@ -11,13 +11,13 @@ torch = pytest.importorskip("torch")
 from profiler.backend.served import LookupMatch  # noqa: E402
 from profiler.fidelity import measuring, models  # noqa: E402
 from profiler.fidelity.measuring import ProfileRounds, samples_file  # noqa: E402
-from profiler.fidelity.study import Pair, study_named  # noqa: E402
+from profiler.fidelity.study import StudyPair, study_named  # noqa: E402
 from profiler.latency.samples import read_samples  # noqa: E402
 from specsim.latency.profile import load_profile  # noqa: E402
 from specsim.pass_shape import PassShape  # noqa: E402
 
 pytestmark = pytest.mark.torch
-TWO_LAYERS = Pair("two_layers", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
+TWO_LAYERS = StudyPair("two_layers", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.cli import fidelity  # noqa: E402
 from profiler.fidelity import facts, models, running, serving  # noqa: E402
-from profiler.fidelity.study import Pair, study_named  # noqa: E402
+from profiler.fidelity.study import StudyPair, study_named  # noqa: E402
 from profiler.fidelity.tables import read_outcome, read_tables  # noqa: E402
 from profiler.passes.graphs import Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
@@ -214,14 +214,16 @@ def test_graphs_of_a_study_are_checked_and_used(monkeypatch):
     tiny = study_named("tiny")
     study = SimpleNamespace(**{each.name: getattr(tiny, each.name) for each in fields(tiny)} | {"graphs": True})
     monkeypatch.setattr(models, "Replays", partial(Replays, captured=rerun))
-    ready = models.ModelCache(study).ready(Pair("p", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1")), {16})
+    ready = models.ModelCache(study).ready(
+        StudyPair("p", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1")), {16}
+    )
     assert [len(each.replays) for each in (ready.models.target, ready.models.draft)] == [2, 2]
 
 
 def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
     cache = models.ModelCache(study_named("tiny"))
-    first = Pair("first", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
+    first = StudyPair("first", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
     ready = cache.ready(first, {16})
     assert cache.ready(replace(first, name="equal"), {16}).models is ready.models
     gone, there = weakref.ref(ready.models.target), []
@@ -235,7 +237,7 @@ def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
 
 def test_models_that_share_weights_do_without_the_fused_path(monkeypatch):
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
-    pair = Pair("skip", "model", random_weights=("tiny-llama",), drafter="skip", skip_layers=(1,))
+    pair = StudyPair("skip", "model", random_weights=("tiny-llama",), drafter="skip", skip_layers=(1,))
     assert models.ModelCache(study_named("tiny")).ready(pair, {16}).passes == "transformers"
 
 

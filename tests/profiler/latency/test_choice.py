@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from profiler.latency.choice import judge, usable
-from profiler.latency.points import FULL, QUICK, Point
+from profiler.latency.points import FULL, QUICK, GridPoint
 from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
 from tests.made import one, refusal
@@ -121,7 +121,7 @@ def test_a_held_out_shape_has_not_been_seen():
 
 
 def test_replays_stand_before_launches_and_failures_are_left_out():
-    one, two, three = (Point("decode", n, 128, 1) for n in (1, 2, 3))
+    one, two, three = (GridPoint("decode", n, 128, 1) for n in (1, 2, 3))
     nan = float("nan")
     samples = [
         sample(one, mode="eager"),
@@ -134,5 +134,5 @@ def test_replays_stand_before_launches_and_failures_are_left_out():
 
 
 def test_too_few_shapes():
-    samples = [sample(Point("decode", n, 128, 1)) for n in (1, 2, 3)]
+    samples = [sample(GridPoint("decode", n, 128, 1)) for n in (1, 2, 3)]
     assert "target: 3 measured shapes of pass; expected 8 at least to fit" in refusal(judge, samples, "target")

@@ -166,7 +166,7 @@ def test_a_grid_of_too_few_shapes_is_refused_before_anything_is_measured(tmp_pat
     (tmp_path / "grid.yaml").write_text(tiny)
     words = [*PAIR, "--grid", tmp_path / "grid.yaml", "--out", tmp_path / "m.yaml"]
     with monkeypatch.context() as patch:
-        patch.setattr("profiler.latency.sweep.Sweep.run", lambda _: pytest.fail("measured"))
+        patch.setattr("profiler.latency.sweep.LatencySweep.run", lambda _: pytest.fail("measured"))
         assert profile_latency(*words) == 2
     assert "target: 6 shapes of pass in the grid and the samples; expected 8 at least to fit" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]

@@ -15,7 +15,7 @@ from profiler.latency.points import (
     FULL,
     QUICK,
     TARGET_KINDS,
-    Point,
+    GridPoint,
     interleaved,
     read_grid,
 )
@@ -43,8 +43,8 @@ def test_a_grid_has_every_kind_of_pass_within_its_limits(name, role, kinds):
 
 
 def test_a_point_is_the_same_pass_every_time_and_ragged():
-    work = Point("verify", 8, 100, 5).work()
-    again = Point("verify", 8, 100, 5).work()
+    work = GridPoint("verify", 8, 100, 5).work()
+    again = GridPoint("verify", 8, 100, 5).work()
     assert np.array_equal(work.context, again.context)
     assert np.array_equal(work.node_parent, again.node_parent)
     assert len(set(work.context.tolist())) > 3
@@ -53,7 +53,7 @@ def test_a_point_is_the_same_pass_every_time_and_ragged():
 
 
 def test_a_draft_step_asks_for_leaves_behind_cached_levels():
-    work = Point("draft", 2, 50, 3).work()
+    work = GridPoint("draft", 2, 50, 3).work()
     assert work.chunk.tolist() == [0, 0]
     assert work.new_tokens.tolist() == [3, 3]
     assert work.key_tokens.sum() == 100 + 2 * 9
@@ -62,7 +62,7 @@ def test_a_draft_step_asks_for_leaves_behind_cached_levels():
 
 
 def test_a_mixed_pass_is_a_fresh_chunk_beside_rows_that_may_verify_trees():
-    point = Point("mixed", 1, 200, 64, 3, 5)
+    point = GridPoint("mixed", 1, 200, 64, 3, 5)
     work = point.work()
     assert work.chunk.tolist() == [64, 1, 1, 1]
     assert work.context[0] == 0
@@ -70,7 +70,7 @@ def test_a_mixed_pass_is_a_fresh_chunk_beside_rows_that_may_verify_trees():
     assert (work.batched_tokens, work.context_tokens) == point.tokens_most()[::-1] == (79, 600)
     parents = work.node_parent[work.node_parent >= 0]
     assert np.array_equal(work.node_row[parents], work.node_row[work.node_parent >= 0])
-    others = [Point("mixed", 1, 200, 64, 3), Point("mixed", 1, 200, 64, 15)]
+    others = [GridPoint("mixed", 1, 200, 64, 3), GridPoint("mixed", 1, 200, 64, 15)]
     assert len({point.key, *(each.key for each in others)}) == 3
     assert len({point.shape, *(each.shape for each in others)}) == 3
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.attention.pages import breaks_the_device, is_out_of_memory  # noqa: E402
 from profiler.latency.models import Setting, needed, pool_pages  # noqa: E402
-from profiler.latency.points import CPU_QUICK, FULL, Point  # noqa: E402
+from profiler.latency.points import CPU_QUICK, FULL, GridPoint  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, QWEN_05B, QWEN_32B  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 
@@ -29,7 +29,7 @@ def test_only_memory_that_ran_out_is_called_so():
 def test_too_little_memory_for_any_cache(monkeypatch):
     monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: 10**6)
     with pytest.raises(SpecsimError, match=r"Llama-3.1-70B: too little memory on cpu: its weights leave room for 0"):
-        pool_pages({"target": [Point("decode", 1, 128, 1)]}, {"target": LLAMA_70B}, SETTING)
+        pool_pages({"target": [GridPoint("decode", 1, 128, 1)]}, {"target": LLAMA_70B}, SETTING)
 
 
 def test_both_models_of_the_largest_pair_share_an_h200(monkeypatch):

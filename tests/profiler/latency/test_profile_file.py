@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from profiler.latency.choice import as_columns
-from profiler.latency.points import QUICK, Point
+from profiler.latency.points import QUICK, GridPoint
 from profiler.latency.profile_file import profile_mapping
 from profiler.text import yaml_text
 from specsim.cli import main
@@ -64,7 +64,7 @@ def test_offsets_of_few_tokens_are_written_and_read(tmp_path, measured):
 
 
 def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
-    padded = sample(Point("verify", 1, 128, 3), captured_tokens=4)
+    padded = sample(GridPoint("verify", 1, 128, 3), captured_tokens=4)
     assert as_columns([padded]).batched.tolist() == [4.0]
 
 

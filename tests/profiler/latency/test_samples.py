@@ -9,14 +9,14 @@ from dataclasses import asdict
 
 import pytest
 
-from profiler.latency.points import Point
+from profiler.latency.points import GridPoint
 from profiler.latency.samples import SampleFile, read_samples
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from tests.made import refusal
 from tests.profiler.latency.made import FACTS, sample, written
 
-ONE, TWO = Point("decode", 1, 128, 1), Point("verify", 2, 128, 4)
+ONE, TWO = GridPoint("decode", 1, 128, 1), GridPoint("verify", 2, 128, 4)
 OF_ONE = [sample(ONE)]
 
 

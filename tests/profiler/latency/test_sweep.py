@@ -15,9 +15,9 @@ from profiler.latency.measure import (  # noqa: E402
     stated,
 )
 from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
-from profiler.latency.points import CPU_QUICK, Point  # noqa: E402
+from profiler.latency.points import CPU_QUICK, GridPoint  # noqa: E402
 from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
-from profiler.latency.sweep import Sweep  # noqa: E402
+from profiler.latency.sweep import LatencySweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
@@ -62,7 +62,7 @@ class CountingTimer:
 
 
 def sweep(path, timer, setting=SETTING, **changes):
-    return Sweep(TINY, setting, timer, SampleFile(path, {**FACTS, "models": {}}), **changes)
+    return LatencySweep(TINY, setting, timer, SampleFile(path, {**FACTS, "models": {}}), **changes)
 
 
 def test_a_sweep_that_is_killed_goes_on_where_it_was_and_measures_every_point_of_both_models_once(tmp_path):
@@ -133,7 +133,7 @@ def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monke
 
 
 def test_inputs_come_round_again_only_when_the_others_have_outgrown_the_cache_twice():
-    point, turns = Point("decode", 4, 64, 1), []
+    point, turns = GridPoint("decode", 4, 64, 1), []
     read = 4 * 64 * 512
     model = random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32)
     forward = Forward(model, TINY_LLAMA, 100)
@@ -203,7 +203,7 @@ def test_where_graphs_are_captured_three_points_are_launched_too(tmp_path):
     verify = next(each for each in samples if each.key == "verify/1x3@16")
     assert (verify.batched_tokens, verify.captured_tokens) == (3, 4)
     assert {each.host_s for each in every if each.mode == "eager"} == {0.25}
-    assert modes_of(timer, Point("prefill", 1, 0, 4096)) == ("graph",)
+    assert modes_of(timer, GridPoint("prefill", 1, 0, 4096)) == ("graph",)
 
 
 def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):

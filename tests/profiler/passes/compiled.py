@@ -29,7 +29,7 @@ from triton.compiler.compiler import make_backend
 from profiler.attention import kernels
 from profiler.attention.packing import captured_size
 from profiler.attention.pages import deal, pages_needed
-from profiler.attention.split import Split
+from profiler.attention.split import SplitAttention
 from profiler.latency.points import FULL
 from profiler.models.random_weights import random_model
 from profiler.models.shapes import LLAMA_1B, LLAMA_8B, QWEN_05B, QWEN_32B, TINY_LLAMA
@@ -60,7 +60,7 @@ def over_the_grid(paged):
         points = FULL.passes(role)
         pages = max(int(pages_needed(point.work(), 16).sum()) for point in points) + 1
         fused = Fused(model, shape, pages, "split", kernels.Kernels())
-        fused.planner = Split("fa3", fused.cache.shape, paged, fused.operations.tail, device=CPU)
+        fused.planner = SplitAttention("fa3", fused.cache.shape, paged, fused.operations.tail, device=CPU)
         for point in points:
             work = point.work()
             tables = deal(work, fused.cache.shape, np.random.default_rng(0))

@@ -17,7 +17,7 @@ from profiler.attention.packing import pack  # noqa: E402
 from profiler.attention.pages import CacheShape  # noqa: E402
 from profiler.attention.planning import best_kernel, page_tokens, planner  # noqa: E402
 from profiler.attention.sdpa import Sdpa  # noqa: E402
-from profiler.attention.split import Split, plain_tail  # noqa: E402
+from profiler.attention.split import SplitAttention, plain_tail  # noqa: E402
 from profiler.passes.checks import check_replays  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.graphs import Replays  # noqa: E402
@@ -103,7 +103,7 @@ def test_the_library_is_asked_for_what_a_pass_is(name, op):
     work = PASSES[name]
     shape, (tables, _), query, keys, values = pools(work, 4, 8)
     packed = pack(work)
-    plan = Split("fa3", shape, made(op), plain_tail, device=CPU).plan(work, packed, tables, len(query) + 2)
+    plan = SplitAttention("fa3", shape, made(op), plain_tail, device=CPU).plan(work, packed, tables, len(query) + 2)
     padded = torch.cat([query, query[:1], query[:1]])
     CALLS.clear()
     found = plan(padded, keys, values, 0.3)
@@ -130,7 +130,7 @@ def test_a_schedule_is_asked_for_once_with_what_the_pass_then_gets(name):
     shape, (tables, other), query, keys, values = pools(work, 4, 8)
     paged = made("fwd")
     prepare = paged.preparation(8, 2, 8, torch.bfloat16)
-    planned = Split("fa3", shape, paged, plain_tail, device=CPU, prepare=prepare)
+    planned = SplitAttention("fa3", shape, paged, plain_tail, device=CPU, prepare=prepare)
     SCHEDULES.clear()
     plan = planned.plan(work, pack(work), tables, len(query))
     (told,) = SCHEDULES
@@ -160,7 +160,7 @@ def test_replays_stay_within_what_the_library_was_told():
     forward.cache.fill(seed=1)
     paged, merge = made("fwd"), operations("triton").tail
     prepare = paged.preparation(SHAPE.heads, SHAPE.kv_heads, SHAPE.head_dim, torch.bfloat16)
-    forward.planner = Split("fa3", forward.cache.shape, paged, merge, device=CPU, prepare=prepare)
+    forward.planner = SplitAttention("fa3", forward.cache.shape, paged, merge, device=CPU, prepare=prepare)
     replays = Replays(forward, rerun)
     CALLS.clear()
     check_replays(forward, replays)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from profiler.attention.packing import LARGEST_CAPTURED, Room, Work, pack  # noqa: E402
+from profiler.attention.packing import LARGEST_CAPTURED, PackedRoom, Work, pack  # noqa: E402
 from profiler.attention.pages import deal  # noqa: E402
 from profiler.passes import graphs  # noqa: E402
 from profiler.passes.checks import check_replays, checked_works, verified  # noqa: E402
@@ -81,7 +81,7 @@ def test_any_pass_takes_over_a_graph_that_has_room_for_it(work, seed):
     """Trees, chains, draft steps and catch-ups in one pass, rows without queries, and padding of every kind."""
     forward, replays = of_one_room()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphs, "_room", lambda work, causal, page_tokens: Room(8, 128, 128, 16, 128, causal))
+        patch.setattr(graphs, "_room", lambda work, causal, page_tokens: PackedRoom(8, 128, 128, 16, 128, causal))
         plain, replayed = both(forward, replays, work, seed)
     torch.testing.assert_close(replayed, plain, atol=1e-11, rtol=1e-11)
     assert len(replays) <= 2

@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="triton, which has wheels for Linux only, i
 from profiler.attention.operations import operations  # noqa: E402
 from profiler.attention.packing import pack  # noqa: E402
 from profiler.attention.sdpa import Sdpa  # noqa: E402
-from profiler.attention.split import Split, plain_paged, plain_tail  # noqa: E402
+from profiler.attention.split import SplitAttention, plain_paged, plain_tail  # noqa: E402
 from tests.profiler.passes.layouts import TREES, pools  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -93,7 +93,7 @@ def test_tail_merged_with_the_context_is_attention_to_both(name, share, dtype):
     packed = pack(work)
     exact = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
     expected = exact(query.double(), keys.double(), values.double(), 0.4)
-    plan = Split("split", shape, plain_paged, operations("triton").tail, device=CPU).plan(
+    plan = SplitAttention("split", shape, plain_paged, operations("triton").tail, device=CPU).plan(
         work, packed, tables, len(query)
     )
     assert relative(plan(query, keys, values, 0.4), expected) < OF_PRODUCTS[dtype]
@@ -103,7 +103,9 @@ def test_the_kernel_reads_nothing_of_an_empty_context():
     """What stands there is what the memory held: here no numbers."""
     work = TREES["tree behind nothing"]
     shape, (tables, _), query, keys, values = pools(work, 2, 16, dtype=torch.float32)
-    plan = Split("split", shape, plain_paged, plain_tail, device=CPU).plan(work, pack(work), tables, len(query))
+    plan = SplitAttention("split", shape, plain_paged, plain_tail, device=CPU).plan(
+        work, pack(work), tables, len(query)
+    )
     assert work.context.tolist() == [0, 1]
     out, lse = plain_paged(query, (keys, values), plan.span, 0.4)
     expected = plain_tail(query, (keys, values), plan.tail, (out, lse), 0.4)
@@ -120,7 +122,7 @@ def test_padding_queries_change_nothing(name):
     work = TREES[name]
     shape, (tables, _), query, keys, values = pools(work, 4, 16, dtype=torch.float32)
     padded = torch.cat([query, torch.full((3, 8, 16), float("nan"))])
-    made = Split("split", shape, plain_paged, operations("triton").tail, device=CPU)
+    made = SplitAttention("split", shape, plain_paged, operations("triton").tail, device=CPU)
     expected, found = (
         made.plan(work, pack(work), tables, len(each))(each, keys, values, 0.4)[: len(query)]
         for each in (query, padded)

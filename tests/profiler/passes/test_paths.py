@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.attention.operations import Plain  # noqa: E402
-from profiler.latency.points import Point  # noqa: E402
+from profiler.latency.points import GridPoint  # noqa: E402
 from profiler.latency.samples import SampleFile  # noqa: E402
 from profiler.models.random_weights import random_model  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
@@ -66,7 +66,7 @@ def test_operations_are_checked_before_a_sweep(monkeypatch):
 
 
 def test_samples_older_than_the_fused_path_are_of_transformers(tmp_path):
-    path = written(tmp_path / "s.parquet", [sample(Point("decode", 1, 16, 1))])
+    path = written(tmp_path / "s.parquet", [sample(GridPoint("decode", 1, 16, 1))])
     assert len(SampleFile(path, {**FACTS, "passes": "transformers"}).samples) == 1
     with pytest.raises(SpecsimError, match="holds samples of passes 'transformers', not 'fused'"):
         SampleFile(path, {**FACTS, "passes": "fused"})

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from profiler.latency.command import TIME_IS_UP  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
-from profiler.latency.points import Point  # noqa: E402
+from profiler.latency.points import GridPoint  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from tests.profiler.latency.made import sample, written  # noqa: E402
@@ -108,7 +108,7 @@ def test_a_check_that_breaks_the_device_ends_the_process_and_is_not_repeated(sta
 
 
 def test_drift_is_the_ratio_of_the_second_time_to_the_first(tmp_path):
-    points = [Point("decode", n, 128, 1) for n in (1, 2, 3, 4)]
+    points = [GridPoint("decode", n, 128, 1) for n in (1, 2, 3, 4)]
     for name, factors in (("one.samples.parquet", np.ones(4)), ("one.again.samples.parquet", [1.0, 1.02, 1.5])):
         pairs = zip(points, factors, strict=False)
         written(tmp_path / name, [sample(point, seconds=0.01 * factor) for point, factor in pairs])
