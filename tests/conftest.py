@@ -55,6 +55,16 @@ def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def tuned_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `tune` judge one other condition and no highest rate: the rest is most of its time, the best is the same."""
+    from specsim.search import tune
+
+    really = tune.conditions
+    monkeypatch.setattr(tune, "conditions", lambda *given, **more: [next(really(*given, **more))])
+    monkeypatch.setattr(tune, "_highest", lambda *_, **__: None)
+
+
+@pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count the simulations that start."""
     from specsim import simulation

@@ -90,6 +90,7 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
     (tmp_path / "ab.csv").write_text("\n".join(rows))
     both = specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
     assert "requests 1 to 9 of the trace tune, 10 to 18 judge; runs have 9" in both.notes
+    assert "load 20% lower" in both.judgements
     arriving = [f"{name},{place}.0,30,20" for place, name in enumerate("abcdef")]
     (tmp_path / "timed.csv").write_text("\n".join(["session_id,arrival_s,prompt_tokens,output_tokens", *arriving]))
     timed = specsim.tune("vllm_spec", trace=tmp_path / "timed.csv", **{**settings, "trace__turns": None})
