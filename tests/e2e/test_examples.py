@@ -23,22 +23,13 @@ PRINTS = {
     ),
     "own_scheduler.py": ("mean TPOT, ms", "\n512 ", "share of requests that attain"),
 }
-ARGUMENTS = {"compare_schedulers.py": ["100", "50 points", "2"]}
+ARGUMENTS = {"compare_schedulers.py": ["40", "50 points", "2"]}
 """Short runs of what takes half an hour."""
 WRITES = {
     "choose_deployment.py": {"mix.yaml"},
     "compare_schedulers.py": {"compare_schedulers", "compare_schedulers.csv", "compare_schedulers.png"},
     "own_scheduler.py": {"own_scheduler.yaml"},
 }
-
-
-def test_each_script_is_short_and_named_on_its_page() -> None:
-    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
-    assert [path.name for path in EXAMPLES] == sorted(PRINTS)
-    for path in EXAMPLES:
-        assert len(path.read_text(encoding="utf-8").splitlines()) < 60, path.name
-        assert f"(../examples/{path.name})" in page
-    assert "(docs/examples.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

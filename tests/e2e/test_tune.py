@@ -61,6 +61,7 @@ def test_its_answer_is_a_sentence_and_files_that_any_command_takes(made, tmp_pat
     assert specsim.load_run(tmp_path / "back").metrics["specsim"]["worst_class_attainment"] <= 1
 
 
+@pytest.mark.usefixtures("one_condition")
 def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     settings = {
         "trace": "azure_conv",
@@ -105,6 +106,7 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
     assert sorted((tmp_path / "both" / "summaries").iterdir()) == before, "nothing runs twice"
 
 
+@pytest.mark.usefixtures("one_condition")
 def test_the_servers_for_a_rate_keep_the_target_and_a_single_one_does_not():
     """Whichever policy carries more of it: where one server attains nothing, the time per token ranks the answer."""
     given = {"trace": "poisson", "rps": 120, "requests": 240, "profile": "llama8b_eagle3_h100", "slo": "one"}
