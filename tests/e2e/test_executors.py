@@ -113,34 +113,44 @@ def found_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
+@pytest.mark.parametrize("executor", LIVE[:2])
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_what_a_killed_worker_had_is_done_by_another(executor: str, tmp_path: Path) -> None:
+    found = dict(on_workers(_die_once, [str(tmp_path)] * 6, _lost, 2, executor))
+    assert found == dict.fromkeys(range(6), "done")
+    assert (tmp_path / "died").exists()
+
+
+def _die_once(folder: str) -> str:
+    try:
+        Path(folder, "died").touch(exist_ok=False)
+    except FileExistsError:
+        return "done"
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "not here"
+
+
 @pytest.mark.usefixtures("found_there")
 @pytest.mark.parametrize("executor", LIVE)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_what_kills_each_worker_is_lost_and_what_a_killed_one_had_is_done_by_another(
-    executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_kills_its_worker_is_lost_and_nothing_else(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if executor == "dask":
-        # Not three: each takes as long as a worker that starts. Of Ray that is seconds, so number 1 is left out.
+        # Not three workers more: each takes a second to start.
         config = pytest.importorskip("distributed.config").config
         monkeypatch.setitem(config["distributed"]["scheduler"], "allowed-failures", 1)
-    pieces = [str(tmp_path / name) for name in ("023" if executor == "ray" else "012345")]
-    ended = list(on_workers(_die_of, pieces, _lost, 2, executor))
-    assert len(ended) == len(pieces)
+    ended = list(on_workers(_die_of, list(range(8)), _lost, 2, executor))
+    assert len(ended) == 8
     killed = " by SIGKILL(-9)" if executor == "local" else ""
-    expected = {place: f"{name} was lost{killed}" if name[-1] == "3" else "done" for place, name in enumerate(pieces)}
-    assert dict(ended) == expected
-    assert Path(tmp_path, "1").exists() == (executor != "ray")
+    assert dict(ended) == {place: f"{place} was lost{killed}" if place == 3 else "done" for place in range(8)}
 
 
-def _die_of(place: str) -> str:
-    """Die of number 3 whenever it comes, of number 1 when it comes first."""
-    if place.endswith("3") or (place.endswith("1") and not Path(place).exists()):
-        Path(place).touch()
+def _die_of(place: int) -> str:
+    if place == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return "done"
 
 
-def _lost(given: str, how: str) -> str:
+def _lost(given: object, how: str) -> str:
     return f"{given} was lost{how}"
 
 
