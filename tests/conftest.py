@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,52 @@ def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
     monkeypatch.setattr(Figure, "savefig", lambda _, path, **__: Path(path).write_bytes(b""))
+
+
+@pytest.fixture
+def one_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `tune` judge its best under one other condition: all take most of its time, and change no settings."""
+    from specsim.search import tune
+
+    really = tune.conditions
+    monkeypatch.setattr(tune, "conditions", lambda *given, **more: [next(really(*given, **more))])
+
+
+@pytest.fixture
+def no_highest_rate(monkeypatch: pytest.MonkeyPatch, one_condition: None) -> None:
+    """Let `tune` look for no highest rate, either."""
+    monkeypatch.setattr("specsim.search.tune._highest", lambda *_, **__: None)
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what holds that a command is refused in two lines at most, and writes nothing, and gives these lines."""
+    from specsim.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(*words: str) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        try:
+            code: object = main(list(words))
+        except SystemExit as stop:
+            code = stop.code
+        said = capsys.readouterr()
+        assert (code, said.out) == (2, "")
+        assert 1 <= len(said.err.splitlines()) <= 2
+        assert said.err.startswith("specsim: ")
+        assert "Traceback" not in said.err
+        assert sorted(tmp_path.rglob("*")) == before
+        return said.err
+
+    return refuse
+
+
+@pytest.fixture
+def nothing_runs(started: list[object]) -> Iterator[None]:
+    """Hold that no simulation starts."""
+    yield
+    assert not started
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from specsim.workload.fetch import fetch
 from studies.reproduction.experiment import FOLDER, read_experiment
 
 SMALL = {"trace": "poisson", "requests": 5, "profile": "llama8b_1b_h100", "scheduler": "continuous"}
+Refused = Callable[..., str]
 ANY = {"target": "any", "draft": "any"}
 EVIL = "from pathlib import Path\nPath('loaded').touch()\nclass Evil:\n    pass\n"
 
@@ -28,15 +30,16 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return the one line of a command that is refused; nothing was loaded or written."""
-    before = sorted(Path().rglob("*"))
-    assert main(list(words)) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert sorted(Path().rglob("*")) == before
-    return said.err
+@pytest.fixture
+def refused(refused: Refused) -> Refused:
+    """Return a function that holds that a command is refused in one line."""
+
+    def check(*words: str) -> str:
+        said = refused(*words)
+        assert said.count("\n") == 1
+        return said
+
+    return check
 
 
 def write(name: str, values: object) -> str:
@@ -46,12 +49,12 @@ def write(name: str, values: object) -> str:
 
 @pytest.mark.parametrize(("key", "value"), [("plugins", ["./evil.py"]), ("out", "elsewhere")])
 @pytest.mark.parametrize("section", ["run", "grid", "zip", "random"])
-def test_a_sweeps_file_sets_neither(capsys: pytest.CaptureFixture[str], section: str, key: str, value: Any) -> None:
+def test_a_sweeps_file_sets_neither(refused: Refused, section: str, key: str, value: Any) -> None:
     held = value if section == "run" else [value]
     held = {"points": 1, "draw": {key: held}} if section == "random" else {key: held}
     run = {**SMALL, **(held if section == "run" else {})}
     file = write("sweep.yaml", {"run": run, **({} if section == "run" else {section: held})})
-    said = refused(capsys, "sweep", file)
+    said = refused("sweep", file)
     assert f"sweep.yaml: {section}: {key}: no file sets it" in said
     assert f"expected {key}= on the command line or in Python" in said
 
@@ -66,16 +69,16 @@ def test_the_command_line_sets_both_for_a_sweeps_file(there: Path) -> None:
 
 @pytest.mark.parametrize("group", ["scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router"])
 @pytest.mark.parametrize("key", ["plugins", "out"])
-def test_a_groups_file_sets_neither(capsys: pytest.CaptureFixture[str], group: str, key: str) -> None:
+def test_a_groups_file_sets_neither(refused: Refused, group: str, key: str) -> None:
     chosen = yaml.safe_load((shipped("conf") / "config.yaml").read_text())[group]
     values = yaml.safe_load((shipped("conf") / group / f"{chosen}.yaml").read_text())
     file = write("theirs.yaml", {**values, key: ["./evil.py"]})
-    assert f"{key}: no file sets it" in refused(capsys, "run", f"{group}={file}", "out=run")
+    assert f"{key}: no file sets it" in refused("run", f"{group}={file}", "out=run")
 
 
 @pytest.mark.parametrize("place", ["common", "systems", "points", "ranges"])
 @pytest.mark.parametrize("word", ["plugins=[./evil.py]", "++plugins=[./evil.py]", "out=elsewhere"])
-def test_an_experiment_sets_neither(capsys: pytest.CaptureFixture[str], place: str, word: str) -> None:
+def test_an_experiment_sets_neither(place: str, word: str) -> None:
     values = yaml.safe_load((FOLDER / "smartspec_fig1.yaml").read_text())
     if place == "common":
         values["common"].append(word)
@@ -89,19 +92,19 @@ def test_an_experiment_sets_neither(capsys: pytest.CaptureFixture[str], place: s
         read_experiment(Path(write("theirs.yaml", values)))
 
 
-def test_a_study_sets_neither(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_sets_neither(refused: Refused) -> None:
     values = yaml.safe_load((shipped("conf") / "fidelity" / "tiny.yaml").read_text())
     for change in (
         {"settings": [*values["settings"], "plugins=[./evil.py]"]},
         {"schedulers": {**values["schedulers"], "vllm_spec": ["out=elsewhere"]}},
     ):
-        assert "no file sets it" in refused(capsys, "fidelity", write("theirs.yaml", {**values, **change}))
+        assert "no file sets it" in refused("fidelity", write("theirs.yaml", {**values, **change}))
 
 
-def test_the_parts_of_a_study_name_no_other_folder(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parts_of_a_study_name_no_other_folder(refused: Refused) -> None:
     values = yaml.safe_load((shipped("conf") / "fidelity" / "tiny.yaml").read_text())
     (pair, *_) = values["pairs"].values()
-    said = refused(capsys, "fidelity", write("theirs.yaml", {**values, "pairs": {"../there": pair}}))
+    said = refused("fidelity", write("theirs.yaml", {**values, "pairs": {"../there": pair}}))
     assert "names files; expected a name without separators" in said
 
 
@@ -123,16 +126,16 @@ def published(**change: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", ["../x", "/tmp/x", ".", ".bashrc", "a\\b", "a\nb", ""])
-def test_a_fetched_file_has_a_plain_name(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "file" in refused(capsys, "trace", "fetch", write("theirs.yaml", published(file=file)))
+def test_a_fetched_file_has_a_plain_name(file: str, refused: Refused) -> None:
+    assert "file" in refused("trace", "fetch", write("theirs.yaml", published(file=file)))
     figure = yaml.safe_load((shipped("conf") / "trace" / "adaserve_fig8.yaml").read_text())
     figure["points"][0]["file"] = file
-    assert "points[0].file" in refused(capsys, "trace", "fetch", write("theirs.yaml", figure))
+    assert "points[0].file" in refused("trace", "fetch", write("theirs.yaml", figure))
 
 
 @pytest.mark.parametrize("ships", ["../conf/config.yaml", "/etc/passwd", "{point.__class__}/../x"])
-def test_what_ships_has_a_name_below_its_folder(ships: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "ships" in refused(capsys, "run", f"trace={write('theirs.yaml', published(ships=ships))}", "out=run")
+def test_what_ships_has_a_name_below_its_folder(ships: str, refused: Refused) -> None:
+    assert "ships" in refused("run", f"trace={write('theirs.yaml', published(ships=ships))}", "out=run")
 
 
 @pytest.mark.parametrize("there_already", ["file", "folder", "link"])
@@ -160,7 +163,7 @@ TARGETS += [("sweep", "drafter", "os.system"), ("fetch", "trace", "evil.Evil")]
 
 
 @pytest.mark.parametrize(("verb", "group", "target"), TARGETS)
-def test_a_target_is_ours_or_was_typed(verb: str, group: str, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_is_ours_or_was_typed(verb: str, group: str, target: str, refused: Refused) -> None:
     file = write("theirs.yaml", {"_target_": target, **({"pair": ANY} if group == "acceptance" else {})})
     settings = {"scheduler": "vllm_spec", "trace": "poisson", "requests": 3, "replicas": 2, group: file}
     words = [f"{key}={value}" for key, value in settings.items()]
@@ -170,7 +173,7 @@ def test_a_target_is_ours_or_was_typed(verb: str, group: str, target: str, capsy
         "sweep": ["sweep", write("sweep.yaml", {"run": settings}), "out=run"],
         "fetch": ["trace", "fetch", file],
     }
-    said = refused(capsys, *given[verb])
+    said = refused(*given[verb])
     assert f"_target_: {target!r} is not allowed; expected" in said
     assert "an installed entry point or a module named in plugins=" in said
 

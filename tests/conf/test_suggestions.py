@@ -110,5 +110,8 @@ def test_every_shipped_profile_agrees_with_the_acceptance_that_it_brings(profile
     """A file says so where no acceptance of its pair is public, and brings one of another pair."""
     file = read_yaml(shipped("conf") / "profile" / f"{profile}.yaml")
     own = "acceptance" in (file.get("suggests") or {}) and not any(map(NOT_PUBLIC.match, file["assumptions"]))
-    notes = prepare(from_point({"profile": profile, "trace": "poisson", "requests": "3"})).drafting_notes
+    experiment = prepare(from_point({"profile": profile, "trace": "poisson", "requests": "3"}))
+    assert len(experiment.simulation.requests) == 3
+    assert callable(experiment.simulation.scheduler().step)
+    notes = experiment.drafting_notes
     assert own == (not any(note.startswith("MISMATCHED PAIR") for note in notes))

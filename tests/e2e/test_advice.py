@@ -72,6 +72,7 @@ def test_five_commands_lead_from_a_benchmark_to_what_is_pasted(
     assert 100 * (tuned - plain) == pytest.approx(float(gain), abs=10)
 
 
+@pytest.mark.usefixtures("one_condition")
 def test_one_result_without_speculation_is_enough_and_what_stands_in_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,6 @@ import os
 import pytest
 import yaml
 
-from specsim import simulation
 from specsim.cli import main
 from specsim.files.yaml_file import shipped
 
@@ -57,29 +56,12 @@ SPECIAL = [
 
 
 @pytest.fixture
-def refused(tmp_path, monkeypatch, capsys):
-    """Return a function that runs the command and holds that it was refused and wrote nothing."""
-    monkeypatch.chdir(tmp_path)
-
-    def nothing_runs(*_):
-        raise AssertionError("a simulation started")
-
-    monkeypatch.setattr(simulation, "run", nothing_runs)
+def refused(refused, nothing_runs):
+    """Return a function that holds that a run of these words and a few others is refused."""
 
     def check(*words):
-        before = sorted(tmp_path.rglob("*"))
         given = {word.partition("=")[0] for word in words}
-        base = [word for word in (*BASE, "out=here") if word.partition("=")[0] not in given]
-        try:
-            code = main(["run", *words, *base])
-        except SystemExit as stop:
-            code = stop.code
-        said = capsys.readouterr()
-        assert (code, said.out) == (2, "")
-        assert len(said.err.splitlines()) <= 2
-        assert said.err.startswith("specsim: ")
-        assert sorted(tmp_path.rglob("*")) == before
-        return said.err
+        return refused("run", *words, *(word for word in (*BASE, "out=here") if word.partition("=")[0] not in given))
 
     return check
 

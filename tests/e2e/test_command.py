@@ -81,10 +81,10 @@ def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypat
     assert said.out.splitlines()[-1] == str(tmp_path / "run")
 
 
-def test_a_surrogate_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path):
-    done = specsim("run", *SMALL[:1], "trace=azure_code", *SMALL[2:], "out=here", cwd=tmp_path)
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
+def test_a_surrogate_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["run", *SMALL[:1], "trace=azure_code", *SMALL[2:], f"out={tmp_path / 'here'}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     notes = [line for line in lines if line.startswith("note: ")]
     assert not any("surrogate" in line for line in notes)
     above = lines[len(notes)]

@@ -48,44 +48,25 @@ def test_the_glossary_names_what_is_there() -> None:
         assert re.search(rf"\b{re.escape(name.rpartition('.')[2].rstrip('='))}\b", code), name
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_holds_all_and_needs_no_network(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     pytest.importorskip("mkdocstrings")
-    place = tmp_path_factory.mktemp("docs") / "site"
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(place)]
+    site = tmp_path / "site"
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    return place
-
-
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning(site: Path) -> None:
     for page in (ROOT / "docs").glob("*.md"):
         assert (site / page.with_suffix(".html").name).exists(), page.name
     assert "discrete-event simulator" in (site / "index.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_the_site_holds_every_image(site: Path) -> None:
     for page in site.glob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert "<!-- figures" not in text, page
         assert all((site / image).is_file() for image in re.findall(r'<img[^>]* src="([^":]+)"', text)), page
-
-
-@pytest.mark.slow
-def test_the_reference_holds_every_public_name(site: Path) -> None:
-    pages = {name: (site / "api" / f"{name}.html").read_text(encoding="utf-8") for name in ("specsim", "plugin")}
     for name, public in (("specsim", specsim.__all__), ("plugin", plugin.__all__)):
-        ids = {found.rpartition(".")[2] for found in re.findall(r'<h\d id="(specsim[\w.]*)"', pages[name])}
-        assert set(public) <= ids
-
-
-@pytest.mark.slow
-def test_a_reader_without_a_network_sees_the_same(site: Path) -> None:
+        reference = (site / "api" / f"{name}.html").read_text(encoding="utf-8")
+        assert set(public) <= {each.rpartition(".")[2] for each in re.findall(r'<h\d id="(specsim[\w.]*)"', reference)}
     for page in site.rglob("*.html"):
         assert not ELSEWHERE.findall(page.read_text(encoding="utf-8")), page
-    styles = "".join(style.read_text(encoding="utf-8") for style in site.rglob("*.css"))
-    assert "url(http" not in styles
+    assert not [style for style in site.rglob("*.css") if "url(http" in style.read_text(encoding="utf-8")]

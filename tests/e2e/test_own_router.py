@@ -31,6 +31,7 @@ def test_the_commands_of_the_page_run(written: Path) -> None:
     commands = re.findall(r"^\$ specsim (.*)$", "".join(blocks("console")), re.MULTILINE)
     assert len(commands) == 7
     for place, command in enumerate(commands):
+        command = re.sub("requests=(?:600|2000)", "requests=60", command)  # Whether they run does not depend on it.
         assert main([*shlex.split(command), f"out=run{place}"]) == 0
     first, pools = load_run("run0"), load_run("run2")
     assert first.metrics["specsim"]["router"] == first.provenance["router"] == "least_tokens"

@@ -1,12 +1,13 @@
 """The README's commands do what it says, as written."""
 
 import re
+import runpy
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from specsim.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -27,21 +28,25 @@ def test_the_make_targets_it_names_exist() -> None:
     assert named <= targets
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_highest_rate")
 def test_its_commands_run_in_their_order_and_print_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(SPECSIM) >= 6
     for line in SPECSIM:
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(line)], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{line}: {done.stderr}"
-        told = done.stdout + done.stderr
+        assert main(shlex.split(line)[1:]) == 0, line
+        said = capsys.readouterr()
+        told = said.out + said.err
         assert "MISMATCHED" not in told
         if line.startswith("specsim find "):
             assert "too short to judge" not in told
-            rates = re.findall(r"[\d.]+ ± [\d.]+", done.stdout)
+            rates = re.findall(r"[\d.]+ ± [\d.]+", said.out)
             assert len(rates) == 3
             assert all(rate in README for rate in rates)
         else:
@@ -50,20 +55,18 @@ def test_its_commands_run_in_their_order_and_print_what_it_says(
 
 
 @pytest.mark.slow
-def test_its_table_is_what_make_run_prints_of_runs_that_are_long_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_table_is_what_make_run_prints_of_runs_that_are_long_enough(capsys: pytest.CaptureFixture[str]) -> None:
     recipe = (ROOT / "Makefile").read_text().partition("\nrun: ")[2].partition("\n\n")[0].partition("/specsim ")[2]
-    words = [sys.executable, "-m", "specsim", *shlex.split(recipe.replace("\\\n", " "))]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert main(shlex.split(recipe.replace("\\\n", " "))) == 0
+    said = capsys.readouterr()
     (table,) = re.findall(r"```text\n(.*?)\n```", README, re.S)
-    assert done.stdout.startswith(table) or f"\n{table}\n" in done.stdout
-    assert "too short" not in done.stdout + done.stderr
+    assert said.out.startswith(table) or f"\n{table}\n" in said.out
+    assert "too short" not in said.out + said.err
 
 
 @pytest.mark.slow
-def test_its_python_runs(tmp_path: Path) -> None:
+def test_its_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert re.match(r"[01]\.\d+ \d+", done.stdout)
+    Path("mine.py").write_text(code)
+    runpy.run_path("mine.py")
+    assert re.match(r"[01]\.\d+ \d+", capsys.readouterr().out)

@@ -61,6 +61,7 @@ def test_its_answer_is_a_sentence_and_files_that_any_command_takes(made, tmp_pat
     assert specsim.load_run(tmp_path / "back").metrics["specsim"]["worst_class_attainment"] <= 1
 
 
+@pytest.mark.usefixtures("one_condition")
 def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
     settings = {
         "trace": "azure_conv",
@@ -90,6 +91,7 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
     (tmp_path / "ab.csv").write_text("\n".join(rows))
     both = specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
     assert "requests 1 to 9 of the trace tune, 10 to 18 judge; runs have 9" in both.notes
+    assert "load 20% lower" in both.judgements
     arriving = [f"{name},{place}.0,30,20" for place, name in enumerate("abcdef")]
     (tmp_path / "timed.csv").write_text("\n".join(["session_id,arrival_s,prompt_tokens,output_tokens", *arriving]))
     timed = specsim.tune("vllm_spec", trace=tmp_path / "timed.csv", **{**settings, "trace__turns": None})
@@ -104,6 +106,7 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
     assert sorted((tmp_path / "both" / "summaries").iterdir()) == before, "nothing runs twice"
 
 
+@pytest.mark.usefixtures("one_condition")
 def test_the_servers_for_a_rate_keep_the_target_and_a_single_one_does_not():
     """Whichever policy carries more of it: where one server attains nothing, the time per token ranks the answer."""
     given = {"trace": "poisson", "rps": 120, "requests": 240, "profile": "llama8b_eagle3_h100", "slo": "one"}
