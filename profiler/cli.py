@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TypeVar
 
-from specsim.commands.terminal import Parser
+from specsim.commands.parser import Parser
 
 Number = TypeVar("Number", int, float)
 SUBCOMMANDS = {

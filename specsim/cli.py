@@ -13,9 +13,9 @@ from specsim.commands.compare import add_compare
 from specsim.commands.find import add_find
 from specsim.commands.imports import add_import
 from specsim.commands.options import added, asked_for
+from specsim.commands.parser import Parser, guarded, run
 from specsim.commands.run import run_command
 from specsim.commands.sweep import add_sweep, add_sweep_options
-from specsim.commands.terminal import Parser, guarded, run
 from specsim.commands.tune import add_tune
 from specsim.config import schema
 from specsim.errors import SpecsimError, nearest, say

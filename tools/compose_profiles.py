@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from profiler.compose.profile import compose_profile
 from profiler.text import write, yaml_text
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 
 HEADING = "Written by `python -m tools.compose_profiles`; docs/composing.md says how. Seconds, bytes, tokens."
 

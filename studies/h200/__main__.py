@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profiler.text import write
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from studies.h200.page import FIGURE, PAGE, figure, page
 from studies.report import without_images
 

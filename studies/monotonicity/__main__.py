@@ -10,7 +10,7 @@ from pathlib import Path
 
 from profiler.text import write
 from specsim import load_sweep
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from studies.monotonicity.compared import compared
 from studies.monotonicity.page import page
 from studies.monotonicity.study import measures

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profiler.text import write
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from studies.policies import running
 from studies.policies.page import FIGURE, PAGE, figure, page
 from studies.report import kept, without_images

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from profiler.text import write
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from specsim.errors import SpecsimError, say
 from specsim.figures.plots import save
 from specsim.files.checked_mapping import expanded

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profiler.text import write
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from specsim.errors import say
 from studies.served_points import composed_tables, passes, serving
 from studies.served_points.sets import SETS, compared

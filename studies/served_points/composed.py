@@ -18,7 +18,7 @@ from profiler.compose.operators import Operators
 from profiler.compose.profile import compose_profile
 from specsim.calibration.reading import BUDGET_TOKENS, REQUESTS_OF_A_CLIENT, MeasuredPoint, MeasuredServer
 from specsim.calibration.replay import BenchLoad
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from specsim.errors import SpecsimError, say
 from specsim.latency.profile import profile_from_mapping
 from studies.report import keep, kept

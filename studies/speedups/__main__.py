@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from studies.report import kept
 from studies.speedups import running
 from studies.speedups.page import written

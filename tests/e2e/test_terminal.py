@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from specsim.commands.terminal import written
+from specsim.commands.parser import written
 
 RUN = "run trace=poisson requests=3 acceptance=bernoulli out=here"
 FULL = "specsim: stdout cannot be written: No space left on device\n"

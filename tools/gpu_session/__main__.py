@@ -10,7 +10,7 @@ from pathlib import Path
 
 from profiler.cli import minutes
 from profiler.latency.command import TIME_IS_UP
-from specsim.commands import terminal
+from specsim.commands import parser
 from specsim.errors import SpecsimError, nearest, say
 from specsim.files.checked_mapping import expanded
 from tools.gpu_session.pairs import arguments_of, path_of, read_pairs

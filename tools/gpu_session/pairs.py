@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from profiler.latency import command
-from specsim.commands.terminal import Parser
+from specsim.commands.parser import Parser
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import CheckedMapping, expanded
 from specsim.files.yaml_file import read_yaml

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from profiler.text import write, yaml_text
-from specsim.commands.terminal import Parser, run
+from specsim.commands.parser import Parser, run
 from tools.public.build import artifact_profile, composed_profile
 from tools.public.recipes import ARTIFACTS, RECIPES
 from tools.public.tables import markdown, renewed
