@@ -10,7 +10,8 @@ from pathlib import Path
 
 from profiler.cli import minutes
 from profiler.latency.command import TIME_IS_UP
-from specsim.commands import parser
+from specsim.commands.parser import Parser
+from specsim.commands.parser import run as commanded
 from specsim.errors import SpecsimError, nearest, say
 from specsim.files.checked_mapping import expanded
 from tools.gpu_session.pairs import arguments_of, path_of, read_pairs
@@ -22,11 +23,11 @@ LIMITS = {"check": 4.0, "sweep": 8.0, "engine": 8.0, "rest": 8.0}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 2 if a stage failed, 3 if time ran out before the last was done, 4 if a fit is unfit."""
-    return terminal.run(lambda: run(_parser().parse_args(sys.argv[1:] if argv is None else argv)))
+    return commanded(lambda: run(_parser().parse_args(sys.argv[1:] if argv is None else argv)))
 
 
-def _parser() -> terminal.Parser:
-    parser = terminal.Parser(prog="python -m tools.gpu_session", description="Check, profile and time pairs.")
+def _parser() -> Parser:
+    parser = Parser(prog="python -m tools.gpu_session", description="Check, profile and time pairs.")
     parser.add_argument("pairs", nargs="?", default="gpu", metavar="NAME", help="`gpu`, or a YAML file with pairs")
     parser.add_argument(
         "--state",
