@@ -24,12 +24,11 @@ from profiler.backend.served import LookupMatch
 from profiler.backend.stopwatch import DeviceStopwatch
 from profiler.fidelity.models import Ready
 from profiler.latency.hardware import ceilings
-from profiler.latency.measure import sample_of
 from profiler.latency.models import shared_facts, sizes
 from profiler.latency.points import ROLES, Grid, GridPoint, interleaved
 from profiler.latency.profile_file import HEADING, profile_mapping
-from profiler.latency.samples import WRITE_EVERY_S, Sample, SampleFile, read_samples
-from profiler.latency.timers import Timing, timer_for
+from profiler.latency.samples import WRITE_EVERY_S, Sample, SampleFile, Timing, read_samples, sample_of
+from profiler.latency.timers import timer_for
 from profiler.passes.checks import checked_error
 from profiler.passes.forward import PackedForward
 from profiler.passes.paths import ASSUMPTIONS

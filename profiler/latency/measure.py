@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,13 +11,12 @@ from profiler.attention.packing import Ints, Work, captured_size
 from profiler.attention.pages import NoRoom, PageTables, breaks_the_device, deal, give_back, is_out_of_memory
 from profiler.latency.hardware import Clocks
 from profiler.latency.points import GridPoint
-from profiler.latency.samples import Sample
-from profiler.latency.timers import Effort, Timer, Timing
+from profiler.latency.samples import NAN, Sample, Timing, sample_of
+from profiler.latency.timers import Effort, Timer
 from profiler.models.shapes import TransformerShape
 from profiler.passes.forward import Inputs, PackedForward
 from specsim.errors import SpecsimError, first_line, nearest
 
-NAN = float("nan")
 SKIPPED = Timing(NAN, NAN, NAN, NAN, 0)
 PROPOSALS = 8
 FEWEST_ROTATED = 2
@@ -147,31 +144,6 @@ class Bench:
             sm_clock_mhz=clocks[0],
             memory_clock_mhz=clocks[1],
         )
-
-
-def sample_of(role: str, point: GridPoint, mode: str, status: str, timing: Timing, **more: Any) -> Sample:
-    """Return the sample of a point timed so, now; `more` are its other columns, by default of a pass as it is."""
-    work = point.work()
-    columns: dict[str, Any] = {
-        "role": role,
-        "kind": point.kind,
-        "key": point.key,
-        "shape": point.shape,
-        "mode": mode,
-        "status": status,
-        "requests": work.rows,
-        "context_tokens": work.context_tokens,
-        "batched_tokens": work.batched_tokens,
-        "attention_pairs": work.attention_pairs,
-        "logit_tokens": work.logit_tokens,
-        "captured_tokens": work.batched_tokens,
-        **asdict(timing),
-        "host_s": NAN if timing.host_s is None else timing.host_s,
-        **dict.fromkeys(("prepare_s", "sample_s", "all_reduce_s"), 0.0),
-        **dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz"), NAN),
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    return Sample(**(columns | more))
 
 
 def _reason(error: Exception) -> str:

@@ -7,10 +7,13 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS
+import numpy as np
+
+from profiler.latency.points import DRAFT_KINDS, TARGET_KINDS, GridPoint
 from specsim.errors import SpecsimError, first_line, say
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import MOST_FILE_BYTES, check_file
@@ -100,6 +103,53 @@ class Sample:
     def name(self) -> tuple[str, str, str]:
         """Role, key and mode, which identify a measurement."""
         return self.role, self.key, self.mode
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of a pass over its runs: median, mean, minimum, and width of the middle half.
+
+    `host_s` is the host's median time to launch it; None if it runs on the host.
+    """
+
+    median_s: float
+    mean_s: float
+    least_s: float
+    spread_s: float
+    runs: int
+    host_s: float | None = None
+
+    @classmethod
+    def of(cls, seconds: list[float], host: list[float] | None = None) -> Timing:
+        """Summarise runs."""
+        low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+        host_s = float(np.median(host)) if host else None
+        return cls(float(middle), float(np.mean(seconds)), min(seconds), float(high - low), len(seconds), host_s)
+
+
+def sample_of(role: str, point: GridPoint, mode: str, status: str, timing: Timing, **more: Any) -> Sample:
+    """Return the sample of a point timed so, now; `more` are its other columns, by default of a pass as it is."""
+    work = point.work()
+    columns: dict[str, Any] = {
+        "role": role,
+        "kind": point.kind,
+        "key": point.key,
+        "shape": point.shape,
+        "mode": mode,
+        "status": status,
+        "requests": work.rows,
+        "context_tokens": work.context_tokens,
+        "batched_tokens": work.batched_tokens,
+        "attention_pairs": work.attention_pairs,
+        "logit_tokens": work.logit_tokens,
+        "captured_tokens": work.batched_tokens,
+        **asdict(timing),
+        "host_s": NAN if timing.host_s is None else timing.host_s,
+        **dict.fromkeys(("prepare_s", "sample_s", "all_reduce_s"), 0.0),
+        **dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz"), NAN),
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return Sample(**(columns | more))
 
 
 class SampleFile:

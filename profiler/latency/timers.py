@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from profiler.latency.samples import Timing
 from profiler.passes.graphs import capture
 
 Run = Callable[[], object]
@@ -26,28 +27,6 @@ class Effort:
 
     repeats: int
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of a pass over its runs: median, mean, minimum, and width of the middle half.
-
-    `host_s` is the host's median time to launch it; None if it runs on the host.
-    """
-
-    median_s: float
-    mean_s: float
-    least_s: float
-    spread_s: float
-    runs: int
-    host_s: float | None = None
-
-    @classmethod
-    def of(cls, seconds: list[float], host: list[float] | None = None) -> Timing:
-        """Summarise runs."""
-        low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
-        host_s = float(np.median(host)) if host else None
-        return cls(float(middle), float(np.mean(seconds)), min(seconds), float(high - low), len(seconds), host_s)
 
 
 Timed = Callable[[Run, Rotate, Effort], Timing]

@@ -49,6 +49,14 @@ def test_compose_without_its_library(tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_tests_without_torch_are_collected_where_there_is_none(tmp_path: Path) -> None:
+    """`make test` installs no torch: what it runs has to be imported without."""
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('not on this machine', name='torch')")
+    words = ["-p", "no:cacheprovider", "--collect-only", "-m"]
+    done = python_in(tmp_path, "-m", "pytest", *words, "not slow and not torch", str(Path(__file__).parents[1]))
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.torch
 def test_what_is_needed_once_all_is_measured_is_asked_for_before(tmp_path, capsys, monkeypatch):
     """A checkout brings no packages: one that writes, fits or draws must not be missed after minutes on a GPU."""

@@ -12,7 +12,8 @@ from profiler.attention.packing import Work
 from profiler.attention.pages import deal, pages_needed
 from profiler.attention.planning import page_tokens
 from profiler.latency.hardware import Clocks
-from profiler.latency.timers import Effort, Timer, Timing
+from profiler.latency.samples import Timing
+from profiler.latency.timers import Effort, Timer
 from profiler.models.random_weights import random_model
 from profiler.models.shapes import TransformerShape
 from profiler.passes.forward import Inputs, PackedForward

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("torch")
+
 from profiler.acceptance.drafters import NOTHING, LookupHit, lookups
 
 

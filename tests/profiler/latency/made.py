@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.latency.measure import sample_of
 from profiler.latency.points import FULL
-from profiler.latency.samples import SampleFile
-from profiler.latency.timers import Timing
+from profiler.latency.samples import SampleFile, Timing, sample_of
 from tests.made import one
 
 FACTS = {

@@ -16,9 +16,9 @@ from profiler.latency.measure import (  # noqa: E402
 )
 from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
 from profiler.latency.points import CPU_QUICK, GridPoint  # noqa: E402
-from profiler.latency.samples import SampleFile, read_samples  # noqa: E402
+from profiler.latency.samples import SampleFile, Timing, read_samples  # noqa: E402
 from profiler.latency.sweep import LatencySweep  # noqa: E402
-from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
+from profiler.latency.timers import Effort, HostTimer  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402

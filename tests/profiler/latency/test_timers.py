@@ -12,7 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.latency.hardware import Clocks, ceilings, clocks_of, hardware  # noqa: E402  # noqa: E402
-from profiler.latency.timers import CudaTimer, Effort, HostTimer, Timing  # noqa: E402
+from profiler.latency.samples import Timing  # noqa: E402
+from profiler.latency.timers import CudaTimer, Effort, HostTimer  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

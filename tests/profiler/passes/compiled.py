@@ -59,7 +59,7 @@ def over_the_grid(paged):
         model = random_model(shape, device=CPU, dtype=torch.bfloat16)
         points = FULL.passes(role)
         pages = max(int(pages_needed(point.work(), 16).sum()) for point in points) + 1
-        fused = Fused(model, shape, pages, "split", kernels.Kernels())
+        fused = Fused(model, shape, pages, "split", kernels.AttentionKernels())
         fused.planner = SplitAttention("fa3", fused.cache.shape, paged, fused.operations.tail, device=CPU)
         for point in points:
             work = point.work()
@@ -96,7 +96,7 @@ def main():
     counted = len(asked)
     functions = len({kernel for kernel, *_ in asked})
     for shape in (LLAMA_8B, LLAMA_1B, QWEN_32B, QWEN_05B):
-        operations_error(kernels.Kernels(), shape, device=CPU, dtype=torch.bfloat16)
+        operations_error(kernels.AttentionKernels(), shape, device=CPU, dtype=torch.bfloat16)
         tails(shape)
     lost = sum(spilled(*each) for each in asked)
     print(f"{len(asked)} compiled, sizes of real models included")
@@ -110,7 +110,7 @@ def tails(shape):
     tail = kernels.Tail(*tensors, most_queries=1)
     pool = torch.zeros(32, shape.kv_heads, shape.head_dim, dtype=torch.bfloat16)
     query = torch.zeros(3, shape.heads, shape.head_dim, dtype=torch.bfloat16)
-    kernels.Kernels().tail(query, (pool, pool), tail, (query, torch.zeros(shape.heads, 3)), 0.1)
+    kernels.AttentionKernels().tail(query, (pool, pool), tail, (query, torch.zeros(shape.heads, 3)), 0.1)
 
 
 if __name__ == "__main__":

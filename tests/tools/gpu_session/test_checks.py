@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 from profiler.latency.command import TIME_IS_UP  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
 from profiler.latency.points import GridPoint  # noqa: E402
-from profiler.latency.timers import Effort, HostTimer, Timing  # noqa: E402
+from profiler.latency.samples import Timing  # noqa: E402
+from profiler.latency.timers import Effort, HostTimer  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from tests.profiler.latency.made import sample, written  # noqa: E402
 from tools.gpu_session import checks, experts  # noqa: E402
