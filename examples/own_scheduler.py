@@ -31,10 +31,8 @@ class WhileFew(Speculation):
 
     def grow(self, view: View, sequences: Sequences) -> Growing:
         """Yield the draft passes of this step and return the trees to verify."""
-        k, n = self.num_speculative_tokens, sequences.decoding
-        fits = trees_fit(
-            view, sequences.requests, sequences.scheduled_tokens, n, k, sequences.catch_up, sequences.evicted
-        )
+        k, n, tokens = self.num_speculative_tokens, sequences.decoding, sequences.scheduled_tokens
+        fits = trees_fit(view, sequences.requests, tokens, n, k, sequences.catch_up, sequences.evicted)
         if n > self.most_decoding or not fits:
             return Forest.roots(len(sequences.requests))
         return (yield from grow_trees(view, sequences.requests, sequences.catch_up, n, k, width=1))
@@ -51,14 +49,10 @@ def main() -> None:
         trace="poisson",
         requests=400,
     )
-    sequences = runs.table[runs.table["slo_class"] == "all"].assign(
-        tpot_ms=lambda sequences: 1000 * sequences["mean_tpot_s"]
-    )
+    rows = runs.table[runs.table["slo_class"] == "all"].assign(tpot_ms=lambda rows: 1000 * rows["mean_tpot_s"])
     for measure, unit in (("tpot_ms", "mean TPOT, ms"), ("slo_attainment", "share of requests that attain")):
         print(f"{unit}: most_decoding by requests/s\n")
-        print(
-            sequences.pivot(index="scheduler.speculation.most_decoding", columns="rps", values=measure).round(2), "\n"
-        )
+        print(rows.pivot(index="scheduler.speculation.most_decoding", columns="rps", values=measure).round(2), "\n")
 
 
 if __name__ == "__main__":

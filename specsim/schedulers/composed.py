@@ -22,7 +22,7 @@ from specsim.schedulers.sarathi import TokenBudget
 
 @dataclass
 class Composed:
-    """One step: the batching part names the rows, the speculation part grows their trees, the target verifies.
+    """One step: the batching part names the sequences, the speculation part grows their trees, the target verifies.
 
     Without a speculation part each row decodes one token.
     """

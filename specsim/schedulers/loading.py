@@ -160,12 +160,10 @@ def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, cost_mode
 
     @cache
     def budget() -> BatchBudget:
+        if cost_model is None:
+            return BatchBudget()
         slots = mapping.get(MAX_NUM_SEQS)
-        return (
-            BatchBudget()
-            if cost_model is None
-            else profiled_budget(cost_model, slots if type(slots) is int else MOST_SEQS)
-        )
+        return profiled_budget(cost_model, slots if type(slots) is int else MOST_SEQS)
 
     def place(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -132,7 +132,7 @@ class SpecServe(Chains):
 
     @property
     def mean_confidence(self) -> float:
-        """That of the tokens drafted in the last `history_steps` steps that drafted."""
+        """Mean confidence of the tokens drafted in the last `history_steps` steps that drafted."""
         return float(self._confidences.sum() / self._drafted.sum())
 
     def grow(self, view: View, sequences: Sequences) -> Growing:

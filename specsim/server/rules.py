@@ -174,10 +174,8 @@ def check_growth(work: DraftPass) -> None:
 
 def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
     """Return what is wrong with a leaf or what is scheduled, or that nothing would run; rows lack `pending` (n,)."""
-    requests, scheduled = (
-        work.requests,
-        work.scheduled_tokens if len(work.scheduled_tokens) else np.zeros_like(work.requests),
-    )
+    requests, scheduled = work.requests, work.scheduled_tokens
+    scheduled = scheduled if len(scheduled) else np.zeros_like(requests)
     forest, leaves, nodes = work.forest, work.leaves, len(work.forest)
     names, counts = np.unique(leaves, return_counts=True)
     for wrong, what in (

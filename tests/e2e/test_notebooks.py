@@ -37,6 +37,12 @@ def test_its_links_lead_somewhere(notebook: Path) -> None:
         assert (notebook.parent / link).is_file(), link
 
 
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
+def test_the_pages_list_it(notebook: Path) -> None:
+    assert f"({notebook.name})" in (ROOT / "notebooks" / "tour.ipynb").read_text() or notebook.stem == "tour"
+    assert f"../notebooks/{notebook.name}" in (ROOT / "docs" / "examples.md").read_text()
+
+
 def shortened(source: str, requests: int, seeds: int) -> str:
     """Return a cell with fewer requests, trials and seeds: whether it runs does not depend on how long its runs are."""
     source = re.sub(r'(requests=|"requests": )\d+', rf"\g<1>{requests}", source)

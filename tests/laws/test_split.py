@@ -113,8 +113,8 @@ def test_a_link_takes_nothing_from_anybody_else(simulated: Simulation, latency_s
 
 def tight(name: str, agreement: float, factor: float, block_tokens: int) -> Simulation:
     """Return a crowd whose decode replicas hold `factor` times the largest request, and a drafter of that luck."""
-    at = np.arange(24)
-    told = requests((at // 12 * 0.3).tolist(), (1 + at * 7 % 29).tolist(), [40] * 24, (at % 3).tolist())
+    at = np.arange(40)
+    told = requests((at // 6 * 0.3).tolist(), (1 + at * 7 % 29).tolist(), [40] * 40, (at % 3).tolist())
     truth = hardware()
     dear = replace(truth, draft=replace(truth.draft, delta=truth.target.delta / 2))
     return simulation(
@@ -123,7 +123,7 @@ def tight(name: str, agreement: float, factor: float, block_tokens: int) -> Simu
         factory_of(name),
         pool=memory(told, factor, block_tokens),
         truth=dear,
-        text=acceptance_trace(24, agreement, silent=agreement < 0.5),
+        text=acceptance_trace(40, agreement, silent=agreement < 0.5),
         replicas=3,
         split=Splitting(1, 1e6),
         router=LeastTokens,
