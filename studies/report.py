@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from functools import cache
+from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +22,16 @@ IMAGE = re.compile(r"!\[([^\]]*)\]\((figures/\w+\.png)\)")
 
 def half_width(by_seed: Any) -> Any:
     """Return the half width of the 95% interval of a mean over rows (Student's), of each column; 0 for one row."""
+    count = len(by_seed)
+    return by_seed.std(axis=0, ddof=1) / sqrt(count) * students_t(count) if count > 1 else 0 * by_seed.mean(axis=0)
+
+
+@cache
+def students_t(seeds: int) -> float:
+    """Return by how many standard errors the 95% interval of a mean over seeds reaches to either side."""
     from scipy.stats import t
 
-    count = len(by_seed)
-    return by_seed.sem() * t.ppf((1 + LEVEL) / 2, count - 1) if count > 1 else 0 * by_seed.mean()
+    return float(t.ppf((1 + LEVEL) / 2, seeds - 1))
 
 
 def keep(rows: DataFrame, file: Path, about: Mapping[str, str]) -> Path:

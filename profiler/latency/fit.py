@@ -120,39 +120,38 @@ def fit_linear(samples: Samples) -> FittedForm:
 
 def fit_roofline(samples: Samples) -> FittedForm:
     """Fit a `Roofline` without a staircase, from several starting knees."""
-    return min((fit_from(samples, knee, 1) for knee in KNEES), key=lambda fitted: fitted.cost)
+    return fit_from(samples, KNEES, 1)
 
 
-def fit_from(samples: Samples, knee: float, tile: int, extra: tuple[str, ...] = (), few: int = FEW) -> FittedForm:
-    """Alternate between choosing the slower side of each sample and solving for the coefficients.
+def fit_from(
+    samples: Samples, knees: Iterable[float], tile: int, extra: tuple[str, ...] = (), few: int = FEW
+) -> FittedForm:
+    """Alternate between choosing the slower side of each sample and solving for the coefficients, from each knee.
 
     `extra` names optional coefficients of `EXTRA` and `OFFSETS` to fit, these of up to `few` tokens. With given sides
     the form is linear, so a fixed point is a stationary point of the true cost. The best round is kept, since the
-    alternation may cycle.
+    alternation may cycle; it ends at sides that were solved for before.
     """
     names = (*ROOFLINE, *(name for name in extra if name in EXTRA))
     offsets = {name: sizes_of(name, samples, few) for name in extra if name in OFFSETS}
     added = [EXTRA[name](samples) for name in names if name in EXTRA]
     added += [signed for name, sizes in offsets.items() for signed in _signed(OFFSETS[name](samples), sizes)]
-    compute = samples.batched > knee
-    products = samples.pairs > 16 * samples.context
-    best: FittedForm | None = None
-    for _ in range(ROUNDS):
-        columns = np.column_stack([roofline_columns(samples, compute, products, tile), *added])
-        values, errors = solve(columns, samples)
-        plain = len(names)
-        found_few, few_errors = _offsets(offsets, samples, values[plain:], errors[plain:])
-        coefficients: dict[str, Any] = dict(zip(names, map(float, values[:plain]), strict=True))
-        form = Roofline(**coefficients, tile_tokens=tile, **found_few)
-        standard_errors = {**dict(zip(names, errors[:plain], strict=True)), **few_errors}
-        found = FittedForm(form, standard_errors, cost(form, samples))
-        best = found if best is None or found.cost < best.cost else best
-        now_compute, now_products = sides(form, samples)
-        if np.array_equal(now_compute, compute) and np.array_equal(now_products, products):
-            break
-        compute, products = now_compute, now_products
-    assert best is not None
-    return best
+    found: dict[bytes, FittedForm] = {}
+    for knee in knees:
+        compute, products = samples.batched > knee, samples.pairs > 16 * samples.context
+        for _ in range(ROUNDS):
+            if (chosen := compute.tobytes() + products.tobytes()) in found:
+                break
+            columns = np.column_stack([roofline_columns(samples, compute, products, tile), *added])
+            values, errors = solve(columns, samples)
+            plain = len(names)
+            found_few, few_errors = _offsets(offsets, samples, values[plain:], errors[plain:])
+            coefficients: dict[str, Any] = dict(zip(names, map(float, values[:plain]), strict=True))
+            form = Roofline(**coefficients, tile_tokens=tile, **found_few)
+            standard_errors = {**dict(zip(names, errors[:plain], strict=True)), **few_errors}
+            found[chosen] = FittedForm(form, standard_errors, cost(form, samples))
+            compute, products = sides(form, samples)
+    return min(found.values(), key=lambda each: each.cost)
 
 
 def sizes_of(name: str, samples: Samples, few: int) -> range:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +168,11 @@ def _pools(curve: Curve, width: int, levels: int, kinds: int, depths: int, size:
     # One lattice over all pools; without stretches and depths each level has the same, as it always had.
     index = np.arange(size if kinds == depths == 1 else levels * kinds * size)
     uniform = np.resize(index * GOLDEN % 1.0, (levels * kinds, size)).repeat(depths, axis=0)
-    tops = []
+    tops, top_of = [], cache(lambda mean: _top(curve, mean, quantile))
     for rates in level_rates(curve, levels):
         deep = np.pad(rates, (0, depths - len(rates)), mode="edge")
         means = np.stack([level_means(mean, curve.stretch_spread, kinds) for mean in deep], axis=1)
-        tops += [_top(curve, mean, quantile) for mean in means.ravel()]
+        tops += [top_of(mean) for mean in means.ravel()]
     # Whether a position has a match is drawn apart from whether the draft is right; only a first draft needs one.
     silent = (np.arange(size) + 0.5) * SILVER % 1.0 >= curve.match
     pools = []

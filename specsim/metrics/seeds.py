@@ -73,8 +73,14 @@ def point_means(table: DataFrame, *, against: Any = None, of: str = "scheduler")
     found[SEEDS] -= found[FAILED]
     if ended.empty:
         return found
-    for measure in (each for each in MEASURES if each in ended):
-        found = _beside(found, over_seeds(ended, measure, keys), keys, measure)
+    measures = [each for each in MEASURES if each in ended]
+    numbers = ended.assign(**{each: _numbers(ended, each) for each in measures})
+    _check_some(ended)
+    _check_rows(numbers, measures, keys)
+    of_points = _groups(numbers, keys)[measures]
+    half = _half_width(of_points.sem(), of_points.count()).add_suffix(f"_{HALF}")
+    means = of_points.mean().join(half)[[name for each in measures for name in (each, f"{each}_{HALF}")]]
+    found = found.merge(means.reset_index(), how="left", on=keys) if keys else found.join(means)
     if of in keys:
         base = ended[of].iloc[0] if against is None else line_named(ended, of, against)
         found = _beside(found, _differences(ended, base, of), keys, DIFFERENCE).assign(**{AGAINST: base})
@@ -121,16 +127,14 @@ def over_seeds(table: DataFrame, measure: str, by: Sequence[str]) -> DataFrame:
         When rows of a group differ in another setting than the seed, a seed is twice in a group, a column is missing
         or is no number, or there is no row.
     """
-    from scipy.stats import t
-
     table = without_failures(table)
     _check_some(table)
     keys = _columns(table, by)
     given = table.assign(**{measure: _numbers(table, measure)})
-    _check_rows(table, measure, keys)
+    _check_rows(table, [measure], keys)
     groups = _groups(given, keys)
     found = groups[measure].agg(["mean", "sem", "count"])
-    found["half_width"] = t.ppf((1 + LEVEL) / 2, found["count"] - 1) * found["sem"]
+    found["half_width"] = _half_width(found["sem"], found["count"])
     found[COVERS] = groups[VARIES].first() if VARIES in table else "what the seed draws anew"
     found.loc[found["count"] < 2, COVERS] = ONE_SEED
     found.loc[found["count"] < 1, COVERS] = NO_VALUE
@@ -164,7 +168,7 @@ def paired_difference(
     if of in keys:
         raise SpecsimError(f"by={keys}: {of} is what is compared; expected the settings beside it")
     given = table.assign(**{DIFFERENCE: _numbers(table, measure)})
-    _check_rows(table, measure, [of, *keys])
+    _check_rows(table, [measure], [of, *keys])
     base = rows_with(given, of, against)
     others = given.drop(base.index)
     if others.empty:
@@ -229,9 +233,17 @@ def _check_some(table: DataFrame) -> None:
         raise SpecsimError("the table has no rows of runs; expected those of a Sweep's table")
 
 
-def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
+def _half_width(sem: Any, count: Any) -> Any:
+    """Return half of Student's interval at `LEVEL`; NaN for one seed."""
+    from scipy.stats import t
+
+    return t.ppf((1 + LEVEL) / 2, count - 1) * sem
+
+
+def _check_rows(table: DataFrame, measures: Sequence[str], by: Sequence[str]) -> None:
     """Refuse groups whose rows differ in more than the seed, or that have a seed twice."""
-    keys = [key for key in keys_of(table) if key not in (SEED, measure, *by)]
+    others = (key for key in keys_of(table) if key not in (SEED, *measures, *by))
+    keys = [key for key in others if table[key].nunique(dropna=False) > 1]
     several = _groups(table, by)[[*keys, *([POINT] if POINT in table else [])]].nunique(dropna=False).max() > 1
     for key in keys:
         if several[key]:
@@ -239,16 +251,16 @@ def _check_rows(table: DataFrame, measure: str, by: Sequence[str]) -> None:
             raise SpecsimError(f"rows of one mean differ in {key} ({values}); expected {key} in by, or one value of it")
     if several.any():
         raise SpecsimError("rows of one mean differ in a setting that the table does not hold; expected one sweep")
-    twice = table[table.duplicated([*by, SEED])]
-    if len(twice):
-        where = ", ".join(f"{key}={twice.iloc[0][key]}" for key in (*by, SEED))
+    twice = table.duplicated([*by, SEED])
+    if twice.any():
+        where = ", ".join(f"{key}={table[twice].iloc[0][key]}" for key in (*by, SEED))
         raise SpecsimError(f"{where} stands twice in the table; expected each seed of a point once")
 
 
 def _check_pairs(table: DataFrame, pairs: DataFrame, against: Any, of: str, by: Sequence[str]) -> None:
-    alone = pairs[pairs["_merge"] != "both"]
-    if len(alone):
-        where = ", ".join(f"{key}={alone.iloc[0][key]}" for key in (of, *by, SEED))
+    alone = pairs["_merge"] != "both"
+    if alone.any():
+        where = ", ".join(f"{key}={pairs[alone].iloc[0][key]}" for key in (of, *by, SEED))
         raise SpecsimError(f"{where} has no partner: no run of {of}={against} with the same seed and settings")
     for key in keys_of(table):
         if key in (of, SEED, *by) or brought(key, of):

@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -208,8 +208,8 @@ def in_processes(
     """Yield the place and what came of each of the given, as they end, worked on in `jobs` processes.
 
     `work` and what it takes and returns are pickled. With one job no process is started. When a process dies, all that
-    was sent out is worked on again at the end, a piece to each process. When one dies then, too, the pieces that were
-    with them are worked on alone; `lost` answers for a piece that kills its process there.
+    was sent out is worked on again at the end, a piece to each process. When one dies then, too, or one piece is left,
+    the pieces that were with them are worked on alone; `lost` answers for a piece that kills its process there.
     """
     if jobs == 1 or not each:
         yield from ((index, work(one)) for index, one in enumerate(each))
@@ -219,7 +219,8 @@ def in_processes(
 
     left = dict(enumerate(each))
     yield from _surviving(work, left, jobs)
-    yield from _surviving(work, left, jobs, pre_dispatch=jobs, batch_size=1)
+    if len(left) > 1:
+        yield from _surviving(work, left, jobs, pre_dispatch=jobs, batch_size=1)
     if left:
         # What the idle ones keep in memory is not for what has killed two processes.
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
@@ -261,8 +262,10 @@ def _parallel(
 ) -> Iterator[tuple[int, Answer]]:
     from joblib import Parallel, delayed
 
-    # A process that has grown (compiled kernels, a long trace) is replaced by joblib, and its work goes on.
-    warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
+    # A process that has grown (compiled kernels, a long trace) is replaced by joblib, and its work goes on; an
+    # interrupt leaves results that nobody takes.
+    for said in ("A worker stopped while some jobs were given", r"\d+ tasks (have been|which were) "):
+        warnings.filterwarnings("ignore", message=said, category=UserWarning)
     asked = ParentProcess(platform.node(), os.getpid(), str(Path.cwd()), os.environ.get(DATA_VARIABLE))
     # One that gets no work, since the one that asked was killed first, must know whom to end with, too.
     processes = Parallel(
@@ -273,7 +276,27 @@ def _parallel(
         initargs=(asked.host, asked.pid),
         **sent,
     )
-    yield from processes(delayed(_placed)(work, index, one, asked) for index, one in pieces)
+    with ExitStack() as stack:
+        with _deaf_to_interrupts():
+            sent_out: Any = processes(delayed(_placed)(work, index, one, asked) for index, one in pieces)
+            stack.enter_context(closing(sent_out))
+        yield from sent_out
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait, and let processes that start here not hear it: each would print a traceback as it imports."""
+    if sys.platform == "win32":
+        yield
+        return
+    from multiprocessing.resource_tracker import ensure_running
+
+    ensure_running()  # Its start would let interrupts through again.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _placed(work: Callable[[Piece], Answer], index: int, one: Piece, asked: ParentProcess) -> tuple[int, Answer]:

@@ -8,11 +8,13 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from specsim.errors import SpecsimError
-from specsim.metrics.seeds import over_seeds
 from specsim.metrics.sweep_table import CLASS, SEED
 from specsim.runs.provenance import package_sha256
-from studies.report import keep, kept
+from studies.report import half_width, keep, kept
 from studies.reproduction.experiment import Experiment
 from studies.reproduction.figure import Figure, Line
 from studies.reproduction.running import AS_CHOSEN, PLACE, Measured, X
@@ -30,6 +32,7 @@ COLUMNS = {
     "ours": "float64",
 }
 """Of a file, in the figure's unit; `theirs` is NaN where nothing was published, `variant` empty as was chosen."""
+Floats = NDArray[np.float64]
 EXPERIMENT, QUICK, CODE = "specsim_experiment", "specsim_quick", "specsim_code"
 
 
@@ -83,22 +86,35 @@ def _column(line: Line, rows: DataFrame) -> Series[float]:
     return rows[rows[CLASS] == line.of].set_index([X, PLACE, SEED])[line.metric].astype(float)
 
 
+def by_line(rows: DataFrame) -> tuple[list[str], Floats, list[str], Floats, Floats]:
+    """Return lines, xs, the xs' points, `theirs` (lines, xs) and `ours` (lines, seeds, xs), NaN without a row."""
+    seeds, row = np.unique(rows[SEED], return_inverse=True)
+    xs, column = np.unique(rows[X], return_inverse=True)
+    line, lines = rows["line"].factorize()
+    theirs, ours = np.full((len(lines), len(xs)), nan), np.full((len(lines), len(seeds), len(xs)), nan)
+    theirs[line, column], ours[line, row, column] = rows["theirs"], rows["ours"]
+    at = dict(zip(column, rows[PLACE], strict=True))
+    return list(lines), xs, [at[place] for place in range(len(xs))], theirs, ours
+
+
 def means(figure: Figure, rows: DataFrame) -> DataFrame:
     """Return a row per line and point: ``theirs``, ``ours``, ``ours_half_width``, ``seeds`` and ``gap``.
 
     Ours is the mean of the seeds; the half width is of its 95% interval, NaN for one seed. The gap has the unit of the
     figure's ``gap``, NaN where nothing was published.
     """
-    keys = ["line", X]
-    told = over_seeds(rows[[*keys, SEED, "ours"]], "ours", keys)
-    told = told.rename(columns={"mean": "ours", "half_width": "ours_half_width", "count": "seeds"})
-    stated = rows.drop_duplicates(keys)[[*keys, "point", "theirs"]]
-    told = stated[["line"]].drop_duplicates().merge(told, on="line").merge(stated, on=keys)
-    return told.assign(gap=gap_of(figure, told["theirs"], told["ours"]))
+    from pandas import DataFrame
+
+    lines, xs, points, theirs, by_seed = by_line(rows)
+    seeds, ours = by_seed.shape[1], by_seed.mean(axis=1)
+    half = half_width(by_seed.swapaxes(0, 1)) if seeds > 1 else np.full_like(ours, nan)
+    places = {"line": np.repeat(lines, len(xs)), X: np.tile(xs, len(lines)), PLACE: points * len(lines)}
+    told = {"theirs": theirs, "ours": ours, "ours_half_width": half, "gap": gap_of(figure, theirs, ours)}
+    return DataFrame({**places, **{name: each.ravel() for name, each in told.items()}, "seeds": seeds})
 
 
 def gap_of(figure: Figure, theirs: Any, ours: Any) -> Any:
-    """Return ours less theirs, numbers or columns of them, in the unit of the figure's gap."""
+    """Return ours less theirs, numbers or arrays of them, in the unit of the figure's gap."""
     return ours - theirs if figure.gap == "points" else 100 * (ours - theirs) / theirs
 
 

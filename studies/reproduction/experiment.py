@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def experiments(names: tuple[str, ...] = ()) -> tuple[Experiment, ...]:
     SpecsimError
         One line when a name is unknown, or a file is not an experiment.
     """
-    known = {path.stem: read_experiment(path) for path in sorted(FOLDER.glob("*.yaml"))}
+    known = _shipped()
     by_figure = {figure.name: each for each in known.values() for figure in each.figures}
     found: dict[Path, Experiment] = {}
     for name in names or tuple(known):
@@ -110,6 +111,11 @@ def experiments(names: tuple[str, ...] = ()) -> tuple[Experiment, ...]:
             raise SpecsimError(f"reproduce {name}: unknown{nearest(name, [*known, *by_figure])}")
         found[each.file] = each
     return tuple(found.values())
+
+
+@cache
+def _shipped() -> dict[str, Experiment]:
+    return {path.stem: read_experiment(path) for path in sorted(FOLDER.glob("*.yaml"))}
 
 
 def read_experiment(path: Path) -> Experiment:

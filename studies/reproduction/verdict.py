@@ -5,10 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from specsim.metrics.sweep_table import SEED
 from studies.report import half_width
-from studies.reproduction.comparison import Compared, means
-from studies.reproduction.running import X
+from studies.reproduction.comparison import Compared, by_line, means
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -82,10 +80,9 @@ def figure_gap(one: Compared, rows: DataFrame) -> FigureGap:
     """Return what rows of a figure come to over all its lines and points."""
     told = means(one.figure, rows).dropna(subset="theirs")
     pairs = kept = turned = 0
-    for _, here in rows.dropna(subset="theirs").groupby(X):
-        ours = here.pivot_table("ours", SEED, "line", sort=False)
-        theirs = here.drop_duplicates("line").set_index("line")["theirs"]
-        for a, b in combinations(ours.columns, 2):
+    _, _, _, published, by_seed = by_line(rows)
+    for theirs, ours in zip(published.T, by_seed.transpose(2, 0, 1), strict=True):
+        for a, b in combinations(range(len(theirs)), 2):
             if _apart(one, theirs[a], theirs[b]) > APART:
                 ahead = (ours[a] - ours[b]) * (1 if theirs[a] > theirs[b] else -1)
                 pairs += 1
@@ -95,5 +92,5 @@ def figure_gap(one: Compared, rows: DataFrame) -> FigureGap:
 
 
 def _apart(one: Compared, a: float, b: float) -> float:
-    """Return how far two published values are apart: in points, or in % of the larger."""
+    """Return how far two published values are apart, in points or in % of the larger; NaN where one is missing."""
     return abs(a - b) if one.figure.gap == "points" else 100 * abs(a - b) / max(abs(a), abs(b))

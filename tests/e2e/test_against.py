@@ -26,7 +26,8 @@ def test_each_has_a_column_of_the_same_requests_and_nothing_is_stored_for_it(
     lines = lines_of(capsys, "scheduler=adaserve", "--against", "vllm,vllm_spec", f"out={out}")
     (head,) = [line.split() for line in lines if line.startswith("class ")]
     assert head[2:5] == ["attained", "vllm", "vllm_spec"]
-    blocks = {name: simulate(name, **SAME).metrics["specsim"] for name in ("adaserve", "vllm", "vllm_spec")}
+    metrics = {name: simulate(name, **SAME).metrics for name in ("adaserve", "vllm", "vllm_spec")}
+    blocks = {name: each["specsim"] for name, each in metrics.items()}
     for name in ("chat", "coding", "summarization"):
         (row,) = [line.split() for line in lines if line.startswith(f"{name} ")]
         told = [f"{100 * block['classes'][name]['slo_attainment']:.1f}" for block in blocks.values()]
@@ -36,4 +37,4 @@ def test_each_has_a_column_of_the_same_requests_and_nothing_is_stored_for_it(
         f"{100 * each['slo_attainment']:.1f}" for each in blocks.values()
     ]
     assert [each.name for each in tmp_path.iterdir()] == ["run"]
-    assert load_run(out).metrics == simulate("adaserve", **SAME).metrics
+    assert load_run(out).metrics == metrics["adaserve"]

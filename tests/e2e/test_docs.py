@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 ELSEWHERE = re.compile(r"<(?:script|link|img)[^>]+(?:src|href)=\"?(?:https?:)?//(?!www\.w3\.org)[^>]+>")
 
 
+@cache
 def headings(path: Path) -> set[str]:
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)

@@ -12,7 +12,7 @@ import specsim
 from specsim.cli import main
 from specsim.errors import SpecsimError
 
-WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=60", "seed=0,1", "--rates", "0.5..16"]
+WORDS = ["trace=poisson", "profile=llama70b_1b_4xa100", "requests=30", "seed=0,1", "--rates", "0.5..16"]
 
 
 def found_in(folder: Path) -> pd.DataFrame:

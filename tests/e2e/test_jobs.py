@@ -51,9 +51,9 @@ def test_a_point_that_kills_its_process_fails_and_the_rest_runs(
 
 def wait_for_the_end_of(pids: list[str]) -> None:
     until = time.monotonic() + 20
-    while alive := [each for each in pids if Path("/proc", each).exists()]:
+    while alive := [each for each in pids if Path("/proc", each, "exe").exists()]:  # Not of a zombie.
         assert time.monotonic() < until, alive
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 UNSENT = """
@@ -111,16 +111,16 @@ def test_ctrl_c_ends_every_process_and_keeps_what_has_ended(tmp_path: Path) -> N
         text=True,
         start_new_session=True,
     ) as one:
-        while not list(root.glob("*/metrics.json")):
+        while not list(root.glob("[!.]*/metrics.json")):
             assert one.poll() is None
-            time.sleep(0.05)
+            time.sleep(0.02)
         os.killpg(one.pid, signal.SIGINT)
         out, err = one.communicate(timeout=120)
     assert one.returncode == 130
     assert out == ""
     (line,) = err.splitlines()
     assert "runs are kept; the same command with out=" in line
-    kept = len(list(root.glob("*/metrics.json")))
+    kept = len(list(root.glob("[!.]*/metrics.json")))
     assert 0 < kept < 400
     assert f" {kept} of 400 " in line
 
@@ -161,8 +161,10 @@ def test_processes_end_with_the_one_that_asked(tmp_path: Path) -> None:
     ) as one:
         while len(list((tmp_path / "pids").iterdir())) < 2:
             assert one.poll() is None
-            time.sleep(0.05)
+            time.sleep(0.02)
+        told = [Path("/proc", each.name, "status").read_text() for each in (tmp_path / "pids").iterdir()]
         one.kill()
+    assert all("SigBlk:\t0000000000000002\n" in each for each in told), "none hears Ctrl-C, not even as it starts"
     wait_for_the_end_of([each.name for each in (tmp_path / "pids").iterdir()])
 
 

@@ -107,22 +107,16 @@ def test_as_installed_packages(written):
     folder = written / "elsewhere"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(written), *filter(None, sys.path)])}
     folder.mkdir()
-
-    def specsim(*words):
-        command = [sys.executable, "-m", "specsim", *words]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
-
-    listed = specsim("list")
-    assert all(f"installed by {module}" in listed for module in MODULES.values())
     words = [f"{group}={module}" for group, module in MODULES.items()]
     keys = {"easy": 0.9, "hard": 0.4, "easy_share": 0.5}
     more = [f"acceptance.{key}={value}" for key, value in keys.items()]
-    specsim(
-        *("run", "scheduler=vllm_spec", "profile=llama8b_1b_h100", *words, *more, "out=run"),
-        *("trace.path=../served.log", "trace.skip_lines=1", "drafter.round_trip_s=2e-3"),
-    )
+    words = ["run", "scheduler=vllm_spec", "profile=llama8b_1b_h100", *words, *more, "out=run"]
+    words += ["trace.path=../served.log", "trace.skip_lines=1", "drafter.round_trip_s=2e-3"]
+    code = f"from specsim.cli import main; assert main(['list']) == 0 == main({words})"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"installed by {module}" in done.stdout for module in MODULES.values())
     assert load_run(folder / "run").metrics == simulate(**own()).metrics
 
 

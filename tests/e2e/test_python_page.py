@@ -47,7 +47,7 @@ class Counting:
 
 @pytest.mark.parametrize(("name", "text"), BLOCKS, ids=[name for name, _ in BLOCKS])
 def test_the_page_runs(name, text, tmp_path, capsys):
-    short = text.replace("rates=(1, 8)", "rates=(1, 8), within=0.5").replace("requests=50", "requests=15")
+    short = text.replace("rates=(1, 8)", "rates=(1, 2), within=1.0, longest=15").replace("requests=50", "requests=15")
     (tmp_path / name).write_text(short)
     runpy.run_path(name, run_name="__main__")
     said = capsys.readouterr()

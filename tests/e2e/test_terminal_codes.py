@@ -74,6 +74,7 @@ def test_a_strangers_runs_are_shown_without_codes(evil: Path, capsys: pytest.Cap
     assert repr(run).isprintable()
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_trace_of_a_plugin_is_named_without_codes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

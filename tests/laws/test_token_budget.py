@@ -27,7 +27,7 @@ def test_the_schedulers_that_stand_for_vllm_follow_the_engine() -> None:
 
 @pytest.mark.parametrize("name", FOLLOWERS)
 @settings(max_examples=15, deadline=None, derandomize=True)
-@given(simulated=simulations(), tokens=st.integers(1, 80), slots=st.integers(1, 12))
+@given(simulated=simulations(24), tokens=st.integers(1, 80), slots=st.integers(1, 12))
 def test_no_pass_is_larger_than_the_budget(name: str, simulated: Simulation, tokens: int, slots: int) -> None:
     try:
         factory = factory_of(name, max_num_batched_tokens=tokens, max_num_seqs=slots)

@@ -49,8 +49,10 @@ def test_compose_without_its_library(tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.torch
 def test_tests_without_torch_are_collected_where_there_is_none(tmp_path: Path) -> None:
-    """`make test` installs no torch: what it runs has to be imported without."""
+    """`make test` installs no torch: what it runs has to be imported without, and is there collected for sure."""
+    pytest.importorskip("torch")
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('not on this machine', name='torch')")
     words = ["-p", "no:cacheprovider", "--collect-only", "-m"]
     done = python_in(tmp_path, "-m", "pytest", *words, "not slow and not torch", str(Path(__file__).parents[1]))

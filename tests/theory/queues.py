@@ -43,9 +43,8 @@ def queue(load: float, n: int, seed: int, *, servers: int = 1, cv: float = 0.0, 
 
 def served(arrival_s: Floats, service_s: Floats, servers: int = 1) -> Floats:
     """Return when each customer ends, (N,)."""
-    free_s = [0.0] * servers
-    finish_s = np.empty(len(arrival_s))
-    for customer, (arrived_s, takes_s) in enumerate(zip(arrival_s, service_s, strict=True)):
-        finish_s[customer] = max(arrived_s, heapq.heappop(free_s)) + takes_s
-        heapq.heappush(free_s, finish_s[customer])
-    return finish_s
+    free_s, finish_s = [0.0] * servers, []
+    for arrived_s, takes_s in zip(arrival_s.tolist(), service_s.tolist(), strict=True):
+        finish_s.append(max(arrived_s, free_s[0]) + takes_s)
+        heapq.heapreplace(free_s, finish_s[-1])
+    return np.array(finish_s)

@@ -112,7 +112,7 @@ def test_every_scheduler_meets_the_same_text(name: str) -> None:
     text = acceptance_trace(6, conditional=[0.9, 0.7, 0.5, 0.3])
     told = requests([0.0, 0.0, 0.1, 0.4, 0.4, 0.5], [9, 3, 30, 5, 5, 8], [40] * 6)
     plain = simulation(told, [40, 31, 23, 11, 37, 25], factory_of(name), text=text)
-    simulated = (plain, replace(plain, memory=memory(told, 1.5)), replace(plain, replicas=3))
+    simulated = (replace(plain, memory=memory(told, 1.5)), replace(plain, replicas=3))
     for heard in (heard for each in simulated for heard in watched(each).heard):
         emitted = np.zeros(6, dtype=np.int64)
         for step in heard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,17 @@ from scipy.special import expit, logit
 
 from specsim import simulate
 from specsim.acceptance.reported import ConfidenceCalibration
-from specsim.acceptance.trace import AcceptanceTrace
 from tests.theory.test_acceptance_by_position import acceptance
 
 FALLING = [0.85, 0.73, 0.68, 0.62, 0.58, 0.55]
-
-
-def acceptance_trace(**body: Any) -> AcceptanceTrace:
-    return acceptance(**body).acceptance_trace(["text"], np.zeros(8, dtype=np.int64), np.arange(8), 0)
 
 
 @pytest.mark.parametrize(("temperature", "bias"), [(0.5, 0.0), (3.0, -1.0)])
 def test_the_likeliest_token_is_reported_as_the_rule_says_and_a_row_stays_a_row(
     temperature: float, bias: float
 ) -> None:
-    text = acceptance_trace(conditional=FALLING)
+    made = replace(acceptance(conditional=FALLING), pool_rows=1)
+    text = made.acceptance_trace(["text"], np.zeros(8, dtype=np.int64), np.arange(8), 0)
     told = ConfidenceCalibration(temperature, bias).applied(text)
     assert told.confidence[:, 0] == pytest.approx(expit(logit(text.confidence[:, 0]) / temperature + bias))
     assert (np.diff(told.confidence, axis=1) <= 0).all()

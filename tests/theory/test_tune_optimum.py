@@ -44,15 +44,8 @@ def tokens_per_s(k: int, clients: int, alpha: float, token_s: float, pass_s: flo
     return float(clients * sum(alpha**i for i in range(k + 1)) / seconds)
 
 
-PROBLEMS = {
-    "compute bound": ((16, 0.7, 5e-4, 0.010), range(1, 8), 1),
-    "between": ((8, 0.8, 2e-4, 0.010), range(1, 8), 4),
-}
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_a_fixed_number(name: str) -> None:
-    of, lengths, best = PROBLEMS[name]
+def test_a_fixed_number() -> None:
+    of, lengths, best = (8, 0.8, 2e-4, 0.010), range(1, 8), 4
     assert max(lengths, key=lambda k: tokens_per_s(k, *of)) == best, "the problem itself"
     values = {"num_speculative_tokens": list(lengths), "max_num_batched_tokens": [None]}
     tuned = specsim.tune("vllm_spec", values=values, trials=7, **shared(*of))
@@ -71,12 +64,13 @@ def test_a_fixed_number(name: str) -> None:
     assert mean == pytest.approx(tokens_per_s(found, *of), rel=0.1), "beside prompts and the last tokens of answers"
 
 
+@pytest.mark.usefixtures("one_condition")
 def test_a_table_by_batch_size_with_more_choices_than_trials() -> None:
-    """Of 5**3 tables 20 are tried; the batch of 16 uses the middle range alone."""
+    """Of 5**3 tables 10 are tried; the batch of 16 uses the middle range alone."""
     of = (16, 0.7, 5e-4, 0.010)
     key = "speculation.num_speculative_tokens_per_batch_size"
     table = {each: [5, 4, 3, 2, 1] for each in ("1-8", "9-32", "33-512")}
     values = {key: table, "max_num_batched_tokens": [None]}
-    tuned = specsim.tune("vllm_dynamic", values=values, trials=20, **shared(*of) | {"trace__output_tokens": 96})
-    assert tuned.trials["vllm_dynamic"] == 20
+    tuned = specsim.tune("vllm_dynamic", values=values, trials=10, **shared(*of) | {"trace__output_tokens": 96})
+    assert tuned.trials["vllm_dynamic"] == 10
     assert tuned.best.settings[key]["9-32"] == max(range(1, 6), key=lambda k: tokens_per_s(k, *of)) == 1

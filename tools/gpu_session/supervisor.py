@@ -20,7 +20,7 @@ from specsim.errors import say
 from tools.gpu_session.stage import OTHER_GPU
 from tools.gpu_session.state import LOG, State, pack, read_state
 
-ARCHIVE_EVERY_S = 15.0
+POLL_S, ARCHIVE_EVERY_S = 1.0, 15.0
 GRACE_S = 20.0
 """A stage ends itself at its limit, after the point or check at hand; so much later it is ended."""
 TO_DIE_S = 3.0
@@ -108,7 +108,7 @@ class Supervisor:
         try:
             while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(1.0)
+                    process.wait(POLL_S)
                 if time.monotonic() > until + GRACE_S:
                     self._say(f"{stage}: past its limit by {GRACE_S:.0f} s, ended")
                     return TIME_IS_UP

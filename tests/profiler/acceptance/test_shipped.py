@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ CATEGORIES = {
     "qwen1": ("chat", "code", "summarisation", "text_to_sql"),
 }
 """By the beginning of a recording's name."""
+recorded = cache(read_acceptance_trace)
 
 
 def categories_of(path: Path) -> tuple[str, ...]:
@@ -36,7 +38,7 @@ def test_the_recordings_are_there_and_small() -> None:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recording_is_whole_and_says_where_it_comes_from(path: Path) -> None:
-    acceptance_trace = read_acceptance_trace(path)
+    acceptance_trace = recorded(path)
     about = acceptance_trace.about
     assert acceptance_trace.categories == categories_of(path)
     assert acceptance_trace.confidence.shape[1] == 8
@@ -72,7 +74,7 @@ def test_the_shipped_numbers_are_those_of_the_rows(path: Path) -> None:
     kept = Path(__file__).parents[3] / "results" / "acceptance" / path.stem / "summary.json"
     if not kept.is_file():
         pytest.skip("results/ is not part of this installation")
-    stated, acceptance_trace = json.loads(kept.read_text())["categories"], read_acceptance_trace(path)
+    stated, acceptance_trace = json.loads(kept.read_text())["categories"], recorded(path)
     for name in acceptance_trace.categories:
         found = summary(acceptance_trace, name)
         for key in ("top1_agreement", "error", "calibration_error", "mean_confidence"):

@@ -90,6 +90,7 @@ def fitted_to_noise(folder, measured, *roles):
     return out
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp_path, measured, capsys):
     out = fitted_to_noise(tmp_path, measured, "target", "draft")
     said = capsys.readouterr().out.splitlines()[-1]
@@ -108,6 +109,7 @@ def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp
     assert any("not fit for use" in note for note in experiment.notes)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_drafter_that_is_not_the_profiles_is_not_refused_for_it(tmp_path, measured):
     point = {"trace": "poisson", "requests": "3", "profile": str(fitted_to_noise(tmp_path, measured, "draft"))}
     lookup = {"drafter": "lookup", "scheduler": "smartspec_lookup", "any_fit": "true"}

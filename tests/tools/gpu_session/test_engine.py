@@ -10,6 +10,7 @@ import pytest
 
 from profiler.latency.command import TIME_IS_UP
 from tests.tools.gpu_session.processes import is_alive
+from tools.gpu_session import engine as timing
 from tools.gpu_session.engine import engine
 from tools.gpu_session.state import State
 
@@ -87,13 +88,21 @@ def test_an_engine_that_fails_is_a_row_and_the_other_is_timed(state, tmp_path, m
 
 def test_an_engine_that_hangs_is_ended_with_its_own_processes_and_none_is_begun_after_it(state, tmp_path, monkeypatch):
     child = "import subprocess; p = subprocess.Popen(['sleep', '60']); open(PID, 'w').write(str(p.pid)); time.sleep(60)"
-    install(tmp_path, monkeypatch, child.replace("PID", repr(str(tmp_path / "pid"))))
-    assert engine(state, time.monotonic() + 3) == TIME_IS_UP
+    pid_file, really = tmp_path / "pid", timing._end
+    install(tmp_path, monkeypatch, child.replace("PID", repr(str(pid_file))))
+
+    def end(process):
+        while process.poll() is None and not (pid_file.exists() and pid_file.read_text()):
+            time.sleep(0.02)
+        really(process)
+
+    monkeypatch.setattr(timing, "_end", end)
+    assert engine(state, time.monotonic() + 0.5) == TIME_IS_UP
     assert [row.note for row in state.rows() if row.quantity == "failed"] == [
         "its process ended with its time; session.log has its words"
     ]
     assert state.ended() == {"engine alone"}
-    pid = int((tmp_path / "pid").read_text())
+    pid = int(pid_file.read_text())
     for _ in range(100):
         if not is_alive(pid):
             return
