@@ -59,7 +59,7 @@ test: $(VENV)/dev  ## the core suite: nothing slow, no torch
 	$(PYTEST) -m "$(FAST)"
 
 test-all: $(VENV)/all  ## everything: also torch, the wheel, the README, the surrogates and the notebooks
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 coverage: $(VENV)/dev  ## the lines that the core suite never runs, file by file
 	$(PYTEST) -m "$(FAST)" --cov --cov-report=term-missing:skip-covered
