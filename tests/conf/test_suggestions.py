@@ -61,7 +61,9 @@ def test_the_first_version_takes_the_budget_of_its_own_table() -> None:
         found = scheduler(scheduler="adaserve_v1", profile=profile)
         assert (found["verify_tokens"], found["max_num_seqs"], found["shape"]["depth_max"]) == (budget, 64, 8)
         made: Any = scheduler_factory(found, "adaserve_v1")()
-        assert made.speculation.shape.verify_tokens == made.speculation.shape.draft_pass_tokens == budget
+        shape = made.speculation.shape
+        assert shape.verify_tokens == shape.pass_tokens(1) == budget
+        assert [shape(n).width for n in (budget // 3, budget // 2, budget)] == [3, 2, 1]
     shape = scheduler(scheduler="adaserve_artifact", profile=ARTIFACT)["shape"]
     assert (shape["depth_max"], "depth_min" in shape) == (5, False), "a constant that it has not is left out"
 

@@ -14,7 +14,7 @@ from specsim.metrics.requests import RunTotals
 from specsim.schedulers.loading import AUTO, scheduler_factory
 from specsim.server.kv_cache import Memory
 from specsim.simulation import Simulation, run
-from tests.laws.subjects import raw_of, resolved
+from tests.laws.subjects import raw_of
 from tests.made import hardware, requests, simulation, table_of_run
 
 COUNT = 16
@@ -53,7 +53,7 @@ def played(name: str, **changes: Any) -> Record:
     if "window" in queues.get("acceptance", {}):
         queues["acceptance"] |= SOON
     simulated = scene(5e-3 if budget or "batch_slots" in queues else 2e-4, 2 if budget else 1)
-    return run(replace(simulated, scheduler=scheduler_factory(resolved(raw), name)))
+    return run(replace(simulated, scheduler=scheduler_factory(raw, name)))
 
 
 def columns_of(record: Record) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from hypothesis import assume
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 
 from specsim.core.protocols import Scheduler
 from specsim.errors import SpecsimError
@@ -36,7 +35,7 @@ KINDS = (
 
 
 def raw_of(name: str, order: str = "mixed") -> dict[str, Any]:
-    """Return a scheduler's YAML as it is written, nothing resolved, the caller's own copy.
+    """Return a scheduler's YAML as it is written, the caller's own copy.
 
     Where it batches as the engine does, it has the part of an engine of this `order`, and its limits.
     """
@@ -64,7 +63,7 @@ def written_out(mapping: dict[str, Any], above: dict[str, Any] | None = None) ->
 
 def part_of(name: str, *path: str) -> dict[str, Any]:
     """Return a part of a scheduler's YAML that can stand in another: it gives all that it is handed."""
-    part = written_out(mapping_of(name))
+    part = written_out(raw_of(name))
     for key in path:
         part = part[key]
     return part
@@ -75,27 +74,9 @@ def _read(name: str) -> dict[str, Any]:
     return read_yaml(shipped("conf") / "scheduler" / f"{name}.yaml")
 
 
-def resolved(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return a YAML with every ``${..key}`` in place, as a run composes it."""
-    if "${" not in repr(raw):
-        return deepcopy(raw)  # OmegaConf takes as long as a small run does.
-    plain: Any = OmegaConf.to_container(OmegaConf.create(raw), resolve=True)
-    return dict(plain)
-
-
-def repeats(value: Any) -> bool:
-    """Return whether a value of a YAML only repeats another."""
-    return isinstance(value, str) and value.startswith("${")
-
-
-def mapping_of(name: str) -> dict[str, Any]:
-    """Return a scheduler's YAML with every value in place, the caller's own copy."""
-    return resolved(raw_of(name))
-
-
 def factory_of(name: str, order: str = "mixed", **overrides: Any) -> Callable[[], Scheduler]:
     """Return the scheduler's factory with other values of keys that stand at the top of its YAML."""
-    return scheduler_factory(resolved(raw_of(name, order) | overrides), name)
+    return scheduler_factory(raw_of(name, order) | overrides, name)
 
 
 def uses_oracle(name: str) -> bool:
@@ -109,7 +90,7 @@ def factories(draw: st.DrawFn, name: str) -> Callable[[], Scheduler]:
     if draw(st.booleans()):
         raw = _varied(draw, raw, _literals(raw))
     try:
-        return scheduler_factory(resolved(raw), name)
+        return scheduler_factory(raw, name)
     except SpecsimError:
         assume(False)
         raise
@@ -120,8 +101,6 @@ def _varied(draw: st.DrawFn, mapping: dict[str, Any], choices: dict[str, tuple[A
     for key, value in mapping.items():
         if isinstance(value, dict) and "_target_" in value:
             varied[key] = _varied(draw, value, choices)
-        elif repeats(value):
-            continue
         elif isinstance(value, bool):
             varied[key] = draw(st.booleans())
         elif isinstance(value, int):

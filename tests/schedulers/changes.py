@@ -14,7 +14,7 @@ import numpy as np
 from specsim.metrics.recorder import Record
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import Simulation, run
-from tests.laws.subjects import raw_of, resolved
+from tests.laws.subjects import raw_of
 from tests.made import Floats, Hardware, Linear, acceptance_trace, hardware, memory, requests, simulation
 
 COUNT = 24
@@ -60,7 +60,7 @@ def late() -> Simulation:
 
 
 def played(mapping: dict[str, Any], scene: Simulation) -> Record:
-    return run(replace(scene, scheduler=scheduler_factory(resolved(mapping), "made")))
+    return run(replace(scene, scheduler=scheduler_factory(mapping, "made")))
 
 
 def with_value(mapping: dict[str, Any], path: str, value: Any, *, again: bool = False) -> dict[str, Any]:

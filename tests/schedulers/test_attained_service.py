@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specsim.schedulers.loading import scheduler_factory
-from tests.laws.subjects import part_of, raw_of, resolved
+from tests.laws.subjects import part_of, raw_of
 from tests.laws.watch import Watched, watched
 from tests.made import requests, simulation
 
@@ -28,7 +28,7 @@ def by_service(name: str) -> Any:
     raw["batching"] |= ATTAINED[name]
     raw["speculation"] = part_of("laps_adaserve", "speculation")
     raw.pop("num_speculative_tokens", None)
-    return scheduler_factory(resolved(raw), name)
+    return scheduler_factory(raw, name)
 
 
 def played(name: str, **costs: Any) -> Watched:

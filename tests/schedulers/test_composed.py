@@ -12,7 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.schedulers.loading import scheduler_factory
 from specsim.simulation import run
 from tests.golden.scene import scene
-from tests.laws.subjects import mapping_of, part_of
+from tests.laws.subjects import part_of, raw_of
 
 
 def part(target: str, **parameters: Any) -> dict[str, Any]:
@@ -25,9 +25,9 @@ BATCHING = {
     "whole prompts": part("continuous.PrefillFirst", max_num_seqs=6, max_num_batched_tokens=64, watermark=0.01),
     "budget": part("sarathi.TokenBudget", max_num_seqs=6, max_num_batched_tokens=600, watermark=0.01),
     "chunks": part("sarathi.Chunked", max_num_seqs=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
-    "laps": mapping_of("laps_sd")["batching"] | {"batch_slots": SIX_SLOTS},
+    "laps": raw_of("laps_sd")["batching"] | {"batch_slots": SIX_SLOTS},
     "priority": part("priority.TightestFirst", batch_slots=SIX_SLOTS),
-    "vtc": mapping_of("vtc")["batching"] | {"batch_slots": SIX_SLOTS},
+    "vtc": raw_of("vtc")["batching"] | {"batch_slots": SIX_SLOTS},
 }
 SPECULATION = {
     "none": part("vllm_spec.FixedChains", num_speculative_tokens=0),

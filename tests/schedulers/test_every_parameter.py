@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from specsim.schedulers.loading import EXTRA_KEYS
-from tests.laws.subjects import NAMES, raw_of, repeats, target_of
+from tests.laws.subjects import NAMES, raw_of, target_of
 from tests.schedulers.changes import shows
 
 
@@ -53,7 +53,7 @@ def parameters() -> list[Parameter]:
 
 def _below(name: str, node: dict[str, Any], above: str) -> Iterator[Parameter]:
     for key, value in node.items():
-        if key.startswith("_") or (not above and key in EXTRA_KEYS) or repeats(value):
+        if key.startswith("_") or (not above and key in EXTRA_KEYS):
             continue
         owner, path = _owner(node, key), f"{above}{key}"
         if not isinstance(value, dict) or "_target_" not in value:

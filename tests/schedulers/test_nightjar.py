@@ -14,7 +14,7 @@ from specsim.errors import IllegalPass
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
 from tests.laws.every import judge, witnessed
-from tests.laws.subjects import raw_of, resolved
+from tests.laws.subjects import raw_of
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
 from tests.schedulers.changes import scene, with_value
 from tests.schedulers.test_specserve import play, verified
@@ -109,7 +109,7 @@ def away(record: Any) -> int:
 def test_a_tight_crowd_runs_without_the_drafter_and_every_law_holds() -> None:
     """Cache is short for most of the crowd, and the drafter leaves at once."""
     mapping = with_value(raw_of("nightjar"), "speculation.persist_s", 0.0)
-    crowd = replace(scene("tight"), scheduler=scheduler_factory(resolved(mapping), "made"), host_bytes_per_s=1e4)
+    crowd = replace(scene("tight"), scheduler=scheduler_factory(mapping, "made"), host_bytes_per_s=1e4)
     seen = witnessed(crowd).seen
     assert away(seen) > 20
     drafts = [isinstance(step.work, DraftPass) for step in seen.heard[0]]

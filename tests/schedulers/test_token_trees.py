@@ -12,7 +12,7 @@ from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.eagle2_tree import DynamicTrees
 from specsim.schedulers.specinfer import FixedTrees, nodes_of
-from tests.laws.subjects import mapping_of
+from tests.laws.subjects import raw_of
 from tests.made import Linear, memory, requests
 from tests.schedulers.test_specserve import play, verified
 from tests.unit.hand import Hand, sizes
@@ -30,7 +30,7 @@ def grown_by(hand: Hand) -> tuple[list[tuple[int, int]], list[int]]:
 
 
 def test_the_papers_expansion_is_the_yamls_and_has_20_nodes() -> None:
-    assert mapping_of("specinfer")["speculation"]["expansion"] == PAPER
+    assert raw_of("specinfer")["speculation"]["expansion"] == PAPER
     assert nodes_of(PAPER) == 1 + 1 + 3 * 6 == 20
 
 

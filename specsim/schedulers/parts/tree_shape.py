@@ -94,16 +94,21 @@ class Budgeted:
     ----------
     depth_max, width_max : D_max, W_max.
     verify_tokens, draft_pass_tokens : B1 of the depth, B2 of the width; tokens per verification and per draft pass.
+        Without a B2 it is B1.
     """
 
     depth_max: int
     width_max: int
     verify_tokens: int | BatchBudget
-    draft_pass_tokens: int
+    draft_pass_tokens: int | None
 
     def __post_init__(self) -> None:
         at_least(1, width_max=self.width_max)
-        at_least(1, verify_tokens=budget_of(self.verify_tokens, 1), draft_pass_tokens=self.draft_pass_tokens)
+        at_least(1, verify_tokens=budget_of(self.verify_tokens, 1), draft_pass_tokens=self.pass_tokens(1))
+
+    def pass_tokens(self, requests: int) -> int:
+        """Return B2 for a batch of `requests`."""
+        return budget_of(self.verify_tokens, requests) if self.draft_pass_tokens is None else self.draft_pass_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ class LoadAdaptive(Budgeted):
             depth = self.verify_tokens // max(requests + self.depth_offset, 1) - 1
         else:
             depth = self.verify_tokens.depth(requests)
-        width = self.draft_pass_tokens // max(requests, 1) + self.width_offset
+        width = self.pass_tokens(requests) // max(requests, 1) + self.width_offset
         return TreeShape(
             min(max(depth, self.depth_min), self.depth_max),
             min(max(width, 1), self.width_max),
@@ -156,7 +161,7 @@ class BudgetShare(Budgeted):
     def __call__(self, requests: int) -> TreeShape:
         """Return the shape for a batch of `requests` speculating requests."""
         n = max(requests, 1)
-        depth, width = -(-budget_of(self.verify_tokens, n) // n), self.draft_pass_tokens // n
+        depth, width = -(-budget_of(self.verify_tokens, n) // n), self.pass_tokens(n) // n
         return TreeShape(max(1, min(self.depth_max, depth)), max(1, min(self.width_max, width)))
 
 
