@@ -139,6 +139,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     rates_said = getattr(model, "note", None)
     misfits = misfit_notes(chosen, served_on, any_fit=any_fit)
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
+    observers = _observers(settings, plugins)
+    checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
     acceptance_trace = told.applied(_acceptance_trace(model, load, settings.seed, str(chosen.acceptance)))
@@ -156,10 +158,10 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     return Experiment(
         made_of=made_of,
         router=chosen.router.name if max(pooled) > 1 else None,
-        simulation=replace(simulated, observers=_observers(settings, plugins)),
+        simulation=replace(simulated, observers=observers),
         profiles=tuple(each.truth for _, each in served_on.by_name.values()),
         recording_sha256=model.sha256,
-        plugins=plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules]),
+        plugins=checksums,
         objects=handed.described,
         varies=load.varies,
         source=load.trace.source,

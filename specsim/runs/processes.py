@@ -285,13 +285,16 @@ def _parallel(
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait, and let processes that start here not hear it: each would print a traceback as it imports."""
+    """Let processes that start here not hear Ctrl-C: each would print a traceback as it imports."""
     if sys.platform == "win32":
         yield
         return
-    from multiprocessing.resource_tracker import ensure_running
+    from multiprocessing import resource_tracker
 
-    ensure_running()  # Its start would let interrupts through again.
+    from joblib.externals.loky.backend import resource_tracker as joblib_tracker
+
+    for tracker in (resource_tracker, joblib_tracker):
+        tracker.ensure_running()  # Its start would let interrupts through again.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -172,6 +172,8 @@ def _axis(node: CheckedMapping) -> Axis:
         found = [Point(named(name), float(x), points[name]) for name, x in zip(points, places, strict=True)]
         return Axis(node.text("label"), tuple(found), numeric)
     key, values = node.text("key"), value_of(tuple[int | float, ...], node, "values")
+    if len(set(values)) < len(values):
+        node.fail("values", "a list of different numbers")
     return Axis(node.text("label"), tuple(Point(named(x), float(x), (f"{key}={x}",)) for x in values), numeric=True)
 
 

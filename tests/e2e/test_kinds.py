@@ -112,7 +112,7 @@ def test_as_installed_packages(written):
     more = [f"acceptance.{key}={value}" for key, value in keys.items()]
     words = ["run", "scheduler=vllm_spec", "profile=llama8b_1b_h100", *words, *more, "out=run"]
     words += ["trace.path=../served.log", "trace.skip_lines=1", "drafter.round_trip_s=2e-3"]
-    code = f"from specsim.cli import main; assert main(['list']) == 0 == main({words})"
+    code = f"from specsim.cli import main; assert main({words}) == 0 == main(['list'])"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

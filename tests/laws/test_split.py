@@ -14,6 +14,7 @@ from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin, Slack
 from specsim.cluster.split import Splitting
 from specsim.core.passes import TargetPass
 from specsim.simulation import Simulation, run
+from tests.laws.every import assert_same_record
 from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import acceptance_trace, hardware, memory, requests, simulation, simulations
@@ -63,6 +64,7 @@ def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
                 assert (step.asked_s >= there_s[ids] * (1 - 1e-12)).all()
     for view in seen.views:
         assert view.free_bytes == view.capacity_bytes
+    assert_same_record(record, run(plain))
 
 
 @every_kind

@@ -26,6 +26,7 @@ ROOT = shipped("conf").parent
 MISTAKES = {
     'paper: "A paper"\n': ("", "paper: missing key"),
     "seeds: [0, 1] ": ("sedes: [0, 1]", "sedes: unknown key; did you mean 'seeds'"),
+    "values: [1, 2, 4]": ("values: [1, 2, 1]", r"axis.values: \[1, 2, 1\] is not a list of different numbers"),
     "values: [1, 4]": ("values: [1, 3]", "quick.values: '3' is unknown; valid: 1, 2, 4"),
     "common: [trace": (
         "common: [seed=3, trace",
