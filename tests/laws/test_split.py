@@ -64,7 +64,8 @@ def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
                 assert (step.asked_s >= there_s[ids] * (1 - 1e-12)).all()
     for view in seen.views:
         assert view.free_bytes == view.capacity_bytes
-    assert_same_record(record, run(plain))
+    if name in KINDS:
+        assert_same_record(record, run(plain))
 
 
 @every_kind
