@@ -39,7 +39,7 @@ Watcher = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Everything a run needs.
+    """The inputs of a run.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ def test_compose_without_its_library(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.torch
 def test_tests_without_torch_are_collected_where_there_is_none(tmp_path: Path) -> None:
-    """`make test` installs no torch: what it runs has to be imported without, and is there collected for sure."""
+    """`make test` installs no torch: its tests are imported without. There the suite itself shows that."""
     pytest.importorskip("torch")
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('not on this machine', name='torch')")
     words = ["-p", "no:cacheprovider", "--collect-only", "-m"]
