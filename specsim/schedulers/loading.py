@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from specsim.core.protocols import CostModel, Scheduler, UsesOracle
 from specsim.errors import SpecsimError
 from specsim.registry.build import Scope, build
-from specsim.schedulers.parts.due_chunk import DueChunk
+from specsim.schedulers.parts.due_chunk import TILE_TOKENS, DueChunk, filled_tokens
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 
 OWN_PACKAGE = "specsim.schedulers"
@@ -172,6 +172,7 @@ def _with_profiled(mapping: Mapping[str, Any], engine: EngineBatching, cost_mode
             return value
         if key == BUDGET:
             return budget()
-        return DueChunk(None if cost_model is None else cost_model.target.bend_tokens, engine.max_num_batched_tokens)
+        most = engine.max_num_batched_tokens
+        return DueChunk(TILE_TOKENS if cost_model is None else filled_tokens(cost_model.target, most), most)
 
     return {key: place(key, value) for key, value in mapping.items()}

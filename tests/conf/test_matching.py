@@ -157,9 +157,10 @@ def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine() -> None:
         return made.simulation.scheduler().batching
 
     found = batching()
-    assert int(found.prefill_tokens.bend_tokens) == 366, "the bend of 4 x H100"
+    assert found.prefill_tokens.filled_tokens == 366, "the bend of 4 x H100"
     assert (found.prefill_tokens.max_num_batched_tokens, found.max_num_seqs) == (8192, 1024), "vLLM's on a large GPU"
-    assert batching(profile__form="linear").prefill_tokens.bend_tokens is None
+    experts = batching(profile="gpt_oss_120b_eagle3_2xh100", acceptance="gpt_oss_20b_eagle3")
+    assert experts.prefill_tokens.filled_tokens == 8192, "a pass that wakes all experts has room for more"
     own = batching(engine__max_num_batched_tokens="512", engine__max_num_seqs="32")
     assert (own.prefill_tokens.max_num_batched_tokens, own.max_num_seqs) == (512, 32)
     assert batching(scheduler__verify_tokens="96").max_num_seqs == 96, "a constant B has a root for each"

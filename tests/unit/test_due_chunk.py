@@ -1,13 +1,18 @@
-"""How many prompt tokens join a pass: the tokens below the bend, more where a TTFT objective needs it, by hand."""
+"""What `auto` finds on a profile, by hand: prompt tokens of a pass, more where a TTFT objective needs it, and B."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from specsim.core.passes import TargetPass
+from specsim.latency.forms import Linear, Roofline, Table
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.parts.due_chunk import DueChunk
+from specsim.schedulers.parts.due_chunk import DueChunk, filled_tokens
+from specsim.schedulers.parts.tree_shape import profiled_budget
 from specsim.schedulers.sarathi import Chunked
+from tests import made
 from tests.made import memory, requests
 from tests.unit.hand import Hand
 
@@ -16,9 +21,9 @@ PROMISED, UNPROMISED = 1, 0
 """Classes: first token within a second, and none classd."""
 
 
-def hand_of(*prompts: int, kind: int = PROMISED, bend: float | None = BEND, prefill: str = "mixed") -> Hand:
+def hand_of(*prompts: int, kind: int = PROMISED, filled: int = BEND, prefill: str = "mixed") -> Hand:
     told = requests([0.0] * len(prompts), list(prompts), [30] * len(prompts), [kind] * len(prompts))
-    batching = Chunked(8, DueChunk(bend, LIMIT), prefill, 0.0)  # type: ignore[arg-type]
+    batching = Chunked(8, DueChunk(filled, LIMIT), prefill, 0.0)  # type: ignore[arg-type]
     return Hand(Composed(batching), told, memory(told, 9.0, block_tokens=1))
 
 
@@ -56,9 +61,20 @@ def test_without_an_objective_or_in_passes_of_their_own_prompts_get_all_that_a_p
     assert chunks(hand_of(100, 5000, prefill="first")) == [100, LIMIT - 100]
 
 
-def test_without_a_bend_only_the_objectives_count() -> None:
-    assert chunks(hand_of(100, bend=None)) == [64], "no fewer than a tile"
-    assert chunks(hand_of(3000, bend=None)) == [128]
+@pytest.mark.parametrize(
+    ("form", "filled"),
+    [
+        pytest.param(Table((1.0, 100.0, 200.0), (0.01, 0.01, 0.02), 0.01), 100, id="bend"),
+        # From 1 to 8 tokens 9 ms are added, and 1.9 from there to 200: experts cost most at first.
+        pytest.param(Table((1, 8, 200), (0.001, 0.010, 0.0119), 0.0), LIMIT, id="experts"),
+        # A token costs 10 us up to 64, 100 from there on: the line of the last row falls to the first one at 57.7.
+        pytest.param(Table((2, 64, 6400), (0.001, 0.00162, 0.63522), 0.0), 57, id="steeper"),
+        pytest.param(Linear(1e-6, 1e-4, 0.01), LIMIT, id="line"),
+        pytest.param(Roofline(0.01, 1e-4, 0.02, 2e-4, 0.0, 0.0), LIMIT, id="compute"),
+    ],
+)
+def test_prompts_fill_a_pass_up_to_its_bend_or_to_where_a_token_costs_least(form: Any, filled: int) -> None:
+    assert filled_tokens(form, LIMIT) == filled
 
 
 def test_decodes_and_their_drafts_take_their_part_of_the_bend() -> None:
@@ -82,3 +98,13 @@ def test_drafting_makes_a_step_longer() -> None:
     decodes = hand.view.pending(hand.view.running) == 1
     chunk = DueChunk(BEND, LIMIT)
     assert chunk(hand.view, decodes, 8) < chunk(hand.view, decodes, 8, draft_tokens=8)
+
+
+def test_a_small_batch_verifies_more_than_its_chains_where_a_step_hardly_takes_longer() -> None:
+    """Of one request: a chain of 5 takes 5 + 26 ms at 1 ms a token; an eighth more are 9 tokens."""
+    dense, experts = (
+        profiled_budget(made.Hardware(made.Linear(0.0, token_s, 0.02), made.Linear(0.0, 0.0, 0.001)), 2)
+        for token_s in (1e-5, 1e-3)
+    )
+    assert (dense(1), dense(2)) == (48, 48)
+    assert (experts.depth(1), experts(1)) == (5, 9)

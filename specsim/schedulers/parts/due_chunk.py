@@ -7,32 +7,33 @@ from itertools import islice
 
 import numpy as np
 
-from specsim.core.protocols import View
+from specsim.core.protocols import PassCosts, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.schedulers.parts.protocols import at_least
 from specsim.schedulers.parts.tree_shape import MOST_DEPTH
 
 TILE_TOKENS = 64
-"""Scheduled beyond the bend are multiples of it; without a bend it stands for one."""
+"""Scheduled beyond what prompts fill are multiples of it."""
+NEAR = 1.02
+"""Of sizes of a pass whose prompt tokens cost at most this times the least, the greatest is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueChunk:
     """Prompt tokens of a pass, by a rule of this project.
 
-    Up to the bend of its roofline a pass waits for the weights, so prompts fill what decodes and trees leave of it.
-    They get more where one of them would else miss its TTFT objective: the least chunk with which all end in time if
-    passes of this size read them in their order. If none does, or a prompt is late or has no such objective, they get
-    all that the limit of a pass leaves.
+    Prompts fill what decodes and trees leave of `filled_tokens`. They get more where one of them would else miss its
+    TTFT objective: the least chunk with which all end in time if passes of this size read them in their order. If none
+    does, or a prompt is late or has no such objective, they get all that the limit of a pass leaves.
 
     Parameters
     ----------
-    bend_tokens : batched tokens up to which memory is the slower side of the target's pass; None: it has no bend.
+    filled_tokens : batched tokens up to which prompts fill a pass, as `filled_tokens` finds them.
     max_num_batched_tokens : most tokens of a pass, drafts included.
     """
 
-    bend_tokens: float | None
+    filled_tokens: int
     max_num_batched_tokens: int
 
     def __post_init__(self) -> None:
@@ -54,8 +55,7 @@ class DueChunk:
         prompts = np.concatenate((running[~decodes], np.array(new, dtype=np.int64)))
         beside = int(np.count_nonzero(decodes)) * (1 + (draft_tokens or 0))
         most = max(self.max_num_batched_tokens - beside, 1)
-        bend = TILE_TOKENS if self.bend_tokens is None else int(self.bend_tokens)
-        least = min(max(bend - beside, 1), most)
+        least = min(max(self.filled_tokens - beside, 1), most)
         ahead = np.add.accumulate(view.pending(prompts))
         if not len(prompts) or int(ahead[-1]) <= least:
             return least
@@ -67,6 +67,20 @@ class DueChunk:
         steps = left_s[:, None] // _step_s(view, running[decodes], draft_tokens, begun, chunks)
         in_time = (steps * chunks >= ahead[:, None]).all(axis=0)
         return int(chunks[np.argmax(in_time)]) if in_time.any() else most
+
+
+def filled_tokens(target: PassCosts, most: int) -> int:
+    """Return the batched tokens up to which prompts fill a pass of `most`, from the model of the target's passes.
+
+    Up to the bend of its roofline a pass waits for the weights. Without a bend it is the size at which a token of a
+    prompt costs least: all of a pass where tokens cost most at first, as the first ones have a mixture's experts read.
+    """
+    if target.bend_tokens is not None:
+        return int(target.bend_tokens)
+    sizes = np.append(np.arange(TILE_TOKENS, most, TILE_TOKENS), max(most, 2))
+    seconds = target.seconds_array(PassShapes(0, np.append(1, sizes), 0, 1, 1, 0))
+    token_s = (seconds[1:] - seconds[0]) / (sizes - 1)
+    return int(sizes[np.flatnonzero(token_s <= NEAR * token_s.min())[-1]])
 
 
 def _step_s(view: View, decoding: Ids, draft_tokens: int | None, begun: int, chunks: Ints) -> Floats:

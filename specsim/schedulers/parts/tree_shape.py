@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from specsim.core.protocols import CostModel
+from specsim.core.request import Floats, Ints
 from specsim.pass_shape import PassShapes
 from specsim.schedulers.parts.protocols import at_least, draft_length
 
@@ -15,8 +16,8 @@ LEAST_DEPTH, MOST_DEPTH = 2, 8
 """Depths among which a profiled budget chooses."""
 NEAR = 0.98
 """The share of the most tokens a second from which on a shallower chain is taken: near its top the curve is flat."""
-LEAST_TOKENS = 48
-"""The least of a budget that follows the batch."""
+LEAST_TOKENS, LONGER = 48, 1.125
+"""The least of a budget that follows the batch, where a step takes at most so many times as long as with chains."""
 ACCEPTED, CONTEXT_TOKENS = 0.8, 1024
 """Of the chains that are profiled: the share of drafted tokens that is right, and the cached tokens of a request."""
 
@@ -48,13 +49,16 @@ class BatchBudget:
     ----------
     tokens : B of each request, root included, in a batch of 1, 2, ... requests; the last holds for larger ones. They
         are the depth of the profiled chain, and its root.
+    least_tokens : the least B in a batch of 1, 2, ... requests.
     """
 
     tokens: tuple[int, ...] = (1 + LEAST_DEPTH,)
+    least_tokens: tuple[int, ...] = (LEAST_TOKENS,)
 
     def __call__(self, requests: int) -> int:
-        """Return B for a batch of `requests`, at least `LEAST_TOKENS`."""
-        return max((1 + self.depth(requests)) * requests, LEAST_TOKENS)
+        """Return B for a batch of `requests`."""
+        least = self.least_tokens[min(requests, len(self.least_tokens)) - 1]
+        return max((1 + self.depth(requests)) * requests, least)
 
     def depth(self, requests: int) -> int:
         """Return the depth of the chains that were profiled for a batch of `requests`."""
@@ -66,19 +70,23 @@ def profiled_budget(cost_model: CostModel, most: int) -> BatchBudget:
 
     A chain of depth d yields (1 - a^(d + 1)) / (1 - a) tokens, a = `ACCEPTED`, in d draft passes and
     one verification. B gives each request the least depth, from `LEAST_DEPTH` to `MOST_DEPTH`, that yields `NEAR` of
-    the most tokens a second, and its root.
+    the most tokens a second, and its root. In small batches it is the most tokens, up to `LEAST_TOKENS`, with which a
+    step takes at most `LONGER` times as long: a mixture of experts pays for each token there.
     """
     n = np.arange(1, most + 1)
     decode = PassShapes.decode(n * CONTEXT_TOKENS, n)
     draft_s = cost_model.draft.seconds_array(decode)
-    per_s = []
-    for depth in range(LEAST_DEPTH, MOST_DEPTH + 1):
-        passes = 1 if cost_model.draft.one_pass else depth
-        verify = PassShapes.with_nodes(decode, n * depth, n * depth * (CONTEXT_TOKENS + 2))
-        seconds = passes * draft_s + cost_model.target.seconds_array(verify)
-        per_s.append((1 - ACCEPTED ** (depth + 1)) / (1 - ACCEPTED) / seconds)
-    max_depth = LEAST_DEPTH + np.argmax(np.array(per_s) >= NEAR * np.max(per_s, axis=0), axis=0)
-    return BatchBudget(tuple((1 + max_depth).tolist()))
+
+    def step_s(depth: Ints, nodes: Ints) -> Floats:
+        verify = PassShapes.with_nodes(decode, nodes, nodes * (CONTEXT_TOKENS + 2))
+        return (1 if cost_model.draft.one_pass else depth) * draft_s + cost_model.target.seconds_array(verify)
+
+    depths = np.arange(LEAST_DEPTH, MOST_DEPTH + 1)[:, None]
+    per_s = (1 - ACCEPTED ** (depths + 1)) / (1 - ACCEPTED) / step_s(depths, depths * n)
+    depth = LEAST_DEPTH + np.argmax(per_s >= NEAR * per_s.max(axis=0), axis=0)
+    tokens = np.arange(1, LEAST_TOKENS + 1)[:, None]
+    allowed = step_s(depth, np.maximum(tokens - n, 0)) <= LONGER * step_s(depth, depth * n)
+    return BatchBudget(tuple((1 + depth).tolist()), tuple(np.max(tokens * allowed, axis=0).tolist()))
 
 
 def budget_of(verify_tokens: int | BatchBudget, requests: int) -> int:
