@@ -164,20 +164,11 @@ class Table:
 
     @property
     def bend_tokens(self) -> float | None:
-        """Batched tokens at which the table leaves its floor; None if it never does.
-
-        Of a table above its floor: where the line through its last row, and that of a quarter as many tokens, falls to
-        its first row; None if that is before it.
-        """
-        rows = list(zip(self.batched_tokens, self.seconds_at, strict=True))
-        for (low, before), (high, after) in pairwise(rows):
+        """Batched tokens at which the table leaves its floor; None if it has none, or never does."""
+        for (low, before), (high, after) in pairwise(zip(self.batched_tokens, self.seconds_at, strict=True)):
             if after > self.floor_s >= before:
                 return low + (self.floor_s - before) * (high - low) / (after - before)
-        (low, before), (high, after) = rows[min(bisect_left(self.batched_tokens, high / 4), len(rows) - 2)], rows[-1]
-        if self.seconds_at[0] <= self.floor_s or after <= before:
-            return None
-        bend = high - (after - self.seconds_at[0]) * (high - low) / (after - before)
-        return bend if bend > self.batched_tokens[0] else None
+        return None
 
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass."""

@@ -93,8 +93,12 @@ class ModelLatency:
 
     @property
     def bend_tokens(self) -> float | None:
-        """Batched tokens from which on each further one costs more: compute is the slower side; None for a line."""
-        return self.chosen.bend_tokens
+        """Batched tokens from which on compute is the slower side, of a table without a floor by its roofline.
+
+        None for a line, and where the first tokens cost most (mixtures of experts).
+        """
+        bend, roofline = self.chosen.bend_tokens, self.forms.get("roofline")
+        return roofline.bend_tokens if bend is None and roofline and self.form == "table" else bend
 
     @property
     def sparse(self) -> bool:

@@ -61,6 +61,8 @@ def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
     assert 1e-4 < head_s < profile.baseline_s < 0.03
     assert profile.usable_kv_tokens > 50_000
     assert profile.unfit is None
+    bend = profile.target.bend_tokens
+    assert bend is None if profile.target.sparse else 100 < bend < 600, "by the roofline of the same points"
     for model in (profile.target, profile.draft):
         assert list(model.fit_error) == ["decode", "verify", "prefill", "mixed"]
         assert all(error["median"] <= error["p95"] < 0.25 for error in model.fit_error.values())
