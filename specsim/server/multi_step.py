@@ -88,7 +88,7 @@ class MultiStep:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
         yield from self._wait(decodes.seconds[:, None], starts_s)
-        gaps = ledger.commit_passes(work, decodes, starts_s)
+        gaps = ledger.commit_passes(work.requests, decodes, starts_s)
         self._event_log.decode_steps(self._name, DecodeSteps(starts_s, decodes, gaps))
         return decodes
 
@@ -110,7 +110,7 @@ class MultiStep:
         ends_s = starts_s[::passes]
         self._another_s = 2 * ends_s[-1] - ends_s[-2]
         yield from self._wait(rounds.seconds, starts_s)
-        gaps = ledger.commit_rounds(work, rounds, ends_s)
+        gaps = ledger.commit_rounds(work.requests, rounds, ends_s)
         self._event_log.speculative_steps(self._name, SpeculativeSteps(starts_s, rounds, gaps))
         return rounds
 
