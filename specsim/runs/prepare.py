@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -139,7 +138,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     rates_said = getattr(model, "note", None)
     misfits = misfit_notes(chosen, served_on, any_fit=any_fit)
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
-    observers = _observers(settings, plugins)
+    observers = _observers(settings.observers, plugins) if settings.observers else []
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
@@ -188,7 +187,7 @@ def _speculates(factory: SchedulerFactory) -> bool:
 
 
 def _acceptance(choice: Choice, scale: float | None, plugins: Plugins) -> AcceptanceModel:
-    model = acceptance_from_mapping(*_parts(choice), plugins)
+    model = acceptance_from_mapping(choice.values, str(choice), choice.folder, plugins)
     if scale is None:
         return model
     if not isinstance(model, Acceptance):
@@ -202,17 +201,12 @@ def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, An
     return {group: getattr(chosen, group).values for group in ENTRY_POINTS} | {"observers": observers}
 
 
-def _observers(settings: Settings, plugins: Plugins) -> list[Callable[[], Observer]]:
+def _observers(names: Sequence[str], plugins: Plugins) -> list[Callable[[], Observer]]:
     """Return what makes each observer; one of each is made at once, so that mistakes show before a run."""
     scope = Scope("observers", plugins=plugins)
-    makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in settings.observers or ()]
+    makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in names]
     Observing([make() for make in makers], 0)
     return [*makers]
-
-
-def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:
-    """Return what a loader takes of a choice: the keys of its file, its name for messages, and its folder."""
-    return choice.values, str(choice), choice.folder
 
 
 def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
@@ -220,12 +214,14 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     mix = handed.slo or mix_from_mapping(chosen.slo.values, str(chosen.slo))
     recipe = _recipe(chosen.trace, plugins, handed)
     trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
-    rivals = {"rps": settings.rps, "warmup": settings.warmup}
-    waits = trace.waits
-    clients_note = closed_loop(settings.concurrency, len(trace), len(trace) - int(waits.sum()), rivals)
-    if settings.warmup is not None and waits.any():
-        raise SpecsimError("warmup: turns of the trace's sessions arrive as answers come; expected no warmup")
-    window, warmup_note = counted(settings.warmup, trace.arrival_s)
+    waits, clients_note, window, warmup_note = trace.waits, None, None, None
+    if settings.concurrency is not None:
+        rivals = {"rps": settings.rps, "warmup": settings.warmup}
+        clients_note = closed_loop(settings.concurrency, len(trace), len(trace) - int(waits.sum()), rivals)
+    if settings.warmup is not None:
+        if waits.any():
+            raise SpecsimError("warmup: turns of the trace's sessions arrive as answers come; expected no warmup")
+        window, warmup_note = counted(settings.warmup, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(recipe.baselines_s)
     scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
     assigned = assign_slos(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
@@ -263,7 +259,7 @@ def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:
     if handed.trace is not None:
         node = CheckedMapping("", "trace", chosen.values)
         return TraceRecipe(str(chosen), HeldTrace(handed.trace), keys.window(node), keys.resample(node), {})
-    return trace_recipe(*_parts(chosen), plugins)
+    return trace_recipe(chosen.values, str(chosen), chosen.folder, plugins)
 
 
 def _acceptance_trace(model: AcceptanceModel, load: _Load, seed: int, named: str) -> AcceptanceTrace:
