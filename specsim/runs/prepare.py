@@ -18,7 +18,7 @@ from specsim.backend.simulated import GroundTruth
 from specsim.cluster.routing import Router
 from specsim.config.configured import Configured
 from specsim.config.groups import Choice, Choices
-from specsim.config.schema import Settings
+from specsim.config.schema import Settings, Shed
 from specsim.core.protocols import Drafting, Observer, Scheduler, Wide
 from specsim.core.request import Bools, Ints
 from specsim.errors import SpecsimError, represented
@@ -306,6 +306,7 @@ def _simulation(
     runs_on = served_on.first
     memory = settings.block_tokens, settings.host_bytes_per_s
     alike, hardware = runs_on.replica(*memory), [each.replica(*memory) for each in served_on.replicas]
+    split, shed = settings.split, settings.shed
     return Simulation(
         requests=load.assigned.requests,
         ground_truth=ground_truth,
@@ -320,14 +321,16 @@ def _simulation(
         trailing_steps=runs_on.engine.trailing_steps,
         host_bytes_per_s=alike.host_bytes_per_s,
         hardware=hardware,
-        split=splitting(settings.split, settings.replicas, hardware or [alike]),
+        split=None if split.prefill is None else splitting(split, settings.replicas, hardware or [alike]),
         concurrency=settings.concurrency,
         turns=turns(load.trace),
         too_long=load.too_long,
         replicas=settings.replicas,
         router=routed,
         timeout_s=settings.timeout_s,
-        admission_control=admission_control(settings.shed, settings.concurrency, load.assigned.requests),
+        admission_control=None
+        if shed == Shed()
+        else admission_control(shed, settings.concurrency, load.assigned.requests),
         sessions=load.trace.row if load.trace.session is None else load.trace.session,
         prefixes=prefixes(settings, load.trace) if settings.prefix_caching else None,
         keep_passes=settings.passes,
