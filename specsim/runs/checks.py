@@ -18,7 +18,7 @@ from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
 from specsim.config.groups import Choice, Choices, shipped_names
 from specsim.config.schema import Settings, Shed, Split
-from specsim.core.request import Bools, Ints, Prefixes, Requests
+from specsim.core.request import Bools, Floats, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
@@ -53,14 +53,14 @@ def router(
     return router_factory(mapping, named, plugins, classes, pools)
 
 
-def turns(trace: Trace) -> Turns | None:
-    """Return which requests follow an answer; None where all arrive by themselves."""
+def turns(trace: Trace, delay_s: Floats) -> Turns | None:
+    """Return which requests follow an answer, `delay_s` (N,) after it; None where all arrive by themselves."""
     waits = np.flatnonzero(trace.waits)
-    if trace.delay_s is None or not len(waits):
+    if not len(waits):
         return None
     then: Ints = np.full(len(trace), -1, dtype=np.int64)
     then[trace.before[waits]] = waits
-    return Turns(then, trace.delay_s)
+    return Turns(then, delay_s)
 
 
 def session_note(router: Router, source: str, trace: Trace) -> str | None:

@@ -214,12 +214,13 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     mix = handed.slo or mix_from_mapping(chosen.slo.values, str(chosen.slo))
     recipe = _recipe(chosen.trace, plugins, handed)
     trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
-    waits, clients_note, window, warmup_note = trace.waits, None, None, None
+    clients_note = window = warmup_note = None
     if settings.concurrency is not None:
         rivals = {"rps": settings.rps, "warmup": settings.warmup}
-        clients_note = closed_loop(settings.concurrency, len(trace), len(trace) - int(waits.sum()), rivals)
+        sessions = len(trace) - int(trace.waits.sum())
+        clients_note = closed_loop(settings.concurrency, len(trace), sessions, rivals)
     if settings.warmup is not None:
-        if waits.any():
+        if trace.waits.any():
             raise SpecsimError("warmup: turns of the trace's sessions arrive as answers come; expected no warmup")
         window, warmup_note = counted(settings.warmup, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(recipe.baselines_s)
@@ -306,9 +307,9 @@ def _simulation(
     runs_on = served_on.first
     memory = settings.block_tokens, settings.host_bytes_per_s
     alike, hardware = runs_on.replica(*memory), [each.replica(*memory) for each in served_on.replicas]
-    split, shed = settings.split, settings.shed
+    trace, requests, split, shed = load.trace, load.assigned.requests, settings.split, settings.shed
     return Simulation(
-        requests=load.assigned.requests,
+        requests=requests,
         ground_truth=ground_truth,
         truth=alike.truth,
         cost_model=alike.cost_model,
@@ -323,16 +324,14 @@ def _simulation(
         hardware=hardware,
         split=None if split.prefill is None else splitting(split, settings.replicas, hardware or [alike]),
         concurrency=settings.concurrency,
-        turns=turns(load.trace),
+        turns=None if trace.delay_s is None else turns(trace, trace.delay_s),
         too_long=load.too_long,
         replicas=settings.replicas,
         router=routed,
         timeout_s=settings.timeout_s,
-        admission_control=None
-        if shed == Shed()
-        else admission_control(shed, settings.concurrency, load.assigned.requests),
-        sessions=load.trace.row if load.trace.session is None else load.trace.session,
-        prefixes=prefixes(settings, load.trace) if settings.prefix_caching else None,
+        admission_control=None if shed == Shed() else admission_control(shed, settings.concurrency, requests),
+        sessions=trace.row if trace.session is None else trace.session,
+        prefixes=prefixes(settings, trace) if settings.prefix_caching else None,
         keep_passes=settings.passes,
         window=load.window,
         step_limit_s=settings.step_limit_s,
