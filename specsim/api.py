@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.config.configured import Configured, from_axes, from_values
+from specsim.config.configured import Configured, from_axes, from_point
 from specsim.config.points import point_of, with_keys
 from specsim.core.protocols import Observer, Scheduler
 from specsim.errors import SpecsimError, one_line
@@ -102,11 +102,12 @@ def simulate(
     settings |= {name: each for name, (each, usual) in keys.items() if type(each) is not type(usual) or each != usual}
     names, seeing = _apart(observers)
     _, settings, objects = named({}, {**groups, **settings, **({"observers": names} if names else {})})
-    (ready,) = checked([from_values(settings, objects.described)], objects)
+    (ready,) = checked([from_point(point_of(settings), objects.described)], objects)
     folder = None if out is None else expanded(str(out), "out=")
-    check_place(folder, ready)
-    if folder is not None and holds_remains(folder):
-        ready.handed.check_known(folder)
+    if folder is not None:
+        check_place(folder, ready)
+        if holds_remains(folder):
+            ready.handed.check_known(folder)
     return execute(ready.prepared(), folder, observers=seeing, progress=progress)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specsim.acceptance.reported import CONFIDENCE, KEYS
-from specsim.config.groups import FORMS, TEMPLATE, chosen_in, holds_data, names_for, rates_typed, shipped_names
+from specsim.config.groups import FORMS, TEMPLATE, holds_data, names_for, rates_typed, shipped_names
 from specsim.config.points import Point, check_typed, put
 from specsim.config.schema import GROUPS, TEXTS, defaults
 from specsim.config.space import SPACE
@@ -36,7 +36,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
         One line naming the key and value, what was expected and the nearest valid name.
     """
     held = objects or {}
-    fleet = _fleet(point)
+    fleet = _fleet(point[FLEET]) if FLEET in point else ()
     if fleet:
         point = _with_fleet(point, held, fleet)
     for key in (*GROUPS, "cost_model"):
@@ -44,7 +44,7 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     of_groups = {key: text for key, text in point.items() if key.partition(".")[0] in GROUPS}
     of_run = {key: text for key, text in point.items() if key not in of_groups}
     of_groups, followed = with_suggestions(of_groups, servers=not any(key in of_run for key in SERVERS))
-    chosen = {group: chosen_in(group, of_groups) for group in GROUPS}
+    chosen = {group: str(of_groups[group]) for group in GROUPS}
     settings = {key: text for key, text in (of_run | of_groups).items() if key not in (*GROUPS, *TEXTS)}
     changed = {key.partition(".")[0] for key in settings}
     tree = defaults()
@@ -57,17 +57,17 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     if holds_data("trace", chosen["trace"]) and "trace.path" not in of_groups:
         # A shell may have put it there for a `*`: what a file is called is never resolved.
         resolved["trace"]["path"] = chosen["trace"]
-    out = _text(point, "out")
+    out, cost_model = _text(point, "out"), _text(point, "cost_model")
     resolved["out"] = None if out is None else str(expanded(out, "out="))
-    resolved["cost_model"] = _cost_model(_text(point, "cost_model"), resolved["profile"], held, fleet)
+    whose = resolved["profile"], held, fleet
+    resolved["cost_model"] = None if cost_model is None else _cost_model(cost_model, *whose)
     if fleet:
         resolved["profiles"] = {name: _keys_of("profile", name, FLEET) for name in fleet[1:] if name != fleet[0]}
     return resolved
 
 
-def _fleet(point: Point) -> tuple[str, ...]:
+def _fleet(text: str | PythonValue) -> tuple[str, ...]:
     """Return the profile of each replica, () where all have the run's."""
-    text = point.get(FLEET, "null")
     value = text.value if isinstance(text, PythonValue) else value_of(f"{FLEET}={text}", text)
     if value is None:
         return ()
@@ -103,14 +103,12 @@ def _text(point: Point, key: str) -> str | None:
 
 
 def _cost_model(
-    chosen: str | None, profile: Mapping[str, Any], held: Mapping[str, Any], fleet: Sequence[str]
-) -> dict[str, Any] | None:
+    chosen: str, profile: Mapping[str, Any], held: Mapping[str, Any], fleet: Sequence[str]
+) -> dict[str, Any]:
     """Return the cost model of schedulers: a profile of its own, or the run's in another form.
 
     Of a `fleet` each replica's own profile gets that form: no key but the form is returned.
     """
-    if chosen is None:
-        return None
     if chosen in FORMS:
         if "profile" in held:
             raise SpecsimError(f"cost_model={chosen}: profile is an object; expected the name or the file of a profile")

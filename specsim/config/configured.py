@@ -14,7 +14,7 @@ from typing import Any
 from specsim.config.compose import compose
 from specsim.config.groups import Choices, choices_in
 from specsim.config.identity import NOT_OF_THE_RUN, identity, settings_of
-from specsim.config.points import Point, axes_of, point_of, points, product
+from specsim.config.points import Point, axes_of, points, product
 from specsim.config.schema import Settings, settings_in
 from specsim.config.sweep_file import points_of
 from specsim.errors import SpecsimError
@@ -57,18 +57,7 @@ class Configured:
 
 def from_words(words: Sequence[str], *, sweep: bool, counted: Counted = iter) -> list[Configured]:
     """Return the points that words of a command line span, one unless `sweep`; they go through `counted`."""
-    return _configured(points(words, sweep=sweep), counted=counted)
-
-
-def from_values(settings: Mapping[str, Any], described: Described) -> Configured:
-    """Return the point of settings by Python's names; `described` are the objects that their names stand for.
-
-    Raises
-    ------
-    SpecsimError
-        One line for the first key or value that is wrong.
-    """
-    return from_point(point_of(settings), described)
+    return [from_point(point) for point in counted(points(words, sweep=sweep))]
 
 
 def from_axes(
@@ -82,18 +71,19 @@ def from_axes(
 
     They go through `counted`. `described` are the objects that their names stand for.
     """
-    return _configured(product(axes_of(axes, settings)), described, counted=counted)
+    return [from_point(point, described) for point in counted(product(axes_of(axes, settings)))]
 
 
 def from_file(file: Path, words: Sequence[str], *, counted: Counted = iter) -> list[Configured]:
     """Return the points of a sweep's YAML file, each with the settings of `words`; they go through `counted`."""
-    return _configured(points_of(file, words), counted=counted)
+    return [from_point(point) for point in counted(points_of(file, words))]
 
 
 def from_point(point: Point, described: Described = NONE_HANDED) -> Configured:
-    """Return one point; SpecsimError as of `from_axes`."""
-    (found,) = _configured([point], described)
-    return found
+    """Return one point; `described` are the objects that its names stand for. SpecsimError as of `from_axes`."""
+    named = {group: str(point.get(group)) for group in described}
+    held = {group: described[group][name] for group, name in named.items() if name in described[group]}
+    return Configured(point, compose(point, held))
 
 
 def against(chosen: Configured, named: str) -> list[Configured]:
@@ -126,15 +116,3 @@ def labels_of(chosen: Sequence[Point]) -> list[dict[str, str]]:
     keys = dict.fromkeys(key for point in chosen for key in point)
     told = [key for key in keys if len({str(point.get(key)) for point in chosen}) > 1]
     return [{key: str(point[key]) for key in told if key in point} for point in chosen]
-
-
-def _configured(
-    chosen: Sequence[Point], described: Described = NONE_HANDED, counted: Counted = iter
-) -> list[Configured]:
-    return [Configured(point, compose(point, _held(point, described))) for point in counted(chosen)]
-
-
-def _held(point: Point, described: Described) -> dict[str, Mapping[str, Any]]:
-    """Return by group what stands for the objects that a point names."""
-    named = {group: str(point.get(group)) for group in described}
-    return {group: described[group][name] for group, name in named.items() if name in described[group]}

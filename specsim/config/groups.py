@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import digits
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specsim.config.schema import GROUPS
 from specsim.files.checked_mapping import expanded, is_number
 from specsim.files.yaml_file import is_path, peek_yaml, shipped
 from specsim.registry.plugins import installed
-
-if TYPE_CHECKING:
-    from specsim.config.points import Point
-
 
 TEMPLATE = "file.yaml"
 """Below conf/trace: the keys of a file of requests by path."""
@@ -56,11 +52,6 @@ def choices(group: str) -> dict[str, str]:
         name: str(peek_yaml(file).get("description", "")) if file else f"installed by {installed(group)[name].module}"
         for name, file in files.items()
     }
-
-
-def chosen_in(group: str, point: Point) -> str:
-    """Return what a point chooses in a group, the default where it says nothing."""
-    return str(point.get(group, chosen_by_default()[group]))
 
 
 def file_of(group: str, chosen: str) -> Path | None:

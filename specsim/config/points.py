@@ -17,7 +17,7 @@ import numpy as np
 from specsim.config.groups import LABELS, chosen_by_default, names, names_for, rates_typed, shipped_names
 from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
 from specsim.config.synonyms import for_word
-from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted, whole
+from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted
 from specsim.errors import SpecsimError, nearest, represented
 from specsim.files.checked_mapping import shown
 from specsim.files.yaml_file import is_path, peek_yaml, shipped
@@ -161,7 +161,7 @@ def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen:
         holder, name = _holder(tree, key, classes, f"{setting}: {chosen.get(key.partition('.')[0], 'the run')}")
         there = isinstance(holder, list) or name in holder
         old = holder[name] if there else None
-        new = text.value if isinstance(text, PythonValue) else fitting(setting, text, old)
+        new = fitting(setting, text, old)
         if new == {} and (isinstance(old, Mapping) or not there):
             raise SpecsimError(f"{setting}: changes nothing: a mapping is merged into what is there")
         former = _shapes(key, old) if name != SHAPE else {key: old}
@@ -169,7 +169,8 @@ def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen:
         said.update(_leaves(key, new))
         shapes = former | shapes
     for key in said:
-        _give_way(tree, key, said)
+        if key.startswith("slo."):
+            _give_way(tree, key, said)
     for key in said & shapes.keys():
         _drop_shape(tree, key, shapes[key], said)
     if any(key.startswith("slo.classes.") for key in said):
@@ -212,7 +213,7 @@ def _handed_down(tree: Mapping[str, Any], path: Sequence[str]) -> Sequence[str]:
 
 def _merged(old: Any, new: Any) -> Any:
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return whole(new, old)
+        return new
     return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
 
 
@@ -242,8 +243,9 @@ def _drop_shape(tree: Mapping[str, Any], key: str, former: Any, said: set[str]) 
 
 
 def _give_way(tree: Mapping[str, Any], key: str, said: set[str]) -> None:
+    """Take away the rival of an objective that is set."""
     *above, name = key.split(".")
-    if above[:1] == ["slo"] and name in RIVALS and ".".join((*above, RIVALS[name])) not in said:
+    if name in RIVALS and ".".join((*above, RIVALS[name])) not in said:
         node = _at(tree, above)
         if node.get(name) is not None:
             node.pop(RIVALS[name], None)
@@ -294,7 +296,8 @@ def with_keys(function: Function) -> Function:
 
 def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
     """Return settings by their dotted keys."""
-    return {_key(name): _value(_key(name), value) for name, value in settings.items()}
+    keys = map(_key, settings)
+    return {key: _value(key, value) for key, value in zip(keys, settings.values(), strict=True)}
 
 
 def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[Given]]:
@@ -305,9 +308,10 @@ def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> d
     for name, wanted in axes.items():
         if not is_several(wanted):
             raise SpecsimError(f"sweep: {name}={wanted!r}: expected a list of values")
-        if _key(name) in values:
+        key = _key(name)
+        if key in values:
             raise SpecsimError(f"{name}: given twice; expected it among the axes or the settings")
-        values[_key(name)] = [_value(_key(name), value) for value in wanted]
+        values[key] = [_value(key, value) for value in wanted]
     return values
 
 

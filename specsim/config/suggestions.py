@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specsim.config.groups import chosen_by_default, chosen_in, file_of, names
+from specsim.config.groups import chosen_by_default, file_of, names
 from specsim.config.points import Point
 from specsim.config.schema import GROUPS
 from specsim.config.values import PythonValue
@@ -28,24 +28,24 @@ SERVERS = (REPLICAS, "concurrency")
 def with_suggestions(
     point: Point, *, servers: bool = True
 ) -> tuple[dict[str, str | PythonValue], dict[str, list[str]]]:
-    """Return the point with what its files suggest and it leaves open, and by file the settings that change something.
+    """Return the point with each group's choice, the suggested ones first, and by file what they change.
 
     `point` holds groups and keys below them; `servers`: whether a number of servers may be suggested.
 
     A name is left out where the point sets a key that its file does not have.
     """
-    full: dict[str, str | PythonValue] = dict(point)
+    told, full = dict(point), {**chosen_by_default(), **point}
     followed: dict[str, list[str]] = {}
     for group in SUGGESTING:
-        chosen = chosen_in(group, full)
-        for key, value in _suggests(group, chosen, chosen_in("scheduler", full)).items():
-            if _is_set(key, full) or (key in GROUPS and not _holds(key, value, full)):
+        chosen = str(full[group])
+        for key, value in _suggests(group, chosen, str(full["scheduler"])).items():
+            if _is_set(key, told) or (key in GROUPS and not _holds(key, value, told)):
                 continue
             if key == REPLICAS and not servers:
                 continue
             if _stands(key, full) != value:
                 followed.setdefault(f"{group}={chosen}", []).append(f"{key}={value}")
-            full[key] = value
+            told[key] = full[key] = value
     return full, followed
 
 
@@ -54,12 +54,12 @@ def _is_set(key: str, point: Point) -> bool:
     return key in point or any("." in each and key.startswith(f"{each}.") for each in point)
 
 
-def _stands(key: str, point: Point) -> str | None:
-    """Return what a key is without any suggestion, None where that is unknown."""
+def _stands(key: str, full: Point) -> str | None:
+    """Return what a key is without a suggestion for it, None where that is unknown; `full` has each group's choice."""
     group, _, below = key.partition(".")
     if not below:
-        return "1" if key == REPLICAS else chosen_by_default()[group]
-    path = file_of(group, chosen_in(group, point))
+        return "1" if key == REPLICAS else str(full[group])
+    path = file_of(group, str(full[group]))
     return None if path is None else _word_at(peek_yaml(path), below)
 
 

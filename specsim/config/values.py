@@ -94,8 +94,16 @@ def value_of(setting: str, text: str) -> Any:
     return override.value()
 
 
-def fitting(setting: str, text: str, old: Any) -> Any:
-    """Return what a text means in the place of an `old` value: quotes make text of a number only where text stood."""
+def fitting(setting: str, given: str | PythonValue, old: Any) -> Any:
+    """Return what a text or a value from Python means in the place of an `old` value.
+
+    Quotes make text of a number only where text stood. A number such as 1e3 or 100.0 is the whole number that it is,
+    where no other number stood; in a mapping, where none stood under its key.
+    """
+    return _whole(given.value if isinstance(given, PythonValue) else _of_text(setting, given, old), old)
+
+
+def _of_text(setting: str, text: str, old: Any) -> Any:
     value = value_of(setting, text)
     if not isinstance(value, str) or (isinstance(old, str) and not _is_open(old)):
         return value
@@ -105,8 +113,9 @@ def fitting(setting: str, text: str, old: Any) -> Any:
     return value if isinstance(inner, str) else inner
 
 
-def whole(value: Any, old: Any) -> Any:
-    """Return a number such as 1e3 or 100.0 as the whole number that it is, where no other number stood."""
+def _whole(value: Any, old: Any) -> Any:
+    if isinstance(value, Mapping) and isinstance(old, Mapping):
+        return {key: _whole(each, old.get(key)) for key, each in value.items()}
     if isinstance(value, float) and value.is_integer() and abs(value) < BEYOND_EXACT:
         return int(value) if _is_open(old) or (isinstance(old, int) and not isinstance(old, bool)) else value
     return value

@@ -218,7 +218,7 @@ class Recorder:
         starts_s, decodes, gaps = steps
         seconds, context, rows, _ = decodes
         model_s = self._busy[replica].model_s
-        model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], seconds)
+        model_s[VERIFY_PASS] = float(in_turn(model_s[VERIFY_PASS], seconds)[-1])
         self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
         self._iterate(len(decodes))
         self._pauses.add(replica, *gaps)
@@ -235,8 +235,8 @@ class Recorder:
         """Record rounds of chains; see `specsim.server.events.EventLog`."""
         starts_s, rounds, gaps = steps
         depth, model_s = rounds.depth, self._busy[replica].model_s
-        model_s[DRAFT_PASS] = in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())
-        model_s[VERIFY_PASS] = in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])
+        model_s[DRAFT_PASS] = float(in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())[-1])
+        model_s[VERIFY_PASS] = float(in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])[-1])
         self._out_of_range += rounds_outside(*self._models[replica], rounds)
         self.draft_passes += depth * len(rounds)
         self._iterate(len(rounds))

@@ -18,7 +18,7 @@ from specsim.cluster.routing import Router, router_factory
 from specsim.cluster.split import Splitting
 from specsim.config.groups import Choice, Choices, shipped_names
 from specsim.config.schema import Settings, Shed, Split
-from specsim.core.request import Bools, Ints, Prefixes, Requests
+from specsim.core.request import Bools, Floats, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
@@ -53,14 +53,14 @@ def router(
     return router_factory(mapping, named, plugins, classes, pools)
 
 
-def turns(trace: Trace) -> Turns | None:
-    """Return which requests follow an answer; None where all arrive by themselves."""
+def turns(trace: Trace, delay_s: Floats) -> Turns | None:
+    """Return which requests follow an answer, `delay_s` (N,) after it; None where all arrive by themselves."""
     waits = np.flatnonzero(trace.waits)
-    if trace.delay_s is None or not len(waits):
+    if not len(waits):
         return None
     then: Ints = np.full(len(trace), -1, dtype=np.int64)
     then[trace.before[waits]] = waits
-    return Turns(then, trace.delay_s)
+    return Turns(then, delay_s)
 
 
 def session_note(router: Router, source: str, trace: Trace) -> str | None:
@@ -82,17 +82,15 @@ def _of_name(name: str, named: str) -> dict[str, Any]:
 GIGA = 1e9
 
 
-def splitting(split: Split, replicas: int, hardware: Sequence[Hardware]) -> Splitting | None:
-    """Return how the replicas of a run are split, None where each reads prompts and decodes.
+def splitting(split: Split, replicas: int, hardware: Sequence[Hardware]) -> Splitting:
+    """Return how replicas are split of which some only read prompts (`split.prefill`).
 
     Raises
     ------
     SpecsimError
         One line when no replica would decode, there is no link, or caches of one replica are of no use on another.
     """
-    prefill, *others = pools(split, replicas)
-    if not others:
-        return None
+    prefill, _ = pools(split, replicas)
     if split.link_gb_per_s is None:
         raise SpecsimError(f"split.prefill={prefill}: by which link? expected split.link_gb_per_s too (1e9 bytes/s)")
     _check_layout(hardware)
@@ -345,8 +343,8 @@ def hardly_drafts(scheduler: str, rows: Mapping[str, Any], iterations: int, simu
     return (f"{said}{fits}, the strictest TPOT objective is {1000 * strictest_s:.1f} ms",)
 
 
-def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl | None:
-    """Return which requests are refused at their arrival, None for none; `clients` are those of a closed loop.
+def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl:
+    """Return which requests are refused at their arrival; `clients` are those of a closed loop.
 
     Raises
     ------
@@ -354,12 +352,9 @@ def admission_control(shed: Shed, clients: int | None, requests: Requests) -> Ad
         One line when clients of a closed loop would send at once what is refused, or no request has
         the objective.
     """
-    waiting, ttft = shed.waiting, shed.ttft
-    if waiting is None and not ttft:
-        return None
     if clients is not None:
         said = f"shed and concurrency={clients}: a client sends its next request when one is refused"
         raise SpecsimError(f"{said}; expected one of them")
-    if ttft and bool(np.isnan(requests.ttft_slo_s).all()):
+    if shed.ttft and bool(np.isnan(requests.ttft_slo_s).all()):
         raise SpecsimError("shed.ttft=true: changes nothing: no request has a TTFT objective")
-    return AdmissionControl(waiting, ttft)
+    return AdmissionControl(shed.waiting, shed.ttft)

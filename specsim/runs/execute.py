@@ -173,19 +173,20 @@ def execute(
         check_same_run(folder, experiment.made_of)
     config = experiment.made_of.stored
     started, clock = datetime.now(UTC), time.perf_counter()
-    with bar(len(experiment.simulation.requests), "request", progress) as watch:
-        record = run_simulation(_observed(experiment.simulation, observers), watch)
+    simulation = _observed(experiment.simulation, observers) if observers else experiment.simulation
+    with bar(len(simulation.requests), "request", progress) as watch:
+        record = run_simulation(simulation, watch)
     loop_s = time.perf_counter() - clock
-    if len(experiment.simulation.requests) >= MANY:
+    if len(simulation.requests) >= MANY:
         # Replicas refer to themselves: what they held of each request would stay until Python looks.
         gc.collect()
     table, totals, pass_rows = record.table(), record.totals, record.passes
     if experiment.source.origin == OBJECT:
         table = table.apart()
-    metrics = summarise(table, totals, experiment.simulation.window)
+    metrics = summarise(table, totals, simulation.window)
     metrics["specsim"]["router"] = experiment.router
     metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
-    requests, acceptance_trace = experiment.simulation.requests, experiment.simulation.ground_truth.acceptance_trace
+    requests, acceptance_trace = simulation.requests, simulation.ground_truth.acceptance_trace
     metrics["specsim"]["acceptance"] = calibration(acceptance_trace, requests.slo_class, requests.class_names)
     notes = tuple(_notes(experiment, observers, table, totals, metrics["specsim"]))
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
@@ -201,7 +202,7 @@ def execute(
 def _observed(simulation: Simulation, observers: Sequence[Any]) -> Simulation:
     """Return a simulation that observers see, too: objects or their classes."""
     makers = [each if isinstance(each, type) else lambda each=each: each for each in observers]
-    return replace(simulation, observers=[*simulation.observers, *makers]) if makers else simulation
+    return replace(simulation, observers=[*simulation.observers, *makers])
 
 
 def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:

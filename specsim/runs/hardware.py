@@ -21,10 +21,8 @@ from specsim.server.kv_cache import Memory
 from specsim.server.state import Hardware
 
 
-def counted(
-    warmup: float | str | Window | None, arrival_s: npt.NDArray[np.float64]
-) -> tuple[Window | None, str | None]:
-    """Return the seconds of arrival [a, b] that the metrics count, None for all, and a note about a warm-up.
+def counted(warmup: float | str | Window, arrival_s: npt.NDArray[np.float64]) -> tuple[Window, str | None]:
+    """Return the seconds of arrival [a, b] that the metrics count, and a note about what a warm-up leaves out.
 
     Parameters
     ----------
@@ -36,8 +34,8 @@ def counted(
         One line when nothing is left to count, or nothing left out.
     """
     last_s = float(arrival_s[-1])
-    if warmup is None or isinstance(warmup, tuple):
-        if warmup is not None and not counts(warmup, arrival_s).any():
+    if isinstance(warmup, tuple):
+        if not counts(warmup, arrival_s).any():
             raise SpecsimError(f"warmup: no request arrives in {list(warmup)}; the last one arrives at {last_s:g} s")
         return warmup, None
     warmup_s = float(warmup.removesuffix("%")) / 100 * last_s if isinstance(warmup, str) else warmup
@@ -50,8 +48,8 @@ def counted(
     return (warmup_s, last_s), note
 
 
-def closed_loop(clients: int | None, requests: int, sessions: int, rivals: Mapping[str, object]) -> str | None:
-    """Return a note about so many clients that wait for their answers; None where requests arrive by themselves.
+def closed_loop(clients: int, requests: int, sessions: int, rivals: Mapping[str, object]) -> str:
+    """Return a note about so many clients that wait for their answers.
 
     `rivals` are by key the settings that need arrivals which are known before the run.
 
@@ -60,8 +58,6 @@ def closed_loop(clients: int | None, requests: int, sessions: int, rivals: Mappi
     SpecsimError
         One line when there are more clients than sessions, or a rival is given; a request alone is a session.
     """
-    if clients is None:
-        return None
     if clients > sessions:
         what = "requests" if sessions == requests else "sessions"
         raise SpecsimError(f"concurrency: {clients} is not a whole number between 1 and {sessions}, the {what}")

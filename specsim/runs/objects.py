@@ -162,7 +162,7 @@ def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Mapping
     settings = {key: value for key, value in settings.items() if value is not None or key not in LEFT_OPEN}
     if not isinstance(axes, Mapping):
         return axes, settings, NO_OBJECTS
-    values = {group: list(axes[group]) for group in HANDED if is_several(axes.get(group))}
+    values = {group: list(axes[group]) for group in HANDED if group in axes and is_several(axes[group])}
     values |= {group: [settings[group]] for group in HANDED if group in settings}
     trace = next((each for each in values.get("trace", ()) if not isinstance(each, str | Path)), None)
     of_trace, settings = ({}, settings) if trace is None else settings_of_trace(trace, settings)

@@ -252,9 +252,10 @@ def checked(
         prepared = _prepared_in_processes(leading, here, progress)
     made, points = dict(zip(wanted, prepared, strict=True)), []
     for place, (leader, each) in enumerate(zip(leaders, chosen, strict=True)):
-        check_one("seed", each.config["seed"])
         experiment, sources = made[leader]
         kept = experiment if place == leader else None
+        if place != leader:
+            check_one("seed", each.config["seed"])
         points.append(PlannedRun(each.point, each.config, kept, sources, held[place]))
     if idle:
         check_idle(chosen)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from specsim.backend.simulated import GroundTruth
 from specsim.cluster.routing import Router
 from specsim.config.configured import Configured
 from specsim.config.groups import Choice, Choices
-from specsim.config.schema import Settings
+from specsim.config.schema import Settings, Shed
 from specsim.core.protocols import Drafting, Observer, Scheduler, Wide
 from specsim.core.request import Bools, Ints
 from specsim.errors import SpecsimError, represented
@@ -139,7 +138,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     rates_said = getattr(model, "note", None)
     misfits = misfit_notes(chosen, served_on, any_fit=any_fit)
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
-    observers = _observers(settings, plugins)
+    observers = _observers(settings.observers, plugins) if settings.observers else []
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
@@ -188,7 +187,7 @@ def _speculates(factory: SchedulerFactory) -> bool:
 
 
 def _acceptance(choice: Choice, scale: float | None, plugins: Plugins) -> AcceptanceModel:
-    model = acceptance_from_mapping(*_parts(choice), plugins)
+    model = acceptance_from_mapping(choice.values, str(choice), choice.folder, plugins)
     if scale is None:
         return model
     if not isinstance(model, Acceptance):
@@ -202,17 +201,12 @@ def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, An
     return {group: getattr(chosen, group).values for group in ENTRY_POINTS} | {"observers": observers}
 
 
-def _observers(settings: Settings, plugins: Plugins) -> list[Callable[[], Observer]]:
+def _observers(names: Sequence[str], plugins: Plugins) -> list[Callable[[], Observer]]:
     """Return what makes each observer; one of each is made at once, so that mistakes show before a run."""
     scope = Scope("observers", plugins=plugins)
-    makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in settings.observers or ()]
+    makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in names]
     Observing([make() for make in makers], 0)
     return [*makers]
-
-
-def _parts(choice: Choice) -> tuple[Mapping[str, Any], str, Path]:
-    """Return what a loader takes of a choice: the keys of its file, its name for messages, and its folder."""
-    return choice.values, str(choice), choice.folder
 
 
 def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed, served_on: Fleet) -> _Load:
@@ -220,12 +214,15 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
     mix = handed.slo or mix_from_mapping(chosen.slo.values, str(chosen.slo))
     recipe = _recipe(chosen.trace, plugins, handed)
     trace = recipe.trace(settings.seed, settings.requests, settings.rps, clients=settings.concurrency is not None)
-    rivals = {"rps": settings.rps, "warmup": settings.warmup}
-    waits = trace.waits
-    clients_note = closed_loop(settings.concurrency, len(trace), len(trace) - int(waits.sum()), rivals)
-    if settings.warmup is not None and waits.any():
-        raise SpecsimError("warmup: turns of the trace's sessions arrive as answers come; expected no warmup")
-    window, warmup_note = counted(settings.warmup, trace.arrival_s)
+    clients_note = window = warmup_note = None
+    if settings.concurrency is not None:
+        rivals = {"rps": settings.rps, "warmup": settings.warmup}
+        sessions = len(trace) - int(trace.waits.sum())
+        clients_note = closed_loop(settings.concurrency, len(trace), sessions, rivals)
+    if settings.warmup is not None:
+        if trace.waits.any():
+            raise SpecsimError("warmup: turns of the trace's sessions arrive as answers come; expected no warmup")
+        window, warmup_note = counted(settings.warmup, trace.arrival_s)
     baseline_s, baseline_note = served_on.baseline_s(recipe.baselines_s)
     scales = {"slo_scale": settings.slo_scale, "ttft_scale": settings.ttft_scale}
     assigned = assign_slos(mix, trace, seed=settings.seed, baseline_s=baseline_s, **scales)
@@ -263,7 +260,7 @@ def _recipe(chosen: Choice, plugins: Plugins, handed: Handed) -> TraceRecipe:
     if handed.trace is not None:
         node = CheckedMapping("", "trace", chosen.values)
         return TraceRecipe(str(chosen), HeldTrace(handed.trace), keys.window(node), keys.resample(node), {})
-    return trace_recipe(*_parts(chosen), plugins)
+    return trace_recipe(chosen.values, str(chosen), chosen.folder, plugins)
 
 
 def _acceptance_trace(model: AcceptanceModel, load: _Load, seed: int, named: str) -> AcceptanceTrace:
@@ -310,8 +307,9 @@ def _simulation(
     runs_on = served_on.first
     memory = settings.block_tokens, settings.host_bytes_per_s
     alike, hardware = runs_on.replica(*memory), [each.replica(*memory) for each in served_on.replicas]
+    trace, requests, split, shed = load.trace, load.assigned.requests, settings.split, settings.shed
     return Simulation(
-        requests=load.assigned.requests,
+        requests=requests,
         ground_truth=ground_truth,
         truth=alike.truth,
         cost_model=alike.cost_model,
@@ -324,16 +322,16 @@ def _simulation(
         trailing_steps=runs_on.engine.trailing_steps,
         host_bytes_per_s=alike.host_bytes_per_s,
         hardware=hardware,
-        split=splitting(settings.split, settings.replicas, hardware or [alike]),
+        split=None if split.prefill is None else splitting(split, settings.replicas, hardware or [alike]),
         concurrency=settings.concurrency,
-        turns=turns(load.trace),
+        turns=None if trace.delay_s is None else turns(trace, trace.delay_s),
         too_long=load.too_long,
         replicas=settings.replicas,
         router=routed,
         timeout_s=settings.timeout_s,
-        admission_control=admission_control(settings.shed, settings.concurrency, load.assigned.requests),
-        sessions=load.trace.row if load.trace.session is None else load.trace.session,
-        prefixes=prefixes(settings, load.trace) if settings.prefix_caching else None,
+        admission_control=None if shed == Shed() else admission_control(shed, settings.concurrency, requests),
+        sessions=trace.row if trace.session is None else trace.session,
+        prefixes=prefixes(settings, trace) if settings.prefix_caching else None,
         keep_passes=settings.passes,
         window=load.window,
         step_limit_s=settings.step_limit_s,

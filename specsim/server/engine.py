@@ -115,9 +115,9 @@ class Replica:
         if self.answered is not None:
             self.answered(np.array([request]))
 
-    def _cancel(self) -> None:
+    def _cancel(self, timeouts: RequestTimeouts) -> None:
         """Cancel who has waited too long."""
-        for request in self._timeouts.over(self.env.now) if self._timeouts is not None else ():
+        for request in timeouts.over(self.env.now):
             self.livelock.shrunk()
             if self.ledger.cancel(request, TIMEOUT, self.env.now) and self.answered is not None:
                 self.answered(np.array([request]))
@@ -165,13 +165,15 @@ class Replica:
                     self._arrival_queue.idle()
                 for request, told in self._arrival_queue.start(self.env.now):
                     self._enter(request, told)
-            self._cancel()
+            if self._timeouts is not None:
+                self._cancel(self._timeouts)
             ran = False
             if self.ledger.queues.live:
                 ran = yield from self._turn()
             if not ran:
                 yield from self._rest()
-        self._cancel()
+        if self._timeouts is not None:
+            self._cancel(self._timeouts)
 
     def _rest(self) -> Generator[simpy.Event, Any, None]:
         """Wait until a request arrives, its client gives up, or the news is that none will come."""

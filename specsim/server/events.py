@@ -68,11 +68,11 @@ class SpeculativeSteps(NamedTuple):
     gaps: Gaps
 
 
-def in_turn(total: float, seconds: Floats) -> float:
-    """Return the total to which seconds (n,) are added one after the other, to the last bit."""
+def in_turn(total: float, seconds: Floats) -> Floats:
+    """Return the totals (n + 1,), from `total` on, as seconds (n,) are added one after the other, to the last bit."""
     sums = np.empty(len(seconds) + 1)
     sums[0], sums[1:] = total, seconds
-    return float(np.add.accumulate(sums, out=sums)[-1])
+    return np.add.accumulate(sums, out=sums)
 
 
 class EventLog(Protocol):

@@ -287,9 +287,9 @@ class Ledger:
         ready = (pending == 1) & (work.scheduled_tokens == 1) & (progress.emitted_tokens[ids] > 0)
         return self.pool.surely_more(len(ids)) if np.count_nonzero(ready) == len(ids) else 0
 
-    def commit_passes(self, work: TargetPass, decodes: Decodes, starts_s: Floats) -> Gaps:
-        """Book passes that start at `starts_s`, the end of the last behind them, (passes + 1,)."""
-        ids, progress, times = work.requests, self.progress, decodes.times
+    def commit_passes(self, ids: Ids, decodes: Decodes, starts_s: Floats) -> Gaps:
+        """Book passes of requests (n,) that start at `starts_s`, the end of the last behind them, (passes + 1,)."""
+        progress, times = self.progress, decodes.times
         for column in ("emitted_tokens", "verifications", "decoded_tokens"):
             getattr(progress, column)[ids] += times
         cached = progress.target_cached[ids] + times
@@ -334,21 +334,21 @@ class Ledger:
         more = self.pool.surely_more(len(ids), drafting=True) - BEHIND_A_ROUND
         return max(more // (work.depth + 1), 0)
 
-    def commit_rounds(self, work: DraftPass, rounds: Rounds, ends_s: Floats) -> Gaps:
-        """Book rounds, the first of which began at `ends_s[0]`; they ended at the others, (rounds + 1,)."""
-        ids, progress, times = work.requests, self.progress, len(rounds)
+    def commit_rounds(self, ids: Ids, rounds: Rounds, ends_s: Floats) -> Gaps:
+        """Book rounds of requests (n,). The first began at `ends_s[0]`; they ended at the others, (rounds + 1,)."""
+        progress, times, depth = self.progress, len(rounds), rounds.depth
         matched, tokens = np.add.reduce(rounds.matched, axis=0), np.add.reduce(rounds.tokens, axis=0)
         progress.verifications[ids] += times
         progress.speculations[ids] += times
-        progress.draft_tokens[ids] += times * work.depth
+        progress.draft_tokens[ids] += times * depth
         progress.accepted_tokens[ids] += np.add.reduce(np.minimum(rounds.matched, rounds.tokens), axis=0)
-        for position in range(min(work.depth, POSITIONS)):
+        for position in range(min(depth, POSITIONS)):
             progress.accepted_at[ids, position] += np.count_nonzero(rounds.matched > position, axis=0)
         progress.decoded_tokens[ids] += tokens
         progress.emitted_tokens[ids] += tokens
         cached = progress.target_cached[ids] + matched + times
         # The last token of a chain is in nobody's cache: nothing was drafted behind it.
-        lacking = rounds.matched == work.depth
+        lacking = rounds.matched == depth
         if times > 1 and self.caches.prefix is not None:
             before = cached - rounds.matched[-1] - 1
             self._settle(ids, before, before - lacking[-2])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
-import numpy as np
 import simpy
 
 from specsim.core.passes import MOST_AT_ONCE, Decodes, DraftPass, Rounds, TargetPass
@@ -82,13 +81,13 @@ class MultiStep:
         if most < LEAST:
             return None
         decodes = self._backend.decodes(work, most, beyond_ends)
-        starts_s = self._starts_s(decodes.seconds)
+        starts_s = in_turn(self._env.now, decodes.seconds)
         count = horizon.steps(starts_s, work.stationary_until_s)
         if count < LEAST:
             return None
         decodes, starts_s = decodes.first(count), starts_s[: count + 1]
         yield from self._wait(decodes.seconds[:, None], starts_s)
-        gaps = ledger.commit_passes(work, decodes, starts_s)
+        gaps = ledger.commit_passes(work.requests, decodes, starts_s)
         self._event_log.decode_steps(self._name, DecodeSteps(starts_s, decodes, gaps))
         return decodes
 
@@ -102,7 +101,7 @@ class MultiStep:
         rounds = self._backend.rounds(work, LEAST, most, within_s, further) if most >= LEAST else None
         if rounds is None:
             return None
-        starts_s = self._starts_s(rounds.seconds.ravel())
+        starts_s = in_turn(self._env.now, rounds.seconds.ravel())
         count = horizon.steps(starts_s[::passes], work.stationary_until_s)
         if count < LEAST:
             return None
@@ -110,15 +109,9 @@ class MultiStep:
         ends_s = starts_s[::passes]
         self._another_s = 2 * ends_s[-1] - ends_s[-2]
         yield from self._wait(rounds.seconds, starts_s)
-        gaps = ledger.commit_rounds(work, rounds, ends_s)
+        gaps = ledger.commit_rounds(work.requests, rounds, ends_s)
         self._event_log.speculative_steps(self._name, SpeculativeSteps(starts_s, rounds, gaps))
         return rounds
-
-    def _starts_s(self, seconds: Floats) -> Floats:
-        """Return when passes of so many seconds (n,) start, and when the last ends, (n + 1,)."""
-        starts_s = np.empty(len(seconds) + 1)
-        starts_s[0], starts_s[1:] = self._env.now, seconds
-        return np.add.accumulate(starts_s, out=starts_s)
 
     def _wait(self, seconds: Floats, starts_s: Floats) -> SimProcess:
         """Let the clock move over rounds (n, passes) as it would pass by pass, and note that they have ended."""
@@ -127,7 +120,7 @@ class MultiStep:
         for each in each_s.tolist() if delay_s is None else (delay_s,):
             yield self._env.timeout(each)
         self._view.now_s = self._env.now
-        self._view.forward_s = in_turn(self._view.forward_s, each_s)
+        self._view.forward_s = float(in_turn(self._view.forward_s, each_s)[-1])
         self._livelock.passes += len(each_s)
         if self._arrival_queue is not None:
             self._arrival_queue.started(starts_s[:: seconds.shape[1]][1:-1].tolist())

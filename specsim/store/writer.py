@@ -53,7 +53,7 @@ def new_folder(wanted: Path) -> Path:
     return folder
 
 
-def check_place(folder: Path | None, made_of: Configured) -> None:
+def check_place(folder: Path, made_of: Configured) -> None:
     """Refuse a folder that cannot be written, or that holds a run with other settings, or a sweep.
 
     Raises
@@ -61,8 +61,6 @@ def check_place(folder: Path | None, made_of: Configured) -> None:
     SpecsimError
         Before anything has run.
     """
-    if folder is None:
-        return
     if (folder / PLANNED_FILE).is_file():
         raise SpecsimError(f"out={folder}: holds a sweep; expected another folder, such as {folder / 'single'}")
     check_same_run(folder, made_of)

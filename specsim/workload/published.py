@@ -69,7 +69,7 @@ class PublishedTrace:
                     continue
                 if checksum == wanted.sha256:
                     source = TraceSource(name, "real", file.name, checksum, licence=node.text("licence"))
-                    return self.real(file, source).noted(None)
+                    return self.real(file, source)
                 passed_over.append(f"{file} has another sha256 and is not used")
         if not surrogate_allowed:
             names = " or ".join(wanted.file for wanted in self.wanted())
@@ -102,7 +102,7 @@ class PublishedTrace:
         file = shipped("traces") / ships
         source = TraceSource(node.text("name"), kind, file.name, sha256(content(file)), licence=node.text("licence"))
         trace = read_user_file(file, source).trace
-        return trace.noted(f"{source.name}: using the shipped {kind}: {why}" if why else None)
+        return trace.noted(f"{source.name}: using the shipped {kind}: {why}") if why else trace
 
 
 class AdaServeTrace(PublishedTrace):

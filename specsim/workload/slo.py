@@ -90,11 +90,12 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     node.only(("max_tokens",) if from_trace else ("classes",), (*MIX_KEYS, "classes"))
     default = _objectives(node)
     redraw = "redraw_classes" in mapping and node.flag("redraw_classes")
+    whose = node.choice("objectives_from", ("trace", "mix")) if "objectives_from" in mapping else None
     if from_trace:
         if redraw:
             node.refuse("redraw_classes", "true, but the classes of this mix are the trace's own")
-        return SloMix(source, (), default, _of_trace(node), False, own_objectives=_objectives_from(node) == "trace")
-    if _objectives_from(node) == "trace" and "objectives_from" in mapping:
+        return SloMix(source, (), default, _of_trace(node), False, own_objectives=whose != "mix")
+    if whose == "trace":
         node.refuse(
             "objectives_from", "'trace', but the classes of this mix are its own; expected classes_from: trace too"
         )
@@ -110,10 +111,6 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     check_mix(mix)
     _check_used(node, bodies)
     return mix
-
-
-def _objectives_from(node: CheckedMapping) -> str:
-    return node.choice("objectives_from", ("trace", "mix")) if "objectives_from" in node.values else "trace"
 
 
 def check_mix(mix: SloMix) -> None:
