@@ -1,7 +1,5 @@
 """Plays the engine and the backend by hand, against a real ledger, one exchange at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A trace's addresses: strides on the path, a pool of its own off it, hashes that say where one went wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -23,7 +21,7 @@ def test_a_pool_that_does_not_lie_within_the_trace_is_refused(start):
             AcceptanceTrace(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))
 
 
-def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_written() -> None:
+def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_written():
     confidence, start = np.full((8, 2), 0.25), np.zeros(3, dtype=np.int64)
     confidence.flags.writeable = False
 
@@ -39,7 +37,7 @@ def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_writte
     assert agreement(written) == 0
 
 
-def test_a_choice_without_a_parent_is_no_tree() -> None:
+def test_a_choice_without_a_parent_is_no_tree():
     forest = grown(grown(Forest.roots(1), [0], [0.5]), [1], [0.5])
     with pytest.raises(ValueError, match="not a tree"):
         forest.subset(np.array([True, False, True]))

@@ -1,7 +1,5 @@
 """Accepted lengths of verifications as people have them: each form by hand, and known rates that come back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -74,13 +72,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("line", FORMS.values(), ids=FORMS)
-def test_each_form_tells_the_same_rates(tmp_path: Path, line: Any) -> None:
+def test_each_form_tells_the_same_rates(tmp_path, line):
     curve = read(tmp_path, [line]).curves["default"]
     assert curve.rates == pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9)
     assert curve.chain == K
 
 
-def test_a_servers_intervals_and_engines_are_pooled(tmp_path: Path) -> None:
+def test_a_servers_intervals_and_engines_are_pooled(tmp_path):
     """A first interval of k = 1, 80 of 100 right, says nothing of the second position; then k = 2: 80 and 40 of 100.
 
     Of two engines one has 90 of 100 right, the other 10 of 300: 1 / 4, whatever the first scrape told.
@@ -97,7 +95,7 @@ def test_a_servers_intervals_and_engines_are_pooled(tmp_path: Path) -> None:
     assert read(tmp_path, lines).curves["default"].rates[0] == pytest.approx(0.25)
 
 
-def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_path: Path) -> None:
+def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_path):
     """From 0 one token is emitted, from 1 five of which k = 3 accepts three, then from 5, 7 and 8: 0, 3, 1, 0, 2."""
     line = {"id": "134", "acc_eagle": {"acc_len": [1, 5, 4, 3, 2, 2, 1, 1, 3, 2, 1]}}
     curve = read(tmp_path, [line] * 10, k=3, field="acc_eagle").curves["default"]
@@ -106,21 +104,21 @@ def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_
         read(tmp_path, [line], field="acc_eagle")
 
 
-def test_a_shorter_draft_tells_nothing_of_what_it_did_not_propose(tmp_path: Path) -> None:
+def test_a_shorter_draft_tells_nothing_of_what_it_did_not_propose(tmp_path):
     """Twenty drafts of one token, all right, and twenty of two, of which 5 get one and 5 two: 30 / 40, then 5 / 10."""
     line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [2, 1, 0, 0] * 5}
     curve = read(tmp_path, [line] * 2).curves["default"]
     assert curve.rates[:2] == pytest.approx((30 / 40, 5 / 10))
 
 
-def test_a_position_that_few_verifications_reach_has_the_rate_before(tmp_path: Path) -> None:
+def test_a_position_that_few_verifications_reach_has_the_rate_before(tmp_path):
     """Of 100 verifications 40 reach the second position and 15 the third: 0.4, 0.375, and not 7 / 15."""
     curve = read(tmp_path, [{"k": 3, "histogram": [60, 25, 8, 7]}]).curves["default"]
     assert curve.rates[:3] == pytest.approx((0.4, 0.375, 0.375))
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.8])
-def test_known_rates_and_spread_come_back(tmp_path: Path, spread: float) -> None:
+def test_known_rates_and_spread_come_back(tmp_path, spread):
     """Rates within three standard errors of so many verifications, the spread within three of so many requests."""
     centres, requests = [1.5, 1.0, 0.8], 200
     lines = drawn(centres, spread, requests, seed=5)
@@ -133,7 +131,7 @@ def test_known_rates_and_spread_come_back(tmp_path: Path, spread: float) -> None
 
 
 @pytest.mark.parametrize("verifications", [100, 20_000])
-def test_a_wide_spread_comes_back_from_short_and_long_requests(tmp_path: Path, verifications: int) -> None:
+def test_a_wide_spread_comes_back_from_short_and_long_requests(tmp_path, verifications):
     """Logits of 40 requests at the normal quantiles, 1.5 apart: a deviation of 1.48; counts as they are expected."""
     rates = 1 / (1 + np.exp(-(np.array([[1.2], [0.8]]) + 1.5 * ndtri((np.arange(40) + 0.5) / 40))))
     reached = np.array([np.ones(40), rates[0], rates[0] * rates[1], np.zeros(40)])
@@ -143,7 +141,7 @@ def test_a_wide_spread_comes_back_from_short_and_long_requests(tmp_path: Path, v
     assert "fitted" in str(made.note)
 
 
-def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> None:
+def test_categories_have_their_own_rates_and_default_is_all(tmp_path):
     easy, hard = drawn([2.0], 0.3, 40, seed=1), drawn([-1.0], 0.3, 40, seed=2)
     made = read(tmp_path, easy + [each | {"category": "code"} for each in hard])
     assert made.curves["chat"].rates[0] > made.curves["default"].rates[0] > made.curves["code"].rates[0]
@@ -162,14 +160,14 @@ def test_categories_have_their_own_rates_and_default_is_all(tmp_path: Path) -> N
     ],
     ids=["few requests", "few tokens", "a million"],
 )
-def test_counts_that_cannot_tell_the_spread_say_so(tmp_path: Path, lines: list[Any], said: str) -> None:
+def test_counts_that_cannot_tell_the_spread_say_so(tmp_path, lines, said):
     made = read(tmp_path, lines)
     assert said in str(made.note)
     assert {each.spread for each in made.curves.values()} == {0.5}
     assert {each.spread for each in read(tmp_path, lines, spread=0.1).curves.values()} == {0.1}
 
 
-def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> None:
+def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path):
     warm = {"metadata": {"benchmark_phase": "warmup", "source_kind": "coding"}, "spec_decode_acceptance": COUNTS}
     cut = {"metadata": {"source_kind": "coding"}, "spec_decode_acceptance": COUNTS | {"num_draft_tokens": 235}}
     made = read(tmp_path, [warm, cut])
@@ -177,7 +175,7 @@ def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path: Path) -> N
     assert made.curves.keys() == {"coding", "default"}
 
 
-def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
+def test_a_run_takes_a_log_and_reproduces_it(tmp_path):
     lines = drawn([1.5, 1.0, 0.8], 0.5, 100, seed=4)
     wanted = read(tmp_path, lines).curves["chat"]
     path = str(tmp_path / "log.jsonl")
@@ -207,6 +205,6 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path: Path) -> None:
         ({"text": "hello"}, "no accepted lengths; expected those of aiperf, vLLM, SGLang"),
     ],
 )
-def test_what_is_no_log_is_one_line(tmp_path: Path, line: Any, said: str) -> None:
+def test_what_is_no_log_is_one_line(tmp_path, line, said):
     with pytest.raises(SpecsimError, match=said):
         read(tmp_path, [line])

@@ -1,7 +1,5 @@
 """AdaServe played by hand: beam search, budget, catch-up, prompts that ride along, and plain steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +51,7 @@ def trees(hand: Hand, *sure: float) -> TargetPass:
     return work
 
 
-def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budget() -> None:
+def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budget():
     told = requests([0.0] * 2, [6] * 2, [30] * 2, [2] * 2)
     hand, asked = prefilled(Hand(adaserve(), told, memory(told, 9.0, block_tokens=1))), []
     work = hand.begin()
@@ -67,7 +65,7 @@ def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budge
     assert np.allclose(taken, [0.8, 0.8, 0.64, 0.64, 0.1, 0.1, 0.08])
 
 
-def test_where_memory_is_short_trees_are_shortened() -> None:
+def test_where_memory_is_short_trees_are_shortened():
     told = requests([0.0] * 2, [6] * 2, [14] * 2, [2] * 2)
     pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=2 * 4 * 10)
     hand = prefilled(Hand(adaserve(verify_tokens=64), told, pool))
@@ -78,7 +76,7 @@ def test_where_memory_is_short_trees_are_shortened() -> None:
     assert sizes(work) == [2, 2]
 
 
-def test_who_is_behind_its_objective_gets_the_nodes() -> None:
+def test_who_is_behind_its_objective_gets_the_nodes():
     """Row 1 has an objective it misses, row 0 has none: with room for one node only, it is row 1's."""
     told = requests([0.0] * 2, [6] * 2, [30] * 2, [2, 0])
     hand = prefilled(Hand(adaserve(verify_tokens=3, max_num_seqs=2, slo_share=1.2), told, memory(told, 9.0)))
@@ -89,7 +87,7 @@ def test_who_is_behind_its_objective_gets_the_nodes() -> None:
 # --- formulas by hand -------------------------------------------------------------------------------------------------
 
 
-def test_tokens_needed_is_equation_5() -> None:
+def test_tokens_needed_is_equation_5():
     """A(r) = (l + t_spec) / t_TPOT - o: 0.15 s since decoding began, 4 tokens since, 0.06 s to come, 30 ms: 3."""
     told = requests([0.0] * 4, [6] * 4, [30] * 4, [0, 1, 2, 0])
     ledger, view = ledger_and_view(told)
@@ -107,12 +105,12 @@ def test_tokens_needed_is_equation_5() -> None:
     ("requests_", "depth", "width"),
     [(1, 8, 3), (32, 8, 3), (33, 8, 2), (48, 8, 2), (49, 8, 1), (57, 7, 1), (64, 7, 1), (100, 4, 1), (512, 4, 1)],
 )
-def test_depth_and_width_are_equations_8_and_9(requests_: int, depth: int, width: int) -> None:
+def test_depth_and_width_are_equations_8_and_9(requests_, depth, width):
     """With B1 = 512, B2 = 96, D in 4..8, W to 3: 512 // 57 - 1 = 7 and 96 // 33 = 2, say."""
     assert LoadAdaptive(8, 3, 512, 96, 4, 0, 0)(requests_) == TreeShape(depth, width)
 
 
-def test_orders_and_caps() -> None:
+def test_orders_and_caps():
     need = np.array([1.5, 9.0, -np.inf, 1.5])
     assert neediest_first(need).tolist() == [1, 0, 3, 2]
     assert least_needy_first(need).tolist() == [2, 0, 3, 1]

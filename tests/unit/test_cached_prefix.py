@@ -1,9 +1,5 @@
 """Prompts whose beginning is cached at arrival: what is computed, what is held, and what files say of it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from specsim import simulate
@@ -17,7 +13,7 @@ HITS = [0, 32, 9, 1]
 OUTPUTS = [3, 3, 3, 3]
 
 
-def test_only_the_rest_of_a_prompt_is_computed() -> None:
+def test_only_the_rest_of_a_prompt_is_computed():
     found, plain = (
         run(simulation(told, OUTPUTS, factory_of("continuous"), truth=hardware(0.0, 1e-3, 0.01)))
         for told in (requests([0.0, 50.0, 100.0, 150.0], PROMPTS, [4] * 4, [0] * 4, hits) for hits in (HITS, None))
@@ -31,13 +27,13 @@ def test_only_the_rest_of_a_prompt_is_computed() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_scheduler_serves_what_is_partly_cached(name: str) -> None:
+def test_every_scheduler_serves_what_is_partly_cached(name):
     told = requests([0.0, 0.0, 0.01, 0.02, 0.03], [30, 28, 30, 5, 30], [12] * 5, [0, 1, 2, 0, 1], [0, 20, 30, 2, 29])
     simulated = simulation(told, [12, 9, 12, 6, 12], factory_of(name), pool=memory(told, 1.2), truth=hardware())
     assert run(simulated).progress.emitted_tokens.tolist() == [12, 9, 12, 6, 12]
 
 
-def test_a_file_says_how_much_is_cached(tmp_path: Path) -> None:
+def test_a_file_says_how_much_is_cached(tmp_path):
     file = tmp_path / "mine.csv"
     rows = ["0,900,4,800", "20,900,4,", "40,900,4,900"]
     file.write_text("\n".join(["arrival_s,prompt_tokens,output_tokens,cached_tokens", *rows]))
@@ -53,7 +49,7 @@ def test_a_file_says_how_much_is_cached(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cell", "said"), [("901", "more than the prompt's 900"), ("-1", "cached_tokens"), ("x", "cached_tokens")]
 )
-def test_a_wrong_cell_is_named(tmp_path: Path, cell: str, said: str) -> None:
+def test_a_wrong_cell_is_named(tmp_path, cell, said):
     file = tmp_path / "mine.csv"
     file.write_text(f"arrival_s,prompt_tokens,output_tokens,cached_tokens\n0,900,4,{cell}\n")
     with pytest.raises(SpecsimError, match=said):

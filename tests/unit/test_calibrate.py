@@ -1,12 +1,9 @@
 """`specsim calibrate`: from points of a server to an engine file, its held-out error and a figure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -42,7 +39,7 @@ def frame(points: list[MeasuredPoint]) -> pd.DataFrame:
 
 
 @pytest.fixture
-def csv(tmp_path: Path) -> Path:
+def csv(tmp_path):
     file = tmp_path / "points.csv"
     frame(served(TRUE)).to_csv(file, index=False)
     return file
@@ -53,7 +50,7 @@ def calibrate(*words: object) -> int:
     return main(["calibrate", *map(str, words), "--profile", PROFILE, *engine])
 
 
-def test_the_host_time_of_the_server_is_found() -> None:
+def test_the_host_time_of_the_server_is_found():
     fit = Fit(MeasuredServer(load_profile(PROFILE)), Engine())
     found = fit.engine(served(TRUE))
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
@@ -68,7 +65,7 @@ SPECULATING = tuple(
 )
 
 
-def test_the_launch_of_the_drafter_is_found_beside_the_host_time() -> None:
+def test_the_launch_of_the_drafter_is_found_beside_the_host_time():
     """Chains of two lengths tell the launch from what a verification of drafts costs."""
     true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
     server, points = MeasuredServer(load_profile(PROFILE)), served(true, SPECULATING)
@@ -86,7 +83,7 @@ def test_the_launch_of_the_drafter_is_found_beside_the_host_time() -> None:
 @pytest.mark.parametrize(
     "cells", [{"acceptance_length": 2.5}, {"acceptance_rate": 0.5}, {"acceptance_rates": "0.8;0.5;0.2"}]
 )
-def test_a_point_says_what_its_drafts_bring(cells: dict[str, Any], tmp_path: Path) -> None:
+def test_a_point_says_what_its_drafts_bring(cells, tmp_path):
     file = tmp_path / "points.csv"
     frame(served(TRUE)[:1]).assign(num_speculative_tokens=3, **cells).to_csv(file, index=False)
     (point,) = read_points([file], 1).points
@@ -105,14 +102,14 @@ def test_a_point_says_what_its_drafts_bring(cells: dict[str, Any], tmp_path: Pat
         ({"k": 3, "acceptance_rates": "0.7;0.8;0.8"}, "line 2: acceptance_rates 0.7;0.8;0.8: expected 3 shares"),
     ],
 )
-def test_bad_drafts_are_one_line(cells: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_bad_drafts_are_one_line(cells, said, tmp_path):
     file = tmp_path / "points.csv"
     frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
     with pytest.raises(SpecsimError, match=said):
         read_points([file], 1)
 
 
-def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
+def test_a_launch_behind_the_drafters_kernels_is_none():
     points = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
     assert Fit(MeasuredServer(load_profile(PROFILE)), Engine()).engine(points).draft_launch_s == 0
 
@@ -120,7 +117,7 @@ def test_a_launch_behind_the_drafters_kernels_is_none() -> None:
 RATES = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0))
 
 
-def test_the_host_time_is_found_from_open_loops() -> None:
+def test_the_host_time_is_found_from_open_loops():
     """The longer passes take, the more requests they hold: the fit ends where both agree."""
     points = served(Engine(overhead_s=2e-3, request_s=5e-5), RATES)
     found = Fit(MeasuredServer(load_profile(PROFILE)), Engine()).engine(points)
@@ -129,14 +126,14 @@ def test_the_host_time_is_found_from_open_loops() -> None:
 
 
 @pytest.mark.slow
-def test_the_way_in_is_found_from_ttft() -> None:
+def test_the_way_in_is_found_from_ttft():
     true = replace(TRUE, pipeline_steps=1, frontend_s=1e-2)
     found = Fit(MeasuredServer(load_profile(PROFILE)), Engine(), whole=True).engine(served(true))
     assert (found.pipeline_steps, found.frontend_s) == (1, 1e-2)
     assert found.overhead_s == pytest.approx(6e-4, rel=0.05)
 
 
-def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
+def test_no_point_is_held_against_an_engine_that_saw_it():
     """One point is made three times as slow: the engine of its own half changes, that which it is held against not."""
     fit, points = Fit(MeasuredServer(load_profile(PROFILE)), Engine()), served(TRUE)
     odd = points[0]._replace(tpot_s=3 * points[0].tpot_s)
@@ -147,7 +144,7 @@ def test_no_point_is_held_against_an_engine_that_saw_it() -> None:
 
 @pytest.mark.parametrize("clients", [(4, 16, 64), (8,)])
 @pytest.mark.parametrize("lengths", [3, 15])
-def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ...], lengths: int) -> None:
+def test_each_half_has_every_concurrency_and_every_length(clients, lengths):
     points = [MeasuredPoint(BenchLoad(256 + isl, 60, each, 64), 1.0, 1.0) for isl in range(lengths) for each in clients]
     one, other = halved(points)
     assert sorted(one + other) == points
@@ -159,14 +156,14 @@ def test_each_half_has_every_concurrency_and_every_length(clients: tuple[int, ..
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_without_an_engine_that_of_the_profile_is_taken(csv: Path, tmp_path: Path) -> None:
+def test_without_an_engine_that_of_the_profile_is_taken(csv, tmp_path):
     assert main(["calibrate", str(csv), "--profile", PROFILE, "--out", str(tmp_path / "mine.yaml")]) == 0
     keys = read_yaml(tmp_path / "mine.yaml")
     assert (keys["pipeline_steps"], keys["graph_tokens"]) == (1, [1, 2, 4])
     assert "from engine vllm_0_15" in keys["source"]
 
 
-def test_what_is_there_is_replaced_only_by_force(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_there_is_replaced_only_by_force(csv, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
     out.write_text("mine")
     assert calibrate(csv, "--out", out) == 2
@@ -176,7 +173,7 @@ def test_what_is_there_is_replaced_only_by_force(csv: Path, tmp_path: Path, caps
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine.png", "mine.yaml", "points.csv"]
 
 
-def test_forms_of_one_table_are_read_alike(tmp_path: Path) -> None:
+def test_forms_of_one_table_are_read_alike(tmp_path):
     points = served(TRUE)
     told = frame(points)
     told.to_csv(tmp_path / "a.csv", index=False, sep=";")
@@ -193,7 +190,7 @@ def test_forms_of_one_table_are_read_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rate", ["inf", float("inf"), None])
-def test_a_rate_that_is_none_is_no_open_loop(rate: object, tmp_path: Path) -> None:
+def test_a_rate_that_is_none_is_no_open_loop(rate, tmp_path):
     for name, write in (("a.csv", pd.DataFrame.to_csv), ("a.parquet", pd.DataFrame.to_parquet)):
         write(frame(served(TRUE)).assign(request_rate=rate), tmp_path / name, index=False)
         assert len(read_points([tmp_path / name], 1).points) == len(LOADS)
@@ -218,7 +215,7 @@ def result(point: MeasuredPoint, **more: Any) -> dict[str, Any]:
     return told | more
 
 
-def test_results_of_vllm_bench_serve_are_points(tmp_path: Path) -> None:
+def test_results_of_vllm_bench_serve_are_points(tmp_path):
     points = served(TRUE)
     files = []
     for place, point in enumerate(points):
@@ -232,7 +229,7 @@ def test_results_of_vllm_bench_serve_are_points(tmp_path: Path) -> None:
         assert [each.ttft_s for each in read] == pytest.approx([each.ttft_s for each in points])
 
 
-def test_results_at_a_rate_are_open_loops(tmp_path: Path) -> None:
+def test_results_at_a_rate_are_open_loops(tmp_path):
     file = tmp_path / "r.json"
     at_a_rate = result(served(TRUE)[0]) | {"max_concurrency": None, "request_rate": 2.5, "burstiness": 1.0}
     file.write_text("\n".join(map(json.dumps, (at_a_rate, result(served(TRUE)[0])))))
@@ -258,7 +255,7 @@ BAD: list[tuple[Change, str]] = [
 
 
 @pytest.fixture
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refused(tmp_path, monkeypatch, capsys):
     """Return a function from the words of a command to the line by which it is refused and writes nothing."""
     monkeypatch.chdir(tmp_path)
 
@@ -275,7 +272,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(("change", "said"), BAD)
-def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_bad_points_are_one_line(change, said, tmp_path, refused):
     changed: Any = change(frame(served(TRUE)))
     changed.to_csv(tmp_path / "points.csv", index=False)
     assert said in refused("points.csv", "--out", "mine.yaml")
@@ -290,7 +287,7 @@ def test_bad_points_are_one_line(change: Change, said: str, tmp_path: Path, refu
         ({"spec_decode_acceptance_rate": 61.2}, "spec_decode_acceptance_rate, but no spec_decode_per_position"),
     ],
 )
-def test_bad_results_are_one_line(more: dict[str, Any], said: str, tmp_path: Path, refused: Callable[..., str]) -> None:
+def test_bad_results_are_one_line(more, said, tmp_path, refused):
     (tmp_path / "result.json").write_text(json.dumps(result(served(TRUE)[0], **more)))
     assert said in refused("result.json", "--out", "mine.yaml")
 
@@ -303,12 +300,12 @@ def test_bad_results_are_one_line(more: dict[str, Any], said: str, tmp_path: Pat
         (["--out", "nowhere/mine.yaml"], "no such folder nowhere"),
     ],
 )
-def test_bad_words_are_one_line(words: list[str], said: str, csv: Path, refused: Callable[..., str]) -> None:
+def test_bad_words_are_one_line(words, said, csv, refused):
     assert said in refused(csv, *words)
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_points_beyond_the_memory_are_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_points_beyond_the_memory_are_left_out_and_told(tmp_path, capsys):
     told = frame(served(TRUE))
     told.loc[len(told)] = [60_000, 100, 20, 40, 1e4, 50]
     told.astype({"isl": int, "osl": int, "concurrency": int, "requests": int}).to_csv(tmp_path / "p.csv", index=False)
@@ -319,7 +316,7 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path: Path, capsys: 
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_unit_is_told(csv, tmp_path, capsys):
     told = pd.read_csv(csv)
     told.assign(tpot_ms=told.tpot_ms / 1e3).to_csv(csv, index=False)
     out = tmp_path / "mine.yaml"
@@ -339,9 +336,7 @@ def test_a_wrong_unit_is_told(csv: Path, tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_a_wrong_unit_that_host_time_explains_is_told(
-    csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_unit_that_host_time_explains_is_told(csv, tmp_path, capsys):
     assert calibrate(csv, "--out", tmp_path / "mine.yaml") == 0
     assert "note:" not in capsys.readouterr().out
     pd.read_csv(csv).rename(columns={"tpot_ms": "tpot_s", "ttft_ms": "ttft_s"}).to_csv(csv, index=False)
@@ -352,9 +347,7 @@ def test_a_wrong_unit_that_host_time_explains_is_told(
 
 
 @pytest.mark.slow
-def test_the_docs_show_what_the_command_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_docs_show_what_the_command_prints(tmp_path, monkeypatch, capsys):
     root = shipped("conf").parent
     page = (root / "docs" / "engines.md").read_text(encoding="utf-8")
     _, _, told = page.partition("$ specsim calibrate ")
@@ -366,7 +359,7 @@ def test_the_docs_show_what_the_command_prints(
     assert simulate("continuous", "poisson", requests=5, engine="./mine.yaml").requests.finish_s.notna().all()
 
 
-def test_lengths_that_vary_and_failed_requests_are_told(tmp_path: Path) -> None:
+def test_lengths_that_vary_and_failed_requests_are_told(tmp_path):
     file = tmp_path / "r.json"
     file.write_text(json.dumps(result(served(TRUE)[0], failed=3, input_lens=[200, 300])))
     notes = read_points([file], 1).notes

@@ -1,7 +1,5 @@
 """The search for the highest rate: it ends, narrows what it should, and makes runs longer that tell too little."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil, sqrt
 from typing import Any
@@ -28,7 +26,7 @@ def searched(asked: Asked, attained: Callable[[float], tuple[float, ...]]) -> tu
 
 
 @given(st.floats(0.1, 500), st.floats(0.5, 1), st.floats(0.01, 0.3))
-def test_it_finds_where_a_falling_line_crosses(true: float, target: float, within: float) -> None:
+def test_it_finds_where_a_falling_line_crosses(true, target, within):
     asked = Asked(target, 0.5, 64.0, within)
     found, _ = searched(asked, lambda rate: (target if rate <= true else target - 0.1,))
     if true < asked.first:
@@ -41,7 +39,7 @@ def test_it_finds_where_a_falling_line_crosses(true: float, target: float, withi
         assert found.keeps <= true < found.misses <= found.keeps * (1 + within)
 
 
-def test_what_is_met_again_is_said_and_not_counted() -> None:
+def test_what_is_met_again_is_said_and_not_counted():
     asked = Asked(0.9, 1.0, 32.0, 0.1)
     found, tested = searched(asked, lambda rate: (0.95 if rate < 3 or 7 < rate < 12 else 0.5,))
     assert found.keeps is not None
@@ -50,7 +48,7 @@ def test_what_is_met_again_is_said_and_not_counted() -> None:
     assert max(tested) == 32.0
 
 
-def test_the_interval_is_that_of_the_seeds_own_crossings() -> None:
+def test_the_interval_is_that_of_the_seeds_own_crossings():
     def attained(rate: float) -> tuple[float, ...]:
         return tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0))
 
@@ -92,9 +90,7 @@ UNKNOWN = run(0.06, None, short=True)
         pytest.param([0.95, 0.0], [SHORT], 1000, 10_000, None, id="a rate at which a run failed"),
     ],
 )
-def test_runs_that_tell_too_little_become_longer(
-    shares: list[float], runs: list[Judged], requests: int, longest: int, needed: int | None
-) -> None:
+def test_runs_that_tell_too_little_become_longer(shares, runs, requests, longest, needed):
     line = Line({}, endless=True, tested={RATE: shares}, judged={RATE: runs}, requests={RATE: requests})
     assert longer(ASKED._replace(longest=longest), line, RATE) == needed
 
@@ -140,14 +136,12 @@ def needs(half: float) -> int:
         pytest.param(metrics(0.03), "poetry", (1.0, 1.0, None, True), id="a class without requests"),
     ],
 )
-def test_a_class_is_judged_as_well_as_its_requests_tell(
-    given: dict[str, Any], of: str, found: tuple[float, float, int | None, bool]
-) -> None:
+def test_a_class_is_judged_as_well_as_its_requests_tell(given, of, found):
     attained, half, needed, short = found
     assert judged(given, of) == Judged(attained, pytest.approx(half), needed, too_short=short, depends_on_length=False)
 
 
 @pytest.mark.parametrize("kind", ["overloaded", "saturated"])
-def test_overload_is_told_of_whomever(kind: str) -> None:
+def test_overload_is_told_of_whomever(kind):
     assert judged(metrics(0.03, **{kind: True}), "all").depends_on_length
     assert judged(metrics(0.03, **{kind: True}), "coding").depends_on_length

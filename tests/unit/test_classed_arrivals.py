@@ -1,9 +1,6 @@
 """A recording's arrivals under other requests: class and lengths from the seed."""
 
-from __future__ import annotations
-
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +18,7 @@ TEXT = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
 
 
 @pytest.fixture(autouse=True)
-def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def place(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECSIM_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "AzureLLMInferenceTrace_conv.csv").write_text(TEXT)
@@ -40,7 +37,7 @@ def by_name(trace: Trace) -> list[str]:
     return [trace.slo_names[code] for code in trace.slo_class]
 
 
-def test_arrivals_are_the_files_and_classes_have_their_shares_and_lengths() -> None:
+def test_arrivals_are_the_files_and_classes_have_their_shares_and_lengths():
     trace = trace_recipe(entry()).trace(seed=0)
     assert trace.source.origin == "real"
     assert trace.arrival_s.tolist() == list(range(1200))
@@ -52,7 +49,7 @@ def test_arrivals_are_the_files_and_classes_have_their_shares_and_lengths() -> N
     assert set(trace.output_tokens.tolist()) == {225}
 
 
-def test_the_seed_draws_classes_and_lengths_alone() -> None:
+def test_the_seed_draws_classes_and_lengths_alone():
     one, same, other = (trace_recipe(entry()).trace(seed=seed) for seed in (1, 1, 2))
     assert trace_recipe(entry()).drawn == {"lengths", "classes"}
     assert (by_name(one), one.prompt_tokens.tolist()) == (by_name(same), same.prompt_tokens.tolist())
@@ -60,7 +57,7 @@ def test_the_seed_draws_classes_and_lengths_alone() -> None:
     assert one.arrival_s.tolist() == other.arrival_s.tolist()
 
 
-def test_a_request_that_stays_in_its_class_keeps_its_lengths_under_other_shares() -> None:
+def test_a_request_that_stays_in_its_class_keeps_its_lengths_under_other_shares():
     others = entry(coding=0.8, summarization=0.1, chat=0.1)
     few, many = (trace_recipe(given).trace(seed=3) for given in (entry(), others))
     stays = (np.array(by_name(few)) == "coding") & (np.array(by_name(many)) == "coding")
@@ -68,7 +65,7 @@ def test_a_request_that_stays_in_its_class_keeps_its_lengths_under_other_shares(
     assert few.prompt_tokens[stays].tolist() == many.prompt_tokens[stays].tolist()
 
 
-def test_mistakes_are_refused_in_one_line() -> None:
+def test_mistakes_are_refused_in_one_line():
     with pytest.raises(SpecsimError, match=r"trace\.classes: shares add up to 1\.3, expected 1"):
         trace_recipe(entry(coding=0.9)).trace(seed=0)
     wrong = entry()
@@ -80,7 +77,7 @@ def test_mistakes_are_refused_in_one_line() -> None:
         trace_recipe({**entry(), "classes": {}}).trace(seed=0)
 
 
-def test_a_window_of_specserve_has_the_arrivals_of_its_file_sorted_from_zero(place: Path) -> None:
+def test_a_window_of_specserve_has_the_arrivals_of_its_file_sorted_from_zero(place):
     text = "Timestamp\n" + "".join(f"{72.0 + i / 4}\n" for i in reversed(range(400)))
     (place / "code.csv").write_text(text)
     given = yaml.safe_load((shipped("conf") / "trace" / "specserve_code.yaml").read_text())

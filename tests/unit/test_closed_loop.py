@@ -1,7 +1,5 @@
 """Clients that wait for their answer before they send their next request."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +12,7 @@ from tests.made import requests, simulation
 
 
 @pytest.mark.parametrize(("clients", "frontend_s", "pipeline_steps"), [(1, 0.0, 0), (2, 0.04, 0), (3, 0.04, 1)])
-def test_thousands_of_rejections_in_a_row_are_answers(clients: int, frontend_s: float, pipeline_steps: int) -> None:
+def test_thousands_of_rejections_in_a_row_are_answers(clients, frontend_s, pipeline_steps):
     """The first request is rejected while others are still being sent, and the rest outnumber Python's stack."""
     prompts = [4_000, 4, 4, *[4_000] * 2_000, 4]
     n = len(prompts)
@@ -27,7 +25,7 @@ def test_thousands_of_rejections_in_a_row_are_answers(clients: int, frontend_s: 
     assert (np.diff(record.requests.arrival_s) >= 0).all()
 
 
-def test_a_run_says_that_it_is_a_closed_loop() -> None:
+def test_a_run_says_that_it_is_a_closed_loop():
     done = simulate("continuous", "poisson", requests=25, concurrency=8)
     load = done.metrics["specsim"]["load"]
     assert (load["clients"], load["overloaded"], load["makespan_ratio"]) == (8, None, None)

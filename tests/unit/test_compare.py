@@ -1,7 +1,5 @@
 """`specsim compare`: settings that differ, numbers side by side, and intervals where the requests are the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compiled kernels are kept whole or not at all, by one process of many, and not after a crash."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -35,7 +33,7 @@ def kept_in(cache: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_path: Path) -> None:
+def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_path):
     """Damaged, numba would fail of it, or abort the process."""
     first = compiling(tmp_path)
     assert first.startswith("specsim: compiling its kernels, once for this machine ... ")
@@ -53,7 +51,7 @@ def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_pat
 
 
 @pytest.mark.slow
-def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp_path: Path) -> None:
+def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp_path):
     """Kernels that several processes had compiled lay in one folder and were signed together: all later runs died."""
 
     def begun(number: int) -> subprocess.Popen[str]:
@@ -73,7 +71,7 @@ def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp
 
 
 @pytest.mark.slow
-def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path, monkeypatch):
     from specsim.runs.processes import in_processes
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
@@ -92,7 +90,7 @@ def _crashed_or_square(number: int) -> int | tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path):
     """A file stands where the cache would be: not even root can write there."""
     (tmp_path / "file").touch()
     told = compiling(tmp_path / "file", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below"))
@@ -100,7 +98,7 @@ def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> Non
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_of_other_sources_lie_elsewhere(tmp_path, monkeypatch):
     """numba looks at the time of a kernel's own file alone, and a kernel's constants stand in others, too."""
     assert {"rng.py", "growth.py", "tree_loops.py"} <= {each.name for each in compile_cache.SOURCES}
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))

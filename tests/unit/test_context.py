@@ -1,7 +1,5 @@
 """A model has a context: what is longer is refused at its arrival, whatever else there is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

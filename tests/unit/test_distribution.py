@@ -1,7 +1,5 @@
 """Numbers in bounded memory: exact up to a bound, then mean and deviation to rounding and percentiles to 0.1%."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 from typing import Any
@@ -48,9 +46,7 @@ def filled(numbers: Any, sizes: list[int], most_exact: int, parts: bool = False)
 
 
 @given(st.sampled_from(KINDS), SIZES, st.integers(0, 99), st.floats(0, 1.2), st.booleans())
-def test_up_to_the_bound_all_is_kept_and_beyond_it_the_error_is_the_stated_one(
-    kind: str, sizes: list[int], seed: int, share: float, parts: bool
-) -> None:
+def test_up_to_the_bound_all_is_kept_and_beyond_it_the_error_is_the_stated_one(kind, sizes, seed, share, parts):
     numbers = drawn(kind, sum(sizes), seed)
     most_exact = int(share * len(numbers))
     known = filled(numbers, sizes, most_exact, parts).result
@@ -71,7 +67,7 @@ def test_up_to_the_bound_all_is_kept_and_beyond_it_the_error_is_the_stated_one(
     assert (known.median, known.p99) == (once.median, once.p99)
 
 
-def test_the_deviation_of_large_numbers_that_hardly_differ_is_no_rounding() -> None:
+def test_the_deviation_of_large_numbers_that_hardly_differ_is_no_rounding():
     """A sum of squares less the square of the sum would return 0, or the root of a negative number."""
     numbers = 1e9 + np.random.default_rng(0).standard_normal(100_000)
     known = filled(numbers, [1_000] * 100, most_exact=0).result
@@ -80,7 +76,7 @@ def test_the_deviation_of_large_numbers_that_hardly_differ_is_no_rounding() -> N
 
 
 @pytest.fixture
-def keeping_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def keeping_few(monkeypatch):
     monkeypatch.setattr(specsim.metrics.recorder, "BLOCK", 1_000)
     monkeypatch.setattr(specsim.metrics.distribution, "MOST_EXACT", 2_000)
 
@@ -93,7 +89,7 @@ def mixed(window: tuple[float, float] | None = None) -> Simulation:
     return replace(simulation(told, outputs.tolist(), factory_of("vllm_spec")), window=window)
 
 
-def test_a_window_keeps_the_latencies_of_its_requests() -> None:
+def test_a_window_keeps_the_latencies_of_its_requests():
     record = run(mixed())
     told, everybody = record.requests, record.progress
     several = np.flatnonzero(everybody.emitted_tokens > 1)
@@ -116,9 +112,7 @@ def decoding(tokens: int) -> Simulation:
     return simulation(told, outputs, factory_of("continuous"), keep_passes=False)
 
 
-def test_a_run_too_long_to_keep_differs_in_its_latencies_alone(
-    keeping_few: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_too_long_to_keep_differs_in_its_latencies_alone(keeping_few, monkeypatch):
     sketched = run(decoding(400))
     monkeypatch.undo()
     exact = run(decoding(400))
@@ -132,7 +126,7 @@ def test_a_run_too_long_to_keep_differs_in_its_latencies_alone(
     assert mine == theirs
 
 
-def test_a_token_costs_no_memory(keeping_few: None) -> None:
+def test_a_token_costs_no_memory(keeping_few):
     """Nothing grows with the output; it was 39 bytes a token."""
     few, many = 200, 1_200
     peaks = [_peak(decoding(tokens)) for tokens in (few, few, many)]

@@ -1,10 +1,7 @@
 """What each drafter costs, what it keeps in memory, and which settings come along with it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +45,7 @@ def drafts(outcome: Any) -> Any:
     return outcome.passes[outcome.passes["kind"] == 0]
 
 
-def test_without_graphs_no_pass_is_faster_than_its_launch() -> None:
+def test_without_graphs_no_pass_is_faster_than_its_launch():
     eager = draft(kind="separate", graphs=False, launch_s=8e-3)
     assert eager.seconds(one(*PASS)) == 8e-3
     assert eager.seconds_array(many(*PASS)) == 8e-3
@@ -56,7 +53,7 @@ def test_without_graphs_no_pass_is_faster_than_its_launch() -> None:
     assert eager.seconds(one(*large)) == shipped_profile().draft.seconds(one(*large)) > 8e-3
 
 
-def test_a_measured_launch_goes_before_the_assumed_one() -> None:
+def test_a_measured_launch_goes_before_the_assumed_one():
     mapping = compose({"profile": "llama8b_1b_h100"})["profile"]
     mapping["draft"]["launch_s"] = 5e-3
     profile = profile_from_mapping(mapping, "profile")
@@ -64,20 +61,20 @@ def test_a_measured_launch_goes_before_the_assumed_one() -> None:
     assert eager.seconds(one(*PASS)) == 5e-3
 
 
-def test_a_lookup_costs_a_constant_and_keeps_nothing() -> None:
+def test_a_lookup_costs_a_constant_and_keeps_nothing():
     lookup = draft(kind="lookup", pass_s=2e-4)
     assert lookup.seconds(one(*PASS)) == lookup.seconds(one(0, 1, 1.0)) == 2e-4
     assert (lookup.kv_bytes_per_token, lookup.weights_bytes, lookup.one_pass, lookup.cached) == (0, 0, True, False)
 
 
-def test_a_suffix_search_costs_each_request() -> None:
+def test_a_suffix_search_costs_each_request():
     """10 us and 16 us a request: 64 take 1.034 ms, whatever their context."""
     suffix = draft(**compose({"drafter": "suffix"})["drafter"])
     assert suffix.seconds(PassShape.decode(64_000, 64)) == pytest.approx(1.034e-3)
     assert (suffix.name, suffix.weights_bytes, suffix.cached) == ("suffix decoding", 0, False)
 
 
-def test_dspark_reads_its_layers_a_vocabulary_and_its_markov_head_once_a_token() -> None:
+def test_dspark_reads_its_layers_a_vocabulary_and_its_markov_head_once_a_token():
     """Llama-3.1-8B: 32 layers of 436.2 MB, a vocabulary of 1,050.7 MB; states of 4,096, 128,256 tokens, 2 bytes each.
 
     Weights are 5 layers (2,181 MB), five states joined (167.8 MB) and twice 128,256 x 256 (65.7 MB each): 2,480 MB. A
@@ -94,13 +91,13 @@ def test_dspark_reads_its_layers_a_vocabulary_and_its_markov_head_once_a_token()
 
 
 @pytest.mark.parametrize("drafter", ["lookup", "suffix"])
-def test_what_copies_one_match_proposes_no_tree(drafter: str) -> None:
+def test_what_copies_one_match_proposes_no_tree(drafter):
     suggested = {**SMALL, "acceptance": compose({"drafter": drafter})["drafter"]["suggests"]["acceptance"]}
     with pytest.raises(SpecsimError, match="trees of width 4 are wider than the 1 proposals"):
         simulate("eagle2_tree", **suggested, drafter=drafter, any_fit=True)
 
 
-def test_a_block_has_so_many_tokens_of_each_request() -> None:
+def test_a_block_has_so_many_tokens_of_each_request():
     """1 us a token of context, 0.1 ms a token, 2 ms: four blocks of 7 behind 1,000 tokens are 1 + 2.8 + 2 ms."""
     block = Block(Linear(1e-6, 1e-4, 2e-3), 7)
     assert block.seconds(PassShape.decode(1000, 4)) == pytest.approx(5.8e-3)
@@ -110,7 +107,7 @@ def test_a_block_has_so_many_tokens_of_each_request() -> None:
     assert (shape.logit_tokens, shape.attention_pairs) == (28, 7 * 1004)
 
 
-def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
+def test_skipped_layers_save_their_share_of_time_and_cache():
     skipped = draft(kind="layers_skipped", layers=32, skipped=8)
     of_target = shipped_profile().target.seconds(one(*PASS)) - shipped_profile().target.overhead_s
     assert skipped.seconds(one(*PASS)) == pytest.approx(0.75 * of_target + shipped_profile().draft.overhead_s)
@@ -119,7 +116,7 @@ def test_skipped_layers_save_their_share_of_time_and_cache() -> None:
 
 
 @pytest.mark.parametrize("cache_share", [0.0, 0.05])
-def test_heads_cost_shares_of_the_target(cache_share: float) -> None:
+def test_heads_cost_shares_of_the_target(cache_share):
     heads = draft(kind="heads", one_pass=True, depth=5, pass_share=0.1, weights_share=0.2, cache_share=cache_share)
     target = shipped_profile().target
     without = target.seconds(one(0, PASS[1], 0))
@@ -131,26 +128,26 @@ def test_heads_cost_shares_of_the_target(cache_share: float) -> None:
     assert heads.cached == (cache_share > 0)
 
 
-def test_weights_of_a_drafter_take_from_the_cache() -> None:
+def test_weights_of_a_drafter_take_from_the_cache():
     heads = {**HEADS, "weights_share": 0.5}
     less = equipped(shipped_profile(), drafter_from_mapping(heads, "d")).usable_kv_bytes
     none = equipped(shipped_profile(), drafter_from_mapping({"kind": "lookup", "pass_s": 1e-4}, "d")).usable_kv_bytes
     assert none - less == pytest.approx(0.5 * shipped_profile().target.weights_bytes, abs=1)
 
 
-def test_one_pass_proposes_all_depths() -> None:
+def test_one_pass_proposes_all_depths():
     """Of the four draft passes of a step the first costs, the others nothing; prompts are read by the target alone."""
     passes = drafts(run(drafter="lookup"))
     assert set(np.round(passes["seconds"].unique(), 9)) == {0.0, 2e-4}
     assert (passes["prefill_tokens"] == 0).all()
 
 
-def test_a_drafter_with_a_cache_reads_the_prompts() -> None:
+def test_a_drafter_with_a_cache_reads_the_prompts():
     for name in ("separate", "eagle", "layers_skipped"):
         assert (drafts(run(drafter=name))["prefill_tokens"] > 0).any(), name
 
 
-def test_a_scheduler_that_prices_passes_knows_that_one_is_enough() -> None:
+def test_a_scheduler_that_prices_passes_knows_that_one_is_enough():
     """Where later depths are free, goodput proposes more of them."""
 
     def length(one_pass: bool) -> float:
@@ -160,20 +157,20 @@ def test_a_scheduler_that_prices_passes_knows_that_one_is_enough() -> None:
     assert length(True) > length(False) + 0.5
 
 
-def test_a_suggestion_without_the_keys_that_are_set_is_not_followed() -> None:
+def test_a_suggestion_without_the_keys_that_are_set_is_not_followed():
     """A sweep over schedulers that sets a key of the separate model means the separate model."""
     config = compose({"scheduler": "smartspec_lookup", "drafter.graphs": "false"})
     assert config["choices"]["drafter"] == "separate"
 
 
-def test_a_suggested_setting_holds_whichever_file_is_named_and_is_refused_where_there_is_none() -> None:
+def test_a_suggested_setting_holds_whichever_file_is_named_and_is_refused_where_there_is_none():
     named = compose({"scheduler": "adaserve_no_graphs", "drafter": "separate"})
     assert named["drafter"]["graphs"] is False
     with pytest.raises(SpecsimError, match="graphs"):
         compose({"scheduler": "adaserve_no_graphs", "drafter": "eagle"})
 
 
-def test_suggestions_of_a_file_by_path_are_relative_to_it(tmp_path: Path) -> None:
+def test_suggestions_of_a_file_by_path_are_relative_to_it(tmp_path):
     (tmp_path / "mine").mkdir()
     acceptance = {"kind": "bernoulli", "alpha": 0.3, "width": 1}
     (tmp_path / "mine" / "a.yaml").write_text(yaml.safe_dump(acceptance))
@@ -182,7 +179,7 @@ def test_suggestions_of_a_file_by_path_are_relative_to_it(tmp_path: Path) -> Non
     assert compose({"drafter": str(tmp_path / "mine" / "d.yaml")})["acceptance"]["alpha"] == 0.3
 
 
-def test_heads_propose_no_deeper_than_they_are() -> None:
+def test_heads_propose_no_deeper_than_they_are():
     for depth in (2, 5):
         found = run(drafter="medusa", drafter__depth=depth, scheduler__num_speculative_tokens=8)
         trees = found.requests["draft_tokens"].sum() / found.requests["speculations"].sum()
@@ -203,7 +200,7 @@ HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weig
         ({"kind": "layers_skipped", "layers": 30, "skipped": 30}, "at least one has to be left"),
     ],
 )
-def test_a_mistake_is_one_line(mapping: dict[str, Any], said: str) -> None:
+def test_a_mistake_is_one_line(mapping, said):
     told = refusal(drafter_from_mapping, mapping, "drafter=mine")
     assert told.startswith("drafter=mine: ")
     assert said in told

@@ -1,7 +1,5 @@
 """The engine's own words: a silent scheduler is named, an illegal pass is refused, what is not verified dropped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf, nan
 
@@ -24,7 +22,7 @@ class Silent:
         yield from ()
 
 
-def test_a_failure_to_begin_names_the_scheduler() -> None:
+def test_a_failure_to_begin_names_the_scheduler():
     class Failing(Silent):
         def begin(self, requests: int) -> None:
             raise ValueError("no room")
@@ -33,12 +31,12 @@ def test_a_failure_to_begin_names_the_scheduler() -> None:
         run(simulation(requests([0.0], [4], [9]), [3], Failing))
 
 
-def test_a_scheduler_that_runs_nothing_is_named() -> None:
+def test_a_scheduler_that_runs_nothing_is_named():
     with pytest.raises(Livelock, match=r"scheduler Silent at 2 s: runs nothing although 2 requests wait"):
         run(simulation(requests([0.0, 2.0], [4, 4], [9, 9]), [3, 3], Silent))
 
 
-def test_a_run_longer_than_its_clock_can_tell_is_refused() -> None:
+def test_a_run_longer_than_its_clock_can_tell_is_refused():
     """At 3.2e13 s neighbouring float64 lie 4 ms apart; the arrivals alone were legal."""
     told = requests([0.0, 1.0], [4, 4], [9, 9])
     said = r"^the last request finishes after 3\.2e\+13 s; expected at most 8\.59e\+09 s, up to which a clock"
@@ -78,12 +76,12 @@ class Swapping(Reusing):
         yield TargetPass(ids, np.array([4, 4]), Forest.roots(len(ids)))
 
 
-def test_rows_that_change_within_a_step_are_looked_at_again() -> None:
+def test_rows_that_change_within_a_step_are_looked_at_again():
     with pytest.raises(IllegalPass, match="request 8, which does not exist"):
         run(simulation(requests([0.0, 0.0], [4, 4], [9, 9]), [3, 3], lambda: Swapping(np.zeros(2, dtype=np.int64))))
 
 
-def test_what_one_replica_writes_while_another_runs_changes_nothing() -> None:
+def test_what_one_replica_writes_while_another_runs_changes_nothing():
     shared = np.zeros(2, dtype=np.int64)
     told = requests([0.0, 0.01, 0.01, 0.02], [4, 4, 40, 4], [9, 9, 9, 9])
     plain = run(simulation(told, [3, 4, 5, 6], Plain, replicas=2)).progress
@@ -109,7 +107,7 @@ class Dropping:
             yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)))
 
 
-def test_what_was_drafted_and_not_verified_is_dropped_at_the_end_of_the_step() -> None:
+def test_what_was_drafted_and_not_verified_is_dropped_at_the_end_of_the_step():
     told = requests([0.0, 0.0], [4, 4], [9, 9])
     record = run(simulation(told, [9, 9], Dropping, pool=memory(told, 9.0, block_tokens=1)))
     assert record.progress.emitted_tokens.tolist() == [9, 9]
@@ -130,7 +128,7 @@ def test_a_round_names_the_model_whose_pass_is_wrong(wrong, place, model):
 
 @pytest.mark.parametrize("multi_step", [True, False])
 @pytest.mark.parametrize(("steps", "behind"), [(0, 0), (1, 1), (3, 2)])
-def test_a_request_is_in_the_verifications_decided_before_its_end(steps: int, behind: int, multi_step: bool) -> None:
+def test_a_request_is_in_the_verifications_decided_before_its_end(steps, behind, multi_step):
     told = requests([0.0, 0.0], [1, 1], [50, 50])
     simulated = simulation(told, [10, 12], factory_of("continuous"), truth=hardware(0.0, 1.0, 0.0))
     record = run(replace(simulated, trailing_steps=steps, multi_step=multi_step))

@@ -1,7 +1,5 @@
 """Exports by hand: what each engine's documentation says of its settings, and what specsim reads them as."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -22,7 +20,7 @@ def export(engine: str, scheduler: str, drafter: str = "eagle3", **settings: Any
     return exported(Candidate(scheduler, settings, keys, 1.0), drafter, engine)
 
 
-def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most() -> None:
+def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
     table = [[1, 8, 7], [17, 32, 2], [33, 64, 0]]
     found = export("vllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
     config = json.loads(found.files["vllm.json"])
@@ -37,7 +35,7 @@ def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most() -> None:
     assert found.settings == {"num_speculative_tokens": 5, TABLE: config["num_speculative_tokens_per_batch_size"]}
 
 
-def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config() -> None:
+def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
     found = export("vllm", "vllm_spec", "separate", num_speculative_tokens=3, max_num_batched_tokens=1024)
     assert json.loads(found.files["vllm.json"]) == {
         "method": "draft_model",
@@ -49,7 +47,7 @@ def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config() -> Non
     assert (plain.text, plain.files) == ("vllm serve TARGET_MODEL \\\n  --max-num-seqs 64", {})
 
 
-def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size() -> None:
+def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
     found = export("sglang", "vllm_spec", num_speculative_tokens=3, max_num_batched_tokens=512)
     assert found.text.split(" \\\n  ")[1:] == [
         "--speculative-algorithm EAGLE3",
@@ -68,7 +66,7 @@ def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size() -> None:
     assert own.scheduler == "sglang_adaptive"
 
 
-def test_trtllm_has_last_batch_sizes_and_its_longest_first() -> None:
+def test_trtllm_has_last_batch_sizes_and_its_longest_first():
     found = export("trtllm", "trtllm_schedule", max_num_seqs=128)
     assert yaml.safe_load(found.files["trtllm.yaml"]) == {
         "speculative_config": {
@@ -87,7 +85,7 @@ def test_trtllm_has_last_batch_sizes_and_its_longest_first() -> None:
     assert ours.settings["speculation.draft_len_schedule"] == [[8, 3], [2048, 1]]
 
 
-def test_a_composed_profile_names_the_head_that_drafts() -> None:
+def test_a_composed_profile_names_the_head_that_drafts():
     assert kind_of("separate", "eagle3 head") == "eagle3"
     assert kind_of("separate", "Llama-3.2-1B") == "separate"
     assert kind_of("lookup", "eagle3 head") == "lookup"
@@ -106,15 +104,13 @@ RISING = {"speculation__num_speculative_tokens_per_batch_size": [[1, 8, 1], [9, 
         ("trtllm", "vllm_dynamic", "eagle3", RISING, "longest for the smallest batches"),
     ],
 )
-def test_what_an_engine_cannot_express_is_refused(
-    engine: str, scheduler: str, drafter: str, settings: dict[str, Any], why: str
-) -> None:
+def test_what_an_engine_cannot_express_is_refused(engine, scheduler, drafter, settings, why):
     with pytest.raises(Inexpressible, match=why):
         export(engine, scheduler, drafter, **settings)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
-def test_an_exported_table_gives_the_numbers_of_the_tuned_one(engine: str) -> None:
+def test_an_exported_table_gives_the_numbers_of_the_tuned_one(engine):
     table = [[1, 2, 4], [3, 6, 2], [7, 512, 0]]
     shared: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 12, "profile": "llama8b_eagle3_h100"}
     tuned = {TABLE: table}

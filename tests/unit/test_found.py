@@ -1,10 +1,7 @@
 """What a search has found, by hand: marks and counts of runs that cannot be judged, and why a number is missing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,7 +49,7 @@ def row(of: Found, value: str) -> str:
     return next(each for each in find_table(of) if each.startswith(f"{value} "))
 
 
-def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first() -> None:
+def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_from_the_first():
     later = {1.0: [1.0, 1.0, 0.97], 2.0: [0.99, 0.93, 0.96], 4.0: [0.54, 0.83, 0.75]}
     each = found(line(), line("8", later, gpus=2))
     first = np.array([2 + 2 * 0.06 / 0.46, 2, 2 + 2 * 0.03 / 0.23])
@@ -73,7 +70,7 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert table["difference_half_width_rps"][1] == pytest.approx(half)
 
 
-def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
+def test_runs_that_failed_are_counted_in_table_note_and_figure():
     each = found(line(runs={4.0: [run(), run()]}), line("8"))
     assert each.table["misses_failed"].tolist() == [1, 0]
     assert each.table["keeps_failed"].tolist() == [0, 0]
@@ -88,7 +85,7 @@ def test_runs_that_failed_are_counted_in_table_note_and_figure() -> None:
     assert list(find_table(each))[-1] == f"{FAILED} {FOOTNOTES[FAILED]}"
 
 
-def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
+def test_a_note_says_how_many_requests_would_do_at_both_rates():
     said = list(found(doubtful()).notes())
     counts = "2 of 3 runs at 2 requests/s, 1 of 3 runs at 4 requests/s"
     assert f"num_speculative_tokens=8: too short to judge: {counts}; 200 requests would do" in said
@@ -96,7 +93,7 @@ def test_a_note_says_how_many_requests_would_do_at_both_rates() -> None:
     assert full in said
 
 
-def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is() -> None:
+def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is():
     """0.667 + 0.017 lies below 0.9 and 0.667 + 0.29 does not: only there the search would make longer runs."""
     short = [run(short=True)] * 3
     sure, doubted = (
@@ -110,14 +107,14 @@ def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is() -> N
 
 
 @pytest.mark.parametrize(("held", "said"), [(200, "200 requests would do"), (199, None)])
-def test_a_note_never_asks_for_more_requests_than_there_are(held: int, said: str | None) -> None:
+def test_a_note_never_asks_for_more_requests_than_there_are(held, said):
     short = [run(short=True, needed=200)._replace(held=held), run()]
     (note,) = (each for each in found(line(runs={2.0: short, 4.0: [run()]})).notes() if "too short" in each)
     few = f"more than the {held} requests that there are would do: expected another trace"
     assert note.endswith(f"1 of 3 runs at 2 requests/s; {said or few}")
 
 
-def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent() -> None:
+def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
     (axes,) = (figure := found(line(), doubtful()).figure()).axes
     dotted = [drawn for drawn in axes.get_lines() if drawn.get_linestyle() == ":"]
     # 2.17 is the rate of the table, `RATE`; both lines have it.
@@ -132,7 +129,7 @@ def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]
 
 
-def test_many_systems_are_ranked_by_their_answers() -> None:
+def test_many_systems_are_ranked_by_their_answers():
     """With rates of their own, one that misses the target everywhere and one that misses it nowhere."""
     tested = [{rate * (1 + 0.1 * place): shares for rate, shares in TESTED.items()} for place in range(6)]
     lowest, highest = {1.0: [0.1, 0.1, 0.1], 2.0: [0.0, 0.1, 0.1]}, {8.0: [1.0, 1.0, 1.0]}
@@ -155,13 +152,13 @@ def test_many_systems_are_ranked_by_their_answers() -> None:
     assert "left edge" not in caption
 
 
-def test_each_search_has_a_name_and_keeps_it(tmp_path: Path) -> None:
+def test_each_search_has_a_name_and_keeps_it(tmp_path):
     names = [name_in(tmp_path / "new", identity, {"of": "all"}) for identity in ("a", "b", "c", "b", "a")]
     assert names == ["find", "find-2", "find-3", "find-2", "find"]
     assert json.loads((tmp_path / "new/find-2.json").read_text()) == {"identity": "b", "of": "all"}
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecsimError, match="file: cannot be written"):
         name_in(tmp_path / "file", "a", {})

@@ -1,7 +1,5 @@
 """`specsim import`: what each file of a benchmark or a server holds, in specsim's own files, and what it lacks."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Arrays kept from process to process: made once, never of other code, and never a reason to fail."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -24,7 +22,7 @@ class Maker:
 
 
 @pytest.fixture
-def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def code(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 1 << 20)
     file = tmp_path / "code.py"
@@ -36,7 +34,7 @@ def stored(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "cache" / "specsim" / "made").iterdir())
 
 
-def test_a_damaged_file_is_made_anew(code: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_made_anew(code, tmp_path):
     make = Maker()
     kept("test", "key", [code], make)
     (file,) = stored(tmp_path)
@@ -49,7 +47,7 @@ def test_a_damaged_file_is_made_anew(code: Path, tmp_path: Path) -> None:
     assert make.made == 5
 
 
-def test_a_folder_that_cannot_be_made_costs_only_time(code: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_costs_only_time(code, tmp_path):
     (tmp_path / "cache").write_text("a file")
     make = Maker()
     for _ in range(2):
@@ -57,7 +55,7 @@ def test_a_folder_that_cannot_be_made_costs_only_time(code: Path, tmp_path: Path
     assert make.made == 2
 
 
-def test_the_oldest_go(code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_go(code, tmp_path, monkeypatch):
     make = Maker()
     for age, key in enumerate("cba"):
         kept("test", key, [code], make)
@@ -71,7 +69,7 @@ def test_the_oldest_go(code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert make.made == before
 
 
-def test_a_user_without_a_home_has_no_cache(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_has_no_cache(code, monkeypatch):
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -1,7 +1,5 @@
 """Each compiled kernel equals the reference in numpy to the last bit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,7 +59,7 @@ class Read:
 
 @many
 @given(fronts())
-def test_trees_grow_the_same(drawn: tuple[Pooled, Front, Growth]) -> None:
+def test_trees_grow_the_same(drawn):
     text, front, growth = drawn
     expected = reference.grow(text, front, growth)
     for found in (grow(text, front, growth), grow(Read(text), front, growth)):
@@ -72,7 +70,7 @@ def test_trees_grow_the_same(drawn: tuple[Pooled, Front, Growth]) -> None:
 
 @many
 @given(st.data())
-def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
+def test_the_same_nodes_are_selected(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     rows, nodes = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 60))
     row, path = (
@@ -85,7 +83,7 @@ def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
     assert reference.select(*asked).tobytes() == selected(*asked).tobytes()
 
 
-def test_nothing_is_read_beyond_the_end() -> None:
+def test_nothing_is_read_beyond_the_end():
     """Compiled loops look at no bounds."""
     asked, bounds = (np.ones(2), np.full(2, 9.0)), (3, 9, True)
     for row, order in (([0, 5], [0, 1]), ([0, 1], [0, 6]), ([0, 1], [1, 1]), ([0, 1], [1])):
@@ -115,7 +113,7 @@ def trees(draw: st.DrawFn) -> tuple[int, Any, Grown, np.random.Generator]:
 
 @many
 @given(trees())
-def test_the_target_says_the_same(drawn: tuple[int, Any, Grown, np.random.Generator]) -> None:
+def test_the_target_says_the_same(drawn):
     rows, numbers, grown, rng = drawn
     rank = rng.integers(-1, 6, max(grown.rows.shape[1], 1))
     prompt, emitted = rng.integers(1, 9, 12), rng.integers(0, 4, 12)
@@ -128,9 +126,7 @@ def test_the_target_says_the_same(drawn: tuple[int, Any, Grown, np.random.Genera
 
 @many
 @given(fronts(), st.data())
-def test_the_target_walks_chain_after_chain_the_same_way(
-    drawn: tuple[Pooled, Front, Growth], data: st.DataObject
-) -> None:
+def test_the_target_walks_chain_after_chain_the_same_way(drawn, data):
     """As far as trees of one chain say that are grown anew behind each bonus token."""
     text, front, _ = drawn
     rows, depth, most = len(front.node), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 20))

@@ -1,7 +1,5 @@
 """What a pass takes and leaves is what the reference in numpy says, to the last bit, for any scheduler."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -99,7 +97,7 @@ def chunks_of(drawn: Scene, lacking: Any) -> Any:
 
 @many
 @given(*seeds())
-def test_a_verification_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
+def test_a_verification_takes_the_same(seed, block_tokens, slack):
     drawn = scene(seed, block_tokens, slack)
     one, other = drawn.twice()
     chunks = np.maximum(chunks_of(drawn, drawn.lacking(drawn.books.target_cached)), drawn.rng.integers(0, 2))
@@ -112,7 +110,7 @@ def test_a_verification_takes_the_same(seed: int, block_tokens: int, slack: int)
 
 @many
 @given(*seeds())
-def test_a_draft_takes_the_same(seed: int, block_tokens: int, slack: int) -> None:
+def test_a_draft_takes_the_same(seed, block_tokens, slack):
     drawn = scene(seed, block_tokens, slack)
     one, other = drawn.twice()
     chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.rng.random() < 0.7 else NO_INTS
@@ -125,7 +123,7 @@ def test_a_draft_takes_the_same(seed: int, block_tokens: int, slack: int) -> Non
     assert_equal(one, other)
 
 
-def test_nodes_that_do_not_exist_are_refused() -> None:
+def test_nodes_that_do_not_exist_are_refused():
     drawn = scene(3, 16, 60)
     with pytest.raises(IndexError, match="a draft extends nodes that are none of its forest"):
         deepen(drawn.books, drawn.ids, NO_INTS, drawn.numbers, np.array([drawn.numbers.shape[1]]), drawn.room)
@@ -135,7 +133,7 @@ def test_nodes_that_do_not_exist_are_refused() -> None:
 
 @many
 @given(*seeds())
-def test_a_verification_leaves_the_same(seed: int, block_tokens: int, slack: int) -> None:
+def test_a_verification_leaves_the_same(seed, block_tokens, slack):
     drawn = scene(seed, block_tokens, slack)
     rng, n, drafted, feeds = drawn.rng, len(drawn.ids), *(bool(each) for each in drawn.rng.integers(0, 2, 2))
     one, other = drawn.twice()

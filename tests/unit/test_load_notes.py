@@ -182,13 +182,13 @@ LOADS = {
 
 
 @pytest.mark.parametrize("verdict", LOADS)
-def test_a_load_has_one_verdict(verdict: str) -> None:
+def test_a_load_has_one_verdict(verdict):
     assert verdict_of(LOADS[verdict]) == verdict
     assert depends_on_length(LOADS[verdict]) == (verdict in (SATURATED, OVERLOADED))
     assert (GLYPHS[verdict] == HOLLOW) == depends_on_length(LOADS[verdict])
 
 
-def test_a_table_has_those_of_its_rows_and_of_several_the_strongest_holds() -> None:
+def test_a_table_has_those_of_its_rows_and_of_several_the_strongest_holds():
     table = pd.DataFrame(list(LOADS.values()), dtype=object).add_prefix("load.")
     assert list(verdicts(table)) == list(LOADS)
     assert worst(LOADS) == OVERLOADED
@@ -203,7 +203,7 @@ def short_runs(attained: list[float], varies: str = "arrivals, acceptance", stea
     return pd.DataFrame(rows, dtype=object).assign(point="a", varies_with_seed=varies, slo_attainment=attained)
 
 
-def test_seeds_that_draw_arrivals_anew_judge_a_point_whose_runs_are_each_too_short() -> None:
+def test_seeds_that_draw_arrivals_anew_judge_a_point_whose_runs_are_each_too_short():
     near, apart = [0.80, 0.82, 0.84, 0.82, 0.81], [0.60, 0.82, 0.95, 0.82, 0.81]
     assert set(verdicts(short_runs(near))) == {KEPT_UP}
     assert set(verdicts(short_runs(apart))) == {SHORT}

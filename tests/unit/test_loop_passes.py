@@ -1,7 +1,5 @@
 """Loads without events: their times are a run's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +29,7 @@ ENGINES = [
     ],
 )
 @pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])
-def test_a_loop_takes_what_a_run_takes(load: BenchLoad, engine: Engine, scheduler: str) -> None:
+def test_a_loop_takes_what_a_run_takes(load, engine, scheduler):
     """The same clients in a whole simulation, whose scheduler mixes chunks or reads prompts first, under one budget.
 
     In the first load a prompt is longer than the budget.
@@ -65,7 +63,7 @@ def test_a_loop_takes_what_a_run_takes(load: BenchLoad, engine: Engine, schedule
 
 
 @pytest.mark.parametrize(("alpha", "length"), [(0, 1.0), (0.5, 1.875)])
-def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha: float, length: float) -> None:
+def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha, length):
     """The run's chains are accepted by luck and end with their request; the loop's steps bring the mean."""
     load = BenchLoad(300, 120, 8, 24, drafts=3, acceptance_length=length)
     trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": [300] * 24, "output_tokens": 120})
@@ -88,7 +86,7 @@ def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha: float, length: f
     assert alpha or ttft_s == pytest.approx(run.metrics["mean_ttft_ms"] / 1e3, rel=0.02), "luck parts the clients"
 
 
-def test_arrivals_at_a_rate_end_when_they_should() -> None:
+def test_arrivals_at_a_rate_end_when_they_should():
     arrival_s = BenchLoad(100, 10, 0, 500, rate=4.0).arrival_s()
     assert arrival_s[-1] == pytest.approx(125.0)
     gaps = np.diff(arrival_s)
