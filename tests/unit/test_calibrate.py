@@ -1,7 +1,6 @@
 """`specsim calibrate`: from points of a server to an engine file, its held-out error and a figure."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -15,7 +14,7 @@ from specsim.calibration.reading import MeasuredPoint, MeasuredServer, read_poin
 from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.files.yaml_file import read_yaml, shipped
+from specsim.files.yaml_file import read_yaml
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 
@@ -45,16 +44,9 @@ def csv(tmp_path):
     return file
 
 
-def calibrate(*words: object) -> int:
+def command(*words: object) -> list[str]:
     engine = [] if "--engine" in words else ["--engine", "profiled"]
-    return main(["calibrate", *map(str, words), "--profile", PROFILE, *engine])
-
-
-def test_the_host_time_of_the_server_is_found():
-    fit = Fit(MeasuredServer(load_profile(PROFILE)), Engine())
-    found = fit.engine(served(TRUE))
-    assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
-    assert all(abs(each.tpot_error) < 1e-9 for each in fit.held_out(served(TRUE)))
+    return ["calibrate", *map(str, words), "--profile", PROFILE, *engine]
 
 
 SPECULATING = tuple(
@@ -74,10 +66,10 @@ def test_the_launch_of_the_drafter_is_found_beside_the_host_time():
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
     held = Fit(server, Engine()).held_out(points)
     assert max(abs(each.tpot_error) for each in held) < 2e-3
-    one = [each for each in points if each.load.drafts != 2]
-    assert Fit(server, replace(Engine(), speculation_s=1e-3)).engine(one).draft_launch_s == pytest.approx(
-        4e-3, rel=0.01
-    )
+    one = Fit(server, replace(Engine(), speculation_s=1e-3)).engine([each for each in points if each.load.drafts != 2])
+    assert one.draft_launch_s == pytest.approx(4e-3, rel=0.01)
+    hidden = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
+    assert Fit(server, Engine()).engine(hidden).draft_launch_s == 0, "it lies behind the drafter's kernels"
 
 
 @pytest.mark.parametrize(
@@ -88,30 +80,6 @@ def test_a_point_says_what_its_drafts_bring(cells, tmp_path):
     frame(served(TRUE)[:1]).assign(num_speculative_tokens=3, **cells).to_csv(file, index=False)
     (point,) = read_points([file], 1).points
     assert (point.load.drafts, point.load.acceptance_length) == pytest.approx((3, 2.5))
-
-
-@pytest.mark.parametrize(
-    ("cells", "said"),
-    [
-        ({"k": 3}, "line 2: 3 draft tokens with no acceptance"),
-        (
-            {"k": 3, "acceptance_length": 4.5},
-            "line 2: acceptance_length 4.5: 3 draft tokens bring 1 to 4 tokens a step",
-        ),
-        ({"acceptance_length": 2.5}, "line 2: acceptance_length without draft tokens; expected num_speculative_tokens"),
-        ({"k": 3, "acceptance_rates": "0.7;0.8;0.8"}, "line 2: acceptance_rates 0.7;0.8;0.8: expected 3 shares"),
-    ],
-)
-def test_bad_drafts_are_one_line(cells, said, tmp_path):
-    file = tmp_path / "points.csv"
-    frame(served(TRUE)[:1]).assign(**cells).to_csv(file, index=False)
-    with pytest.raises(SpecsimError, match=said):
-        read_points([file], 1)
-
-
-def test_a_launch_behind_the_drafters_kernels_is_none():
-    points = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
-    assert Fit(MeasuredServer(load_profile(PROFILE)), Engine()).engine(points).draft_launch_s == 0
 
 
 RATES = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0))
@@ -163,83 +131,60 @@ def test_without_an_engine_that_of_the_profile_is_taken(csv, tmp_path):
     assert "from engine vllm_0_15" in keys["source"]
 
 
-def test_what_is_there_is_replaced_only_by_force(csv, tmp_path, capsys):
+def test_what_is_there_is_replaced_only_by_force(csv, tmp_path, refused):
     out = tmp_path / "mine.yaml"
     out.write_text("mine")
-    assert calibrate(csv, "--out", out) == 2
-    assert "is there; expected another name, or --force" in capsys.readouterr().err
+    assert "is there; expected another name, or --force" in refused(*command(csv, "--out", out))
     assert out.read_text() == "mine"
-    assert calibrate(csv, "--out", out, "--force") == 0
+    assert main(command(csv, "--out", out, "--force")) == 0
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine.png", "mine.yaml", "points.csv"]
 
 
-def test_forms_of_one_table_are_read_alike(tmp_path):
-    points = served(TRUE)
-    told = frame(points)
-    told.to_csv(tmp_path / "a.csv", index=False, sep=";")
-    told.to_parquet(tmp_path / "a.parquet")
-    told.to_json(tmp_path / "a.json", orient="records", double_precision=15)
-    seconds = told.assign(
-        ttft_s=told.ttft_ms / 1e3, tpot_s=told.tpot_ms / 1e3, concurrency=told.concurrency.astype(float)
-    )
-    seconds.drop(columns=["ttft_ms", "tpot_ms"]).to_csv(tmp_path / "b.csv", index=False)
-    for name in ("a.csv", "a.parquet", "a.json", "b.csv"):
-        read = read_points([tmp_path / name], 1).points
-        assert [each.load for each in read] == list(LOADS)
-        assert [each.tpot_s for each in read] == pytest.approx([each.tpot_s for each in points])
-
-
-@pytest.mark.parametrize("rate", ["inf", float("inf"), None])
-def test_a_rate_that_is_none_is_no_open_loop(rate, tmp_path):
-    for name, write in (("a.csv", pd.DataFrame.to_csv), ("a.parquet", pd.DataFrame.to_parquet)):
-        write(frame(served(TRUE)).assign(request_rate=rate), tmp_path / name, index=False)
-        assert len(read_points([tmp_path / name], 1).points) == len(LOADS)
-
-
-def result(point: MeasuredPoint, **more: Any) -> dict[str, Any]:
+def result(place: int = 0, **more: Any) -> dict[str, Any]:
     """Return what `vllm bench serve --save-result --max-concurrency N` writes of a point."""
-    isl, osl, clients, requests, *_ = point.load
-    told = {
-        "date": "20260101-000000",
-        "model_id": "meta-llama/Llama-3.1-8B-Instruct",
-        "num_prompts": requests,
-        "request_rate": "inf",
-        "max_concurrency": clients,
-        "completed": requests,
-        "failed": 0,
-        "total_input_tokens": requests * isl,
-        "total_output_tokens": requests * osl,
-        "mean_ttft_ms": 1e3 * point.ttft_s,
-        "mean_tpot_ms": 1e3 * point.tpot_s,
-    }
-    return told | more
+    load, ttft_s, tpot_s, *_ = served(TRUE)[place]
+    told = {"date": "20260101-000000", "model_id": "meta-llama/Llama-3.1-8B-Instruct", "num_prompts": load.requests}
+    told |= {"request_rate": "inf", "max_concurrency": load.concurrency, "completed": load.requests, "failed": 0}
+    told |= {"total_input_tokens": load.requests * load.isl, "total_output_tokens": load.requests * load.osl}
+    return told | {"mean_ttft_ms": 1e3 * ttft_s, "mean_tpot_ms": 1e3 * tpot_s} | more
 
 
-def test_results_of_vllm_bench_serve_are_points(tmp_path):
-    points = served(TRUE)
-    files = []
-    for place, point in enumerate(points):
-        files.append(tmp_path / f"{place}.json")
-        files[-1].write_text(json.dumps(result(point)))
-    appended = tmp_path / "all.json"
-    appended.write_text("".join(json.dumps(result(point)) + "\n" for point in points))
-    for given in (files, [appended]):
+def test_points_are_read_alike_from_every_form_of_a_table_and_from_results_of_vllm_bench_serve(tmp_path):
+    points, told = served(TRUE), frame(served(TRUE))
+    told.to_csv(tmp_path / "semicolons.csv", index=False, sep=";")
+    told.to_parquet(tmp_path / "plain.parquet")
+    told.to_json(tmp_path / "table.json", orient="records", double_precision=15)
+    seconds = told.assign(ttft_s=told.ttft_ms / 1e3, tpot_s=told.tpot_ms / 1e3, concurrency=told.concurrency * 1.0)
+    seconds.drop(columns=["ttft_ms", "tpot_ms"]).to_csv(tmp_path / "seconds.csv", index=False)
+    for place, no_rate in enumerate(("inf", float("inf"), None)):
+        told.assign(request_rate=no_rate).to_csv(tmp_path / f"{place}.csv", index=False)
+        told.assign(request_rate=no_rate).to_parquet(tmp_path / f"{place}.parquet")
+    results = [json.dumps(result(place)) + "\n" for place in range(len(points))]
+    (tmp_path / "appended.json").write_text("".join(results))
+    files = [[each] for each in tmp_path.iterdir()]
+    files.append([tmp_path / f"result-{place}" for place in range(len(results))])
+    for file, content in zip(files[-1], results, strict=True):
+        file.write_text(content)
+    for given in files:
         read = read_points(given, 1).points
-        assert [each.load for each in read] == list(LOADS)
-        assert [each.ttft_s for each in read] == pytest.approx([each.ttft_s for each in points])
+        assert [each.load for each in read] == list(LOADS), given
+        assert [each[1:] for each in read] == [pytest.approx(each[1:]) for each in points]
 
 
-def test_results_at_a_rate_are_open_loops(tmp_path):
+def test_results_at_a_rate_are_open_loops_and_lengths_that_vary_and_failed_requests_are_told(tmp_path):
     file = tmp_path / "r.json"
-    at_a_rate = result(served(TRUE)[0]) | {"max_concurrency": None, "request_rate": 2.5, "burstiness": 1.0}
-    file.write_text("\n".join(map(json.dumps, (at_a_rate, result(served(TRUE)[0])))))
-    (one, other) = (each.load for each in read_points([file], 1).points)
+    at_a_rate = result(max_concurrency=None, request_rate=2.5, burstiness=1.0)
+    file.write_text("\n".join(map(json.dumps, (at_a_rate, result(failed=3, input_lens=[200, 300])))))
+    read = read_points([file], 1)
+    (one, other) = (each.load for each in read.points)
     assert (one.concurrency, one.rate, one.requests, one.sent) == (0, 2.5, 4, "rate 2.5")
     assert (other.concurrency, other.rate) == (1, 0.0)
+    failed, varied = read.notes
+    assert "3 requests failed" in failed
+    assert "lengths vary" in varied
 
 
-Change = Callable[[pd.DataFrame], object]
-BAD: list[tuple[Change, str]] = [
+BAD = [
     (lambda t: t.drop(columns="isl"), "no column isl; expected isl, osl, concurrency or rate, ttft_ms and tpot_ms"),
     (lambda t: t.rename(columns={"isl": "ils"}), "did you mean 'ils'?"),
     (lambda t: t.rename(columns={"tpot_ms": "tpot"}), "column tpot: no unit; expected tpot_ms or tpot_s"),
@@ -251,45 +196,35 @@ BAD: list[tuple[Change, str]] = [
     (lambda t: t[:14], "14 points; expected at least 15"),
     (lambda t: t.assign(concurrency=8, requests=80, isl=range(256, 276)), "every point has concurrency 8"),
     (lambda t: t.assign(isl=range(400_000, 400_020)), "4 points whose caches fit, of 20; expected at least 15"),
+    (lambda t: t.assign(k=3), "line 2: 3 draft tokens with no acceptance"),
+    (
+        lambda t: t.assign(k=3, acceptance_length=4.5),
+        "line 2: acceptance_length 4.5: 3 draft tokens bring 1 to 4 tokens a step",
+    ),
+    (
+        lambda t: t.assign(acceptance_length=2.5),
+        "line 2: acceptance_length without draft tokens; expected num_speculative_tokens",
+    ),
+    (
+        lambda t: t.assign(k=3, acceptance_rates="0.7;0.8;0.8"),
+        "line 2: acceptance_rates 0.7;0.8;0.8: expected 3 shares",
+    ),
+]
+BAD_RESULTS = [
+    ({"max_concurrency": None}, "result 1: no max_concurrency and request_rate inf: all requests at once"),
+    ({"request_rate": 4.0}, "result 1: request_rate 4.0 and max_concurrency 1; expected one of them"),
+    ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
+    ({"spec_decode_acceptance_rate": 61.2}, "spec_decode_acceptance_rate, but no spec_decode_per_position"),
 ]
 
 
-@pytest.fixture
-def refused(tmp_path, monkeypatch, capsys):
-    """Return a function from the words of a command to the line by which it is refused and writes nothing."""
-    monkeypatch.chdir(tmp_path)
-
-    def told(*words: object) -> str:
-        there = sorted(tmp_path.iterdir())
-        assert calibrate(*words) == 2
-        said = capsys.readouterr().err
-        assert said.startswith("specsim: ")
-        assert said.count("\n") == 1
-        assert sorted(tmp_path.iterdir()) == there
-        return said
-
-    return told
-
-
-@pytest.mark.parametrize(("change", "said"), BAD)
+@pytest.mark.parametrize(("change", "said"), BAD + BAD_RESULTS)
 def test_bad_points_are_one_line(change, said, tmp_path, refused):
-    changed: Any = change(frame(served(TRUE)))
-    changed.to_csv(tmp_path / "points.csv", index=False)
-    assert said in refused("points.csv", "--out", "mine.yaml")
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"max_concurrency": None}, "result 1: no max_concurrency and request_rate inf: all requests at once"),
-        ({"request_rate": 4.0}, "result 1: request_rate 4.0 and max_concurrency 1; expected one of them"),
-        ({"request_rate": 4.0, "max_concurrency": None, "burstiness": 0.5}, "result 1: burstiness 0.5; expected 1"),
-        ({"spec_decode_acceptance_rate": 61.2}, "spec_decode_acceptance_rate, but no spec_decode_per_position"),
-    ],
-)
-def test_bad_results_are_one_line(more, said, tmp_path, refused):
-    (tmp_path / "result.json").write_text(json.dumps(result(served(TRUE)[0], **more)))
-    assert said in refused("result.json", "--out", "mine.yaml")
+    made = change(frame(served(TRUE))).to_csv(index=False) if callable(change) else json.dumps(result(**change))
+    (tmp_path / "points").write_text(made)
+    told = refused(*command("points", "--out", "mine.yaml"))
+    assert said in told
+    assert told.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -301,7 +236,9 @@ def test_bad_results_are_one_line(more, said, tmp_path, refused):
     ],
 )
 def test_bad_words_are_one_line(words, said, csv, refused):
-    assert said in refused(csv, *words)
+    told = refused(*command(csv, *words))
+    assert said in told
+    assert told.count("\n") == 1
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -309,7 +246,7 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path, capsys):
     told = frame(served(TRUE))
     told.loc[len(told)] = [60_000, 100, 20, 40, 1e4, 50]
     told.astype({"isl": int, "osl": int, "concurrency": int, "requests": int}).to_csv(tmp_path / "p.csv", index=False)
-    assert calibrate(tmp_path / "p.csv", "--out", tmp_path / "mine.yaml") == 0
+    assert main(command(tmp_path / "p.csv", "--out", tmp_path / "mine.yaml")) == 0
     said = capsys.readouterr().out
     assert said.startswith("note: left out, 1 of 21 points: their caches do not fit")
     assert "overhead_s 0.0006, request_s 2e-05" in said
@@ -320,7 +257,7 @@ def test_a_wrong_unit_is_told(csv, tmp_path, capsys):
     told = pd.read_csv(csv)
     told.assign(tpot_ms=told.tpot_ms / 1e3).to_csv(csv, index=False)
     out = tmp_path / "mine.yaml"
-    assert calibrate(csv, "--out", out) == 4
+    assert main(command(csv, "--out", out)) == 4
     said = capsys.readouterr().out
     assert "note: no host time was found" in said
     assert "check the profile's GPU and model, the unit of the points" in said
@@ -337,32 +274,10 @@ def test_a_wrong_unit_is_told(csv, tmp_path, capsys):
 
 @pytest.mark.usefixtures("unrendered")
 def test_a_wrong_unit_that_host_time_explains_is_told(csv, tmp_path, capsys):
-    assert calibrate(csv, "--out", tmp_path / "mine.yaml") == 0
+    assert main(command(csv, "--out", tmp_path / "mine.yaml")) == 0
     assert "note:" not in capsys.readouterr().out
     pd.read_csv(csv).rename(columns={"tpot_ms": "tpot_s", "ttft_ms": "ttft_s"}).to_csv(csv, index=False)
-    assert calibrate(csv, "--out", tmp_path / "wrong.yaml") == 0
+    assert main(command(csv, "--out", tmp_path / "wrong.yaml")) == 0
     said = capsys.readouterr().out
     assert said.startswith("note: host time is 100% of TPOT (median), more than the kernels'; check")
     assert "TPOT is" not in said
-
-
-@pytest.mark.slow
-def test_the_docs_show_what_the_command_prints(tmp_path, monkeypatch, capsys):
-    root = shipped("conf").parent
-    page = (root / "docs" / "engines.md").read_text(encoding="utf-8")
-    _, _, told = page.partition("$ specsim calibrate ")
-    words, _, shown = told.partition("mine.yaml\n")
-    (tmp_path / "docs").symlink_to(root / "docs")
-    monkeypatch.chdir(tmp_path)
-    assert main(["calibrate", *f"{words}mine.yaml".replace("\\\n", " ").split()]) == 0
-    assert shown.partition("$ ")[0] == capsys.readouterr().out
-    assert simulate("continuous", "poisson", requests=5, engine="./mine.yaml").requests.finish_s.notna().all()
-
-
-def test_lengths_that_vary_and_failed_requests_are_told(tmp_path):
-    file = tmp_path / "r.json"
-    file.write_text(json.dumps(result(served(TRUE)[0], failed=3, input_lens=[200, 300])))
-    notes = read_points([file], 1).notes
-    assert len(notes) == 2
-    assert "3 requests failed" in notes[0]
-    assert "lengths vary" in notes[1]
