@@ -9,8 +9,9 @@ import pytest
 from scipy.special import ndtri
 
 from specsim import SpecsimError, simulate
-from specsim.acceptance.curves import Acceptance
+from specsim.acceptance.curves import Acceptance, calibration
 from specsim.acceptance.loading import acceptance_from_mapping
+from specsim.acceptance.trace import AcceptanceTrace, Pools
 
 K = 3
 ACCEPTED = [3, 0, 1, 3, 0, 0, 2, 1] * 10
@@ -104,17 +105,15 @@ def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_
         read(tmp_path, [line], field="acc_eagle")
 
 
-def test_a_shorter_draft_tells_nothing_of_what_it_did_not_propose(tmp_path):
-    """Twenty drafts of one token, all right, and twenty of two, of which 5 get one and 5 two: 30 / 40, then 5 / 10."""
-    line = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [2, 1, 0, 0] * 5}
-    curve = read(tmp_path, [line] * 2).curves["default"]
-    assert curve.rates[:2] == pytest.approx((30 / 40, 5 / 10))
+def test_a_rate_is_of_those_verifications_that_tell_of_its_position(tmp_path):
+    """Twenty drafts of one token, all right, and twenty of two, of which 5 get one and 5 two: 30 / 40, then 5 / 10.
 
-
-def test_a_position_that_few_verifications_reach_has_the_rate_before(tmp_path):
-    """Of 100 verifications 40 reach the second position and 15 the third: 0.4, 0.375, and not 7 / 15."""
-    curve = read(tmp_path, [{"k": 3, "histogram": [60, 25, 8, 7]}]).curves["default"]
-    assert curve.rates[:3] == pytest.approx((0.4, 0.375, 0.375))
+    Of 100 verifications 40 reach the second position and 15, too few, the third: 0.4, 0.375, and not 7 / 15.
+    """
+    shorter = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [2, 1, 0, 0] * 5}
+    assert read(tmp_path, [shorter] * 2).curves["default"].rates[:2] == pytest.approx((30 / 40, 5 / 10))
+    few = {"k": 3, "histogram": [60, 25, 8, 7]}
+    assert read(tmp_path, [few]).curves["default"].rates[:3] == pytest.approx((0.4, 0.375, 0.375))
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.8])
@@ -193,10 +192,7 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path):
     [
         ({"k": 2, "accepted": [3]}, "line 1: accepted: 3 tokens accepted of 2 drafted"),
         ({"k": [2], "accepted": [1, 1]}, "line 1: accepted: 2 verifications, but 1 drafts"),
-        (
-            {"k": 2, "histogram": {"9" * 20: 1}},
-            "line 1: histogram: .* is not verifications by accepted tokens, 0 to 64",
-        ),
+        ({"k": 2, "histogram": {"9" * 20: 1}}, "line 1: histogram: .* is not verifications by accepted tokens, 0 to 6"),
         ("{" + '"a":{' * 100_000, "line 1: is damaged"),
         (VLLM_LOG.replace("0.250", "0.850"), "line 1: more tokens accepted at a draft position than at the one before"),
         (VLLM_LOG.replace("0.250", ", ".join(["0.250"] * 63)), "line 1: 65 draft positions; expected at most 64"),
@@ -208,3 +204,19 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path):
 def test_what_is_no_log_is_one_line(tmp_path, line, said):
     with pytest.raises(SpecsimError, match=said):
         read(tmp_path, [line])
+
+
+def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_written():
+    confidence, start = np.full((8, 2), 0.25), np.zeros(3, dtype=np.int64)
+    confidence.flags.writeable = False
+
+    def agreement(rank):
+        text = AcceptanceTrace(confidence, rank, Pools(start, start, 8), np.zeros(3, dtype=np.uint64))
+        return calibration(text, start, ("chat",))["chat"]["top1_agreement"]
+
+    right, written = np.zeros(8, dtype=np.int64), np.zeros(8, dtype=np.int64)
+    wrong = right + 1
+    right.flags.writeable = wrong.flags.writeable = False
+    assert [agreement(each) for each in (right, right, wrong, right, written)] == [1, 1, 0, 1, 1]
+    written[:] = 1
+    assert agreement(written) == 0

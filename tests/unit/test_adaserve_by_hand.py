@@ -6,34 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.core.passes import DraftPass, TargetPass
-from specsim.schedulers.adaserve import SloTrees, tokens_needed
-from specsim.schedulers.composed import Composed
+from specsim.core.passes import DraftPass
+from specsim.core.protocols import Scheduler
+from specsim.schedulers.adaserve import tokens_needed
 from specsim.schedulers.parts.selection import at_most_the_tree, least_needy_first, neediest_first
-from specsim.schedulers.parts.tree_shape import Fixed, LoadAdaptive, TreeShape
-from specsim.schedulers.sarathi import Chunked
+from specsim.schedulers.parts.tree_shape import LoadAdaptive, TreeShape
+from tests.laws.subjects import factory_of
 from tests.made import ledger_and_view, memory, requests
 from tests.unit.hand import Hand, fed, sizes
 
 
-def adaserve(**changed: Any) -> Composed:
-    given: dict[str, Any] = {
-        "verify_tokens": 9,
-        "shape": Fixed(2, 2),
-        "order": neediest_first,
-        "cap": at_most_the_tree,
-        "slo_share": 1.2,
-        "slo_below": None,
-        "fill": True,
-        "time_margin": 1.0,
-        "prefill": "mixed",
-        "prefill_tokens": 64,
-        "max_num_seqs": 4,
-        "watermark": 0.0,
-    }
-    given |= changed
-    batching = Chunked(**{name: given.pop(name) for name in ("max_num_seqs", "prefill_tokens", "prefill", "watermark")})
-    return Composed(batching, SloTrees(**given))
+def adaserve(**changed: Any) -> Scheduler:
+    shape = {"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2}
+    given = {"verify_tokens": 9, "shape": shape, "prefill_tokens": 64, "max_num_seqs": 4, "watermark": 0.0}
+    return factory_of("adaserve", **given | changed)()
 
 
 def prefilled(hand: Hand) -> Hand:
@@ -41,14 +27,6 @@ def prefilled(hand: Hand) -> Hand:
     hand.propose()
     hand.emit([1] * len(hand.work.requests))
     return hand
-
-
-def trees(hand: Hand, *sure: float) -> TargetPass:
-    work = hand.begin()
-    while isinstance(work, DraftPass):
-        work = hand.propose(*sure)
-    assert isinstance(work, TargetPass)
-    return work
 
 
 def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budget():
@@ -79,12 +57,12 @@ def test_where_memory_is_short_trees_are_shortened():
 def test_who_is_behind_its_objective_gets_the_nodes():
     """Row 1 has an objective it misses, row 0 has none: with room for one node only, it is row 1's."""
     told = requests([0.0] * 2, [6] * 2, [30] * 2, [2, 0])
-    hand = prefilled(Hand(adaserve(verify_tokens=3, max_num_seqs=2, slo_share=1.2), told, memory(told, 9.0)))
+    hand = prefilled(Hand(adaserve(verify_tokens=3, max_num_seqs=2), told, memory(told, 9.0)))
     hand.view.now_s = 5.0
-    assert sizes(trees(hand, 0.8, 0.1)) == [0, 1]
-
-
-# --- formulas by hand -------------------------------------------------------------------------------------------------
+    work = hand.begin()
+    while isinstance(work, DraftPass):
+        work = hand.propose(0.8, 0.1)
+    assert sizes(work) == [0, 1]
 
 
 def test_tokens_needed_is_equation_5():

@@ -62,10 +62,7 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]
 
 
-@pytest.mark.parametrize(
-    ("value", "stored"),
-    [(2, 2), (np.int64(3), 3), (None, None), (1e-7 + 2, 2.0000001)],
-)
+@pytest.mark.parametrize(("value", "stored"), [(2, 2), (np.int64(3), 3), (None, None), (1e-7 + 2, 2.0000001)])
 def test_values_keep_their_type(value, stored):
     assert simulate("continuous", rps=value, **SMALL).config["rps"] == stored
 

@@ -142,7 +142,7 @@ def test_what_is_there_is_replaced_only_by_force(csv, tmp_path, refused):
 
 def result(place: int = 0, **more: Any) -> dict[str, Any]:
     """Return what `vllm bench serve --save-result --max-concurrency N` writes of a point."""
-    load, ttft_s, tpot_s, *_ = served(TRUE)[place]
+    load, ttft_s, tpot_s = served(TRUE)[place]
     told = {"date": "20260101-000000", "model_id": "meta-llama/Llama-3.1-8B-Instruct", "num_prompts": load.requests}
     told |= {"request_rate": "inf", "max_concurrency": load.concurrency, "completed": load.requests, "failed": 0}
     told |= {"total_input_tokens": load.requests * load.isl, "total_output_tokens": load.requests * load.osl}

@@ -21,11 +21,7 @@ TRACE = pd.DataFrame({"arrival_s": [0.0, 5.0, 9.0, 9.5], "prompt_tokens": [20_00
 
 def served(outputs: list[int], **more: Any) -> Any:
     return simulate(
-        "continuous",
-        TRACE.assign(output_tokens=outputs),
-        profile="vicuna7b_68m_a100",
-        acceptance="bernoulli",
-        **more,
+        "continuous", TRACE.assign(output_tokens=outputs), profile="vicuna7b_68m_a100", acceptance="bernoulli", **more
     )
 
 

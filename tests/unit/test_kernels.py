@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.acceptance.trace import AcceptanceTrace, Pools
+from specsim.core.trees import Forest
+from specsim.errors import SpecsimError
 from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, Texts, answer, grow, rounds
 from specsim.rng import STRIDE
 from specsim.schedulers.parts.selection import selected
+from tests.made import grown
 from tests.reference import kernels as reference
 
 CHANCES = (0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0)
@@ -96,6 +100,16 @@ def test_nothing_is_read_beyond_the_end():
         numbers = np.array([[0, -1, 0, -1, -1], [1, -1, 0, -1, -1], node]).T.copy()
         with pytest.raises(IndexError, match="a forest has nodes of other rows than its 2, or of other slots than 7"):
             answer(texts, np.arange(2), np.ones(2, dtype=np.int64), numbers, np.zeros(7, dtype=np.int64))
+    with pytest.raises(ValueError, match="not a tree"):
+        grown(grown(Forest.roots(1), [0], [0.5]), [1], [0.5]).subset(np.array([True, False, True]))
+
+
+@pytest.mark.parametrize("start", [-1, 5, 1 << 40])
+def test_a_pool_that_does_not_lie_within_the_trace_is_refused(start):
+    ranks, inside = np.zeros(8, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    for starts in ((np.array([0, start]), inside), (inside, np.array([0, start]))):
+        with pytest.raises(SpecsimError, match=f"a pool of 4 rows begins at row {start:,} of 8 of an acceptance trace"):
+            AcceptanceTrace(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))
 
 
 @st.composite

@@ -73,12 +73,11 @@ class Scene:
         return self.books, Books(*(column.copy() for column in self.books))
 
 
-def seeds() -> Any:
-    return st.integers(0, 2**32 - 1), st.sampled_from((1, 2, 16)), st.sampled_from((1, 4, 60))
-
-
 def scene(seed: int, block_tokens: int, slack: int) -> Scene:
     return Scene(np.random.default_rng(seed), block_tokens, slack)
+
+
+scenes = st.builds(scene, st.integers(0, 2**32 - 1), st.sampled_from((1, 2, 16)), st.sampled_from((1, 4, 60)))
 
 
 def assert_taken(one: Taken, other: Taken) -> None:
@@ -96,9 +95,8 @@ def chunks_of(drawn: Scene, lacking: Any) -> Any:
 
 
 @many
-@given(*seeds())
-def test_a_verification_takes_the_same(seed, block_tokens, slack):
-    drawn = scene(seed, block_tokens, slack)
+@given(scenes)
+def test_a_verification_takes_the_same(drawn):
     one, other = drawn.twice()
     chunks = np.maximum(chunks_of(drawn, drawn.lacking(drawn.books.target_cached)), drawn.rng.integers(0, 2))
     if drawn.rng.random() < 0.3:
@@ -109,9 +107,8 @@ def test_a_verification_takes_the_same(seed, block_tokens, slack):
 
 
 @many
-@given(*seeds())
-def test_a_draft_takes_the_same(seed, block_tokens, slack):
-    drawn = scene(seed, block_tokens, slack)
+@given(scenes)
+def test_a_draft_takes_the_same(drawn):
     one, other = drawn.twice()
     chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.rng.random() < 0.7 else NO_INTS
     asked = drawn.ids, chunks, drawn.numbers, drawn.fresh, drawn.leaves(), drawn.room
@@ -132,9 +129,8 @@ def test_nodes_that_do_not_exist_are_refused():
 
 
 @many
-@given(*seeds())
-def test_a_verification_leaves_the_same(seed, block_tokens, slack):
-    drawn = scene(seed, block_tokens, slack)
+@given(scenes)
+def test_a_verification_leaves_the_same(drawn):
     rng, n, drafted, feeds = drawn.rng, len(drawn.ids), *(bool(each) for each in drawn.rng.integers(0, 2, 2))
     one, other = drawn.twice()
     counts, at = rng.integers(0, 9, (5, N)), rng.integers(0, 9, (N, POSITIONS)).astype(np.int32)
@@ -145,7 +141,7 @@ def test_a_verification_leaves_the_same(seed, block_tokens, slack):
     tokens = (matched + 1) * (rng.random(n) < 0.8)
     answer = tokens, np.minimum(matched, tokens), matched, rng.random(n) < 0.2
     chunks = np.maximum(drawn.lacking(drawn.books.target_cached), 1)
-    asked = drawn.ids, chunks, tree, answer, drafted, feeds, 3.25, block_tokens
+    asked = drawn.ids, chunks, tree, answer, drafted, feeds, 3.25, drawn.room.block_tokens
     assert_equal(reference.commit(one, tallies[0], *asked), commit(other, tallies[1], *asked))
     assert_equal(one, other)
     assert_equal(*tallies)
