@@ -1,6 +1,5 @@
 """The same from Python: what the docstrings promise, typed settings, nothing written unless asked, one error type."""
 
-import doctest
 import json
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from specsim import SpecsimError, load_run, load_sweep, simulate, sweep
+from tests.made import refusal
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 
@@ -18,48 +18,31 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("function", [simulate, sweep])
-def test_the_examples_in_the_docstrings_run(function, tmp_path):
-    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
-    (example,) = finder.find(function, function.__name__, globs={function.__name__: function})
-    assert len(example.examples) >= 2
-    told: list[str] = []
-    assert runner.run(example, out=told.append).failed == 0, "".join(told)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_python_shows_of_a_damaged_run_is_its_damage(tmp_path):
-    simulate("fcfs", out="mine", **SMALL)
-    stored = load_run("mine")
-    (tmp_path / "mine" / "config.yaml").unlink()
-    assert repr(stored).startswith("<Run in mine: mine/config.yaml: no such file")
-
-
-def test_without_out_nothing_is_written(tmp_path):
+@pytest.mark.usefixtures("unrendered")
+def test_without_out_nothing_is_written_and_a_plot_must_be_told_where(tmp_path):
     run = simulate("continuous", passes=True, **SMALL)
     sweep({"rps": [2, 4]}, scheduler="continuous", **SMALL)
     assert run.folder is None
     assert repr(run).startswith("<Run: scheduler=continuous, trace=poisson, ")
+    with pytest.raises(SpecsimError, match="folder"):
+        run.plot()
     assert list(tmp_path.iterdir()) == []
+    assert run.plot("here")
 
 
-def test_a_run_in_memory_is_the_run_on_disk(tmp_path):
-    run = simulate("vllm_spec", out=tmp_path / "run", passes=True, **SMALL)
-    stored = load_run(tmp_path / "run")
-    assert run.folder == stored.folder == tmp_path / "run"
+def test_a_run_in_memory_is_the_run_on_disk_in_a_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    run = simulate("vllm_spec", out="~/run", passes=True, **SMALL)
+    stored, damaged = load_run("~/run"), load_run("~/run")
+    assert run.folder == stored.folder == tmp_path / "home" / "run"
+    assert list(tmp_path.iterdir()) == [tmp_path / "home"]
     assert json.dumps(run.metrics) == json.dumps(stored.metrics)
     assert run.config == stored.config
     assert run.provenance == stored.provenance
     for mine, theirs in ((run.requests, stored.requests), (run.passes, stored.passes)):
         assert_frame_equal(mine, theirs, check_exact=True, check_dtype=False)
-
-
-def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    run = simulate("continuous", out="~/run", **SMALL)
-    assert run.folder == tmp_path / "home" / "run"
-    assert load_run("~/run").metrics == run.metrics
-    assert list(tmp_path.iterdir()) == [tmp_path / "home"]
+    (run.folder / "config.yaml").unlink()
+    assert repr(damaged).startswith(f"<Run in {run.folder}: {run.folder}/config.yaml: no such file")
 
 
 @pytest.mark.parametrize(("value", "stored"), [(2, 2), (np.int64(3), 3), (None, None), (1e-7 + 2, 2.0000001)])
@@ -75,14 +58,6 @@ def test_axes_may_be_what_holds_several_values(values):
     assert [run.config["rps"] for run in runs] == [2, 4]
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_a_run_in_memory_must_be_told_where_to_plot(tmp_path):
-    run = simulate("continuous", **SMALL)
-    with pytest.raises(SpecsimError, match="folder"):
-        run.plot()
-    assert run.plot("here")
-
-
 class Textless:
     def __str__(self):
         raise RuntimeError("no text")
@@ -95,9 +70,7 @@ ITSELF.append(ITSELF)
 @pytest.mark.parametrize("value", [10**5000, Textless(), ITSELF], ids=["digits", "textless", "itself"])
 def test_a_value_without_a_text_of_its_own_is_one_line(value):
     for call in (lambda: simulate(rps=value), lambda: sweep({"rps": [value]})):
-        with pytest.raises(SpecsimError, match=r"rps: a \w+ that cannot be written as text") as caught:
-            call()
-        assert len(str(caught.value).splitlines()) == 1
+        assert f"rps: a {type(value).__name__} that cannot be written as text" in refusal(call)
 
 
 MISTAKES = [

@@ -212,3 +212,12 @@ def test_seeds_that_draw_arrivals_anew_judge_a_point_whose_runs_are_each_too_sho
     assert set(verdicts(short_runs(near, steady=None))) == {SHORT}
     both = pd.concat([short_runs(near), short_runs(apart).assign(point="b")], ignore_index=True)
     assert list(verdicts(both)) == [KEPT_UP] * 5 + [SHORT] * 5
+
+
+def test_a_run_says_that_it_is_a_closed_loop():
+    done = simulate("continuous", "poisson", requests=25, concurrency=8)
+    load = done.metrics["specsim"]["load"]
+    assert (load["clients"], load["overloaded"], load["makespan_ratio"]) == (8, None, None)
+    assert any("the trace's arrivals are not used" in note for note in done.notes)
+    assert any(note.startswith("too short: slo_attainment is known to") for note in done.notes)
+    assert simulate("continuous", "poisson", requests=9).metrics["specsim"]["load"]["clients"] is None
