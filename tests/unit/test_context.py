@@ -30,9 +30,8 @@ def test_a_prompt_and_an_output_beyond_the_context_are_refused_and_the_reason_is
     assert ran.requests["rejected_reason"].tolist() == ["context_length", "", "", "context_length"]
     assert ran.requests["output_tokens"].tolist() == [0, 100, 196, 0]
     assert ran.metrics["specsim"]["rejected"] == {"context_length": 2}
-    assert any(
-        each.startswith("2 requests refused: prompt and output exceed the target's context") for each in ran.notes
-    )
+    said = "2 requests refused: prompt and output exceed the target's context"
+    assert any(note.startswith(said) for note in ran.notes)
     assert ran.metrics["specsim"]["load"]["makespan_ratio"] >= 1
 
 
