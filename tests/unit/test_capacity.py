@@ -120,28 +120,23 @@ ALL, CODING = alone(950, 1000), alone(86, 100)
 BLIND = metrics(None, needed_requests=None, too_short=True)
 
 
-def needs(half: float) -> int:
-    """Return the requests after which a class is known to 5 points."""
-    return ceil(1000 * (half / 0.05) ** 2)
+def coding(half: float, depends: bool = False) -> Judged:
+    """Return the class known to `half`, and the requests after which it is known to 5 points."""
+    return Judged(0.86, half, ceil(1000 * (half / 0.05) ** 2), True, depends)
 
 
 @pytest.mark.parametrize(
     ("given", "of", "found"),
     [
-        pytest.param(metrics(0.03), "all", (0.95, 0.03, 300, False), id="of all the run itself tells"),
-        pytest.param(metrics(ALL), "worst", (0.86, CODING, needs(CODING), True), id="a small class is known less well"),
-        pytest.param(metrics(ALL), "coding", (0.86, CODING, needs(CODING), True), id="by its name"),
-        pytest.param(metrics(3 * ALL), "coding", (0.86, 3 * CODING, needs(3 * CODING), True), id="neighbours together"),
-        pytest.param(BLIND, "coding", (0.86, 1.0, None, True), id="a run that knows nothing of itself"),
-        pytest.param(metrics(0.03), "poetry", (1.0, 1.0, None, True), id="a class without requests"),
+        pytest.param(metrics(0.03), "all", Judged(0.95, 0.03, 300, False, False), id="of all the run itself tells"),
+        pytest.param(metrics(ALL), "worst", coding(CODING), id="a small class is known less well"),
+        pytest.param(metrics(ALL), "coding", coding(CODING), id="by its name"),
+        pytest.param(metrics(3 * ALL), "coding", coding(3 * CODING), id="neighbours together"),
+        pytest.param(BLIND, "coding", Judged(0.86, 1.0, None, True, False), id="a run that knows nothing of itself"),
+        pytest.param(metrics(0.03), "poetry", Judged(1.0, 1.0, None, True, False), id="a class without requests"),
+        pytest.param(metrics(ALL, overloaded=True), "all", Judged(0.95, ALL, 300, False, True), id="overload of all"),
+        pytest.param(metrics(ALL, saturated=True), "coding", coding(CODING, True), id="saturation of a class"),
     ],
 )
 def test_a_class_is_judged_as_well_as_its_requests_tell(given, of, found):
-    attained, half, needed, short = found
-    assert judged(given, of) == Judged(attained, pytest.approx(half), needed, too_short=short, depends_on_length=False)
-
-
-@pytest.mark.parametrize("kind", ["overloaded", "saturated"])
-def test_overload_is_told_of_whomever(kind):
-    assert judged(metrics(0.03, **{kind: True}), "all").depends_on_length
-    assert judged(metrics(0.03, **{kind: True}), "coding").depends_on_length
+    assert judged(given, of) == found._replace(half_width=pytest.approx(found.half_width))
