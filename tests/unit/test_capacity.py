@@ -98,16 +98,10 @@ def test_runs_that_tell_too_little_become_longer(shares, runs, requests, longest
 def metrics(half: float | None, **load: Any) -> dict[str, Any]:
     """Return what 1,000 requests attained, 100 of them of the worst class."""
     block = {"attainment_half_width": half, "needed_requests": 300, "too_short": False}
-    return {
-        "slo_attainment": 0.95,
-        "worst_class": "coding",
-        "iterations": 1,
-        "classes": {
-            "coding": {"requests": 100, "slo_attainment": 0.86},
-            "chat": {"requests": 900, "slo_attainment": 0.96},
-        },
-        "load": {**block, "overloaded": False, "saturated": False, **load},
-    }
+    counts = (("coding", 100, 0.86), ("chat", 900, 0.96))
+    classes = {name: {"requests": requests, "slo_attainment": share} for name, requests, share in counts}
+    told = {"slo_attainment": 0.95, "worst_class": "coding", "iterations": 1, "classes": classes}
+    return told | {"load": {**block, "overloaded": False, "saturated": False, **load}}
 
 
 def alone(met: float, n: int) -> float:
