@@ -1,5 +1,6 @@
 """The same from Python: what the docstrings promise, typed settings, nothing written unless asked, one error type."""
 
+import doctest
 import json
 
 import numpy as np
@@ -16,6 +17,16 @@ SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile"
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("function", [simulate, sweep])
+def test_the_examples_in_the_docstrings_run(function, tmp_path):
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    (example,) = finder.find(function, function.__name__, globs={function.__name__: function})
+    assert len(example.examples) >= 2
+    told: list[str] = []
+    assert runner.run(example, out=told.append).failed == 0, "".join(told)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("unrendered")

@@ -14,7 +14,7 @@ from specsim.calibration.reading import MeasuredPoint, MeasuredServer, read_poin
 from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.errors import SpecsimError
-from specsim.files.yaml_file import read_yaml
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 
@@ -281,3 +281,16 @@ def test_a_wrong_unit_that_host_time_explains_is_told(csv, tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith("note: host time is 100% of TPOT (median), more than the kernels'; check")
     assert "TPOT is" not in said
+
+
+@pytest.mark.slow
+def test_the_docs_show_what_the_command_prints(tmp_path, monkeypatch, capsys):
+    root = shipped("conf").parent
+    page = (root / "docs" / "engines.md").read_text(encoding="utf-8")
+    _, _, told = page.partition("$ specsim calibrate ")
+    words, _, shown = told.partition("mine.yaml\n")
+    (tmp_path / "docs").symlink_to(root / "docs")
+    monkeypatch.chdir(tmp_path)
+    assert main(["calibrate", *f"{words}mine.yaml".replace("\\\n", " ").split()]) == 0
+    assert shown.partition("$ ")[0] == capsys.readouterr().out
+    assert simulate("continuous", "poisson", requests=5, engine="./mine.yaml").requests.finish_s.notna().all()

@@ -24,20 +24,9 @@ from tests.made import acceptance_trace, ledger_and_view, refusal, requests
 PROFILE = load_profile("llama8b_1b_h100")
 SHAPE = PassShape.of(np.array([100, 250]), np.array([1, 1]), np.array([3, 4]))
 SHAPES = PassShapes.each(np.array([100, 250, 9]), np.array([1, 1, 600]), np.array([3, 4, 0]))
-PLAIN = {
-    "overhead_s": None,
-    "request_s": 0.0,
-    "sequence_s": None,
-    "speculation_s": 0.0,
-    "graph_tokens": None,
-    "graph_step": 8,
-    "graph_most": 512,
-    "verification": "tree_attention",
-    "pipeline_steps": 0,
-    "frontend_s": 0.0,
-}
-
-
+PLAIN: dict[str, Any] = {"overhead_s": None, "request_s": 0.0, "sequence_s": None, "speculation_s": 0.0}
+PLAIN |= {"graph_tokens": None, "graph_step": 8, "graph_most": 512, "verification": "tree_attention"}
+PLAIN |= {"pipeline_steps": 0, "frontend_s": 0.0}
 SIZES = {"large_gpu": 8, "other": 8}
 
 
@@ -96,12 +85,6 @@ def test_drafts_run_within_a_step_that_pays_its_host_time_once():
     captured = replace(HOST, draft_launch_s=0.0).running(PROFILE).draft
     assert captured.seconds(one) == pytest.approx(bare.draft.seconds(one)), "a captured graph adds no host time"
     assert HOST.running(PROFILE).draft.seconds(one) == pytest.approx(bare.draft.seconds(one) + 1e-3 + 4e-4)
-
-
-@pytest.mark.parametrize("drafter", [DecoderHead("eagle3", 3, True, False, 1, 8, 32_000), Separate(False, 1e-3)])
-def test_every_drafter_that_is_a_model_pays_the_launch(drafter):
-    launched = equipped(replace(HOST, draft_launch_s=5e-3).running(PROFILE), drafter).draft
-    assert launched.seconds(PassShape.decode(100)) == 5e-3
 
 
 def test_a_pass_beyond_the_largest_graph_takes_at_least_its_launches():
@@ -188,12 +171,20 @@ def test_a_drafter_that_fell_behind_is_no_bonus_token(missing, sequences):
     assert [int(level.seconds) for level in levels] == [sequences] * 2
 
 
-@pytest.mark.parametrize("drafter", [Separate(True, 0.0), LayersSkipped(32, 16), Heads(False, 5, 0.1, 0.1, 0.1)])
-def test_a_drafter_runs_on_the_same_engine(drafter):
+@pytest.mark.parametrize(
+    "drafter",
+    [
+        *(Separate(True, 0.0), LayersSkipped(32, 16), Heads(False, 5, 0.1, 0.1, 0.1)),
+        *(DecoderHead("eagle3", 3, True, False, 1, 8, 32_000), Separate(False, 1e-3)),
+    ],
+)
+def test_a_drafter_runs_on_the_same_engine_and_pays_its_launch(drafter):
     bare = equipped(Engine(overhead_s=0.0).running(PROFILE), drafter).draft
     on = equipped(Engine(overhead_s=1e-3, request_s=1e-4, graph_tokens=(64,)).running(PROFILE), drafter).draft
     padded = SHAPE._replace(batched_tokens=64)
     assert on.seconds(SHAPE) == pytest.approx(bare.seconds(padded) + 1e-3 + 2e-4)
+    launched = equipped(replace(HOST, draft_launch_s=5e-3).running(PROFILE), drafter).draft
+    assert launched.seconds(PassShape.decode(100)) == 5e-3
 
 
 def test_sizes_are_those_named_then_multiples():
@@ -280,21 +271,24 @@ def served(scheduler: str, **settings: Any) -> Run:
     return simulate(scheduler, "poisson", **given | {"scheduler__max_num_seqs": 128} | settings)
 
 
-MEASURED_TPOT_MS = 10.50
-"""vLLM 0.11, Llama-3.1-8B on an H100 (kubernetes-sigs/inference-perf, demos/kubecon-na-2025)."""
+EAGLE = {"drafter": "eagle3", "acceptance": "bernoulli", "acceptance__alpha": 0.08}
 
 
-@pytest.mark.parametrize(("engine", "within"), [("vllm_0_11", 0.15), ("vllm_0_12", 0.15), (None, 0.20)])
-def test_vllm_batches_as_a_measured_vllm(engine, within):
-    run = served("vllm", **({} if engine is None else {"engine": engine}))
-    assert run.metrics["mean_tpot_ms"] == pytest.approx(MEASURED_TPOT_MS, rel=within)
+@pytest.mark.parametrize(
+    ("scheduler", "settings", "measured_tpot_ms", "within"),
+    [
+        ("vllm", {"engine": "vllm_0_11"}, 10.50, 0.15),
+        ("vllm", {"engine": "vllm_0_12"}, 10.50, 0.15),
+        ("vllm", {}, 10.50, 0.20),
+        ("vllm_spec", {"engine": "vllm_0_11", "rps": 35.3, "requests": 700, **EAGLE}, 13.80, 0.20),
+    ],
+)
+def test_vllm_batches_as_a_measured_vllm(scheduler, settings, measured_tpot_ms, within):
+    """vLLM 0.11, Llama-3.1-8B on an H100 (kubernetes-sigs/inference-perf, demos/kubecon-na-2025).
 
-
-def test_eagle_on_vllm_0_11_decodes_as_measured():
-    """Random text at 35 requests/s, k = 4: 13.80 ms, a step that brings 1.09 tokens (the same source)."""
-    given = {"engine": "vllm_0_11", "drafter": "eagle3", "acceptance": "bernoulli", "acceptance__alpha": 0.08}
-    run = served("vllm_spec", rps=35.3, requests=700, **given)
-    assert run.metrics["mean_tpot_ms"] == pytest.approx(13.80, rel=0.20)
+    With EAGLE random text at 35 requests/s, k = 4: a step brings 1.09 tokens.
+    """
+    assert served(scheduler, **settings).metrics["mean_tpot_ms"] == pytest.approx(measured_tpot_ms, rel=within)
 
 
 @pytest.mark.parametrize(("engine", "same"), [("vllm_0_6", "continuous"), ("vllm_0_12", "sarathi")])
