@@ -84,11 +84,6 @@ def beam_of(rows: Any, path: Any, beam: int | None) -> Any:
     return np.array([each for each in places if beam is None or better[each].sum() < beam], dtype=np.int64)
 
 
-def fed(work: DraftPass) -> list[int]:
-    """Return the tokens that each row feeds into the drafter's cache."""
-    return work.scheduled_tokens.tolist() if len(work.scheduled_tokens) else [0] * len(work.requests)
-
-
 def sizes(work: TargetPass) -> list[int]:
     """Return the drafted nodes of each row."""
     tokens: list[int] = work.forest.tree_tokens().tolist()

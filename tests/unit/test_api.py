@@ -84,18 +84,18 @@ def test_a_value_without_a_text_of_its_own_is_one_line(value):
         assert f"rps: a {type(value).__name__} that cannot be written as text" in refusal(call)
 
 
-MISTAKES = [
-    (lambda: simulate("continuos"), "'continuous'"),
-    (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
-    (lambda: simulate("fcfs", out="file", **SMALL), "file"),
-    (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
-    (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
-    (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
-    (lambda: load_sweep("nope"), "nope"),
-]
-
-
-@pytest.mark.parametrize(("call", "named"), MISTAKES, ids=range(len(MISTAKES)))
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: simulate("continuos"), "'continuous'"),
+        (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
+        (lambda: simulate("fcfs", out="file", **SMALL), "file"),
+        (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
+        (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
+        (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
+        (lambda: load_sweep("nope"), "nope"),
+    ],
+)
 def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, started):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(SpecsimError) as raised:

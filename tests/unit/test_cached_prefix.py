@@ -8,17 +8,13 @@ from specsim.simulation import run
 from tests.laws.subjects import NAMES, factory_of
 from tests.made import hardware, memory, requests, simulation
 
-PROMPTS = [40, 40, 9, 1]
-HITS = [0, 32, 9, 1]
-OUTPUTS = [3, 3, 3, 3]
-
 
 def test_only_the_rest_of_a_prompt_is_computed():
-    found, plain = (
-        run(simulation(told, OUTPUTS, factory_of("continuous"), truth=hardware(0.0, 1e-3, 0.01)))
-        for told in (requests([0.0, 50.0, 100.0, 150.0], PROMPTS, [4] * 4, [0] * 4, hits) for hits in (HITS, None))
-    )
-    assert found.passes is not None
+    def served(cached):
+        told = requests([0.0, 50.0, 100.0, 150.0], [40, 40, 9, 1], [4] * 4, cached_tokens=cached)
+        return run(simulation(told, [3] * 4, factory_of("continuous"), truth=hardware(0.0, 1e-3, 0.01)))
+
+    found, plain = served([0, 32, 9, 1]), served(None)
     read = found.passes["prefill_tokens"][found.passes["prefill_tokens"] > 0]
     assert read.tolist() == [40, 8, 1, 1], "the last token of a prompt is computed all the same"
     first_s = [each.progress.first_token_s - each.requests.arrival_s for each in (found, plain)]
