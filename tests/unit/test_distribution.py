@@ -1,7 +1,6 @@
 """Numbers in bounded memory: exact up to a bound, then mean and deviation to rounding and percentiles to 0.1%."""
 
 import tracemalloc
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,25 +82,22 @@ def keeping_few(monkeypatch):
 
 def mixed(window: tuple[float, float] | None = None) -> Simulation:
     """Return a run that speculates and preempts: arrivals at 0, 0.05, 0.1, ..."""
-    count = 20
-    at, outputs = np.arange(count) * 0.05, 1 + np.arange(count) * 7 % 31
-    told = requests(at.tolist(), [9] * count, outputs.tolist())
-    return replace(simulation(told, outputs.tolist(), factory_of("vllm_spec")), window=window)
+    outputs = (1 + np.arange(20) * 7 % 31).tolist()
+    told = requests((np.arange(20) * 0.05).tolist(), [9] * 20, outputs)
+    return simulation(told, outputs, factory_of("vllm_spec"), window=window)
 
 
 def test_a_window_keeps_the_latencies_of_its_requests():
-    record = run(mixed())
-    told, everybody = record.requests, record.progress
-    several = np.flatnonzero(everybody.emitted_tokens > 1)
-    kept = []
-    for request in several.tolist():
-        arrival_s = float(told.arrival_s[request])
+    record, kept = run(mixed()), []
+    everybody = record.progress
+    for request in np.flatnonzero(everybody.emitted_tokens > 1).tolist():
+        arrival_s = float(record.requests.arrival_s[request])
         totals = run(mixed((arrival_s, arrival_s))).totals
         lasted_s = everybody.finish_s[request] - everybody.first_token_s[request]
         assert np.sum(totals.itl_s) == pytest.approx(lasted_s, rel=1e-12)
         assert np.max(totals.itl_s) == record.longest_pause_s[request]
         kept.append(totals.itl_s)
-    assert np.array_equal(np.sort(np.concatenate(kept)), np.sort(run(mixed()).totals.itl_s))
+    assert np.array_equal(np.sort(np.concatenate(kept)), np.sort(record.totals.itl_s))
 
 
 def decoding(tokens: int) -> Simulation:
@@ -128,14 +124,11 @@ def test_a_run_too_long_to_keep_differs_in_its_latencies_alone(keeping_few, monk
 
 def test_a_token_costs_no_memory(keeping_few):
     """Nothing grows with the output; it was 39 bytes a token."""
-    few, many = 200, 1_200
-    peaks = [_peak(decoding(tokens)) for tokens in (few, few, many)]
+    few, many, peaks = 200, 1_200, []
+    for tokens in (few, few, many):
+        chosen = decoding(tokens)
+        tracemalloc.start()
+        run(chosen)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
     assert (peaks[2] - peaks[1]) / (30 * (many - few)) < 1
-
-
-def _peak(chosen: Simulation) -> int:
-    tracemalloc.start()
-    run(chosen)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak

@@ -37,11 +37,8 @@ def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
 
 def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
     found = export("vllm", "vllm_spec", "separate", num_speculative_tokens=3, max_num_batched_tokens=1024)
-    assert json.loads(found.files["vllm.json"]) == {
-        "method": "draft_model",
-        "model": "DRAFT_MODEL",
-        "num_speculative_tokens": 3,
-    }
+    config = json.loads(found.files["vllm.json"])
+    assert config == {"method": "draft_model", "model": "DRAFT_MODEL", "num_speculative_tokens": 3}
     assert found.text.endswith("--max-num-batched-tokens 1024")
     plain = export("vllm", "vllm", max_num_seqs=64)
     assert (plain.text, plain.files) == ("vllm serve TARGET_MODEL \\\n  --max-num-seqs 64", {})
@@ -68,17 +65,11 @@ def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
 
 def test_trtllm_has_last_batch_sizes_and_its_longest_first():
     found = export("trtllm", "trtllm_schedule", max_num_seqs=128)
-    assert yaml.safe_load(found.files["trtllm.yaml"]) == {
-        "speculative_config": {
-            "decoding_type": "Eagle3",
-            "max_draft_len": 4,
-            "speculative_model": "DRAFT_MODEL",
-            "draft_len_schedule": {4: 4, 8: 2, 32: 1},
-            "acceptance_rate_window_size": 100,
-            "acceptance_rate_threshold": 0.2,
-        },
-        "max_batch_size": 128,
-    }
+    speculation = {"decoding_type": "Eagle3", "max_draft_len": 4, "speculative_model": "DRAFT_MODEL"}
+    speculation |= {"draft_len_schedule": {4: 4, 8: 2, 32: 1}}
+    speculation |= {"acceptance_rate_window_size": 100, "acceptance_rate_threshold": 0.2}
+    config = yaml.safe_load(found.files["trtllm.yaml"])
+    assert config == {"speculative_config": speculation, "max_batch_size": 128}
     table = [[1, 8, 3], [9, 64, 1]]
     ours = export("trtllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
     assert yaml.safe_load(ours.files["trtllm.yaml"])["speculative_config"]["draft_len_schedule"] == {8: 3, 2048: 1}
