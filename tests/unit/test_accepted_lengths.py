@@ -1,8 +1,6 @@
 """Accepted lengths of verifications as people have them: each form by hand, and known rates that come back."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ HISTOGRAM = [30, 20, 10, 20]
 COUNTS = {"acceptance_histogram": HISTOGRAM, "num_spec_tokens": K, "num_draft_tokens": 80 * K, "num_spec_steps": 80}
 
 
-def read(folder: Path, lines: list[Any], **keys: Any) -> Acceptance:
+def read(folder, lines, **keys):
     text = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines)
     (folder / "log.jsonl").write_text(text)
     made = acceptance_from_mapping({"kind": "runs", "path": "log.jsonl"} | keys, "acceptance", folder)
@@ -29,12 +27,12 @@ def read(folder: Path, lines: list[Any], **keys: Any) -> Acceptance:
     return made
 
 
-def drawn(centres: list[float], spread: float, requests: int, seed: int, tokens: int = 200) -> list[dict[str, Any]]:
+def drawn(centres, spread, requests, seed, tokens=200):
     """Return lines of our form: verifications of requests whose logits lie around the centres."""
     rng, lines = np.random.default_rng(seed), []
     for request in range(requests):
         rates = 1 / (1 + np.exp(-(np.array(centres) + spread * rng.standard_normal())))
-        accepted: list[int] = []
+        accepted = []
         while sum(accepted) + len(accepted) < tokens:
             accepted.append(int(np.cumprod(rng.random(len(rates)) < rates).sum()))
         lines.append({"request": request, "category": "chat", "k": len(rates), "accepted": accepted})

@@ -1,13 +1,11 @@
 """AdaServe played by hand: beam search, budget, catch-up, prompts that ride along, and plain steps."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from specsim.core.passes import DraftPass
-from specsim.core.protocols import Scheduler
 from specsim.schedulers.adaserve import tokens_needed
 from specsim.schedulers.parts.selection import at_most_the_tree, least_needy_first, neediest_first
 from specsim.schedulers.parts.tree_shape import LoadAdaptive, TreeShape
@@ -16,13 +14,13 @@ from tests.made import ledger_and_view, memory, requests
 from tests.unit.hand import Hand, sizes
 
 
-def adaserve(**changed: Any) -> Scheduler:
+def adaserve(**changed):
     shape = {"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2}
     given = {"verify_tokens": 9, "shape": shape, "prefill_tokens": 64, "max_num_seqs": 4, "watermark": 0.0}
     return factory_of("adaserve", **given | changed)()
 
 
-def prefilled(hand: Hand) -> Hand:
+def prefilled(hand):
     hand.begin()
     hand.propose()
     hand.emit([1] * len(hand.work.requests))

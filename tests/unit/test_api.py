@@ -24,7 +24,7 @@ def test_the_examples_in_the_docstrings_run(function, tmp_path):
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
     (example,) = finder.find(function, function.__name__, globs={function.__name__: function})
     assert len(example.examples) >= 2
-    told: list[str] = []
+    told = []
     assert runner.run(example, out=told.append).failed == 0, "".join(told)
     assert list(tmp_path.iterdir()) == []
 
@@ -74,7 +74,7 @@ class Textless:
         raise RuntimeError("no text")
 
 
-ITSELF: list = []
+ITSELF = []
 ITSELF.append(ITSELF)
 
 

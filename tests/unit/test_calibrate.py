@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -26,13 +25,13 @@ LOADS = tuple(
 
 
 @cache
-def served(engine: Engine, loads: tuple[BenchLoad, ...] = LOADS) -> list[MeasuredPoint]:
+def served(engine, loads=LOADS):
     """Return what a server that is the engine itself would be measured at."""
     nothing = [MeasuredPoint(load, 1.0, 1.0) for load in loads]
     return [each.simulated for each in MeasuredServer(load_profile(PROFILE)).simulated(nothing, engine)]
 
 
-def frame(points: list[MeasuredPoint]) -> pd.DataFrame:
+def frame(points):
     rows = [(*each.load[:4], 1e3 * each.ttft_s, 1e3 * each.tpot_s) for each in points]
     return pd.DataFrame(rows, columns=["isl", "osl", "concurrency", "requests", "ttft_ms", "tpot_ms"])
 
@@ -44,7 +43,7 @@ def csv(tmp_path):
     return file
 
 
-def command(*words: object) -> list[str]:
+def command(*words):
     engine = [] if "--engine" in words else ["--engine", "profiled"]
     return ["calibrate", *map(str, words), "--profile", PROFILE, *engine]
 
@@ -140,7 +139,7 @@ def test_what_is_there_is_replaced_only_by_force(csv, tmp_path, refused):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine.png", "mine.yaml", "points.csv"]
 
 
-def result(place: int = 0, **more: Any) -> dict[str, Any]:
+def result(place=0, **more):
     """Return what `vllm bench serve --save-result --max-concurrency N` writes of a point."""
     load, ttft_s, tpot_s = served(TRUE)[place]
     told = {"date": "20260101-000000", "model_id": "meta-llama/Llama-3.1-8B-Instruct", "num_prompts": load.requests}

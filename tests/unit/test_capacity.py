@@ -1,8 +1,6 @@
 """The search for the highest rate: it ends, narrows what it should, and makes runs longer that tell too little."""
 
-from collections.abc import Callable
 from math import ceil, sqrt
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.metrics.batch_means import Z_975
-from specsim.metrics.capacity import Asked, Capacity, Tested, capacity, next_rate
+from specsim.metrics.capacity import Asked, capacity, next_rate
 from specsim.search.found import Judged, Line, judged, longer
 
 
-def searched(asked: Asked, attained: Callable[[float], tuple[float, ...]]) -> tuple[Capacity, Tested]:
+def searched(asked, attained):
     """Search as it goes on after each rate: by what is tested so far alone."""
-    tested: dict[float, tuple[float, ...]] = {}
+    tested = {}
     while (rate := next_rate(asked, tested)) is not None:
         assert rate not in tested
         assert asked.first <= rate <= asked.last
@@ -49,7 +47,7 @@ def test_what_is_met_again_is_said_and_not_counted():
 
 
 def test_the_interval_is_that_of_the_seeds_own_crossings():
-    def attained(rate: float) -> tuple[float, ...]:
+    def attained(rate):
         return tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0))
 
     found, _ = searched(Asked(0.9, 1.0, 32.0, 0.02), attained)
@@ -62,7 +60,7 @@ ASKED = Asked(0.9, 1.0, 8.0, 0.02)
 RATE = 2.0
 
 
-def run(half: float = 0.02, needed: int | None = 400, *, short: bool = False, depends: bool = False) -> Judged:
+def run(half=0.02, needed=400, *, short=False, depends=False):
     return Judged(0.9, half, needed, short, depends)
 
 
@@ -95,7 +93,7 @@ def test_runs_that_tell_too_little_become_longer(shares, runs, requests, longest
     assert longer(ASKED._replace(longest=longest), line, RATE) == needed
 
 
-def metrics(half: float | None, **load: Any) -> dict[str, Any]:
+def metrics(half, **load):
     """Return what 1,000 requests attained, 100 of them of the worst class."""
     block = {"attainment_half_width": half, "needed_requests": 300, "too_short": False}
     counts = (("coding", 100, 0.86), ("chat", 900, 0.96))
@@ -104,7 +102,7 @@ def metrics(half: float | None, **load: Any) -> dict[str, Any]:
     return told | {"load": {**block, "overloaded": False, "saturated": False, **load}}
 
 
-def alone(met: float, n: int) -> float:
+def alone(met, n):
     """Return Agresti and Coull's half width."""
     centre = (met + 2) / (n + 4)
     return Z_975 * sqrt(centre * (1 - centre) / (n + 4))
@@ -114,7 +112,7 @@ ALL, CODING = alone(950, 1000), alone(86, 100)
 BLIND = metrics(None, needed_requests=None, too_short=True)
 
 
-def coding(half: float, depends: bool = False) -> Judged:
+def coding(half, depends=False):
     """Return the class known to `half`, and the requests after which it is known to 5 points."""
     return Judged(0.86, half, ceil(1000 * (half / 0.05) ** 2), True, depends)
 

@@ -1,14 +1,12 @@
 """A recording's arrivals under other requests: class and lengths from the seed."""
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import pytest
 
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload.load import trace_recipe
-from specsim.workload.trace import Trace
 from tests.made import refusal
 
 TEXT = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
@@ -24,14 +22,14 @@ def place(monkeypatch, tmp_path):
     return tmp_path
 
 
-def entry(**shares: float) -> dict[str, Any]:
+def entry(**shares):
     found = read_yaml(shipped("conf") / "trace" / "adaserve_v1.yaml")
     for name, share in shares.items():
         found["classes"][name]["share"] = share
     return found | {"sha256": hashlib.sha256(TEXT.encode()).hexdigest()}
 
 
-def drawn(given: dict[str, Any], seed: int) -> tuple[Trace, Any]:
+def drawn(given, seed):
     """Return the trace and the names of its requests' classes."""
     trace = trace_recipe(given).trace(seed=seed)
     return trace, np.array(trace.slo_names)[trace.slo_class]

@@ -1,7 +1,6 @@
 """`specsim compare`: settings that differ, numbers side by side, and intervals where the requests are the same."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ def runs(tmp_path_factory):
     return root
 
 
-def lines_of(capsys, *places: Path) -> list[str]:
+def lines_of(capsys, *places):
     assert main(["compare", *map(str, places)]) == 0
     return capsys.readouterr().out.splitlines()
 

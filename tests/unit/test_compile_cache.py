@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -16,19 +14,19 @@ CRASH = f"{COMPILE}; import os; os.kill(os.getpid(), 11)"
 RUN = ("run", "scheduler=specserve", "trace=azure_conv", "requests=300")
 
 
-def environment(cache: Path, **environ: str) -> Mapping[str, str]:
+def environment(cache, **environ):
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHONFAULT"))}
     return clean | {"XDG_CACHE_HOME": str(cache)} | environ
 
 
-def compiling(cache: Path, **environ: str) -> str:
+def compiling(cache, **environ):
     """Return what a fresh process says on stderr."""
     words = (sys.executable, "-c", COMPILE)
     told = subprocess.run(words, env=environment(cache, **environ), capture_output=True, text=True, check=True)
     return told.stderr
 
 
-def kept_in(cache: Path) -> list[Path]:
+def kept_in(cache):
     return sorted((cache / "specsim" / "numba").glob("*.kernels"))
 
 
@@ -54,7 +52,7 @@ def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_pat
 def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp_path):
     """Kernels that several processes had compiled lay in one folder and were signed together: all later runs died."""
 
-    def begun(number: int) -> subprocess.Popen[str]:
+    def begun(number):
         words = (sys.executable, "-m", "specsim", *RUN, f"seed={number}", f"out={tmp_path / str(number)}")
         return subprocess.Popen(
             words, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -83,7 +81,7 @@ def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path, monkeypatch):
     assert not file.exists()
 
 
-def _crashed_or_square(number: int) -> int | tuple[int, str]:
+def _crashed_or_square(number):
     if number == 0:
         os.kill(os.getpid(), 11)
     return number**2

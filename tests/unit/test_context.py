@@ -1,7 +1,6 @@
 """A model has a context: what is longer is refused at its arrival, whatever else there is."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from tests.made import requests, simulation
 TRACE = pd.DataFrame({"arrival_s": [0.0, 5.0, 9.0, 9.5], "prompt_tokens": [20_000, 300, 3_900, 3_900]})
 
 
-def served(outputs: list[int], **more: Any) -> Any:
+def served(outputs, **more):
     return simulate(
         "continuous", TRACE.assign(output_tokens=outputs), profile="vicuna7b_68m_a100", acceptance="bernoulli", **more
     )
@@ -53,7 +52,7 @@ def test_a_scheduler_is_told_of_no_more_tokens_than_the_context_leaves():
             seen.update(zip(view.prompt_tokens.tolist(), view.max_tokens.tolist(), strict=True))
             yield from base.step(view)
 
-    seen: dict[int, int] = {}
+    seen = {}
     base = factory_of("continuous")()
     simulate(Told, TRACE.assign(output_tokens=100), profile="vicuna7b_68m_a100", acceptance="bernoulli")
     assert {prompt: most for prompt, most in seen.items() if prompt} == {300: 2048, 3_900: 196, 20_000: 2048}

@@ -1,7 +1,6 @@
 """Numbers in bounded memory: exact up to a bound, then mean and deviation to rounding and percentiles to 0.1%."""
 
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import specsim.metrics.distribution
 import specsim.metrics.recorder
 from specsim.metrics.distribution import RELATIVE_ERROR, Distribution, Sketched
 from specsim.metrics.summary import summarise
-from specsim.simulation import Simulation, run
+from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation, table_of_run
 
@@ -20,7 +19,7 @@ SIZES = st.lists(st.integers(0, 400), min_size=1, max_size=12)
 KINDS = ("exponential", "lognormal", "pareto", "few values", "one value", "zeros among them", "two far apart")
 
 
-def drawn(kind: str, size: int, seed: int) -> Any:
+def drawn(kind, size, seed):
     rng = np.random.default_rng(seed)
     if kind in ("exponential", "lognormal", "pareto"):
         return getattr(rng, kind)(2.0, size=size) * 1e-2
@@ -33,7 +32,7 @@ def drawn(kind: str, size: int, seed: int) -> Any:
     return rng.choice(choices[kind], size)
 
 
-def filled(numbers: Any, sizes: list[int], most_exact: int, parts: bool = False) -> Distribution:
+def filled(numbers, sizes, most_exact, parts=False):
     """Return a distribution to which the numbers are added in blocks, or merged of one distribution a block."""
     whole = Distribution(most_exact)
     for block in np.split(numbers, np.cumsum(sizes)[:-1]):
@@ -80,7 +79,7 @@ def keeping_few(monkeypatch):
     monkeypatch.setattr(specsim.metrics.distribution, "MOST_EXACT", 2_000)
 
 
-def mixed(window: tuple[float, float] | None = None) -> Simulation:
+def mixed(window=None):
     """Return a run that speculates and preempts: arrivals at 0, 0.05, 0.1, ..."""
     outputs = (1 + np.arange(20) * 7 % 31).tolist()
     told = requests((np.arange(20) * 0.05).tolist(), [9] * 20, outputs)
@@ -100,7 +99,7 @@ def test_a_window_keeps_the_latencies_of_its_requests():
     assert np.array_equal(np.sort(np.concatenate(kept)), np.sort(record.totals.itl_s))
 
 
-def decoding(tokens: int) -> Simulation:
+def decoding(tokens):
     """Return a run of 30 requests with so many tokens each, half of them of another length."""
     count = 30
     outputs = [tokens, tokens + 7] * (count // 2)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ from specsim.config.compose import compose
 from specsim.errors import SpecsimError
 from specsim.latency.drafter import drafter_from_mapping, equipped
 from specsim.latency.forms import Block, Linear
-from specsim.latency.profile import Profile, load_profile, profile_from_mapping
+from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
 from tests.made import many, one, refusal
 
-SMALL: dict[str, Any] = {"trace": "poisson", "requests": 20, "rps": 20, "profile": "llama8b_1b_h100"}
+SMALL = {"trace": "poisson", "requests": 20, "rps": 20, "profile": "llama8b_1b_h100"}
 SMALL |= {"acceptance": "llama70b_1b"}
 PROFILE = load_profile("llama8b_1b_h100")
 PASS = (1000, 8, 1008.0)
@@ -25,15 +24,15 @@ LOOKUP = {"kind": "lookup", "pass_s": 1e-4}
 HEADS = {"kind": "heads", "one_pass": True, "depth": 5, "pass_share": 0.1, "weights_share": 0.1, "cache_share": 0.0}
 
 
-def draft(profile: Profile = PROFILE, **keys: Any) -> Any:
+def draft(profile=PROFILE, **keys):
     return equipped(profile, drafter_from_mapping(keys, "drafter=mine")).draft
 
 
-def run(scheduler: str = "vllm_spec", **settings: Any) -> Any:
+def run(scheduler="vllm_spec", **settings):
     return simulate(scheduler, **{**SMALL, **settings}, passes=True)
 
 
-def drafts(outcome: Any) -> Any:
+def drafts(outcome):
     return outcome.passes[outcome.passes["kind"] == 0]
 
 
@@ -87,8 +86,8 @@ def test_a_block_has_so_many_tokens_of_each_request():
     block = Block(Linear(1e-6, 1e-4, 2e-3), 7)
     assert block.seconds(PassShape.decode(1000, 4)) == pytest.approx(5.8e-3)
     assert block.seconds_array(PassShapes.decode(1000, np.array([1, 4]))) == pytest.approx([3.7e-3, 5.8e-3])
-    seen: Any = SimpleNamespace(seconds=lambda shape: shape)
-    shape: Any = Block(seen, 7).seconds(PassShape.decode(1000, 4))
+    seen = SimpleNamespace(seconds=lambda shape: shape)
+    shape = Block(seen, 7).seconds(PassShape.decode(1000, 4))
     assert (shape.logit_tokens, shape.attention_pairs) == (28, 7 * 1004)
 
 
@@ -128,7 +127,7 @@ def test_one_pass_proposes_all_depths_and_a_drafter_with_a_cache_reads_the_promp
 def test_a_scheduler_that_prices_passes_knows_that_one_is_enough():
     """Where later depths are free, goodput proposes more of them."""
 
-    def length(one_pass: bool) -> float:
+    def length(one_pass):
         found = run("smartspec", drafter="medusa", drafter__one_pass=one_pass, drafter__pass_share=0.3, rps=5)
         return float(found.requests["draft_tokens"].sum() / found.requests["verifications"].sum())
 

@@ -1,7 +1,6 @@
 """What an engine adds to its kernels: host time, padding, batch expansion; and how a run takes it up."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +16,13 @@ from specsim.latency.drafter import DecoderHead, Heads, LayersSkipped, Separate,
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import load_profile
 from specsim.pass_shape import PassShape, PassShapes
-from specsim.runs.execute import Run
 from specsim.runs.prepare import prepare
 from tests.made import acceptance_trace, ledger_and_view, refusal, requests
 
 PROFILE = load_profile("llama8b_1b_h100")
 SHAPE = PassShape.of(np.array([100, 250]), np.array([1, 1]), np.array([3, 4]))
 SHAPES = PassShapes.each(np.array([100, 250, 9]), np.array([1, 1, 600]), np.array([3, 4, 0]))
-PLAIN: dict[str, Any] = {"overhead_s": None, "request_s": 0.0, "sequence_s": None, "speculation_s": 0.0}
+PLAIN = {"overhead_s": None, "request_s": 0.0, "sequence_s": None, "speculation_s": 0.0}
 PLAIN |= {"graph_tokens": None, "graph_step": 8, "graph_most": 512, "verification": "tree_attention"}
 PLAIN |= {"pipeline_steps": 0, "frontend_s": 0.0}
 SIZES = {"large_gpu": 8, "other": 8}
@@ -114,13 +112,13 @@ def test_speculation_that_is_configured_and_off_costs_decodes_without_drafts():
 TABLE = "scheduler__speculation__num_speculative_tokens_per_batch_size"
 
 
-def tpot_ms(scheduler: str, **settings: Any) -> float:
+def tpot_ms(scheduler, **settings):
     given = {"requests": 8, "profile": "llama8b_1b_h100", "slo": "absolute"}
     return float(simulate(scheduler, "poisson", **given, **settings).metrics["mean_tpot_ms"])
 
 
 def test_a_table_that_chooses_no_drafts_is_slower_than_no_speculation():
-    given: dict[str, Any] = {"concurrency": 4, "engine__frontend_s": 0.0}
+    given = {"concurrency": 4, "engine__frontend_s": 0.0}
     without = tpot_ms("vllm", **given)
     never, off = (
         tpot_ms("vllm_dynamic", **{TABLE: table}, **given)
@@ -131,8 +129,8 @@ def test_a_table_that_chooses_no_drafts_is_slower_than_no_speculation():
 
 
 def test_a_table_of_drafts_replays_piecewise_graphs():
-    given: dict[str, Any] = {"concurrency": 1, "engine": "vllm_0_28"}
-    table: dict[str, Any] = {**given, TABLE: [[1, 512, 3]]}
+    given = {"concurrency": 1, "engine": "vllm_0_28"}
+    table = {**given, TABLE: [[1, 512, 3]]}
     fixed = tpot_ms("vllm_spec", scheduler__num_speculative_tokens=3, engine__piecewise_factor=1.19, **given)
     assert tpot_ms("vllm_dynamic", engine__piecewise_factor=1.0, **table) == pytest.approx(fixed)
     assert 1.05 < tpot_ms("vllm_dynamic", **table) / fixed < 1.19, "the drafter's passes are as long"
@@ -264,7 +262,7 @@ def test_sglang_seats_48_requests_while_it_speculates(scheduler, settings, toget
     assert np.sum(run.requests["first_token_s"] < run.requests["finish_s"].min()) == together
 
 
-def served(scheduler: str, **settings: Any) -> Run:
+def served(scheduler, **settings):
     """Return a run of 61.8 requests/s of 201 + 63 tokens on an H100 with 128 slots, as inference-perf measured."""
     lengths = {"trace__prompt_tokens": 201, "trace__output_tokens": 63}
     given = {"slo": "absolute", "profile": "llama8b_1b_h100", "rps": 61.8, "requests": 1200, **lengths}

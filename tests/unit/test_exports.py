@@ -1,7 +1,6 @@
 """Exports by hand: what each engine's documentation says of its settings, and what specsim reads them as."""
 
 import json
-from typing import Any
 
 import pytest
 import yaml
@@ -9,12 +8,12 @@ import yaml
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.search.exports import Inexpressible, exported, kind_of
-from specsim.search.tuned import Candidate, Export
+from specsim.search.tuned import Candidate
 
 TABLE = "speculation.num_speculative_tokens_per_batch_size"
 
 
-def export(engine: str, scheduler: str, drafter: str = "eagle3", **settings: Any) -> Export:
+def export(engine, scheduler, drafter="eagle3", **settings):
     named = {f"scheduler.{key.replace('__', '.')}": str(each).replace("'", "") for key, each in settings.items()}
     keys = compose({"scheduler": scheduler, **named})["scheduler"]
     return exported(Candidate(scheduler, settings, keys, 1.0), drafter, engine)
@@ -103,10 +102,10 @@ def test_what_an_engine_cannot_express_is_refused(engine, scheduler, drafter, se
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 def test_an_exported_table_gives_the_numbers_of_the_tuned_one(engine):
     table = [[1, 2, 4], [3, 6, 2], [7, 512, 0]]
-    shared: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 12, "profile": "llama8b_eagle3_h100"}
+    shared = {"trace": "poisson", "requests": 60, "rps": 12, "profile": "llama8b_eagle3_h100"}
     tuned = {TABLE: table}
 
-    def tpot_ms(scheduler: str, settings: dict[str, Any]) -> float:
+    def tpot_ms(scheduler, settings):
         below = {f"scheduler__{key.replace('.', '__')}": each for key, each in settings.items()}
         return float(simulate(scheduler, **shared, **below).metrics["mean_tpot_ms"])
 

@@ -1,7 +1,6 @@
 """What a search has found, by hand: marks and counts of runs that cannot be judged, and why a number is missing."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,26 +19,26 @@ RATE = "2.17 \u00b1 0.37"
 KEY = "scheduler.num_speculative_tokens"
 
 
-def run(*, short: bool = False, overloaded: bool = False, needed: int | None = 90) -> Judged:
+def run(*, short=False, overloaded=False, needed=90):
     return Judged(0.9, 0.03, needed, short, overloaded)
 
 
-def line(value: str = "4", tested: Any = TESTED, runs: Any = None, gpus: int = 1) -> Line:
+def line(value="4", tested=TESTED, runs=None, gpus=1):
     judged = {rate: [run()] * len(shares) for rate, shares in tested.items()}
     return Line({KEY: value}, gpus, tested=tested, judged=judged | (runs or {}))
 
 
-def found(*lines: Line) -> Found:
+def found(*lines):
     return Found(ASKED, "worst", lines, Sweep([]), "of this search")
 
 
-def doubtful() -> Line:
+def doubtful():
     edge = [run(short=True, needed=200), run(short=True, needed=None), run(overloaded=True)]
     open_ = run(short=True)._replace(half_width=0.8)
     return line("8", runs={2.0: edge, 4.0: [open_, run(), run()]}, gpus=2)
 
 
-def row(of: Found, value: str) -> str:
+def row(of, value):
     return next(each for each in find_table(of) if each.startswith(f"{value} "))
 
 

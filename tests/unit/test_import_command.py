@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ from specsim.calibration.reading import read_points
 from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.files.yaml_file import read_yaml
-from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
 
-def result(clients: int, **more: Any) -> dict[str, Any]:
+def result(clients, **more):
     """Return what `vllm bench serve` says of 20 requests of 100 + 10 tokens from clients that wait."""
     totals = {"completed": 20, "total_input_tokens": 2000, "total_output_tokens": 200, "request_throughput": 1.0}
     times = {"mean_ttft_ms": 50.0 + clients, "mean_tpot_ms": 10.0, "request_rate": "inf", "max_concurrency": clients}
@@ -37,11 +36,11 @@ SCRAPE = 'vllm:spec_decode_num_drafts_total{engine="0"} 1000.0\n' + "".join(
 )
 
 
-def means(value: float) -> dict[str, Any]:
+def means(value):
     return {"successful": {"mean": value}}
 
 
-def guidellm(strategy: dict[str, Any]) -> str:
+def guidellm(strategy):
     """Return a report of one benchmark: 3 requests of 100 + 20 tokens, TTFT 40 ms, 9 ms between tokens."""
     row = {"prompt_tokens": 100, "output_tokens": 20}
     metrics = {"request_totals": {"successful": 3}, "prompt_token_count": means(100.0)}
@@ -56,17 +55,17 @@ AIPERF |= {"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"
 AIPERF |= {"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}}
 
 
-def imported(tmp_path: Path, content: str, *words: str) -> Path:
+def imported(tmp_path, content, *words):
     (tmp_path / "given").write_text(content)
     assert main(["import", str(tmp_path / "given"), "--out", str(tmp_path / "out"), *words]) == 0
     return tmp_path / "out"
 
 
-def trace_in(file: Path) -> Trace:
+def trace_in(file):
     return read_user_file(file, TraceSource("t", "file")).trace
 
 
-def points_in(out: Path) -> list[tuple[BenchLoad, float, float]]:
+def points_in(out):
     return [(each.load, each.ttft_s, each.tpot_s) for each in read_points([out / "points.csv"], 1).points]
 
 
@@ -123,7 +122,7 @@ NAMES = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.conv
 SPANS = "\n".join([f"startTimeUnixNano,{','.join(NAMES)}", *(",".join(map(str, each)) for each in CHATS)])
 
 
-def otlp(indent: int | None) -> str:
+def otlp(indent):
     """Return the same: attributes are lists of keys and typed values; a span of a database tells no tokens."""
     spans = [(10**18, {"db.system": {"stringValue": "redis"}})]
     for at, prompt, output, session in CHATS:
@@ -136,7 +135,7 @@ def otlp(indent: int | None) -> str:
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": listed}]}]}, indent=indent)
 
 
-def aiperf_record(at: int, prompt: int, output: int, session: str) -> str:
+def aiperf_record(at, prompt, output, session):
     told = {"request_start_ns": at, "conversation_id": "template", "x_correlation_id": session}
     lengths = {"input_sequence_length": prompt, "output_sequence_length": output}
     metrics = {name: {"value": tokens, "unit": "tokens"} for name, tokens in lengths.items()}

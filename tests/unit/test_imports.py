@@ -116,7 +116,7 @@ def test_no_two_modules_import_each_other():
                 visit(lower, [*path, name])
         done.add(name)
 
-    done: set[str] = set()
+    done = set()
     for module in MODULES:
         visit(module, [])
     assert done == set(MODULES)

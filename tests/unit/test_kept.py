@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 import specsim.files.kept
-from specsim.files.kept import Arrays, kept
+from specsim.files.kept import kept
 
 
 class Maker:
     """Makes the same arrays and counts how often."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.made = 0
 
-    def __call__(self) -> Arrays:
+    def __call__(self):
         self.made += 1
         return {"numbers": np.arange(5) / 3, "words": np.array(["a", "b"])}
 
@@ -30,7 +30,7 @@ def code(tmp_path, monkeypatch):
     return file
 
 
-def stored(tmp_path: Path) -> list[Path]:
+def stored(tmp_path):
     return sorted((tmp_path / "cache" / "specsim" / "made").iterdir())
 
 

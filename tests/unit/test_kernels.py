@@ -1,8 +1,5 @@
 """Each compiled kernel equals the reference in numpy to the last bit."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +8,7 @@ from hypothesis import strategies as st
 from specsim.acceptance.trace import AcceptanceTrace, Pools
 from specsim.core.trees import Forest
 from specsim.errors import SpecsimError
-from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, Texts, answer, grow, rounds
+from specsim.kernels.growth import ALL, PARENT, ROW, Front, Growth, Pooled, Texts, answer, grow, rounds
 from specsim.rng import STRIDE
 from specsim.schedulers.parts.selection import selected
 from tests.made import grown
@@ -22,7 +19,7 @@ CHANCES = (0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0)
 many = settings(max_examples=200, deadline=None, derandomize=True)
 
 
-def assert_equal(one: Sequence[Any], other: Sequence[Any]) -> None:
+def assert_equal(one, other):
     for mine, theirs in zip(one, other, strict=True):
         assert np.asarray(mine).dtype == np.asarray(theirs).dtype
         assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
@@ -30,7 +27,7 @@ def assert_equal(one: Sequence[Any], other: Sequence[Any]) -> None:
 
 
 @st.composite
-def fronts(draw: st.DrawFn) -> tuple[Pooled, Front, Growth]:
+def fronts(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     width, trees = draw(st.integers(1, 5)), draw(st.integers(1, 8))
     confidence = np.sort(rng.choice(CHANCES[draw(st.integers(0, 1)) :], (64, width)))[:, ::-1].copy()
@@ -57,7 +54,7 @@ def fronts(draw: st.DrawFn) -> tuple[Pooled, Front, Growth]:
 class Read:
     """A text that code of its own reads."""
 
-    def __init__(self, text: Pooled) -> None:
+    def __init__(self, text):
         self.confidence, self.rank, self.silent, self.at = text.confidence, text.rank, text.silent, text.at
 
 
@@ -113,7 +110,7 @@ def test_a_pool_that_does_not_lie_within_the_trace_is_refused(start):
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> tuple[int, Any, Grown, np.random.Generator]:
+def trees(draw):
     """Rows, a forest's numbers, what was grown of it, and rng."""
     text, front, growth = draw(fronts())
     grown = reference.grow(text, front, growth._replace(most=1 << 21))

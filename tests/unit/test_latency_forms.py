@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.latency.forms import Form, Linear, Roofline, Staged, Table, scaled
+from specsim.latency.forms import Linear, Roofline, Staged, Table, scaled
 from specsim.pass_shape import PassShape, PassShapes
 from tests.made import many, one
 
@@ -15,14 +15,8 @@ STEPPED = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, tile_tokens=64)
 TABLE = Table((0.0, 128.0, 256.0, 1024.0), (0.0, 0.055, 0.085, 0.205), 0.03)
 COMPOSED = Table((1, 64, 256, 1024), (0.006, 0.007, 0.01, 0.025), 0.0, 5e-8, 4e-9, 1e-6, 2e-6)
 READING = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, logit_s=1e-4)
-FORMS: dict[str, Form] = {
-    "linear": LINEAR,
-    "roofline": SMOOTH,
-    "staircase": STEPPED,
-    "logits": READING,
-    "table": TABLE,
-    "composed": COMPOSED,
-}
+FORMS = {"linear": LINEAR, "roofline": SMOOTH, "staircase": STEPPED, "logits": READING, "table": TABLE}
+FORMS |= {"composed": COMPOSED}
 FEW = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, few_s=(-0.01, 0.01, 0.02), few_logits_s=(-0.01, 0.004))
 
 amounts = st.floats(0, 1e6, allow_nan=False)
@@ -56,10 +50,7 @@ def test_few_tokens_may_take_longer_than_more_and_the_rest_never_do():
 
 
 @forms
-@given(
-    base=st.tuples(amounts, amounts, amounts, amounts),
-    more=st.tuples(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5)),
-)
+@given(base=st.tuples(*[amounts] * 4), more=st.tuples(*[st.floats(0, 1e5)] * 4))
 def test_more_work_never_takes_less_time(form, base, more):
     larger = [before + added for before, added in zip(base, more, strict=True)]
     assert form.seconds(one(*larger)) >= form.seconds(one(*base)) * (1 - 1e-12)
@@ -116,10 +107,10 @@ def test_table_counts_attention_logits_and_requests():
     assert halved.seconds(shape) == pytest.approx(14e-3 + 0.8e-3 + 128e-6 + 16e-6)
 
 
-def cycle_s(stages: int, batches: int, stage_s: float) -> float:
+def cycle_s(stages, batches, stage_s):
     """Return the seconds between two visits of a micro-batch to the first stage, of alike ones that go round."""
     free, ready = [0.0] * stages, [0.0] * batches
-    starts: list[float] = []
+    starts = []
     for turn in range(40 * batches):
         at = ready[turn % batches]
         for stage in range(stages):
@@ -137,7 +128,7 @@ def test_a_step_on_a_pipeline_is_the_cycle_of_its_micro_batches(stages, requests
     """Stages work one micro-batch after the other; a pass takes `stages` times as long as one of them."""
     form = Linear(1e-7, 1e-4, 1e-3)
     batches = min(stages, requests)
-    each = form.seconds(PassShape.decode(100 * requests / batches, requests / batches))  # type: ignore[arg-type]
+    each = form.seconds(PassShape.decode(100 * requests / batches, requests / batches))
     step = Staged(form, stages).seconds(PassShape.decode(100 * requests, requests))
     assert step == pytest.approx(cycle_s(stages, batches, each / stages))
     in_turn = Staged(form, stages, in_turn=True).seconds(PassShape.decode(100 * requests, requests))

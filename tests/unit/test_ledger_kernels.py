@@ -1,7 +1,5 @@
 """What a pass takes and leaves is what the reference in numpy says, to the last bit, for any scheduler."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +12,6 @@ from specsim.kernels.ledger import (
     Books,
     ProgressColumns,
     Room,
-    Taken,
     commit,
     deepen,
     reserve,
@@ -30,7 +27,7 @@ many = settings(max_examples=300, deadline=None, derandomize=True)
 class Scene:
     """Books of which anything may hold, rows of a pass, and a forest behind them."""
 
-    def __init__(self, rng: np.random.Generator, block_tokens: int, slack: int) -> None:
+    def __init__(self, rng, block_tokens, slack):
         self.rng = rng
         prompt, emitted = rng.integers(1, 30, N), rng.integers(0, 5, N)
         known = prompt + emitted
@@ -46,7 +43,7 @@ class Scene:
         least = int(self.numbers[PARENT].max()) + 1
         self.fresh = int(rng.integers(least, self.numbers.shape[1] + 1))
 
-    def forest(self, levels: int) -> Any:
+    def forest(self, levels):
         rows = len(self.ids)
         numbers = np.full((5, rows), -1)
         numbers[ROW], numbers[DEPTH] = np.arange(rows), 0
@@ -57,7 +54,7 @@ class Scene:
             numbers = np.concatenate((numbers, new), axis=1)
         return numbers
 
-    def leaves(self) -> Any:
+    def leaves(self):
         """Mostly nodes without children, rarely anything."""
         nodes = self.numbers.shape[1]
         if self.rng.random() < 0.2:
@@ -66,28 +63,28 @@ class Scene:
             return self.rng.permutation(len(self.ids))[: self.rng.integers(0, len(self.ids) + 1)]
         return np.setdiff1d(np.arange(nodes), self.numbers[PARENT])
 
-    def lacking(self, cached: Any) -> Any:
+    def lacking(self, cached):
         return (self.books.prompt_tokens + self.books.emitted_tokens - cached)[self.ids]
 
-    def twice(self) -> tuple[Books, Books]:
+    def twice(self):
         return self.books, Books(*(column.copy() for column in self.books))
 
 
-def scene(seed: int, block_tokens: int, slack: int) -> Scene:
+def scene(seed, block_tokens, slack):
     return Scene(np.random.default_rng(seed), block_tokens, slack)
 
 
 scenes = st.builds(scene, st.integers(0, 2**32 - 1), st.sampled_from((1, 2, 16)), st.sampled_from((1, 4, 60)))
 
 
-def assert_taken(one: Taken, other: Taken) -> None:
+def assert_taken(one, other):
     assert one.shape == other.shape
     assert one.shape is None or [type(each) for each in one.shape] == [type(each) for each in other.shape]
     assert one.blocks == other.blocks
     assert_equal([one.rows], [other.rows])
 
 
-def chunks_of(drawn: Scene, lacking: Any) -> Any:
+def chunks_of(drawn, lacking):
     """Mostly legal ones."""
     rng, n = drawn.rng, len(lacking)
     chunks = np.where(rng.random(n) < 0.6, lacking, rng.integers(0, np.maximum(lacking, 0) + 1))

@@ -1,7 +1,5 @@
 """The block `load` from a request table by hand, and what is said of it in the notes."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -105,7 +103,7 @@ def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(tmp_pa
 COUNT = 300
 
 
-def metrics(every_s: float, **more: Any) -> dict[str, Any]:
+def metrics(every_s, **more):
     """Return the metrics of requests that come every so many seconds, ten passes of 0.1 s each."""
     told = requests((every_s * np.arange(COUNT)).tolist(), [1] * COUNT, [10] * COUNT)
     one = factory_of("continuous", max_num_seqs=1)
@@ -167,7 +165,7 @@ def test_a_load_has_one_verdict_a_table_those_of_its_rows_and_of_several_the_str
     assert list(verdicts(older)) == [KEPT_UP, SHORT, SHORT, OVERLOADED]
 
 
-def short_runs(attained: list[float], varies: str = "arrivals, acceptance", steady: bool | None = True) -> pd.DataFrame:
+def short_runs(attained, varies="arrivals, acceptance", steady=True):
     load = {**LOADS[SHORT], "steady": steady, "overloaded": False}
     rows = [{f"load.{key}": value for key, value in load.items()} for _ in attained]
     return pd.DataFrame(rows, dtype=object).assign(point="a", varies_with_seed=varies, slo_attainment=attained)

@@ -1,7 +1,6 @@
 """Loads without events: their times are a run's."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,6 @@ from specsim import simulate
 from specsim.calibration.replay import BenchLoad, Door, served
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
-from specsim.runs.execute import Run
 
 PROFILE = load_profile("llama8b_1b_h100")
 ENGINES = [
@@ -21,7 +19,7 @@ ENGINES = [
 ]
 
 
-def simulated(scheduler: str, trace: pd.DataFrame, engine: Engine, *keys: str, **settings: Any) -> Run:
+def simulated(scheduler, trace, engine, *keys, **settings):
     """Return a run of the trace on the profile and on these keys of the engine."""
     told = {f"engine__{key}": getattr(engine, key) for key in keys}
     return simulate(scheduler, trace, profile="llama8b_1b_h100", engine="profiled", **told, **settings)
