@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 from specsim import SpecsimError, simulate
-from specsim.acceptance.curves import Acceptance, calibration
+from specsim.acceptance.curves import calibration
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.trace import AcceptanceTrace, Pools
 
@@ -22,9 +22,7 @@ COUNTS = {"acceptance_histogram": HISTOGRAM, "num_spec_tokens": K, "num_draft_to
 def read(folder, lines, **keys):
     text = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines)
     (folder / "log.jsonl").write_text(text)
-    made = acceptance_from_mapping({"kind": "runs", "path": "log.jsonl"} | keys, "acceptance", folder)
-    assert isinstance(made, Acceptance)
-    return made
+    return acceptance_from_mapping({"kind": "runs", "path": "log.jsonl"} | keys, "acceptance", folder)
 
 
 def drawn(centres, spread, requests, seed, tokens=200):

@@ -32,15 +32,12 @@ def test_it_finds_where_a_falling_line_crosses(true, target, within):
     elif true >= asked.last:
         assert (found.keeps, found.misses) == (asked.last, None)
     else:
-        assert found.keeps is not None
-        assert found.misses is not None
         assert found.keeps <= true < found.misses <= found.keeps * (1 + within)
 
 
 def test_what_is_met_again_is_said_and_not_counted():
     asked = Asked(0.9, 1.0, 32.0, 0.1)
     found, tested = searched(asked, lambda rate: (0.95 if rate < 3 or 7 < rate < 12 else 0.5,))
-    assert found.keeps is not None
     assert found.keeps < 3
     assert found.again == (8.0,)
     assert max(tested) == 32.0

@@ -74,7 +74,6 @@ def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path, monkeypatch):
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     file = compile_cache.kept_file()
-    assert file is not None
     write_whole(file, b"kernels of somebody")
     found = list(in_processes(_crashed_or_square, [0, 1, 2], 2, lambda piece, how: (piece, how)))
     assert sorted(found) == [(0, (0, " by SIGSEGV(-11)")), (1, 1), (2, 4)]
@@ -105,7 +104,6 @@ def test_kernels_of_other_sources_lie_elsewhere(tmp_path, monkeypatch):
     for number in range(compile_cache.MOST_KEPT + 2):
         source.write_text(f"M1 = {number}")
         file = compile_cache.kept_file()
-        assert file is not None
         with compile_cache.folder_of_kernels(file, tmp_path / "empty"):
             pass
         os.utime(file, (number, number))

@@ -217,8 +217,8 @@ def test_a_belief_may_be_the_profile_in_another_form(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     point = {"trace": "poisson", "requests": "5", "profile": "llama8b_1b_h100"}
     simulation = prepare(from_point(point | {"cost_model": "linear"})).simulation
-    assert simulation.truth.target.form == "roofline"  # type: ignore[attr-defined]
-    assert simulation.cost_model.target.form == "linear"  # type: ignore[attr-defined]
+    assert simulation.truth.target.form == "roofline"
+    assert simulation.cost_model.target.form == "linear"
     own = prepare(from_point(point | {"cost_model": "linear", "profile.target.forms.linear.delta_s": "1.0"})).simulation
     assert own.cost_model.baseline_s > 1
     with pytest.raises(SpecsimError, match="cost_model: form: 'table' is not in this profile"):
