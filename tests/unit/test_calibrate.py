@@ -1,23 +1,30 @@
-"""`specsim calibrate`: from points of a server to an engine file, its held-out error and a figure."""
+"""`specsim calibrate`: from points of a server to an engine file, its held-out error and a figure.
+
+Loads are replayed without events: their times are a run's.
+"""
 
 import json
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from specsim import simulate
 from specsim.calibration.fit import Fit, halved
 from specsim.calibration.reading import MeasuredPoint, MeasuredServer, read_points
-from specsim.calibration.replay import BenchLoad
+from specsim.calibration.replay import BenchLoad, Door
+from specsim.calibration.replay import served as replayed
 from specsim.cli import main
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
 
-PROFILE = "llama8b_1b_h100"
+NAME = "llama8b_1b_h100"
+PROFILE = load_profile(NAME)
+SERVER = MeasuredServer(PROFILE)
 TRUE = Engine(overhead_s=6e-4, request_s=2e-5)
 LOADS = tuple(
     BenchLoad(isl, osl, clients, 4 * clients) for isl in (256, 900) for osl in (16, 60) for clients in (1, 3, 8, 20, 50)
@@ -28,7 +35,7 @@ LOADS = tuple(
 def served(engine, loads=LOADS):
     """Return what a server that is the engine itself would be measured at."""
     nothing = [MeasuredPoint(load, 1.0, 1.0) for load in loads]
-    return [each.simulated for each in MeasuredServer(load_profile(PROFILE)).simulated(nothing, engine)]
+    return [each.simulated for each in SERVER.simulated(nothing, engine)]
 
 
 def frame(points):
@@ -45,7 +52,7 @@ def csv(tmp_path):
 
 def command(*words):
     engine = [] if "--engine" in words else ["--engine", "profiled"]
-    return ["calibrate", *map(str, words), "--profile", PROFILE, *engine]
+    return ["calibrate", *map(str, words), "--profile", NAME, *engine]
 
 
 SPECULATING = tuple(
@@ -59,16 +66,16 @@ SPECULATING = tuple(
 def test_the_launch_of_the_drafter_is_found_beside_the_host_time():
     """Chains of two lengths tell the launch from what a verification of drafts costs."""
     true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
-    server, points = MeasuredServer(load_profile(PROFILE)), served(true, SPECULATING)
-    found = Fit(server, Engine()).engine(points)
+    points = served(true, SPECULATING)
+    found = Fit(SERVER, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
-    held = Fit(server, Engine()).held_out(points)
+    held = Fit(SERVER, Engine()).held_out(points)
     assert max(abs(each.tpot_error) for each in held) < 2e-3
-    one = Fit(server, replace(Engine(), speculation_s=1e-3)).engine([each for each in points if each.load.drafts != 2])
+    one = Fit(SERVER, replace(Engine(), speculation_s=1e-3)).engine([each for each in points if each.load.drafts != 2])
     assert one.draft_launch_s == pytest.approx(4e-3, rel=0.01)
     hidden = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
-    assert Fit(server, Engine()).engine(hidden).draft_launch_s == 0, "it lies behind the drafter's kernels"
+    assert Fit(SERVER, Engine()).engine(hidden).draft_launch_s == 0, "it lies behind the drafter's kernels"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +94,7 @@ RATES = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rat
 def test_the_host_time_is_found_from_open_loops():
     """The longer passes take, the more requests they hold: the fit ends where both agree."""
     points = served(Engine(overhead_s=2e-3, request_s=5e-5), RATES)
-    found = Fit(MeasuredServer(load_profile(PROFILE)), Engine()).engine(points)
+    found = Fit(SERVER, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
     assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
 
@@ -95,14 +102,14 @@ def test_the_host_time_is_found_from_open_loops():
 @pytest.mark.slow
 def test_the_way_in_is_found_from_ttft():
     true = replace(TRUE, pipeline_steps=1, frontend_s=1e-2)
-    found = Fit(MeasuredServer(load_profile(PROFILE)), Engine(), whole=True).engine(served(true))
+    found = Fit(SERVER, Engine(), whole=True).engine(served(true))
     assert (found.pipeline_steps, found.frontend_s) == (1, 1e-2)
     assert found.overhead_s == pytest.approx(6e-4, rel=0.05)
 
 
 def test_no_point_is_held_against_an_engine_that_saw_it():
     """One point is made three times as slow: the engine of its own half changes, that which it is held against not."""
-    fit, points = Fit(MeasuredServer(load_profile(PROFILE)), Engine()), served(TRUE)
+    fit, points = Fit(SERVER, Engine()), served(TRUE)
     odd = points[0]._replace(tpot_s=3 * points[0].tpot_s)
     held = fit.held_out([odd, *points[1:]])
     assert held[0].simulated.tpot_s == pytest.approx(points[0].tpot_s)
@@ -124,7 +131,7 @@ def test_each_half_has_every_concurrency_and_every_length(clients, lengths):
 
 @pytest.mark.usefixtures("unrendered")
 def test_without_an_engine_that_of_the_profile_is_taken(csv, tmp_path):
-    assert main(["calibrate", str(csv), "--profile", PROFILE, "--out", str(tmp_path / "mine.yaml")]) == 0
+    assert main(["calibrate", str(csv), "--profile", NAME, "--out", str(tmp_path / "mine.yaml")]) == 0
     keys = read_yaml(tmp_path / "mine.yaml")
     assert (keys["pipeline_steps"], keys["graph_tokens"]) == (1, [1, 2, 4])
     assert "from engine vllm_0_15" in keys["source"]
@@ -264,10 +271,10 @@ def test_a_wrong_unit_is_told(csv, tmp_path, capsys):
     assert misfit.startswith("the median held-out error of TPOT is ")
     assert f"note: not fit for use: {misfit}" in said
     with pytest.raises(SpecsimError) as refused:
-        simulate("sarathi", "poisson", profile=PROFILE, engine=str(out), requests=5)
+        simulate("sarathi", "poisson", profile=NAME, engine=str(out), requests=5)
     expected = "expected another engine, or any_fit=true"
     assert str(refused.value) == f"engine={out}: not fit for use: {misfit}; {expected}"
-    run = simulate("sarathi", "poisson", profile=PROFILE, engine=str(out), requests=5, any_fit=True)
+    run = simulate("sarathi", "poisson", profile=NAME, engine=str(out), requests=5, any_fit=True)
     assert any(misfit in note for note in run.provenance["notes"])
 
 
@@ -293,3 +300,73 @@ def test_the_docs_show_what_the_command_prints(tmp_path, monkeypatch, capsys):
     assert main(["calibrate", *f"{words}mine.yaml".replace("\\\n", " ").split()]) == 0
     assert shown.partition("$ ")[0] == capsys.readouterr().out
     assert simulate("continuous", "poisson", requests=5, engine="./mine.yaml").requests.finish_s.notna().all()
+
+
+ENGINES = [
+    Engine(overhead_s=0.0),
+    Engine(overhead_s=9.3e-4, request_s=4.5e-5, graph_tokens=tuple(range(8, 513, 8))),
+    Engine(overhead_s=4e-5, request_s=1.4e-5, pipeline_steps=1, frontend_s=5.2e-3),
+]
+
+
+def simulated(scheduler, trace, engine, *keys, **settings):
+    """Return a run of the trace on the profile and on these keys of the engine."""
+    told = {f"engine__{key}": getattr(engine, key) for key in keys}
+    return simulate(scheduler, trace, profile=NAME, engine="profiled", **told, **settings)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "load",
+    [
+        BenchLoad(5000, 10, 3, 9),
+        BenchLoad(1000, 30, 16, 48),
+        BenchLoad(900, 40, 7, 21, 0.6),
+        BenchLoad(700, 30, 0, 60, rate=20.0),
+    ],
+)
+@pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])
+def test_a_loop_takes_what_a_run_takes(load, engine, scheduler):
+    """The same clients in a whole simulation, whose scheduler mixes chunks or reads prompts first, under one budget.
+
+    In the first load a prompt is longer than the budget.
+    """
+    isl, osl = load.lengths()
+    arrival_s = load.arrival_s() if load.rate else 0.0
+    trace = pd.DataFrame({"arrival_s": arrival_s, "prompt_tokens": isl, "output_tokens": osl})
+    settings = {"engine__graph_tokens": [8], "engine__graph_step": 8} if engine.graph_tokens else {}
+    settings |= {"scheduler__max_num_batched_tokens": 2048, "concurrency": load.concurrency or None}
+    run = simulated(scheduler, trace, engine, "overhead_s", "request_s", "pipeline_steps", "frontend_s", **settings)
+    ttft_s = (run.requests.first_token_s - run.requests.arrival_s).mean()
+    tpot_s = ((run.requests.finish_s - run.requests.first_token_s) / (osl - 1)).mean()
+    target = engine.running(PROFILE).target
+    model = target if engine.frontend_s or load.rate else None
+    door = Door(engine.pipeline_steps, engine.frontend_s, model, prompts_first=scheduler == "continuous")
+    loop = replayed(load, 2048, door)
+    assert loop.latencies(target) == pytest.approx((ttft_s, tpot_s), rel=1e-12)
+    bare = replace(engine, overhead_s=0.0, request_s=0.0).running(PROFILE).target
+    priced = [cost.seconds(engine.overhead_s or 0.0, engine.request_s) for cost in loop.costs(bare)]
+    assert priced == pytest.approx([ttft_s, tpot_s], rel=1e-12)
+
+
+@pytest.mark.parametrize(("alpha", "length"), [(0, 1.0), (0.5, 1.875)])
+def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha, length):
+    """The run's chains are accepted by luck and end with their request; the loop's steps bring the mean."""
+    load = BenchLoad(300, 120, 8, 24, drafts=3, acceptance_length=length)
+    trace = pd.DataFrame({"arrival_s": 0.0, "prompt_tokens": [300] * 24, "output_tokens": 120})
+    engine = Engine(overhead_s=1e-3, request_s=5e-5, draft_launch_s=4e-3)
+    settings = {"acceptance": "bernoulli", "acceptance__alpha": alpha, "scheduler__num_speculative_tokens": 3}
+    keys = "overhead_s", "request_s", "draft_launch_s"
+    run = simulated("vllm_spec", trace, engine, *keys, concurrency=8, **settings)
+    running = engine.running(PROFILE)
+    ttft_s, tpot_s = replayed(load, 8192).latencies(running.target, running.draft)
+    assert tpot_s == pytest.approx(run.metrics["mean_tpot_ms"] / 1e3, rel=0.02)
+    assert alpha or ttft_s == pytest.approx(run.metrics["mean_ttft_ms"] / 1e3, rel=0.02), "luck parts the clients"
+
+
+def test_arrivals_at_a_rate_end_when_they_should():
+    arrival_s = BenchLoad(100, 10, 0, 500, rate=4.0).arrival_s()
+    assert arrival_s[-1] == pytest.approx(125.0)
+    gaps = np.diff(arrival_s)
+    assert (gaps > 0).all()
+    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.1)
