@@ -9,7 +9,6 @@ from specsim.core.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Beginning, Scheduler
 from specsim.core.request import Requests
 from specsim.server.kv_cache import Memory
-from specsim.server.ledger import Ledger
 from specsim.server.rules import owned
 from tests.layers import grow
 from tests.levels import one_by_one
@@ -23,7 +22,6 @@ class Hand:
     """
 
     def __init__(self, scheduler: Scheduler, told: Requests, pool: Memory | None = None) -> None:
-        self.ledger: Ledger
         self.ledger, self.view = ledger_and_view(told, pool)
         self.scheduler = scheduler
         if isinstance(scheduler, Beginning):

@@ -44,17 +44,11 @@ def test_what_is_met_again_is_said_and_not_counted():
 
 
 def test_the_interval_is_that_of_the_seeds_own_crossings():
-    def attained(rate):
-        return tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0))
-
-    found, _ = searched(Asked(0.9, 1.0, 32.0, 0.02), attained)
+    asked = Asked(0.9, 1.0, 32.0, 0.02)
+    found, _ = searched(asked, lambda rate: tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0)))
     assert found.by_seed == pytest.approx([4.0, 5.0, 6.0])
     assert found.mean == pytest.approx(5.0)
     assert found.half_width == pytest.approx(4.302653 * 1.0 / np.sqrt(3), rel=1e-6)
-
-
-ASKED = Asked(0.9, 1.0, 8.0, 0.02)
-RATE = 2.0
 
 
 def run(half=0.02, needed=400, *, short=False, depends=False):
@@ -86,8 +80,8 @@ UNKNOWN = run(0.06, None, short=True)
     ],
 )
 def test_runs_that_tell_too_little_become_longer(shares, runs, requests, longest, needed):
-    line = Line({}, endless=True, tested={RATE: shares}, judged={RATE: runs}, requests={RATE: requests})
-    assert longer(ASKED._replace(longest=longest), line, RATE) == needed
+    line = Line({}, endless=True, tested={2.0: shares}, judged={2.0: runs}, requests={2.0: requests})
+    assert longer(Asked(0.9, 1.0, 8.0, 0.02)._replace(longest=longest), line, 2.0) == needed
 
 
 def metrics(half, **load):

@@ -40,49 +40,39 @@ def test_a_run_longer_than_its_clock_can_tell_is_refused():
         run(simulation(told, [1, 1], factory_of("fcfs"), truth=hardware(0.0, 0.0, 1.6e13)))
 
 
-class Plain:
-    """First come first served, one pass a step, over an array that `ids` returns."""
-
-    def step(self, view):
-        ids = self.ids([*view.running.tolist(), *view.waiting])
-        yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)))
-
-    def ids(self, those):
-        return np.array(those)
-
-
-class Reusing(Plain):
-    """Writes its rows into one array, which is its own or everybody's."""
-
-    def __init__(self, rows):
-        self.rows = rows
-
-    def ids(self, those):
-        self.rows[: len(those)] = those
-        return self.rows if len(those) == len(self.rows) else self.rows[: len(those)]
-
-
-class Swapping(Reusing):
+class Swapping:
     """Writes another request into its rows between two passes of a step."""
 
     def step(self, view):
-        ids = self.ids(list(view.waiting))
+        ids = np.array(view.waiting)
         yield DraftPass(ids, view.draft_pending(ids), Forest.roots(len(ids)))
-        self.rows[0] = 8
+        ids[0] = 8
         yield TargetPass(ids, np.array([4, 4]), Forest.roots(len(ids)))
 
 
 def test_rows_that_change_within_a_step_are_looked_at_again():
     with pytest.raises(IllegalPass, match="request 8, which does not exist"):
-        run(simulation(requests([0.0, 0.0], [4, 4], [9, 9]), [3, 3], lambda: Swapping(np.zeros(2, dtype=np.int64))))
+        run(simulation(requests([0.0, 0.0], [4, 4], [9, 9]), [3, 3], Swapping))
+
+
+class Plain:
+    """First come first served, one pass a step; writes its rows into one array, its own or everybody's."""
+
+    def __init__(self, rows=None):
+        self.rows = np.zeros(2, dtype=np.int64) if rows is None else rows
+
+    def step(self, view):
+        those = [*view.running.tolist(), *view.waiting]
+        ids = self.rows if len(those) == len(self.rows) else self.rows[: len(those)]
+        ids[:] = those
+        yield TargetPass(ids, view.pending(ids), Forest.roots(len(ids)))
 
 
 def test_what_one_replica_writes_while_another_runs_changes_nothing():
     shared = np.zeros(2, dtype=np.int64)
     told = requests([0.0, 0.01, 0.01, 0.02], [4, 4, 40, 4], [9, 9, 9, 9])
-    plain = run(simulation(told, [3, 4, 5, 6], Plain, replicas=2)).progress
-    found = run(simulation(told, [3, 4, 5, 6], lambda: Reusing(shared), replicas=2)).progress
-    assert np.array_equal(found.finish_s, plain.finish_s)
+    plain, found = (run(simulation(told, [3, 4, 5, 6], make, replicas=2)) for make in (Plain, lambda: Plain(shared)))
+    assert np.array_equal(found.progress.finish_s, plain.progress.finish_s)
 
 
 class Dropping:
@@ -125,6 +115,6 @@ def test_a_request_is_in_the_verifications_decided_before_its_end(steps, behind,
     told = requests([0.0, 0.0], [1, 1], [50, 50])
     simulated = simulation(told, [10, 12], factory_of("continuous"), truth=hardware(0.0, 1.0, 0.0))
     record = run(replace(simulated, trailing_steps=steps, multi_step=multi_step))
-    ends_s = record.progress.finish_s
-    assert ends_s[0] == 2 * 10, "a second a token, two requests"
-    assert ends_s[1] - ends_s[0] == 2 + behind, "two passes are left; so many hold the first request once more"
+    one_s, other_s = record.progress.finish_s
+    assert one_s == 2 * 10, "a second a token, two requests"
+    assert other_s - one_s == 2 + behind, "two passes are left; so many hold the first request once more"

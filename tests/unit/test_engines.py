@@ -42,9 +42,8 @@ def test_batch_expansion_reads_the_context_again_for_every_node_of_the_target():
     assert engine.target.seconds(SHAPE) == PROFILE.target.seconds(again) > PROFILE.target.seconds(SHAPE)
     plain = PassShape.of(np.array([100, 250]), np.array([1, 1]))
     assert engine.target.seconds(plain) == PROFILE.target.seconds(plain)
-    assert engine.target.seconds_array(SHAPES)[0] == pytest.approx(
-        engine.target.seconds(PassShape.of(np.array([100]), np.array([1]), np.array([3])))
-    )
+    alone = PassShape.of(np.array([100]), np.array([1]), np.array([3]))
+    assert engine.target.seconds_array(SHAPES)[0] == pytest.approx(engine.target.seconds(alone))
 
 
 @pytest.mark.parametrize(
@@ -120,10 +119,8 @@ def tpot_ms(scheduler, **settings):
 def test_a_table_that_chooses_no_drafts_is_slower_than_no_speculation():
     given = {"concurrency": 4, "engine__frontend_s": 0.0}
     without = tpot_ms("vllm", **given)
-    never, off = (
-        tpot_ms("vllm_dynamic", **{TABLE: table}, **given)
-        for table in ([[1, 1, 0], [2, 512, 0]], [[1, 1, 0], [2, 4, 0], [5, 512, 1]])
-    )
+    tables = [[1, 1, 0], [2, 512, 0]], [[1, 1, 0], [2, 4, 0], [5, 512, 1]]
+    never, off = (tpot_ms("vllm_dynamic", **{TABLE: each}, **given) for each in tables)
     assert never == without, "a table without drafts configures no speculation"
     assert 0.78 + 0.084 < off - without < 0.78 + 4 * 0.084 + 0.05
 
