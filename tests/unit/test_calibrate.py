@@ -55,18 +55,16 @@ def command(*words):
     return ["calibrate", *map(str, words), "--profile", NAME, *engine]
 
 
-SPECULATING = tuple(
-    BenchLoad(isl, osl, clients, 4 * clients, drafts=drafts, acceptance_length=1 + drafts / 4)
-    for isl, osl in ((256, 30), (900, 61))
-    for clients in (1, 4, 16)
-    for drafts in (0, 2, 5)
-)
-
-
 def test_the_launch_of_the_drafter_is_found_beside_the_host_time():
     """Chains of two lengths tell the launch from what a verification of drafts costs."""
     true = replace(TRUE, draft_launch_s=4e-3, speculation_s=1e-3)
-    points = served(true, SPECULATING)
+    loads = tuple(
+        BenchLoad(isl, osl, clients, 4 * clients, drafts=drafts, acceptance_length=1 + drafts / 4)
+        for isl, osl in ((256, 30), (900, 61))
+        for clients in (1, 4, 16)
+        for drafts in (0, 2, 5)
+    )
+    points = served(true, loads)
     found = Fit(SERVER, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
@@ -74,7 +72,7 @@ def test_the_launch_of_the_drafter_is_found_beside_the_host_time():
     assert max(abs(each.tpot_error) for each in held) < 2e-3
     one = Fit(SERVER, replace(Engine(), speculation_s=1e-3)).engine([each for each in points if each.load.drafts != 2])
     assert one.draft_launch_s == pytest.approx(4e-3, rel=0.01)
-    hidden = served(replace(TRUE, draft_launch_s=1e-5), SPECULATING)
+    hidden = served(replace(TRUE, draft_launch_s=1e-5), loads)
     assert Fit(SERVER, Engine()).engine(hidden).draft_launch_s == 0, "it lies behind the drafter's kernels"
 
 
@@ -88,12 +86,10 @@ def test_a_point_says_what_its_drafts_bring(cells, tmp_path):
     assert (point.load.drafts, point.load.acceptance_length) == pytest.approx((3, 2.5))
 
 
-RATES = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0))
-
-
 def test_the_host_time_is_found_from_open_loops():
     """The longer passes take, the more requests they hold: the fit ends where both agree."""
-    points = served(Engine(overhead_s=2e-3, request_s=5e-5), RATES)
+    rates = tuple(BenchLoad(isl, 40, 0, 60, 1.0, rate) for isl in (256, 900) for rate in (0.5, 2.0, 8.0, 16.0))
+    points = served(Engine(overhead_s=2e-3, request_s=5e-5), rates)
     found = Fit(SERVER, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
     assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
@@ -317,13 +313,7 @@ def simulated(scheduler, trace, engine, *keys, **settings):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    "load",
-    [
-        BenchLoad(5000, 10, 3, 9),
-        BenchLoad(1000, 30, 16, 48),
-        BenchLoad(900, 40, 7, 21, 0.6),
-        BenchLoad(700, 30, 0, 60, rate=20.0),
-    ],
+    "load", [(5000, 10, 3, 9), (1000, 30, 16, 48), (900, 40, 7, 21, 0.6), (700, 30, 0, 60, 1.0, 20.0)]
 )
 @pytest.mark.parametrize("scheduler", ["sarathi", "continuous"])
 def test_a_loop_takes_what_a_run_takes(load, engine, scheduler):
@@ -331,6 +321,7 @@ def test_a_loop_takes_what_a_run_takes(load, engine, scheduler):
 
     In the first load a prompt is longer than the budget.
     """
+    load = BenchLoad(*load)
     isl, osl = load.lengths()
     arrival_s = load.arrival_s() if load.rate else 0.0
     trace = pd.DataFrame({"arrival_s": arrival_s, "prompt_tokens": isl, "output_tokens": osl})

@@ -16,8 +16,7 @@ from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape, PassShapes
 from tests.made import many, one, refusal
 
-SMALL = {"trace": "poisson", "requests": 20, "rps": 20, "profile": "llama8b_1b_h100"}
-SMALL |= {"acceptance": "llama70b_1b"}
+SMALL = {"trace": "poisson", "requests": 20, "rps": 20, "profile": "llama8b_1b_h100", "acceptance": "llama70b_1b"}
 PROFILE = load_profile("llama8b_1b_h100")
 PASS = (1000, 8, 1008.0)
 LOOKUP = {"kind": "lookup", "pass_s": 1e-4}

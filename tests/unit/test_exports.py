@@ -11,6 +11,7 @@ from specsim.search.exports import Inexpressible, exported, kind_of
 from specsim.search.tuned import Candidate
 
 TABLE = "speculation.num_speculative_tokens_per_batch_size"
+BY_SIZE = TABLE.replace(".", "__")
 
 
 def export(engine, scheduler, drafter="eagle3", **settings):
@@ -21,7 +22,7 @@ def export(engine, scheduler, drafter="eagle3", **settings):
 
 def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
     table = [[1, 8, 7], [17, 32, 2], [33, 64, 0]]
-    found = export("vllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    found = export("vllm", "vllm_dynamic", **{BY_SIZE: table})
     config = json.loads(found.files["vllm.json"])
     assert config == {
         "method": "eagle3",
@@ -54,7 +55,7 @@ def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
         "--chunked-prefill-size 512",
     ]
     table = [[1, 8, 4], [9, 512, 0]]
-    by_size = export("sglang", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    by_size = export("sglang", "vllm_dynamic", **{BY_SIZE: table})
     assert json.loads(by_size.files["sglang.json"]) == {"1": {"candidate_steps": [4]}, "9": {"candidate_steps": [0]}}
     assert "--speculative-adaptive-config sglang.json" in by_size.text
     own = export("sglang", "sglang_adaptive")
@@ -70,7 +71,7 @@ def test_trtllm_has_last_batch_sizes_and_its_longest_first():
     config = yaml.safe_load(found.files["trtllm.yaml"])
     assert config == {"speculative_config": speculation, "max_batch_size": 128}
     table = [[1, 8, 3], [9, 64, 1]]
-    ours = export("trtllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    ours = export("trtllm", "vllm_dynamic", **{BY_SIZE: table})
     assert yaml.safe_load(ours.files["trtllm.yaml"])["speculative_config"]["draft_len_schedule"] == {8: 3, 2048: 1}
     assert ours.settings["speculation.draft_len_schedule"] == [[8, 3], [2048, 1]]
 
@@ -81,9 +82,6 @@ def test_a_composed_profile_names_the_head_that_drafts():
     assert kind_of("lookup", "eagle3 head") == "lookup"
 
 
-RISING = {"speculation__num_speculative_tokens_per_batch_size": [[1, 8, 1], [9, 64, 3]]}
-
-
 @pytest.mark.parametrize(
     ("engine", "scheduler", "drafter", "settings", "why"),
     [
@@ -91,7 +89,7 @@ RISING = {"speculation__num_speculative_tokens_per_batch_size": [[1, 8, 1], [9, 
         ("vllm", "trtllm_schedule", "eagle3", {}, "vLLM does not end speculation at a low acceptance rate"),
         ("vllm", "adaserve", "separate", {}, "it batches as no engine does"),
         ("trtllm", "vllm_spec", "medusa", {}, "trtllm has no settings for drafter=medusa"),
-        ("trtllm", "vllm_dynamic", "eagle3", RISING, "longest for the smallest batches"),
+        ("trtllm", "vllm_dynamic", "eagle3", {BY_SIZE: [[1, 8, 1], [9, 64, 3]]}, "longest for the smallest batches"),
     ],
 )
 def test_what_an_engine_cannot_express_is_refused(engine, scheduler, drafter, settings, why):
@@ -103,11 +101,11 @@ def test_what_an_engine_cannot_express_is_refused(engine, scheduler, drafter, se
 def test_an_exported_table_gives_the_numbers_of_the_tuned_one(engine):
     table = [[1, 2, 4], [3, 6, 2], [7, 512, 0]]
     shared = {"trace": "poisson", "requests": 60, "rps": 12, "profile": "llama8b_eagle3_h100"}
-    tuned = {TABLE: table}
 
     def tpot_ms(scheduler, settings):
         below = {f"scheduler__{key.replace('.', '__')}": each for key, each in settings.items()}
         return float(simulate(scheduler, **shared, **below).metrics["mean_tpot_ms"])
 
-    found = export(engine, "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
-    assert tpot_ms(found.scheduler, dict(found.settings)) == pytest.approx(tpot_ms("vllm_dynamic", tuned), rel=0.02)
+    found = export(engine, "vllm_dynamic", **{BY_SIZE: table})
+    wanted_ms = tpot_ms("vllm_dynamic", {TABLE: table})
+    assert tpot_ms(found.scheduler, dict(found.settings)) == pytest.approx(wanted_ms, rel=0.02)

@@ -50,11 +50,6 @@ def guidellm(strategy):
     return json.dumps({"benchmarks": [{"config": {"strategy": strategy}, "metrics": metrics, "requests": requests}]})
 
 
-AIPERF = {"input_config": {"loadgen": {"concurrency": 5}}, "request_count": {"avg": 10.0}}
-AIPERF |= {"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"avg": 50.0}}
-AIPERF |= {"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}}
-
-
 def imported(tmp_path, content, *words):
     (tmp_path / "given").write_text(content)
     assert main(["import", str(tmp_path / "given"), "--out", str(tmp_path / "out"), *words]) == 0
@@ -113,7 +108,10 @@ def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy,
 
 
 def test_a_summary_of_aiperf_is_a_point(tmp_path):
-    out = imported(tmp_path, json.dumps(AIPERF, indent=1))
+    summary = {"input_config": {"loadgen": {"concurrency": 5}}, "request_count": {"avg": 10.0}}
+    summary |= {"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"avg": 50.0}}
+    summary |= {"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}}
+    out = imported(tmp_path, json.dumps(summary, indent=1))
     assert points_in(out) == [(BenchLoad(200, 50, 5, 10), pytest.approx(0.07), pytest.approx(0.008))]
 
 

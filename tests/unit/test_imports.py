@@ -25,6 +25,9 @@ SEEN = {
     "metrics": {"core", "server", "pass_shape", "errors", "metrics"},
 }
 """Whom the oracle boundary and the seams leave these rooms to see."""
+ABOVE = {"profiler": {"studies", "tools", "tests"}, "tools": {"studies", "tests"}, "studies": {"tests"}}
+ABOVE |= {"specsim": {"torch", "transformers", "profiler", "studies", "tools", "tests"}}
+"""Of each folder: what it does not import: those above it, and of the package any deep learning library."""
 MOST_FILES = 12
 """Of a room; of the schedulers each is a file."""
 
@@ -90,10 +93,7 @@ def room_of(module):
 
 
 def test_a_room_is_seen_at_a_glance():
-    root = PACKAGE.parent
-    rooms = {
-        file.parent for name in ("specsim", "profiler", "studies", "tools") for file in (root / name).rglob("*.py")
-    }
+    rooms = {file.parent for folder in ABOVE for file in (PACKAGE.parent / folder).rglob("*.py")}
     for room in rooms - {PACKAGE / "schedulers"}:
         assert len([file for file in room.glob("*.py") if file.stem != "__init__"]) <= MOST_FILES, room
 
@@ -120,11 +120,6 @@ def test_no_two_modules_import_each_other():
     for module in MODULES:
         visit(module, [])
     assert done == set(MODULES)
-
-
-ABOVE = {"profiler": {"studies", "tools", "tests"}, "tools": {"studies", "tests"}, "studies": {"tests"}}
-ABOVE |= {"specsim": {"torch", "transformers", "profiler", "studies", "tools", "tests"}}
-"""Of each folder: what it does not import: those above it, and of the package any deep learning library."""
 
 
 @pytest.mark.parametrize("folder", ABOVE)
@@ -170,7 +165,7 @@ def docstrings(file):
             yield node.lineno, re.sub(r"(?<!\n)\n[ ]*(?!\n)", " ", cleandoc(node.value.value))
 
 
-@pytest.mark.parametrize("folder", ["specsim", "profiler", "studies", "tools"])
+@pytest.mark.parametrize("folder", ABOVE)
 def test_no_sentence_of_a_docstring_has_a_pronoun_for_a_subject(folder):
     found = [
         f"{file.relative_to(PACKAGE.parent)}:{line}: {text[match.start() : match.start() + 60]!r}"

@@ -70,8 +70,7 @@ def test_requests_say_where_they_stand(run, steps):
     for step, told in zip(steps, verifications(run).itertuples(), strict=True):
         for row in step.requests[step.requests["decoding"]].itertuples():
             if row.decoded_tokens + row.emitted_tokens + 1 == table.loc[row.request, "output_tokens"]:
-                end_s = told.start_s + told.seconds
-                rest_s = end_s - step.start_s
+                rest_s = told.start_s + told.seconds - step.start_s
                 decode_s = (row.decoding_s + rest_s) / (row.decoded_tokens + row.emitted_tokens)
                 assert decode_s == pytest.approx(table.loc[row.request, "decode_tpot_s"], rel=1e-9)
 

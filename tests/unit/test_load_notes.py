@@ -111,10 +111,7 @@ def metrics(every_s, **more):
     return summarise(record.table(), record.totals)
 
 
-SHED = {"admission_control": AdmissionControl(2)}
-
-
-@pytest.mark.parametrize("more", [{"timeout_s": 3.0}, SHED])
+@pytest.mark.parametrize("more", [{"timeout_s": 3.0}, {"admission_control": AdmissionControl(2)}])
 def test_a_server_that_gives_up_a_third_of_what_comes_is_overloaded(more):
     block = metrics(0.67, **more)["specsim"]["load"]
     assert block["overloaded"]
