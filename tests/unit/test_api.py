@@ -32,13 +32,13 @@ def test_the_examples_in_the_docstrings_run(function, tmp_path):
 @pytest.mark.usefixtures("unrendered")
 def test_without_out_nothing_is_written_and_a_plot_must_be_told_where(tmp_path):
     run = simulate("continuous", passes=True, **SMALL)
-    sweep({"rps": [2, 4]}, scheduler="continuous", **SMALL)
+    one, _ = sweep({"rps": [2, 4]}, scheduler="continuous", **SMALL)
     assert run.folder is None
     assert repr(run).startswith("<Run: scheduler=continuous, trace=poisson, ")
     with pytest.raises(SpecsimError, match="folder"):
         run.plot()
     assert list(tmp_path.iterdir()) == []
-    assert run.plot("here")
+    assert one.plot("here")
 
 
 def test_a_run_in_memory_is_the_run_on_disk_in_a_home_folder(tmp_path, monkeypatch):

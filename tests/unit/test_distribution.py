@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import specsim.metrics.distribution
@@ -43,6 +43,7 @@ def filled(numbers, sizes, most_exact, parts=False):
     return whole
 
 
+@example("lognormal", [1, 5], 0, 0.5, True)
 @given(st.sampled_from(KINDS), SIZES, st.integers(0, 99), st.floats(0, 1.2), st.booleans())
 def test_up_to_the_bound_all_is_kept_and_beyond_it_the_error_is_the_stated_one(kind, sizes, seed, share, parts):
     numbers = drawn(kind, sum(sizes), seed)
