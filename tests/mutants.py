@@ -73,7 +73,7 @@ FAULTS = (
         BOOKS,
         "draft_nodes[request] = draft_depth[request] = 0",
         "draft_depth[request] = 0",
-        ("tests/unit/test_ledger_kernels.py",),
+        ("tests/unit/test_kernels.py",),
     ),
     Fault(
         "specsim/backend/drafting.py",

@@ -1,7 +1,5 @@
 """Plays the engine and the backend by hand, against a real ledger, one exchange at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +9,6 @@ from specsim.core.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Beginning, Scheduler
 from specsim.core.request import Requests
 from specsim.server.kv_cache import Memory
-from specsim.server.ledger import Ledger
 from specsim.server.rules import owned
 from tests.layers import grow
 from tests.levels import one_by_one
@@ -25,7 +22,6 @@ class Hand:
     """
 
     def __init__(self, scheduler: Scheduler, told: Requests, pool: Memory | None = None) -> None:
-        self.ledger: Ledger
         self.ledger, self.view = ledger_and_view(told, pool)
         self.scheduler = scheduler
         if isinstance(scheduler, Beginning):
@@ -84,11 +80,6 @@ def beam_of(rows: Any, path: Any, beam: int | None) -> Any:
         (rows == rows[each]) & ((path > path[each]) | ((path == path[each]) & (places < each))) for each in places
     ]
     return np.array([each for each in places if beam is None or better[each].sum() < beam], dtype=np.int64)
-
-
-def fed(work: DraftPass) -> list[int]:
-    """Return the tokens that each row feeds into the drafter's cache."""
-    return work.scheduled_tokens.tolist() if len(work.scheduled_tokens) else [0] * len(work.requests)
 
 
 def sizes(work: TargetPass) -> list[int]:

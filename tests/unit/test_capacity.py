@@ -1,10 +1,6 @@
 """The search for the highest rate: it ends, narrows what it should, and makes runs longer that tell too little."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from math import ceil, sqrt
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specsim.metrics.batch_means import Z_975
-from specsim.metrics.capacity import Asked, Capacity, Tested, capacity, next_rate
+from specsim.metrics.capacity import Asked, capacity, next_rate
 from specsim.search.found import Judged, Line, judged, longer
 
 
-def searched(asked: Asked, attained: Callable[[float], tuple[float, ...]]) -> tuple[Capacity, Tested]:
+def searched(asked, attained):
     """Search as it goes on after each rate: by what is tested so far alone."""
-    tested: dict[float, tuple[float, ...]] = {}
+    tested = {}
     while (rate := next_rate(asked, tested)) is not None:
         assert rate not in tested
         assert asked.first <= rate <= asked.last
@@ -28,7 +24,7 @@ def searched(asked: Asked, attained: Callable[[float], tuple[float, ...]]) -> tu
 
 
 @given(st.floats(0.1, 500), st.floats(0.5, 1), st.floats(0.01, 0.3))
-def test_it_finds_where_a_falling_line_crosses(true: float, target: float, within: float) -> None:
+def test_it_finds_where_a_falling_line_crosses(true, target, within):
     asked = Asked(target, 0.5, 64.0, within)
     found, _ = searched(asked, lambda rate: (target if rate <= true else target - 0.1,))
     if true < asked.first:
@@ -36,35 +32,26 @@ def test_it_finds_where_a_falling_line_crosses(true: float, target: float, withi
     elif true >= asked.last:
         assert (found.keeps, found.misses) == (asked.last, None)
     else:
-        assert found.keeps is not None
-        assert found.misses is not None
         assert found.keeps <= true < found.misses <= found.keeps * (1 + within)
 
 
-def test_what_is_met_again_is_said_and_not_counted() -> None:
+def test_what_is_met_again_is_said_and_not_counted():
     asked = Asked(0.9, 1.0, 32.0, 0.1)
     found, tested = searched(asked, lambda rate: (0.95 if rate < 3 or 7 < rate < 12 else 0.5,))
-    assert found.keeps is not None
     assert found.keeps < 3
     assert found.again == (8.0,)
     assert max(tested) == 32.0
 
 
-def test_the_interval_is_that_of_the_seeds_own_crossings() -> None:
-    def attained(rate: float) -> tuple[float, ...]:
-        return tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0))
-
-    found, _ = searched(Asked(0.9, 1.0, 32.0, 0.02), attained)
+def test_the_interval_is_that_of_the_seeds_own_crossings():
+    asked = Asked(0.9, 1.0, 32.0, 0.02)
+    found, _ = searched(asked, lambda rate: tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0)))
     assert found.by_seed == pytest.approx([4.0, 5.0, 6.0])
     assert found.mean == pytest.approx(5.0)
     assert found.half_width == pytest.approx(4.302653 * 1.0 / np.sqrt(3), rel=1e-6)
 
 
-ASKED = Asked(0.9, 1.0, 8.0, 0.02)
-RATE = 2.0
-
-
-def run(half: float = 0.02, needed: int | None = 400, *, short: bool = False, depends: bool = False) -> Judged:
+def run(half=0.02, needed=400, *, short=False, depends=False):
     return Judged(0.9, half, needed, short, depends)
 
 
@@ -92,29 +79,21 @@ UNKNOWN = run(0.06, None, short=True)
         pytest.param([0.95, 0.0], [SHORT], 1000, 10_000, None, id="a rate at which a run failed"),
     ],
 )
-def test_runs_that_tell_too_little_become_longer(
-    shares: list[float], runs: list[Judged], requests: int, longest: int, needed: int | None
-) -> None:
-    line = Line({}, endless=True, tested={RATE: shares}, judged={RATE: runs}, requests={RATE: requests})
-    assert longer(ASKED._replace(longest=longest), line, RATE) == needed
+def test_runs_that_tell_too_little_become_longer(shares, runs, requests, longest, needed):
+    line = Line({}, endless=True, tested={2.0: shares}, judged={2.0: runs}, requests={2.0: requests})
+    assert longer(Asked(0.9, 1.0, 8.0, 0.02)._replace(longest=longest), line, 2.0) == needed
 
 
-def metrics(half: float | None, **load: Any) -> dict[str, Any]:
+def metrics(half, **load):
     """Return what 1,000 requests attained, 100 of them of the worst class."""
     block = {"attainment_half_width": half, "needed_requests": 300, "too_short": False}
-    return {
-        "slo_attainment": 0.95,
-        "worst_class": "coding",
-        "iterations": 1,
-        "classes": {
-            "coding": {"requests": 100, "slo_attainment": 0.86},
-            "chat": {"requests": 900, "slo_attainment": 0.96},
-        },
-        "load": {**block, "overloaded": False, "saturated": False, **load},
-    }
+    counts = (("coding", 100, 0.86), ("chat", 900, 0.96))
+    classes = {name: {"requests": requests, "slo_attainment": share} for name, requests, share in counts}
+    told = {"slo_attainment": 0.95, "worst_class": "coding", "iterations": 1, "classes": classes}
+    return told | {"load": {**block, "overloaded": False, "saturated": False, **load}}
 
 
-def alone(met: float, n: int) -> float:
+def alone(met, n):
     """Return Agresti and Coull's half width."""
     centre = (met + 2) / (n + 4)
     return Z_975 * sqrt(centre * (1 - centre) / (n + 4))
@@ -124,30 +103,23 @@ ALL, CODING = alone(950, 1000), alone(86, 100)
 BLIND = metrics(None, needed_requests=None, too_short=True)
 
 
-def needs(half: float) -> int:
-    """Return the requests after which a class is known to 5 points."""
-    return ceil(1000 * (half / 0.05) ** 2)
+def coding(half, depends=False):
+    """Return the class known to `half`, and the requests after which it is known to 5 points."""
+    return Judged(0.86, half, ceil(1000 * (half / 0.05) ** 2), True, depends)
 
 
 @pytest.mark.parametrize(
     ("given", "of", "found"),
     [
-        pytest.param(metrics(0.03), "all", (0.95, 0.03, 300, False), id="of all the run itself tells"),
-        pytest.param(metrics(ALL), "worst", (0.86, CODING, needs(CODING), True), id="a small class is known less well"),
-        pytest.param(metrics(ALL), "coding", (0.86, CODING, needs(CODING), True), id="by its name"),
-        pytest.param(metrics(3 * ALL), "coding", (0.86, 3 * CODING, needs(3 * CODING), True), id="neighbours together"),
-        pytest.param(BLIND, "coding", (0.86, 1.0, None, True), id="a run that knows nothing of itself"),
-        pytest.param(metrics(0.03), "poetry", (1.0, 1.0, None, True), id="a class without requests"),
+        pytest.param(metrics(0.03), "all", Judged(0.95, 0.03, 300, False, False), id="of all the run itself tells"),
+        pytest.param(metrics(ALL), "worst", coding(CODING), id="a small class is known less well"),
+        pytest.param(metrics(ALL), "coding", coding(CODING), id="by its name"),
+        pytest.param(metrics(3 * ALL), "coding", coding(3 * CODING), id="neighbours together"),
+        pytest.param(BLIND, "coding", Judged(0.86, 1.0, None, True, False), id="a run that knows nothing of itself"),
+        pytest.param(metrics(0.03), "poetry", Judged(1.0, 1.0, None, True, False), id="a class without requests"),
+        pytest.param(metrics(ALL, overloaded=True), "all", Judged(0.95, ALL, 300, False, True), id="overload of all"),
+        pytest.param(metrics(ALL, saturated=True), "coding", coding(CODING, True), id="saturation of a class"),
     ],
 )
-def test_a_class_is_judged_as_well_as_its_requests_tell(
-    given: dict[str, Any], of: str, found: tuple[float, float, int | None, bool]
-) -> None:
-    attained, half, needed, short = found
-    assert judged(given, of) == Judged(attained, pytest.approx(half), needed, too_short=short, depends_on_length=False)
-
-
-@pytest.mark.parametrize("kind", ["overloaded", "saturated"])
-def test_overload_is_told_of_whomever(kind: str) -> None:
-    assert judged(metrics(0.03, **{kind: True}), "all").depends_on_length
-    assert judged(metrics(0.03, **{kind: True}), "coding").depends_on_length
+def test_a_class_is_judged_as_well_as_its_requests_tell(given, of, found):
+    assert judged(given, of) == found._replace(half_width=pytest.approx(found.half_width))

@@ -1,19 +1,13 @@
 """A recording's arrivals under other requests: class and lengths from the seed."""
 
-from __future__ import annotations
-
 import hashlib
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
-from specsim.errors import SpecsimError
-from specsim.files.yaml_file import shipped
+from specsim.files.yaml_file import read_yaml, shipped
 from specsim.workload.load import trace_recipe
-from specsim.workload.trace import Trace
+from tests.made import refusal
 
 TEXT = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2023-11-16 18:{second // 60:02d}:{second % 60:02d}.0000000,900,90\n" for second in range(1200)
@@ -21,69 +15,59 @@ TEXT = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
 
 
 @pytest.fixture(autouse=True)
-def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def place(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECSIM_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "AzureLLMInferenceTrace_conv.csv").write_text(TEXT)
     return tmp_path
 
 
-def entry(**shares: float) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((shipped("conf") / "trace" / "adaserve_v1.yaml").read_text())
+def entry(**shares):
+    found = read_yaml(shipped("conf") / "trace" / "adaserve_v1.yaml")
     for name, share in shares.items():
         found["classes"][name]["share"] = share
-    return {**found, "sha256": hashlib.sha256(TEXT.encode()).hexdigest()}
+    return found | {"sha256": hashlib.sha256(TEXT.encode()).hexdigest()}
 
 
-def by_name(trace: Trace) -> list[str]:
-    assert trace.slo_class is not None
-    return [trace.slo_names[code] for code in trace.slo_class]
+def drawn(given, seed):
+    """Return the trace and the names of its requests' classes."""
+    trace = trace_recipe(given).trace(seed=seed)
+    return trace, np.array(trace.slo_names)[trace.slo_class]
 
 
-def test_arrivals_are_the_files_and_classes_have_their_shares_and_lengths() -> None:
-    trace = trace_recipe(entry()).trace(seed=0)
+def test_arrivals_are_the_files_and_the_seed_draws_classes_by_their_shares_and_lengths_alone():
+    assert trace_recipe(entry()).drawn == {"lengths", "classes"}
+    (trace, names), (same, same_names), (other, other_names) = (drawn(entry(), seed) for seed in (1, 1, 2))
     assert trace.source.origin == "real"
-    assert trace.arrival_s.tolist() == list(range(1200))
-    names = np.array(by_name(trace))
+    assert trace.arrival_s.tolist() == other.arrival_s.tolist() == list(range(1200))
     shares = [(names == name).mean() for name in ("coding", "summarization", "chat")]
     assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.04)
     assert set(trace.prompt_tokens[names == "summarization"].tolist()) == {3840}
     assert trace.prompt_tokens[names != "summarization"].mean() == pytest.approx(18, rel=0.1)
     assert set(trace.output_tokens.tolist()) == {225}
-
-
-def test_the_seed_draws_classes_and_lengths_alone() -> None:
-    one, same, other = (trace_recipe(entry()).trace(seed=seed) for seed in (1, 1, 2))
-    assert trace_recipe(entry()).drawn == {"lengths", "classes"}
-    assert (by_name(one), one.prompt_tokens.tolist()) == (by_name(same), same.prompt_tokens.tolist())
-    assert by_name(one) != by_name(other)
-    assert one.arrival_s.tolist() == other.arrival_s.tolist()
-
-
-def test_a_request_that_stays_in_its_class_keeps_its_lengths_under_other_shares() -> None:
-    others = entry(coding=0.8, summarization=0.1, chat=0.1)
-    few, many = (trace_recipe(given).trace(seed=3) for given in (entry(), others))
-    stays = (np.array(by_name(few)) == "coding") & (np.array(by_name(many)) == "coding")
+    assert (names.tolist(), trace.prompt_tokens.tolist()) == (same_names.tolist(), same.prompt_tokens.tolist())
+    assert names.tolist() != other_names.tolist()
+    many, many_names = drawn(entry(coding=0.8, summarization=0.1, chat=0.1), 1)
+    stays = (names == "coding") & (many_names == "coding")
     assert 600 < stays.sum() < 840
-    assert few.prompt_tokens[stays].tolist() == many.prompt_tokens[stays].tolist()
+    assert trace.prompt_tokens[stays].tolist() == many.prompt_tokens[stays].tolist(), "under other shares the same"
 
 
-def test_mistakes_are_refused_in_one_line() -> None:
-    with pytest.raises(SpecsimError, match=r"trace\.classes: shares add up to 1\.3, expected 1"):
-        trace_recipe(entry(coding=0.9)).trace(seed=0)
+def test_mistakes_are_refused_in_one_line():
     wrong = entry()
     wrong["classes"]["chat"]["tokens"] = wrong["classes"]["chat"].pop("prompt_tokens")
-    with pytest.raises(SpecsimError, match=r"trace\.classes\.chat") as caught:
-        trace_recipe(wrong).trace(seed=0)
-    assert "\n" not in str(caught.value)
-    with pytest.raises(SpecsimError, match=r"at least one class by name"):
-        trace_recipe({**entry(), "classes": {}}).trace(seed=0)
+    for given, said in (
+        (entry(coding=0.9), "trace.classes: shares add up to 1.3, expected 1"),
+        (wrong, "trace.classes.chat"),
+        (entry() | {"classes": {}}, "at least one class by name"),
+    ):
+        assert said in refusal(drawn, given, 0)
 
 
-def test_a_window_of_specserve_has_the_arrivals_of_its_file_sorted_from_zero(place: Path) -> None:
+def test_a_window_of_specserve_has_the_arrivals_of_its_file_sorted_from_zero(place):
     text = "Timestamp\n" + "".join(f"{72.0 + i / 4}\n" for i in reversed(range(400)))
     (place / "code.csv").write_text(text)
-    given = yaml.safe_load((shipped("conf") / "trace" / "specserve_code.yaml").read_text())
+    given = read_yaml(shipped("conf") / "trace" / "specserve_code.yaml")
     given["sha256"] = hashlib.sha256(text.encode()).hexdigest()
     one, other = (trace_recipe(given).trace(seed=seed) for seed in (1, 2))
     assert one.source.origin == "real"

@@ -1,9 +1,6 @@
 """`specsim compare`: settings that differ, numbers side by side, and intervals where the requests are the same."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,18 +17,17 @@ SMALL = {"trace": "poisson", "requests": 60, "progress": False}
 def runs(tmp_path_factory):
     """Two runs of the same 60 requests, and one of another seed."""
     root = tmp_path_factory.mktemp("runs")
-    asked = {"a": ("vllm", 0), "b": ("vllm_spec", 0), "c": ("vllm", 1)}
-    for name, (scheduler, seed) in asked.items():
+    for name, scheduler, seed in (("a", "vllm", 0), ("b", "vllm_spec", 0), ("c", "vllm", 1)):
         simulate(scheduler, "poisson", requests=60, rps=6, seed=seed, out=root / name)
     return root
 
 
-def lines_of(capsys, *places: Path) -> list[str]:
+def lines_of(capsys, *places):
     assert main(["compare", *map(str, places)]) == 0
     return capsys.readouterr().out.splitlines()
 
 
-def test_two_runs_of_the_same_requests_have_intervals_by_request(runs, capsys):
+def test_two_runs_have_intervals_by_request_where_their_requests_are_the_same(runs, capsys):
     said = lines_of(capsys, runs / "a", runs / "b")
     assert "scheduler: vllm | vllm_spec" in said
     assert not any(line.startswith("scheduler.") for line in said)
@@ -40,9 +36,6 @@ def test_two_runs_of_the_same_requests_have_intervals_by_request(runs, capsys):
     one, other = (pd.read_parquet(runs / name / "requests.parquet")["ttft_s"] for name in ("a", "b"))
     assert float(row.split()[5]) == pytest.approx(1000 * (other - one).mean(), abs=0.1)
     assert "\u00b1" in row
-
-
-def test_runs_of_other_requests_have_no_interval(runs, capsys):
     said = lines_of(capsys, runs / "a", runs / "c")
     assert "seed: 0 | 1" in said
     assert said[-1] == "the requests are not the same: differences have no intervals"
@@ -76,38 +69,28 @@ def test_a_run_and_the_benchmark_that_it_replays(runs, tmp_path, capsys):
     assert (float(found["mean TPOT"][0]), float(found["mean TPOT"][2])) == (0.0, pytest.approx(0, abs=1e-9))
 
 
-@pytest.fixture(scope="module")
-def sweeps(tmp_path_factory):
-    """Sweeps of three seeds: one at 4 and 8 requests/s, the other at 8 and 10."""
-    root = tmp_path_factory.mktemp("sweeps")
+def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(runs, tmp_path, capsys, refused):
     for name, scheduler, rates in (("a", "vllm", [4, 8]), ("b", "vllm_spec", [8, 10])):
-        sweep({"rps": rates, "seed": [0, 1, 2]}, scheduler=scheduler, out=root / name, **SMALL)
-    return root
-
-
-def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(sweeps, capsys):
-    said = lines_of(capsys, sweeps / "a", sweeps / "b")
+        sweep({"rps": rates, "seed": [0, 1, 2]}, scheduler=scheduler, out=tmp_path / name, **SMALL)
+    said = lines_of(capsys, tmp_path / "a", tmp_path / "b")
     assert "scheduler: vllm | vllm_spec" in said
     assert said[-1] == "differences are paired by seed, with 95% intervals; 6 runs have no partner"
     row = next(line for line in said if "mean TPOT" in line)
     assert row.startswith("8 ")
     means = []
     for name in ("a", "b"):
-        table = load_sweep(sweeps / name).table
+        table = load_sweep(tmp_path / name).table
         means.append(1000 * table[(table["rps"] == 8) & (table["slo_class"] == "all")].mean_tpot_s.mean())
     shown = [float(row.split()[place]) for place in (4, 5, 6)]
     assert shown == pytest.approx([*means, means[1] - means[0]], rel=1e-2)
+    assert "is a sweep, the other is none" in refused("compare", str(runs / "a"), "a")
 
 
-def test_what_cannot_be_compared_is_one_line(runs, sweeps, tmp_path, capsys):
+def test_what_cannot_be_compared_is_one_line(runs, tmp_path, refused):
     (tmp_path / "two.json").write_text('{"completed": 1, "request_throughput": 2.0}\n' * 2)
-    for places, expected in (
-        ((runs / "a", sweeps / "a"), "is a sweep, the other is none"),
-        ((runs / "a", tmp_path / "two.json"), "two.json: 2 results, 0 with the load of the run; expected one"),
-        ((runs / "a", tmp_path / "none"), "no run folder"),
-    ):
-        assert main(["compare", *map(str, places)]) == 2
-        assert expected in capsys.readouterr().err
+    several = refused("compare", str(runs / "a"), "two.json")
+    assert "two.json: 2 results, 0 with the load of the run; expected one" in several
+    assert "no run folder" in refused("compare", str(runs / "a"), "none")
 
 
 def test_of_several_results_the_one_with_the_load_of_the_run_is_meant(tmp_path, capsys):

@@ -1,12 +1,8 @@
 """Compiled kernels are kept whole or not at all, by one process of many, and not after a crash."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -18,24 +14,24 @@ CRASH = f"{COMPILE}; import os; os.kill(os.getpid(), 11)"
 RUN = ("run", "scheduler=specserve", "trace=azure_conv", "requests=300")
 
 
-def environment(cache: Path, **environ: str) -> Mapping[str, str]:
+def environment(cache, **environ):
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHONFAULT"))}
     return clean | {"XDG_CACHE_HOME": str(cache)} | environ
 
 
-def compiling(cache: Path, **environ: str) -> str:
+def compiling(cache, **environ):
     """Return what a fresh process says on stderr."""
     words = (sys.executable, "-c", COMPILE)
     told = subprocess.run(words, env=environment(cache, **environ), capture_output=True, text=True, check=True)
     return told.stderr
 
 
-def kept_in(cache: Path) -> list[Path]:
+def kept_in(cache):
     return sorted((cache / "specsim" / "numba").glob("*.kernels"))
 
 
 @pytest.mark.slow
-def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_path: Path) -> None:
+def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_path):
     """Damaged, numba would fail of it, or abort the process."""
     first = compiling(tmp_path)
     assert first.startswith("specsim: compiling its kernels, once for this machine ... ")
@@ -53,10 +49,10 @@ def test_compiling_is_told_once_and_again_after_damage_and_after_a_crash(tmp_pat
 
 
 @pytest.mark.slow
-def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp_path: Path) -> None:
+def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp_path):
     """Kernels that several processes had compiled lay in one folder and were signed together: all later runs died."""
 
-    def begun(number: int) -> subprocess.Popen[str]:
+    def begun(number):
         words = (sys.executable, "-m", "specsim", *RUN, f"seed={number}", f"out={tmp_path / str(number)}")
         return subprocess.Popen(
             words, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -73,26 +69,25 @@ def test_twelve_cold_processes_at_once_compile_once_and_one_later_not_at_all(tmp
 
 
 @pytest.mark.slow
-def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_crashes_lets_the_next_one_compile(tmp_path, monkeypatch):
     from specsim.runs.processes import in_processes
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     file = compile_cache.kept_file()
-    assert file is not None
     write_whole(file, b"kernels of somebody")
     found = list(in_processes(_crashed_or_square, [0, 1, 2], 2, lambda piece, how: (piece, how)))
     assert sorted(found) == [(0, (0, " by SIGSEGV(-11)")), (1, 1), (2, 4)]
     assert not file.exists()
 
 
-def _crashed_or_square(number: int) -> int | tuple[int, str]:
+def _crashed_or_square(number):
     if number == 0:
         os.kill(os.getpid(), 11)
     return number**2
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path):
     """A file stands where the cache would be: not even root can write there."""
     (tmp_path / "file").touch()
     told = compiling(tmp_path / "file", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below"))
@@ -100,7 +95,7 @@ def test_where_nothing_can_be_written_it_is_compiled_anew(tmp_path: Path) -> Non
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_of_other_sources_lie_elsewhere(tmp_path, monkeypatch):
     """numba looks at the time of a kernel's own file alone, and a kernel's constants stand in others, too."""
     assert {"rng.py", "growth.py", "tree_loops.py"} <= {each.name for each in compile_cache.SOURCES}
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))
@@ -109,7 +104,6 @@ def test_kernels_of_other_sources_lie_elsewhere(tmp_path: Path, monkeypatch: pyt
     for number in range(compile_cache.MOST_KEPT + 2):
         source.write_text(f"M1 = {number}")
         file = compile_cache.kept_file()
-        assert file is not None
         with compile_cache.folder_of_kernels(file, tmp_path / "empty"):
             pass
         os.utime(file, (number, number))

@@ -1,9 +1,6 @@
 """Exports by hand: what each engine's documentation says of its settings, and what specsim reads them as."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 import yaml
@@ -11,20 +8,21 @@ import yaml
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.search.exports import Inexpressible, exported, kind_of
-from specsim.search.tuned import Candidate, Export
+from specsim.search.tuned import Candidate
 
 TABLE = "speculation.num_speculative_tokens_per_batch_size"
+BY_SIZE = TABLE.replace(".", "__")
 
 
-def export(engine: str, scheduler: str, drafter: str = "eagle3", **settings: Any) -> Export:
+def export(engine, scheduler, drafter="eagle3", **settings):
     named = {f"scheduler.{key.replace('__', '.')}": str(each).replace("'", "") for key, each in settings.items()}
     keys = compose({"scheduler": scheduler, **named})["scheduler"]
     return exported(Candidate(scheduler, settings, keys, 1.0), drafter, engine)
 
 
-def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most() -> None:
+def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
     table = [[1, 8, 7], [17, 32, 2], [33, 64, 0]]
-    found = export("vllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    found = export("vllm", "vllm_dynamic", **{BY_SIZE: table})
     config = json.loads(found.files["vllm.json"])
     assert config == {
         "method": "eagle3",
@@ -37,19 +35,16 @@ def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most() -> None:
     assert found.settings == {"num_speculative_tokens": 5, TABLE: config["num_speculative_tokens_per_batch_size"]}
 
 
-def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config() -> None:
+def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
     found = export("vllm", "vllm_spec", "separate", num_speculative_tokens=3, max_num_batched_tokens=1024)
-    assert json.loads(found.files["vllm.json"]) == {
-        "method": "draft_model",
-        "model": "DRAFT_MODEL",
-        "num_speculative_tokens": 3,
-    }
+    config = json.loads(found.files["vllm.json"])
+    assert config == {"method": "draft_model", "model": "DRAFT_MODEL", "num_speculative_tokens": 3}
     assert found.text.endswith("--max-num-batched-tokens 1024")
     plain = export("vllm", "vllm", max_num_seqs=64)
     assert (plain.text, plain.files) == ("vllm serve TARGET_MODEL \\\n  --max-num-seqs 64", {})
 
 
-def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size() -> None:
+def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
     found = export("sglang", "vllm_spec", num_speculative_tokens=3, max_num_batched_tokens=512)
     assert found.text.split(" \\\n  ")[1:] == [
         "--speculative-algorithm EAGLE3",
@@ -60,7 +55,7 @@ def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size() -> None:
         "--chunked-prefill-size 512",
     ]
     table = [[1, 8, 4], [9, 512, 0]]
-    by_size = export("sglang", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    by_size = export("sglang", "vllm_dynamic", **{BY_SIZE: table})
     assert json.loads(by_size.files["sglang.json"]) == {"1": {"candidate_steps": [4]}, "9": {"candidate_steps": [0]}}
     assert "--speculative-adaptive-config sglang.json" in by_size.text
     own = export("sglang", "sglang_adaptive")
@@ -68,32 +63,23 @@ def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size() -> None:
     assert own.scheduler == "sglang_adaptive"
 
 
-def test_trtllm_has_last_batch_sizes_and_its_longest_first() -> None:
+def test_trtllm_has_last_batch_sizes_and_its_longest_first():
     found = export("trtllm", "trtllm_schedule", max_num_seqs=128)
-    assert yaml.safe_load(found.files["trtllm.yaml"]) == {
-        "speculative_config": {
-            "decoding_type": "Eagle3",
-            "max_draft_len": 4,
-            "speculative_model": "DRAFT_MODEL",
-            "draft_len_schedule": {4: 4, 8: 2, 32: 1},
-            "acceptance_rate_window_size": 100,
-            "acceptance_rate_threshold": 0.2,
-        },
-        "max_batch_size": 128,
-    }
+    speculation = {"decoding_type": "Eagle3", "max_draft_len": 4, "speculative_model": "DRAFT_MODEL"}
+    speculation |= {"draft_len_schedule": {4: 4, 8: 2, 32: 1}}
+    speculation |= {"acceptance_rate_window_size": 100, "acceptance_rate_threshold": 0.2}
+    config = yaml.safe_load(found.files["trtllm.yaml"])
+    assert config == {"speculative_config": speculation, "max_batch_size": 128}
     table = [[1, 8, 3], [9, 64, 1]]
-    ours = export("trtllm", "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
+    ours = export("trtllm", "vllm_dynamic", **{BY_SIZE: table})
     assert yaml.safe_load(ours.files["trtllm.yaml"])["speculative_config"]["draft_len_schedule"] == {8: 3, 2048: 1}
     assert ours.settings["speculation.draft_len_schedule"] == [[8, 3], [2048, 1]]
 
 
-def test_a_composed_profile_names_the_head_that_drafts() -> None:
+def test_a_composed_profile_names_the_head_that_drafts():
     assert kind_of("separate", "eagle3 head") == "eagle3"
     assert kind_of("separate", "Llama-3.2-1B") == "separate"
     assert kind_of("lookup", "eagle3 head") == "lookup"
-
-
-RISING = {"speculation__num_speculative_tokens_per_batch_size": [[1, 8, 1], [9, 64, 3]]}
 
 
 @pytest.mark.parametrize(
@@ -103,25 +89,23 @@ RISING = {"speculation__num_speculative_tokens_per_batch_size": [[1, 8, 1], [9, 
         ("vllm", "trtllm_schedule", "eagle3", {}, "vLLM does not end speculation at a low acceptance rate"),
         ("vllm", "adaserve", "separate", {}, "it batches as no engine does"),
         ("trtllm", "vllm_spec", "medusa", {}, "trtllm has no settings for drafter=medusa"),
-        ("trtllm", "vllm_dynamic", "eagle3", RISING, "longest for the smallest batches"),
+        ("trtllm", "vllm_dynamic", "eagle3", {BY_SIZE: [[1, 8, 1], [9, 64, 3]]}, "longest for the smallest batches"),
     ],
 )
-def test_what_an_engine_cannot_express_is_refused(
-    engine: str, scheduler: str, drafter: str, settings: dict[str, Any], why: str
-) -> None:
+def test_what_an_engine_cannot_express_is_refused(engine, scheduler, drafter, settings, why):
     with pytest.raises(Inexpressible, match=why):
         export(engine, scheduler, drafter, **settings)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
-def test_an_exported_table_gives_the_numbers_of_the_tuned_one(engine: str) -> None:
+def test_an_exported_table_gives_the_numbers_of_the_tuned_one(engine):
     table = [[1, 2, 4], [3, 6, 2], [7, 512, 0]]
-    shared: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 12, "profile": "llama8b_eagle3_h100"}
-    tuned = {TABLE: table}
+    shared = {"trace": "poisson", "requests": 60, "rps": 12, "profile": "llama8b_eagle3_h100"}
 
-    def tpot_ms(scheduler: str, settings: dict[str, Any]) -> float:
+    def tpot_ms(scheduler, settings):
         below = {f"scheduler__{key.replace('.', '__')}": each for key, each in settings.items()}
         return float(simulate(scheduler, **shared, **below).metrics["mean_tpot_ms"])
 
-    found = export(engine, "vllm_dynamic", speculation__num_speculative_tokens_per_batch_size=table)
-    assert tpot_ms(found.scheduler, dict(found.settings)) == pytest.approx(tpot_ms("vllm_dynamic", tuned), rel=0.02)
+    found = export(engine, "vllm_dynamic", **{BY_SIZE: table})
+    wanted_ms = tpot_ms("vllm_dynamic", {TABLE: table})
+    assert tpot_ms(found.scheduler, dict(found.settings)) == pytest.approx(wanted_ms, rel=0.02)

@@ -81,11 +81,15 @@ def test_a_cut_connection_keeps_its_part_and_the_next_run_resumes(home, tmp_path
     assert not (tmp_path / "file.csv.part").exists()
 
 
-def test_a_server_without_ranges_begins_again(home, tmp_path):
+def test_a_server_without_ranges_begins_again_and_one_that_resumes_elsewhere_is_not_believed(home, tmp_path):
+    (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
+    home.lie = 5
+    assert "resumed at another place" in refused(entry(home), tmp_path)
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
     home.ranges = False
     fetch("made", entry(home), tmp_path, progress=False)
-    assert home.asked == ["bytes=1000-"]
+    assert home.asked == ["bytes=1000-"] * 2
     assert (tmp_path / "file.csv").read_bytes() == BODY
 
 
@@ -97,21 +101,14 @@ def test_a_wrong_checksum_removes_the_part_and_leaves_no_file(home, tmp_path, le
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_resumes_elsewhere_is_not_believed(home, tmp_path):
-    (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
-    home.lie = 5
-    assert "resumed at another place" in refused(entry(home), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_page_and_a_silent_port_are_one_line(home, tmp_path):
+def test_what_cannot_be_had_or_written_is_one_line(home, tmp_path):
     assert "the server answers 404" in refused(entry(home, "/none"), tmp_path)
-    values = entry(home)
-    values["url"] = "http://127.0.0.1:1/file.csv"
-    assert "cannot be reached" in refused(values, tmp_path)
-    values["url"] = "file:///etc/hosts"
-    assert "expected an address with http:// or https://" in refused(values, tmp_path)
+    assert "cannot be reached" in refused(entry(home) | {"url": "http://127.0.0.1:1/file.csv"}, tmp_path)
+    local = refused(entry(home) | {"url": "file:///etc/hosts"}, tmp_path)
+    assert "expected an address with http:// or https://" in local
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "taken").write_text("")
+    assert "cannot be written" in refused(entry(home), tmp_path / "taken" / "below")
 
 
 def test_every_point_of_a_figure_is_fetched(home, tmp_path):
@@ -120,11 +117,6 @@ def test_every_point_of_a_figure_is_fetched(home, tmp_path):
     values["points"] = [values["points"][0] | {"file": "file.csv", "sha256": one["sha256"]}]
     values.pop("defaults", None)
     assert fetch("made", values, tmp_path, progress=False) == (tmp_path / "file.csv",)
-
-
-def test_a_folder_that_cannot_be_made_is_one_line(home, tmp_path):
-    (tmp_path / "taken").write_text("")
-    assert "cannot be written" in refused(entry(home), tmp_path / "taken" / "below")
 
 
 def test_a_server_that_falls_silent_keeps_the_part(home, tmp_path, monkeypatch):

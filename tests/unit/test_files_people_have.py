@@ -1,14 +1,12 @@
 """Files of other simulators, load generators and gateways: read under their own names, or told what to do."""
 
 import json
-import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from specsim import SpecsimError, simulate
-from specsim.cli import main
 from specsim.workload.entry import How
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
@@ -72,42 +70,31 @@ def test_any_other_names_are_given(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text(csv("sent_ms,in,out,who", lambda t, p, o: (round(t * 1000), p, o, "a")))
     called = {"arrival_s": "sent_ms", "prompt_tokens": "in", "output_tokens": "out", "slo_class": "who"}
-    trace, said = read_user_file(file, SOURCE, How(called=tuple(called.items())))
+    how = How(called=tuple(called.items()))
+    trace, said = read_user_file(file, SOURCE, how)
     assert trace.arrival_s == pytest.approx([0, 0.3, 0.9])
     assert trace.slo_names == ("a",)
     assert said.startswith("read as specsim CSV: sent_ms, in, out; 3 requests in 0.9 s")
     file.write_text(file.read_text() + "\nx,1,2,a")
-    with pytest.raises(SpecsimError, match="1 damaged row: line 5: sent_ms 'x' is not a number"):
-        read_user_file(file, SOURCE, How(called=tuple(called.items())))
+    assert "1 damaged row: line 5: sent_ms 'x' is not a number" in refusal(read_user_file, file, SOURCE, how)
 
 
 def test_a_unit_that_no_name_tells_is_asked_for(tmp_path):
     (tmp_path / "t.csv").write_text("t,prompt_tokens,output_tokens\n0,5,6\n28,5,6\n")
+    how = How("s", called=(("arrival_s", "t"),))
     with pytest.raises(SpecsimError, match=r"t may be in s .* or ms"):
-        read_user_file(tmp_path / "t.csv", SOURCE, How(called=(("arrival_s", "t"),)))
-    trace = read_user_file(tmp_path / "t.csv", SOURCE, How("s", called=(("arrival_s", "t"),))).trace
-    assert trace.arrival_s.tolist() == [0, 28]
+        read_user_file(tmp_path / "t.csv", SOURCE, How(called=how.called))
+    assert read_user_file(tmp_path / "t.csv", SOURCE, how).trace.arrival_s.tolist() == [0, 28]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            "{prompt_tokens: inn, output_tokens: out}",
-            "trace.columns: prompt_tokens: no column 'inn'; did you mean 'in'?",
-        ),
-        (
-            "null",
-            "no column prompt_tokens, output_tokens; if yours has another name: 'trace.columns={prompt_tokens: YO",
-        ),
-    ],
-)
-def test_names_that_do_not_fit_are_one_line(tmp_path, capsys, words, said):
+def test_names_that_do_not_fit_are_one_line(tmp_path, refused):
     (tmp_path / "t.csv").write_text("arrival_s,in,out\n0,5,6\n")
-    assert main(["run", f"trace={tmp_path / 't.csv'}", f"trace.columns={words}"]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    wrong = refused("run", "trace=t.csv", "trace.columns={prompt_tokens: inn, output_tokens: out}")
+    assert "trace.columns: prompt_tokens: no column 'inn'; did you mean 'in'?" in wrong
+    unnamed = refused("run", "trace=t.csv", "trace.columns=null")
+    said = "no column prompt_tokens, output_tokens; if yours has another name: 'trace.columns={prompt_tokens: YO"
+    assert said in unnamed
+    assert wrong.count("\n") == unnamed.count("\n") == 1
 
 
 def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
@@ -145,8 +132,7 @@ def test_lengths_alone_arrive_as_poisson_at_a_rate(tmp_path):
 )
 def test_what_needs_arrivals_is_refused_for_lengths_alone(tmp_path, settings, said):
     (tmp_path / "t.csv").write_text("prompt_tokens,output_tokens\n5,6\n7,8\n")
-    with pytest.raises(SpecsimError, match=re.escape(said)):
-        simulate(trace=tmp_path / "t.csv", **settings, **SMALL)
+    assert said in refusal(simulate, trace=tmp_path / "t.csv", **settings, **SMALL)
 
 
 VLLM = {"request_throughput": 1.0, "total_input_tokens": 12, "completed": 2}

@@ -1,13 +1,9 @@
 """`specsim import`: what each file of a benchmark or a server holds, in specsim's own files, and what it lacks."""
 
-from __future__ import annotations
-
-import csv
 import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +12,11 @@ from specsim.calibration.reading import read_points
 from specsim.calibration.replay import BenchLoad
 from specsim.cli import main
 from specsim.files.yaml_file import read_yaml
-from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file
 
 
-def result(clients: int, **more: Any) -> dict[str, Any]:
+def result(clients, **more):
     """Return what `vllm bench serve` says of 20 requests of 100 + 10 tokens from clients that wait."""
     totals = {"completed": 20, "total_input_tokens": 2000, "total_output_tokens": 200, "request_throughput": 1.0}
     times = {"mean_ttft_ms": 50.0 + clients, "mean_tpot_ms": 10.0, "request_rate": "inf", "max_concurrency": clients}
@@ -40,11 +36,11 @@ SCRAPE = 'vllm:spec_decode_num_drafts_total{engine="0"} 1000.0\n' + "".join(
 )
 
 
-def means(value: float) -> dict[str, Any]:
+def means(value):
     return {"successful": {"mean": value}}
 
 
-def guidellm(strategy: dict[str, Any]) -> str:
+def guidellm(strategy):
     """Return a report of one benchmark: 3 requests of 100 + 20 tokens, TTFT 40 ms, 9 ms between tokens."""
     row = {"prompt_tokens": 100, "output_tokens": 20}
     metrics = {"request_totals": {"successful": 3}, "prompt_token_count": means(100.0)}
@@ -54,30 +50,17 @@ def guidellm(strategy: dict[str, Any]) -> str:
     return json.dumps({"benchmarks": [{"config": {"strategy": strategy}, "metrics": metrics, "requests": requests}]})
 
 
-AIPERF = {
-    "input_config": {"loadgen": {"concurrency": 5}},
-    "request_count": {"avg": 10.0},
-    **{"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"avg": 50.0}},
-    **{"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}},
-}
-
-
-def run_import(tmp_path: Path, content: str, *words: str) -> tuple[int, Path]:
+def imported(tmp_path, content, *words):
     (tmp_path / "given").write_text(content)
-    return main(["import", str(tmp_path / "given"), "--out", str(tmp_path / "out"), *words]), tmp_path / "out"
+    assert main(["import", str(tmp_path / "given"), "--out", str(tmp_path / "out"), *words]) == 0
+    return tmp_path / "out"
 
 
-def imported(tmp_path: Path, content: str, *words: str) -> Path:
-    code, out = run_import(tmp_path, content, *words)
-    assert code == 0
-    return out
-
-
-def trace_in(file: Path) -> Trace:
+def trace_in(file):
     return read_user_file(file, TraceSource("t", "file")).trace
 
 
-def points_in(out: Path) -> list[tuple[BenchLoad, float, float]]:
+def points_in(out):
     return [(each.load, each.ttft_s, each.tpot_s) for each in read_points([out / "points.csv"], 1).points]
 
 
@@ -89,10 +72,8 @@ def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_p
     assert keys["pair"] == {"target": "meta-llama/Llama-3.1-8B-Instruct", "draft": "any"}
     load = BenchLoad(100, 10, 4, 20, drafts=3, acceptance_length=2.8)
     assert points_in(out) == [(load, pytest.approx(0.054), pytest.approx(0.01))]
-    again = main(
-        ["run", f"trace={out / 'trace.csv'}", f"acceptance={out / 'acceptance.yaml'}", "rps=4", f"out={out / 'r'}"]
-    )
-    assert again == 0
+    files = f"trace={out / 'trace.csv'}", f"acceptance={out / 'acceptance.yaml'}"
+    assert main(["run", *files, "rps=4", f"out={out / 'r'}"]) == 0
 
 
 def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, capsys):
@@ -127,50 +108,47 @@ def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy,
 
 
 def test_a_summary_of_aiperf_is_a_point(tmp_path):
-    out = imported(tmp_path, json.dumps(AIPERF, indent=1))
+    summary = {"input_config": {"loadgen": {"concurrency": 5}}, "request_count": {"avg": 10.0}}
+    summary |= {"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"avg": 50.0}}
+    summary |= {"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}}
+    out = imported(tmp_path, json.dumps(summary, indent=1))
     assert points_in(out) == [(BenchLoad(200, 50, 5, 10), pytest.approx(0.07), pytest.approx(0.008))]
 
 
-def test_spans_of_opentelemetry_are_a_trace_with_sessions(tmp_path):
-    head = "name,startTimeUnixNano,gen_ai.usage.input_tokens,gen_ai.usage.output_tokens,gen_ai.conversation.id"
-    rows = "chat,1700000000000000000,10,5,a\nchat,1700000001500000000,20,6,b\nchat,1700000002000000000,30,7,a\n"
-    out = imported(tmp_path, f"{head}\n{rows}")
-    trace = trace_in(out / "trace.csv")
-    assert (trace.arrival_s.tolist(), trace.output_tokens.tolist()) == ([0.0, 1.5, 2.0], [5, 6, 7])
-    assert trace.session.tolist() == [0, 1, 0]
+CHATS = ((10**18, 10, 5, "a"), (10**18 + 15 * 10**8, 20, 6, "b"), (10**18 + 3 * 10**9, 30, 7, "a"))
+NAMES = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.conversation.id")
+SPANS = "\n".join([f"startTimeUnixNano,{','.join(NAMES)}", *(",".join(map(str, each)) for each in CHATS)])
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-def test_an_otlp_export_is_its_spans_with_tokens(tmp_path, capsys, indent):
-    """Attributes are lists of keys and typed values; a span of a database tells no tokens."""
-
-    def span(at_s: int, attributes: dict[str, dict[str, str]]) -> dict[str, Any]:
-        listed = [{"key": key, "value": value} for key, value in attributes.items()]
-        return {"name": "chat", "startTimeUnixNano": str(10**18 + at_s * 10**9), "attributes": listed}
-
-    told = {"gen_ai.usage.input_tokens": {"intValue": "10"}, "gen_ai.usage.output_tokens": {"intValue": "5"}}
-    asked = {**told, "gen_ai.conversation.id": {"stringValue": "a"}}
-    spans = [span(0, asked), span(1, {"db.system": {"stringValue": "redis"}}), span(3, asked)]
-    out = imported(tmp_path, json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}, indent=indent))
-    trace = trace_in(out / "trace.csv")
-    assert (trace.arrival_s.tolist(), trace.prompt_tokens.tolist()) == ([0.0, 3.0], [10, 10])
-    assert trace.session is not None
-    assert trace.session.tolist() == [0, 0]
-    assert "left out 1 spans without gen_ai.usage.*" in capsys.readouterr().out
-
-
-def test_records_of_aiperf_have_their_sessions(tmp_path):
-    rows = [
-        {
-            "metadata": {"request_start_ns": 10**18 + at, "conversation_id": "template", "x_correlation_id": session},
-            "metrics": {f"{side}_sequence_length": {"value": 20, "unit": "tokens"} for side in ("input", "output")},
-        }
-        for at, session in enumerate(("a", "b", "a"))
+def otlp(indent):
+    """Return the same: attributes are lists of keys and typed values; a span of a database tells no tokens."""
+    spans = [(10**18, {"db.system": {"stringValue": "redis"}})]
+    for at, prompt, output, session in CHATS:
+        values = {"intValue": str(prompt)}, {"intValue": str(output)}, {"stringValue": session}
+        spans.append((at, dict(zip(NAMES, values, strict=True))))
+    listed = [
+        {"startTimeUnixNano": str(at), "attributes": [{"key": key, "value": each} for key, each in told.items()]}
+        for at, told in spans
     ]
-    out = imported(tmp_path, "\n".join(map(json.dumps, rows)))
-    session = trace_in(out / "trace.csv").session
-    assert session is not None
-    assert session.tolist() == [0, 1, 0]
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": listed}]}]}, indent=indent)
+
+
+def aiperf_record(at, prompt, output, session):
+    told = {"request_start_ns": at, "conversation_id": "template", "x_correlation_id": session}
+    lengths = {"input_sequence_length": prompt, "output_sequence_length": output}
+    metrics = {name: {"value": tokens, "unit": "tokens"} for name, tokens in lengths.items()}
+    return json.dumps({"metadata": told, "metrics": metrics})
+
+
+RECORDS = "\n".join(aiperf_record(*each) for each in CHATS)
+
+
+@pytest.mark.parametrize("content", [SPANS, otlp(None), otlp(1), RECORDS], ids=["csv", "lines", "indented", "aiperf"])
+def test_spans_of_opentelemetry_and_records_of_aiperf_are_a_trace_with_sessions(tmp_path, capsys, content):
+    trace = trace_in(imported(tmp_path, content) / "trace.csv")
+    assert (trace.arrival_s.tolist(), trace.session.tolist()) == ([0.0, 1.5, 3.0], [0, 1, 0])
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([10, 20, 30], [5, 6, 7])
+    assert ("left out 1 spans without gen_ai.usage.*" in capsys.readouterr().out) is ("resourceSpans" in content)
 
 
 @pytest.mark.parametrize("hashed", [False, True])
@@ -189,14 +167,14 @@ def test_sessions_and_hashes_come_out_as_they_went_in(tmp_path, hashed):
         assert one.prefixes.hashes.tolist() == other.prefixes.hashes.tolist()
 
 
-def test_settings_of_a_trace_say_how_requests_are_read(tmp_path, capsys):
+def test_settings_of_a_trace_say_how_requests_are_read(tmp_path, refused):
     given = "timestamp,prompt_tokens,output_tokens\n0,10,5\n4000,20,6\n"
-    assert run_import(tmp_path, given)[0] == 2
-    assert "set trace.time_unit=" in capsys.readouterr().err
+    (tmp_path / "given").write_text(given)
+    assert "set trace.time_unit=" in refused("import", "given", "--out", "out")
+    unknown = refused("import", "given", "--out", "out", "trace.window=[0,1]")
+    assert "trace.window=[0,1]: expected one of trace.time_unit, trace.tick_s" in unknown
     out = imported(tmp_path, given, "trace.time_unit=ms")
     assert trace_in(out / "trace.csv").arrival_s.tolist() == [0.0, 4.0]
-    assert run_import(tmp_path, given, "trace.window=[0,1]")[0] == 2
-    assert "trace.window=[0,1]: expected one of trace.time_unit, trace.tick_s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("page", ["import", "closed-loops"])
@@ -225,35 +203,28 @@ def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, page):
         (json.dumps(result(30)), "requests 20 is below concurrency 30"),
     ],
 )
-def test_a_file_that_holds_nothing_or_is_damaged_is_one_line_and_writes_nothing(tmp_path, capsys, content, said):
-    code, out = run_import(tmp_path, content)
-    assert code == 2
-    assert said in capsys.readouterr().err
-    assert not out.exists()
+def test_a_file_that_holds_nothing_or_is_damaged_is_one_line_and_writes_nothing(tmp_path, refused, content, said):
+    (tmp_path / "given").write_text(content)
+    assert said in refused("import", "given", "--out", "out")
 
 
-def test_a_file_that_holds_nothing_beside_others_has_a_line(tmp_path, capsys):
-    (tmp_path / "notes.txt").write_text("a word\n")
-    out = imported(tmp_path, SCRAPE, str(tmp_path / "notes.txt"))
-    assert [each.name for each in out.iterdir()] == ["acceptance.yaml"]
-    assert f"{tmp_path / 'notes.txt'}: neither a trace nor an acceptance nor points\n" in capsys.readouterr().out
+def test_what_holds_nothing_or_no_calibration_takes_has_a_line_and_costs_no_other(tmp_path, capsys):
+    contents = {"notes.txt": "a word\n", "few.json": json.dumps(result(30)), "good.json": json.dumps(result(2))}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    out = imported(tmp_path, SCRAPE, *(str(tmp_path / name) for name in contents))
+    assert sorted(each.name for each in out.iterdir()) == ["acceptance.yaml", "points.csv"]
+    assert [load.concurrency for load, _, _ in points_in(out)] == [2]
+    said = capsys.readouterr().out
+    assert f"{tmp_path / 'notes.txt'}: neither a trace nor an acceptance nor points\n" in said
+    assert "few.json: 1 damaged row: result 1: requests 20 is below concurrency 30" in said
 
 
-def test_nothing_is_replaced_unless_asked(tmp_path, capsys):
+def test_nothing_is_replaced_unless_asked(tmp_path, refused):
     content = "arrival_s,prompt_tokens,output_tokens\n0,5,6\n"
-    _, out = run_import(tmp_path, content)
-    (out / "trace.csv").write_text("mine")
-    assert run_import(tmp_path, content)[0] == 2
-    assert "is there; expected another folder, or --force" in capsys.readouterr().err
-    assert (out / "trace.csv").read_text() == "mine"
-    assert run_import(tmp_path, content, "--force")[0] == 0
-
-
-def test_a_point_that_no_calibration_takes_costs_no_other(tmp_path, capsys):
-    (tmp_path / "few.json").write_text(json.dumps(result(30)))
-    files = [str(tmp_path / name) for name in ("few.json", "good.json")]
-    (tmp_path / "good.json").write_text(json.dumps(result(2)))
-    assert main(["import", *files, "--out", str(tmp_path / "out")]) == 0
-    with (tmp_path / "out" / "points.csv").open() as stream:
-        assert [row["concurrency"] for row in csv.DictReader(stream)] == ["2"]
-    assert "few.json: 1 damaged row: result 1: requests 20 is below concurrency 30" in capsys.readouterr().out
+    (tmp_path / "given").write_text(content)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "trace.csv").write_text("mine")
+    assert "is there; expected another folder, or --force" in refused("import", "given", "--out", "out")
+    assert (tmp_path / "out" / "trace.csv").read_text() == "mine"
+    assert len(trace_in(imported(tmp_path, content, "--force") / "trace.csv")) == 1

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim import SpecsimError, iterations, load_run, simulate
+from specsim import iterations, load_run, simulate
 from specsim.figures.style import PALETTE
 from tests.laws.subjects import factory_of
+from tests.made import refusal
 
 SMALL = {"trace": "poisson", "requests": 8, "rps": 8, "passes": True}
 TIGHT = {"scheduler__verify_tokens": 24, "scheduler__max_num_seqs": 8, "slo_scale": 0.8}
@@ -42,14 +43,11 @@ def agrees(run, steps):
         assert got.to_dict() == expected[expected > 0].to_dict()
 
 
-def test_any_scheduler_is_seen():
-    run = simulate("adaserve_oracle", **SMALL, replicas=2)
-    agrees(run, iterations(run, range(run.metrics["specsim"]["iterations"])))
-
-
 def test_what_is_seen_is_what_was_recorded(run, steps):
     agrees(run, steps)
     assert any((~drafted(step)["verified"]).any() for step in steps)
+    other = simulate("adaserve_oracle", **SMALL, replicas=2)
+    agrees(other, iterations(other, range(other.metrics["specsim"]["iterations"])))
 
 
 def test_nodes_are_trees(steps):
@@ -72,8 +70,7 @@ def test_requests_say_where_they_stand(run, steps):
     for step, told in zip(steps, verifications(run).itertuples(), strict=True):
         for row in step.requests[step.requests["decoding"]].itertuples():
             if row.decoded_tokens + row.emitted_tokens + 1 == table.loc[row.request, "output_tokens"]:
-                end_s = told.start_s + told.seconds
-                rest_s = end_s - step.start_s
+                rest_s = told.start_s + told.seconds - step.start_s
                 decode_s = (row.decoding_s + rest_s) / (row.decoded_tokens + row.emitted_tokens)
                 assert decode_s == pytest.approx(table.loc[row.request, "decode_tpot_s"], rel=1e-9)
 
@@ -111,23 +108,16 @@ def test_a_stored_run_is_seen_alike(run, steps, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_run_that_comes_out_differently_is_refused(run):
+def test_what_cannot_be_seen_is_refused(run, steps):
     later = replace(run._table.done, finish_s=run._table.done.finish_s + 1e-9)
-    with pytest.raises(SpecsimError, match="the run comes out differently"):
-        iterations(replace(run, _table=replace(run._table, done=later)), [0])
-
-
-def test_a_run_of_objects_is_refused():
-    with pytest.raises(SpecsimError, match="scheduler was given as an object"):
-        iterations(simulate(factory_of("continuous"), **SMALL), [0])
-
-
-@pytest.mark.parametrize(
-    ("numbers", "said"), [([-1], "the run has those from 0 to"), ([10**6], "1000000"), ("1", "a list")]
-)
-def test_a_number_that_is_none_is_refused(run, numbers, said):
-    with pytest.raises(SpecsimError, match=said):
-        iterations(run, numbers)
+    differing = replace(run, _table=replace(run._table, done=later))
+    assert "the run comes out differently" in refusal(iterations, differing, [0])
+    of_objects = simulate(factory_of("continuous"), **SMALL)
+    assert "scheduler was given as an object" in refusal(iterations, of_objects, [0])
+    for numbers, said in (([-1], "the run has those from 0 to"), ([10**6], "1000000"), ("1", "a list")):
+        assert said in refusal(iterations, run, numbers)
+    assert "request 999: does not decode in iteration 0" in refusal(steps[0].draw, [999])
+    assert "has no request that decodes" in refusal(steps[0].draw)
 
 
 def test_the_trees_are_drawn(steps):
@@ -145,10 +135,3 @@ def test_the_trees_are_drawn(steps):
         thick = [line for line in axes.lines if line.get_linewidth() == 2.0]
         assert len(thick) == row.accepted_tokens
     assert len(step.draw(decoding["request"].tolist()[:1]).axes) == 1
-
-
-def test_a_request_that_does_not_decode_is_not_drawn(steps):
-    with pytest.raises(SpecsimError, match="request 999: does not decode in iteration 0"):
-        steps[0].draw([999])
-    with pytest.raises(SpecsimError, match="has no request that decodes"):
-        steps[0].draw()

@@ -1,30 +1,23 @@
 """Arrays kept from process to process: made once, never of other code, and never a reason to fail."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import specsim.files.kept
-from specsim.files.kept import Arrays, kept
-
-
-class Maker:
-    """Makes the same arrays and counts how often."""
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    def __call__(self) -> Arrays:
-        self.made += 1
-        return {"numbers": np.arange(5) / 3, "words": np.array(["a", "b"])}
+from specsim.files.kept import kept
 
 
 @pytest.fixture
-def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def make():
+    return Mock(side_effect=lambda: {"numbers": np.arange(5) / 3, "words": np.array(["a", "b"])})
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 1 << 20)
     file = tmp_path / "code.py"
@@ -32,12 +25,11 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def stored(tmp_path: Path) -> list[Path]:
+def stored(tmp_path):
     return sorted((tmp_path / "cache" / "specsim" / "made").iterdir())
 
 
-def test_a_damaged_file_is_made_anew(code: Path, tmp_path: Path) -> None:
-    make = Maker()
+def test_a_damaged_file_is_made_anew(code, make, tmp_path):
     kept("test", "key", [code], make)
     (file,) = stored(tmp_path)
     whole = file.read_bytes()
@@ -46,38 +38,31 @@ def test_a_damaged_file_is_made_anew(code: Path, tmp_path: Path) -> None:
         file.write_bytes(damaged)
         assert kept("test", "key", [code], make)["numbers"].tolist() == (np.arange(5) / 3).tolist()
         assert file.read_bytes() == whole
-    assert make.made == 5
+    assert make.call_count == 5
 
 
-def test_a_folder_that_cannot_be_made_costs_only_time(code: Path, tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file")
-    make = Maker()
-    for _ in range(2):
-        assert len(kept("test", "key", [code], make)) == 2
-    assert make.made == 2
-
-
-def test_the_oldest_go(code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = Maker()
+def test_the_oldest_go(code, make, tmp_path, monkeypatch):
     for age, key in enumerate("cba"):
         kept("test", key, [code], make)
         os.utime(max(stored(tmp_path), key=lambda file: file.stat().st_mtime_ns), (1_000 - age, 1_000 - age))
     monkeypatch.setattr(specsim.files.kept, "MOST_BYTES", 2 * stored(tmp_path)[0].stat().st_size + 10)
     kept("test", "d", [code], make)
     assert len(stored(tmp_path)) == 2
-    before = make.made
+    before = make.call_count
     kept("test", "d", [code], make)
     kept("test", "c", [code], make)
-    assert make.made == before
+    assert make.call_count == before
 
 
-def test_a_user_without_a_home_has_no_cache(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
+def test_a_folder_that_cannot_be_made_or_no_home_costs_only_time(code, make, tmp_path, monkeypatch):
+    def homeless():
         raise RuntimeError("Could not determine home directory.")
 
+    (tmp_path / "cache").write_text("a file")
+    for _ in range(2):
+        assert len(kept("test", "key", [code], make)) == 2
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", homeless)
-    maker = Maker()
-    kept("thing", 1, (code,), maker)
-    kept("thing", 1, (code,), maker)
-    assert maker.made == 2
+    for _ in range(2):
+        assert len(kept("test", "key", [code], make)) == 2
+    assert make.call_count == 4

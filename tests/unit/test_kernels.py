@@ -1,18 +1,20 @@
-"""Each compiled kernel equals the reference in numpy to the last bit."""
+"""Each compiled kernel equals the reference in numpy to the last bit: trees, what a pass takes, and what it leaves."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specsim.kernels.growth import ALL, PARENT, ROW, Front, Grown, Growth, Pooled, Texts, answer, grow, rounds
+from specsim.acceptance.trace import AcceptanceTrace, Pools
+from specsim.core.trees import Forest
+from specsim.errors import SpecsimError
+from specsim.kernels import ledger
+from specsim.kernels.growth import ALL, DEPTH, PARENT, ROW, Front, Growth, Pooled, Texts, answer, grow, rounds
 from specsim.rng import STRIDE
 from specsim.schedulers.parts.selection import selected
+from tests.made import grown
 from tests.reference import kernels as reference
 
 CHANCES = (0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0)
@@ -20,7 +22,7 @@ CHANCES = (0.0, 0.1, 0.3, 0.3, 0.5, 0.9, 1.0)
 many = settings(max_examples=200, deadline=None, derandomize=True)
 
 
-def assert_equal(one: Sequence[Any], other: Sequence[Any]) -> None:
+def assert_equal(one, other):
     for mine, theirs in zip(one, other, strict=True):
         assert np.asarray(mine).dtype == np.asarray(theirs).dtype
         assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
@@ -28,7 +30,7 @@ def assert_equal(one: Sequence[Any], other: Sequence[Any]) -> None:
 
 
 @st.composite
-def fronts(draw: st.DrawFn) -> tuple[Pooled, Front, Growth]:
+def fronts(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     width, trees = draw(st.integers(1, 5)), draw(st.integers(1, 8))
     confidence = np.sort(rng.choice(CHANCES[draw(st.integers(0, 1)) :], (64, width)))[:, ::-1].copy()
@@ -52,19 +54,13 @@ def fronts(draw: st.DrawFn) -> tuple[Pooled, Front, Growth]:
     return text, front, Growth(limit, draw(st.integers(1, 5)), draw(st.integers(1, width)), beam, 50 + leaves, most)
 
 
-class Read:
-    """A text that code of its own reads."""
-
-    def __init__(self, text: Pooled) -> None:
-        self.confidence, self.rank, self.silent, self.at = text.confidence, text.rank, text.silent, text.at
-
-
 @many
 @given(fronts())
-def test_trees_grow_the_same(drawn: tuple[Pooled, Front, Growth]) -> None:
+def test_trees_grow_the_same(drawn):
     text, front, growth = drawn
     expected = reference.grow(text, front, growth)
-    for found in (grow(text, front, growth), grow(Read(text), front, growth)):
+    by_code_of_its_own = SimpleNamespace(confidence=text.confidence, rank=text.rank, silent=text.silent, at=text.at)
+    for found in (grow(text, front, growth), grow(by_code_of_its_own, front, growth)):
         assert found.refused == expected.refused
         if not found.refused:
             assert_equal(found, expected)
@@ -72,7 +68,7 @@ def test_trees_grow_the_same(drawn: tuple[Pooled, Front, Growth]) -> None:
 
 @many
 @given(st.data())
-def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
+def test_the_same_nodes_are_selected(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     rows, nodes = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 60))
     row, path = (
@@ -85,7 +81,7 @@ def test_the_same_nodes_are_selected(data: st.DataObject) -> None:
     assert reference.select(*asked).tobytes() == selected(*asked).tobytes()
 
 
-def test_nothing_is_read_beyond_the_end() -> None:
+def test_nothing_is_read_beyond_the_end():
     """Compiled loops look at no bounds."""
     asked, bounds = (np.ones(2), np.full(2, 9.0)), (3, 9, True)
     for row, order in (([0, 5], [0, 1]), ([0, 1], [0, 6]), ([0, 1], [1, 1]), ([0, 1], [1])):
@@ -98,10 +94,20 @@ def test_nothing_is_read_beyond_the_end() -> None:
         numbers = np.array([[0, -1, 0, -1, -1], [1, -1, 0, -1, -1], node]).T.copy()
         with pytest.raises(IndexError, match="a forest has nodes of other rows than its 2, or of other slots than 7"):
             answer(texts, np.arange(2), np.ones(2, dtype=np.int64), numbers, np.zeros(7, dtype=np.int64))
+    with pytest.raises(ValueError, match="not a tree"):
+        grown(grown(Forest.roots(1), [0], [0.5]), [1], [0.5]).subset(np.array([True, False, True]))
+
+
+@pytest.mark.parametrize("start", [-1, 5, 1 << 40])
+def test_a_pool_that_does_not_lie_within_the_trace_is_refused(start):
+    ranks, inside = np.zeros(8, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    for starts in ((np.array([0, start]), inside), (inside, np.array([0, start]))):
+        with pytest.raises(SpecsimError, match=f"a pool of 4 rows begins at row {start:,} of 8 of an acceptance trace"):
+            AcceptanceTrace(np.full((8, 2), 0.5), ranks, Pools(*starts, 4), np.zeros(2, dtype=np.uint64))
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> tuple[int, Any, Grown, np.random.Generator]:
+def trees(draw):
     """Rows, a forest's numbers, what was grown of it, and rng."""
     text, front, growth = draw(fronts())
     grown = reference.grow(text, front, growth._replace(most=1 << 21))
@@ -115,7 +121,7 @@ def trees(draw: st.DrawFn) -> tuple[int, Any, Grown, np.random.Generator]:
 
 @many
 @given(trees())
-def test_the_target_says_the_same(drawn: tuple[int, Any, Grown, np.random.Generator]) -> None:
+def test_the_target_says_the_same(drawn):
     rows, numbers, grown, rng = drawn
     rank = rng.integers(-1, 6, max(grown.rows.shape[1], 1))
     prompt, emitted = rng.integers(1, 9, 12), rng.integers(0, 4, 12)
@@ -128,9 +134,7 @@ def test_the_target_says_the_same(drawn: tuple[int, Any, Grown, np.random.Genera
 
 @many
 @given(fronts(), st.data())
-def test_the_target_walks_chain_after_chain_the_same_way(
-    drawn: tuple[Pooled, Front, Growth], data: st.DataObject
-) -> None:
+def test_the_target_walks_chain_after_chain_the_same_way(drawn, data):
     """As far as trees of one chain say that are grown anew behind each bonus token."""
     text, front, _ = drawn
     rows, depth, most = len(front.node), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 20))
@@ -150,3 +154,124 @@ def test_the_target_walks_chain_after_chain_the_same_way(
         assert np.array_equal(each, reference.walk(numbers, rows, grown.rows[1]))
         emitted += each + 1
     assert len(found) == most or (emitted >= np.minimum(left, room)).any()
+
+
+N = 10
+most = settings(max_examples=300, deadline=None, derandomize=True)
+
+
+class Scene:
+    """Books of which anything may hold, rows of a pass, and a forest behind them."""
+
+    def __init__(self, seed, block_tokens, slack):
+        self.rng = rng = np.random.default_rng(seed)
+        prompt, emitted = rng.integers(1, 30, N), rng.integers(0, 5, N)
+        known = prompt + emitted
+        target = np.where(rng.random(N) < 0.6, known - 1, rng.integers(0, known))
+        draft = np.where(rng.random(N) < 0.4, known - rng.integers(0, 3, N), rng.integers(0, known + 1)).clip(0)
+        lent = [rng.integers(0, 2, N) * (cached // block_tokens) * block_tokens for cached in (target, draft)]
+        blocks = [-(-(cached - each) // block_tokens) for cached, each in zip((target, draft), lent, strict=True)]
+        nodes = rng.integers(0, 3, (2, N)) * (rng.random(N) < 0.3)
+        self.books = ledger.Books(prompt, emitted, target, draft, *blocks, *lent, *nodes)
+        self.ids = rng.permutation(N)[: rng.integers(1, N)]
+        self.room = ledger.Room(block_tokens, *(int(each) for each in rng.integers(0, slack, 2)))
+        self.numbers = self.forest(int(rng.integers(0, 4)))
+        least = int(self.numbers[PARENT].max()) + 1
+        self.fresh = int(rng.integers(least, self.numbers.shape[1] + 1))
+
+    def forest(self, levels):
+        rows = len(self.ids)
+        numbers = np.full((5, rows), -1)
+        numbers[ROW], numbers[DEPTH] = np.arange(rows), 0
+        for _ in range(levels):
+            above = np.sort(self.rng.integers(0, numbers.shape[1], self.rng.integers(1, 5)))
+            new = np.zeros((5, len(above)), dtype=np.int64)
+            new[ROW], new[PARENT], new[DEPTH] = numbers[ROW, above], above, numbers[DEPTH, above] + 1
+            numbers = np.concatenate((numbers, new), axis=1)
+        return numbers
+
+    def leaves(self):
+        """Mostly nodes without children, rarely anything."""
+        nodes = self.numbers.shape[1]
+        if self.rng.random() < 0.2:
+            return self.rng.integers(-1, nodes + 1, self.rng.integers(0, 5))
+        if self.rng.random() < 0.4:
+            return self.rng.permutation(len(self.ids))[: self.rng.integers(0, len(self.ids) + 1)]
+        return np.setdiff1d(np.arange(nodes), self.numbers[PARENT])
+
+    def lacking(self, cached):
+        return (self.books.prompt_tokens + self.books.emitted_tokens - cached)[self.ids]
+
+    def twice(self):
+        return self.books, ledger.Books(*(column.copy() for column in self.books))
+
+
+scenes = st.builds(Scene, st.integers(0, 2**32 - 1), st.sampled_from((1, 2, 16)), st.sampled_from((1, 4, 60)))
+
+
+def assert_taken(one, other):
+    assert one.shape == other.shape
+    assert one.shape is None or [type(each) for each in one.shape] == [type(each) for each in other.shape]
+    assert one.blocks == other.blocks
+    assert_equal([one.rows], [other.rows])
+
+
+def chunks_of(drawn, lacking):
+    """Mostly legal ones."""
+    rng, n = drawn.rng, len(lacking)
+    chunks = np.where(rng.random(n) < 0.6, lacking, rng.integers(0, np.maximum(lacking, 0) + 1))
+    return chunks if rng.random() < 0.9 else chunks + rng.integers(-1, 2, n)
+
+
+@most
+@given(scenes)
+def test_a_verification_takes_the_same(drawn):
+    one, other = drawn.twice()
+    chunks = np.maximum(chunks_of(drawn, drawn.lacking(drawn.books.target_cached)), drawn.rng.integers(0, 2))
+    if drawn.rng.random() < 0.3:
+        drawn.numbers = drawn.numbers[:, : len(drawn.ids)].copy()
+    asked = drawn.ids, chunks, drawn.numbers, drawn.room
+    assert_taken(reference.reserve(one, *asked), ledger.reserve(other, *asked))
+    assert_equal(one, other)
+
+
+@most
+@given(scenes)
+def test_a_draft_takes_the_same(drawn):
+    one, other = drawn.twice()
+    chunks = chunks_of(drawn, drawn.lacking(drawn.books.draft_cached)) if drawn.rng.random() < 0.7 else ledger.NO_INTS
+    asked = drawn.ids, chunks, drawn.numbers, drawn.fresh, drawn.leaves(), drawn.room
+    assert_taken(reference.reserve_draft(one, *asked), ledger.reserve_draft(other, *asked))
+    assert_equal(one, other)
+    extended = np.sort(drawn.rng.integers(0, drawn.numbers.shape[1], drawn.rng.integers(0, 6)))
+    asked = drawn.ids, chunks, drawn.numbers, extended, drawn.room
+    assert reference.deepen(one, *asked) == ledger.deepen(other, *asked)
+    assert_equal(one, other)
+
+
+def test_nodes_that_do_not_exist_are_refused():
+    drawn = Scene(3, 16, 60)
+    none = np.array([drawn.numbers.shape[1]])
+    with pytest.raises(IndexError, match="a draft extends nodes that are none of its forest"):
+        ledger.deepen(drawn.books, drawn.ids, ledger.NO_INTS, drawn.numbers, none, drawn.room)
+    numbers = np.concatenate((drawn.numbers, np.full((5, 1), len(drawn.ids))), axis=1)
+    assert ledger.reserve(drawn.books, drawn.ids, np.ones_like(drawn.ids), numbers, drawn.room).shape is None
+
+
+@most
+@given(scenes)
+def test_a_verification_leaves_the_same(drawn):
+    rng, n, drafted, feeds = drawn.rng, len(drawn.ids), *(bool(each) for each in drawn.rng.integers(0, 2, 2))
+    one, other = drawn.twice()
+    counts, at = rng.integers(0, 9, (5, N)), rng.integers(0, 9, (N, ledger.POSITIONS)).astype(np.int32)
+    tallies = [ledger.ProgressColumns(*counts[:2], at, *counts[2:], *rng.random((2, N)))]
+    tallies.append(ledger.ProgressColumns(*(column.copy() for column in tallies[0])))
+    tree = np.bincount(drawn.numbers[ROW, n:], minlength=n) if rng.random() < 0.7 else ledger.NO_INTS
+    matched = rng.integers(0, tree + 1) if len(tree) else np.zeros(n, dtype=np.int64)
+    tokens = (matched + 1) * (rng.random(n) < 0.8)
+    answer = tokens, np.minimum(matched, tokens), matched, rng.random(n) < 0.2
+    chunks = np.maximum(drawn.lacking(drawn.books.target_cached), 1)
+    asked = drawn.ids, chunks, tree, answer, drafted, feeds, 3.25, drawn.room.block_tokens
+    assert_equal(reference.commit(one, tallies[0], *asked), ledger.commit(other, tallies[1], *asked))
+    assert_equal(one, other)
+    assert_equal(*tallies)

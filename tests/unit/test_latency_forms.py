@@ -1,13 +1,11 @@
 """The forms of a pass's time by hand and as laws; tests/reference/test_pass_for_pass.py holds lines and rooflines."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.latency.forms import Form, Linear, Roofline, Staged, Table, scaled
+from specsim.latency.forms import Linear, Roofline, Staged, Table, scaled
 from specsim.pass_shape import PassShape, PassShapes
 from tests.made import many, one
 
@@ -17,14 +15,8 @@ STEPPED = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, tile_tokens=64)
 TABLE = Table((0.0, 128.0, 256.0, 1024.0), (0.0, 0.055, 0.085, 0.205), 0.03)
 COMPOSED = Table((1, 64, 256, 1024), (0.006, 0.007, 0.01, 0.025), 0.0, 5e-8, 4e-9, 1e-6, 2e-6)
 READING = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, logit_s=1e-4)
-FORMS: dict[str, Form] = {
-    "linear": LINEAR,
-    "roofline": SMOOTH,
-    "staircase": STEPPED,
-    "logits": READING,
-    "table": TABLE,
-    "composed": COMPOSED,
-}
+FORMS = {"linear": LINEAR, "roofline": SMOOTH, "staircase": STEPPED, "logits": READING, "table": TABLE}
+FORMS |= {"composed": COMPOSED}
 FEW = Roofline(0.03, 5e-5, 0.02, 2e-4, 5e-8, 4e-9, few_s=(-0.01, 0.01, 0.02), few_logits_s=(-0.01, 0.004))
 
 amounts = st.floats(0, 1e6, allow_nan=False)
@@ -33,7 +25,7 @@ forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 
 @forms
 @given(context=amounts, batched=amounts, pairs=st.floats(0, 1e10), logits=st.none() | amounts)
-def test_scalar_and_array_agree(form: Form, context: float, batched: float, pairs: float, logits: float | None) -> None:
+def test_scalar_and_array_agree(form, context, batched, pairs, logits):
     scalar = form.seconds(one(context, batched, pairs, logits))
     array = form.seconds_array(many(np.array([context]), np.array([batched]), np.array([pairs]), logits))
     assert array.shape == (1,)
@@ -43,15 +35,13 @@ def test_scalar_and_array_agree(form: Form, context: float, batched: float, pair
 @given(
     context=amounts, batched=st.integers(0, 6) | amounts, logits=st.none() | st.integers(0, 6), pairs=st.floats(0, 1e10)
 )
-def test_scalar_and_array_agree_to_the_bit_on_few_tokens(
-    context: float, batched: float, logits: float | None, pairs: float
-) -> None:
+def test_scalar_and_array_agree_to_the_bit_on_few_tokens(context, batched, logits, pairs):
     scalar = FEW.seconds(one(context, batched, pairs, logits))
     array = FEW.seconds_array(many(np.array([context]), np.array([batched]), np.array([pairs]), logits))
     assert array.tolist() == [scalar]
 
 
-def test_few_tokens_may_take_longer_than_more_and_the_rest_never_do() -> None:
+def test_few_tokens_may_take_longer_than_more_and_the_rest_never_do():
     times = [FEW.seconds(one(0, n, 0, 3)) for n in range(1, 6)]
     assert times[2] > times[3], "three tokens take longer than four"
     assert times[3] <= times[4]
@@ -60,25 +50,20 @@ def test_few_tokens_may_take_longer_than_more_and_the_rest_never_do() -> None:
 
 
 @forms
-@given(
-    base=st.tuples(amounts, amounts, amounts, amounts),
-    more=st.tuples(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e5)),
-)
-def test_more_work_never_takes_less_time(
-    form: Form, base: tuple[float, float, float, float], more: tuple[float, float, float, float]
-) -> None:
+@given(base=st.tuples(*[amounts] * 4), more=st.tuples(*[st.floats(0, 1e5)] * 4))
+def test_more_work_never_takes_less_time(form, base, more):
     larger = [before + added for before, added in zip(base, more, strict=True)]
     assert form.seconds(one(*larger)) >= form.seconds(one(*base)) * (1 - 1e-12)
 
 
-def test_only_the_last_of_a_chunk_pays_for_logits() -> None:
+def test_only_the_last_of_a_chunk_pays_for_logits():
     layers_s = SMOOTH.seconds(one(0, 1000, 1e6))
     assert READING.seconds(one(0, 1000, 1e6, 1)) == pytest.approx(layers_s + 1e-4)
     assert READING.seconds(one(0, 1000, 1e6)) == pytest.approx(layers_s + 0.1), "none said: every batched token"
     assert scaled(READING, 3, 3).seconds(one(0, 1000, 1e6, 7)) == pytest.approx(3 * (layers_s + 7e-4))
 
 
-def test_the_lines_cross_before_or_behind_the_ridge() -> None:
+def test_the_lines_cross_before_or_behind_the_ridge():
     assert LINEAR.bend_tokens is None
     assert (SMOOTH.knee_tokens, SMOOTH.bend_tokens) == pytest.approx((150, 0.01 / 1.5e-4))
     behind = Roofline(0.03, 5e-5, 0.0, 2e-4, 0.0, 0.0)
@@ -90,7 +75,7 @@ def test_the_lines_cross_before_or_behind_the_ridge() -> None:
     assert Roofline(0.01, 0.0, 0.02, 2e-4, 0.0, 0.0).bend_tokens is None
 
 
-def test_staircase_pads_to_whole_tiles() -> None:
+def test_staircase_pads_to_whole_tiles():
     assert STEPPED.seconds(one(0, 513, 0)) == STEPPED.seconds(one(0, 576, 0))
     assert STEPPED.seconds(one(0, 577, 0)) - STEPPED.seconds(one(0, 576, 0)) == pytest.approx(64 * 2e-4)
     assert STEPPED.seconds(one(0, 576, 0)) == SMOOTH.seconds(one(0, 576, 0))
@@ -100,17 +85,17 @@ def test_staircase_pads_to_whole_tiles() -> None:
     ("batched", "seconds"),
     [(1, 0.03), (64, 0.03), (128, 0.055), (192, 0.07), (256, 0.085), (640, 0.145), (2048, 0.365)],
 )
-def test_table_interpolates_extrapolates_and_keeps_its_floor(batched: int, seconds: float) -> None:
+def test_table_interpolates_extrapolates_and_keeps_its_floor(batched, seconds):
     assert TABLE.seconds(one(1e6, batched, 1e9)) == pytest.approx(seconds)
 
 
-def test_table_bends_where_it_leaves_its_floor() -> None:
+def test_table_bends_where_it_leaves_its_floor():
     assert TABLE.bend_tokens == pytest.approx(128 * 30 / 55)
     assert COMPOSED.bend_tokens is None, "it has no floor"
     assert Table((1.0, 2.0), (0.01, 0.01), 0.02).bend_tokens is None
 
 
-def test_table_counts_attention_logits_and_requests() -> None:
+def test_table_counts_attention_logits_and_requests():
     """64 tokens: 7 ms; 16 contexts of 2,000 are 1.6 ms to read and 0.512 to multiply; 64 logits, 16 requests."""
     shape = PassShape(32_000, 64, 4 * 32_000, 0, 64, 16)
     assert COMPOSED.seconds(shape) == pytest.approx(7e-3 + 1.6e-3 + 64e-6 + 32e-6)
@@ -120,10 +105,10 @@ def test_table_counts_attention_logits_and_requests() -> None:
     assert halved.seconds(shape) == pytest.approx(14e-3 + 0.8e-3 + 128e-6 + 16e-6)
 
 
-def cycle_s(stages: int, batches: int, stage_s: float) -> float:
+def cycle_s(stages, batches, stage_s):
     """Return the seconds between two visits of a micro-batch to the first stage, of alike ones that go round."""
     free, ready = [0.0] * stages, [0.0] * batches
-    starts: list[float] = []
+    starts = []
     for turn in range(40 * batches):
         at = ready[turn % batches]
         for stage in range(stages):
@@ -137,18 +122,18 @@ def cycle_s(stages: int, batches: int, stage_s: float) -> float:
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize("requests", [1, 2, 3, 4, 8, 64])
-def test_a_step_on_a_pipeline_is_the_cycle_of_its_micro_batches(stages: int, requests: int) -> None:
+def test_a_step_on_a_pipeline_is_the_cycle_of_its_micro_batches(stages, requests):
     """Stages work one micro-batch after the other; a pass takes `stages` times as long as one of them."""
     form = Linear(1e-7, 1e-4, 1e-3)
     batches = min(stages, requests)
-    each = form.seconds(PassShape.decode(100 * requests / batches, requests / batches))  # type: ignore[arg-type]
+    each = form.seconds(PassShape.decode(100 * requests / batches, requests / batches))
     step = Staged(form, stages).seconds(PassShape.decode(100 * requests, requests))
     assert step == pytest.approx(cycle_s(stages, batches, each / stages))
     in_turn = Staged(form, stages, in_turn=True).seconds(PassShape.decode(100 * requests, requests))
     assert in_turn == pytest.approx(batches * each)
 
 
-def test_steps_on_a_pipeline_agree_in_arrays() -> None:
+def test_steps_on_a_pipeline_agree_in_arrays():
     requests = np.array([1, 2, 3, 40])
     for form in (Staged(Linear(1e-7, 1e-4, 1e-3), 4), Staged(Linear(1e-7, 1e-4, 1e-3), 4, in_turn=True)):
         found = form.seconds_array(PassShapes.decode(100 * requests, requests))
