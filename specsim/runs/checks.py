@@ -23,6 +23,7 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
 from specsim.latency.peaks import peak_notes
+from specsim.metrics.summary import peak
 from specsim.pass_shape import PassShape
 from specsim.registry.build import asked
 from specsim.runs.hardware import Fleet
@@ -341,6 +342,20 @@ def hardly_drafts(scheduler: str, rows: Mapping[str, Any], iterations: int, simu
     said += f": a step with one draft for each of {batch} requests, its mean batch, takes {1000 * step_s:.1f} ms"
     fits = " without prompts beside it and with nothing for the drafter to catch up with" * (step_s <= strictest_s)
     return (f"{said}{fits}, the strictest TPOT objective is {1000 * strictest_s:.1f} ms",)
+
+
+def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a line where all batch slots of a replica were taken, and another request of `rows` was there."""
+    if slots is None:
+        return ()
+    done = ~np.isnan(rows["finish_s"])
+    arrival_s, first_s, finish_s, replica = (
+        rows[name][done] for name in ("arrival_s", "first_token_s", "finish_s", "replica")
+    )
+    for its in (replica == each for each in np.unique(replica)):
+        if peak(first_s[its], finish_s[its]) == slots < peak(arrival_s[its], finish_s[its]):
+            return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs) were taken",)
+    return ()
 
 
 def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl:

@@ -21,7 +21,7 @@ from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.tables import STAND_IN, run_line, stand_in
-from specsim.runs.checks import hardly_drafts
+from specsim.runs.checks import hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
@@ -248,6 +248,7 @@ def _notes(
             said = f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests"
             yield f"{said}: its mean leaves them out"
     yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
+    yield from slots_note(experiment.max_num_seqs, table)
     if totals.draft_passes:
         yield from hardly_drafts(scheduler.name, table, totals.iterations, experiment.simulation)
 

@@ -86,6 +86,7 @@ class Experiment:
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
+    max_num_seqs : batch slots of each replica; None: its scheduler states none.
     """
 
     made_of: Configured
@@ -99,6 +100,7 @@ class Experiment:
     source: TraceSource
     notes: tuple[str, ...]
     drafting_notes: tuple[str, ...]
+    max_num_seqs: int | None
 
 
 class _Load(NamedTuple):
@@ -166,6 +168,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         source=load.trace.source,
         notes=tuple(filter(None, notes)),
         drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
+        max_num_seqs=factory.serving.max_num_seqs,
     )
 
 

@@ -56,12 +56,14 @@ class Serving(NamedTuple):
     maker : the engine that ships it, a key of `MAKERS`, or None.
     order : the order in which its engine reads prompts, as in `EngineBatching`; None: any.
     verify_tokens : its constant verification budget; None: it has none, or one that follows profile and batch.
+    max_num_seqs : its batch slots, the engine's included; None: it states none.
     """
 
     as_engine: bool = False
     maker: str | None = None
     order: str | None = None
     verify_tokens: float | None = None
+    max_num_seqs: int | None = None
 
 
 NEEDS_NONE = Serving()
@@ -117,7 +119,9 @@ def scheduler_factory(
         return scheduler
 
     example = make()
-    return SchedulerFactory(make, example, _serving(mapping, source))
+    slots = arguments.get(MAX_NUM_SEQS)
+    serving = _serving(mapping, source)._replace(max_num_seqs=slots if type(slots) is int else None)
+    return SchedulerFactory(make, example, serving)
 
 
 def _serving(mapping: Mapping[str, Any], source: str) -> Serving:
