@@ -151,6 +151,8 @@ def chains(
 
 def test_a_step_that_fails_when_it_is_closed_is_told_of() -> None:
     class Failing(Chains):
+        stationary = True
+
         def step(self, view: View) -> Step:
             try:
                 yield from super().step(view)
@@ -173,13 +175,7 @@ PLAIN = hardware()
         (None, replace(PLAIN, draft=replace(PLAIN.draft, expands=True)), False),
         (None, replace(PLAIN, draft=replace(PLAIN.draft, max_depth=1)), False),
     ],
-    ids=[
-        "chains",
-        "a lookup that may find nothing",
-        "a text of one's own",
-        "batch expansion",
-        "heads for fewer tokens",
-    ],
+    ids=["chains", "lookup that may find nothing", "text of one's own", "batch expansion", "heads for few tokens"],
 )
 def test_a_scheduler_of_ones_own_drafts_at_once_what_can_be_told_ahead(
     text: AcceptanceTrace | None, truth: Hardware | None, at_once: bool
