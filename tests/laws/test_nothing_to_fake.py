@@ -133,9 +133,7 @@ REFUSED: dict[type[Speculative], str] = {
     drafting("ALeafOnceMore", leaves=lambda ids, _: np.arange(len(ids)), width=2): "leaf 0 has been extended",
     drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 stands twice",
     drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
-    drafting(
-        "TextAsTime", stationary_until_s="1"
-    ): "DraftPass.stationary_until_s is '1' (str); expected a time in seconds",
+    drafting("TextAsTime", stationary_until_s="1"): "DraftPass.stationary_until_s is '1' (str); expected a time",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
     drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): (
         "DraftPass.max_depth is an array (2,) of float64; expected a numpy array (n,) of int64"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,7 @@ from specsim.figures.slo import comparison
 from specsim.metrics.sweep_table import axes_of
 from specsim.metrics.sweep_text import comparison_table
 from specsim.metrics.tables import class_table, stand_in
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tests.unit.test_plots import caption
 
 SAID = "azure_conv: the synthetic surrogate that ships"
 SMALL = {"requests": 20, "profile": "llama8b_1b_h100"}
@@ -27,10 +24,6 @@ def nothing_but_what_ships(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
-
-
-def caption(figure: Figure) -> str:
-    return figure.get_supxlabel().replace("\n", " ")
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from specsim.figures.sweep import curves
 from specsim.metrics.seeds import over_seeds, paired_difference
 from specsim.metrics.sweep_table import axes_of, without_failures
 from tests.unit import test_seeds
+from tests.unit.test_plots import caption
 
 CLASSES = ["chat", "coding", "summarization", "all"]
 LOAD = ("load.overloaded", "load.too_short")
@@ -50,10 +51,6 @@ def reaches(axes):
         (bars,) = container.lines[2]
         found.append([(low[1], high[1]) for low, high in bars.get_segments()])
     return found
-
-
-def words(figure):
-    return figure._supxlabel.get_text().replace("\n", " ")
 
 
 @pytest.fixture(scope="module")
@@ -100,23 +97,27 @@ def test_differences_are_paired_by_seed():
     assert list(vtc[1]) == pytest.approx(list(100 * pairs["mean"]))
     assert figure.axes[0].get_ylabel() == "SLO attainment (points)\nminus fcfs"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["adaserve", "vtc"]
-    said = "paired by seed: means over 3 seeds with 95% intervals, which cover classes and acceptance. Arrivals and"
-    assert f"{said} lengths are the trace's own under every seed." in words(figure)
+    assert "paired by seed: means over 3 seeds with 95% intervals, which cover classes" in caption(figure)
     assert len(adaserve[0]) == 3
 
 
-def test_a_figure_says_what_its_intervals_cover(figure):
-    said = "over 3 seeds with 95% intervals, which cover"
-    assert f"{said} classes and acceptance. Arrivals and lengths are the trace's own" in words(figure)
-    caption = words(drawn(table(covers="arrivals, lengths, classes, acceptance")))
-    assert f"{said} arrivals, lengths, classes and acceptance." in caption
-    assert "the trace's own" not in caption
+COVER = "over 3 seeds with 95% intervals, which cover"
 
 
-def test_one_seed_shows_no_interval_and_says_so():
-    figure = drawn(table(seed=[0]))
-    assert "one seed: no interval" in words(figure)
-    assert all(low == high for axes in figure.axes for low, high in itertools.chain(*reaches(axes)))
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, f"{COVER} classes and acceptance. Arrivals and lengths are the trace's own under every seed."),
+        ({"covers": "arrivals, lengths, classes, acceptance"}, f"{COVER} arrivals, lengths, classes and acceptance."),
+        ({"seed": [0]}, "one seed: no interval"),
+    ],
+)
+def test_a_figure_says_what_its_intervals_cover(given, said):
+    figure = drawn(table(**given))
+    assert said in caption(figure)
+    assert ("the trace's own" in caption(figure)) == (given == {})
+    spans = [high - low for axes in figure.axes for low, high in itertools.chain(*reaches(axes))]
+    assert any(spans) == ("seed" not in given)
 
 
 def marked(axes):
@@ -133,8 +134,8 @@ def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     figure = drawn(frame)
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
-    assert "Half-filled \u25d0: a run is too short to judge" in words(figure)
-    assert "12 of 18 runs are too short" in words(figure)
+    assert "Half-filled \u25d0: a run is too short to judge" in caption(figure)
+    assert "12 of 18 runs are too short" in caption(figure)
 
 
 def of_all(**axes):
@@ -228,7 +229,7 @@ def runs():
 
 
 def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_one_s_own(runs):
-    figure, caption = runs.figure(names={"fcfs": "first come"})
+    figure, text = runs.figure(names={"fcfs": "first come"})
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "SLO goodput (tokens/s)"]
     for axes, measure, scale in zip(figure.axes, ("slo_attainment", "slo_goodput_tokens_per_s"), (100, 1), strict=True):
         means = runs.means(measure).query("slo_class == 'all'").set_index(["scheduler", "rps"])
@@ -238,7 +239,7 @@ def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_on
         assert {text.get_text() for text in axes.texts} == {"continuous", "first come"}
         assert not figure.legends
     assert figure.get_supxlabel() == ""
-    assert caption.startswith("Means over")
+    assert text.startswith("Means over")
 
 
 def test_bands_are_the_intervals_of_paired_differences(runs):
@@ -282,7 +283,7 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     frame.insert(0, "acceptance", np.where(frame["scheduler"] == "fcfs", "own", "common"))
     axes = axes_of(frame)
     assert (axes.rest, axes.along) == ((), ("acceptance",))
-    assert "along with scheduler: acceptance" in words(curves(frame, axes))
+    assert "along with scheduler: acceptance" in caption(curves(frame, axes))
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
 
@@ -295,6 +296,6 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn(figure):
     frame.loc[its, [name for name in frame if name.startswith(("slo_a", "slo_g", "worst", "load"))]] = np.nan
     frame = frame[~its | (frame["slo_class"] == "all")]
     failed = curves(frame, axes_of(without_failures(frame)))
-    assert "1 of 6 runs failed and is left out." in words(failed)
+    assert "1 of 6 runs failed and is left out." in caption(failed)
     assert [list(x) for x, _ in lines_of(failed.axes[0])] == [[4, 8], [2, 4, 8]]
-    assert "failed" not in words(figure)
+    assert "failed" not in caption(figure)
