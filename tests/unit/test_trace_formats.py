@@ -6,10 +6,14 @@ import re
 import tracemalloc
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from specsim.errors import SpecsimError
-from specsim.files.yaml_file import size
+from specsim.files import yaml_file
+from specsim.workload import readers
 from specsim.workload.entry import How
 from specsim.workload.published import read_adaserve_parquet
 from specsim.workload.trace import TraceSource
@@ -73,18 +77,13 @@ def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(
 @pytest.mark.parametrize(
     ("stamps", "more", "unit", "why"),
     [
-        (
-            (0, 3053),
-            {"input_length": 7, "chat_id": 5, "parent_chat_id": -1},
-            "s",
-            "chat_id and parent_chat_id are Bailian's",
-        ),
-        ((0, 0.25), {"input_length": 7}, "s", "as milliseconds 4,000 requests/s"),
-        ((1700000000000, 1700000003053), {"input_length": 7}, "ms", "since 1970"),
+        ((0, 3053), {"chat_id": 5, "parent_chat_id": -1}, "s", "chat_id and parent_chat_id are Bailian's"),
+        ((0, 0.25), {}, "s", "as milliseconds 4,000 requests/s"),
+        ((1700000000000, 1700000003053), {}, "ms", "since 1970"),
     ],
 )
 def test_a_timed_traces_unit_is_read_from_its_content_and_said(read, stamps, more, unit, why):
-    content = lines(*({"timestamp": stamp, "output_length": 1, **more} for stamp in stamps))
+    content = lines(*({"timestamp": stamp, "input_length": 7, "output_length": 1, **more} for stamp in stamps))
     trace, said = read(content, "t.jsonl")
     span = stamps[1] - stamps[0]
     assert trace.arrival_s.tolist() == [0, span if unit == "s" else span / 1000]
@@ -96,24 +95,24 @@ def test_a_timed_traces_unit_is_read_from_its_content_and_said(read, stamps, mor
     assert "timestamp is in" not in said
 
 
+ONE_IN_51_MIN = "s (51 min, one request in 51 min)", "ms (3.05 s, one request in 3.05 s)"
+
+
 @pytest.mark.parametrize(
-    ("stamps", "more", "said", "units"),
+    ("stamps", "more", "units"),
     [
-        (range(0, 3360, 28), {}, "s (56 min, one request in 28 s) or ms (3.33 s, 35.7 requests/s)", "s or ms"),
-        ((0, 294e3), {}, "ms (5 min, one request in 5 min) or us (0.294 s, 3.4 requests/s)", "ms or us"),
-        (
-            (0, 3053),
-            {"hash_ids": [1]},
-            "s (51 min, one request in 51 min) or ms (3.05 s, one request in 3.05 s) or us (0.00305 s, 328 requests/s)",
-            "s or ms or us",
-        ),
+        (range(0, 3360, 28), {}, ["s (56 min, one request in 28 s)", "ms (3.33 s, 35.7 requests/s)"]),
+        ((0, 294e3), {}, ["ms (5 min, one request in 5 min)", "us (0.294 s, 3.4 requests/s)"]),
+        ((0, 3053), {"hash_ids": [1]}, [*ONE_IN_51_MIN, "us (0.00305 s, 328 requests/s)"]),
     ],
 )
-def test_a_timestamp_that_makes_sense_in_several_units_asks_for_one(read, refused, stamps, more, said, units):
+def test_a_timestamp_that_makes_sense_in_several_units_asks_for_one(read, refused, stamps, more, units):
     row = {"input_length": 7, "output_length": 1, **more}
     content = lines(*({"timestamp": stamp, **row} for stamp in stamps))
-    assert refused(content, "t.jsonl") == f"timestamp may be in {said}: set trace.time_unit={units}"
-    for unit in units.split(" or "):
+    names = [each.split()[0] for each in units]
+    said = f"timestamp may be in {' or '.join(units)}: set trace.time_unit={' or '.join(names)}"
+    assert refused(content, "t.jsonl") == said
+    for unit in names:
         trace = read(content, "t.jsonl", time_unit=unit).trace
         assert trace.arrival_s[-1] == pytest.approx(stamps[-1] / {"s": 1, "ms": 1e3, "us": 1e6}[unit])
 
@@ -191,13 +190,8 @@ def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
 
 
 def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, monkeypatch):
-    import pandas as pd
-
-    from specsim.files import yaml_file
-    from specsim.workload import readers
-
     raw = pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet()
-    said = f"states 2 rows in {size(len(raw))}; expected at most "
+    said = f"states 2 rows in {yaml_file.size(len(raw))}; expected at most "
     monkeypatch.setattr(yaml_file, "MOST_ROWS", 1)
     assert refused(raw, "t.parquet") == f"{said}1"
     monkeypatch.undo()
@@ -285,39 +279,21 @@ def test_truncated_and_broken_gzip_tell_the_line_reached(read, refused):
 
 
 def adaserve(**changes):
-    row = {
-        "emission_time_ms": 0.0,
-        "input_length": 28,
-        "output_length": 256,
-        "prompt": "abc",
-        "slo_ratio": -50.0,
-    }
-    return {**row, **changes}
+    row = {"emission_time_ms": 0.0, "input_length": 28, "output_length": 256, "prompt": "abc", "slo_ratio": -50.0}
+    return row | changes
 
 
-def test_adaserve_json_keeps_the_authors_classes_and_slos(read):
-    rows = [
-        adaserve(slo_ratio=1.2),
-        adaserve(emission_time_ms=1500.0),
-        adaserve(emission_time_ms=1500.0, slo_ratio=-150),
-    ]
-    trace = read(json.dumps(rows)).trace
+def test_adaserve_json_keeps_the_authors_classes_and_slos_and_turns_characters_to_tokens(read):
+    later = adaserve(emission_time_ms=1500.0)
+    trace = read(json.dumps([adaserve(slo_ratio=1.2), later, later | {"slo_ratio": -150}])).trace
     assert trace.arrival_s.tolist() == [0, 1.5, 1.5]
     assert [trace.slo_names[code] for code in trace.slo_class] == ["coding", "chat", "summarization"]
-    assert trace.tpot_slo_ratio[0] == 1.2
-    assert np.isnan(trace.tpot_slo_ratio[1:]).all()
-    assert np.isnan(trace.tpot_slo_s[0])
-    assert trace.tpot_slo_s[1:].tolist() == [0.05, 0.15]
+    np.testing.assert_equal(trace.tpot_slo_ratio, [1.2, np.nan, np.nan])
+    np.testing.assert_equal(trace.tpot_slo_s, [np.nan, 0.05, 0.15])
     assert trace.prompt_tokens.tolist() == [28, 28, 28]
     assert trace.source.note is None
-
-
-def test_adaserve_json_in_characters_is_turned_to_tokens_and_said(read):
-    rows = [
-        adaserve(prompt="x" * 46, input_length=46),
-        adaserve(prompt="y" * 34, input_length=34, slo_ratio=1.2),
-    ]
-    trace = read(json.dumps(rows)).trace
+    text, code = adaserve(prompt="x" * 46, input_length=46), adaserve(prompt="y" * 34, input_length=34, slo_ratio=1.2)
+    trace = read(json.dumps([text, code])).trace
     assert trace.prompt_tokens.tolist() == [10, 10]
     assert "2 of 2 prompt lengths are estimated from characters" in trace.source.note
 
@@ -333,9 +309,6 @@ def test_adaserve_json_damage_is_told(refused):
 
 
 def test_adaserve_parquet_picks_one_workload_and_its_known_tokens(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     table = pa.table(
         {
             "trace": ["a", "b", "b", "b"],
@@ -361,19 +334,13 @@ def test_adaserve_parquet_picks_one_workload_and_its_known_tokens(tmp_path):
 def test_a_users_csv_with_every_column(read):
     header = "output_tokens,slo_class,arrival_s,prompt_tokens,tpot_slo_s,tpot_slo_ratio,ttft_slo_s"
     trace = read(f'\ufeff{header}\n5,chat,1700000000,7,0.05,,1\n6,"code",1700000000.5,8,,1.2,\n').trace
-    assert trace.arrival_s.tolist() == [0, 0.5]
-    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([7, 8], [5, 6])
-    assert trace.slo_names == ("chat", "code")
-    assert trace.slo_class.tolist() == [0, 1]
-    assert trace.tpot_slo_s[0] == 0.05
-    assert trace.tpot_slo_ratio[1] == 1.2
-    assert np.isnan([trace.tpot_slo_s[1], trace.tpot_slo_ratio[0], trace.ttft_slo_s[1]]).all()
+    assert rows(trace) == [(0, 7, 5), (0.5, 8, 6)]
+    assert (trace.slo_names, trace.slo_class.tolist()) == (("chat", "code"), [0, 1])
+    slos = trace.tpot_slo_s, trace.tpot_slo_ratio, trace.ttft_slo_s
+    np.testing.assert_equal(slos, [[0.05, np.nan], [np.nan, 1.2], [1, np.nan]])
 
 
 def test_a_users_parquet_tells_rows_from_one(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     file = tmp_path / "t.parquet"
     columns = {"arrival_s": [0.0, 1.0], "prompt_tokens": [1, 2], "output_tokens": [3, 4]}
     pq.write_table(pa.table({**columns, "arrival_s": [0.0, float("nan")], "output_tokens": [None, 4]}), file)
