@@ -38,8 +38,7 @@ def test_a_sweep_is_a_sequence_of_runs(stored):
     assert [run.folder for run in made[2:4]] == [made[2].folder, made[3].folder]
     with pytest.raises(IndexError):
         made[8]
-    with pytest.raises(SpecsimError, match=r"sweep.table\['rps'\]"):
-        made["rps"]
+    assert "sweep.table['rps']" in refusal(lambda: made["rps"])
 
 
 def test_a_row_per_run_and_class_with_what_was_measured(stored):
@@ -69,8 +68,7 @@ def test_every_key_that_differs_is_kept_and_never_pooled_with_seeds(key, values)
     found = sweep({key: values, "seed": [0, 1]}, scheduler="vllm_spec", rps=4, **SMALL)
     assert list(found.axes) == [key, "seed"]
     assert found.table[key].nunique(dropna=False) == 2
-    with pytest.raises(SpecsimError, match=rf"differ in {key} "):
-        found.means(by=["slo_class", "scheduler", "rps"])
+    assert f"differ in {key} " in refusal(found.means, by=["slo_class", "scheduler", "rps"])
     assert set(found.means()["count"]) == {2}
 
 
@@ -79,8 +77,7 @@ def test_files_that_changed_between_runs_are_a_key(tmp_path, monkeypatch):
     for seed, prompt in ((0, 10), (1, 700)):
         (tmp_path / "mine.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n0,{prompt},3\n1,9,3\n")
         simulate("fcfs", "./mine.csv", seed=seed, out=f"all/{seed}", acceptance="bernoulli", profile="llama8b_1b_h100")
-    with pytest.raises(SpecsimError, match=r"trace.read.sha256"):
-        load_sweep("all").means(by=["slo_class"])
+    assert "trace.read.sha256" in refusal(lambda: load_sweep("all").means(by=["slo_class"]))
 
 
 def test_the_same_run_twice_is_counted_once_with_a_note(copied):
@@ -215,10 +212,8 @@ def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, t
     one = load_sweep(stored)[:1]
     assert set(one.means()["interval_covers"]) == {"no interval: one seed"}
     assert one.plot(tmp_path)
-    with pytest.raises(SpecsimError, match="stands alone in the sweep"):
-        one.paired(against=one[0].config["choices"]["scheduler"])
-    with pytest.raises(SpecsimError, match=r"the runs do not differ in it$"):
-        one.curves(x="nope")
+    assert "stands alone in the sweep" in refusal(one.paired, against=one[0].config["choices"]["scheduler"])
+    assert refusal(one.curves, x="nope").endswith("the runs do not differ in it")
 
 
 def point(place: int) -> str:

@@ -1,7 +1,5 @@
 """Times of a DataFrame: with a zone, without one, as text."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,8 +22,7 @@ def test_times_in_a_zone_and_times_since_any_moment_are_times(times):
 @pytest.mark.parametrize(("label", "said"), [(["a", "b"], "index 'b'"), ([7, 70], "index 70"), ([0, 1], "index 1")])
 def test_a_damaged_row_is_named_by_the_index_of_its_frame(label, said):
     frame = pd.DataFrame({"arrival_s": [0, np.nan], "prompt_tokens": [5, 6], "output_tokens": [7, 8]}, index=label)
-    with pytest.raises(SpecsimError, match=f"^DataFrame: 1 damaged row: {said}: arrival_s nan is not a number$"):
-        trace_of(frame)
+    assert refusal(trace_of, frame) == f"DataFrame: 1 damaged row: {said}: arrival_s nan is not a number"
     with pytest.raises(SpecsimError, match=r"^mine: 1 damaged row: row 2: arrival_s nan is not a number$"):
         trace_of(frame.to_dict("list"), "mine")
 
@@ -35,14 +32,12 @@ def test_missing_cells_of_nullable_columns():
     for missing in (pd.array([None, 2], "Int64"), pd.Series([pd.NA, 2], dtype=object)):
         assert trace_of(frame.assign(cached_tokens=missing)).cached_tokens.tolist() == [0, 2]
     frame["prompt_tokens"] = pd.Series([5, pd.NA], dtype=object)
-    with pytest.raises(SpecsimError, match="index 1: prompt_tokens <NA> is not a whole number"):
-        trace_of(frame)
+    assert "index 1: prompt_tokens <NA> is not a whole number" in refusal(trace_of, frame)
 
 
 def test_a_column_that_stands_twice_is_refused():
     frame = in_ms(0)
-    with pytest.raises(SpecsimError, match=r"^DataFrame: column 'arrival_s' stands twice$"):
-        trace_of(pd.concat([frame, frame], axis=1))
+    assert refusal(trace_of, pd.concat([frame, frame], axis=1)) == "DataFrame: column 'arrival_s' stands twice"
 
 
 def in_ms(first=1700000000000):
@@ -81,5 +76,4 @@ def test_a_window_and_blocks_are_of_any_trace(given):
     ],
 )
 def test_a_setting_that_does_not_fit_a_frame_is_one_line(settings, said):
-    with pytest.raises(SpecsimError, match=re.escape(said)):
-        simulate("fcfs", in_ms(0), **{**settings, **SMALL})
+    assert said in refusal(simulate, "fcfs", in_ms(0), **{**settings, **SMALL})
