@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.workload.synthetic import Lengths, gamma, lengths, on_off
+from specsim.workload.synthetic import Lengths, gamma, lengths, on_off, poisson
 from specsim.workload.trace import Trace, TraceSource
 from tests.made import refusal
 
