@@ -27,10 +27,6 @@ FOLDER = shipped("conf") / "profile"
 FILES = [path for path in sorted(FOLDER.glob("*.yaml")) if path.stem not in {*SHIPPED, "file"}]
 
 
-def load(name: str) -> Profile:
-    return load_profile(FOLDER / f"{name}.yaml")
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_shipped_profile_loads_and_is_plausible(path: Path) -> None:
     profile = load_profile(path)
@@ -51,7 +47,7 @@ def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
 
     A table's worst pass may lie behind a step of its kernels.
     """
-    profile = load(name)
+    profile = load_profile(name)
     assert profile.name == name
     assert len((FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()) <= 135
     file = FOLDER / f"{name}.yaml"
@@ -78,7 +74,7 @@ def test_committed_profiles_are_what_the_library_s_kernels_give() -> None:
 
 @pytest.mark.parametrize(("name", "baseline_s", "at_512_s"), [("llama70b", 0.030, 0.125), ("qwen32b", 0.028, 0.104)])
 def test_artifact_is_the_authors_table(name: str, baseline_s: float, at_512_s: float) -> None:
-    profile = load(f"adaserve_artifact_{name}")
+    profile = load_profile(f"adaserve_artifact_{name}")
     assert profile.baseline_s == baseline_s
     assert profile.target.seconds(one(100_000, 512, 1e8)) == pytest.approx(at_512_s)
     assert profile.target.seconds(one(0, 1, 1)) == pytest.approx(baseline_s)
@@ -86,10 +82,9 @@ def test_artifact_is_the_authors_table(name: str, baseline_s: float, at_512_s: f
 
 
 def test_range_of_the_samples_is_known() -> None:
-    target = load("llama70b_1b_4xa100").target
-    assert not target.extrapolates(one(100_000, 512, 0))
-    assert target.extrapolates(one(100_000, 5000, 0))
-    assert target.extrapolates(one(1_000_000, 512, 0))
+    extrapolates = load_profile("llama70b_1b_4xa100").target.extrapolates
+    passes = one(100_000, 512, 0), one(100_000, 5000, 0), one(1_000_000, 512, 0)
+    assert [extrapolates(each) for each in passes] == [False, True, True]
 
 
 def test_the_page_says_how_far_both_forms_are_off_a_mixture_of_experts() -> None:
@@ -132,29 +127,24 @@ def test_an_impossible_coefficient_is_one_line(form: Form, told: str) -> None:
     assert all("\n" not in note for note in notes)
 
 
-def test_reading_that_does_not_hide_behind_products_is_added() -> None:
-    """A decode pass has as many pairs as context: what each costs on top slows the reading of the cache."""
-    assert peak_notes(profile_of(replace(SOUND, alpha_s=3e-8, pair_s=2e-8)), "x") == ()
-    assert peak_notes(profile_of(replace(SOUND, alpha_s=3e-8, beta_s=5e-8)), "x") == ()
-
-
-def test_unknown_hardware_is_not_judged() -> None:
-    for hardware in ("AMD EPYC", "NVIDIA GB200"):
-        assert peak_notes(profile_of(Linear(0.0, 0.0, 1e-9), hardware), "x") == ()
-
-
 @pytest.mark.parametrize(
-    ("hardware", "terabytes"),
+    "profile",
     [
-        ("NVIDIA H100 PCIe", 2.0),
-        ("2 x nvidia h200", 4.8),
-        ("NVIDIA L40S", 0.864),
+        profile_of(replace(SOUND, alpha_s=3e-8, pair_s=2e-8)),
+        profile_of(replace(SOUND, alpha_s=3e-8, beta_s=5e-8)),
+        *(profile_of(Linear(0.0, 0.0, 1e-9), hardware) for hardware in ("AMD EPYC", "NVIDIA GB200")),
     ],
 )
-def test_hardware_is_known_by_cudas_name(hardware: str, terabytes: float) -> None:
-    peak = peak_of(hardware)
-    assert peak is not None
-    assert peak.bytes_per_s == pytest.approx(terabytes * 1e12)
+def test_reading_that_does_not_hide_behind_products_is_added_and_unknown_hardware_not_judged(profile: Profile) -> None:
+    """A decode pass has as many pairs as context: what each costs on top slows the reading of the cache."""
+    assert peak_notes(profile, "x") == ()
+
+
+def test_hardware_is_known_by_cudas_name() -> None:
+    for hardware, terabytes in (("NVIDIA H100 PCIe", 2.0), ("2 x nvidia h200", 4.8), ("NVIDIA L40S", 0.864)):
+        peak = peak_of(hardware)
+        assert peak is not None
+        assert peak.bytes_per_s == pytest.approx(terabytes * 1e12)
 
 
 @pytest.mark.parametrize("name", EVERY)

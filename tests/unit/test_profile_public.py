@@ -9,9 +9,10 @@ from profiler.compose.passes import Alike, ComposedPass, passes
 from profiler.latency.fit import Samples, errors_by_kind, fit_roofline
 from profiler.models import shapes
 from specsim.files.yaml_file import shipped
-from specsim.latency.forms import Form, Roofline
+from specsim.latency.forms import Roofline
 from tests.data import real_file
 from tests.made import many
+from tools.public.__main__ import main
 from tools.public.compose import A100, H100, H200, Composer, Gpu, Placement
 from tools.public.grid import FITTED, HELD_OUT, MAX_BATCHED_TOKENS
 from tools.public.operators import Attention, Gemm
@@ -21,34 +22,21 @@ DATA = None if PERF is None else PERF.parent
 needs_data = pytest.mark.skipif(DATA is None, reason="$SPECSIM_DATA is unset or lacks perf/")
 
 
-@pytest.mark.parametrize(
-    ("shape", "parameters"),
-    [
-        (shapes.LLAMA_70B, 70_553_706_496),
-        (shapes.QWEN_32B, 32_763_876_352),
-        (shapes.VICUNA_7B, 6_738_415_616),
-        (shapes.LLAMA_68M, 68_030_208),
-    ],
-)
-def test_parameters_are_those_of_the_published_weights(shape: shapes.TransformerShape, parameters: int) -> None:
-    assert shape.parameters == parameters
-
-
-def samples_of(form: Form) -> Samples:
-    work = passes(FITTED, 2**18, MAX_BATCHED_TOKENS)
-    context = np.array([float(each.context_tokens) for each in work])
-    batched = np.array([float(each.batched_tokens) for each in work])
-    pairs = np.array([each.attention_pairs for each in work])
-    kinds = np.array([each.kind for each in work])
-    return Samples(kinds, context, batched, pairs, batched, batched, form.seconds_array(many(context, batched, pairs)))
+def test_parameters_are_those_of_the_published_weights() -> None:
+    models = shapes.LLAMA_70B, shapes.QWEN_32B, shapes.VICUNA_7B, shapes.LLAMA_68M
+    assert [model.parameters for model in models] == [70_553_706_496, 32_763_876_352, 6_738_415_616, 68_030_208]
 
 
 def test_roofline_fit_recovers_its_own_coefficients() -> None:
     truth = Roofline(0.03, 2e-5, 0.004, 2e-4, 5e-8, 4e-9)
-    fitted = fit_roofline(samples_of(truth))
+    work = passes(FITTED, 2**18, MAX_BATCHED_TOKENS)
+    counts = [(each.context_tokens, each.batched_tokens, each.attention_pairs) for each in work]
+    context, batched, pairs = np.array(counts, dtype=float).T
+    kinds, seconds = np.array([each.kind for each in work]), truth.seconds_array(many(context, batched, pairs))
+    samples = Samples(kinds, context, batched, pairs, batched, batched, seconds)
+    fitted = fit_roofline(samples)
     for name in fitted.standard_errors:
         assert getattr(fitted.form, name) == pytest.approx(getattr(truth, name), rel=1e-6)
-    samples = samples_of(truth)
     errors = errors_by_kind(samples.kinds, abs(samples.predicted_by(fitted.form) / samples.seconds - 1))
     assert max(error.worst for error in errors.values()) < 1e-6
 
@@ -64,8 +52,6 @@ def test_held_out_passes_share_no_size_with_the_fitted() -> None:
 
 @needs_data
 def test_committed_profiles_are_what_the_script_writes(tmp_path: Path) -> None:
-    from tools.public.__main__ import main
-
     assert main(["--data", str(DATA), "--out", str(tmp_path)]) == 0
     written = sorted(tmp_path.iterdir())
     assert len(written) == 14
@@ -84,8 +70,6 @@ def test_composed_decode_reads_the_weights_about_once() -> None:
 
 @needs_data
 def test_table_command_writes_the_tables_of_the_docs(tmp_path: Path) -> None:
-    from tools.public.__main__ import main
-
     out = shipped("conf") / "profile"
     docs = (out.parent.parent / "docs" / "profiles.md").read_text(encoding="utf-8")
     page = tmp_path / "page.md"
@@ -98,8 +82,6 @@ def test_table_command_writes_the_tables_of_the_docs(tmp_path: Path) -> None:
 
 
 def test_missing_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tools.public.__main__ import main
-
     assert main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1

@@ -14,7 +14,7 @@ import yaml
 
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.recorded import METADATA_KEY, RecordedTexts
-from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
+from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace, of_category
 from specsim.api import simulate
 from specsim.rng import mix
 from tests.made import refusal
@@ -69,11 +69,14 @@ def acceptance_trace(folder: Path, category: str = "code", count: int = 40, seed
     return found
 
 
+def rows_of(text: AcceptanceTrace, ids: Any, keys: Any, on: bool, depth: int = 0) -> Any:
+    return text.rows(ids, keys, mix(keys), np.full(len(keys), on), np.full(len(keys), depth))
+
+
 def along(text: AcceptanceTrace, request: int, positions: int) -> Any:
     """Return the likeliest confidence at each output position of a request."""
     ids = np.full(positions, request)
-    keys = text.on_path(ids, np.arange(positions))
-    return text.confidence[text.rows(ids, keys, mix(keys), np.ones(positions, dtype=bool), np.zeros_like(ids)), 0]
+    return text.confidence[rows_of(text, ids, text.on_path(ids, np.arange(positions)), True), 0]
 
 
 def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_path: Path) -> None:
@@ -101,20 +104,15 @@ def test_a_request_keeps_its_text_when_others_come_and_another_seed_gives_anothe
 def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path: Path) -> None:
     write(tmp_path)
     text = acceptance_trace(tmp_path)
-    ids, keys = np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64)
-    found = text.confidence[text.rows(ids, keys, mix(keys), np.zeros(500, dtype=bool), np.zeros_like(ids)), 0]
-    assert set(np.round(found, 6)) == {0.1, 0.2}
+    found = rows_of(text, np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64), False)
+    assert set(np.round(text.confidence[found, 0], 6)) == {0.1, 0.2}
 
 
-def test_a_lookup_is_silent_where_it_found_nothing_and_proposes_one_token(tmp_path: Path) -> None:
+def test_a_lookup_is_silent_where_it_found_nothing_and_a_model_never_however_sure_of_one_token(tmp_path: Path) -> None:
     table = [row | {"confidence": [0.9 * (row["position"] % 2), 0.0, 0.0]} for row in rows()]
     write(tmp_path, table, {"format": 1, "drafter": "lookup"})
     text = acceptance_trace(tmp_path)
-    assert text.silent
-    assert text.width == 1
-
-
-def test_a_model_is_never_silent_however_sure_it_is_of_one_token(tmp_path: Path) -> None:
+    assert (text.silent, text.width) == (True, 1)
     write(tmp_path, [row | {"confidence": [1.0, 0.0, 0.0]} if row["sequence"] else row for row in rows()])
     text = acceptance_trace(tmp_path)
     assert not text.silent
@@ -139,8 +137,8 @@ def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path:
     text = acceptance_trace(tmp_path, count=1)
     assert text.depths == 2
     ids, at = np.zeros(3, dtype=np.int64), np.arange(3)
-    keys, on = text.on_path(ids, at), np.ones(3, dtype=bool)
-    found = [text.rank[text.rows(ids, keys, mix(keys), on, np.full(3, depth))].tolist() for depth in range(4)]
+    keys = text.on_path(ids, at)
+    found = [text.rank[rows_of(text, ids, keys, True, depth)].tolist() for depth in range(4)]
     assert found == [[0, 1, 2], [0, 2, 3], [0, 2, 3], [0, 2, 3]]
     assert [text.rank[text.text_rows(ids[:1], depth)].tolist() for depth in (0, 1, 7)] == [[0, 1, 2], *[[0, 2, 3]] * 2]
 
@@ -167,15 +165,16 @@ def by_depth_only(*depths: tuple[int, int]) -> dict[str, Any]:
     return {"table": table, "depth": of_depths(table)}
 
 
+def lists(*row: float) -> Any:
+    return pa.array([row] * len(rows()), pa.list_(pa.float32(), len(row)))
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"about": {"format": 2}}, "format 2; this specsim reads format 1"),
     ({"rank": pa.array([9] * len(rows()), pa.int8())}, "row 1: rank: 9; expected 0 to 3"),
-    (
-        {"confidence": pa.array([[2.0, 0, 0]] * len(rows()), pa.list_(pa.float32(), K))},
-        "0.0]; expected prob",
-    ),
-    ({"confidence": pa.array([[0.1, 0.2, 0]] * len(rows()), pa.list_(pa.float32(), K))}, "the likeliest first"),
-    ({"target_probability": pa.array([[0.1]] * len(rows()), pa.list_(pa.float32(), 1))}, "one list of K numbers"),
+    ({"confidence": lists(2.0, 0, 0)}, "0.0]; expected prob"),
+    ({"confidence": lists(0.1, 0.2, 0)}, "the likeliest first"),
+    ({"target_probability": lists(0.1)}, "one list of K numbers"),
     ({"table": [row for row in rows() if row["path"] > 0]}, "no row of a target's own text"),
     (fourth(position=0), "row 4: position: 0; expected one more than the position before in its text"),
     (fourth(position=7), "row 4: position: 7; expected one more than the position before in its text"),
@@ -212,5 +211,6 @@ def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path: 
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"kind": "recorded", "path": "mine.parquet", "categories": {"codin": "chat"}}))
     run = {"trace": "poisson", "requests": 5, "profile": "llama8b_1b_h100", "acceptance": str(file)}
+    assert [of_category({"default": 1, "chat": 2}, each) for each in ("chat", "coding")] == [2, 1]
     said = f"acceptance={file}: categories: no category 'coding' and no default; did you mean"
     assert refusal(simulate, **run, any_fit=True).startswith(said)
