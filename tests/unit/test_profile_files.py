@@ -209,17 +209,14 @@ def test_bad_value_names_key_and_what_was_expected(key: str, value: object, expe
     assert expected in message
 
 
-def test_offsets_of_few_tokens_may_have_either_sign() -> None:
-    mapping = changed("target.forms.roofline.few_s", [-1e-3, 2e-3])
-    mapping["target"]["forms"]["roofline"]["few_logits_s"] = [1e-3]
-    form = profile_from_mapping(mapping, "mine.yaml").target.forms["roofline"]
-    assert isinstance(form, Roofline)
-    assert (form.few_s, form.few_logits_s) == ((-1e-3, 2e-3), (1e-3,))
-
-
-def test_signed_errors_nulls_and_the_cards_name_are_checks_of_a_profile() -> None:
+def test_offsets_of_few_tokens_and_errors_may_have_either_sign_and_checks_nulls_and_names() -> None:
     mapping = changed("checks", {"public": {"hardware": "a card", "decode": {"median": -0.3, "least": None}}})
     mapping["checks"]["knee_tokens"] = {"target": {"fitted": None, "compute_over_bandwidth": 156}}
     mapping["target"]["standard_errors"] = {"roofline": {"delta_s": 1e-5, "single_s": None, "few_s": [1e-5, None]}}
+    mapping["target"]["forms"]["roofline"] |= {"few_s": [-1e-3, 2e-3], "few_logits_s": [1e-3]}
     mapping["provenance"] = [{"file": "a.parquet"}]
-    assert profile_from_mapping(mapping, "mine.yaml").provenance == ({"file": "a.parquet"},)
+    profile = profile_from_mapping(mapping, "mine.yaml")
+    form = profile.target.forms["roofline"]
+    assert isinstance(form, Roofline)
+    assert (form.few_s, form.few_logits_s) == ((-1e-3, 2e-3), (1e-3,))
+    assert profile.provenance == ({"file": "a.parquet"},)
