@@ -202,26 +202,17 @@ def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, t
     assert refusal(one.curves, x="nope").endswith("the runs do not differ in it")
 
 
-WHY = "the notes in each run's provenance why"
-
-
 def test_a_kind_of_notes_that_several_runs_have_is_counted_and_that_of_one_said_in_full_with_its_point():
-    columns = "load.too_short and load.attainment_half_width"
-    for notes, said in (
-        (
-            [("surrogate", "OVERLOADED: a"), ("surrogate", "too short: b"), ("OVERLOADED: c", "too short: d"), ()],
-            [
-                "surrogate",
-                f"OVERLOADED: 2 of 4 runs; the table's column load.overloaded tells which, {WHY}",
-                f"too short: 2 of 4 runs; the table's columns {columns} tell which, {WHY}",
-            ],
-        ),
-        (
-            [(), ("surrogate", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)],
-            ["surrogate", "extrapolated: rps=2: 2 of 100 passes", "too short: rps=1: b", "not steady: rps=1: c"],
-        ),
-    ):
-        assert in_short(notes, "rps={}".format) == said
+    several = [("surrogate", "OVERLOADED: a"), ("surrogate", "too short: b"), ("OVERLOADED: c", "too short: d"), ()]
+    columns, why = "load.too_short and load.attainment_half_width", "the notes in each run's provenance why"
+    assert in_short(several, "rps={}".format) == [
+        "surrogate",
+        f"OVERLOADED: 2 of 4 runs; the table's column load.overloaded tells which, {why}",
+        f"too short: 2 of 4 runs; the table's columns {columns} tell which, {why}",
+    ]
+    single = [(), ("surrogate", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)]
+    said = ["surrogate", "extrapolated: rps=2: 2 of 100 passes", "too short: rps=1: b", "not steady: rps=1: c"]
+    assert in_short(single, "rps={}".format) == said
     assert in_short([("too short: b",)], lambda _: "") == ["too short: b"]
 
 

@@ -1,7 +1,5 @@
 """Trace events of a run: what Perfetto's importer asks for, and the run's own numbers in it."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from itertools import pairwise
@@ -18,33 +16,27 @@ NEEDED = {"X": {"ts", "dur"}, "C": {"ts", "args"}, "M": {"args"}, "i": {"ts", "s
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("runs") / "one"
-    simulate(**RUN, passes=True, out=place, **{"timeout_s": 2})
+    simulate(**RUN, passes=True, out=place, timeout_s=2)
+    assert main(["trace-events", str(place)]) == 0
     return place
 
 
 @pytest.fixture(scope="module")
 def events(folder):
-    assert main(["trace-events", str(folder)]) == 0
     return json.loads((folder / "trace_events.json").read_text())["traceEvents"]
 
 
-def test_every_event_has_what_the_format_asks_for(events):
+def test_every_event_has_what_the_format_asks_for_slices_of_a_row_do_not_overlap_and_each_row_has_a_name(events):
     assert {event["ph"] for event in events} == {"X", "C", "M", "i"}
-    for event in events:
-        assert NEEDED[event["ph"]] | {"name", "pid", "tid"} <= event.keys()
-
-
-def test_slices_of_a_row_do_not_overlap_and_each_row_has_a_name(events):
     rows = defaultdict(list)
     for event in events:
+        assert NEEDED[event["ph"]] | {"name", "pid", "tid"} <= event.keys()
         if event["ph"] == "X":
             rows[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     for slices in rows.values():
         assert all(start < end for start, end in slices)
-        slices.sort()
-        assert all(end <= start + 1e-3 for (_, end), (start, _) in pairwise(slices))
-    named = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
-    assert set(rows) <= named
+        assert all(end <= start + 1e-3 for (_, end), (start, _) in pairwise(sorted(slices)))
+    assert rows.keys() <= {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
 
 
 def test_counters_and_rows_have_the_run_s_numbers(folder, events):
