@@ -21,13 +21,14 @@ def drawn(curve: Curve, texts: int = TEXTS) -> AcceptanceTrace:
     return Acceptance({"x": curve}, 4, 16).acceptance_trace(["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
 
 
+def rows_at(acceptance_trace: AcceptanceTrace, request: np.ndarray, keys: np.ndarray, on: bool) -> np.ndarray:
+    return acceptance_trace.rows(request, keys, mix(keys), np.full(len(keys), on), np.zeros_like(request))
+
+
 def rows_of(acceptance_trace: AcceptanceTrace, texts: int = TEXTS) -> np.ndarray:
     """Return the row of each position, (texts, TOKENS)."""
     request, position = np.divmod(np.arange(texts * TOKENS), TOKENS)
-    keys = acceptance_trace.on_path(request, position)
-    return acceptance_trace.rows(
-        request, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(request)
-    ).reshape(texts, TOKENS)
+    return rows_at(acceptance_trace, request, acceptance_trace.on_path(request, position), True).reshape(texts, TOKENS)
 
 
 def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
@@ -39,9 +40,8 @@ def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
     places = [set((np.flatnonzero(each) + 1) % CURVE.stretch_tokens) for each in changes]
     assert all(len(each) == 1 for each in places)
     assert {place for each in places for place in each} == set(range(CURVE.stretch_tokens))
-    assert np.bincount(kind[:, ::16].ravel(), minlength=STRETCHES) / kind[:, ::16].size == pytest.approx(
-        1 / STRETCHES, abs=0.02
-    )
+    shares = np.bincount(kind[:, ::16].ravel(), minlength=STRETCHES) / kind[:, ::16].size
+    assert shares == pytest.approx(1 / STRETCHES, abs=0.02)
 
 
 def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
@@ -66,9 +66,8 @@ def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
 )
 def test_bad_stretches_are_one_line(more: dict[str, float], said: str) -> None:
     body = {"agreement": 0.7, "concentration": 2.0, "spread": 0.3, "tail": 0.5} | more
-    assert said in refusal(
-        acceptance_from_mapping, {"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}, "mine"
-    )
+    mapping = {"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}
+    assert said in refusal(acceptance_from_mapping, mapping, "mine")
 
 
 def test_off_the_path_any_kind_may_follow() -> None:
@@ -76,9 +75,6 @@ def test_off_the_path_any_kind_may_follow() -> None:
     layout: Any = acceptance_trace.layout
     keys = mix(np.arange(5000, dtype=np.uint64))
     request = np.zeros(5000, np.int64)
-    rows = (
-        acceptance_trace.rows(request, keys, mix(keys), np.zeros(5000, np.bool_), np.zeros_like(request))
-        - layout.start[0]
-    )
-    assert np.bincount(rows // layout.pool_rows, minlength=STRETCHES).min() > 200
-    assert set(np.unique(rows + layout.start[0])) <= set(acceptance_trace.text_rows(np.zeros(1, np.int64)))
+    rows = rows_at(acceptance_trace, request, keys, False)
+    assert np.bincount((rows - layout.start[0]) // layout.pool_rows, minlength=STRETCHES).min() > 200
+    assert set(np.unique(rows)) <= set(acceptance_trace.text_rows(np.zeros(1, np.int64)))

@@ -54,14 +54,9 @@ def reaches(axes):
     return found
 
 
-@pytest.fixture(scope="module")
-def figure():
-    """The figure of `table()`."""
-    return drawn(table())
-
-
-def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler(figure):
-    frame = table()
+def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler_and_intervals_up_to_what_the_measure_can_be():
+    figure = drawn(frame := table())
+    assert "failed" not in caption(figure)
     assert [axes.get_title() for axes in figure.axes] == PANELS
     assert {axes.get_xlabel() for axes in figure.axes} == {"Request rate (requests/s)"}
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "", "", "SLO attainment (%)", ""]
@@ -71,18 +66,12 @@ def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler(figure):
             line = means[(means["slo_class"] == name) & (means["scheduler"] == scheduler)]
             assert list(x) == [2, 4, 8]
             assert list(y) == pytest.approx(list(100 * line["mean"]))
+    assert all(0 <= low <= high <= 100 for axes in figure.axes for low, high in itertools.chain(*reaches(axes)))
     whole = frame[frame["slo_class"] == "all"].groupby(["scheduler", "rps"])["worst_class_attainment"].mean()
     assert np.concatenate([y for _, y in lines_of(figure.axes[-1])]) == pytest.approx(100 * whole.to_numpy())
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["adaserve", "fcfs"]
     assert legend.get_title().get_text() == "scheduler"
-
-
-def test_intervals_end_at_what_the_measure_can_be(figure):
-    frame = table()
-    for axes in figure.axes:
-        for low, high in itertools.chain(*reaches(axes)):
-            assert 0 <= low <= high <= 100
     means = over_seeds(frame, "slo_goodput_tokens_per_s", ["slo_class", "scheduler", "rps"])
     means = means[(means["slo_class"] == "chat") & (means["scheduler"] == "adaserve")]
     (first, *_) = reaches(drawn(frame, "slo_goodput_tokens_per_s").axes[0])
@@ -146,12 +135,8 @@ def of_all(**axes):
 
 def test_a_set_of_figures_for_each_value_of_the_rest():
     figures = sweep_figures(frame := of_all(slo_scale=[0.8, 1.2]), axes_of(frame))
-    assert set(figures) == {
-        f"{name}{kind},slo_scale={scale}"
-        for name in ("attainment", "goodput")
-        for kind in ("", "_difference")
-        for scale in ("0.8", "1.2")
-    }
+    names = ("attainment", "attainment_difference", "goodput", "goodput_difference")
+    assert set(figures) == {f"{name},slo_scale={scale}" for name in names for scale in ("0.8", "1.2")}
     assert figures["attainment,slo_scale=0.8"].legends[0].get_title().get_text() == "scheduler, with slo_scale = 0.8"
 
 
@@ -183,9 +168,8 @@ AXES = {
 }
 
 
-@pytest.mark.parametrize("name", AXES)
-def test_what_a_sweep_is_drawn_against(name):
-    frame, chosen, expected = AXES[name]
+@pytest.mark.parametrize(("frame", "chosen", "expected"), AXES.values(), ids=AXES)
+def test_what_a_sweep_is_drawn_against(frame, chosen, expected):
     frame = frame[[*sorted(set(frame.columns) & {"replicas", "slo_scale"}), *frame.columns]]
     frame = frame.loc[:, ~frame.columns.duplicated()]
     found = axes_of(frame, **chosen)
@@ -213,10 +197,8 @@ def test_nothing_overlaps_and_all_stands_on_the_page(layout, count):
     for one, other in combinations(found, 2):
         overlap = (min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0))
         assert min(overlap) <= 2, "two parts of the figure overlap"
-    for box in found:
-        assert min(box.x0, box.y0) >= -2
-        assert box.x1 <= width + 2
-        assert box.y1 <= height + 2
+    assert all(-2 <= box.x0 <= box.x1 <= width + 2 for box in found)
+    assert all(-2 <= box.y0 <= box.y1 <= height + 2 for box in found)
     for axes in figure.axes:
         across = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
         assert all(left.x1 <= right.x0 for left, right in pairwise(across))
@@ -285,7 +267,7 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     assert axes_of(frame).rest == ("slo_scale",)
 
 
-def test_failed_runs_are_counted_in_the_caption_and_not_drawn(figure):
+def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
     """A run that failed has one row, without metrics."""
     frame = table(seed=[0])
     its = (frame["scheduler"] == "adaserve") & (frame["rps"] == 2)
@@ -295,4 +277,3 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn(figure):
     failed = curves(frame, axes_of(without_failures(frame)))
     assert "1 of 6 runs failed and is left out." in caption(failed)
     assert [list(x) for x, _ in lines_of(failed.axes[0])] == [[4, 8], [2, 4, 8]]
-    assert "failed" not in caption(figure)
