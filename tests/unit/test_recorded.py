@@ -1,4 +1,4 @@
-"""Acceptance traces that were recorded: read row after row, each request its own text, every bad file one line."""
+"""Acceptance traces that were recorded, row after row, or drawn in easy and hard stretches; bad ones in one line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from specsim.acceptance.curves import Acceptance, Curve
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.recorded import METADATA_KEY, RecordedTexts
-from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace, of_category
+from specsim.acceptance.trace import STRETCHES, AcceptanceModel, AcceptanceTrace, of_category
 from specsim.api import simulate
 from specsim.rng import mix
 from tests.made import refusal
@@ -214,3 +215,66 @@ def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path: 
     assert [of_category({"default": 1, "chat": 2}, each) for each in ("chat", "coding")] == [2, 1]
     said = f"acceptance={file}: categories: no category 'coding' and no default; did you mean"
     assert refusal(simulate, **run, any_fit=True).startswith(said)
+
+
+CURVE = Curve(0.7, 2.0, 0.3, 0.5, stretch_tokens=16, stretch_spread=1.0)
+COUNT, TOKENS = 300, 256
+
+
+def drawn(curve: Curve, texts: int = COUNT) -> AcceptanceTrace:
+    return Acceptance({"x": curve}, 4, 16).acceptance_trace(["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
+
+
+def rows_in(text: AcceptanceTrace, texts: int = COUNT) -> np.ndarray:
+    """Return the row of each position, (texts, TOKENS)."""
+    request, position = np.divmod(np.arange(texts * TOKENS), TOKENS)
+    return rows_of(text, request, text.on_path(request, position), True).reshape(texts, TOKENS)
+
+
+def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
+    text = drawn(CURVE)
+    layout: Any = text.layout
+    kind = (rows_in(text) - layout.start[:, None]) // layout.pool_rows
+    assert (kind.min(), kind.max()) == (0, STRETCHES - 1)
+    changes = np.diff(kind, axis=1) != 0
+    places = [set((np.flatnonzero(each) + 1) % CURVE.stretch_tokens) for each in changes]
+    assert all(len(each) == 1 for each in places)
+    assert {place for each in places for place in each} == set(range(CURVE.stretch_tokens))
+    shares = np.bincount(kind[:, ::16].ravel(), minlength=STRETCHES) / kind[:, ::16].size
+    assert shares == pytest.approx(1 / STRETCHES, abs=0.02)
+
+
+def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
+    """The covariance of two positions is that of the stretches' means, times the chance that one holds both."""
+    text = drawn(CURVE, 2000)
+    right = (text.rank[rows_in(text, 2000)] == 0) - 0.7
+    covariance = [float((right[:, lag:] * right[:, :-lag]).mean()) for lag in (1, 8, 16, 40)]
+    between = covariance[3]
+    assert covariance[2] == pytest.approx(between, abs=0.002)
+    assert covariance[1] - between == pytest.approx((covariance[0] - between) * (8 / 16) / (15 / 16), rel=0.1)
+    assert covariance[0] - between > 0.02
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"stretch_tokens": 16}, "categories.x.stretch_spread: None is not a number beside stretch_tokens"),
+        ({"stretch_spread": 1.0}, "categories.x.stretch_tokens: None is not a number beside stretch_spread"),
+        ({"stretch_tokens": -1, "stretch_spread": 1.0}, "stretch_tokens: -1 is not a whole number between 0 and"),
+        ({"stretch_tokens": 16, "stretch_spread": 21}, "stretch_spread"),
+    ],
+)
+def test_bad_stretches_are_one_line(more: dict[str, float], said: str) -> None:
+    body = {"agreement": 0.7, "concentration": 2.0, "spread": 0.3, "tail": 0.5} | more
+    mapping = {"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}
+    assert said in refusal(acceptance_from_mapping, mapping, "mine")
+
+
+def test_off_the_path_any_kind_may_follow() -> None:
+    text = drawn(CURVE)
+    layout: Any = text.layout
+    keys = mix(np.arange(5000, dtype=np.uint64))
+    request = np.zeros(5000, np.int64)
+    rows = rows_of(text, request, keys, False)
+    assert np.bincount((rows - layout.start[0]) // layout.pool_rows, minlength=STRETCHES).min() > 200
+    assert set(np.unique(rows)) <= set(text.text_rows(np.zeros(1, np.int64)))

@@ -15,7 +15,7 @@ THREE = {
         "coding": {"share": 0.6, "tpot_ratio": 1.2, "max_tokens": 50, "acceptance": "code", "scaled": True},
         "chat": {"share": 0.2, "tpot_s": 0.05, "ttft_s": 1.5, "max_tokens": 20},
         "batch": {"share": 0.2, "max_tokens": 9999},
-    },
+    }
 }
 
 

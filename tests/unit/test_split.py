@@ -25,9 +25,7 @@ POOL = Memory(10**6, 4, 3, 1)
 def played(told: Any, outputs: list[int], name: str = "continuous", **more: Any) -> Any:
     split = more.pop("split", Splitting(1, 1000.0, 0.25))
     truth = hardware(0.0, 1e-3, 0.01)
-    return run(
-        simulation(told, outputs, factory_of(name), pool=POOL, truth=truth, replicas=2, split=split, **more),
-    )
+    return run(simulation(told, outputs, factory_of(name), pool=POOL, truth=truth, replicas=2, split=split, **more))
 
 
 def test_a_cache_takes_its_bytes_and_the_latency_on_the_link() -> None:

@@ -51,10 +51,7 @@ CSVS = {
     ),
     "Azure 2023": ("TIMESTAMP,ContextTokens,GeneratedTokens", lambda t, p, o: (stamp(t, digits=7), p, o)),
     "Azure 2024": ("TIMESTAMP,ContextTokens,GeneratedTokens", lambda t, p, o: (stamp(t, "+00:00"), p, o)),
-    "Azure 2025": (
-        "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens",
-        lambda t, p, o: (stamp(t, digits=7), 2, p, o),
-    ),
+    "Azure 2025": ("TIMESTAMP,NumImages,ContextTokens,GeneratedTokens", lambda t, p, o: (stamp(t, digits=7), 2, p, o)),
     "BurstGPT": (
         "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
         lambda t, p, o: (t / 1000, "GPT-4", p, o, p + o, "API log"),
