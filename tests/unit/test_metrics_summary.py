@@ -54,18 +54,9 @@ def made_table(rows=None, **changes):
 
 
 def totals(**changes):
-    given = {
-        "iterations": 9,
-        "draft_passes": 4,
-        "prefill_s": 1.0,
-        "draft_s": 0.5,
-        "selection_s": 0.25,
-        "verify_s": 2.25,
-        "idle_s": 1.0,
-        "itl_s": np.array([1.0, 1.0, 1.0, 0.5, 0.5]),
-        "out_of_range_passes": 3,
-    }
-    return RunTotals(**(given | changes))
+    given = {"iterations": 9, "draft_passes": 4, "out_of_range_passes": 3}
+    given |= {"prefill_s": 1.0, "draft_s": 0.5, "selection_s": 0.25, "verify_s": 2.25, "idle_s": 1.0}
+    return RunTotals(**(given | {"itl_s": np.array([1.0, 1.0, 1.0, 0.5, 0.5])} | changes))
 
 
 TABLE = made_table()
@@ -108,53 +99,31 @@ def test_without_slos_completed_attains_and_rejected_misses():
     assert metrics["specsim"]["slo_attainment"] == 0.8
 
 
+def agree(found, **expected):
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+
+
 def test_throughput_speculation_and_statistics_in_milliseconds():
-    expected = {
-        "duration": 7.0,
-        "completed": 4,
-        "failed": 1,
-        "total_input_tokens": 110,
-        "total_output_tokens": 13,
-        "request_throughput": 4 / 7,
-        "request_goodput": 2 / 7,
-        "output_throughput": 13 / 7,
-        "total_token_throughput": 123 / 7,
-        "max_concurrent_requests": 3,
-        "mean_ttft_ms": 1125.0,
-        "median_ttft_ms": 1000.0,
-        "mean_tpot_ms": 2000 / 3,
-        "median_tpot_ms": 500.0,
-        "std_tpot_ms": 1000 / math.sqrt(18),
-        "p99_tpot_ms": 990.0,
-        "mean_itl_ms": 800.0,
-        "median_itl_ms": 1000.0,
-        "mean_e2el_ms": 10500 / 4,
-        "spec_decode_num_drafts": 3,
-        "spec_decode_acceptance_rate": 25.0,
-        "spec_decode_acceptance_length": 1 + 2 / 3,
-    }
-    assert {name: METRICS[name] for name in expected} == pytest.approx(expected, rel=1e-12)
+    agree(METRICS, duration=7.0, completed=4, failed=1, total_input_tokens=110, total_output_tokens=13)
+    agree(METRICS, request_throughput=4 / 7, request_goodput=2 / 7, output_throughput=13 / 7)
+    agree(METRICS, total_token_throughput=123 / 7, max_concurrent_requests=3)
+    agree(METRICS, mean_ttft_ms=1125.0, median_ttft_ms=1000.0, mean_itl_ms=800.0, median_itl_ms=1000.0)
+    agree(METRICS, mean_tpot_ms=2000 / 3, median_tpot_ms=500.0, std_tpot_ms=1000 / math.sqrt(18), p99_tpot_ms=990.0)
+    agree(METRICS, mean_e2el_ms=10500 / 4, spec_decode_num_drafts=3)
+    agree(METRICS, spec_decode_acceptance_rate=25.0, spec_decode_acceptance_length=1 + 2 / 3)
 
 
 def test_specsim_block():
     block = METRICS["specsim"]
-    assert block["schema_version"] == 2
-    assert (block["arrived"], block["completed"], block["preemptions"]) == (5, 4, 1)
-    assert block["rejected"] == {"never fits in memory": 1}
-    assert block["slo_attainment"] == 0.4
-    assert (block["ttft_attainment"], block["tpot_attainment"]) == (0.6, 0.6)
-    assert block["missed"] == {"ttft": 1, "tpot": 1, "rejected": 1}
-    assert (block["worst_class"], block["worst_class_attainment"]) == ("chat", pytest.approx(1 / 3))
-    assert block["longest_pause_s"] == 1.0
-    assert block["p99_ttft_s"] == pytest.approx(METRICS["p99_ttft_ms"] / 1000)
-    assert block["slo_goodput_tokens_per_s"] == pytest.approx(6 / 7)
+    agree(block, schema_version=2, arrived=5, completed=4, preemptions=1, iterations=9, draft_passes=4)
+    agree(block, slo_attainment=0.4, ttft_attainment=0.6, tpot_attainment=0.6, worst_class_attainment=1 / 3)
+    agree(block, longest_pause_s=1.0, p99_ttft_s=METRICS["p99_ttft_ms"] / 1000, out_of_range_passes=3)
     # Both that attain, five tokens and one, have ended by 4 s, when the last request arrives.
-    assert block["slo_goodput_in_arrivals_tokens_per_s"] == pytest.approx(6 / 4)
-    assert block["generated_tokens_per_s"] == pytest.approx(13 / 7)
-    assert block["mean_tokens_per_verification"] == pytest.approx(9 / 7)
-    assert block["mean_draft_tokens_per_verification"] == pytest.approx(8 / 7)
-    assert block["mean_decode_tpot_s"] == pytest.approx((0.5 + 2.75 / 3 + 0.25) / 3)
-    assert (block["iterations"], block["draft_passes"], block["out_of_range_passes"]) == (9, 4, 3)
+    agree(block, slo_goodput_tokens_per_s=6 / 7, slo_goodput_in_arrivals_tokens_per_s=6 / 4)
+    agree(block, generated_tokens_per_s=13 / 7, mean_decode_tpot_s=(0.5 + 2.75 / 3 + 0.25) / 3)
+    agree(block, mean_tokens_per_verification=9 / 7, mean_draft_tokens_per_verification=8 / 7)
+    assert (block["worst_class"], block["rejected"]) == ("chat", {"never fits in memory": 1})
+    assert block["missed"] == {"ttft": 1, "tpot": 1, "rejected": 1}
     shares = {"prefill": 0.2, "draft": 0.1, "selection": 0.05, "verify": 0.45, "idle": 0.2}
     assert block["time_shares"] == pytest.approx(shares)
     assert sum(block["time_s"].values()) == 5.0
@@ -164,15 +133,11 @@ def test_classes_share_the_duration_of_the_run():
     classes = METRICS["specsim"]["classes"]
     assert list(classes) == ["chat", "code"]
     chat, code = classes["chat"], classes["code"]
-    assert (chat["requests"], chat["completed"], chat["rejected"]) == (3, 2, 1)
-    assert chat["slo_attainment"] == pytest.approx(1 / 3)
-    assert chat["slo_goodput_tokens_per_s"] == pytest.approx(1 / 7)
-    assert (chat["slo_tpot_s"], chat["slo_ttft_s"]) == (0.6, 0.5)
-    assert (code["slo_tpot_s"], code["slo_ttft_s"]) == (0.5, None)
-    assert (code["slo_tpot_range_s"], code["slo_ttft_range_s"]) == ([0.5, 0.5], None)
+    agree(chat, requests=3, completed=2, rejected=1, slo_attainment=1 / 3, slo_goodput_tokens_per_s=1 / 7)
+    agree(chat, slo_tpot_s=0.6, slo_ttft_s=0.5)
+    agree(code, slo_tpot_s=0.5, mean_tpot_s=0.75, mean_ttft_s=1.0, mean_e2el_s=3.5, p99_tpot_s=0.995)
+    assert (code["slo_tpot_range_s"], code["slo_ttft_s"], code["slo_ttft_range_s"]) == ([0.5, 0.5], None, None)
     assert code["missed"] == {"ttft": 0, "tpot": 1, "rejected": 0}
-    assert (code["mean_tpot_s"], code["mean_ttft_s"], code["mean_e2el_s"]) == (0.75, 1.0, 3.5)
-    assert code["p99_tpot_s"] == pytest.approx(0.995)
     for name in ("slo_goodput_tokens_per_s", "generated_tokens_per_s"):
         assert chat[name] + code[name] == pytest.approx(METRICS["specsim"][name])
 
@@ -180,18 +145,14 @@ def test_classes_share_the_duration_of_the_run():
 def test_what_ends_after_the_last_arrival_is_not_in_the_goodput_of_the_arrivals():
     late = made_table(finish_s=[3.0, 5.0, 2.5, NAN, 4.5], ttft_slo_s=[NAN] * 5)
     block = summarise(late, totals(), None)["specsim"]
-    assert block["slo_goodput_tokens_per_s"] == pytest.approx(9 / 5)
-    assert block["slo_goodput_in_arrivals_tokens_per_s"] == pytest.approx(6 / 4)
+    agree(block, slo_goodput_tokens_per_s=9 / 5, slo_goodput_in_arrivals_tokens_per_s=6 / 4)
 
 
 def test_window_selects_by_arrival_and_both_ends_count():
     metrics = summarise(TABLE, totals(itl_s=np.array([1.0, 0.5, 0.5]), itl_window=(1.0, 4.0)), (1.0, 4.0))
-    block = metrics["specsim"]
-    assert block["window"] == [1.0, 4.0]
-    assert (block["arrived"], metrics["completed"], metrics["duration"]) == (4, 3, 6.0)
-    assert block["slo_attainment"] == 0.25
-    assert metrics["mean_itl_ms"] == pytest.approx(2000 / 3)
-    assert block["iterations"] == 9
+    agree(metrics, completed=3, duration=6.0, mean_itl_ms=2000 / 3)
+    agree(metrics["specsim"], arrived=4, slo_attainment=0.25, iterations=9)
+    assert metrics["specsim"]["window"] == [1.0, 4.0]
 
 
 def test_latencies_of_another_window_are_left_absent():

@@ -34,20 +34,13 @@ def run(seed=0, rows=300, names=NAMES):
     finish_s = first_s + (output - 1) * rng.lognormal(np.log(0.035), 0.3, rows)
     rejected = {row: "never fits in memory" for row in range(0, rows, 50)}
     gone = np.isin(np.arange(rows), list(rejected))
-    table = table_of(
-        names,
-        rejected,
-        slo_class=kind,
-        arrival_s=arrival_s,
-        first_token_s=np.where(gone, np.nan, first_s),
-        finish_s=np.where(gone, np.nan, finish_s),
-        first_decode_s=np.where(gone | (output == 1), np.nan, first_s),
-        emitted_tokens=np.where(gone, 0, output),
-        decoded_tokens=np.where(gone, 0, output - 1),
-        longest_pause_s=np.where(gone | (output == 1), np.nan, 0.2),
-        tpot_slo_s=np.array([0.05, 0.036, 0.15])[kind],
-        ttft_slo_s=np.array([0.5, np.nan, np.nan])[kind],
-    )
+    times = {"first_token_s": first_s, "finish_s": finish_s, "first_decode_s": np.where(output > 1, first_s, np.nan)}
+    times |= {"longest_pause_s": np.where(output > 1, 0.2, np.nan)}
+    counts = {"emitted_tokens": output, "decoded_tokens": output - 1}
+    objectives = {"tpot_slo_s": np.array([0.05, 0.036, 0.15])[kind], "ttft_slo_s": np.where(kind == 0, 0.5, np.nan)}
+    done = {name: np.where(gone, np.nan, each) for name, each in times.items()}
+    done |= {name: np.where(gone, 0, each) for name, each in counts.items()}
+    table = table_of(names, rejected, slo_class=kind, arrival_s=arrival_s, **objectives, **done)
     totals = RunTotals(10, 20, 1.0, 1.0, 0.1, 2.0, 1.0, itl_s=np.array([0.1]))
     return SimpleNamespace(metrics=summarise(table, totals), requests=table, passes=None)
 

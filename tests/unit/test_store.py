@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -31,18 +32,9 @@ FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
 def table(rows=3):
     emitted, nothing = np.array([3, 1, 5])[:rows], np.full(rows, np.nan)
     first_s = 0.5 + np.arange(rows)
-    return columns_of(
-        ("chat",),
-        {rows - 1: "kv_capacity"},
-        arrival_s=np.arange(rows) * 1.0,
-        tpot_slo_s=nothing,
-        ttft_slo_s=nothing,
-        prompt_tokens=np.full(rows, 7),
-        emitted_tokens=emitted,
-        first_token_s=first_s,
-        finish_s=first_s + 0.03 * (emitted - 1),
-        longest_pause_s=nothing,
-    )
+    told = {"arrival_s": first_s - 0.5, "prompt_tokens": np.full(rows, 7), "tpot_slo_s": nothing, "ttft_slo_s": nothing}
+    done = {"emitted_tokens": emitted, "first_token_s": first_s, "finish_s": first_s + 0.03 * (emitted - 1)}
+    return columns_of(("chat",), {rows - 1: "kv_capacity"}, **told, **done, longest_pause_s=nothing)
 
 
 def passes(rows=4):
@@ -52,11 +44,7 @@ def passes(rows=4):
 def parts(**changes):
     given = {
         "table": table(),
-        "metrics": {
-            "completed": 3,
-            "mean_tpot_ms": None,
-            "specsim": {"schema_version": 2, "arrived": 3, "classes": {}},
-        },
+        "metrics": {"completed": 3, "mean_tpot_ms": None, "specsim": {"schema_version": 2, "classes": {}}},
         "made_of": Configured({}, {"seed": 0, "choices": {"scheduler": "adaserve"}}),
         "provenance": {"host": "here", "iterations_per_wall_s": 1234.5},
         "passes": None,
@@ -110,11 +98,8 @@ def test_failure_while_writing_changes_nothing(tmp_path, monkeypatch, existing):
     if existing:
         write_run(folder, **parts())
     before = contents(folder) if existing else None
-
-    def fail(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     with pytest.raises(SpecsimError, match=r"cannot write run folder '.*run': No space left on device$"):
         write_run(folder, **parts(metrics={"specsim": {"schema_version": 2, "classes": {}}}))
     assert (contents(folder) if existing else None) == before
@@ -150,20 +135,17 @@ def test_a_flipped_bit_of_provenance_is_found_wherever_it_is(run):
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize("name", ["metrics.json", "requests.parquet", "config.yaml", "provenance.json"])
+@pytest.mark.parametrize("name", sorted(FILES))
 def test_a_pipe_in_the_place_of_a_file_does_not_hang(run, name):
     (run / name).unlink()
     os.mkfifo(run / name)
-    with pytest.raises(SpecsimError, match=name):
-        read_run(run)
+    assert name in refusal(read_run, run)
 
 
 def test_parquet_damaged_since_the_run_was_read_is_found_at_access(run):
     stored, path = read_run(run), run / "requests.parquet"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SpecsimError, match=r"requests\.parquet' is damaged: not a Parquet file") as raised:
-        _ = stored.requests
-    assert "\n" not in str(raised.value)
+    assert "requests.parquet' is damaged: not a Parquet file" in refusal(lambda: stored.requests)
 
 
 def test_nan_in_json_is_refused(tmp_path):
@@ -190,15 +172,15 @@ def test_a_file_takes_its_place_whole_or_not_at_all(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "said"),
     [
-        (b"[1]", "holds list; expected a mapping of keys to values"),
-        (b'{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2"),
+        ("[1]", "holds list; expected a mapping of keys to values"),
+        ('{"specsim": {"schema_version": 3}}', "has schema_version 3; this specsim reads 2"),
     ],
 )
-def test_metrics_of_something_else(run, text, expected):
-    (run / "metrics.json").write_bytes(text)
-    assert expected in refusal(read_run, run)
+def test_metrics_of_something_else(run, text, said):
+    (run / "metrics.json").write_text(text)
+    assert said in refusal(read_run, run)
 
 
 def test_a_removed_run_leaves_files_of_others(run):
