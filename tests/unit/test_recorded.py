@@ -1,10 +1,6 @@
 """Acceptance traces that were recorded, row after row, or drawn in easy and hard stretches; bad ones in one line."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +11,7 @@ import yaml
 from specsim.acceptance.curves import Acceptance, Curve
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.recorded import METADATA_KEY, RecordedTexts
-from specsim.acceptance.trace import STRETCHES, AcceptanceModel, AcceptanceTrace, of_category
+from specsim.acceptance.trace import STRETCHES, of_category
 from specsim.api import simulate
 from specsim.rng import mix
 from tests.made import refusal
@@ -25,7 +21,7 @@ TEXTS = {"code": (4, 3), "chat": (5,)}
 """Positions of each recorded text, by category."""
 
 
-def rows() -> list[dict[str, Any]]:
+def rows():
     """Return a recording whose confidence tells where a row stood: 0.5 + sequence / 10 + position / 100."""
     found = []
     for category, lengths in TEXTS.items():
@@ -38,7 +34,7 @@ def rows() -> list[dict[str, Any]]:
     return [row | {"target_probability": [0.1, 0.6, 0.2]} for row in found]
 
 
-def write(folder: Path, table: list[dict[str, Any]] | None = None, about: Any = None, **columns: Any) -> Path:
+def write(folder, table=None, about=None, **columns):
     """Write a recording in the order of `table`, some columns replaced (None: left out); return its path."""
     table = rows() if table is None else table
     kinds = {
@@ -58,29 +54,29 @@ def write(folder: Path, table: list[dict[str, Any]] | None = None, about: Any = 
     return path
 
 
-def read(folder: Path, categories: dict[str, str] | None = None) -> Any:
+def read(folder, categories=None):
     mapping = {"kind": "recorded", "path": "mine.parquet", "categories": categories or {"default": "code"}}
     return acceptance_from_mapping(mapping, "acceptance=mine", folder)
 
 
-def acceptance_trace(folder: Path, category: str = "code", count: int = 40, seed: int = 0) -> AcceptanceTrace:
-    model: AcceptanceModel = read(folder, {"default": category})
+def acceptance_trace(folder, category="code", count=40, seed=0):
+    model = read(folder, {"default": category})
     found = model.acceptance_trace(["any"], np.zeros(count, dtype=np.int64), np.arange(count), seed)
     assert isinstance(found.layout, RecordedTexts)
     return found
 
 
-def rows_of(text: AcceptanceTrace, ids: Any, keys: Any, on: bool, depth: int = 0) -> Any:
+def rows_of(text, ids, keys, on, depth=0):
     return text.rows(ids, keys, mix(keys), np.full(len(keys), on), np.full(len(keys), depth))
 
 
-def along(text: AcceptanceTrace, request: int, positions: int) -> Any:
+def along(text, request, positions):
     """Return the likeliest confidence at each output position of a request."""
     ids = np.full(positions, request)
     return text.confidence[rows_of(text, ids, text.on_path(ids, np.arange(positions)), True), 0]
 
 
-def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_path: Path) -> None:
+def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_path):
     write(tmp_path)
     whole = [0.5, 0.51, 0.52, 0.53, 0.6, 0.61, 0.62]
     text = acceptance_trace(tmp_path)
@@ -93,7 +89,7 @@ def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_p
     assert seen == {0, 1}
 
 
-def test_a_request_keeps_its_text_when_others_come_and_another_seed_gives_another(tmp_path: Path) -> None:
+def test_a_request_keeps_its_text_when_others_come_and_another_seed_gives_another(tmp_path):
     write(tmp_path)
     few, many = acceptance_trace(tmp_path, count=10), acceptance_trace(tmp_path, count=40)
     for request in range(10):
@@ -102,14 +98,14 @@ def test_a_request_keeps_its_text_when_others_come_and_another_seed_gives_anothe
     assert any(not np.array_equal(along(many, each, 9), along(other, each, 9)) for each in range(40))
 
 
-def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path: Path) -> None:
+def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path):
     write(tmp_path)
     text = acceptance_trace(tmp_path)
     found = rows_of(text, np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64), False)
     assert set(np.round(text.confidence[found, 0], 6)) == {0.1, 0.2}
 
 
-def test_a_lookup_is_silent_where_it_found_nothing_and_a_model_never_however_sure_of_one_token(tmp_path: Path) -> None:
+def test_a_lookup_is_silent_where_it_found_nothing_and_a_model_never_however_sure_of_one_token(tmp_path):
     table = [row | {"confidence": [0.9 * (row["position"] % 2), 0.0, 0.0]} for row in rows()]
     write(tmp_path, table, {"format": 1, "drafter": "lookup"})
     text = acceptance_trace(tmp_path)
@@ -120,18 +116,18 @@ def test_a_lookup_is_silent_where_it_found_nothing_and_a_model_never_however_sur
     assert (text.confidence > 0).all()
 
 
-def by_depth(rank: dict[tuple[int, int], int]) -> list[dict[str, Any]]:
+def by_depth(rank):
     """Return one recorded text whose rows of (position, draft position) have these ranks."""
     row = {"category": "code", "sequence": 0, "path": -1, "confidence": [0.6, 0.2, 0.1]}
     row["target_probability"] = row["confidence"]
     return [row | {"position": at, "depth": depth, "rank": each} for (at, depth), each in rank.items()]
 
 
-def of_depths(table: list[dict[str, Any]]) -> Any:
+def of_depths(table):
     return pa.array([row["depth"] for row in table], pa.int8())
 
 
-def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path: Path) -> None:
+def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path):
     """A row of depth 1 holds at 1 and deeper; a position without one has its row of depth 0."""
     table = by_depth({(1, 0): 1, (0, 0): 0, (1, 1): 2, (2, 1): 3, (2, 0): 2})
     write(tmp_path, table, depth=of_depths(table))
@@ -144,7 +140,7 @@ def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path:
     assert [text.rank[text.text_rows(ids[:1], depth)].tolist() for depth in (0, 1, 7)] == [[0, 1, 2], *[[0, 2, 3]] * 2]
 
 
-def test_a_run_reads_a_recording_beside_its_yaml(tmp_path: Path) -> None:
+def test_a_run_reads_a_recording_beside_its_yaml(tmp_path):
     write(tmp_path)
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}))
@@ -155,22 +151,22 @@ def test_a_run_reads_a_recording_beside_its_yaml(tmp_path: Path) -> None:
     assert not np.array_equal(adaserve.requests["finish_s"], seeing.requests["finish_s"])
 
 
-def fourth(**changes: Any) -> dict[str, Any]:
+def fourth(**changes):
     """Return the recording with its fourth row changed, which is position 1 of the first text."""
     table = rows()
     return {"table": [*table[:3], table[3] | changes, *table[4:]]}
 
 
-def by_depth_only(*depths: tuple[int, int]) -> dict[str, Any]:
+def by_depth_only(*depths):
     table = [by_depth({each: 0})[0] for each in depths]
     return {"table": table, "depth": of_depths(table)}
 
 
-def lists(*row: float) -> Any:
+def lists(*row):
     return pa.array([row] * len(rows()), pa.list_(pa.float32(), len(row)))
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
+BAD = [
     ({"about": {"format": 2}}, "format 2; this specsim reads format 1"),
     ({"rank": pa.array([9] * len(rows()), pa.int8())}, "row 1: rank: 9; expected 0 to 3"),
     ({"confidence": lists(2.0, 0, 0)}, "0.0]; expected prob"),
@@ -186,7 +182,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "said"), BAD, ids=[said for _, said in BAD])
-def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path, change, said):
     path = write(tmp_path, **change)
     told = refusal(read, tmp_path)
     assert told.startswith(str(path))
@@ -201,13 +197,13 @@ def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path: Path, change:
         ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, length, pinned, positions, recorded"),
     ],
 )
-def test_a_bad_yaml_is_one_line(tmp_path: Path, mapping: dict[str, Any], said: str) -> None:
+def test_a_bad_yaml_is_one_line(tmp_path, mapping, said):
     write(tmp_path)
     (tmp_path / "broken.parquet").write_text("no parquet")
     assert said in refusal(acceptance_from_mapping, mapping, "acceptance=mine", tmp_path)
 
 
-def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path: Path) -> None:
+def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path):
     write(tmp_path)
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump({"kind": "recorded", "path": "mine.parquet", "categories": {"codin": "chat"}}))
@@ -221,19 +217,19 @@ CURVE = Curve(0.7, 2.0, 0.3, 0.5, stretch_tokens=16, stretch_spread=1.0)
 COUNT, TOKENS = 300, 256
 
 
-def drawn(curve: Curve, texts: int = COUNT) -> AcceptanceTrace:
+def drawn(curve, texts=COUNT):
     return Acceptance({"x": curve}, 4, 16).acceptance_trace(["x"], np.zeros(texts, np.int64), np.arange(texts), 3)
 
 
-def rows_in(text: AcceptanceTrace, texts: int = COUNT) -> np.ndarray:
+def rows_in(text, texts=COUNT):
     """Return the row of each position, (texts, TOKENS)."""
     request, position = np.divmod(np.arange(texts * TOKENS), TOKENS)
     return rows_of(text, request, text.on_path(request, position), True).reshape(texts, TOKENS)
 
 
-def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
+def test_a_stretch_is_of_one_kind_and_they_begin_anywhere():
     text = drawn(CURVE)
-    layout: Any = text.layout
+    layout = text.layout
     kind = (rows_in(text) - layout.start[:, None]) // layout.pool_rows
     assert (kind.min(), kind.max()) == (0, STRETCHES - 1)
     changes = np.diff(kind, axis=1) != 0
@@ -244,7 +240,7 @@ def test_a_stretch_is_of_one_kind_and_they_begin_anywhere() -> None:
     assert shares == pytest.approx(1 / STRETCHES, abs=0.02)
 
 
-def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
+def test_neighbours_are_alike_as_far_as_a_stretch_reaches():
     """The covariance of two positions is that of the stretches' means, times the chance that one holds both."""
     text = drawn(CURVE, 2000)
     right = (text.rank[rows_in(text, 2000)] == 0) - 0.7
@@ -264,15 +260,15 @@ def test_neighbours_are_alike_as_far_as_a_stretch_reaches() -> None:
         ({"stretch_tokens": 16, "stretch_spread": 21}, "stretch_spread"),
     ],
 )
-def test_bad_stretches_are_one_line(more: dict[str, float], said: str) -> None:
+def test_bad_stretches_are_one_line(more, said):
     body = {"agreement": 0.7, "concentration": 2.0, "spread": 0.3, "tail": 0.5} | more
     mapping = {"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}
     assert said in refusal(acceptance_from_mapping, mapping, "mine")
 
 
-def test_off_the_path_any_kind_may_follow() -> None:
+def test_off_the_path_any_kind_may_follow():
     text = drawn(CURVE)
-    layout: Any = text.layout
+    layout = text.layout
     keys = mix(np.arange(5000, dtype=np.uint64))
     request = np.zeros(5000, np.int64)
     rows = rows_of(text, request, keys, False)

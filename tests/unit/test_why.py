@@ -1,7 +1,5 @@
 """Causes of missed objectives: each by hand, and what a run and a sweep say of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
