@@ -70,39 +70,25 @@ def rows_of(text, ids, keys, on, depth=0):
     return text.rows(ids, keys, mix(keys), np.full(len(keys), on), np.full(len(keys), depth))
 
 
-def along(text, request, positions):
-    """Return the likeliest confidence at each output position of a request."""
-    ids = np.full(positions, request)
-    return text.confidence[rows_of(text, ids, text.on_path(ids, np.arange(positions)), True), 0]
+def along(text, requests, positions):
+    """Return the likeliest confidence at each output position of requests, (requests, positions)."""
+    ids, at = np.divmod(np.arange(requests * positions), positions)
+    return text.confidence[rows_of(text, ids, text.on_path(ids, at), True), 0].reshape(requests, positions)
 
 
-def test_a_request_reads_a_text_from_its_start_then_the_next_one_and_wraps(tmp_path):
+def test_a_request_reads_its_own_text_from_its_start_then_the_next_one_wraps_and_has_wrong_turns_beside(tmp_path):
     write(tmp_path)
-    whole = [0.5, 0.51, 0.52, 0.53, 0.6, 0.61, 0.62]
+    whole = np.array([0.5, 0.51, 0.52, 0.53, 0.6, 0.61, 0.62])
     text = acceptance_trace(tmp_path)
-    starts = {0: [*whole, *whole], 1: [*whole[4:], *whole, *whole[:4]]}
-    seen = set()
-    for request in range(40):
-        read_off = along(text, request, 14)
-        (which,) = [each for each, wanted in starts.items() if np.allclose(read_off, wanted)]
-        seen.add(which)
-    assert seen == {0, 1}
-
-
-def test_a_request_keeps_its_text_when_others_come_and_another_seed_gives_another(tmp_path):
-    write(tmp_path)
-    few, many = acceptance_trace(tmp_path, count=10), acceptance_trace(tmp_path, count=40)
-    for request in range(10):
-        assert np.array_equal(along(few, request, 9), along(many, request, 9))
-    other = acceptance_trace(tmp_path, seed=1)
-    assert any(not np.array_equal(along(many, each, 9), along(other, each, 9)) for each in range(40))
-
-
-def test_off_the_path_rows_come_from_the_pool_of_wrong_turns(tmp_path):
-    write(tmp_path)
-    text = acceptance_trace(tmp_path)
-    found = rows_of(text, np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64), False)
-    assert set(np.round(text.confidence[found, 0], 6)) == {0.1, 0.2}
+    found = along(text, 40, 14)
+    second = np.isclose(found[:, 0], 0.6)
+    assert {*second.tolist()} == {False, True}
+    np.testing.assert_allclose(found[~second], np.tile(whole, (sum(~second), 2)))
+    np.testing.assert_allclose(found[second], np.tile(np.roll(whole, -4), (sum(second), 2)))
+    assert np.array_equal(along(acceptance_trace(tmp_path, count=10), 10, 14), found[:10])
+    assert not np.array_equal(along(acceptance_trace(tmp_path, seed=1), 40, 14), found)
+    beside = rows_of(text, np.zeros(500, dtype=np.int64), np.arange(500, dtype=np.uint64), False)
+    assert set(np.round(text.confidence[beside, 0], 6)) == {0.1, 0.2}
 
 
 def test_a_lookup_is_silent_where_it_found_nothing_and_a_model_never_however_sure_of_one_token(tmp_path):

@@ -26,39 +26,33 @@ def test_requests_of_one_name_share_a_session(columns, name):
     found = trace(columns, **{name: ["a", "b", "a", None, "", " b "]})
     assert found.session.tolist() == [0, 1, 0, 2, 3, 1]
     assert "4 sessions" in found.source.note
+    for nothing in ("nan", -1, ""):
+        assert trace(columns, **{name: [nothing, 7, nothing, 7]}).session.tolist() == [0, 1, 2, 1]
 
 
-@pytest.mark.parametrize("nothing", ["nan", -1, ""])
-def test_what_stands_for_nothing_is_no_name(nothing):
-    assert trace(OWN, session_id=[nothing, 7, nothing, 7]).session.tolist() == [0, 1, 2, 1]
-
-
-def test_a_reply_is_of_the_session_of_its_parent():
+@pytest.mark.parametrize(
+    ("chats", "parents", "sessions"),
+    [
+        ([1, 2, 3, 50, 4, 51], [-1, -1, 1, 49, 3, 49], [0, 1, 0, 2, 0, 2]),
+        ([1, 2, 3], [None, np.nan, 1.0], [0, 1, 0]),
+        ([1, None, 3, None], [-1, 1, "nan", "None"], [0, 0, 1, 2]),
+    ],
+)
+def test_a_reply_is_of_the_session_of_its_parent(chats, parents, sessions):
     """As Bailian's files have it: -1 begins a conversation; that of 50 and 51 began before the file."""
-    found = trace(TIMED, chat_id=[1, 2, 3, 50, 4, 51], parent_chat_id=[-1, -1, 1, 49, 3, 49])
-    assert found.session.tolist() == [0, 1, 0, 2, 0, 2]
-    empty = trace(TIMED, chat_id=[1, 2, 3], parent_chat_id=[None, np.nan, 1.0])
-    assert empty.session.tolist() == [0, 1, 0]
-    nameless = trace(TIMED, chat_id=[1, None, 3, None], parent_chat_id=[-1, 1, "nan", "None"])
-    assert nameless.session.tolist() == [0, 0, 1, 2]
+    assert trace(TIMED, chat_id=chats, parent_chat_id=parents).session.tolist() == sessions
+    half = trace(TIMED, chat_id=chats)
+    assert half.session is None
+    assert "chat_id is not read: sessions need chat_id and parent_chat_id" in half.source.note
+
+
+def test_a_reply_to_a_request_that_failed_is_of_its_session():
     lengths = {"timestamp": [0.0, 1.0, 2.0], "input_length": [9, 9, 9], "output_length": [5, 0, 5]}
-    served = trace_of(lengths | {"chat_id": [1, 2, 3], "parent_chat_id": [-1, 1, 2]})
-    assert served.session.tolist() == [0, 0], "a reply to a request that failed is of its session"
+    assert trace_of(lengths | {"chat_id": [1, 2, 3], "parent_chat_id": [-1, 1, 2]}).session.tolist() == [0, 0]
 
 
-def test_half_of_bailians_columns_name_no_session():
-    found = trace(TIMED, chat_id=[1, 2])
-    assert found.session is None
-    assert "chat_id is not read: sessions need chat_id and parent_chat_id" in found.source.note
-
-
-AIPERF = {
-    "session_id": ["s1", "s2", "s1", "s2"],
-    "timestamp": [0, 700, None, None],
-    "delay": [None, None, 1500, 800],
-    "input_length": [300, 200, 420, 330],
-    "output_length": [60, 50, 40, 20],
-}
+AIPERF = {"session_id": ["s1", "s2", "s1", "s2"], "timestamp": [0, 700, None, None], "delay": [None, None, 1500, 800]}
+AIPERF |= {"input_length": [300, 200, 420, 330], "output_length": [60, 50, 40, 20]}
 """Two sessions of two turns; their prompts hold the 360 and 250 tokens before them."""
 
 

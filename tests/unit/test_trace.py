@@ -9,22 +9,13 @@ from tests.made import refusal
 
 
 def made(arrival_s, **columns):
-    n = len(arrival_s)
-    return Trace(
-        np.array(arrival_s, float),
-        np.arange(1, n + 1),
-        np.arange(11, n + 11),
-        np.arange(n),
-        TraceSource("made", "file"),
-        **columns,
-    )
+    row, source = np.arange(len(arrival_s)), TraceSource("made", "file")
+    return Trace(np.array(arrival_s, float), row + 1, row + 11, row, source, **columns)
 
 
 def test_window_is_half_open_moves_to_zero_and_keeps_row_numbers():
     cut = made([0, 5, 7, 10, 12]).window(5, 10)
-    assert cut.arrival_s.tolist() == [0, 2]
-    assert cut.row.tolist() == [1, 2]
-    assert cut.prompt_tokens.tolist() == [2, 3]
+    assert (cut.arrival_s.tolist(), cut.row.tolist(), cut.prompt_tokens.tolist()) == ([0, 2], [1, 2], [2, 3])
 
 
 REFUSED = [
