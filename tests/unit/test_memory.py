@@ -8,10 +8,6 @@ from hypothesis import strategies as st
 from specsim.server.kv_cache import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 
 
-def ids(*values):
-    return np.array(values, dtype=np.int64)
-
-
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     held=st.lists(st.integers(0, 40), min_size=1, max_size=6),
@@ -35,6 +31,6 @@ def test_what_surely_fits_fits(held, more, spare, block):
 
 def test_what_is_wanted_and_what_is_free_are_told_in_gib():
     pool = KvPool(Memory(3 << 30, 1, 1 << 28, 1), *np.zeros((2, 2, 1), dtype=np.int64))
-    pool.hold(TARGET, ids(0), ids(2))
+    pool.hold(TARGET, np.array([0]), np.array([2]))
     with pytest.raises(OutOfMemory, match=r"^3 GiB more cache wanted, 2\.5 GiB of 3 GiB free$"):
-        pool.hold(TARGET, ids(0), ids(14))
+        pool.hold(TARGET, np.array([0]), np.array([14]))

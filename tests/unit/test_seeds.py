@@ -84,13 +84,10 @@ def test_keys_that_are_named_and_a_scheduler_s_own_acceptance_are_no_hindrance()
 
 
 def test_a_sweep_says_what_its_seeds_cover():
-    (line,) = seeds.covers_said(table())
-    assert "3 seeds" in line
-    assert "classes and acceptance" in line
-    assert "the trace's own" in line
-    (all_of_it,) = seeds.covers_said(table().assign(varies_with_seed="arrivals, lengths, acceptance"))
-    assert "arrivals, lengths and acceptance" in all_of_it
-    assert "the trace's own" not in all_of_it
+    said, own = "3 seeds: an interval over them covers", "arrivals and lengths are the trace's own under each"
+    assert seeds.covers_said(table()) == (f"{said} classes and acceptance; {own}",)
+    resampled = table().assign(varies_with_seed="arrivals, lengths, acceptance")
+    assert seeds.covers_said(resampled) == (f"{said} arrivals, lengths and acceptance",)
     assert seeds.covers_said(table(seed=[7])) == ()
 
 
@@ -171,23 +168,18 @@ CLOSE = {("a", 2): (0.5, 0.6, 0.7), ("b", 2): (0.7, 0.6, 0.6), ("c", 2): (0.1, 0
 
 def test_the_winner_its_lead_and_what_the_seeds_decide():
     found = seeds.winners(attained(CLEAR | CLOSE), "share", ["rps"])
-    assert found["rps"].tolist() == [1, 2]
-    assert found["winner"].tolist() == ["a", "b"]
-    assert found["second"].tolist() == ["b", "a"]
+    names = found[["rps", "winner", "second", "decided"]].to_numpy().tolist()
+    assert names == [[1, "a", "b", True], [2, "b", "a", False]]
     assert found["mean"].tolist() == pytest.approx([0.85, 1.9 / 3])
     differences = np.array([[0.4, 0.4, 0.39], [0.2, 0.0, -0.1]])
     assert found["lead"].tolist() == pytest.approx(differences.mean(axis=1).tolist())
-    reach = [half_width(each) for each in differences]
-    assert found["half_width"].tolist() == pytest.approx(reach)
-    assert found["decided"].tolist() == [True, False]
+    assert found["half_width"].tolist() == pytest.approx([half_width(each) for each in differences])
 
 
 def test_a_tie_is_counted():
     tied = {("b", 1): (0.5, 0.5), ("a", 1): (0.5, 0.5), ("c", 1): (0.2, 0.2)}
-    found = seeds.winners(
-        attained(tied | {("d", 1): (0.1 + 0.2, 0.7), ("a", 2): (0.9, 0.8), ("b", 2): (0.1, 0.2)}), "share", ["rps"]
-    )
-    assert found["tied"].tolist() == [3, 1]
+    more = {("d", 1): (0.1 + 0.2, 0.7), ("a", 2): (0.9, 0.8), ("b", 2): (0.1, 0.2)}
+    assert seeds.winners(attained(tied | more), "share", ["rps"])["tied"].tolist() == [3, 1]
     assert seeds.winners(attained({key: (np.nan, np.nan) for key in tied}), "share", ["rps"])["tied"].tolist() == [0]
 
 

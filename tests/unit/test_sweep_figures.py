@@ -18,8 +18,6 @@ from tests.unit import test_seeds
 from tests.unit.test_plots import caption
 
 CLASSES = ["chat", "coding", "summarization", "all"]
-LOAD = ("load.overloaded", "load.too_short")
-PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
 
 
 def table(schedulers=("adaserve", "fcfs"), covers="classes, acceptance", **axes):
@@ -57,7 +55,7 @@ def reaches(axes):
 def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler_and_intervals_up_to_what_the_measure_can_be():
     figure = drawn(frame := table())
     assert "failed" not in caption(figure)
-    assert [axes.get_title() for axes in figure.axes] == PANELS
+    assert [axes.get_title() for axes in figure.axes] == [*CLASSES[:3], "all classes", "worst class"]
     assert {axes.get_xlabel() for axes in figure.axes} == {"Request rate (requests/s)"}
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "", "", "SLO attainment (%)", ""]
     means = over_seeds(frame, "slo_attainment", ["slo_class", "scheduler", "rps"])
@@ -120,7 +118,10 @@ def marked(axes):
 def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     """Whether it is overloaded cannot be told then, as of a real run."""
     frame = table()
-    frame.loc[frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all"), list(LOAD)] = None, True
+    frame.loc[frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all"), ["load.overloaded", "load.too_short"]] = (
+        None,
+        True,
+    )
     figure = drawn(frame)
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
@@ -176,23 +177,16 @@ def test_what_a_sweep_is_drawn_against(frame, chosen, expected):
     assert (found.x, found.line, found.rest) == expected
 
 
-def boxes(figure):
-    """Return the boxes of all that may overlap: panels with their labels, the legend, the caption."""
-    figure.draw_without_rendering()
-    panels = [axes.get_tightbbox() for axes in figure.axes]
-    return [*panels, *(legend.get_window_extent() for legend in figure.legends), figure._supxlabel.get_window_extent()]
-
-
-NAMES = ["adaserve", "fcfs", "smartspec_per_request", "a_policy_of_mine_with_a_rather_long_name", "vtc", "stta"]
-
-
 @pytest.mark.parametrize(("layout", "count"), [("lines", 24), ("differences", 7), ("rows", 24), ("goodput", 1)])
 def test_nothing_overlaps_and_all_stands_on_the_page(layout, count):
-    schedulers = [f"{NAMES[place % 6]}_{place}" for place in range(count)]
+    names = ["adaserve", "fcfs", "smartspec_per_request", "a_policy_of_mine_with_a_rather_long_name", "vtc", "stta"]
+    schedulers = [f"{names[place % 6]}_{place}" for place in range(count)]
     frame = table(schedulers, rps=[4] if layout == "rows" else [1, 2, 4, 8, 16, 32])
     against = schedulers[0] if layout == "differences" else None
     figure = drawn(frame, "slo_goodput_tokens_per_s" if layout == "goodput" else "slo_attainment", against)
-    found = boxes(figure)
+    figure.draw_without_rendering()
+    found = [axes.get_tightbbox() for axes in figure.axes] + [legend.get_window_extent() for legend in figure.legends]
+    found.append(figure._supxlabel.get_window_extent())
     width, height = figure.bbox.size
     for one, other in combinations(found, 2):
         overlap = (min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0))
