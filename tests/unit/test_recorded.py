@@ -35,22 +35,15 @@ def rows():
 
 
 def write(folder, table=None, about=None, **columns):
-    """Write a recording in the order of `table`, some columns replaced (None: left out); return its path."""
+    """Write a recording in the order of `table`, some columns replaced; return its path."""
     table = rows() if table is None else table
-    kinds = {
-        "category": pa.string(),
-        "sequence": pa.int32(),
-        "position": pa.int32(),
-        "path": pa.int8(),
-        "confidence": pa.list_(pa.float32(), K),
-        "rank": pa.int8(),
-        "target_probability": pa.list_(pa.float32(), K),
-    }
-    arrays = {name: pa.array([row[name] for row in table], kind) for name, kind in kinds.items()} | columns
-    built = pa.table({name: column for name, column in arrays.items() if column is not None})
-    said = {"format": 1, "drafter": "skip"} if about is None else about
+    kinds = {"category": pa.string(), "sequence": pa.int32(), "position": pa.int32(), "path": pa.int8()}
+    kinds |= {"confidence": pa.list_(pa.float32(), K), "target_probability": pa.list_(pa.float32(), K)}
+    kinds |= {"rank": pa.int8(), "depth": pa.int8()}
+    built = pa.table({name: pa.array([row[name] for row in table], kinds[name]) for name in table[0]} | columns)
+    said = json.dumps(about or {"format": 1, "drafter": "skip"})
     path = folder / "mine.parquet"
-    pq.write_table(built.replace_schema_metadata({METADATA_KEY: json.dumps(said)} if said else None), path)
+    pq.write_table(built.replace_schema_metadata({METADATA_KEY: said}), path)
     return path
 
 
@@ -109,14 +102,10 @@ def by_depth(rank):
     return [row | {"position": at, "depth": depth, "rank": each} for (at, depth), each in rank.items()]
 
 
-def of_depths(table):
-    return pa.array([row["depth"] for row in table], pa.int8())
-
-
 def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path):
     """A row of depth 1 holds at 1 and deeper; a position without one has its row of depth 0."""
     table = by_depth({(1, 0): 1, (0, 0): 0, (1, 1): 2, (2, 1): 3, (2, 0): 2})
-    write(tmp_path, table, depth=of_depths(table))
+    write(tmp_path, table)
     text = acceptance_trace(tmp_path, count=1)
     assert text.depths == 2
     ids, at = np.zeros(3, dtype=np.int64), np.arange(3)
@@ -126,15 +115,19 @@ def test_a_row_on_the_path_is_asked_for_by_position_and_draft_position(tmp_path)
     assert [text.rank[text.text_rows(ids[:1], depth)].tolist() for depth in (0, 1, 7)] == [[0, 1, 2], *[[0, 2, 3]] * 2]
 
 
-def test_a_run_reads_a_recording_beside_its_yaml(tmp_path):
+def test_a_run_reads_a_recording_beside_its_yaml_and_names_it_where_a_category_is_not_there(tmp_path):
     write(tmp_path)
-    file = tmp_path / "mine.yaml"
-    file.write_text(yaml.safe_dump({"kind": "recorded", "path": "mine.parquet", "categories": {"default": "code"}}))
+    file, mapping = tmp_path / "mine.yaml", {"kind": "recorded", "path": "mine.parquet"}
+    file.write_text(yaml.safe_dump(mapping | {"categories": {"default": "code"}}))
     given = {"trace": "poisson", "requests": 30, "rps": 40, "profile": "llama8b_1b_h100", "acceptance": str(file)}
     adaserve, seeing = (simulate(name, **given) for name in ("adaserve", "adaserve_true_probability"))
     assert adaserve.metrics["completed"] == 30
     # The recorded target likes the second proposal best, so who sees that selects otherwise.
     assert not np.array_equal(adaserve.requests["finish_s"], seeing.requests["finish_s"])
+    assert [of_category({"default": 1, "chat": 2}, each) for each in ("chat", "coding")] == [2, 1]
+    file.write_text(yaml.safe_dump(mapping | {"categories": {"codin": "chat"}}))
+    said = f"acceptance={file}: categories: no category 'coding' and no default; did you mean"
+    assert refusal(simulate, **given, any_fit=True).startswith(said)
 
 
 def fourth(**changes):
@@ -144,8 +137,7 @@ def fourth(**changes):
 
 
 def by_depth_only(*depths):
-    table = [by_depth({each: 0})[0] for each in depths]
-    return {"table": table, "depth": of_depths(table)}
+    return {"table": [by_depth({each: 0})[0] for each in depths]}
 
 
 def lists(*row):
@@ -175,28 +167,27 @@ def test_a_bad_recording_is_one_line_that_names_the_file(tmp_path, change, said)
     assert said in told
 
 
+def stretched(**more):
+    body = {"agreement": 0.7, "concentration": 2.0, "spread": 0.3, "tail": 0.5} | more
+    return {"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}
+
+
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
         ({"kind": "recorded", "path": "mine.parquet", "categories": {"a": "cod"}}, "did you mean 'code'?"),
         ({"kind": "recorded", "path": "broken.parquet", "categories": {"a": "code"}}, "cannot be read as Parquet"),
         ({"path": "mine.parquet"}, "kind: missing key; valid: bernoulli, curves, length, pinned, positions, recorded"),
+        (stretched(stretch_tokens=16), "categories.x.stretch_spread: None is not a number beside stretch_tokens"),
+        (stretched(stretch_spread=1.0), "categories.x.stretch_tokens: None is not a number beside stretch_spread"),
+        (stretched(stretch_tokens=-1, stretch_spread=1.0), "stretch_tokens: -1 is not a whole number between 0 and"),
+        (stretched(stretch_tokens=16, stretch_spread=21), "stretch_spread"),
     ],
 )
 def test_a_bad_yaml_is_one_line(tmp_path, mapping, said):
     write(tmp_path)
     (tmp_path / "broken.parquet").write_text("no parquet")
     assert said in refusal(acceptance_from_mapping, mapping, "acceptance=mine", tmp_path)
-
-
-def test_a_run_whose_category_is_not_there_names_the_file_and_the_key(tmp_path):
-    write(tmp_path)
-    file = tmp_path / "mine.yaml"
-    file.write_text(yaml.safe_dump({"kind": "recorded", "path": "mine.parquet", "categories": {"codin": "chat"}}))
-    run = {"trace": "poisson", "requests": 5, "profile": "llama8b_1b_h100", "acceptance": str(file)}
-    assert [of_category({"default": 1, "chat": 2}, each) for each in ("chat", "coding")] == [2, 1]
-    said = f"acceptance={file}: categories: no category 'coding' and no default; did you mean"
-    assert refusal(simulate, **run, any_fit=True).startswith(said)
 
 
 CURVE = Curve(0.7, 2.0, 0.3, 0.5, stretch_tokens=16, stretch_spread=1.0)
@@ -213,10 +204,10 @@ def rows_in(text, texts=COUNT):
     return rows_of(text, request, text.on_path(request, position), True).reshape(texts, TOKENS)
 
 
-def test_a_stretch_is_of_one_kind_and_they_begin_anywhere():
+def test_a_stretch_is_of_one_kind_they_begin_anywhere_and_off_the_path_any_kind_may_follow():
     text = drawn(CURVE)
-    layout = text.layout
-    kind = (rows_in(text) - layout.start[:, None]) // layout.pool_rows
+    start, pool_rows = text.layout.start, text.layout.pool_rows
+    kind = (rows_in(text) - start[:, None]) // pool_rows
     assert (kind.min(), kind.max()) == (0, STRETCHES - 1)
     changes = np.diff(kind, axis=1) != 0
     places = [set((np.flatnonzero(each) + 1) % CURVE.stretch_tokens) for each in changes]
@@ -224,6 +215,9 @@ def test_a_stretch_is_of_one_kind_and_they_begin_anywhere():
     assert {place for each in places for place in each} == set(range(CURVE.stretch_tokens))
     shares = np.bincount(kind[:, ::16].ravel(), minlength=STRETCHES) / kind[:, ::16].size
     assert shares == pytest.approx(1 / STRETCHES, abs=0.02)
+    rows = rows_of(text, np.zeros(5000, np.int64), mix(np.arange(5000, dtype=np.uint64)), False)
+    assert np.bincount((rows - start[0]) // pool_rows, minlength=STRETCHES).min() > 200
+    assert set(np.unique(rows)) <= set(text.text_rows(np.zeros(1, np.int64)))
 
 
 def test_neighbours_are_alike_as_far_as_a_stretch_reaches():
@@ -235,28 +229,3 @@ def test_neighbours_are_alike_as_far_as_a_stretch_reaches():
     assert covariance[2] == pytest.approx(between, abs=0.002)
     assert covariance[1] - between == pytest.approx((covariance[0] - between) * (8 / 16) / (15 / 16), rel=0.1)
     assert covariance[0] - between > 0.02
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"stretch_tokens": 16}, "categories.x.stretch_spread: None is not a number beside stretch_tokens"),
-        ({"stretch_spread": 1.0}, "categories.x.stretch_tokens: None is not a number beside stretch_spread"),
-        ({"stretch_tokens": -1, "stretch_spread": 1.0}, "stretch_tokens: -1 is not a whole number between 0 and"),
-        ({"stretch_tokens": 16, "stretch_spread": 21}, "stretch_spread"),
-    ],
-)
-def test_bad_stretches_are_one_line(more, said):
-    body = {"agreement": 0.7, "concentration": 2.0, "spread": 0.3, "tail": 0.5} | more
-    mapping = {"kind": "curves", "width": 4, "levels": 4, "categories": {"x": body}}
-    assert said in refusal(acceptance_from_mapping, mapping, "mine")
-
-
-def test_off_the_path_any_kind_may_follow():
-    text = drawn(CURVE)
-    layout = text.layout
-    keys = mix(np.arange(5000, dtype=np.uint64))
-    request = np.zeros(5000, np.int64)
-    rows = rows_of(text, request, keys, False)
-    assert np.bincount((rows - layout.start[0]) // layout.pool_rows, minlength=STRETCHES).min() > 200
-    assert set(np.unique(rows)) <= set(text.text_rows(np.zeros(1, np.int64)))

@@ -293,10 +293,8 @@ def test_the_script_makes_the_shipped_rows_again(tmp_path):
 def test_the_readme_gives_the_checksum_of_every_file_that_ships():
     readme = (TRACES / "README.md").read_text()
     listed = dict(re.findall(r"^\| `([^`]+\.csv\.gz)` .*\| `([0-9a-f]{64})` \|$", readme, re.MULTILINE))
-    found = {
-        str(file.relative_to(TRACES)): hashlib.sha256(content(file)).hexdigest() for file in TRACES.glob("**/*.csv.gz")
-    }
-    assert listed == found
+    files = TRACES.glob("**/*.csv.gz")
+    assert listed == {str(file.relative_to(TRACES)): hashlib.sha256(content(file)).hexdigest() for file in files}
     assert "CC BY 4.0" in readme
 
 
