@@ -15,17 +15,9 @@ SAID = "azure_conv: the synthetic surrogate that ships"
 SMALL = {"requests": 20, "profile": "llama8b_1b_h100"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def nothing_but_what_ships(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def made():
-    axes = {"scheduler": ["vllm", "fcfs"], "rps": [2, 4], "seed": range(2)}
-    return sweep(axes, trace="azure_conv", progress=False, **SMALL)
+@pytest.fixture(autouse=True)
+def nothing_but_what_ships(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 def test_a_run_s_table_begins_with_it_and_its_figures_say_it():
@@ -42,7 +34,9 @@ def test_a_run_s_table_begins_with_it_and_its_figures_say_it():
     assert caption(step.draw()) == f"{SAID}."
 
 
-def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once(made):
+def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once():
+    axes = {"scheduler": ["vllm", "fcfs"], "rps": [2, 4], "seed": range(2)}
+    made = sweep(axes, trace="azure_conv", progress=False, **SMALL)
     each = comparison_table(made.labelled()).split("\n")
     assert each[0].startswith(SAID)
     assert sum("surrogate" in line for line in each) == 1
