@@ -133,6 +133,7 @@ REFUSED: dict[type[Speculative], str] = {
     drafting("ALeafOnceMore", leaves=lambda ids, _: np.arange(len(ids)), width=2): "leaf 0 has been extended",
     drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 stands twice",
     drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
+    drafting("TextAsTime", stationary_until_s="1"): "DraftPass.stationary_until_s is '1' (str); expected a time",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
     drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): (
         "DraftPass.max_depth is an array (2,) of float64; expected a numpy array (n,) of int64"
@@ -147,6 +148,7 @@ REFUSED: dict[type[Speculative], str] = {
     verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): (
         "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64"
     ),
+    verifying("NoTime", stationary_until_s=lambda _: np.nan): "TargetPass.stationary_until_s is nan",
     verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None; expected a Forest",
 }
 

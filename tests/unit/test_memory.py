@@ -1,17 +1,11 @@
 """The paged pool against a recount: whole blocks, all or nothing, everything back at the end."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specsim.server.kv_cache import DRAFT, TARGET, KvPool, Memory, OutOfMemory
-
-
-def ids(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -21,7 +15,7 @@ def ids(*values: int) -> np.ndarray:
     spare=st.integers(0, 400),
     block=st.sampled_from((1, 4, 16)),
 )
-def test_what_surely_fits_fits(held: list[int], more: list[int], spare: int, block: int) -> None:
+def test_what_surely_fits_fits(held, more, spare, block):
     """The quick check never says yes to what exact counting refuses."""
     ids = np.arange(len(held))
     now, grown = np.array(held), np.array(held) + np.array(more[: len(held)])
@@ -35,8 +29,8 @@ def test_what_surely_fits_fits(held: list[int], more: list[int], spare: int, blo
     assert pool.surely_fits(len(held), 0, 0) or spare < 4 * len(held) * block
 
 
-def test_what_is_wanted_and_what_is_free_are_told_in_gib() -> None:
+def test_what_is_wanted_and_what_is_free_are_told_in_gib():
     pool = KvPool(Memory(3 << 30, 1, 1 << 28, 1), *np.zeros((2, 2, 1), dtype=np.int64))
-    pool.hold(TARGET, ids(0), ids(2))
+    pool.hold(TARGET, np.array([0]), np.array([2]))
     with pytest.raises(OutOfMemory, match=r"^3 GiB more cache wanted, 2\.5 GiB of 3 GiB free$"):
-        pool.hold(TARGET, ids(0), ids(14))
+        pool.hold(TARGET, np.array([0]), np.array([14]))

@@ -1,7 +1,5 @@
 """The shape of a pass: one formula, and the two special cases that are quicker."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,13 +9,13 @@ from specsim.pass_shape import PassShape, PassShapes
 ROWS = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 40), st.integers(0, 30)), min_size=1, max_size=20)
 
 
-def columns(rows: list[tuple[int, int, int]]) -> tuple[np.ndarray, ...]:
+def columns(rows):
     cached, chunks, nodes = np.array(rows, dtype=np.int64).T
     return cached, chunks, nodes
 
 
 @given(ROWS)
-def test_it_counts_token_by_token(rows: list[tuple[int, int, int]]) -> None:
+def test_it_counts_token_by_token(rows):
     context = batched = pairs = logits = requests = again = 0
     for cached, chunk, nodes in rows:
         context += cached if chunk + nodes else 0
@@ -30,12 +28,12 @@ def test_it_counts_token_by_token(rows: list[tuple[int, int, int]]) -> None:
     assert PassShape.of(*columns(rows), prefill_tokens=3) == expected
 
 
-def counts(shape: PassShape) -> list[float]:
+def counts(shape):
     return [getattr(shape, name) for name in PassShapes._fields]
 
 
 @given(ROWS)
-def test_the_quicker_ways_count_alike(rows: list[tuple[int, int, int]]) -> None:
+def test_the_quicker_ways_count_alike(rows):
     """Passes that decode or draft, many passes of one row, and nodes that are added to a pass of roots."""
     cached, chunks, nodes = columns(rows)
     ones, none, added = np.ones_like(cached), np.zeros_like(cached), int(nodes.sum())

@@ -1,40 +1,28 @@
 """A point is prepared once: what was checked is what runs, in bounded memory."""
 
 import pickle
+from unittest.mock import Mock
 
 import pytest
 
 from specsim import sweep
 from specsim.config.configured import from_words
 from specsim.runs import plan
-from specsim.runs.prepare import prepare
 from specsim.workload import user_file
 
 SMALL = {"scheduler": "vllm_spec", "requests": 6, "profile": "llama8b_1b_h100"}
 
 
-@pytest.fixture
-def prepared(monkeypatch, tmp_path):
-    """Go to an empty folder and count what is prepared."""
-    monkeypatch.chdir(tmp_path)
-    counted = []
-
-    def counting(*arguments):
-        counted.append(1)
-        return prepare(*arguments)
-
-    monkeypatch.setattr(plan, "prepare", counting)
-    return counted
-
-
 @pytest.mark.parametrize(("length", "times"), [("2", 1), ("${seed}", 3)])
-def test_points_are_alike_only_where_no_other_setting_follows_the_seed(prepared, length, times):
+def test_points_are_alike_only_where_no_other_setting_follows_the_seed(monkeypatch, length, times):
+    prepared = Mock(wraps=plan.prepare)
+    monkeypatch.setattr(plan, "prepare", prepared)
     words = ["trace=poisson", "requests=6", "scheduler=vllm_spec", f"scheduler.num_speculative_tokens={length}"]
     plan.checked(from_words([*words, "seed=1,2,3"], sweep=True))
-    assert len(prepared) == times
+    assert prepared.call_count == times
 
 
-def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run(prepared):
+def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run():
     settings = {"trace": "poisson", "rps": 2, "warmup": [0.1, 1.0], "progress": False, **SMALL, "requests": 4}
     with pytest.warns(UserWarning, match="of 12 runs failed, the first: warmup"):
         found = sweep({"seed": range(12)}, **settings)
@@ -44,7 +32,7 @@ def test_a_point_that_is_wrong_for_its_seed_alone_is_a_failed_run(prepared):
     assert pickle.loads(pickle.dumps(found.failures)) == found.failures, "as they come from another process"
 
 
-def test_what_happens_to_one_run_s_configuration_does_not_reach_another(prepared):
+def test_what_happens_to_one_run_s_configuration_does_not_reach_another():
     one, other = sweep({"seed": [0, 1]}, trace="poisson", progress=False, **SMALL)
     one.config["profile"]["target"]["name"] = "mine"
     assert other.config["profile"]["target"]["name"] != "mine"
@@ -52,20 +40,15 @@ def test_what_happens_to_one_run_s_configuration_does_not_reach_another(prepared
     assert third.config["profile"]["target"]["name"] == other.config["profile"]["target"]["name"]
 
 
-def test_a_file_is_parsed_once_until_it_changes(prepared, tmp_path, monkeypatch):
-    read, counted = user_file.read_table, []
-
-    def counting(*arguments, **more):
-        counted.append(1)
-        return read(*arguments, **more)
-
-    monkeypatch.setattr(user_file, "read_table", counting)
+def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
+    read = Mock(wraps=user_file.read_table)
+    monkeypatch.setattr(user_file, "read_table", read)
     file = tmp_path / "mine.csv"
     lines = ["arrival_s,prompt_tokens,output_tokens", *(f"{i},{10 + i},4" for i in range(8))]
     file.write_text("\n".join(lines))
     first = sweep({"rps": [1, 2, 3]}, trace=str(file), progress=False, **SMALL)
-    assert len(counted) == 1
+    assert read.call_count == 1
     file.write_text("\n".join(lines).replace(",10,", ",99,"))
     (second,) = sweep({"rps": [1]}, trace=str(file), progress=False, **SMALL)
-    assert len(counted) == 2
+    assert read.call_count == 2
     assert (first[0].requests["prompt_tokens"][0], second.requests["prompt_tokens"][0]) == (10, 99)

@@ -1,13 +1,10 @@
 """Claims of shipped profiles: errors, sizes, no more than its hardware can do; and each mistake in a file is told."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from specsim.config.configured import from_point
 from specsim.config.points import points
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import engine_from_mapping
-from specsim.latency.forms import Form, Linear, Roofline, Table
+from specsim.latency.forms import Linear, Roofline, Table
 from specsim.latency.model import ModelLatency
 from specsim.latency.peaks import implied, peak_notes, peak_of
 from specsim.latency.profile import Profile, load_profile, profile_from_mapping
@@ -27,12 +24,8 @@ FOLDER = shipped("conf") / "profile"
 FILES = [path for path in sorted(FOLDER.glob("*.yaml")) if path.stem not in {*SHIPPED, "file"}]
 
 
-def load(name: str) -> Profile:
-    return load_profile(FOLDER / f"{name}.yaml")
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_shipped_profile_loads_and_is_plausible(path: Path) -> None:
+def test_every_shipped_profile_loads_and_is_plausible(path):
     profile = load_profile(path)
     assert profile.name == path.stem
     assert "\n" not in profile.description
@@ -46,12 +39,12 @@ def test_every_shipped_profile_loads_and_is_plausible(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
+def test_profiles_of_a_library_s_kernels_are_plausible(name):
     """A pass of a head takes a tenth of a millisecond or more on the engine that the profile brings.
 
     A table's worst pass may lie behind a step of its kernels.
     """
-    profile = load(name)
+    profile = load_profile(name)
     assert profile.name == name
     assert len((FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()) <= 135
     file = FOLDER / f"{name}.yaml"
@@ -70,29 +63,28 @@ def test_profiles_of_a_library_s_kernels_are_plausible(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_committed_profiles_are_what_the_library_s_kernels_give() -> None:
+def test_committed_profiles_are_what_the_library_s_kernels_give():
     pytest.importorskip("aiconfigurator_core")
     for name, text in texts():
         assert text == (FOLDER / f"{name}.yaml").read_text(encoding="utf-8"), name
 
 
 @pytest.mark.parametrize(("name", "baseline_s", "at_512_s"), [("llama70b", 0.030, 0.125), ("qwen32b", 0.028, 0.104)])
-def test_artifact_is_the_authors_table(name: str, baseline_s: float, at_512_s: float) -> None:
-    profile = load(f"adaserve_artifact_{name}")
+def test_artifact_is_the_authors_table(name, baseline_s, at_512_s):
+    profile = load_profile(f"adaserve_artifact_{name}")
     assert profile.baseline_s == baseline_s
     assert profile.target.seconds(one(100_000, 512, 1e8)) == pytest.approx(at_512_s)
     assert profile.target.seconds(one(0, 1, 1)) == pytest.approx(baseline_s)
     assert profile.draft.seconds(one(0, 64, 64)) in (0.005, 0.004)
 
 
-def test_range_of_the_samples_is_known() -> None:
-    target = load("llama70b_1b_4xa100").target
-    assert not target.extrapolates(one(100_000, 512, 0))
-    assert target.extrapolates(one(100_000, 5000, 0))
-    assert target.extrapolates(one(1_000_000, 512, 0))
+def test_range_of_the_samples_is_known():
+    extrapolates = load_profile("llama70b_1b_4xa100").target.extrapolates
+    passes = one(100_000, 512, 0), one(100_000, 5000, 0), one(1_000_000, 512, 0)
+    assert [extrapolates(each) for each in passes] == [False, True, True]
 
 
-def test_the_page_says_how_far_both_forms_are_off_a_mixture_of_experts() -> None:
+def test_the_page_says_how_far_both_forms_are_off_a_mixture_of_experts():
     experts = [name for name in SHIPPED if name.startswith(("deepseek", "gpt_oss", "qwen3_235b", "qwen3_30b"))]
     held_out = [read_yaml(FOLDER / f"{name}.yaml")["target"]["held_out_error"] for name in experts]
     roofline, table = (
@@ -108,7 +100,7 @@ HARDWARE = "NVIDIA H100 80GB HBM3"
 SOUND = Roofline(delta_s=6e-3, gamma_s=1e-5, compute_delta_s=1e-3, compute_s=2e-5, alpha_s=5e-8, beta_s=5e-10)
 
 
-def profile_of(form: Form, hardware: str = HARDWARE, gpus: int = 1, **draft: Any) -> Profile:
+def profile_of(form, hardware=HARDWARE, gpus=1, **draft):
     """An 8B target that reads 131,072 bytes a cached token and multiplies 14 GB of weights."""
     target = ModelLatency("8B", {"used": form}, "used", 131_072, 16 * 10**9, 0.0, nonembedding_bytes=14 * 10**9)
     other = ModelLatency("1B", {"used": SOUND}, "used", 0, 0, 0.0)
@@ -126,39 +118,34 @@ def profile_of(form: Form, hardware: str = HARDWARE, gpus: int = 1, **draft: Any
         (Table((1, 101), (0.006, 0.0061), 6e-3), "target.forms.used.seconds_at implies 1.4e+04 TFLOP/s"),
     ],
 )
-def test_an_impossible_coefficient_is_one_line(form: Form, told: str) -> None:
+def test_an_impossible_coefficient_is_one_line(form, told):
     notes = peak_notes(profile_of(form), "profile=made")
     assert notes[0].startswith(f"profile=made: {told}")
     assert all("\n" not in note for note in notes)
 
 
-def test_reading_that_does_not_hide_behind_products_is_added() -> None:
-    """A decode pass has as many pairs as context: what each costs on top slows the reading of the cache."""
-    assert peak_notes(profile_of(replace(SOUND, alpha_s=3e-8, pair_s=2e-8)), "x") == ()
-    assert peak_notes(profile_of(replace(SOUND, alpha_s=3e-8, beta_s=5e-8)), "x") == ()
-
-
-def test_unknown_hardware_is_not_judged() -> None:
-    for hardware in ("AMD EPYC", "NVIDIA GB200"):
-        assert peak_notes(profile_of(Linear(0.0, 0.0, 1e-9), hardware), "x") == ()
-
-
 @pytest.mark.parametrize(
-    ("hardware", "terabytes"),
+    "profile",
     [
-        ("NVIDIA H100 PCIe", 2.0),
-        ("2 x nvidia h200", 4.8),
-        ("NVIDIA L40S", 0.864),
+        profile_of(replace(SOUND, alpha_s=3e-8, pair_s=2e-8)),
+        profile_of(replace(SOUND, alpha_s=3e-8, beta_s=5e-8)),
+        *(profile_of(Linear(0.0, 0.0, 1e-9), hardware) for hardware in ("AMD EPYC", "NVIDIA GB200")),
     ],
 )
-def test_hardware_is_known_by_cudas_name(hardware: str, terabytes: float) -> None:
-    peak = peak_of(hardware)
-    assert peak is not None
-    assert peak.bytes_per_s == pytest.approx(terabytes * 1e12)
+def test_reading_that_does_not_hide_behind_products_is_added_and_unknown_hardware_not_judged(profile):
+    """A decode pass has as many pairs as context: what each costs on top slows the reading of the cache."""
+    assert peak_notes(profile, "x") == ()
+
+
+def test_hardware_is_known_by_cudas_name():
+    for hardware, terabytes in (("NVIDIA H100 PCIe", 2.0), ("2 x nvidia h200", 4.8), ("NVIDIA L40S", 0.864)):
+        peak = peak_of(hardware)
+        assert peak is not None
+        assert peak.bytes_per_s == pytest.approx(terabytes * 1e12)
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_shipped_profiles_stay_below_the_peaks(name: str) -> None:
+def test_shipped_profiles_stay_below_the_peaks(name):
     """The draft of a shipped profile runs on one GPU alone, unless its assumptions name more."""
     profile = load_profile(name)
     peak = peak_of(profile.hardware)
@@ -172,7 +159,7 @@ def test_shipped_profiles_stay_below_the_peaks(name: str) -> None:
         assert [each for each in rates if each.rate > each.peak] == []
 
 
-def test_a_run_says_so(tmp_path: Path) -> None:
+def test_a_run_says_so(tmp_path):
     profile = load_profile("llama8b_1b_h100")
     form = profile.target.chosen
     assert isinstance(form, Roofline)
@@ -185,10 +172,10 @@ def test_a_run_says_so(tmp_path: Path) -> None:
 
 
 TABLE = {"batched_tokens": [1, 128, 256], "seconds_at": [0.01, 0.02, 0.03], "floor_s": 0.01}
-GOOD: dict[str, Any] = read_yaml(FOLDER / "llama8b_1b_h100.yaml")
+GOOD = read_yaml(FOLDER / "llama8b_1b_h100.yaml")
 
 
-def changed(key: str, value: object) -> dict[str, Any]:
+def changed(key, value):
     mapping = copy.deepcopy(GOOD)
     *parents, last = key.split(".")
     place = mapping
@@ -213,23 +200,20 @@ def changed(key: str, value: object) -> dict[str, Any]:
         ("target.forms.roofline.few_s", None, "None is not"),
     ],
 )
-def test_bad_value_names_key_and_what_was_expected(key: str, value: object, expected: str) -> None:
+def test_bad_value_names_key_and_what_was_expected(key, value, expected):
     message = refusal(profile_from_mapping, changed(key, value), "mine.yaml")
     assert message.startswith(f"mine.yaml: {key}")
     assert expected in message
 
 
-def test_offsets_of_few_tokens_may_have_either_sign() -> None:
-    mapping = changed("target.forms.roofline.few_s", [-1e-3, 2e-3])
-    mapping["target"]["forms"]["roofline"]["few_logits_s"] = [1e-3]
-    form = profile_from_mapping(mapping, "mine.yaml").target.forms["roofline"]
-    assert isinstance(form, Roofline)
-    assert (form.few_s, form.few_logits_s) == ((-1e-3, 2e-3), (1e-3,))
-
-
-def test_signed_errors_nulls_and_the_cards_name_are_checks_of_a_profile() -> None:
+def test_offsets_of_few_tokens_and_errors_may_have_either_sign_and_checks_nulls_and_names():
     mapping = changed("checks", {"public": {"hardware": "a card", "decode": {"median": -0.3, "least": None}}})
     mapping["checks"]["knee_tokens"] = {"target": {"fitted": None, "compute_over_bandwidth": 156}}
     mapping["target"]["standard_errors"] = {"roofline": {"delta_s": 1e-5, "single_s": None, "few_s": [1e-5, None]}}
+    mapping["target"]["forms"]["roofline"] |= {"few_s": [-1e-3, 2e-3], "few_logits_s": [1e-3]}
     mapping["provenance"] = [{"file": "a.parquet"}]
-    assert profile_from_mapping(mapping, "mine.yaml").provenance == ({"file": "a.parquet"},)
+    profile = profile_from_mapping(mapping, "mine.yaml")
+    form = profile.target.forms["roofline"]
+    assert isinstance(form, Roofline)
+    assert (form.few_s, form.few_logits_s) == ((-1e-3, 2e-3), (1e-3,))
+    assert profile.provenance == ({"file": "a.parquet"},)

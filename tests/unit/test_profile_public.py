@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +7,11 @@ from profiler.compose.passes import Alike, ComposedPass, passes
 from profiler.latency.fit import Samples, errors_by_kind, fit_roofline
 from profiler.models import shapes
 from specsim.files.yaml_file import shipped
-from specsim.latency.forms import Form, Roofline
+from specsim.latency.forms import Roofline
 from tests.data import real_file
 from tests.made import many
-from tools.public.compose import A100, H100, H200, Composer, Gpu, Placement
+from tools.public.__main__ import main
+from tools.public.compose import A100, H100, H200, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, MAX_BATCHED_TOKENS
 from tools.public.operators import Attention, Gemm
 
@@ -21,39 +20,26 @@ DATA = None if PERF is None else PERF.parent
 needs_data = pytest.mark.skipif(DATA is None, reason="$SPECSIM_DATA is unset or lacks perf/")
 
 
-@pytest.mark.parametrize(
-    ("shape", "parameters"),
-    [
-        (shapes.LLAMA_70B, 70_553_706_496),
-        (shapes.QWEN_32B, 32_763_876_352),
-        (shapes.VICUNA_7B, 6_738_415_616),
-        (shapes.LLAMA_68M, 68_030_208),
-    ],
-)
-def test_parameters_are_those_of_the_published_weights(shape: shapes.TransformerShape, parameters: int) -> None:
-    assert shape.parameters == parameters
+def test_parameters_are_those_of_the_published_weights():
+    models = shapes.LLAMA_70B, shapes.QWEN_32B, shapes.VICUNA_7B, shapes.LLAMA_68M
+    assert [model.parameters for model in models] == [70_553_706_496, 32_763_876_352, 6_738_415_616, 68_030_208]
 
 
-def samples_of(form: Form) -> Samples:
-    work = passes(FITTED, 2**18, MAX_BATCHED_TOKENS)
-    context = np.array([float(each.context_tokens) for each in work])
-    batched = np.array([float(each.batched_tokens) for each in work])
-    pairs = np.array([each.attention_pairs for each in work])
-    kinds = np.array([each.kind for each in work])
-    return Samples(kinds, context, batched, pairs, batched, batched, form.seconds_array(many(context, batched, pairs)))
-
-
-def test_roofline_fit_recovers_its_own_coefficients() -> None:
+def test_roofline_fit_recovers_its_own_coefficients():
     truth = Roofline(0.03, 2e-5, 0.004, 2e-4, 5e-8, 4e-9)
-    fitted = fit_roofline(samples_of(truth))
+    work = passes(FITTED, 2**18, MAX_BATCHED_TOKENS)
+    counts = [(each.context_tokens, each.batched_tokens, each.attention_pairs) for each in work]
+    context, batched, pairs = np.array(counts, dtype=float).T
+    kinds, seconds = np.array([each.kind for each in work]), truth.seconds_array(many(context, batched, pairs))
+    samples = Samples(kinds, context, batched, pairs, batched, batched, seconds)
+    fitted = fit_roofline(samples)
     for name in fitted.standard_errors:
         assert getattr(fitted.form, name) == pytest.approx(getattr(truth, name), rel=1e-6)
-    samples = samples_of(truth)
     errors = errors_by_kind(samples.kinds, abs(samples.predicted_by(fitted.form) / samples.seconds - 1))
     assert max(error.worst for error in errors.values()) < 1e-6
 
 
-def test_held_out_passes_share_no_size_with_the_fitted() -> None:
+def test_held_out_passes_share_no_size_with_the_fitted():
     fitted = {(work.kind, work.groups) for work in passes(FITTED, 2**18, MAX_BATCHED_TOKENS)}
     held_out = passes(HELD_OUT, 2**18, MAX_BATCHED_TOKENS)
     assert {work.kind for work in held_out} == {"decode", "verify", "prefill", "mixed"}
@@ -63,9 +49,7 @@ def test_held_out_passes_share_no_size_with_the_fitted() -> None:
 
 
 @needs_data
-def test_committed_profiles_are_what_the_script_writes(tmp_path: Path) -> None:
-    from tools.public.__main__ import main
-
+def test_committed_profiles_are_what_the_script_writes(tmp_path):
     assert main(["--data", str(DATA), "--out", str(tmp_path)]) == 0
     written = sorted(tmp_path.iterdir())
     assert len(written) == 14
@@ -74,7 +58,7 @@ def test_committed_profiles_are_what_the_script_writes(tmp_path: Path) -> None:
 
 
 @needs_data
-def test_composed_decode_reads_the_weights_about_once() -> None:
+def test_composed_decode_reads_the_weights_about_once():
     """A bound from first principles: no faster than A100 memory (2.039 TB/s), no slower than 60% of it."""
     composer = Composer(DATA, Placement(shapes.LLAMA_8B, A100, 1, 32, 8))
     seconds = composer.seconds(ComposedPass("decode", (Alike(1, 512, 1),)))
@@ -83,9 +67,7 @@ def test_composed_decode_reads_the_weights_about_once() -> None:
 
 
 @needs_data
-def test_table_command_writes_the_tables_of_the_docs(tmp_path: Path) -> None:
-    from tools.public.__main__ import main
-
+def test_table_command_writes_the_tables_of_the_docs(tmp_path):
     out = shipped("conf") / "profile"
     docs = (out.parent.parent / "docs" / "profiles.md").read_text(encoding="utf-8")
     page = tmp_path / "page.md"
@@ -97,9 +79,7 @@ def test_table_command_writes_the_tables_of_the_docs(tmp_path: Path) -> None:
     assert page.read_text() == "no tables"
 
 
-def test_missing_data_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tools.public.__main__ import main
-
+def test_missing_data_is_one_line(tmp_path, capsys):
     assert main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1
@@ -111,7 +91,7 @@ ELSEWHERE = Path("/nowhere")
 
 
 @needs_data
-def test_sizes_that_no_captured_pass_has_are_left_out() -> None:
+def test_sizes_that_no_captured_pass_has_are_left_out():
     """At 129 tokens FP8 kernels take half as long again as at 128 and 160; a pass of 129 is padded to 136."""
     products = Gemm.load(DATA, H100.kernels.gemm, "fp8")
     assert 129 not in products.m
@@ -120,16 +100,12 @@ def test_sizes_that_no_captured_pass_has_are_left_out() -> None:
     assert below <= at <= above
 
 
-@pytest.mark.parametrize(
-    ("gpu", "heads", "kv_heads"),
-    [
-        (gpu, *heads)
-        for gpu in (A100, H100, H200)
-        for heads in ((32, 8), (16, 4), (16, 2), (8, 1), (8, 8), (32, 32))
-        if gpu is A100 or heads != (32, 32)
-    ],
-)
-def test_decoding_reads_the_cache_no_faster_than_memory(gpu: Gpu, heads: int, kv_heads: int) -> None:
+HEADS = ((32, 8), (16, 4), (16, 2), (8, 1), (8, 8))
+MEASURED = [*((gpu, *heads) for gpu in (A100, H100, H200) for heads in HEADS), (A100, 32, 32)]
+
+
+@pytest.mark.parametrize(("gpu", "heads", "kv_heads"), MEASURED)
+def test_decoding_reads_the_cache_no_faster_than_memory(gpu, heads, kv_heads):
     """64 requests of 4,096 tokens: the table before these read GQA's at up to twice the peak.
 
     The H200's tables are part of the repository; a data folder holds the others.
@@ -141,6 +117,6 @@ def test_decoding_reads_the_cache_no_faster_than_memory(gpu: Gpu, heads: int, kv
     assert 0.5 < read_bytes / attention.decode(64, 4095) / PEAK_BYTES_PER_S[gpu.name] < 1
 
 
-def test_heads_that_were_not_measured_are_named() -> None:
+def test_heads_that_were_not_measured_are_named():
     with pytest.raises(ValueError, match="7/7 heads"):
         Attention.load(ELSEWHERE, H200.kernels, 7, 7, "bfloat16")

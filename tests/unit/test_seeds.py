@@ -1,4 +1,4 @@
-"""Means over the seed alone, paired differences, a row a point, and a line for whatever would pool something else."""
+"""Means over the seed alone, paired differences, a row a point, who is best where; what would pool more is refused."""
 
 import itertools
 
@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from specsim.errors import SpecsimError
-from specsim.metrics.seeds import COVERS, MEASURES, ONE_SEED, covers_said, over_seeds, paired_difference, point_means
+from specsim import sweep
+from specsim.metrics import seeds
 from tests.made import refusal
 
 MEASURE = "slo_attainment"
@@ -23,74 +23,72 @@ def table(classes=("all",), **axes):
     frame["point"] = [str(row) for row in frame[rest].itertuples(index=False)]
     frame["varies_with_seed"] = "classes, acceptance"
     rng = np.random.default_rng(0)
-    for name in MEASURES:
+    for name in seeds.MEASURES:
         frame[name] = rng.uniform(0.4, 0.5, len(frame))
     return frame.assign(**{"load.overloaded": False, "load.saturated": False, "load.too_short": False})
 
 
 def test_one_seed_has_no_interval_and_says_so():
     given = table()
-    found = over_seeds(given[(given["seed"] == 0) | (given["rps"] == 2)], MEASURE, ["scheduler", "rps"])
-    assert list(found.columns) == ["scheduler", "rps", "mean", "half_width", "count", COVERS]
+    found = seeds.over_seeds(given[(given["seed"] == 0) | (given["rps"] == 2)], MEASURE, ["scheduler", "rps"])
+    assert list(found.columns) == ["scheduler", "rps", "mean", "half_width", "count", seeds.COVERS]
     one, several = found[found["rps"] == 4], found[found["rps"] == 2]
     assert one["half_width"].isna().all()
-    assert set(one[COVERS]) == {ONE_SEED}
+    assert set(one[seeds.COVERS]) == {seeds.ONE_SEED}
     assert several["half_width"].notna().all()
-    assert set(several[COVERS]) == {"classes, acceptance"}
+    assert set(several[seeds.COVERS]) == {"classes, acceptance"}
     assert (set(one["count"]), set(several["count"])) == ({1}, {3})
 
 
-@pytest.mark.parametrize("key", ["slo_scale", "scheduler.num_speculative_tokens", "trace"])
-def test_rows_that_differ_in_another_key_are_never_pooled(key):
-    given = table(**{key: [0.8, 1.2]})
-    for mean in (
-        lambda: over_seeds(given, MEASURE, ["scheduler", "rps"]),
-        lambda: paired_difference(given, MEASURE, "fcfs", ["rps"]),
-    ):
-        assert f"differ in {key} (0.8, 1.2)" in refusal(mean)
-    assert len(over_seeds(given, MEASURE, ["scheduler", "rps", key])) == 8
+def beside(key, own, common):
+    """Return the table in which fcfs, and no other, has its own value of a key."""
+    frame = table()
+    frame.insert(0, key, np.where(frame["scheduler"] == "fcfs", own, common))
+    return frame
 
 
-def test_points_that_differ_in_what_the_table_does_not_hold_are_not_pooled():
-    given = table(slo_scale=[0.8, 1.2]).drop(columns="slo_scale")
-    with pytest.raises(SpecsimError, match="does not hold"):
-        over_seeds(given, MEASURE, ["scheduler", "rps"])
+def pooled(frame):
+    return seeds.over_seeds(frame, MEASURE, ["scheduler", "rps"])
 
 
-def test_the_same_seed_twice_is_an_error():
-    given = pd.concat([table(), table().iloc[[4]]])
-    with pytest.raises(SpecsimError, match=r"scheduler=adaserve, rps=4, seed=1 stands twice"):
-        over_seeds(given, MEASURE, ["scheduler", "rps"])
-    with pytest.raises(SpecsimError, match="stands twice"):
-        paired_difference(given, MEASURE, "fcfs", ["rps"])
+def paired(frame):
+    return seeds.paired_difference(frame, MEASURE, "fcfs", ["rps"])
 
 
-def test_partners_that_differ_in_a_setting_are_no_partners():
-    given = table()
-    given["slo_scale"] = np.where(given["scheduler"] == "fcfs", 0.8, 1.2)
-    given = given[["slo_scale", *given.columns.drop("slo_scale")]]
-    with pytest.raises(SpecsimError, match="differ in slo_scale, too"):
-        paired_difference(given, MEASURE, "fcfs", ["rps"])
+TWICE = pd.concat([table(), table().iloc[[4]]])
 
 
-def test_a_scheduler_may_bring_its_own_acceptance():
-    given = table()
-    given["acceptance"] = np.where(given["scheduler"] == "fcfs", "own", "common")
-    given = given[["acceptance", *given.columns.drop("acceptance")]]
-    found = paired_difference(given, MEASURE, "fcfs", ["rps"])
+@pytest.mark.parametrize(
+    ("frame", "call", "said"),
+    [
+        *(
+            (table(**{key: [0.8, 1.2]}), call, f"differ in {key} (0.8, 1.2)")
+            for key in ("slo_scale", "scheduler.num_speculative_tokens", "trace")
+            for call in (pooled, paired)
+        ),
+        (table(slo_scale=[0.8, 1.2]).drop(columns="slo_scale"), pooled, "does not hold"),
+        (TWICE, pooled, "scheduler=adaserve, rps=4, seed=1 stands twice"),
+        (TWICE, paired, "stands twice"),
+        (beside("slo_scale", 0.8, 1.2), paired, "differ in slo_scale, too"),
+    ],
+)
+def test_what_differs_in_more_than_the_seed_is_never_pooled_or_paired(frame, call, said):
+    assert said in refusal(call, frame)
+
+
+def test_keys_that_are_named_and_a_scheduler_s_own_acceptance_are_no_hindrance():
+    assert len(seeds.over_seeds(table(slo_scale=[0.8, 1.2]), MEASURE, ["scheduler", "rps", "slo_scale"])) == 8
+    found = paired(beside("acceptance", "own", "common"))
     assert len(found) == 2
-    assert set(found[COVERS]) == {"classes, acceptance"}
+    assert set(found[seeds.COVERS]) == {"classes, acceptance"}
 
 
 def test_a_sweep_says_what_its_seeds_cover():
-    (line,) = covers_said(table())
-    assert "3 seeds" in line
-    assert "classes and acceptance" in line
-    assert "the trace's own" in line
-    (all_of_it,) = covers_said(table().assign(varies_with_seed="arrivals, lengths, acceptance"))
-    assert "arrivals, lengths and acceptance" in all_of_it
-    assert "the trace's own" not in all_of_it
-    assert covers_said(table(seed=[7])) == ()
+    said, own = "3 seeds: an interval over them covers", "arrivals and lengths are the trace's own under each"
+    assert seeds.covers_said(table()) == (f"{said} classes and acceptance; {own}",)
+    resampled = table().assign(varies_with_seed="arrivals, lengths, acceptance")
+    assert seeds.covers_said(resampled) == (f"{said} arrivals, lengths and acceptance",)
+    assert seeds.covers_said(table(seed=[7])) == ()
 
 
 POINTS = {"scheduler": ["vllm", "adaserve"], "rps": [10, 2]}
@@ -106,16 +104,12 @@ def half_width(of):
 
 def test_a_point_is_one_row_in_the_order_of_the_sweep_with_the_mean_and_interval_of_each_measure():
     given = table(**POINTS)
-    found = point_means(given)
-    assert list(zip(found["scheduler"], found["rps"], strict=True)) == [
-        ("vllm", 10),
-        ("vllm", 2),
-        ("adaserve", 10),
-        ("adaserve", 2),
-    ]
+    found = seeds.point_means(given)
+    points = [["vllm", 10], ["vllm", 2], ["adaserve", 10], ["adaserve", 2]]
+    assert found[["scheduler", "rps"]].to_numpy().tolist() == points
     assert found["seeds"].tolist() == [3, 3, 3, 3]
     for row in found.to_dict("records"):
-        for name in MEASURES:
+        for name in seeds.MEASURES:
             of = values(given, row["scheduler"], row["rps"], name)
             assert (row[name], row[f"{name}_half_width"]) == pytest.approx((of.mean(), half_width(of)))
 
@@ -123,7 +117,7 @@ def test_a_point_is_one_row_in_the_order_of_the_sweep_with_the_mean_and_interval
 @pytest.mark.parametrize(("against", "base", "other"), [(None, "vllm", "adaserve"), ("adaserve", "adaserve", "vllm")])
 def test_the_difference_is_that_of_equal_seeds_whatever_the_order_of_rows(against, base, other):
     given = table(**POINTS)
-    found = point_means(given if against is None else given.sample(frac=1, random_state=3), against=against)
+    found = seeds.point_means(given if against is None else given.sample(frac=1, random_state=3), against=against)
     assert set(found["against"]) == {base}
     assert found[found["scheduler"] == base]["difference"].isna().all()
     for row in found[found["scheduler"] == other].to_dict("records"):
@@ -134,22 +128,108 @@ def test_the_difference_is_that_of_equal_seeds_whatever_the_order_of_rows(agains
 def test_a_seed_without_a_partner_is_no_part_of_the_difference_and_a_point_without_one_has_none():
     given = table(**POINTS)
     lost = (given["scheduler"] == "vllm") & ((given["rps"] == 2) | (given["seed"] == 1))
-    found = point_means(given[~lost]).set_index(["scheduler", "rps"])
+    found = seeds.point_means(given[~lost]).set_index(["scheduler", "rps"])
     apart = (values(given, "adaserve", 10) - values(given, "vllm", 10))[[0, 2]]
     assert found["difference"]["adaserve", 10] == pytest.approx(apart.mean())
     assert np.isnan(found["difference"]["adaserve", 2])
     assert found["slo_attainment"]["adaserve", 2] == pytest.approx(values(given, "adaserve", 2).mean())
-    alone = point_means(given[given["rps"].eq(10) == given["scheduler"].eq("vllm")])
+    alone = seeds.point_means(given[given["rps"].eq(10) == given["scheduler"].eq("vllm")])
     assert alone["difference"].isna().all()
 
 
 def test_runs_that_failed_are_counted_and_are_in_no_mean():
     given = table(**POINTS)
-    given.loc[[0, *range(3, 6)], ["point", "varies_with_seed", *MEASURES]] = None
+    given.loc[[0, *range(3, 6)], ["point", "varies_with_seed", *seeds.MEASURES]] = None
     given["error"] = [None] * len(given)
     given.loc[[0, *range(3, 6)], "error"] = "out of memory"
-    found = point_means(given)
+    found = seeds.point_means(given)
     assert found[["seeds", "failed"]].to_numpy().tolist() == [[2, 1], [0, 3], [3, 0], [3, 0]]
     assert found["slo_attainment"][0] == pytest.approx(values(given, "vllm", 10)[1:].astype(float).mean())
     assert found["slo_attainment"].isna().tolist() == [False, True, False, False]
     assert found["load"].fillna("none").tolist() == ["kept up", "none", "kept up", "kept up"]
+
+
+LOAD = {"load.overloaded": False, "load.too_short": False}
+
+
+def attained(values):
+    """Return rows of a sweep's table from attainments by (scheduler, rps): one a seed. Each server keeps up."""
+    fixed = {"slo_class": "all", "point": "", "varies_with_seed": "acceptance"}
+    return pd.DataFrame(
+        {"run": f"{name}{rps}{seed}", "scheduler": name, "rps": rps, "seed": seed, **fixed, "share": share, **LOAD}
+        for (name, rps), shares in values.items()
+        for seed, share in enumerate(shares)
+    )
+
+
+CLEAR = {("a", 1): (0.9, 0.8, 0.85), ("b", 1): (0.5, 0.4, 0.46), ("c", 1): (0.1, 0.1, 0.1)}
+CLOSE = {("a", 2): (0.5, 0.6, 0.7), ("b", 2): (0.7, 0.6, 0.6), ("c", 2): (0.1, 0.1, 0.1)}
+
+
+def test_the_winner_its_lead_and_what_the_seeds_decide():
+    found = seeds.winners(attained(CLEAR | CLOSE), "share", ["rps"])
+    names = found[["rps", "winner", "second", "decided"]].to_numpy().tolist()
+    assert names == [[1, "a", "b", True], [2, "b", "a", False]]
+    assert found["mean"].tolist() == pytest.approx([0.85, 1.9 / 3])
+    differences = np.array([[0.4, 0.4, 0.39], [0.2, 0.0, -0.1]])
+    assert found["lead"].tolist() == pytest.approx(differences.mean(axis=1).tolist())
+    assert found["half_width"].tolist() == pytest.approx([half_width(each) for each in differences])
+
+
+def test_a_tie_is_counted():
+    tied = {("b", 1): (0.5, 0.5), ("a", 1): (0.5, 0.5), ("c", 1): (0.2, 0.2)}
+    more = {("d", 1): (0.1 + 0.2, 0.7), ("a", 2): (0.9, 0.8), ("b", 2): (0.1, 0.2)}
+    assert seeds.winners(attained(tied | more), "share", ["rps"])["tied"].tolist() == [3, 1]
+    assert seeds.winners(attained({key: (np.nan, np.nan) for key in tied}), "share", ["rps"])["tied"].tolist() == [0]
+
+
+def test_the_load_of_winner_and_second_stands_beside_them():
+    frame = attained({("a", 1): (0.9, 0.8), ("b", 1): (0.5, 0.4), ("c", 1): (0.1, 0.2)})
+    frame = frame.astype(dict.fromkeys(LOAD, object))
+    frame.loc[frame["scheduler"] == "c", "load.overloaded"] = True
+    frame.loc[(frame["scheduler"] == "b") & (frame["seed"] == 0), ["load.overloaded", "load.too_short"]] = None, True
+    found = seeds.winners(frame, "share", ["rps"]).iloc[0]
+    assert (found["winner_load"], found["second_load"]) == ("kept up", "too short")
+    frame.loc[(frame["scheduler"] == "b") & (frame["seed"] == 1), "load.overloaded"] = True
+    assert seeds.winners(frame, "share", ["rps"])["second_load"].tolist() == ["overloaded"]
+    said = "no column 'load.too_short'; expected the rows of a Sweep's table"
+    assert said in refusal(seeds.winners, frame.drop(columns="load.too_short"), "share", ["rps"])
+
+
+def test_a_point_with_one_scheduler_is_refused():
+    alone = {key: values for key, values in (CLEAR | CLOSE).items() if key in (("a", 1), ("a", 2), ("b", 2))}
+    assert "one scheduler; expected two or more" in refusal(seeds.winners, attained(alone), "share", ["rps"])
+    assert "by=rpm: the runs do not differ in it" in refusal(seeds.winners, attained(CLEAR), "share", ["rpm"])
+
+
+def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
+    axes = {"scheduler": ["fcfs", "continuous"], "rps": [2, 20], "slo_scale": [0.5, 2.0], "seed": range(2)}
+    runs = sweep(axes | {"acceptance__alpha": [0.5, 0.9]}, trace="poisson", acceptance="bernoulli", requests=20)
+    found = runs.winners()
+    assert len(found) == 8
+    means = runs.means().query("slo_class == 'all'").groupby(["rps", "slo_scale", "acceptance.alpha"])["mean"].max()
+    assert found["mean"].tolist() == pytest.approx(means.tolist())
+    found = found.set_index(["acceptance.alpha", "rps", "slo_scale"])
+    figure = runs.map("rps", "slo_scale", "acceptance.alpha")
+    assert [axes.get_title() for axes in figure.axes] == ["alpha = 0.5", "alpha = 0.9"]
+    for alpha, axes in zip((0.5, 0.9), figure.axes, strict=True):
+        assert len(axes.patches) == 4
+        said = {text.get_position(): text.get_text() for text in axes.texts}
+        for column, rps in enumerate((2, 20)):
+            for row, scale in enumerate((2.0, 0.5)):
+                cell = found.loc[(alpha, rps, scale)]
+                lead = "tie" if cell["lead"] == 0 else f"+{100 * cell['lead']:.1f}"
+                assert said[column, row] == f"{100 * cell['mean']:.0f} \u25d0\n{lead}"
+        hatched = sum(patch.get_hatch() is not None for patch in axes.patches)
+        assert hatched == (~found.loc[alpha]["decided"] & (found.loc[alpha]["tied"] == 1)).sum()
+    assert set(found[found["tied"] == 1]["winner"]) <= {text.get_text() for text in figure.legends[0].get_texts()}
+
+
+def test_less_of_a_measure_in_seconds_wins():
+    seconds = attained(CLEAR).rename(columns={"share": "mean_e2el_s"})
+    found = seeds.winners(seconds, "mean_e2el_s", ["rps"]).iloc[0]
+    assert (found["winner"], found["second"], found["decided"]) == ("c", "b", True)
+    assert found["lead"] == pytest.approx((0.4 + 0.3 + 0.36) / 3)
+    assert seeds.winners(seconds, "mean_e2el_s", ["rps"], better="more")["winner"].tolist() == ["a"]
+    said = refusal(seeds.winners, seconds, "mean_e2el_s", ["rps"], better="most")
+    assert "better='most': expected more, less or None" in said

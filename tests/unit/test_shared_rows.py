@@ -1,7 +1,5 @@
 """Replicas share what is written down of each request: memory grows with requests and replicas, not their product."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 
@@ -18,7 +16,7 @@ SLACK_BYTES = 2
 """Of a request and replica, less than a number has."""
 
 
-def peak(count: int, replicas: int, prefixes: Prefixes | None = None) -> int:
+def peak(count, replicas, prefixes=None):
     told = requests((1e-3 * np.arange(count)).tolist(), [5] * count, [2] * count)
     made = simulation(told, [1] * count, factory_of("continuous"), truth=hardware(1e-9, 1e-8, 1e-6), keep_passes=False)
     made = replace(made, prefixes=prefixes)
@@ -34,7 +32,7 @@ def peak(count: int, replicas: int, prefixes: Prefixes | None = None) -> int:
 def test_memory_grows_with_the_sum_of_requests_and_replicas(shared):
     """A further replica takes as many bytes of a run of ten times the requests."""
 
-    def of_a_replica(count: int) -> float:
+    def of_a_replica(count):
         each = np.arange(count)
         prefixes = Prefixes(each, each, np.ones_like(each), 16) if shared else None
         return (peak(count, 18, prefixes) - peak(count, 2, prefixes)) / 16

@@ -1,15 +1,10 @@
 """Prefill and decode on replicas of their own, by hand: what moves, how long that takes, and where it ends."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from specsim.cluster.routing import Coming, Server
 from specsim.cluster.split import Splitting
 from specsim.errors import RouterFault
 from specsim.server.kv_cache import Memory
@@ -18,36 +13,29 @@ from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import hardware, requests, simulation
 
+TRUTH = hardware(0.0, 1e-3, 0.01)
 POOL = Memory(10**6, 4, 3, 1)
 """3 bytes a token of the target's cache, 1 of the drafter's."""
 
 
-def played(told: Any, outputs: list[int], name: str = "continuous", **more: Any) -> Any:
+def played(told, outputs, name="continuous", **more):
     split = more.pop("split", Splitting(1, 1000.0, 0.25))
-    truth = hardware(0.0, 1e-3, 0.01)
-    return run(
-        simulation(told, outputs, factory_of(name), pool=POOL, truth=truth, replicas=2, split=split, **more),
-    )
+    return run(simulation(told, outputs, factory_of(name), pool=POOL, truth=TRUTH, replicas=2, split=split, **more))
 
 
-def test_a_cache_takes_its_bytes_and_the_latency_on_the_link() -> None:
+def test_a_cache_takes_its_bytes_and_the_latency_on_the_link():
     """40 tokens of 3 bytes at 1,000 bytes/s are 0.12 s, and 0.25 s until they are there."""
     record = played(requests([1.0], [40], [9]), [3])
-    assert record.moves.moved_bytes.tolist() == [120]
-    assert record.moves.moving_s == pytest.approx([0.37])
-    assert record.progress.first_token_s == pytest.approx([1.05])
-    assert record.progress.first_decode_s == pytest.approx([1.42])
-    assert record.progress.finish_s == pytest.approx([1.42 + 2 * 0.011])
-    assert record.longest_pause_s == pytest.approx([0.37 + 0.011])
+    done, moves = record.progress, record.moves
+    times = (moves.moving_s, done.first_token_s, done.first_decode_s, done.finish_s, record.longest_pause_s)
+    assert np.stack(times)[:, 0] == pytest.approx([0.37, 1.05, 1.42, 1.42 + 2 * 0.011, 0.37 + 0.011])
     assert record.totals.itl_s == pytest.approx([0.381, 0.011])
-    assert record.replica_of.tolist() == [1]
-    passes = record.passes
-    assert passes["replica"].tolist() == [0, 1, 1]
-    assert passes["prefill_tokens"].tolist() == [40, 0, 0]
-    assert passes["context_tokens"].tolist() == [0, 40, 41]
+    assert (moves.moved_bytes.tolist(), record.replica_of.tolist()) == ([120], [1])
+    expected = {"replica": [0, 1, 1], "prefill_tokens": [40, 0, 0], "context_tokens": [0, 40, 41]}
+    assert {name: record.passes[name].tolist() for name in expected} == expected
 
 
-def test_what_the_drafter_has_read_moves_too() -> None:
+def test_what_the_drafter_has_read_moves_too():
     record = played(requests([1.0], [40], [9]), [6], "vllm_spec")
     assert record.moves.moved_bytes.tolist() == [40 * (3 + 1)]
     passes = record.passes
@@ -55,16 +43,15 @@ def test_what_the_drafter_has_read_moves_too() -> None:
     assert passes["draft_tokens"][passes["replica"] == 0].tolist() == [0, 0]
 
 
-def test_one_link_sends_one_cache_after_the_other() -> None:
+def test_one_link_sends_one_cache_after_the_other():
     """Both prompts are read in one pass, which ends at 0.07 s: the second waits for 0.06 s."""
     record = played(requests([0.0, 0.0], [20, 40], [9, 9]), [2, 2], split=Splitting(1, 1000.0))
     assert record.progress.first_token_s == pytest.approx([0.07, 0.07])
     assert record.moves.moving_s == pytest.approx([0.06, 0.06 + 0.12])
 
 
-def test_what_never_fits_one_decode_replica_is_rejected_before_it_is_read() -> None:
-    truth = hardware(0.0, 1e-3, 0.01)
-    large, small = (Hardware(truth, truth, replace(POOL, capacity_bytes=size)) for size in (10**6, 300))
+def test_what_never_fits_one_decode_replica_is_rejected_before_it_is_read():
+    large, small = (Hardware(TRUTH, TRUTH, replace(POOL, capacity_bytes=size)) for size in (10**6, 300))
     told = requests([0.0, 0.0], [40, 10], [60, 9])
     record = played(told, [3, 3], hardware=[large, small])
     assert record.rejected == {0: "kv_capacity"}
@@ -74,7 +61,7 @@ def test_what_never_fits_one_decode_replica_is_rejected_before_it_is_read() -> N
 
 
 @pytest.mark.parametrize("timeout_s", [0.03, 0.06, 0.2, 0.435])
-def test_a_client_gives_up_while_its_prompt_is_read_or_moves_or_it_decodes(timeout_s: float) -> None:
+def test_a_client_gives_up_while_its_prompt_is_read_or_moves_or_it_decodes(timeout_s):
     """Read until 0.05 s, on the link until 0.42 s, decoding until 0.644 s; who is given up has ended nowhere."""
     record = played(requests([0.0, 5.0], [40, 40], [60, 60]), [60, 2], timeout_s=timeout_s)
     assert record.rejected == {each: "timeout" for each in ((0, 1) if timeout_s < 0.431 else (0,))}
@@ -85,7 +72,7 @@ def test_a_client_gives_up_while_its_prompt_is_read_or_moves_or_it_decodes(timeo
 class Lost:
     """A router that knows no place for a request whose prompt is cached."""
 
-    def route(self, coming: Coming, servers: Sequence[Server]) -> int:
+    def route(self, coming, servers):
         return 9 if coming.cached_tokens else 0
 
 
@@ -94,9 +81,8 @@ class Lost:
     [([0, 0], {"split": Splitting(2, 1e9)}), ([0, 3], {"concurrency": 1})],
     ids=["split", "closed loop"],
 )
-def test_a_router_that_fails_when_a_pass_ends_is_to_blame_itself(hits: list[int], more: dict[str, Any]) -> None:
+def test_a_router_that_fails_when_a_pass_ends_is_to_blame_itself(hits, more):
     told = requests([0.0, 0.0], [40, 40], [9, 9], cached_tokens=hits)
-    truth = hardware(0.0, 1e-3, 0.01)
-    simulated = simulation(told, [3, 3], factory_of("continuous"), truth=truth, replicas=4, router=Lost)
+    simulated = simulation(told, [3, 3], factory_of("continuous"), truth=TRUTH, replicas=4, router=Lost)
     with pytest.raises(RouterFault, match=r"router Lost at 0\.\d+ s: route returned 9; expected a replica"):
         run(replace(simulated, **more))

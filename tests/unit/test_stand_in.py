@@ -1,45 +1,26 @@
 """A surrogate that ships is named above every table and below every figure, once, and nothing else is."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import pytest
 
-from specsim import Sweep, find, iterations, simulate, sweep
+from specsim import find, iterations, simulate, sweep
 from specsim.commands.tables import find_table
 from specsim.figures.plots import run_figures, sweep_figures
 from specsim.figures.slo import comparison
 from specsim.metrics.sweep_table import axes_of
 from specsim.metrics.sweep_text import comparison_table
 from specsim.metrics.tables import class_table, stand_in
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tests.unit.test_plots import caption
 
 SAID = "azure_conv: the synthetic surrogate that ships"
 SMALL = {"requests": 20, "profile": "llama8b_1b_h100"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def nothing_but_what_ships(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
+@pytest.fixture(autouse=True)
+def nothing_but_what_ships(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def caption(figure: Figure) -> str:
-    return figure.get_supxlabel().replace("\n", " ")
-
-
-@pytest.fixture(scope="module")
-def made() -> Sweep:
-    axes = {"scheduler": ["vllm", "fcfs"], "rps": [2, 4], "seed": range(2)}
-    return sweep(axes, trace="azure_conv", progress=False, **SMALL)
-
-
-def test_a_run_s_table_begins_with_it_and_its_figures_say_it() -> None:
+def test_a_run_s_table_begins_with_it_and_its_figures_say_it():
     run = simulate("adaserve", "azure_conv", passes=True, **SMALL)
     first, second = class_table(run.metrics).split("\n")[:2]
     assert first == f"{SAID}; `specsim trace fetch azure_conv` gets the original"
@@ -53,7 +34,9 @@ def test_a_run_s_table_begins_with_it_and_its_figures_say_it() -> None:
     assert caption(step.draw()) == f"{SAID}."
 
 
-def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once(made: Sweep) -> None:
+def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once():
+    axes = {"scheduler": ["vllm", "fcfs"], "rps": [2, 4], "seed": range(2)}
+    made = sweep(axes, trace="azure_conv", progress=False, **SMALL)
     each = comparison_table(made.labelled()).split("\n")
     assert each[0].startswith(SAID)
     assert sum("surrogate" in line for line in each) == 1
@@ -67,14 +50,14 @@ def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once(made: S
     assert made.figure().caption.count("surrogate") == 1
 
 
-def test_a_search_says_it() -> None:
+def test_a_search_says_it():
     found = find({"scheduler": ["vllm"]}, rates=(1, 2), within=1.0, trace="azure_conv", seed=0, progress=False, **SMALL)
     assert next(iter(find_table(found))).startswith(SAID)
     assert f"{SAID}." in caption(found.figure())
     assert not any("surrogate" in note for note in found.notes())
 
 
-def test_other_traces_say_nothing() -> None:
+def test_other_traces_say_nothing():
     run = simulate("vllm", "poisson", **SMALL)
     assert run.metrics["specsim"]["stand_in"] is None
     assert class_table(run.metrics).startswith("class ")

@@ -13,11 +13,11 @@ from specsim.figures.plots import sweep_figures
 from specsim.figures.sweep import curves
 from specsim.metrics.seeds import over_seeds, paired_difference
 from specsim.metrics.sweep_table import axes_of, without_failures
+from tests.made import refusal
 from tests.unit import test_seeds
+from tests.unit.test_plots import caption
 
 CLASSES = ["chat", "coding", "summarization", "all"]
-LOAD = ("load.overloaded", "load.too_short")
-PANELS = ["chat", "coding", "summarization", "all classes", "worst class"]
 
 
 def table(schedulers=("adaserve", "fcfs"), covers="classes, acceptance", **axes):
@@ -52,19 +52,10 @@ def reaches(axes):
     return found
 
 
-def words(figure):
-    return figure._supxlabel.get_text().replace("\n", " ")
-
-
-@pytest.fixture(scope="module")
-def figure():
-    """The figure of `table()`."""
-    return drawn(table())
-
-
-def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler(figure):
-    frame = table()
-    assert [axes.get_title() for axes in figure.axes] == PANELS
+def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler_and_intervals_up_to_what_the_measure_can_be():
+    figure = drawn(frame := table())
+    assert "failed" not in caption(figure)
+    assert [axes.get_title() for axes in figure.axes] == [*CLASSES[:3], "all classes", "worst class"]
     assert {axes.get_xlabel() for axes in figure.axes} == {"Request rate (requests/s)"}
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "", "", "SLO attainment (%)", ""]
     means = over_seeds(frame, "slo_attainment", ["slo_class", "scheduler", "rps"])
@@ -73,18 +64,12 @@ def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler(figure):
             line = means[(means["slo_class"] == name) & (means["scheduler"] == scheduler)]
             assert list(x) == [2, 4, 8]
             assert list(y) == pytest.approx(list(100 * line["mean"]))
+    assert all(0 <= low <= high <= 100 for axes in figure.axes for low, high in itertools.chain(*reaches(axes)))
     whole = frame[frame["slo_class"] == "all"].groupby(["scheduler", "rps"])["worst_class_attainment"].mean()
     assert np.concatenate([y for _, y in lines_of(figure.axes[-1])]) == pytest.approx(100 * whole.to_numpy())
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["adaserve", "fcfs"]
     assert legend.get_title().get_text() == "scheduler"
-
-
-def test_intervals_end_at_what_the_measure_can_be(figure):
-    frame = table()
-    for axes in figure.axes:
-        for low, high in itertools.chain(*reaches(axes)):
-            assert 0 <= low <= high <= 100
     means = over_seeds(frame, "slo_goodput_tokens_per_s", ["slo_class", "scheduler", "rps"])
     means = means[(means["slo_class"] == "chat") & (means["scheduler"] == "adaserve")]
     (first, *_) = reaches(drawn(frame, "slo_goodput_tokens_per_s").axes[0])
@@ -100,23 +85,27 @@ def test_differences_are_paired_by_seed():
     assert list(vtc[1]) == pytest.approx(list(100 * pairs["mean"]))
     assert figure.axes[0].get_ylabel() == "SLO attainment (points)\nminus fcfs"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["adaserve", "vtc"]
-    said = "paired by seed: means over 3 seeds with 95% intervals, which cover classes and acceptance. Arrivals and"
-    assert f"{said} lengths are the trace's own under every seed." in words(figure)
+    assert "paired by seed: means over 3 seeds with 95% intervals, which cover classes" in caption(figure)
     assert len(adaserve[0]) == 3
 
 
-def test_a_figure_says_what_its_intervals_cover(figure):
-    said = "over 3 seeds with 95% intervals, which cover"
-    assert f"{said} classes and acceptance. Arrivals and lengths are the trace's own" in words(figure)
-    caption = words(drawn(table(covers="arrivals, lengths, classes, acceptance")))
-    assert f"{said} arrivals, lengths, classes and acceptance." in caption
-    assert "the trace's own" not in caption
+COVER = "over 3 seeds with 95% intervals, which cover"
 
 
-def test_one_seed_shows_no_interval_and_says_so():
-    figure = drawn(table(seed=[0]))
-    assert "one seed: no interval" in words(figure)
-    assert all(low == high for axes in figure.axes for low, high in itertools.chain(*reaches(axes)))
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, f"{COVER} classes and acceptance. Arrivals and lengths are the trace's own under every seed."),
+        ({"covers": "arrivals, lengths, classes, acceptance"}, f"{COVER} arrivals, lengths, classes and acceptance."),
+        ({"seed": [0]}, "one seed: no interval"),
+    ],
+)
+def test_a_figure_says_what_its_intervals_cover(given, said):
+    figure = drawn(table(**given))
+    assert said in caption(figure)
+    assert ("the trace's own" in caption(figure)) == (given == {})
+    spans = [high - low for axes in figure.axes for low, high in itertools.chain(*reaches(axes))]
+    assert any(spans) == ("seed" not in given)
 
 
 def marked(axes):
@@ -129,12 +118,15 @@ def marked(axes):
 def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     """Whether it is overloaded cannot be told then, as of a real run."""
     frame = table()
-    frame.loc[frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all"), list(LOAD)] = None, True
+    frame.loc[frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all"), ["load.overloaded", "load.too_short"]] = (
+        None,
+        True,
+    )
     figure = drawn(frame)
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
-    assert "Half-filled \u25d0: a run is too short to judge" in words(figure)
-    assert "12 of 18 runs are too short" in words(figure)
+    assert "Half-filled \u25d0: a run is too short to judge" in caption(figure)
+    assert "12 of 18 runs are too short" in caption(figure)
 
 
 def of_all(**axes):
@@ -144,12 +136,8 @@ def of_all(**axes):
 
 def test_a_set_of_figures_for_each_value_of_the_rest():
     figures = sweep_figures(frame := of_all(slo_scale=[0.8, 1.2]), axes_of(frame))
-    assert set(figures) == {
-        f"{name}{kind},slo_scale={scale}"
-        for name in ("attainment", "goodput")
-        for kind in ("", "_difference")
-        for scale in ("0.8", "1.2")
-    }
+    names = ("attainment", "attainment_difference", "goodput", "goodput_difference")
+    assert set(figures) == {f"{name},slo_scale={scale}" for name in names for scale in ("0.8", "1.2")}
     assert figures["attainment,slo_scale=0.8"].legends[0].get_title().get_text() == "scheduler, with slo_scale = 0.8"
 
 
@@ -181,40 +169,30 @@ AXES = {
 }
 
 
-@pytest.mark.parametrize("name", AXES)
-def test_what_a_sweep_is_drawn_against(name):
-    frame, chosen, expected = AXES[name]
+@pytest.mark.parametrize(("frame", "chosen", "expected"), AXES.values(), ids=AXES)
+def test_what_a_sweep_is_drawn_against(frame, chosen, expected):
     frame = frame[[*sorted(set(frame.columns) & {"replicas", "slo_scale"}), *frame.columns]]
     frame = frame.loc[:, ~frame.columns.duplicated()]
     found = axes_of(frame, **chosen)
     assert (found.x, found.line, found.rest) == expected
 
 
-def boxes(figure):
-    """Return the boxes of all that may overlap: panels with their labels, the legend, the caption."""
-    figure.draw_without_rendering()
-    panels = [axes.get_tightbbox() for axes in figure.axes]
-    return [*panels, *(legend.get_window_extent() for legend in figure.legends), figure._supxlabel.get_window_extent()]
-
-
-NAMES = ["adaserve", "fcfs", "smartspec_per_request", "a_policy_of_mine_with_a_rather_long_name", "vtc", "stta"]
-
-
 @pytest.mark.parametrize(("layout", "count"), [("lines", 24), ("differences", 7), ("rows", 24), ("goodput", 1)])
 def test_nothing_overlaps_and_all_stands_on_the_page(layout, count):
-    schedulers = [f"{NAMES[place % 6]}_{place}" for place in range(count)]
+    names = ["adaserve", "fcfs", "smartspec_per_request", "a_policy_of_mine_with_a_rather_long_name", "vtc", "stta"]
+    schedulers = [f"{names[place % 6]}_{place}" for place in range(count)]
     frame = table(schedulers, rps=[4] if layout == "rows" else [1, 2, 4, 8, 16, 32])
     against = schedulers[0] if layout == "differences" else None
     figure = drawn(frame, "slo_goodput_tokens_per_s" if layout == "goodput" else "slo_attainment", against)
-    found = boxes(figure)
+    figure.draw_without_rendering()
+    found = [axes.get_tightbbox() for axes in figure.axes] + [legend.get_window_extent() for legend in figure.legends]
+    found.append(figure._supxlabel.get_window_extent())
     width, height = figure.bbox.size
     for one, other in combinations(found, 2):
         overlap = (min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0))
         assert min(overlap) <= 2, "two parts of the figure overlap"
-    for box in found:
-        assert min(box.x0, box.y0) >= -2
-        assert box.x1 <= width + 2
-        assert box.y1 <= height + 2
+    assert all(-2 <= box.x0 <= box.x1 <= width + 2 for box in found)
+    assert all(-2 <= box.y0 <= box.y1 <= height + 2 for box in found)
     for axes in figure.axes:
         across = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
         assert all(left.x1 <= right.x0 for left, right in pairwise(across))
@@ -228,7 +206,7 @@ def runs():
 
 
 def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_one_s_own(runs):
-    figure, caption = runs.figure(names={"fcfs": "first come"})
+    figure, text = runs.figure(names={"fcfs": "first come"})
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "SLO goodput (tokens/s)"]
     for axes, measure, scale in zip(figure.axes, ("slo_attainment", "slo_goodput_tokens_per_s"), (100, 1), strict=True):
         means = runs.means(measure).query("slo_class == 'all'").set_index(["scheduler", "rps"])
@@ -238,7 +216,7 @@ def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_on
         assert {text.get_text() for text in axes.texts} == {"continuous", "first come"}
         assert not figure.legends
     assert figure.get_supxlabel() == ""
-    assert caption.startswith("Means over")
+    assert text.startswith("Means over")
 
 
 def test_bands_are_the_intervals_of_paired_differences(runs):
@@ -259,17 +237,13 @@ def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
     files = runs.plot(tmp_path, style="paper")
     assert [each.name for each in files] == ["attainment.pdf", "difference.pdf", "captions.txt"]
     assert [line.partition(":")[0] for line in files[-1].read_text().splitlines()] == ["attainment", "difference"]
-    with pytest.raises(SpecsimError, match="style='print': expected screen or paper"):
-        runs.plot(tmp_path, style="print")
+    assert "style='print': expected screen or paper" in refusal(runs.plot, tmp_path, style="print")
 
 
 def test_what_cannot_be_shown_is_refused(runs):
-    with pytest.raises(SpecsimError, match="figure: the runs differ in no number"):
-        runs.select(rps=2).figure()
-    with pytest.raises(SpecsimError, match="figure: names=fcf: no such line; did you mean 'fcfs'"):
-        runs.figure(names={"fcf": "first come"})
-    with pytest.raises(SpecsimError, match="figure: of=chatt: slo_attainment is of no such class"):
-        runs.figure(of="chatt")
+    assert "figure: the runs differ in no number" in refusal(lambda: runs.select(rps=2).figure())
+    assert "figure: names=fcf: no such line; did you mean 'fcfs'" in refusal(runs.figure, names={"fcf": "first come"})
+    assert "figure: of=chatt: slo_attainment is of no such class" in refusal(runs.figure, of="chatt")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
     with pytest.raises(SpecsimError, match="figure: 7 lines of scheduler; expected 6 or fewer"):
         sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4).figure()
@@ -282,12 +256,12 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     frame.insert(0, "acceptance", np.where(frame["scheduler"] == "fcfs", "own", "common"))
     axes = axes_of(frame)
     assert (axes.rest, axes.along) == ((), ("acceptance",))
-    assert "along with scheduler: acceptance" in words(curves(frame, axes))
+    assert "along with scheduler: acceptance" in caption(curves(frame, axes))
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
 
 
-def test_failed_runs_are_counted_in_the_caption_and_not_drawn(figure):
+def test_failed_runs_are_counted_in_the_caption_and_not_drawn():
     """A run that failed has one row, without metrics."""
     frame = table(seed=[0])
     its = (frame["scheduler"] == "adaserve") & (frame["rps"] == 2)
@@ -295,6 +269,5 @@ def test_failed_runs_are_counted_in_the_caption_and_not_drawn(figure):
     frame.loc[its, [name for name in frame if name.startswith(("slo_a", "slo_g", "worst", "load"))]] = np.nan
     frame = frame[~its | (frame["slo_class"] == "all")]
     failed = curves(frame, axes_of(without_failures(frame)))
-    assert "1 of 6 runs failed and is left out." in words(failed)
+    assert "1 of 6 runs failed and is left out." in caption(failed)
     assert [list(x) for x, _ in lines_of(failed.axes[0])] == [[4, 8], [2, 4, 8]]
-    assert "failed" not in words(figure)

@@ -1,4 +1,4 @@
-"""A sweep as one object: a sequence without the tables of stored runs, a table of all that differs, means, notes."""
+"""A sweep as one object: a sequence, a table of all that differs, means and notes; what its runs are called."""
 
 import json
 import re
@@ -8,9 +8,12 @@ import types
 
 import pytest
 
-from specsim import SpecsimError, Sweep, load_sweep, simulate, sweep
+from specsim import SpecsimError, Sweep, load_run, load_sweep, simulate, sweep
+from specsim.cli import main
+from specsim.figures import plots
 from specsim.metrics.sweep_table import in_short
 from specsim.store.runs import sealed
+from specsim.store.scan import labels_of
 from tests.made import refusal
 
 SMALL = {"trace": "poisson", "requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
@@ -29,7 +32,7 @@ def copied(stored, tmp_path):
     return shutil.copytree(stored, tmp_path / "all")
 
 
-def test_a_sweep_is_a_sequence_of_runs(stored):
+def test_a_sweep_is_a_sequence_of_runs_from_which_some_are_selected(stored):
     made, found = sweep(AXES, out=stored, **SMALL), load_sweep(stored)
     assert isinstance(made, Sweep)
     assert len(made) == len(found) == len(list(found)) == 8
@@ -38,8 +41,11 @@ def test_a_sweep_is_a_sequence_of_runs(stored):
     assert [run.folder for run in made[2:4]] == [made[2].folder, made[3].folder]
     with pytest.raises(IndexError):
         made[8]
-    with pytest.raises(SpecsimError, match=r"sweep.table\['rps'\]"):
-        made["rps"]
+    assert "sweep.table['rps']" in refusal(lambda: made["rps"])
+    some = found.select(scheduler="fcfs", rps=[2, 4], seed=0)
+    assert [run.config["rps"] for run in some] == [2, 4]
+    assert isinstance(some, Sweep)
+    assert found.select(rps=range(2, 3)).axes == {"scheduler": ["fcfs", "vllm_spec"], "seed": [0, 1]}
 
 
 def test_a_row_per_run_and_class_with_what_was_measured(stored):
@@ -49,15 +55,12 @@ def test_a_row_per_run_and_class_with_what_was_measured(stored):
     for run in found:
         rows = table[table["run"] == run.folder.name].set_index("slo_class")
         block = run.metrics["specsim"]
-        assert rows["slo_attainment"].to_dict() == {
-            "all": block["slo_attainment"],
-            **{name: part["slo_attainment"] for name, part in block["classes"].items()},
-        }
-        assert rows.loc["all", "worst_class_attainment"] == block["worst_class_attainment"]
+        parts = block["classes"] | {"all": block}
+        assert rows["slo_attainment"].to_dict() == {name: part["slo_attainment"] for name, part in parts.items()}
         assert rows.loc["all", "mean_ttft_s"] == pytest.approx(run.metrics["mean_ttft_ms"] / 1000)
-        assert rows.loc["all", "arrived"] == 8
-        assert rows.loc["all", "requests"] == run.config["requests"]
-        assert rows.loc["all", "load.makespan_ratio"] == block["load"]["makespan_ratio"]
+        told = {"worst_class_attainment": block["worst_class_attainment"], "arrived": 8}
+        told |= {"requests": run.config["requests"], "load.makespan_ratio": block["load"]["makespan_ratio"]}
+        assert rows.loc["all", [*told]].to_dict() == told
     assert table.columns.is_unique
 
 
@@ -69,8 +72,7 @@ def test_every_key_that_differs_is_kept_and_never_pooled_with_seeds(key, values)
     found = sweep({key: values, "seed": [0, 1]}, scheduler="vllm_spec", rps=4, **SMALL)
     assert list(found.axes) == [key, "seed"]
     assert found.table[key].nunique(dropna=False) == 2
-    with pytest.raises(SpecsimError, match=rf"differ in {key} "):
-        found.means(by=["slo_class", "scheduler", "rps"])
+    assert f"differ in {key} " in refusal(found.means, by=["slo_class", "scheduler", "rps"])
     assert set(found.means()["count"]) == {2}
 
 
@@ -79,55 +81,40 @@ def test_files_that_changed_between_runs_are_a_key(tmp_path, monkeypatch):
     for seed, prompt in ((0, 10), (1, 700)):
         (tmp_path / "mine.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n0,{prompt},3\n1,9,3\n")
         simulate("fcfs", "./mine.csv", seed=seed, out=f"all/{seed}", acceptance="bernoulli", profile="llama8b_1b_h100")
-    with pytest.raises(SpecsimError, match=r"trace.read.sha256"):
-        load_sweep("all").means(by=["slo_class"])
+    assert "trace.read.sha256" in refusal(lambda: load_sweep("all").means(by=["slo_class"]))
 
 
-def test_the_same_run_twice_is_counted_once_with_a_note(copied):
+def resealed(folder, *less):
+    """Let the run in a folder say anew what it is made of, without what it says of these keys."""
+    provenance = json.loads((folder / "provenance.json").read_text())
+    kept = {key: value for key, value in provenance.items() if key not in ("sha256", *less)}
+    (folder / "provenance.json").write_text(json.dumps(sealed(kept, folder)))
+
+
+def test_the_same_run_twice_is_counted_once_with_a_note_and_with_other_results_refused(copied):
     first = load_sweep(copied)[0].folder
-    shutil.copytree(first, copied / "a copy")
+    copy = shutil.copytree(first, copied / "a copy")
     found = load_sweep(copied)
-    assert len(found) == 8
+    assert len(found) == len(load_sweep(copied, copied)) == 8
     assert set(found.means()["count"]) == {2}
     (note,) = found.whole_notes
     assert "'a copy'" in note
     assert first.name in note
-    assert len(load_sweep(copied, copied)) == 8
-
-
-def test_the_same_run_twice_with_other_results_is_refused(copied):
-    first = load_sweep(copied)[0].folder
-    shutil.copytree(first, copied / "a copy")
-    metrics = json.loads((copied / "a copy" / "metrics.json").read_text())
+    metrics = json.loads((copy / "metrics.json").read_text())
     metrics["specsim"]["slo_attainment"] = 0.123
-    (copied / "a copy" / "metrics.json").write_text(json.dumps(metrics))
+    (copy / "metrics.json").write_text(json.dumps(metrics))
     assert "metrics.json is damaged" in load_sweep(copied).whole_notes[0]
-    provenance = json.loads((first / "provenance.json").read_text())
-    del provenance["sha256"]
-    (copied / "a copy" / "provenance.json").write_text(json.dumps(sealed(provenance, copied / "a copy")))
+    resealed(copy)
     with pytest.raises(SpecsimError, match=r"'a copy' and .* different results"):
         load_sweep(copied)
 
 
 def test_a_run_of_an_earlier_version_is_left_out_with_a_note(copied):
     first = load_sweep(copied)[0].folder
-    provenance = json.loads((first / "provenance.json").read_text())
-    del provenance["sha256"], provenance["varies_with_seed"]
-    (first / "provenance.json").write_text(json.dumps(sealed(provenance, first)))
-    found = load_sweep(copied)
-    assert len(found) == 7
-    (note,) = found.whole_notes
-    assert (
-        note == f"left out: {first.name!r} does not say what its seed drew: an earlier version stored it; run it again"
-    )
-
-
-def test_select_keeps_the_runs_of_a_value(stored):
-    found = load_sweep(stored)
-    some = found.select(scheduler="fcfs", rps=[2, 4], seed=0)
-    assert [run.config["rps"] for run in some] == [2, 4]
-    assert isinstance(some, Sweep)
-    assert found.select(rps=range(2, 3)).axes == {"scheduler": ["fcfs", "vllm_spec"], "seed": [0, 1]}
+    resealed(first, "varies_with_seed")
+    said = "does not say what its seed drew: an earlier version stored it; run it again"
+    assert load_sweep(copied).whole_notes == (f"left out: {first.name!r} {said}",)
+    assert len(load_sweep(copied)) == 7
 
 
 def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
@@ -153,17 +140,9 @@ def test_progress_is_drawn_in_jupyter_and_not_in_a_pipe(monkeypatch, capsys, she
 
 def test_what_the_seed_drew_is_what_it_was_when_the_run_was_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.csv").write_text(
-        "arrival_s,prompt_tokens,output_tokens,slo_class\n0,9,3,chat\n1,9,3,coding\n2,9,3,chat\n"
-    )
-    sweep(
-        {"seed": [0, 1]},
-        trace="./mine.csv",
-        scheduler="fcfs",
-        out="all",
-        profile="llama8b_1b_h100",
-        acceptance="bernoulli",
-    )
+    rows = "arrival_s,prompt_tokens,output_tokens,slo_class\n0,9,3,chat\n1,9,3,coding\n2,9,3,chat\n"
+    (tmp_path / "mine.csv").write_text(rows)
+    sweep({"seed": [0, 1]}, **{**SMALL, "trace": "./mine.csv", "requests": 3}, scheduler="fcfs", out="all")
     before = load_sweep("all").table["varies_with_seed"]
     (tmp_path / "mine.csv").unlink()
     assert list(load_sweep("all").table["varies_with_seed"]) == list(before)
@@ -183,10 +162,9 @@ SILLY = {
 }
 
 
-@pytest.mark.parametrize("name", SILLY)
-def test_a_silly_argument_is_one_line(stored, name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("call", "named"), SILLY.values(), ids=SILLY)
+def test_a_silly_argument_is_one_line(stored, call, named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    call, named = SILLY[name]
     assert named in refusal(call, load_sweep(stored))
     assert not list(tmp_path.iterdir())
 
@@ -196,17 +174,9 @@ def test_an_empty_sweep_shows_that_it_is_and_refuses_all_else_in_one_line(empty,
     assert (len(empty), list(empty), empty.axes, len(empty.table), empty.labelled()) == (0, [], {}, 0, [])
     assert repr(empty) == "<Sweep of 0 runs>"
     assert "Sweep of 0 runs" in empty._repr_html_()
-    for call in (
-        empty.means,
-        empty.curves,
-        empty.select,
-        lambda: empty.means(by=[]),
-        lambda: empty.paired(against="fcfs"),
-        lambda: empty.plot(tmp_path),
-        lambda: empty.select(rps=2),
-    ):
-        with pytest.raises(SpecsimError, match=r"holds no run|has no rows"):
-            call()
+    calls = [empty.means, empty.curves, empty.select, lambda: empty.means(by=[]), lambda: empty.select(rps=2)]
+    for call in (*calls, lambda: empty.paired(against="fcfs"), lambda: empty.plot(tmp_path)):
+        assert re.search("holds no run|has no rows", refusal(call))
     assert not list(tmp_path.iterdir())
 
 
@@ -215,36 +185,21 @@ def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, t
     one = load_sweep(stored)[:1]
     assert set(one.means()["interval_covers"]) == {"no interval: one seed"}
     assert one.plot(tmp_path)
-    with pytest.raises(SpecsimError, match="stands alone in the sweep"):
-        one.paired(against=one[0].config["choices"]["scheduler"])
-    with pytest.raises(SpecsimError, match=r"the runs do not differ in it$"):
-        one.curves(x="nope")
+    assert "stands alone in the sweep" in refusal(one.paired, against=one[0].config["choices"]["scheduler"])
+    assert refusal(one.curves, x="nope").endswith("the runs do not differ in it")
 
 
-def point(place: int) -> str:
-    return f"rps={place}"
-
-
-def test_a_kind_that_several_runs_have_is_counted_and_names_its_columns():
-    notes = [("surrogate", "OVERLOADED: a"), ("surrogate", "too short: b"), ("OVERLOADED: c", "too short: d"), ()]
-    assert in_short(notes, point) == [
+def test_a_kind_of_notes_that_several_runs_have_is_counted_and_that_of_one_said_in_full_with_its_point():
+    several = [("surrogate", "OVERLOADED: a"), ("surrogate", "too short: b"), ("OVERLOADED: c", "too short: d"), ()]
+    columns, why = "load.too_short and load.attainment_half_width", "the notes in each run's provenance why"
+    assert in_short(several, "rps={}".format) == [
         "surrogate",
-        "OVERLOADED: 2 of 4 runs; the table's column load.overloaded tells which, the notes in each run's provenance"
-        " why",
-        "too short: 2 of 4 runs; the table's columns load.too_short and load.attainment_half_width tell which, the"
-        " notes in each run's provenance why",
+        f"OVERLOADED: 2 of 4 runs; the table's column load.overloaded tells which, {why}",
+        f"too short: 2 of 4 runs; the table's columns {columns} tell which, {why}",
     ]
-
-
-def test_a_kind_that_one_run_has_is_said_in_full_with_its_point():
-    notes = [(), ("surrogate", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)]
-    said = [
-        "surrogate",
-        "extrapolated: rps=2: 2 of 100 passes",
-        "too short: rps=1: b",
-        "not steady: rps=1: c",
-    ]
-    assert in_short(notes, point) == said
+    single = [(), ("surrogate", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)]
+    said = ["surrogate", "extrapolated: rps=2: 2 of 100 passes", "too short: rps=1: b", "not steady: rps=1: c"]
+    assert in_short(single, "rps={}".format) == said
     assert in_short([("too short: b",)], lambda _: "") == ["too short: b"]
 
 
@@ -259,5 +214,52 @@ def test_a_sweep_in_python_has_the_notes_of_its_runs(tmp_path, stored):
     assert not stored or load_sweep(tmp_path).notes == runs.notes
     (plain,) = (note for note in runs.select(scheduler="continuous", rps=2).notes if note.startswith("too short"))
     assert plain.startswith("too short: 30 requests in ")
-    html = runs._repr_html_()
-    assert "too short: 4 of 4 runs" in html
+    assert "too short: 4 of 4 runs" in runs._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+
+    def stored(name, scheduler="fcfs", **settings):
+        simulate(scheduler, **(SMALL | settings), out=folder / name)
+        return load_run(folder / name)
+
+    return {
+        "one": stored("20261123-145318-fcfs-poisson"),
+        "two": stored("20261123-145319-fcfs-poisson", replicas=2),
+        "other": stored("mine", "vllm_spec", replicas=2, rps=2.5),
+        "seed": stored("luck", seed=1),
+        "passes": stored("kept", passes=True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["one", "two"], ["replicas=1", "replicas=2"]),
+        (["two", "other"], ["scheduler=fcfs,rps=none", "scheduler=vllm_spec,rps=2.5"]),
+        (["one", "seed"], ["seed=0", "seed=1"]),
+        (["one", "passes"], ["20261123-145318-fcfs-poisson", "kept"]),
+        (["one", "two", "passes"], ["replicas=1 20261123-145318-fcfs-poisson", "replicas=2", "replicas=1 kept"]),
+    ],
+)
+def test_a_run_is_named_by_what_differs_and_of_one_name_by_its_path(runs, tmp_path, names, labels):
+    assert labels_of([runs[name] for name in names]) == labels
+    one = runs["one"]
+    copy = load_run(shutil.copytree(one.folder, tmp_path / one.folder.name))
+    assert labels_of([one, copy]) == [str(one.folder), str(copy.folder)]
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_plot_writes_these_names_and_says_where_the_figure_is(runs, capsys, monkeypatch):
+    drawn, save = {}, plots.save
+    monkeypatch.setattr(plots, "save", lambda figures, *more: drawn.update(figures) or save(figures, *more))
+    folders = [str(runs[name].folder) for name in ("one", "two")]
+    assert main(["plot", *folders]) == 0
+    note, *files = capsys.readouterr().out.splitlines()
+    assert note == "note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere"
+    assert files == [f"{folders[0]}/figures/comparison.{kind}" for kind in ("png", "pdf")]
+    left = drawn["comparison"].axes[0]
+    assert left.get_ylabel() == "replicas"
+    assert [text.get_text().split()[0] for text in left.get_yticklabels()] == ["1", "2"]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 
 import numpy as np
+import pandas as pd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ REQUESTS = st.lists(st.tuples(st.integers(1, 60_000), TOKENS, TOKENS), min_size=
         (sum(gap for gap, _, _ in each[1 : i + 1]), prompt, output) for i, (_, prompt, output) in enumerate(each)
     ]
 )
+SHUFFLED = REQUESTS.flatmap(st.permutations)
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32")
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 SEVERAL = settings(max_examples=100, **SLOW)
@@ -51,10 +53,7 @@ CSVS = {
     ),
     "Azure 2023": ("TIMESTAMP,ContextTokens,GeneratedTokens", lambda t, p, o: (stamp(t, digits=7), p, o)),
     "Azure 2024": ("TIMESTAMP,ContextTokens,GeneratedTokens", lambda t, p, o: (stamp(t, "+00:00"), p, o)),
-    "Azure 2025": (
-        "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens",
-        lambda t, p, o: (stamp(t, digits=7), 2, p, o),
-    ),
+    "Azure 2025": ("TIMESTAMP,NumImages,ContextTokens,GeneratedTokens", lambda t, p, o: (stamp(t, digits=7), 2, p, o)),
     "BurstGPT": (
         "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
         lambda t, p, o: (t / 1000, "GPT-4", p, o, p + o, "API log"),
@@ -94,7 +93,7 @@ def same(tmp_path, raw, requests, packed, **options):
 
 @SEVERAL
 @given(
-    requests=REQUESTS.flatmap(st.permutations),
+    requests=SHUFFLED,
     kind=st.sampled_from(sorted(CSVS)),
     separator=st.sampled_from(",;\t|"),
     encoding=st.sampled_from(ENCODINGS),
@@ -112,7 +111,7 @@ def test_every_csv_reads_alike(tmp_path, requests, kind, separator, encoding, en
 
 @SEVERAL
 @given(
-    requests=REQUESTS.flatmap(st.permutations),
+    requests=SHUFFLED,
     kind=st.sampled_from(sorted(RECORDS)),
     shape=st.sampled_from(["lines", "list", "pretty list", "lists"]),
     encoding=st.sampled_from(ENCODINGS),
@@ -131,50 +130,32 @@ def test_every_json_reads_alike(tmp_path, requests, kind, shape, encoding, packe
 
 
 @SEVERAL
-@given(
-    requests=REQUESTS.flatmap(st.permutations),
-    failed=st.integers(0, 3),
-    indent=st.sampled_from([None, 1]),
-    waits=st.booleans(),
-)
+@given(requests=SHUFFLED, failed=st.integers(0, 3), indent=st.sampled_from([None, 1]), waits=st.booleans())
 def test_every_benchmark_result_reads_alike(tmp_path, requests, failed, indent, waits):
     rows = [*requests, *[(0, 5, 0)] * failed]
-    result = {
-        "request_throughput": 1.0,
-        "total_input_tokens": 5,
-        "input_lens": [prompt for _, prompt, _ in rows],
-        "output_lens": [output for _, _, output in rows],
-        "start_times": [t / 1000 for t, _, _ in rows],
-    }
+    arrival_ms, prompts, outputs = zip(*rows, strict=True)
+    result = {"request_throughput": 1.0, "total_input_tokens": 5, "input_lens": prompts, "output_lens": outputs}
+    result["start_times"] = [t / 1000 for t in arrival_ms]
     more = {"queue_times": [0.0] * len(rows), "max_concurrency": 8} if waits else {}
     same(tmp_path, json.dumps({**result, **more}, indent=indent).encode(), requests, False)
 
 
 @FEW
-@given(
-    requests=REQUESTS.flatmap(st.permutations),
-    kind=st.sampled_from(["seconds", "timestamps", "zoned", "nanoseconds"]),
-    index=st.booleans(),
-)
+@given(requests=SHUFFLED, kind=st.sampled_from(["s", "timestamps", "zoned", "ns"]), index=st.booleans())
 def test_every_parquet_reads_alike(tmp_path, requests, kind, index):
-    import pandas as pd
-
     ms = np.array([t for t, _, _ in requests])
     stamps = pd.to_datetime(DAY.replace(tzinfo=None)) + pd.to_timedelta(ms, unit="ms")
     arrivals = {
-        "seconds": ms / 1000,
+        "s": ms / 1000,
         "timestamps": stamps,
         "zoned": stamps.tz_localize("Asia/Tokyo"),
-        "nanoseconds": 1_700_000_000_000_000_000 + ms * 1_000_000,
+        "ns": 1_700_000_000_000_000_000 + ms * 1_000_000,
     }[kind]
-    columns = {
-        "arrival_s": arrivals,
-        "prompt_tokens": [each[1] for each in requests],
-        "output_tokens": [each[2] for each in requests],
-    }
+    _, prompts, outputs = zip(*requests, strict=True)
+    columns = {"arrival_s": arrivals, "prompt_tokens": prompts, "output_tokens": outputs}
     buffer = io.BytesIO()
     pd.DataFrame(columns).rename_axis("id").to_parquet(buffer, index=index)
-    same(tmp_path, buffer.getvalue(), requests, False, time_unit="ns" if kind == "nanoseconds" else None)
+    same(tmp_path, buffer.getvalue(), requests, False, time_unit="ns" if kind == "ns" else None)
 
 
 def whole(kind):

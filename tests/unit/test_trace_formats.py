@@ -1,4 +1,4 @@
-"""What the rows of each format become, told by their content; whatever was tolerated is said, what was not is told."""
+"""What the rows of each format and of a DataFrame become; whatever was tolerated is said, what was not is told."""
 
 import gzip
 import json
@@ -6,14 +6,18 @@ import re
 import tracemalloc
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from specsim.errors import SpecsimError
-from specsim.files.yaml_file import size
+from specsim import simulate
+from specsim.files import yaml_file
+from specsim.workload import readers
 from specsim.workload.entry import How
 from specsim.workload.published import read_adaserve_parquet
 from specsim.workload.trace import TraceSource
-from specsim.workload.user_file import read_user_file
+from specsim.workload.user_file import read_user_file, trace_of
 from tests.made import refusal
 
 SOURCE = TraceSource("made", "file")
@@ -27,8 +31,8 @@ RESULT = {"request_throughput": 1.0, "total_input_tokens": 18, "input_lens": [5,
 def read(tmp_path):
     """Return a function from a file's content to its trace and what is said of it."""
 
-    def reading(content, name="t.csv", **options):
-        file = tmp_path / name
+    def reading(content, **options):
+        file = tmp_path / "t"
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
         return read_user_file(file, SOURCE, How(**options))
 
@@ -39,10 +43,14 @@ def read(tmp_path):
 def refused(read, tmp_path):
     """Return a function from a file's content to the line that refuses it."""
 
-    def told(content, name="t.csv", **options):
-        return refusal(read, content, name, **options).removeprefix(f"{tmp_path / name}: ")
+    return lambda content: refusal(read, content).removeprefix(f"{tmp_path / 't'}: ")
 
-    return told
+
+def parquet(*columns):
+    """Return the bytes of a Parquet file of the first of a user's columns."""
+    file = pa.BufferOutputStream()
+    pq.write_table(pa.table(dict(zip(USER.strip().split(","), columns, strict=False))), file)
+    return file.getvalue().to_pybytes()
 
 
 def rows(trace):
@@ -53,7 +61,7 @@ def lines(*records):
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(read, refused):
+def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(read):
     trace, said = read(BURST + "5,ChatGPT,472,18,490,API log\n45,GPT-4,9,0,9,API log\n45,GPT-4,417,276,693,API log\n")
     assert rows(trace) == [(0, 472, 18), (40, 417, 276)]
     assert trace.row.tolist() == [0, 2]
@@ -67,70 +75,49 @@ def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(
     assert trace.session.tolist() == [0, 1]
     assert "; 2 sessions; " in said
     assert said.endswith("not read: Elapsed time, Model, Total tokens, Log Type")
-    assert refused(BURST + "5,ChatGPT,472,0,472,API log\n") == "every request has 0 tokens"
 
 
 @pytest.mark.parametrize(
     ("stamps", "more", "unit", "why"),
     [
-        (
-            (0, 3053),
-            {"input_length": 7, "chat_id": 5, "parent_chat_id": -1},
-            "s",
-            "chat_id and parent_chat_id are Bailian's",
-        ),
-        ((0, 0.25), {"input_length": 7}, "s", "as milliseconds 4,000 requests/s"),
-        ((1700000000000, 1700000003053), {"input_length": 7}, "ms", "since 1970"),
+        ((0, 3053), {"chat_id": 5, "parent_chat_id": -1}, "s", "chat_id and parent_chat_id are Bailian's"),
+        ((0, 0.25), {}, "s", "as milliseconds 4,000 requests/s"),
+        ((1700000000000, 1700000003053), {}, "ms", "since 1970"),
     ],
 )
 def test_a_timed_traces_unit_is_read_from_its_content_and_said(read, stamps, more, unit, why):
-    content = lines(*({"timestamp": stamp, "output_length": 1, **more} for stamp in stamps))
-    trace, said = read(content, "t.jsonl")
+    content = lines(*({"timestamp": stamp, "input_length": 7, "output_length": 1, **more} for stamp in stamps))
+    trace, said = read(content)
     span = stamps[1] - stamps[0]
     assert trace.arrival_s.tolist() == [0, span if unit == "s" else span / 1000]
     assert said.startswith("read as Mooncake / vLLM timed trace JSON lines: timestamp, input_length, output_length; ")
     assert f"timestamp is in {unit} ({why}); trace.time_unit sets it" in said
     other = "ms" if unit == "s" else "s"
-    trace, said = read(content, "t.jsonl", time_unit=other)
+    trace, said = read(content, time_unit=other)
     assert trace.arrival_s.tolist() == [0, span if other == "s" else span / 1000]
     assert "timestamp is in" not in said
 
 
+ONE_IN_51_MIN = "s (51 min, one request in 51 min)", "ms (3.05 s, one request in 3.05 s)"
+
+
 @pytest.mark.parametrize(
-    ("stamps", "more", "said", "units"),
+    ("stamps", "more", "units"),
     [
-        (range(0, 3360, 28), {}, "s (56 min, one request in 28 s) or ms (3.33 s, 35.7 requests/s)", "s or ms"),
-        ((0, 294e3), {}, "ms (5 min, one request in 5 min) or us (0.294 s, 3.4 requests/s)", "ms or us"),
-        (
-            (0, 3053),
-            {"hash_ids": [1]},
-            "s (51 min, one request in 51 min) or ms (3.05 s, one request in 3.05 s) or us (0.00305 s, 328 requests/s)",
-            "s or ms or us",
-        ),
+        (range(0, 3360, 28), {}, ["s (56 min, one request in 28 s)", "ms (3.33 s, 35.7 requests/s)"]),
+        ((0, 294e3), {}, ["ms (5 min, one request in 5 min)", "us (0.294 s, 3.4 requests/s)"]),
+        ((0, 3053), {"hash_ids": [1]}, [*ONE_IN_51_MIN, "us (0.00305 s, 328 requests/s)"]),
     ],
 )
-def test_a_timestamp_that_makes_sense_in_several_units_asks_for_one(read, refused, stamps, more, said, units):
+def test_a_timestamp_that_makes_sense_in_several_units_asks_for_one(read, refused, stamps, more, units):
     row = {"input_length": 7, "output_length": 1, **more}
     content = lines(*({"timestamp": stamp, **row} for stamp in stamps))
-    assert refused(content, "t.jsonl") == f"timestamp may be in {said}: set trace.time_unit={units}"
-    for unit in units.split(" or "):
-        trace = read(content, "t.jsonl", time_unit=unit).trace
+    names = [each.split()[0] for each in units]
+    said = f"timestamp may be in {' or '.join(units)}: set trace.time_unit={' or '.join(names)}"
+    assert refused(content) == said
+    for unit in names:
+        trace = read(content, time_unit=unit).trace
         assert trace.arrival_s[-1] == pytest.approx(stamps[-1] / {"s": 1, "ms": 1e3, "us": 1e6}[unit])
-
-
-def test_a_damaged_benchmark_result(refused):
-    assert refused(json.dumps([RESULT]) + "\n{}", "r.json").startswith("line 2: more behind the first")
-    uneven = refused(json.dumps({**RESULT, "start_times": [1.0]}), "r.json")
-    assert uneven == "its lists differ in length: 1 start_times, 3 input_lens, 3 output_lens"
-    null = refused(json.dumps({**RESULT, "start_times": [1.0, None, None]}), "r.json")
-    assert null == "1 damaged row: entry 3: start_times None is not a number"
-
-
-def test_a_line_is_counted_where_quoted_cells_hold_line_breaks(read, refused):
-    header, rest = "prompt," + USER, '"two\nlines",1,7,8\n'
-    assert rows(read(header + '"a ""b"", c",0,5,6\n' + rest).trace) == [(0, 5, 6), (1, 7, 8)]
-    assert refused(header + rest + "a,2,x,8\n").startswith("1 damaged row: line 4: prompt_tokens 'x' is not a whole")
-    assert refused(header + rest + "a,2,8\n") == "1 damaged row: line 4: 3 cells where the header has 4"
 
 
 def test_timestamps_are_exact_to_the_nanosecond(read):
@@ -160,10 +147,10 @@ def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
     assert read(slow, time_unit="ms").trace.arrival_s.tolist() == [0, 0.4, 0.8]
     called = (("arrival_s", "sent_ms"),)
     fast = lines(*({"sent_ms": i, "prompt_tokens": 9, "output_tokens": 1} for i in range(9)))
-    assert "requests/s" not in read(fast, "t.jsonl", called=called).said
+    assert "requests/s" not in read(fast, called=called).said
     fast = fast.replace('"sent_ms": 8', '"sent_ms": 7')
     said = "1,143 requests/s: if sent_ms is in s, set trace.time_unit=s"
-    assert said in read(fast, "t.jsonl", called=called).said
+    assert said in read(fast, called=called).said
 
 
 def test_coarse_stamps_are_said_and_spread_on_demand(read):
@@ -183,36 +170,40 @@ def test_a_gzip_that_unpacks_beyond_all_measure_is_refused_early(tmp_path):
     block = gzip.compress(b"0" * (32 << 20))
     file.write_bytes(block * 8)
     tracemalloc.start()
-    with pytest.raises(SpecsimError, match="gzip unpacks to more than 64 MiB; expected less"):
-        read_user_file(file, SOURCE)
+    assert "gzip unpacks to more than 64 MiB; expected less" in refusal(read_user_file, file, SOURCE)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 << 20
 
 
 def test_a_parquet_that_states_too_many_rows_is_refused_unread(refused, monkeypatch):
-    import pandas as pd
-
-    from specsim.files import yaml_file
-    from specsim.workload import readers
-
-    raw = pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": 1, "output_tokens": 1}).to_parquet()
-    said = f"states 2 rows in {size(len(raw))}; expected at most "
+    raw = parquet([0, 1], [1, 1], [1, 1])
+    said = f"states 2 rows in {yaml_file.size(len(raw))}; expected at most "
     monkeypatch.setattr(yaml_file, "MOST_ROWS", 1)
-    assert refused(raw, "t.parquet") == f"{said}1"
+    assert refused(raw) == f"{said}1"
     monkeypatch.undo()
     monkeypatch.setattr(yaml_file, "FREE_ROWS", 1)
     monkeypatch.setattr(yaml_file, "ROWS_PER_BYTE", 0)
-    assert refused(raw, "t.parquet") == f"{said}1"
+    assert refused(raw) == f"{said}1"
     monkeypatch.undo()
     monkeypatch.setattr(readers, "MOST_RATIO", 0)
     monkeypatch.setattr(readers, "FREE_BYTES", 100)
-    assert "Parquet unpacks to more than 100 bytes" in refused(raw, "t.parquet")
+    assert "Parquet unpacks to more than 100 bytes" in refused(raw)
+
+
+def adaserve(**changes):
+    row = {"emission_time_ms": 0.0, "input_length": 28, "output_length": 256, "prompt": "abc", "slo_ratio": -50.0}
+    return row | changes
 
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
 MOONCAKE = '{"timestamp": 0, "input_length": 5, "output_length": 1}\n'
 OWN = USER[:-1] + ",slo_class,tpot_slo_s,tpot_slo_ratio,ttft_slo_s\n0,1,1,a,,,\n"
+BAD_ROWS = [adaserve(), adaserve(slo_ratio=-70), adaserve(slo_ratio=0), adaserve(emission_time_ms="x")]
+QUOTED = "prompt," + USER + '"two\nlines",1,7,8\n'
+NO_NUMBER = pa.array([], pa.int64())
+UNEVEN = "its lists differ in length: 1 start_times, 3 input_lens, 3 output_lens\n"
+NOTHING, NAN = "output_tokens None is not a whole number", "arrival_s nan is not a number"
 DAMAGED = [
     (AZURE + "2023-11-16 18:17:04.1,3", "line 3: 2 cells where the header has 3"),
     (AZURE + "NaT,3,8", "line 3: TIMESTAMP 'NaT' is no time like"),
@@ -233,42 +224,47 @@ DAMAGED = [
     (USER + "2024-05-10 10:00:00,5,6\n7,5,6\n", "line 3: arrival_s '7' is no time like 2024-05-10 "),
     (USER + "0,5," + "6" * 200_000 + "\n", "line 2: output_tokens '6666"),
     *((USER + f"0,{text},1", f"line 2: prompt_tokens '{text}' is not a whole number") for text in ("٣", "1_0", "+-1")),
+    (QUOTED + "a,2,x,8\n", "line 4: prompt_tokens 'x' is not a whole"),
+    (QUOTED + "a,2,8\n", "line 4: 3 cells where the header has 4\n"),
+    (json.dumps({**RESULT, "start_times": [1.0, None, None]}), "entry 3: start_times None is not a number\n"),
+    (json.dumps([adaserve(), 5]), "entry 2: not a JSON object\n"),
+]
+REFUSED = [
+    *((content, f"1 damaged row: {said}") for content, said in DAMAGED),
+    (json.dumps(BAD_ROWS), "3 damaged rows: entry 2: slo_ratio -70 is not above 0, -50 or -150, entry 3: "),
+    (json.dumps(BAD_ROWS, indent=1)[:100], "line 7: not JSON, damaged or cut\n"),
+    (json.dumps([{"emission_time_ms": 0, "input_length": 1, "output_length": 1}]), "no column slo_ratio\n"),
+    (json.dumps([RESULT]) + "\n{}", "line 2: more behind the first"),
+    (json.dumps({**RESULT, "start_times": [1]}), UNEVEN),
+    (BURST + "5,ChatGPT,472,0,472,API log\n", "every request has 0 tokens\n"),
+    *((content, "empty file\n") for content in ("", "\n ")),
+    *((content, "no row\n") for content in (USER, AZURE.splitlines()[0], parquet(NO_NUMBER, NO_NUMBER, NO_NUMBER))),
+    (parquet([0.0, np.nan], [1, 2], [None, 4]), f"2 damaged rows: row 1: {NOTHING}, row 2: {NAN}\n"),
+    (parquet([0.0]), "no column prompt_tokens, output_tokens"),
+    (b"PAR1" + b"x" * 50, "damaged or cut Parquet file\n"),
+    ("a,b,c\n1,1,1", "line 1: no column arrival_s, prompt_tokens, output_tokens; if yours has another name"),
+    ("TIMESTAMP,ContextToken,GeneratedTokens\n", "line 1: unknown column 'ContextToken'; did you mean 'ContextTok"),
+    (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
+    ("[" * 100_000, "line 1: not JSON, damaged or cut"),
+    (USER + '0,1,"1', "line 2: not CSV"),
+    (",".join(f"c{i}" for i in range(1001)) + "\n0\n", "line 1: 1,001 columns; expected at most 1,000"),
+    (USER[:-1] + ",slo_class\n" + "".join(f"{i},1,1,u{i}\n" for i in range(1001)), "slo_class names 1,001 classes"),
 ]
 
 
-@pytest.mark.parametrize(("content", "said"), DAMAGED, ids=[said for _, said in DAMAGED])
-def test_a_damaged_row_is_told_with_its_line(refused, content, said):
-    assert refused(content).startswith(f"1 damaged row: {said}")
+@pytest.mark.parametrize(("content", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_what_is_no_trace_says_what_it_is_and_a_damaged_row_is_told_with_its_line(refused, content, said):
+    assert f"{refused(content)}\n".startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("a,b,c\n1,1,1", "line 1: no column arrival_s, prompt_tokens, output_tokens; if yours has another name"),
-        ("TIMESTAMP,ContextToken,GeneratedTokens\n", "line 1: unknown column 'ContextToken'; did you mean 'ContextTok"),
-        (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
-        ("[" * 100_000, "line 1: not JSON, damaged or cut"),
-        (USER + '0,1,"1', "line 2: not CSV"),
-        (",".join(f"c{i}" for i in range(1001)) + "\n0\n", "line 1: 1,001 columns; expected at most 1,000"),
-        (USER[:-1] + ",slo_class\n" + "".join(f"{i},1,1,u{i}\n" for i in range(1001)), "slo_class names 1,001 classes"),
-    ],
-)
-def test_what_is_no_trace_says_what_it_is(refused, content, said):
-    assert refused(content).startswith(said)
+def test_no_file_and_a_folder(tmp_path):
+    for file, said in ((tmp_path / "none.csv", "no such file"), (tmp_path, "is a folder; expected a file")):
+        assert refusal(read_user_file, file, SOURCE) == f"{file}: {said}"
 
 
-def told(file, *args, read=read_user_file):
-    """Return the line that refuses a file which is there."""
-    return refusal(read, file, *args, SOURCE).removeprefix(f"{file}: ")
-
-
-def test_no_file_empty_file_folder_and_header_alone(refused, tmp_path):
-    assert told(tmp_path / "none.csv") == "no such file"
-    assert told(tmp_path) == "is a folder; expected a file"
-    for content in ("", "\n "):
-        assert refused(content) == "empty file"
-    for header in (AZURE.splitlines()[0], USER):
-        assert refused(f"{header}\n") == "no row"
+def test_quoted_cells_may_hold_quotes_commas_and_line_breaks(read):
+    quoted = QUOTED.replace('"two', '"a ""b"", c",0,5,6\n"two')
+    assert rows(read(quoted).trace) == [(0, 5, 6), (1, 7, 8)]
 
 
 def test_truncated_and_broken_gzip_tell_the_line_reached(read, refused):
@@ -284,58 +280,22 @@ def test_truncated_and_broken_gzip_tell_the_line_reached(read, refused):
     assert "broken gzip after line" in refused(bytes(flipped))
 
 
-def adaserve(**changes):
-    row = {
-        "emission_time_ms": 0.0,
-        "input_length": 28,
-        "output_length": 256,
-        "prompt": "abc",
-        "slo_ratio": -50.0,
-    }
-    return {**row, **changes}
-
-
-def test_adaserve_json_keeps_the_authors_classes_and_slos(read):
-    rows = [
-        adaserve(slo_ratio=1.2),
-        adaserve(emission_time_ms=1500.0),
-        adaserve(emission_time_ms=1500.0, slo_ratio=-150),
-    ]
-    trace = read(json.dumps(rows)).trace
+def test_adaserve_json_keeps_the_authors_classes_and_slos_and_turns_characters_to_tokens(read):
+    later = adaserve(emission_time_ms=1500.0)
+    trace = read(json.dumps([adaserve(slo_ratio=1.2), later, later | {"slo_ratio": -150}])).trace
     assert trace.arrival_s.tolist() == [0, 1.5, 1.5]
     assert [trace.slo_names[code] for code in trace.slo_class] == ["coding", "chat", "summarization"]
-    assert trace.tpot_slo_ratio[0] == 1.2
-    assert np.isnan(trace.tpot_slo_ratio[1:]).all()
-    assert np.isnan(trace.tpot_slo_s[0])
-    assert trace.tpot_slo_s[1:].tolist() == [0.05, 0.15]
+    np.testing.assert_equal(trace.tpot_slo_ratio, [1.2, np.nan, np.nan])
+    np.testing.assert_equal(trace.tpot_slo_s, [np.nan, 0.05, 0.15])
     assert trace.prompt_tokens.tolist() == [28, 28, 28]
     assert trace.source.note is None
-
-
-def test_adaserve_json_in_characters_is_turned_to_tokens_and_said(read):
-    rows = [
-        adaserve(prompt="x" * 46, input_length=46),
-        adaserve(prompt="y" * 34, input_length=34, slo_ratio=1.2),
-    ]
-    trace = read(json.dumps(rows)).trace
+    text, code = adaserve(prompt="x" * 46, input_length=46), adaserve(prompt="y" * 34, input_length=34, slo_ratio=1.2)
+    trace = read(json.dumps([text, code])).trace
     assert trace.prompt_tokens.tolist() == [10, 10]
     assert "2 of 2 prompt lengths are estimated from characters" in trace.source.note
 
 
-def test_adaserve_json_damage_is_told(refused):
-    bad = [adaserve(), adaserve(slo_ratio=-70), adaserve(slo_ratio=0), adaserve(emission_time_ms="x"), 5]
-    assert refused(json.dumps([bad[0], 5])) == "1 damaged row: entry 2: not a JSON object"
-    message = refused(json.dumps(bad[:4]))
-    assert message.startswith("3 damaged rows: entry 2: slo_ratio -70 is not above 0, -50 or -150, entry 3: ")
-    assert re.fullmatch(r"line \d+: not JSON, damaged or cut", refused(json.dumps(bad[:4], indent=1)[:100]))
-    missing = [{"emission_time_ms": 0, "input_length": 1, "output_length": 1}]
-    assert refused(json.dumps(missing)) == "no column slo_ratio"
-
-
 def test_adaserve_parquet_picks_one_workload_and_its_known_tokens(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     table = pa.table(
         {
             "trace": ["a", "b", "b", "b"],
@@ -353,35 +313,81 @@ def test_adaserve_parquet_picks_one_workload_and_its_known_tokens(tmp_path):
     assert trace.prompt_tokens.tolist() == [10, 77, 34]
     assert trace.row.tolist() == [0, 1, 2]
     assert "1 of 3 prompt lengths" in trace.source.note
-    assert "no row of the workload 'c'" in told(file, "c", read=read_adaserve_parquet)
+    assert "no row of the workload 'c'" in refusal(read_adaserve_parquet, file, "c", SOURCE)
     pq.write_table(table.drop_columns(["trace"]), file)
-    assert "no column 'trace'" in told(file, "b", read=read_adaserve_parquet)
+    assert "no column 'trace'" in refusal(read_adaserve_parquet, file, "b", SOURCE)
 
 
 def test_a_users_csv_with_every_column(read):
     header = "output_tokens,slo_class,arrival_s,prompt_tokens,tpot_slo_s,tpot_slo_ratio,ttft_slo_s"
     trace = read(f'\ufeff{header}\n5,chat,1700000000,7,0.05,,1\n6,"code",1700000000.5,8,,1.2,\n').trace
-    assert trace.arrival_s.tolist() == [0, 0.5]
-    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([7, 8], [5, 6])
-    assert trace.slo_names == ("chat", "code")
-    assert trace.slo_class.tolist() == [0, 1]
-    assert trace.tpot_slo_s[0] == 0.05
-    assert trace.tpot_slo_ratio[1] == 1.2
-    assert np.isnan([trace.tpot_slo_s[1], trace.tpot_slo_ratio[0], trace.ttft_slo_s[1]]).all()
+    assert rows(trace) == [(0, 7, 5), (0.5, 8, 6)]
+    assert (trace.slo_names, trace.slo_class.tolist()) == (("chat", "code"), [0, 1])
+    slos = trace.tpot_slo_s, trace.tpot_slo_ratio, trace.ttft_slo_s
+    np.testing.assert_equal(slos, [[0.05, np.nan], [np.nan, 1.2], [1, np.nan]])
 
 
-def test_a_users_parquet_tells_rows_from_one(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+SMALL = {"profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
+TIMES = pd.to_datetime(pd.Series(["2026-01-05T10:00:00.5", "2026-01-05T10:00:02.0"]))
+ZONED = [TIMES.dt.tz_localize(zone) for zone in (None, "UTC", "Europe/Berlin")]
 
-    file = tmp_path / "t.parquet"
-    columns = {"arrival_s": [0.0, 1.0], "prompt_tokens": [1, 2], "output_tokens": [3, 4]}
-    pq.write_table(pa.table({**columns, "arrival_s": [0.0, float("nan")], "output_tokens": [None, 4]}), file)
-    first, second = "output_tokens None is not a whole number", "arrival_s nan is not a number"
-    assert told(file) == f"2 damaged rows: row 1: {first}, row 2: {second}"
-    pq.write_table(pa.table({"arrival_s": [0.0]}), file)
-    assert "no column prompt_tokens, output_tokens" in told(file)
-    pq.write_table(pa.table(columns).slice(0, 0), file)
-    assert told(file) == "no row"
-    file.write_bytes(b"PAR1" + b"x" * 50)
-    assert told(file) == "damaged or cut Parquet file"
+
+@pytest.mark.parametrize("times", [*ZONED, pd.to_timedelta([90.5, 92.0], unit="s")], ids=lambda each: str(each.dtype))
+def test_times_in_a_zone_and_times_since_any_moment_are_times(times):
+    trace = trace_of(pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6], "output_tokens": [7, 8]}))
+    assert trace.arrival_s.tolist() == [0.0, 1.5]
+
+
+@pytest.mark.parametrize(("label", "said"), [(["a", "b"], "index 'b'"), ([7, 70], "index 70"), ([0, 1], "index 1")])
+def test_a_damaged_row_is_named_by_the_index_of_its_frame(label, said):
+    frame = pd.DataFrame({"arrival_s": [0, np.nan], "prompt_tokens": [5, 6], "output_tokens": [7, 8]}, index=label)
+    assert refusal(trace_of, frame) == f"DataFrame: 1 damaged row: {said}: arrival_s nan is not a number"
+    named = refusal(trace_of, frame.to_dict("list"), "mine")
+    assert named == "mine: 1 damaged row: row 2: arrival_s nan is not a number"
+
+
+def test_missing_cells_of_nullable_columns_and_columns_that_stand_twice():
+    frame = pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": [5, 6], "output_tokens": [7, 8]}).astype("Int64")
+    for missing in (pd.array([None, 2], "Int64"), pd.Series([pd.NA, 2], dtype=object)):
+        assert trace_of(frame.assign(cached_tokens=missing)).cached_tokens.tolist() == [0, 2]
+    assert refusal(trace_of, pd.concat([frame, frame], axis=1)) == "DataFrame: column 'arrival_s' stands twice"
+    frame["prompt_tokens"] = pd.Series([5, pd.NA], dtype=object)
+    assert "index 1: prompt_tokens <NA> is not a whole number" in refusal(trace_of, frame)
+
+
+def in_ms(first=1700000000000):
+    times = [first, first + 500000, first + 900000]
+    return pd.DataFrame({"arrival_s": times, "prompt_tokens": [5, 6, 7], "output_tokens": [7, 8, 9]})
+
+
+def test_advice_on_the_unit_can_be_followed():
+    said = 'in ms 15 min: give simulate trace__time_unit="ms", or trace_of time_unit="ms"'
+    assert refusal(simulate, "fcfs", in_ms(), **SMALL).endswith(said)
+    assert refusal(trace_of, in_ms()).endswith(said)
+    run = simulate("fcfs", in_ms(), trace__time_unit="ms", **SMALL)
+    assert run.requests["arrival_s"].tolist() == [0, 500, 900]
+    assert trace_of(in_ms(), time_unit="ms").arrival_s.tolist() == [0, 500, 900]
+    assert not any("time_unit" in note for note in run.notes)
+
+
+@pytest.mark.parametrize("given", [in_ms(), trace_of(in_ms(), time_unit="ms")], ids=["frame", "trace"])
+def test_a_window_and_blocks_are_of_any_trace(given):
+    unit = {"trace__time_unit": "ms"} if isinstance(given, pd.DataFrame) else {}
+    late = simulate("fcfs", given, trace__window=[400, 1000], **unit, **SMALL)
+    assert late.requests["arrival_s"].tolist() == [0, 400]
+    assert late.config["trace"]["window"] == [400, 1000]
+    drawn = [simulate("fcfs", given, trace__resample=450, seed=seed, **unit, **SMALL) for seed in range(4)]
+    assert len({tuple(run.requests["arrival_s"]) for run in drawn}) > 1
+    assert "arrivals" in drawn[0].provenance["varies_with_seed"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"trace__time_unit": "minutes"}, "time_unit: 'minutes' is unknown"),
+        ({"trace__window": [5, 1]}, "trace.window: [5, 1] is not [start_s, stop_s]"),
+        ({"trace__rps": 2}, "trace.rps: trace is an object; expected the value in it"),
+    ],
+)
+def test_a_setting_that_does_not_fit_a_frame_is_one_line(settings, said):
+    assert said in refusal(simulate, "fcfs", in_ms(0), **{**settings, **SMALL})

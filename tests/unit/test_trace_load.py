@@ -1,7 +1,10 @@
-"""A trace by its name: the real file or what ships in its place, the blocks that trace.resample draws, early ends."""
+"""A trace by its name: the real file or what ships in its place and how like it is, blocks drawn again, early ends."""
 
 import gzip
 import hashlib
+import json
+import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,13 +17,16 @@ from specsim.metrics.tables import stand_in
 from specsim.runs.prepare import prepare
 from specsim.workload import synthetic
 from specsim.workload.load import resample, trace_recipe
+from specsim.workload.readers import content
 from specsim.workload.synthetic import ended_early, hazard_of
 from specsim.workload.trace import Trace, TraceSource
+from specsim.workload.user_file import read_user_file
 from tests.made import refusal
+from tools import fit_surrogates
+from tools.describe import describe
 
-NAMES = sorted(file.stem for file in (shipped("conf") / "trace").glob("*.yaml"))
-DRAWN = ("poisson", "gamma", "bursts")
-PUBLISHED = [name for name in NAMES if name not in (*DRAWN, "adaserve_fig1", "file")]
+NAMES = {file.stem for file in (shipped("conf") / "trace").glob("*.yaml")}
+PUBLISHED = sorted(NAMES - {"poisson", "gamma", "bursts", "adaserve_fig1", "file"})
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 
 
@@ -45,10 +51,10 @@ def azure_rows(n=3):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_what_ships_stands_in_and_says_so(name):
     trace = trace_recipe(entry(name)).trace(seed=1)
+    said = {"surrogate": "the synthetic surrogate that ships", "toy": "the toy that ships, its first requests"}
     kind = "surrogate" if entry(name)["file"].startswith("Azure") else "toy"
     assert trace.source.origin == kind
-    said = {"surrogate": "the synthetic surrogate that ships", "toy": "the toy that ships, its first requests"}[kind]
-    assert stand_in(trace.source.name, trace.source.origin) == f"{name}: {said}"
+    assert stand_in(trace.source.name, kind) == f"{name}: {said[kind]}"
     assert "found neither" not in (trace.source.note or "")
     assert trace.source.licence
     refused(entry(name, surrogate=False), "trace.surrogate=false, but ")
@@ -101,19 +107,28 @@ def test_window_then_limit_then_rate():
     assert trace.row.tolist() == list(range(start, start + 500))
     assert trace.rate_per_s == pytest.approx(3.0, rel=1e-14)
     assert np.array_equal(trace.prompt_tokens, whole.prompt_tokens[start : start + 500])
-    refused(entry("poisson"), "requests=0", requests=0)
-    refused(entry("mooncake_synthetic"), "(the shipped toy) holds 300 requests", requests=301)
+
+
+ZIPF, FIXED = {"distribution": "zipf"}, {"distribution": "fixed", "mean": 3, "cv": 1}
+SPAN = "expected seconds of at least 0.034355 and below 3435.5"
+AT_LEAST_1 = "trace.mean_output_tokens.coding: 0.5 is not a finite number of at least 1"
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "asked", "said"),
     [
-        ("poisson", {"prompt_tokens": {"distribution": "zipf"}}, "distribution: 'zipf' is unknown"),
-        ("poisson", {"prompt_tokens": {"distribution": "fixed", "mean": 3, "cv": 1}}, "cv: 1 changes nothing"),
+        ("poisson", {}, {"requests": 0}, "requests=0"),
+        ("poisson", {"prompt_tokens": ZIPF}, {}, "distribution: 'zipf' is unknown"),
+        ("poisson", {"prompt_tokens": FIXED}, {}, "cv: 1 changes nothing"),
+        ("mooncake_synthetic", {}, {"requests": 301}, "(the shipped toy) holds 300 requests"),
+        ("azure_code", {"resample": 1e-9}, {}, f"trace.resample=1e-09: {SPAN}"),
+        ("azure_code", {"resample": 1e9}, {}, f"trace.resample=1e+09: {SPAN}"),
+        ("adaserve_fig8", {"mean_output_tokens": {"code": 202.0}}, {}, "trace.mean_output_tokens.code"),
+        ("adaserve_fig8", {"mean_output_tokens": {"coding": 0.5}}, {}, AT_LEAST_1),
     ],
 )
-def test_a_bad_key_or_value_is_one_line(name, changes, said):
-    refused(entry(name, **changes), said)
+def test_a_bad_key_or_value_is_one_line(name, changes, asked, said):
+    refused(entry(name, **changes), said, **asked)
 
 
 N = 4_000
@@ -156,12 +171,6 @@ def test_fewer_requests_are_a_prefix(trace, requests):
     part = resample(trace, 50.0, seed=4, requests=requests).head(requests)
     for column in ("arrival_s", "prompt_tokens", "output_tokens", "row", "slo_class"):
         assert getattr(part, column).tolist() == getattr(whole, column)[:requests].tolist()
-
-
-@pytest.mark.parametrize("block_s", [1e-9, 1e9])
-def test_a_block_is_shorter_than_the_trace_and_not_next_to_nothing(trace, block_s):
-    with pytest.raises(SpecsimError, match=r"trace.resample=1e[-+]09: expected seconds of at least .* and below"):
-        resample(trace, block_s, seed=1)
 
 
 def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
@@ -230,12 +239,68 @@ def test_the_published_workload_ends_early_where_its_entry_says_so():
     assert np.array_equal(one.arrival_s, other.arrival_s)
 
 
-@pytest.mark.parametrize(
-    ("means", "said"),
-    [
-        ({"code": 202.0}, "trace.mean_output_tokens.code"),
-        ({"coding": 0.5}, "trace.mean_output_tokens.coding: 0.5 is not a finite number of at least 1"),
-    ],
-)
-def test_bad_means_are_one_line(means, said):
-    refused(entry("adaserve_fig8", mean_output_tokens=means), said)
+TRACES = shipped("traces")
+REAL = json.loads((TRACES / "real_statistics.json").read_text())
+PROMISED = ("interarrival_cv", "fano_1s", "fano_10s", "prefill_dispersion_10s", "prefill_cv_10s")
+QUANTILES = ("prompt_quantiles", "output_quantiles")
+
+
+def surrogate(name):
+    return read_user_file(TRACES / f"{name}_surrogate.csv.gz", TraceSource(name, "surrogate")).trace
+
+
+def real(name):
+    try:
+        return trace_recipe(entry(name, surrogate=False)).trace(seed=0)
+    except SpecsimError:
+        pytest.skip("the real file is not on this machine")
+
+
+@pytest.mark.parametrize("name", ["azure_code", "azure_conv"])
+def test_the_surrogate_is_within_5_percent_of_the_real_statistics(name):
+    wanted, found = REAL[name], asdict(describe(surrogate(name)))
+    assert found["requests"] == wanted["requests"]
+    for key in PROMISED:
+        assert found[key] == pytest.approx(wanted[key], rel=0.05), key
+    for key in QUANTILES:
+        assert list(found[key]) == pytest.approx(list(wanted[key]), rel=0.05), key
+    for key in ("prompt_output_rank_correlation", "prompt_rank_lag1", "output_rank_lag1"):
+        assert found[key] == pytest.approx(wanted[key], abs=0.03), key
+
+
+@pytest.mark.usefixtures("real_data")
+@pytest.mark.parametrize("name", ["azure_code", "azure_conv"])
+def test_the_stored_statistics_are_the_real_file_s_whose_seconds_the_surrogate_keeps_and_no_row(name):
+    trace, copy = real(name), surrogate(name)
+    for key, value in asdict(describe(trace)).items():
+        assert REAL[name][key] == pytest.approx(list(value) if isinstance(value, tuple) else value, rel=1e-9)
+    assert np.array_equal(np.bincount(trace.arrival_s.astype(int)), np.bincount(copy.arrival_s.astype(int)))
+
+    def rows(of, width_s):
+        tick = (of.arrival_s / width_s).astype(int)
+        return set(zip(tick.tolist(), of.prompt_tokens.tolist(), of.output_tokens.tolist(), strict=True))
+
+    assert not rows(trace, 0.001) & rows(copy, 0.001)
+    assert len(rows(trace, 1.0) & rows(copy, 1.0)) < len(trace) * 0.01
+
+
+@pytest.mark.usefixtures("real_data")
+def test_the_script_makes_the_shipped_rows_again(tmp_path):
+    fit_surrogates.write_csv(tmp_path / "t.csv.gz", fit_surrogates.surrogate_of(real("azure_code")))
+    assert content(tmp_path / "t.csv.gz") == content(TRACES / "azure_code_surrogate.csv.gz")
+
+
+def test_the_readme_gives_the_checksum_of_every_file_that_ships():
+    readme = (TRACES / "README.md").read_text()
+    listed = dict(re.findall(r"^\| `([^`]+\.csv\.gz)` .*\| `([0-9a-f]{64})` \|$", readme, re.MULTILINE))
+    files = TRACES.glob("**/*.csv.gz")
+    assert listed == {str(file.relative_to(TRACES)): hashlib.sha256(content(file)).hexdigest() for file in files}
+    assert "CC BY 4.0" in readme
+
+
+def test_toys_are_of_a_few_hundred_requests_and_all_of_it_below_a_megabyte():
+    toys = sorted(TRACES.glob("**/*_toy.csv.gz"))
+    assert len(toys) == 35
+    for file in toys:
+        assert 200 <= len(read_user_file(file, TraceSource("toy", "toy")).trace) <= 500
+    assert sum(file.stat().st_size for file in TRACES.glob("**/*.*")) < 1_000_000
