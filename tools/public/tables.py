@@ -84,7 +84,7 @@ def summary(profile: Profile) -> list[str]:
     return [
         f"`{profile.name}`",
         f"{profile.baseline_s / MS:.1f}",
-        *("-" if tokens is None else f"{tokens:.0f}" for tokens in (ridge, form.bend_tokens)),
+        *("-" if tokens is None else f"{tokens:.0f}" for tokens in (ridge, profile.target.bend_tokens)),
         f"{CHUNK / prefill_s(profile.target):,.0f}",
         f"{CHUNK / (prefill_s(profile.target) + prefill_s(profile.draft)):,.0f}",
         f"{profile.usable_kv_tokens:,}",
