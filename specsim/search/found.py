@@ -311,6 +311,7 @@ class Found:
             yield from (f"{line.name}: {doubt}" for doubt in self.doubts(line))
         if any(len(self.capacity(line).by_seed) < 2 for line in self.lines):
             yield "no interval: one seed"
+        yield from self.sweep.seeds_said() if self.sweep else ()
         yield from self.sweep.notes
 
     def doubts(self, line: Line) -> Iterator[str]:
