@@ -11,23 +11,36 @@ FIXED = {
     "trace.prompt_tokens": "{distribution: fixed, mean: 9, cv: null, low: null, high: null}",
     "trace.output_tokens": "{distribution: uniform, mean: null, cv: null, low: 7, high: 7}",
 }
+CODE = {"trace": "azure_code", "requests": "60"}
+CLASSED = {"trace": "adaserve_fig8", "requests": "60"}
+RESAMPLED, ONE = {"trace.resample": "20"}, {"slo": "specserve"}
+DRAWN, ALL = ("classes", "acceptance"), ("arrivals", "lengths", "classes", "acceptance")
 POINTS = {
-    "recorded": {"trace": "azure_code", "requests": "60"},
-    "recorded, one class": {"trace": "azure_code", "requests": "60", "slo": "specserve"},
-    "recorded, its own classes": {"trace": "adaserve_fig8", "requests": "60"},
-    "recorded, its own classes, a mix": {"trace": "adaserve_fig8", "requests": "60", "slo": "adaserve"},
-    "resampled": {"trace": "azure_code", "requests": "60", "trace.resample": "20"},
-    "resampled, one class": {"trace": "azure_code", "requests": "60", "trace.resample": "20", "slo": "specserve"},
-    "resampled, its own classes": {"trace": "adaserve_fig8", "requests": "60", "trace.resample": "20"},
-    "synthetic": POISSON,
-    "synthetic, one class": {**POISSON, "slo": "specserve"},
-    "synthetic, lengths fixed": {**POISSON, **FIXED},
+    "recorded": (CODE, DRAWN),
+    "recorded, one class": (CODE | ONE, ("acceptance",)),
+    "recorded, its own classes": (CLASSED, ("acceptance",)),
+    "recorded, its own classes, a mix": (CLASSED | {"slo": "adaserve"}, ("acceptance",)),
+    "recorded, its own classes, a mix that deals them anew": (CLASSED | {"slo": "./mix.yaml"}, DRAWN),
+    "a file": ({"trace": "./plain.csv"}, DRAWN),
+    "a file that names classes": ({"trace": "./classed.csv"}, ("acceptance",)),
+    "resampled": (CODE | RESAMPLED, ALL),
+    "resampled, one class": (CODE | RESAMPLED | ONE, ("arrivals", "lengths", "acceptance")),
+    "resampled, its own classes": (CLASSED | RESAMPLED, ALL),
+    "synthetic": (POISSON, ALL),
+    "synthetic, one class": (POISSON | ONE, ("arrivals", "lengths", "acceptance")),
+    "synthetic, lengths fixed": (POISSON | FIXED, ("arrivals", "classes", "acceptance")),
 }
 
 
-def varies(point):
-    """Return what a run of `point` says that its seed changes."""
-    return prepare(from_point(point)).varies
+@pytest.fixture(autouse=True)
+def _files(here):
+    shares = "{coding: {share: 0.5, tpot_s: 0.03}, chat: {share: 0.5, tpot_s: 0.05}}"
+    (here / "mix.yaml").write_text(f"max_tokens: 64\nredraw_classes: true\nclasses: {shares}\n")
+    for name, column in (("plain", ""), ("classed", ",slo_class")):
+        classes = ("coding", "chat", "summarization") * 20
+        lines = [f"{i},5,5" + (f",{name}" if column else "") for i, name in enumerate(classes)]
+        text = "\n".join([f"arrival_s,prompt_tokens,output_tokens{column}", *lines])
+        (here / f"{name}.csv").write_text(text)
 
 
 def drawn(point, seed):
@@ -42,27 +55,9 @@ def drawn(point, seed):
     }
 
 
-def test_a_mix_may_deal_the_classes_anew(tmp_path):
-    shares = "{coding: {share: 0.5, tpot_s: 0.03}, chat: {share: 0.5, tpot_s: 0.05}}"
-    (tmp_path / "mix.yaml").write_text(f"max_tokens: 64\nredraw_classes: true\nclasses: {shares}\n")
-    point = {"trace": "adaserve_fig8", "requests": "60", "slo": str(tmp_path / "mix.yaml")}
-    assert varies(point) == ("classes", "acceptance")
-    assert drawn(point, 0)["classes"] != drawn(point, 1)["classes"]
-
-
-@pytest.mark.parametrize("column", ["", ",slo_class"])
-def test_a_file_is_asked_whether_it_names_classes(column, tmp_path):
-    classes = ("coding", "chat", "summarization") * 20
-    lines = [f"{i},5,5" + (f",{name}" if column else "") for i, name in enumerate(classes)]
-    (tmp_path / "mine.csv").write_text("\n".join([f"arrival_s,prompt_tokens,output_tokens{column}", *lines]))
-    point = {"trace": str(tmp_path / "mine.csv")}
-    changed = ("acceptance",) if column else ("classes", "acceptance")
-    assert varies(point) == changed
-    assert (drawn(point, 0)["classes"] != drawn(point, 1)["classes"]) == ("classes" in changed)
-
-
 @pytest.mark.parametrize("name", POINTS)
 def test_what_is_said_to_vary_is_what_varies(name):
-    first, second = (drawn(POINTS[name], seed) for seed in (0, 1))
-    changed = tuple(each for each in first if first[each] != second[each])
-    assert varies(POINTS[name]) == changed
+    point, varies = POINTS[name]
+    first, second = (drawn(point, seed) for seed in (0, 1))
+    assert varies == tuple(each for each in first if first[each] != second[each])
+    assert varies == prepare(from_point(point)).varies

@@ -5,43 +5,17 @@ import re
 
 import pytest
 
-from specsim.cli import main
 from specsim.config.configured import from_words
 from specsim.config.groups import LABELS, chosen_by_default, shipped_names
 from specsim.config.points import known_keys
 from specsim.config.synonyms import WORDS
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.runs.plan import check_idle, checked
+from tests.made import refusal
 
 CONDITIONAL = {"launch_s", "graph_step", "graph_most"}
 """Keys that change something only beside another, which their refusal names."""
 VALUES = {"N": "64", "R": "2", "K": "3", "X": "2", "S": "3"}
-
-
-def refusal(word, capsys):
-    if word.startswith("--"):
-        with pytest.raises(SystemExit, match="2"):
-            main(["run", *word.split()])
-    else:
-        assert main(["run", *word.split()]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    return told
-
-
-@pytest.mark.parametrize(
-    ("word", "key"),
-    [
-        ("--request-rate 4", "rps=R"),
-        ("--max-concurrency=8", "concurrency=N"),
-        ("max_num_batched_tokens=8192", "scheduler=vllm scheduler.max_num_batched_tokens=N"),
-        ("--goodput ttft:200", "slo.ttft_s=0.2"),
-        ("qps=4", "rps=R"),
-        ("trace=burstgpt", "trace=./FILE: BurstGPT_1.csv"),
-    ],
-)
-def test_a_word_leads_to_the_key_that_means_it(word, key, capsys):
-    assert f"expected {key}" in refusal(word, capsys)
 
 
 def typed(expected):
@@ -61,10 +35,6 @@ def test_what_is_expected_is_accepted(expected, tmp_path):
     checked(from_words([*words, *trace], sweep=False))
 
 
-def hint(word, capsys):
-    return re.search(r"did you mean '(\w+)\.(\w+)'(?: with (\w+)=(\w+))?\?", refusal(f"{word}=1", capsys))
-
-
 def plain_keys():
     """Return every key of a group's file that is not a label, whose value is a number or a truth value."""
     found = set()
@@ -77,38 +47,30 @@ def plain_keys():
 
 
 @pytest.mark.parametrize("key", plain_keys())
-def test_a_hint_at_a_groups_key_is_not_refused_when_typed(key, capsys):
-    group, name, _, choice = hint(key, capsys).groups()
+def test_a_hint_at_a_groups_key_is_not_refused_when_typed(key):
+    said = refusal(from_words, [f"{key}=1"], sweep=False)
+    group, name, choice = re.search(r"did you mean '(\w+)\.(\w+)'(?: with \w+=(\w+))?\?", said).groups()
     choice = choice or chosen_by_default()[group]
     value = peek_yaml(shipped("conf") / group / f"{choice}.yaml")[name]
     check_idle(from_words([f"{group}={choice}", f"{group}.{name}={str(value).lower()}"], sweep=False))
 
 
 @pytest.mark.parametrize("word", ["description", "suggests", "name"])
-def test_a_hint_never_crosses_roles(word, capsys):
-    assert "did you mean" not in refusal(f"{word}=1", capsys)
+def test_a_hint_never_crosses_roles(word):
+    assert "did you mean" not in refusal(from_words, [f"{word}=1"], sweep=False)
 
 
-@pytest.mark.parametrize("out", ["s3://bucket/x", "hdfs:/x"])
-def test_an_address_is_no_folder(out, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    for words in (f"out={out} requests=3", f"-m out={out} seed=1,2"):
-        assert f"out='{out}': an address; expected a path" in refusal(words, capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-LENGTHS = [
-    ("trace.prompt_tokens=1024", [1024]),
-    ("trace.prompt_tokens={distribution: fixed, mean: 1024}", [1024]),
-    ("trace.prompt_tokens.distribution=uniform trace.prompt_tokens.low=10 trace.prompt_tokens.high=11", [10, 11]),
-    ("trace.prompt_tokens={distribution: lognormal, low: 700, high: 701}", [700, 701]),
-]
-
-
-@pytest.mark.parametrize(("word", "lengths"), LENGTHS)
-def test_another_distribution_drops_the_keys_of_the_former(word, lengths):
-    words = word.split(" trace") if ".distribution" in word else [word]
-    words = [words[0], *(f"trace{each}" for each in words[1:])]
+@pytest.mark.parametrize(
+    ("set_to", "lengths"),
+    [
+        (["=1024"], [1024]),
+        (["={distribution: fixed, mean: 1024}"], [1024]),
+        ([".distribution=uniform", ".low=10", ".high=11"], [10, 11]),
+        (["={distribution: lognormal, low: 700, high: 701}"], [700, 701]),
+    ],
+)
+def test_another_distribution_drops_the_keys_of_the_former(set_to, lengths):
+    words = [f"trace.prompt_tokens{each}" for each in set_to]
     (point,) = checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False))
     assert point.config["trace"]["output_tokens"]["distribution"] == "lognormal"
     assert set(point.experiment.simulation.requests.prompt_tokens.tolist()) == set(lengths)
