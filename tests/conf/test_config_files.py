@@ -14,16 +14,10 @@ from specsim.metrics.tables import WIDTH
 from specsim.runs.prepare import prepare
 
 NAMES = {group: sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml")) for group in GROUPS}
-ELSEWHERE = {"profile": "test_suggestions.py", "acceptance": "test_matching.py"}
+ELSEWHERE = {"profile": "test_matching.py", "acceptance": "test_matching.py"}
 """Groups of which every file has a run of its own there."""
 CASES = [(group, name) for group in GROUPS for name in NAMES[group] if name != "file" and group not in ELSEWHERE]
-SMALL = {
-    "trace": "poisson",
-    "requests": "3",
-    "acceptance": "bernoulli",
-    "profile": "llama8b_1b_h100",
-    "any_fit": "true",
-}
+SMALL = {"trace": "poisson", "requests": "3", "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +31,7 @@ def _no_data(monkeypatch, tmp_path):
 )
 def test_every_file_composes_and_prepares_a_run(group, name):
     # Every scheduler is built from its file in test_scheduler_yaml.py.
-    point = {**SMALL, group: name}
+    point = {**SMALL, "any_fit": "true", group: name}
     if (group, name) == ("slo", "trace"):
         point["trace"] = "adaserve_fig8"
     if group == "router":
@@ -45,18 +39,6 @@ def test_every_file_composes_and_prepares_a_run(group, name):
     experiment = prepare(from_point(point))
     assert len(experiment.simulation.requests) == 3
     assert callable(experiment.simulation.scheduler().step)
-
-
-@pytest.mark.parametrize(
-    ("kind", "group"),
-    [("schedulers", "scheduler"), ("acceptance",) * 2],
-)
-def test_list_prints_a_line_for_each_name(capsys, kind, group):
-    assert main(["list", kind]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(choices(group))
-    for line, said in zip(lines, choices(group).values(), strict=True):
-        assert line.endswith(said)
 
 
 @pytest.mark.parametrize("name", NAMES["acceptance"])
@@ -67,9 +49,23 @@ def test_published_rates_and_lengths_say_that_the_spread_between_requests_is_ass
         assert note.count("; spread between requests assumed: 0.5") == len(body["categories"])
 
 
-def test_list_of_profiles_has_a_table_for_each_gpu(capsys):
-    assert main(["list", "profiles"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+@pytest.fixture
+def listed(capsys):
+    """Return a function that gives the lines of `specsim list`."""
+
+    def lines(*kind):
+        assert main(["list", *kind]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def test_list_prints_a_line_for_each_name_and_of_profiles_a_table_for_each_gpu(listed):
+    for kind, group in ("schedulers", "scheduler"), ("acceptance", "acceptance"):
+        lines = listed(kind)
+        assert [line.split()[0] for line in lines] == list(choices(group))
+        assert all(line.endswith(said) for line, said in zip(lines, choices(group).values(), strict=True))
+    lines = listed("profiles")
     assert max(map(len, lines)) <= WIDTH
     heads = [line for line in lines if line.endswith("GPUs  error")]
     assert any(line.startswith("NVIDIA B200  ") for line in heads)
@@ -79,9 +75,8 @@ def test_list_of_profiles_has_a_table_for_each_gpu(capsys):
     assert rows[1] == ["adaserve_artifact_llama70b", "Llama-3.1-70B + Llama-3.2-1B", "the artifact's scripts", "8", "-"]
 
 
-def test_list_without_a_kind_prints_all_eight(capsys):
-    assert main(["list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_list_without_a_kind_prints_all_eight(listed):
+    lines = listed()
     heads = [line for line in lines if not line.startswith(" ")]
     assert " ".join(heads) == "schedulers: traces: profiles: slo: acceptance: drafters: engines: routers:"
     named = {name for group in GROUPS for name in NAMES[group] if name != "file"}

@@ -5,12 +5,7 @@ from inspect import signature
 import pytest
 
 import specsim
-from specsim.config.schema import (
-    GROUPS,
-    commented,
-    declared,
-    lines,
-)
+from specsim.config.schema import GROUPS, commented, declared, lines
 from tools import keys
 
 
