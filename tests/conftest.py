@@ -86,7 +86,7 @@ def no_highest_rate(monkeypatch: pytest.MonkeyPatch, one_condition: None) -> Non
 
 @pytest.fixture
 def refused(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Return what holds that a command is refused in two lines at most, and writes nothing, and gives these lines."""
+    """Return what holds that a command is refused in one line, and writes nothing, and gives this line."""
     from specsim.cli import main
 
     def refuse(*words: str) -> str:
@@ -97,7 +97,7 @@ def refused(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str
             code = stop.code
         said = capsys.readouterr()
         assert (code, said.out) == (2, "")
-        assert 1 <= len(said.err.splitlines()) <= 2
+        assert len(said.err.splitlines()) == 1
         assert said.err.startswith("specsim: ")
         assert "Traceback" not in said.err
         assert sorted(here.rglob("*")) == before

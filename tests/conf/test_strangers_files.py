@@ -24,22 +24,9 @@ EVIL = "from pathlib import Path\nPath('loaded').touch()\nclass Evil:\n    pass\
 
 
 @pytest.fixture(autouse=True)
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "evil.py").write_text(EVIL)
-    return tmp_path
-
-
-@pytest.fixture
-def refused(refused: Refused) -> Refused:
-    """Return a function that holds that a command is refused in one line."""
-
-    def check(*words: str) -> str:
-        said = refused(*words)
-        assert said.count("\n") == 1
-        return said
-
-    return check
+def there(here: Path) -> Path:
+    (here / "evil.py").write_text(EVIL)
+    return here
 
 
 def write(name: str, values: object) -> str:
@@ -92,20 +79,15 @@ def test_an_experiment_sets_neither(place: str, word: str) -> None:
         read_experiment(Path(write("theirs.yaml", values)))
 
 
-def test_a_study_sets_neither(refused: Refused) -> None:
-    values = yaml.safe_load((shipped("conf") / "fidelity" / "tiny.yaml").read_text())
-    for change in (
-        {"settings": [*values["settings"], "plugins=[./evil.py]"]},
-        {"schedulers": {**values["schedulers"], "vllm_spec": ["out=elsewhere"]}},
-    ):
-        assert "no file sets it" in refused("fidelity", write("theirs.yaml", {**values, **change}))
-
-
-def test_the_parts_of_a_study_name_no_other_folder(refused: Refused) -> None:
+def test_a_study_sets_neither_and_names_no_other_folder(refused: Refused) -> None:
     values = yaml.safe_load((shipped("conf") / "fidelity" / "tiny.yaml").read_text())
     (pair, *_) = values["pairs"].values()
-    said = refused("fidelity", write("theirs.yaml", {**values, "pairs": {"../there": pair}}))
-    assert "names files; expected a name without separators" in said
+    for change, said in (
+        ({"settings": [*values["settings"], "plugins=[./evil.py]"]}, "no file sets it"),
+        ({"schedulers": {**values["schedulers"], "vllm_spec": ["out=elsewhere"]}}, "no file sets it"),
+        ({"pairs": {"../there": pair}}, "names files; expected a name without separators"),
+    ):
+        assert said in refused("fidelity", write("theirs.yaml", {**values, **change}))
 
 
 @pytest.mark.torch
@@ -153,13 +135,14 @@ def test_a_fetch_replaces_nothing(there: Path, there_already: str, monkeypatch: 
     assert there_already != "file" or target.read_text() == "mine"
 
 
-TARGETS = [("run", group, "evil.Evil") for group in ("scheduler", "trace", "acceptance", "drafter", "router")]
-TARGETS += [
+TARGETS = [
+    *(("run", group, "evil.Evil") for group in ("scheduler", "trace", "acceptance", "drafter", "router")),
     ("run", "scheduler", "specsim.cli.main"),
     ("run", "trace", "os.system"),
     ("find", "router", "builtins.exec"),
+    ("sweep", "drafter", "os.system"),
+    ("fetch", "trace", "evil.Evil"),
 ]
-TARGETS += [("sweep", "drafter", "os.system"), ("fetch", "trace", "evil.Evil")]
 
 
 @pytest.mark.parametrize(("verb", "group", "target"), TARGETS)
