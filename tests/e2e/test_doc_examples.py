@@ -3,7 +3,6 @@
 import re
 import runpy
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -15,19 +14,11 @@ from specsim.cli import main
 from specsim.latency import drafter
 from specsim.workload import slo
 from specsim.workload.formats import KNOWN
+from tests.pages import blocks, page
 
-DOCS = Path(__file__).parents[2] / "docs"
 FAST = ("traces", "slo")
 LONG, SHORT = '"requests": 2000', '"requests": 100'
 """An example of a minute is tested with fewer requests."""
-
-
-def page(name):
-    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
-
-
-def blocks(name):
-    return re.findall(r"^```(\w+)\n(.*?)^```$", page(name), re.DOTALL | re.MULTILINE)
 
 
 def consoles(text):
@@ -41,20 +32,19 @@ def consoles(text):
     "name",
     [*FAST, *(pytest.param(each, marks=pytest.mark.slow) for each in ("acceptance", "your-acceptance", "drafters"))],
 )
-def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, name):
-    monkeypatch.chdir(tmp_path)
+def test_the_examples_of_a_page_run(here, capsys, name):
     runs = 0
-    for kind, text in blocks(name):
+    for kind, text in blocks(page(name)):
         if kind in ("yaml", "python"):
             (named,) = re.findall(r"\A# (\w+\.\w+)\n", text)
-            (tmp_path / named).write_text(text.replace(LONG, SHORT))
+            (here / named).write_text(text.replace(LONG, SHORT))
             continue
         if kind == "toml":  # tests/e2e/test_kinds.py installs it.
             continue
         assert kind == "console"
         for command, shown in consoles(text):
             if command[0] == "cat":
-                (tmp_path / command[1]).write_text("".join(f"{line}\n" for line in shown))
+                (here / command[1]).write_text("".join(f"{line}\n" for line in shown))
             elif command[0] == "python":
                 runpy.run_path(command[1])
             else:
@@ -70,7 +60,7 @@ def keys_of(name):
     return set(re.findall(r"`(\w+)`", page(name)))
 
 
-def test_every_key_that_is_read_stands_on_its_page():
+def test_every_key_and_column_that_is_read_stands_on_its_page():
     classes = (*slo.OBJECTIVES, "share", "acceptance", "scaled")
     assert {*slo.MIX_KEYS, *classes, "classes"} <= keys_of("slo")
     of_acceptance = keys_of("acceptance") | keys_of("your-acceptance")
@@ -81,8 +71,5 @@ def test_every_key_that_is_read_stands_on_its_page():
     drafters = (drafter.Separate, drafter.Lookup, drafter.LayersSkipped, drafter.Heads)
     keys = {key for kind in drafters for key in kind.__slots__} - {"name"} | set(drafter.KINDS.built_in)
     assert keys <= keys_of("drafters")
-
-
-def test_every_column_that_is_read_stands_on_its_page():
     named = set(re.findall(r"`([\w .]+)`", page("traces") + page("trace-formats")))
     assert named >= KNOWN
