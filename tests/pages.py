@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +23,16 @@ def blocks(text: str) -> list[tuple[str, str]]:
 def block(text: str, kind: str, holding: str = "") -> str:
     """Return the first block in a language that holds a text."""
     return next(each for name, each in blocks(text) if name == kind and holding in each)
+
+
+def package(folder: Path, name: str, pyproject: str) -> None:
+    """Lay out what pip would of a package, beside its modules: a dist-info with the entry points of a project."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    points = tomllib.loads(pyproject)["project"]["entry-points"]
+    lines = [[f"[{group}]", *(f"{key} = {value}" for key, value in each.items())] for group, each in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(chain(*lines)))
 
 
 def commands(text: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The scripts in examples/, run as a stranger would: in an empty directory, with what ships."""
+"""The scripts in examples/ run in an empty directory, with what ships; what pages show passes `mypy --strict`."""
 
 import os
 import re
@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests import MYPY_CACHE
+from tests.e2e.test_kinds import MODULES, block_of
+from tests.e2e.test_python_page import BLOCKS
+from tests.e2e.test_your_scheduler import POLICY
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -32,7 +37,7 @@ WRITES = {
 }
 
 
-def test_each_script_is_short_and_named_on_its_page() -> None:
+def test_each_script_is_short_and_named_on_its_page():
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES] == sorted(PRINTS)
     for path in EXAMPLES:
@@ -43,7 +48,7 @@ def test_each_script_is_short_and_named_on_its_page() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_a_script_runs_in_an_empty_directory(path: Path, tmp_path: Path) -> None:
+def test_a_script_runs_in_an_empty_directory(path, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key != "SPECSIM_DATA"} | {"MPLBACKEND": "agg"}
     command = [sys.executable, "-W", "error", str(path), *ARGUMENTS.get(path.name, ())]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -51,3 +56,51 @@ def test_a_script_runs_in_an_empty_directory(path: Path, tmp_path: Path) -> None
     assert [line for line in PRINTS[path.name] if line not in done.stdout] == []
     assert not re.search(r"\bnan\b", done.stdout, re.IGNORECASE)
     assert {each.name for each in tmp_path.iterdir()} == WRITES[path.name]
+
+
+PROTOCOLS = {"log_lines.LogLines": "TraceReader", "two_kinds.TwoKinds": "AcceptanceModel", "remote.Remote": "Drafter"}
+WRONG = {
+    "calls.py": ("from specsim import simulate\n\nsimulate(7, slo=3.5, rps='2')\n", ["[arg-type]"] * 3),
+    "view.py": (
+        "from specsim.plugin import View\ndef f(v: View) -> str:\n    return v.now_s\n",
+        ['expected "str"'],
+    ),
+}
+CONFIG = """
+[mypy]
+follow_imports = silent
+[mypy-IPython.*,dask.*,distributed.*,optuna.*,ray.*,scipy.*,torch.*,transformers.*]
+follow_imports = skip
+"""
+"""Of the package, which `make lint` checks, the types are read, and no library of which it shows none."""
+
+
+def protocols() -> str:
+    """Return a module that takes each class for its protocol, and a drafter for a trace reader, too."""
+    lines = [f"from specsim.plugin import {', '.join(PROTOCOLS.values())}"]
+    lines += [f"import {each.partition('.')[0]}" for each in PROTOCOLS]
+    lines += [f"def f_{name}(made: {target}) -> {name}:\n    return made" for target, name in PROTOCOLS.items()]
+    return "\n".join([*lines, "def wrong(made: remote.Remote) -> TraceReader:\n    return made"]) + "\n"
+
+
+@pytest.mark.slow
+def test_every_module_that_is_shown_is_typed(tmp_path):
+    shown = dict(BLOCKS) | {f"{module}.py": block_of(group, "python", "class") for group, module in MODULES.items()}
+    shown |= {
+        "shortest_first.py": POLICY,
+        "protocols.py": protocols(),
+    }
+    shown |= {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES}
+    expected = {"protocols.py": ['expected "TraceReader"']} | {name: said for name, (_, said) in WRONG.items()}
+    for name, text in (shown | {name: text for name, (text, _) in WRONG.items()}).items():
+        (tmp_path / name).write_text(text)
+    names = sorted(shown.keys() | WRONG.keys())
+    (tmp_path / "mypy.ini").write_text(CONFIG)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(MYPY_CACHE), *names]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    errors = re.findall(r"^(\w+\.py):\d+: error: (.*)$", done.stdout, re.MULTILINE)
+    assert sorted({name for name, _ in errors}) == sorted(expected), done.stdout + done.stderr
+    for name, said in expected.items():
+        found = [line for file, line in errors if file == name]
+        assert len(found) == len(said), found
+        assert all(each in line for each, line in zip(said, found, strict=True)), found
