@@ -29,11 +29,7 @@ BODIES = {
     "raises in a part of specsim": ("yield from grow_trees(view, None, None, 1, 1, 1)", "TypeError", HERE),
     "misspells a field": ("view.runing\n        yield", "did you mean 'running'?", HERE),
     "no generator": ("return None", "step returned None", HERE - 1),
-    "a pass returned, not yielded": (
-        "if 0: yield\n        return verify([0], [1])",
-        "returned a TargetPass",
-        HERE - 1,
-    ),
+    "a pass returned, not yielded": ("if 0: yield\n        return verify([0], [1])", "returned a TargetPass", HERE - 1),
     "yields no pass": ("yield 'pass'", "step yielded 'pass' (str)", HERE),
     "swallows the refusal": (
         "try:\n            yield verify([-1], [1])\n        except Exception:\n            yield verify([0], [1])",

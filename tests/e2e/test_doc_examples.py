@@ -14,7 +14,7 @@ from specsim.cli import main
 from specsim.latency import drafter
 from specsim.workload import slo
 from specsim.workload.formats import KNOWN
-from tests.pages import blocks, page
+from tests.files import blocks, page
 
 FAST = ("traces", "slo")
 LONG, SHORT = '"requests": 2000', '"requests": 100'

@@ -61,10 +61,7 @@ def test_a_script_runs_in_an_empty_directory(path, tmp_path):
 PROTOCOLS = {"log_lines.LogLines": "TraceReader", "two_kinds.TwoKinds": "AcceptanceModel", "remote.Remote": "Drafter"}
 WRONG = {
     "calls.py": ("from specsim import simulate\n\nsimulate(7, slo=3.5, rps='2')\n", ["[arg-type]"] * 3),
-    "view.py": (
-        "from specsim.plugin import View\ndef f(v: View) -> str:\n    return v.now_s\n",
-        ['expected "str"'],
-    ),
+    "view.py": ("from specsim.plugin import View\ndef f(v: View) -> str:\n    return v.now_s\n", ['expected "str"']),
 }
 CONFIG = """
 [mypy]
@@ -86,10 +83,7 @@ def protocols() -> str:
 @pytest.mark.slow
 def test_every_module_that_is_shown_is_typed(tmp_path):
     shown = dict(BLOCKS) | {f"{module}.py": block_of(group, "python", "class") for group, module in MODULES.items()}
-    shown |= {
-        "shortest_first.py": POLICY,
-        "protocols.py": protocols(),
-    }
+    shown |= {"shortest_first.py": POLICY, "protocols.py": protocols()}
     shown |= {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES}
     expected = {"protocols.py": ['expected "TraceReader"']} | {name: said for name, (_, said) in WRONG.items()}
     for name, text in (shown | {name: text for name, (text, _) in WRONG.items()}).items():

@@ -10,8 +10,8 @@ import pytest
 
 from specsim import load_run, simulate
 from specsim.registry.plugins import ENTRY_POINTS
+from tests.files import block, package, page
 from tests.made import refusal
-from tests.pages import block, package, page
 
 PAGES = {"trace": "your-trace", "acceptance": "your-acceptance", "drafter": "drafters"}
 MODULES = {"trace": "log_lines", "acceptance": "two_kinds", "drafter": "remote"}

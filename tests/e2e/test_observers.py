@@ -11,8 +11,8 @@ from specsim import find, simulate, sweep
 from specsim.cli import main
 from specsim.core.passes import DraftPass
 from specsim.errors import ObserverFault
+from tests.files import block, page
 from tests.made import refusal
-from tests.pages import block, page
 
 PAGE = page("observers")
 SMALL = {"trace": "poisson", "requests": 20, "rps": 8}

@@ -17,8 +17,8 @@ from specsim.plugin import Forest, Objectives, SloClass, SloMix, TargetPass, dec
 from specsim.schedulers.fcfs import Fcfs
 from specsim.store.runs import StoredRun
 from specsim.workload.slo import mix_from_mapping
+from tests.files import page
 from tests.made import refusal
-from tests.pages import page
 
 PAGE = page("python")
 BLOCKS = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

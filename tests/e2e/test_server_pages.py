@@ -13,8 +13,8 @@ from specsim.server.admission import TIMEOUT, TTFT, WAITING
 from specsim.workload.entry import How
 from specsim.workload.trace import TraceSource
 from specsim.workload.user_file import read_user_file, trace_of
+from tests.files import block, commands, page
 from tests.made import refusal
-from tests.pages import block, commands, page
 
 OVERLOAD, CACHING, REPLICAS = page("overload"), page("prefix-caching"), page("replicas")
 SPLIT = {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50}
@@ -73,10 +73,7 @@ NOT_WITH = "prefix_caching=true: not with {}; expected one of them"
             "prefix_caching=true: trace 'poisson' has no hash_ids that can be used",
         ),
         ({"prefix_caching": True, "shed__ttft": True}, NOT_WITH.format("shed.ttft")),
-        (
-            {"prefix_caching": True, "block_tokens": 48},
-            "hash_ids of 512 tokens are no whole blocks of block_tokens=48",
-        ),
+        ({"prefix_caching": True, "block_tokens": 48}, "hash_ids of 512 tokens are no whole blocks of block_tokens=48"),
         ({"prefix_caching": True, **SPLIT}, NOT_WITH.format("split.prefill")),
     ],
     ids=str,

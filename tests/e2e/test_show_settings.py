@@ -40,11 +40,7 @@ def test_the_settings_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
 
 @pytest.mark.parametrize(
     ("package", "value"),
-    [
-        ("slo.classes.chat.share", 0.2),
-        ("choices.scheduler", "fcfs"),
-        ("shed", {"waiting": None, "ttft": False}),
-    ],
+    [("slo.classes.chat.share", 0.2), ("choices.scheduler", "fcfs"), ("shed", {"waiting": None, "ttft": False})],
 )
 def test_a_part_of_the_settings(shown, package, value):
     text = shown("--cfg", "job", "-p", package, *SMALL)

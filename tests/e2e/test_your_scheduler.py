@@ -15,7 +15,7 @@ from specsim import load_run, simulate
 from specsim.cli import main
 from specsim.registry import plugins
 from specsim.registry.plugins import installed
-from tests.pages import block, package, page
+from tests.files import block, package, page
 
 PAGE = page("your-scheduler")
 POLICY = block(PAGE, "python", "class ShortestFirst")

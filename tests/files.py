@@ -1,4 +1,4 @@
-"""What the pages of docs/ show: blocks of code, and commands of specsim."""
+"""Files that tests read: pages of docs/ with blocks of code and commands of specsim, and folders of runs."""
 
 from __future__ import annotations
 
@@ -38,3 +38,15 @@ def package(folder: Path, name: str, pyproject: str) -> None:
 def commands(text: str) -> list[list[str]]:
     """Return the words behind `$ specsim` of each line that begins so."""
     return [shlex.split(each) for each in re.findall(r"^\$ specsim (.*)$", text, re.MULTILINE)]
+
+
+def contents(root: Path, *without: str) -> dict[str, bytes]:
+    """Return the bytes of every file below a folder by its path there, without those of some names."""
+    kept = (path for path in root.rglob("*") if path.is_file() and path.name not in without)
+    return {str(path.relative_to(root)): path.read_bytes() for path in kept}
+
+
+def run_in(root: Path, label: str) -> Path:
+    """Return the folder of the run of a sweep whose point is `label`."""
+    (found,) = root.glob(f"{label}-*")
+    return found
