@@ -1,4 +1,4 @@
-"""The installed command: quick help, quiet pipes, the same bytes for the same seed, surrogates told of."""
+"""The installed command: quick help, quiet pipes, the same bytes for the same seed, what it tells and what it shows."""
 
 import json
 import os
@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
+from specsim import load_run, simulate
 from specsim.cli import main
-from specsim.config.schema import GROUPS, known_keys
+from specsim.config.schema import GROUPS, known_keys, lines
 
 SMALL = ["scheduler=adaserve", "trace=poisson", "requests=8", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 SLOW_TO_IMPORT = ("numpy", "pandas", "hydra", "omegaconf", "yaml", "matplotlib", "simpy", "scipy", "pyarrow", "torch")
@@ -19,9 +21,8 @@ SAME_BYTES = ("metrics.json", "requests.parquet", "passes.parquet", "config.yaml
 def specsim(*words, cwd, **variables):
     environment = {key: value for key, value in os.environ.items() if key != "SPECSIM_DATA"}
     environment |= {"XDG_CACHE_HOME": str(cwd / "cache"), **variables}
-    return subprocess.run(
-        [sys.executable, "-m", "specsim", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "specsim", *words]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
@@ -29,7 +30,6 @@ def test_help_imports_nothing_slow(words):
     code = f"""
 import sys
 from specsim.cli import main
-from specsim.config.schema import GROUPS, known_keys
 try:
     main({words!r})
 except SystemExit as stop:
@@ -65,10 +65,10 @@ def test_two_processes_write_the_same_bytes_whatever_the_hash_seed(tmp_path):
 def test_a_pipe_shows_the_table_and_the_folder_and_no_progress_bar(tmp_path):
     done = specsim("run", *SMALL, "out=here", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "here"
-    assert any(line.startswith("all ") for line in lines)
-    assert "8 completed + 0 rejected = 8 arrived" in lines
+    said = done.stdout.splitlines()
+    assert said[-1] == "here"
+    assert any(line.startswith("all ") for line in said)
+    assert "8 completed + 0 rejected = 8 arrived" in said
     assert "\r" not in done.stdout
 
 
@@ -84,12 +84,12 @@ def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypat
 def test_a_surrogate_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["run", *SMALL[:1], "trace=azure_code", *SMALL[2:], f"out={tmp_path / 'here'}"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    notes = [line for line in lines if line.startswith("note: ")]
+    said = capsys.readouterr().out.splitlines()
+    notes = [line for line in said if line.startswith("note: ")]
     assert not any("surrogate" in line for line in notes)
-    above = lines[len(notes)]
+    above, head = said[len(notes) :][:2]
     assert above.startswith("azure_code: the synthetic surrogate that ships; `specsim trace fetch azure_code`")
-    assert lines[len(notes) + 1].startswith("class ")
+    assert head.startswith("class ")
     provenance = json.loads((tmp_path / "here" / "provenance.json").read_text())
     assert provenance["trace"]["origin"] == "surrogate"
     assert "CC BY 4.0" in provenance["trace"]["licence"]
@@ -102,3 +102,61 @@ def test_a_users_own_profiler_is_told(tmp_path):
     assert done.returncode == 2
     assert "stands in the way of specsim's own package profiler" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+SAME = {"trace": "poisson", "requests": 60, "rps": 5, "seed": 3, "replicas": 2}
+
+
+def test_each_scheduler_against_has_a_column_of_the_same_requests_and_nothing_is_stored_for_it(tmp_path, capsys):
+    words = ["scheduler=adaserve", *(f"{key}={value}" for key, value in SAME.items())]
+    assert main(["run", *words, "--against", "vllm,vllm_spec", f"out={tmp_path / 'run'}"]) == 0
+    rows = {line.partition(" ")[0]: line.split()[2:5] for line in capsys.readouterr().out.splitlines()}
+    assert rows["class"] == ["attained", "vllm", "vllm_spec"]
+    metrics = {name: simulate(name, **SAME).metrics for name in ("adaserve", "vllm", "vllm_spec")}
+    for name in ("chat", "coding", "summarization", "all"):
+        blocks = (each["specsim"] if name == "all" else each["specsim"]["classes"][name] for each in metrics.values())
+        told = [f"{100 * each['slo_attainment']:.1f}" for each in blocks]
+        assert [each.lstrip("*") for each in rows[name]] == told
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+    assert load_run(tmp_path / "run").metrics == metrics["adaserve"]
+
+
+SETTINGS = ["scheduler=fcfs", "trace=poisson", "requests=4", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
+
+
+@pytest.fixture
+def shown(here, started, capsys):
+    """Return a function that gives the settings that `--cfg job` prints; nothing runs and nothing is written."""
+
+    def show(*words):
+        assert main(["run", *words]) == 0
+        assert started == list(here.iterdir()) == []
+        return capsys.readouterr().out
+
+    return show
+
+
+@pytest.mark.parametrize("flags", [["-c", "job"], ["--cfg=job", "--resolve"]])
+def test_the_settings_that_are_shown_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
+    words = [*SETTINGS, "rps='3'", "slo.classes.coding.tpot_s=3e-2", "seed=${requests}"]
+    text = shown(*flags, *words, f"out={tmp_path / 'run'}")
+    assert main(["run", *words, f"out={tmp_path / 'run'}"]) == 0
+    assert re.sub("  # .*", "", text) == (tmp_path / "run" / "config.yaml").read_text()
+    assert f"rps: 3  # {lines()['rps']}\n" in text
+    assert yaml.safe_load(text)["seed"] == 4
+
+
+@pytest.mark.parametrize(
+    ("package", "value"),
+    [("slo.classes.chat.share", 0.2), ("choices.scheduler", "fcfs"), ("shed", {"waiting": None, "ttft": False})],
+)
+def test_a_part_of_the_settings_is_shown(shown, package, value):
+    text = shown("--cfg", "job", "-p", package, *SETTINGS)
+    assert yaml.safe_load(text) == value
+    assert "..." not in text
+
+
+def test_a_sweep_shows_each_point_as_a_document_that_says_what_differs(shown):
+    text = shown("-m", "--cfg", "job", *SETTINGS, "rps=2,3", "seed=5")
+    assert [config["rps"] for config in yaml.safe_load_all(text)] == [2, 3]
+    assert [line for line in text.splitlines() if line.startswith("#")] == ["# rps=2", "# rps=3"]
