@@ -1,32 +1,38 @@
-"""The pages of docs/: their links lead somewhere, and `make docs` builds all of them without a warning."""
+"""The README and the pages of docs/: links lead somewhere, commands do what is said, `make docs` has no warning."""
 
 import os
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import specsim
-from specsim import plugin
+from specsim import load_sweep, plugin
+from specsim.cli import main
+from specsim.metrics.seeds import KEPT_UP, SATURATED
+from tests.files import ROOT, block, commands
 
-ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 ELSEWHERE = re.compile(r"<(?:script|link|img)[^>]+(?:src|href)=\"?(?:https?:)?//(?!www\.w3\.org)[^>]+>")
 
 
 @cache
-def headings(path: Path) -> set[str]:
+def headings(path):
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_links_of_a_page_lead_to_a_file_and_a_heading(page: Path) -> None:
+def test_the_links_of_a_page_lead_to_a_file_and_a_heading(page):
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         if ":" in link:
             continue
@@ -36,7 +42,7 @@ def test_the_links_of_a_page_lead_to_a_file_and_a_heading(page: Path) -> None:
         assert not anchor or anchor in headings(there), link
 
 
-def test_the_glossary_names_what_is_there() -> None:
+def test_the_glossary_names_what_is_there():
     """A name in the second column stands in some file of the code, or is a number that docs/metrics.md defines."""
     rows = re.findall(r"^\| \*\*.+?\*\* \| (.*?) \|", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.M)
     assert len(rows) >= 40
@@ -51,7 +57,7 @@ def test_the_glossary_names_what_is_there() -> None:
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning_holds_all_and_needs_no_network(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning_holds_all_and_needs_no_network(tmp_path):
     pytest.importorskip("mkdocs")
     pytest.importorskip("mkdocstrings")
     site = tmp_path / "site"
@@ -72,3 +78,81 @@ def test_the_site_builds_without_a_warning_holds_all_and_needs_no_network(tmp_pa
     for page in site.rglob("*.html"):
         assert not ELSEWHERE.findall(page.read_text(encoding="utf-8")), page
     assert not [style for style in site.rglob("*.css") if "url(http" in style.read_text(encoding="utf-8")]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here", "no_highest_rate")
+def test_the_page_on_sweeps_compares_two_policies_as_it_says(monkeypatch, tmp_path):
+    """Each is tuned on one part of the traffic, and both are judged on another."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    part = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("## Policies at their best")[2]
+    tuning, comparing = (shlex.split(line)[1:] for line in part.splitlines()[:12] if line.startswith("    specsim "))
+    assert main([*tuning, "--trials", "2", "requests=30", "seed=0"]) == 0
+    assert main([*comparing, "requests=30", "out=compared"]) == 0
+    compared = load_sweep("compared")
+    assert {Path(run.config["choices"]["scheduler"]).stem for run in compared} == {"vllm_spec", "adaserve"}
+    assert {tuple(run.config["trace"]["window"]) for run in compared} == {(1750, 3500)}
+
+
+TYPED = re.findall(r"`specsim ([^`]+)`", README.partition("## To know, type")[2].partition("## Read")[0])
+
+
+def test_the_make_targets_of_the_readme_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"make ([a-z-]+)", README))
+    assert named
+    assert named <= targets
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run_in_their_order_and_print_what_it_says(here, capsys):
+    lines = [*commands(README), *map(shlex.split, TYPED)]
+    assert len(lines) >= 6
+    for words in lines:
+        assert main(words) == 0, words
+        said = capsys.readouterr()
+        told = said.out + said.err
+        assert "MISMATCHED" not in told
+        if words[0] == "find":
+            assert "too short to judge" not in told
+            rates = re.findall(r"[\d.]+ ± [\d.]+", said.out)
+            assert len(rates) == 3
+            assert all(rate in README for rate in rates)
+        else:
+            assert "too short" not in told
+    assert (here / "first/figures/timeline.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_the_table_of_the_readme_is_what_make_run_prints_of_runs_that_are_long_enough(capsys):
+    recipe = (ROOT / "Makefile").read_text().partition("\nrun: ")[2].partition("\n\n")[0].partition("/specsim ")[2]
+    assert main(shlex.split(recipe.replace("\\\n", " "))) == 0
+    said = capsys.readouterr()
+    (table,) = re.findall(r"```text\n(.*?)\n```", README, re.S)
+    assert said.out.startswith(table) or f"\n{table}\n" in said.out
+    assert "too short" not in said.out + said.err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+def test_the_python_of_the_readme_runs(capsys):
+    Path("mine.py").write_text(block(README, "python"))
+    runpy.run_path("mine.py")
+    assert re.match(r"[01]\.\d+ \d+", capsys.readouterr().out)
+
+
+def test_the_readme_says_what_the_table_of_its_figure_holds():
+    said = " ".join(README.split())
+    table = pd.read_csv(ROOT / "docs" / "figures" / "compare_schedulers.csv").set_index(["scheduler", "rps"])
+
+    def shown(scheduler, rps, mean, sign=1):
+        value, half = (100 * table.loc[(scheduler, rps), key] for key in (mean, f"{mean}_half_width"))
+        return f"{sign * value:.1f} \u00b1 {half:.1f}"
+
+    assert f"at 6 AdaServe attains {shown('adaserve', 6, 'slo_attainment')}%" in said
+    assert f"{shown('adaserve', 6, 'difference')} points more than today's vLLM" in said
+    assert f"which attains {shown('smartspec', 6, 'difference', -1)} more than SmartSpec" in said
+    assert f"At 7 AdaServe is {shown('adaserve', 7, 'difference')} points ahead" in said
+    assert f"vLLM without drafts attains {100 * table.loc[('vllm', 6), 'slo_attainment']:.0f}% at 6" in said
+    assert set(table["load"]) <= {KEPT_UP, SATURATED}

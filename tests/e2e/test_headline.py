@@ -1,22 +1,19 @@
-"""What starves requests looks bad in every headline figure, whatever it attains by TPOT alone."""
+"""What the notebook and the pages say that policies attain is what comes out, on surrogates as on real traces."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import specsim.search.tune
 from specsim import simulate
 from specsim.metrics.seeds import KEPT_UP
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.files import ROOT, page
 
 
 @pytest.mark.slow
-def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch, tmp_path):
     """Its cells up to the first figure: tuned on one part of the surrogate, judged on another, by runs long enough.
 
     README's figure, of more schedulers and rates, has the same verdict.
@@ -24,8 +21,8 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     # The files of the best settings are the same, whether or not other conditions and the highest rate are judged, too.
-    monkeypatch.setattr(specsim.search.tune, "conditions", lambda *_, **__: ())
-    monkeypatch.setattr(specsim.search.tune, "_highest", lambda *_, **__: None)
+    monkeypatch.setattr("specsim.search.tune.conditions", lambda *_, **__: ())
+    monkeypatch.setattr("specsim.search.tune._highest", lambda *_, **__: None)
     cells = json.loads((ROOT / "notebooks" / "attainment.ipynb").read_text(encoding="utf-8"))["cells"]
     made: dict[str, Any] = {}
     for cell in [each for each in cells if each["cell_type"] == "code"][:2]:
@@ -60,15 +57,32 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_adaserve_s_budget_attains_more_than_a_constant_as_its_page_says(
-    profile: str, rps: int, requests: int, attained: float, budgets: dict[int, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = " ".join((ROOT / "docs" / "adaserve.md").read_text(encoding="utf-8").split())
+    profile, rps, requests, attained, budgets, monkeypatch
+):
+    text = " ".join(page("adaserve").split())
     settings = {"trace": "azure_conv", "profile": profile, "rps": rps, "requests": requests}
 
-    def share(**budget: int) -> float:
+    def share(**budget):
         return round(100 * simulate("adaserve", **settings, **budget).slo_attainment, 1)
 
     assert share() == attained > max(budgets.values())
     assert {budget: share(scheduler__verify_tokens=budget) for budget in budgets} == budgets
-    assert f"{profile}` attains {attained}%" in page or f"{profile}` {attained}%" in page
-    assert all(f"{each}" in page for each in budgets.values())
+    assert f"{profile}` attains {attained}%" in text or f"{profile}` {attained}%" in text
+    assert all(f"{each}" in text for each in budgets.values())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("real_data")
+@pytest.mark.parametrize(
+    ("trace", "settings"), [("azure_code", {"replicas": 1}), ("azure_conv", {"requests": 4000, "rps": 6.0})]
+)
+def test_adaserve_attains_on_a_surrogate_what_it_attains_on_the_real_trace(trace, settings, monkeypatch, tmp_path):
+    real = simulate("adaserve", trace, **settings)
+    if real.provenance["trace"]["origin"] != "real":
+        pytest.skip("needs the real traces: SPECSIM_DATA does not hold them")
+    monkeypatch.setenv("SPECSIM_DATA", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    surrogate = simulate("adaserve", trace, **settings)
+    assert surrogate.provenance["trace"]["origin"] == "surrogate"
+    assert 0.05 < real.slo_attainment < 0.99
+    assert abs(surrogate.slo_attainment - real.slo_attainment) <= 0.03

@@ -3,11 +3,11 @@
 import ast
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.files import ROOT, page
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 DEFINITIONS = {ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda}
 SHORT = {"attainment": (30, 2), "acceptance": (30, 1), "tour": (40, 1)}
@@ -15,13 +15,13 @@ SHORT = {"attainment": (30, 2), "acceptance": (30, 1), "tour": (40, 1)}
 MOST_CELL_LINES = 20
 
 
-def cells(notebook: Path, kind: str) -> list[str]:
+def cells(notebook, kind):
     found = json.loads(notebook.read_text())["cells"]
     return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_it_is_committed_without_outputs_and_defines_nothing(notebook: Path) -> None:
+def test_it_is_committed_without_outputs_defines_nothing_and_is_linked(notebook):
     for cell in json.loads(notebook.read_text())["cells"]:
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None
@@ -29,21 +29,13 @@ def test_it_is_committed_without_outputs_and_defines_nothing(notebook: Path) -> 
         plain = "\n".join(line for line in source.splitlines() if not line.startswith("%"))
         assert not {type(node) for node in ast.walk(ast.parse(plain))} & DEFINITIONS
         assert len(source.splitlines()) <= MOST_CELL_LINES
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_its_links_lead_somewhere(notebook: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)", "\n".join(cells(notebook, "markdown"))):
         assert (notebook.parent / link).is_file(), link
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_the_pages_list_it(notebook: Path) -> None:
     assert f"({notebook.name})" in (ROOT / "notebooks" / "tour.ipynb").read_text() or notebook.stem == "tour"
-    assert f"../notebooks/{notebook.name}" in (ROOT / "docs" / "examples.md").read_text()
+    assert f"../notebooks/{notebook.name}" in page("examples")
 
 
-def shortened(source: str, requests: int, seeds: int) -> str:
+def shortened(source, requests, seeds):
     """Return a cell with fewer requests, trials and seeds: whether it runs does not depend on how long its runs are."""
     source = re.sub(r'(requests=|"requests": )\d+', rf"\g<1>{requests}", source)
     source = re.sub(r'("trials": )\d+', r"\g<1>2", source)
@@ -52,7 +44,7 @@ def shortened(source: str, requests: int, seeds: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
-def test_it_runs_top_to_bottom(notebook: Path, tmp_path: Path) -> None:
+def test_it_runs_top_to_bottom(notebook, tmp_path):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     document = nbformat.read(notebook, as_version=4)
     code = [cell for cell in document.cells if cell.cell_type == "code"]
