@@ -153,11 +153,6 @@ def acceptance_trace(
     )
 
 
-def _acceptance_trace_of(count: int, agreement: float, seed: int, silent: bool) -> AcceptanceTrace:
-    """Return an acceptance trace that has rates of their own at three draft positions where the seed is odd."""
-    return acceptance_trace(count, agreement, seed, silent=silent, depths=3 if seed % 2 else 1)
-
-
 def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:
     """Return a pool of `factor` times what the largest of these requests may ever hold."""
     one = Memory(0, block_tokens, 3, draft_bytes, drafter_bytes=200)
@@ -287,8 +282,12 @@ def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
             0 if lookup else 1,
         ),
         truth=truth,
-        text=_acceptance_trace_of(
-            len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup
+        text=acceptance_trace(
+            len(told),
+            draw(st.sampled_from((0.1, 0.5, 0.9))),
+            seed := draw(st.integers(0, 3)),
+            silent=lookup,
+            depths=3 if seed % 2 else 1,
         ),
         host_bytes_per_s=draw(st.sampled_from((float("inf"), 1e4))),
         cost_model=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),

@@ -25,8 +25,14 @@ def specsim(*words, cwd, **variables):
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_imports_nothing_slow(words):
+COMPLETION = ["completion", "bash", "specsim run scheduler=ad", "="]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--help"], "specsim"), (["run", "--help"], "specsim"), (["--version"], "specsim"), (COMPLETION, "adaserve")],
+)
+def test_what_answers_at_once_imports_nothing_slow(words, said):
     code = f"""
 import sys
 from specsim.cli import main
@@ -38,7 +44,7 @@ print(sorted(set(sys.modules) & set({SLOW_TO_IMPORT!r})), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "specsim" in done.stdout
+    assert said in done.stdout
 
 
 def test_help_names_every_setting_a_newcomer_needs_and_none_that_is_not(capsys):
@@ -62,29 +68,14 @@ def test_two_processes_write_the_same_bytes_whatever_the_hash_seed(tmp_path):
     assert files == {*SAME_BYTES, "provenance.json"}
 
 
-def test_a_pipe_shows_the_table_and_the_folder_and_no_progress_bar(tmp_path):
-    done = specsim("run", *SMALL, "out=here", cwd=tmp_path)
+def test_a_pipe_shows_notes_surrogate_table_and_folder_and_no_progress_bar(tmp_path):
+    done = specsim("run", *SMALL[:1], "trace=azure_code", *SMALL[2:], "out=here", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.splitlines()
     assert said[-1] == "here"
     assert any(line.startswith("all ") for line in said)
     assert "8 completed + 0 rejected = 8 arrived" in said
     assert "\r" not in done.stdout
-
-
-def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert main(["run", *SMALL, f"out={tmp_path / 'run'}"]) == 0
-    said = capsys.readouterr()
-    assert "0/8" in said.err
-    assert said.err.rstrip("\r").split("\r")[-1].strip() == ""
-    assert said.out.splitlines()[-1] == str(tmp_path / "run")
-
-
-def test_a_surrogate_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert main(["run", *SMALL[:1], "trace=azure_code", *SMALL[2:], f"out={tmp_path / 'here'}"]) == 0
-    said = capsys.readouterr().out.splitlines()
     notes = [line for line in said if line.startswith("note: ")]
     assert not any("surrogate" in line for line in notes)
     above, head = said[len(notes) :][:2]
@@ -94,6 +85,15 @@ def test_a_surrogate_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path, 
     assert provenance["trace"]["origin"] == "surrogate"
     assert "CC BY 4.0" in provenance["trace"]["licence"]
     assert [f"note: {note}" for note in provenance["notes"]] == notes
+
+
+def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert main(["run", *SMALL, f"out={tmp_path / 'run'}"]) == 0
+    said = capsys.readouterr()
+    assert "0/8" in said.err
+    assert said.err.rstrip("\r").split("\r")[-1].strip() == ""
+    assert said.out.splitlines()[-1] == str(tmp_path / "run")
 
 
 def test_a_users_own_profiler_is_told(tmp_path):

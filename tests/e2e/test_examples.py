@@ -1,10 +1,11 @@
-"""The scripts in examples/ run in an empty directory, with what ships; what pages show passes `mypy --strict`."""
+"""Scripts of examples/ and notebooks run anywhere with what ships; they and what pages show have what they are to."""
 
+import ast
+import json
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,8 @@ from tests import MYPY_CACHE
 from tests.e2e.test_kinds import MODULES, block_of
 from tests.e2e.test_python_page import BLOCKS
 from tests.e2e.test_your_scheduler import POLICY
+from tests.files import ROOT, page
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTS = {
     "choose_deployment.py": (
@@ -38,11 +39,10 @@ WRITES = {
 
 
 def test_each_script_is_short_and_named_on_its_page():
-    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES] == sorted(PRINTS)
     for path in EXAMPLES:
         assert len(path.read_text(encoding="utf-8").splitlines()) < 60, path.name
-        assert f"(../examples/{path.name})" in page
+        assert f"(../examples/{path.name})" in page("examples")
     assert "(docs/examples.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -98,3 +98,56 @@ def test_every_module_that_is_shown_is_typed(tmp_path):
         found = [line for file, line in errors if file == name]
         assert len(found) == len(said), found
         assert all(each in line for each, line in zip(said, found, strict=True)), found
+
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+DEFINITIONS = {ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda}
+SHORT = {"attainment": (30, 2), "acceptance": (30, 1), "tour": (40, 1)}
+"""Requests and seeds of the quick runs, by notebook; `anatomy` is quick as it stands."""
+MOST_CELL_LINES = 20
+
+
+def cells(notebook, kind):
+    found = json.loads(notebook.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == kind]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
+def test_a_notebook_is_committed_without_outputs_defines_nothing_and_is_linked(notebook):
+    for cell in json.loads(notebook.read_text())["cells"]:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
+    for source in cells(notebook, "code"):
+        plain = "\n".join(line for line in source.splitlines() if not line.startswith("%"))
+        assert not {type(node) for node in ast.walk(ast.parse(plain))} & DEFINITIONS
+        assert len(source.splitlines()) <= MOST_CELL_LINES
+    for link in re.findall(r"\]\(([^)#]+)", "\n".join(cells(notebook, "markdown"))):
+        assert (notebook.parent / link).is_file(), link
+    assert f"({notebook.name})" in (ROOT / "notebooks" / "tour.ipynb").read_text() or notebook.stem == "tour"
+    assert f"../notebooks/{notebook.name}" in page("examples")
+
+
+def shortened(source, requests, seeds):
+    """Return a cell with fewer requests, trials and seeds: whether it runs does not depend on how long its runs are."""
+    source = re.sub(r'(requests=|"requests": )\d+', rf"\g<1>{requests}", source)
+    source = re.sub(r'("trials": )\d+', r"\g<1>2", source)
+    return re.sub(r"range\(\d\)", f"range({seeds})", source)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda each: each.stem)
+def test_a_notebook_runs_top_to_bottom(notebook, tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    document = nbformat.read(notebook, as_version=4)
+    code = [cell for cell in document.cells if cell.cell_type == "code"]
+    if notebook.stem in SHORT:
+        before = [cell.source for cell in code]
+        for cell in code:
+            cell.source = shortened(cell.source, *SHORT[notebook.stem])
+        assert [cell.source for cell in code] != before
+    nbclient.NotebookClient(document, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output for cell in code for output in cell.outputs]
+    said = "".join(each.text for each in shown if each.output_type == "stream" and each.name == "stderr")
+    # A progress bar is no complaint.
+    assert not [line for line in re.split(r"[\r\n]+", said) if line.strip() and "%|" not in line]
+    assert any("image/png" in each.get("data", {}) for each in shown)
