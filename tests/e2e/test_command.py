@@ -1,10 +1,13 @@
-"""The installed command: quick help, quiet pipes, the same bytes for the same seed, what it tells and what it shows."""
+"""The command, in the checkout and from the wheel: quick help, quiet pipes, the same bytes for the same seed."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 
 import pytest
 import yaml
@@ -12,17 +15,21 @@ import yaml
 from specsim import load_run, simulate
 from specsim.cli import main
 from specsim.config.schema import GROUPS, known_keys, lines
+from tests.files import ROOT
 
 SMALL = ["scheduler=adaserve", "trace=poisson", "requests=8", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 SLOW_TO_IMPORT = ("numpy", "pandas", "hydra", "omegaconf", "yaml", "matplotlib", "simpy", "scipy", "pyarrow", "torch")
 SAME_BYTES = ("metrics.json", "requests.parquet", "passes.parquet", "config.yaml")
 
 
-def specsim(*words, cwd, **variables):
-    environment = {key: value for key, value in os.environ.items() if key != "SPECSIM_DATA"}
+def ran(*command, cwd, **variables):
+    environment = {key: value for key, value in os.environ.items() if key not in ("SPECSIM_DATA", "PYTHONPATH")}
     environment |= {"XDG_CACHE_HOME": str(cwd / "cache"), **variables}
-    command = [sys.executable, "-m", "specsim", *words]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def specsim(*words, cwd, **variables):
+    return ran(sys.executable, "-m", "specsim", *words, cwd=cwd, PYTHONPATH=str(ROOT), **variables)
 
 
 COMPLETION = ["completion", "bash", "specsim run scheduler=ad", "="]
@@ -160,3 +167,63 @@ def test_a_sweep_shows_each_point_as_a_document_that_says_what_differs(shown):
     text = shown("-m", "--cfg", "job", *SETTINGS, "rps=2,3", "seed=5")
     assert [config["rps"] for config in yaml.safe_load_all(text)] == [2, 3]
     assert [line for line in text.splitlines() if line.startswith("#")] == ["# rps=2", "# rps=3"]
+
+
+PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+def succeeds(*command, cwd):
+    done = ran(*command, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    words = ("wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    succeeds(sys.executable, *PIP, *words, cwd=folder)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Install the wheel alone; its dependencies are those of the running environment, seen through a .pth file.
+
+    A folder named in a .pth has its own .pth files ignored, so the editable checkout stays out of sight.
+    """
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder / "env", with_pip=True)
+    python = str(folder / "env" / "bin" / "python")
+    succeeds(python, *PIP, "install", "--no-deps", "--no-index", str(wheel), cwd=folder)
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_shipped_file_and_nothing_of_the_workshop(wheel):
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    shipped = [path for top in ("conf", "traces") for path in (ROOT / top).rglob("*") if path.is_file()]
+    shipped = [path for path in shipped if "__pycache__" not in path.parts]
+    assert len(shipped) > 50
+    for path in shipped:
+        assert f"specsim/_data/{path.relative_to(ROOT)}" in inside
+    tops = {name.split("/")[0] for name in inside}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"specsim", "profiler"}
+    assert any(name.endswith("licenses/LICENSE") for name in inside)
+
+
+@pytest.mark.slow
+def test_the_installed_command_runs_on_the_surrogate_inside_the_wheel(installed):
+    command = str(installed / "env" / "bin" / "specsim")
+    words = ("run", "+scheduler=continuous", "trace=azure_code", "requests=50")
+    said = succeeds(command, *words, "out=here", cwd=installed)
+    assert "50 completed + 0 rejected = 50 arrived" in said
+    provenance = json.loads((installed / "here" / "provenance.json").read_text())
+    assert provenance["trace"]["origin"] == "surrogate"
+    assert provenance["trace"]["file"] == "azure_code_surrogate.csv.gz"
+    succeeds(sys.executable, "-m", "specsim", *words, "out=checkout", cwd=installed)
+    for name in ("metrics.json", "requests.parquet", "config.yaml"):
+        assert (installed / "here" / name).read_bytes() == (installed / "checkout" / name).read_bytes()

@@ -30,11 +30,13 @@ def door(name, later=0, calls={{}}):
 door("module")
 
 
-class Trace:
-    drawn = ()
-
+class Part:
     def __init__(self):
-        door("Trace")
+        door(type(self).__name__)
+
+
+class Trace(Part):
+    drawn = ()
 
     def read(self, seed, requests):
         door("Trace.read")
@@ -49,10 +51,7 @@ class Slow(ModelLatency):
         return 0.004
 
 
-class Drafter:
-    def __init__(self):
-        door("Drafter")
-
+class Drafter(Part):
     def of(self, profile):
         door("Drafter.of")
         draft = profile.draft
@@ -60,11 +59,8 @@ class Drafter:
         return Slow(**{{name: getattr(draft, name) for name in names}})
 
 
-class Acceptance:
+class Acceptance(Part):
     evidence, sha256 = "assumed", None
-
-    def __init__(self):
-        door("Acceptance")
 
     def acceptance_trace(self, category, slo_class, rows, seed):
         door("Acceptance.acceptance_trace")
@@ -82,10 +78,7 @@ class Layout:
         return np.arange(8)
 
 
-class Router:
-    def __init__(self):
-        door("Router")
-
+class Router(Part):
     def plan(self, classes, servers):
         door("Router.plan")
         door("Router.plan,later", later=1)
@@ -95,9 +88,9 @@ class Router:
         return 0
 
 
-class Scheduler:
+class Scheduler(Part):
     def __init__(self):
-        door("Scheduler")
+        super().__init__()
         (chosen,) = from_words(["scheduler=vllm_spec"], sweep=False)
         self.inner = scheduler_factory(chosen.config["scheduler"], "inner")()
 
