@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
 from itertools import chain
 from pathlib import Path
+
+from specsim.store.runs import sealed
 
 ROOT = Path(__file__).parents[1]
 
@@ -50,3 +53,10 @@ def run_in(root: Path, label: str) -> Path:
     """Return the folder of the run of a sweep whose point is `label`."""
     (found,) = root.glob(f"{label}-*")
     return found
+
+
+def reseal(run: Path, **changes: object) -> None:
+    """Let the provenance of a stored run say `changes`, and agree with its files as they are now."""
+    told = json.loads((run / "provenance.json").read_bytes()) | changes
+    kept = {key: value for key, value in told.items() if key not in ("files", "sha256")}
+    (run / "provenance.json").write_text(json.dumps(sealed(kept, run)))

@@ -18,7 +18,7 @@ from specsim.commands.parser import written
 from specsim.errors import all_printable, one_line, printable
 from specsim.files.yaml_file import shipped
 from specsim.runs.processes import Worst
-from specsim.store.runs import sealed
+from tests.files import reseal
 
 CODES = "\x1b]0;pwned\x07\x1b[31mRED\x1b[0m\r\nnote: all good\x9b1m\u202e\u2028x"
 SEEN = r"\x1b]0;pwned\x07\x1b[31mRED\x1b[0m note: all good\x9b1m\u202e x"
@@ -50,11 +50,7 @@ def evil(here, capsys):
         block["worst_class"] = CODES
         block["rejected"] = {CODES: 3}
         (folder / "metrics.json").write_text(json.dumps(metrics))
-        told = json.loads((folder / "provenance.json").read_bytes())
-        for seal in ("files", "sha256"):
-            told.pop(seal)
-        told["notes"] = [CODES]
-        (folder / "provenance.json").write_text(json.dumps(sealed(told, folder)))
+        reseal(folder, notes=[CODES])
     capsys.readouterr()
     return Path("evil")
 
