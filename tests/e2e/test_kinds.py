@@ -125,20 +125,16 @@ class Mine:
         return np.arange(8)
 """
 TRACES = {
-    "pass": None,
-    "confidence[3] = 0.3, 0.6": r"row 3 of its acceptance trace has confidences that rise",
-    "rank[2] = 3": r"row 2 of its acceptance trace has a rank that is not between 0 and 2",
-    "Mine.rows = lambda *a: np.arange(len(a[1])) + 8": r"its layout's rows are not between 0 and 7",
+    "confidence[3] = 0.3, 0.6": "row 3 of its acceptance trace has confidences that rise",
+    "rank[2] = 3": "row 2 of its acceptance trace has a rank that is not between 0 and 2",
+    "Mine.rows = lambda *a: np.arange(len(a[1])) + 8": "its layout's rows are not between 0 and 7",
 }
 
 
-@pytest.mark.parametrize("edit", TRACES)
+@pytest.mark.parametrize(("edit", "said"), TRACES.items())
 @pytest.mark.usefixtures("here")
-def test_an_acceptance_trace_that_is_none_is_one_line(edit):
+def test_an_acceptance_trace_that_is_none_is_one_line(edit, said):
     Path("trace_of_mine.py").write_text(TRACE_MODULE.replace("{edit}", edit))
     Path("mine.yaml").write_text("_target_: trace_of_mine.Mine\n")
     given = {**SMALL, "trace": "poisson", "requests": 5, "acceptance": "./mine.yaml", "plugins": ["./trace_of_mine.py"]}
-    if TRACES[edit] is None:
-        assert len(simulate(**given).requests) == 5
-        return
-    assert TRACES[edit] in refusal(simulate, **given)
+    assert said in refusal(simulate, **given)
