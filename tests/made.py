@@ -86,9 +86,8 @@ class Hardware:
 
     def slower(self, factor: float) -> Hardware:
         models = self.target, self.draft
-        return Hardware(
-            *(replace(m, alpha=m.alpha * factor, gamma=m.gamma * factor, delta=m.delta * factor) for m in models)
-        )
+        slow = (replace(m, alpha=m.alpha * factor, gamma=m.gamma * factor, delta=m.delta * factor) for m in models)
+        return Hardware(*slow)
 
     def looking_up(self) -> Hardware:
         """Return the same with a drafter that keeps no cache and proposes all depths in one pass."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Iterator
 from functools import reduce
 from operator import getitem
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +22,7 @@ from tests.laws.subjects import NAMES, raw_of, target_of, written_out
 from tests.made import refusal
 
 
-def nodes(mapping: dict[str, Any], *above: str) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def nodes(mapping, *above):
     """Yield the mapping and every part below that is an object of its own, with the keys that lead there."""
     yield above, mapping
     for key, value in mapping.items():
@@ -32,7 +30,7 @@ def nodes(mapping: dict[str, Any], *above: str) -> Iterator[tuple[tuple[str, ...
             yield from nodes(value, *above, key)
 
 
-def parameters() -> list[tuple[str, tuple[str, ...]]]:
+def parameters():
     """Return every (scheduler, keys that lead to one plain parameter)."""
     return [
         (name, (*above, key))
@@ -43,11 +41,11 @@ def parameters() -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
-def below(mapping: Any, path: tuple[str, ...]) -> Any:
+def below(mapping, path):
     return reduce(getitem, path, mapping)
 
 
-def first_of_each_class() -> set[tuple[str, tuple[str, ...]]]:
+def first_of_each_class():
     """Return of the parameters of each class and function those of the first YAML that has it."""
     found: dict[tuple[Any, str], tuple[str, tuple[str, ...]]] = {}
     for name, path in parameters():
@@ -55,13 +53,13 @@ def first_of_each_class() -> set[tuple[str, tuple[str, ...]]]:
     return set(found.values())
 
 
-def changed(name: str, path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def changed(name, path, value):
     raw = raw_of(name)
     below(raw, path[:-1])[path[-1]] = value
     return raw
 
 
-def taken_at(name: str, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+def taken_at(name, path):
     """Return where the class of a node takes the value of a path: there, or in the parts below that are handed it."""
     mark = object()
     mapping = changed(name, path, mark)
@@ -74,14 +72,14 @@ def taken_at(name: str, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     ]
 
 
-def refused(mapping: dict[str, Any]) -> str:
+def refused(mapping):
     message = refusal(scheduler_factory, mapping, "scheduler=made")
     assert message.startswith("scheduler=made: ")
     return message
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
+def test_keys_are_the_signature_no_more_and_no_less(name):
     assert "${" not in repr(raw_of(name)), "a key is handed down, not repeated"
     for above, node in nodes(raw_of(name)):
         if node.get("_partial_"):
@@ -98,7 +96,7 @@ SHARED = {"window", "acceptance", "order"}
 """Names that two schedulers give to different things: acceptance averages and monitors, and orders of two kinds."""
 
 
-def test_one_parameter_has_one_name_and_one_place_in_every_scheduler() -> None:
+def test_one_parameter_has_one_name_and_one_place_in_every_scheduler():
     """Whatever stands in several YAMLs can be set for all of them by one key."""
     places: dict[str, set[str]] = {}
     for name in NAMES:
@@ -113,7 +111,7 @@ DRAFTING = sorted({path[-1] for _, path in parameters()} & {"num_speculative_tok
 
 
 @pytest.mark.parametrize(("name", "path"), [each for each in parameters() if each[1][-1] in DRAFTING], ids=str)
-def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name: str, path: tuple[str, ...]) -> None:
+def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name, path):
     scheduler_factory(changed(name, path, MAX_DEPTH), f"scheduler={name}")
     assert f"{path[-1]}=1025 is above 1,024" in refused(changed(name, path, MAX_DEPTH + 1))
 
@@ -127,7 +125,7 @@ NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04, "acceptance_rate_th
 @pytest.mark.parametrize(
     ("name", "path"), sorted(first_of_each_class()), ids=lambda part: part if isinstance(part, str) else ".".join(part)
 )
-def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name: str, path: tuple[str, ...]) -> None:
+def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name, path):
     raw = raw_of(name)
     value = below(raw, path[:-1]).pop(path[-1])
     assert refused(raw).endswith(f"missing key {path[-1]!r}")
@@ -154,7 +152,7 @@ class Mine(SmartSpec):
 """
 
 
-def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> None:
+def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path):
     """Its inherited fields are checked too, though the types they name are not imported where it stands."""
     file = tmp_path / "derived_from_smartspec.py"
     file.write_text(DERIVED)
@@ -169,7 +167,7 @@ def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("target", ["os.system", "specsim.api.simulate", "specsim.schedulersx.evil.Evil"])
-def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
+def test_what_is_outside_is_never_imported(target, tmp_path):
     witness = tmp_path / "ran"
     message = refused({"_target_": target, "command": f"touch {witness}"})
     assert f"_target_: {target!r} is not allowed" in message
@@ -198,11 +196,11 @@ UNKNOWN = "lmdeploy': expected one of vllm, sglang, trtllm, prompts_first, mixed
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_what_is_no_scheduler_or_key_is_one_line(mapping: dict[str, Any], said: str) -> None:
+def test_what_is_no_scheduler_or_key_is_one_line(mapping, said):
     assert said in refused(mapping)
 
 
-def test_a_list_of_a_file_is_each_scheduler_s_own() -> None:
+def test_a_list_of_a_file_is_each_scheduler_s_own():
     factory = scheduler_factory(raw_of("vllm_dynamic"), "scheduler=vllm_dynamic")
     made: list[Any] = [factory(), factory()]
     one, other = (each.speculation for each in made)
@@ -216,14 +214,14 @@ TREES = sorted(
 )
 
 
-def budgets(mapping: dict[str, Any]) -> list[int]:
+def budgets(mapping):
     """Return every verify_tokens of a scheduler, wherever it stands."""
     found = [value for key, value in mapping.items() if key == "verify_tokens"]
     return found + [each for value in mapping.values() if isinstance(value, dict) for each in budgets(value)]
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_one_key_sets_the_whole_budget_by_name_and_by_path(name: str, tmp_path: Path) -> None:
+def test_one_key_sets_the_whole_budget_by_name_and_by_path(name, tmp_path):
     shutil.copy(shipped("conf") / "scheduler" / f"{name}.yaml", tmp_path / "mine.yaml")
     for chosen in (name, str(tmp_path / "mine.yaml")):
         config = compose({"scheduler": chosen, "scheduler.verify_tokens": "200"})["scheduler"]
@@ -240,14 +238,14 @@ def test_one_key_sets_the_whole_budget_by_name_and_by_path(name: str, tmp_path: 
         ("vllm_spec", "speculation.num_speculative_tokens", "num_speculative_tokens"),
     ],
 )
-def test_the_other_place_is_refused_and_the_one_is_named(scheduler: str, key: str, place: str, tmp_path: Path) -> None:
+def test_the_other_place_is_refused_and_the_one_is_named(scheduler, key, place, tmp_path):
     shutil.copy(shipped("conf") / "scheduler" / f"{scheduler}.yaml", tmp_path / "mine.yaml")
     for chosen in (scheduler, str(tmp_path / "mine.yaml")):
         said = refusal(compose, {"scheduler": chosen, f"scheduler.{key}": "5"})
         assert said == f"scheduler.{key}=5: {chosen} has no such key; expected scheduler.{place}"
 
 
-def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect() -> None:
+def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect():
     words = ["+scheduler=fcfs,laps_sd,adaserve,priority,continuous,sarathi,smartspec", "scheduler.max_num_seqs=2"]
     ready = [each.config for each in checked(from_words([*words, "trace=poisson", "requests=20"], sweep=True))]
     assert [config["scheduler"]["max_num_seqs"] for config in ready] == [2] * 7
@@ -272,8 +270,8 @@ speculation:
 """
 
 
-def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path: Path) -> None:
-    def made(text: str) -> Any:
+def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path):
+    def made(text):
         (tmp_path / "mine.yaml").write_text(text)
         config = compose({"scheduler": str(tmp_path / "mine.yaml")})
         return scheduler_factory(config["scheduler"], "scheduler=mine")()

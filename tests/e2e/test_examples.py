@@ -10,9 +10,8 @@ import sys
 import pytest
 
 from tests import MYPY_CACHE
-from tests.e2e.test_kinds import MODULES, block_of
 from tests.e2e.test_python_page import BLOCKS
-from tests.e2e.test_your_scheduler import POLICY
+from tests.e2e.test_your_scheduler import MODULES, POLICY, block_of
 from tests.files import ROOT, page
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -177,7 +177,7 @@ def test_the_examples_of_a_page_run(here, capsys, name):
             (named,) = re.findall(r"\A# (\w+\.\w+)\n", text)
             (here / named).write_text(text.replace(LONG, SHORT))
             continue
-        if kind == "toml":  # tests/e2e/test_kinds.py installs it.
+        if kind == "toml":  # tests/e2e/test_your_scheduler.py installs it.
             continue
         assert kind == "console"
         for command, shown in consoles(text):
