@@ -55,6 +55,13 @@ def real_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in an empty folder, and return it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let figures be drawn but not rendered: their files, which take most of a figure's time, are empty."""
     from matplotlib.figure import Figure
@@ -78,24 +85,22 @@ def no_highest_rate(monkeypatch: pytest.MonkeyPatch, one_condition: None) -> Non
 
 
 @pytest.fixture
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Return what holds that a command is refused in two lines at most, and writes nothing, and gives these lines."""
+def refused(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what holds that a command is refused in one line, and writes nothing, and gives this line."""
     from specsim.cli import main
 
-    monkeypatch.chdir(tmp_path)
-
     def refuse(*words: str) -> str:
-        before = sorted(tmp_path.rglob("*"))
+        before = sorted(here.rglob("*"))
         try:
             code: object = main(list(words))
         except SystemExit as stop:
             code = stop.code
         said = capsys.readouterr()
         assert (code, said.out) == (2, "")
-        assert 1 <= len(said.err.splitlines()) <= 2
+        assert len(said.err.splitlines()) == 1
         assert said.err.startswith("specsim: ")
         assert "Traceback" not in said.err
-        assert sorted(tmp_path.rglob("*")) == before
+        assert sorted(here.rglob("*")) == before
         return said.err
 
     return refuse

@@ -86,9 +86,8 @@ class Hardware:
 
     def slower(self, factor: float) -> Hardware:
         models = self.target, self.draft
-        return Hardware(
-            *(replace(m, alpha=m.alpha * factor, gamma=m.gamma * factor, delta=m.delta * factor) for m in models)
-        )
+        slow = (replace(m, alpha=m.alpha * factor, gamma=m.gamma * factor, delta=m.delta * factor) for m in models)
+        return Hardware(*slow)
 
     def looking_up(self) -> Hardware:
         """Return the same with a drafter that keeps no cache and proposes all depths in one pass."""
@@ -151,11 +150,6 @@ def acceptance_trace(
     return AcceptanceTrace(
         confidence, rank, Pools(start, start, pool_rows, depths), stream_keys(seed, "text", np.arange(count))
     )
-
-
-def _acceptance_trace_of(count: int, agreement: float, seed: int, silent: bool) -> AcceptanceTrace:
-    """Return an acceptance trace that has rates of their own at three draft positions where the seed is odd."""
-    return acceptance_trace(count, agreement, seed, silent=silent, depths=3 if seed % 2 else 1)
 
 
 def memory(told: Requests, factor: float = 100.0, block_tokens: int = 4, draft_bytes: int = 1) -> Memory:
@@ -287,8 +281,12 @@ def simulations(draw: st.DrawFn, most_requests: int = 40) -> Simulation:
             0 if lookup else 1,
         ),
         truth=truth,
-        text=_acceptance_trace_of(
-            len(told), draw(st.sampled_from((0.1, 0.5, 0.9))), draw(st.integers(0, 3)), silent=lookup
+        text=acceptance_trace(
+            len(told),
+            draw(st.sampled_from((0.1, 0.5, 0.9))),
+            seed := draw(st.integers(0, 3)),
+            silent=lookup,
+            depths=3 if seed % 2 else 1,
         ),
         host_bytes_per_s=draw(st.sampled_from((float("inf"), 1e4))),
         cost_model=truth.slower(draw(st.sampled_from((1.0, 1.0, 0.3, 4.0)))),

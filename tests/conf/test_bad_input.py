@@ -1,22 +1,22 @@
-"""Every mistake in a setting: exit status 2, one line (two at most) that names it, nothing started, `-m` or not."""
+"""Every mistake in a setting, also one that changes nothing: exit status 2, one line that names it, nothing started."""
 
+import json
 import re
 
 import pytest
 
 from specsim.config.configured import from_words
-from specsim.config.points import points
+from specsim.config.groups import LABELS, chosen_by_default, shipped_names
+from specsim.config.points import known_keys, points
+from specsim.config.synonyms import WORDS as SYNONYMS
 from specsim.errors import SpecsimError, one_line
-from specsim.runs.plan import checked
+from specsim.files.yaml_file import peek_yaml, shipped
+from specsim.runs.plan import check_idle, checked
+from tests.made import refusal
 
 HUGE = "9" * 24
 
-BASE = {
-    "scheduler": "continuous",
-    "trace": "poisson",
-    "requests": "5",
-    "acceptance": "bernoulli",
-}
+BASE = {"scheduler": "continuous", "trace": "poisson", "requests": "5", "acceptance": "bernoulli"}
 
 MISSPELT = [
     ("scheduler=adasrve", "scheduler=adasrve", "'adaserve'"),
@@ -51,6 +51,7 @@ WORDS = [
     ("trace=https://example.org/a.csv", "https://example.org/a.csv", "by address"),
     ("trace=~no_such_user/a.csv", "'no_such_user'", "./~no_such_user/a.csv"),
     ("out=~no_such_user/x", "out=", "'no_such_user'"),
+    *((f"out={each}", f"out='{each}': an address; expected a path") for each in ("s3://bucket/x", "hdfs:/x")),
 ]
 
 HYDRA = [
@@ -138,6 +139,21 @@ WORLDS = [
     ("concurrency=4 warmup=[0,5]", "warmup"),
     (f"drafter=medusa drafter.weights_share=1.0 {SMALL_GPUS}", "leave no memory for KV"),
 ]
+IDLE = [
+    ("profile.gpus=64", "profile.gpus=64", "the times of profile=llama70b_1b_4xh100 are of 4 GPUs"),
+    ("profile.target.nonembedding_bytes=1", "nonembedding_bytes holds the times of"),
+    ("profile.target.forms.linear.alpha_s=1e-9", "the form in use is roofline (profile.form)"),
+    ("profile.draft.overhead_s=1e-3", "engine=vllm_0_15 states overhead_s"),
+    ("concurrency=2 trace.rps=3", "trace.rps=3", "with concurrency=2 clients send as they are answered"),
+    ("drafter=eagle profile.draft.forms.roofline.delta_s=1e-2", "drafter=eagle drafts, not the draft model"),
+    ("scheduler=adaserve scheduler.description=mine", "description says what scheduler=adaserve is"),
+    ("trace.rps=3 rps=2", "trace.rps=3", "rps=2 goes before it"),
+    ("router=slack", "router=slack", "replicas=1 leaves a router no choice"),
+    ("router=dedicated router.pools={coding:1} replicas=1", "replicas=1 leaves a router no choice"),
+    ("plugins=[json,numpy]", "names anything in json"),
+]
+IDLE = [(words, ": changes nothing: ", *said) for words, *said in IDLE]
+"""Each says why."""
 H100, LINK = "llama8b_1b_h100", "split.prefill=1 split.link_gb_per_s=50"
 FLEETS = [
     ("replica_profiles=3", "replica_profiles=3: expected a list of profiles, one for each replica"),
@@ -184,20 +200,22 @@ def split(case):
     return re.split(r" (?![^{]*})", case[0])
 
 
-@pytest.mark.parametrize("flags", [(), ("-m",)], ids=["one", "sweep"])
-@pytest.mark.parametrize("case", [*FLAGS, *TYPED], ids=lambda case: case[0])
-def test_a_mistake_is_told_before_anything_runs(run_refused, case, flags):
-    said = run_refused(split(case), *flags)
+def assert_told(said, case):
     for part in case[1:]:
         assert part in said
 
 
+@pytest.mark.parametrize("flags", [(), ("-m",)], ids=["one", "sweep"])
+@pytest.mark.parametrize("case", [*FLAGS, *TYPED], ids=lambda case: case[0])
+def test_a_mistake_is_told_before_anything_runs(run_refused, case, flags):
+    assert_told(run_refused(split(case), *flags), case)
+
+
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
+def elsewhere(here):
     """Stand in an empty folder that stays empty."""
-    monkeypatch.chdir(tmp_path)
     yield
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())
 
 
 def read(words, *, sweep):
@@ -208,12 +226,6 @@ def read(words, *, sweep):
         return str(error)
 
 
-def assert_told(error, case):
-    said = one_line(str(error))
-    for part in case[1:]:
-        assert part in said
-
-
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("sweep", [False, True], ids=["one", "sweep"])
 @pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case[0])
@@ -221,52 +233,36 @@ def test_a_mistaken_word_is_named(case, sweep):
     """Here and below without the command line, whose part is to print what is raised."""
     with pytest.raises(SpecsimError) as caught:
         checked(from_words([*base_of(split(case)), *split(case)], sweep=sweep))
-    assert_told(caught.value, case)
+    assert_told(one_line(str(caught.value)), case)
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("case", [*VALUES, *SCHEDULERS, *WORLDS, *FLEETS], ids=lambda case: case[0])
+@pytest.mark.parametrize("case", [*VALUES, *SCHEDULERS, *WORLDS, *IDLE, *FLEETS], ids=lambda case: case[0])
 def test_a_mistaken_value_is_named(case):
     """In a sweep it is the same point, so it is refused there alike."""
     words = [*base_of(split(case)), *split(case)]
     with pytest.raises(SpecsimError) as caught:
         checked(from_words(words, sweep=False))
-    assert_told(caught.value, case)
+    assert_told(one_line(str(caught.value)), case)
     assert read(words, sweep=True) == read(words, sweep=False)
 
 
-@pytest.mark.parametrize(
-    ("swept", "named"),
-    [
-        ("rps=2,-1", "rps"),
-        ("scheduler=fcfs,contnuous", "'continuous'"),
-        ("warmup=[0,1],[1e9,2e9]", "warmup"),
-        *((word, "twice") for word in ("rps=2,2.0", "scheduler=fcfs,fcfs", "rps=choice(2,2)")),
-    ],
-)
-def test_one_bad_point_stops_a_sweep_before_its_first_run(run_refused, swept, named):
-    assert named in run_refused([swept], "-m")
+REAL = ("AzureLLMInferenceTrace_code.csv", "specsim trace fetch azure_code")
+SWEPT = [
+    ("-m rps=2,-1", "rps"),
+    ("-m scheduler=fcfs,contnuous", "'continuous'"),
+    ("-m warmup=[0,1],[1e9,2e9]", "warmup"),
+    *((f"-m {word}", "twice") for word in ("rps=2,2.0", "scheduler=fcfs,fcfs", "rps=choice(2,2)")),
+    *((word, word, "-m") for word in ("rps=1,2", "scheduler=fcfs,continuous", "rps=range(1,4)")),
+    ("seed=0,1 -m rps=-1", "rps: -1 "),
+    *((f"{flag}trace=azure_code trace.surrogate=false", *REAL) for flag in ("", "-m ")),
+]
+"""One bad point stops a sweep before its first run; settings may stand on both sides of -m."""
 
 
-def test_commas_without_m_are_refused_and_m_is_named(run_refused):
-    for word in ("rps=1,2", "scheduler=fcfs,continuous", "rps=range(1,4)"):
-        said = run_refused([word])
-        assert word in said
-        assert "-m" in said
-
-
-def test_settings_may_stand_on_both_sides_of_m(run_refused):
-    """Argparse by itself calls what follows an option between settings an unknown argument."""
-    said = run_refused(["seed=0,1", "-m", "rps=-1"])
-    assert "rps" in said
-    assert "unrecognized" not in said
-
-
-def test_without_the_real_file_surrogate_false_is_refused(run_refused):
-    for flags in ((), ("-m",)):
-        said = run_refused(["trace=azure_code", "trace.surrogate=false"], *flags)
-        assert "AzureLLMInferenceTrace_code.csv" in said
-        assert "specsim trace fetch azure_code" in said
+@pytest.mark.parametrize("case", SWEPT, ids=lambda case: case[0])
+def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_refused, case):
+    assert_told(run_refused(case[0].split()), case)
 
 
 @pytest.mark.parametrize(
@@ -282,6 +278,12 @@ def test_without_the_real_file_surrogate_false_is_refused(run_refused):
         ("list scheduler", "'schedulers'"),
         ("trace fetch azure_cod", "'azure_code'"),
         ("trace fetch poisson", "not published"),
+        ("run --request-rate 4", "expected rps=R"),
+        ("run --max-concurrency=8", "expected concurrency=N"),
+        ("run max_num_batched_tokens=8192", "expected scheduler=vllm scheduler.max_num_batched_tokens=N"),
+        ("run --goodput ttft:200", "expected slo.ttft_s=0.2"),
+        ("run qps=4", "expected rps=R"),
+        ("run trace=burstgpt", "expected trace=./FILE: BurstGPT_1.csv"),
         ("run trace=poisson --against vlm", "--against vlm: scheduler=vlm: unknown; did you mean 'vllm'?"),
         ("run trace=poisson --against adaserve", "--against adaserve: adaserve is the scheduler of the run itself"),
         ("run -m trace=poisson --against vllm", "--against vllm: stands beside one run; expected it without -m"),
@@ -305,6 +307,105 @@ def test_without_the_real_file_surrogate_false_is_refused(run_refused):
     ],
 )
 def test_a_mistake_in_a_command_is_one_line(nothing_runs, refused, command, named):
-    said = refused(*command.split())
-    assert said.count("\n") == 1
-    assert named in said
+    assert named in refused(*command.split())
+
+
+def accepted(*words, sweep=False):
+    return checked(from_words(["trace=poisson", "requests=3", *words], sweep=sweep))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "engine=profiled profile.draft.overhead_s=1e-3",
+        "profile.form=linear profile.target.forms.linear.alpha_s=1e-9",
+        "drafter.launch_s=1e-3 drafter.graphs=false",
+        "trace.rps=3",
+        "router=round_robin",
+        "-m drafter.graphs=true,false drafter.launch_s=1e-3",
+        "-m replicas=1,2 router=slack",
+        "-m profile.form=roofline,linear profile.target.forms.linear.alpha_s=1e-9",
+    ],
+)
+def test_what_matters_to_one_run_may_be_set_for_all(words):
+    assert accepted(*words.removeprefix("-m ").split(), sweep=words.startswith("-m"))
+
+
+def test_what_matters_to_no_run_of_a_sweep_is_refused():
+    assert "profile.gpus=64" in refusal(accepted, "scheduler=continuous,adaserve", "profile.gpus=64", sweep=True)
+
+
+def test_what_matters_to_a_file_of_your_own(here):
+    text = (shipped("conf") / "profile" / "llama8b_1b_a100.yaml").read_text().replace("gpus: 1", "gpus: 2")
+    (here / "mine.yaml").write_text(text)
+    accepted("profile=./mine.yaml")
+    assert "of 2 GPUs" in refusal(accepted, "profile=./mine.yaml", "profile.gpus=4")
+    (here / "mine_of_idle.py").write_text("from specsim.schedulers.fcfs import Fcfs\n\n\nclass Mine(Fcfs):\n    pass\n")
+    (here / "policy.yaml").write_text("_target_: mine_of_idle.Mine\nmax_num_seqs: 8\n")
+    named = "plugins=[./mine_of_idle.py]"
+    accepted(named, "scheduler=./policy.yaml")
+    accepted(named, "scheduler=./policy.yaml,continuous", sweep=True)
+    assert "names anything in ./mine_of_idle.py" in refusal(accepted, named, "scheduler=continuous")
+
+
+CONDITIONAL = {"launch_s", "graph_step", "graph_most"}
+"""Keys that change something only beside another, which their refusal names."""
+TYPED_VALUES = {"N": "64", "R": "2", "K": "3", "X": "2", "S": "3"}
+
+
+def typed(expected):
+    """Return the settings in what was expected, with values in the place of capital letters."""
+    named = re.findall(r"[a-z][a-z_.]*=[A-Z]\b|[a-z][a-z_.]*=(?:\d[\d.]*%?|vllm\w*|poisson|gamma|true)", expected)
+    return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
+
+
+@pytest.mark.parametrize("expected", [each for each in SYNONYMS if typed(each)])
+def test_what_is_expected_is_accepted(expected, tmp_path):
+    """Where no trace is named, a file with blocks of prompts, which caching needs."""
+    words, file = typed(expected), tmp_path / "blocks.jsonl"
+    lengths = {"input_length": 700, "output_length": 5}
+    rows = [{"timestamp": 500 * row, "hash_ids": [0, row], **lengths} for row in range(99)]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    trace = [] if any(each.startswith("trace=") for each in words) else [f"trace={file}", "trace.time_unit=ms"]
+    checked(from_words([*words, *trace], sweep=False))
+
+
+def plain_keys():
+    """Return every key of a group's file that is not a label, whose value is a number or a truth value."""
+    found = set()
+    for group in chosen_by_default():
+        for name in shipped_names(group):
+            values = peek_yaml(shipped("conf") / group / f"{name}.yaml")
+            found |= {key for key, each in values.items() if isinstance(each, int | float) and key not in LABELS[group]}
+    other = {word for words in SYNONYMS.values() for word in words.split()}
+    return sorted(found - set(known_keys()) - other - CONDITIONAL)
+
+
+@pytest.mark.parametrize("key", plain_keys())
+def test_a_hint_at_a_groups_key_is_not_refused_when_typed(key):
+    said = refusal(from_words, [f"{key}=1"], sweep=False)
+    group, name, choice = re.search(r"did you mean '(\w+)\.(\w+)'(?: with \w+=(\w+))?\?", said).groups()
+    choice = choice or chosen_by_default()[group]
+    value = peek_yaml(shipped("conf") / group / f"{choice}.yaml")[name]
+    check_idle(from_words([f"{group}={choice}", f"{group}.{name}={str(value).lower()}"], sweep=False))
+
+
+@pytest.mark.parametrize("word", ["description", "suggests", "name"])
+def test_a_hint_never_crosses_roles(word):
+    assert "did you mean" not in refusal(from_words, [f"{word}=1"], sweep=False)
+
+
+@pytest.mark.parametrize(
+    ("set_to", "lengths"),
+    [
+        (["=1024"], [1024]),
+        (["={distribution: fixed, mean: 1024}"], [1024]),
+        ([".distribution=uniform", ".low=10", ".high=11"], [10, 11]),
+        (["={distribution: lognormal, low: 700, high: 701}"], [700, 701]),
+    ],
+)
+def test_another_distribution_drops_the_keys_of_the_former(set_to, lengths):
+    words = [f"trace.prompt_tokens{each}" for each in set_to]
+    (point,) = checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False))
+    assert point.config["trace"]["output_tokens"]["distribution"] == "lognormal"
+    assert set(point.experiment.simulation.requests.prompt_tokens.tolist()) == set(lengths)

@@ -1,25 +1,28 @@
-"""Every scheduler YAML: it builds, lists all parameters, and takes each one's change; every mistake is one line."""
+"""Every scheduler YAML: it lists all parameters, each at one place where it is set; every mistake is one line."""
 
 from __future__ import annotations
 
 import inspect
-import typing
-from collections.abc import Iterator
-from pathlib import Path
+import shutil
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
 
+from specsim import simulate
+from specsim.config.compose import compose
+from specsim.config.configured import from_words
 from specsim.core.passes import MAX_DEPTH
-from specsim.errors import SpecsimError
+from specsim.files.yaml_file import shipped
 from specsim.registry.plugins import load_plugins
+from specsim.runs.plan import checked
 from specsim.schedulers.loading import AUTO, EXTRA_KEYS, scheduler_factory
 from tests.laws.subjects import NAMES, raw_of, target_of, written_out
+from tests.made import refusal
 
-every_scheduler = pytest.mark.parametrize("name", NAMES)
 
-
-def nodes(mapping: dict[str, Any], *above: str) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def nodes(mapping, *above):
     """Yield the mapping and every part below that is an object of its own, with the keys that lead there."""
     yield above, mapping
     for key, value in mapping.items():
@@ -27,7 +30,7 @@ def nodes(mapping: dict[str, Any], *above: str) -> Iterator[tuple[tuple[str, ...
             yield from nodes(value, *above, key)
 
 
-def parameters() -> list[tuple[str, tuple[str, ...]]]:
+def parameters():
     """Return every (scheduler, keys that lead to one plain parameter)."""
     return [
         (name, (*above, key))
@@ -38,37 +41,28 @@ def parameters() -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
-def first_of_each_class() -> set[tuple[str, tuple[str, ...]]]:
+def below(mapping, path):
+    return reduce(getitem, path, mapping)
+
+
+def first_of_each_class():
     """Return of the parameters of each class and function those of the first YAML that has it."""
     found: dict[tuple[Any, str], tuple[str, tuple[str, ...]]] = {}
     for name, path in parameters():
-        node = raw_of(name)
-        for key in path[:-1]:
-            node = node[key]
-        found.setdefault((target_of(node), path[-1]), (name, path))
+        found.setdefault((target_of(below(raw_of(name), path[:-1])), path[-1]), (name, path))
     return set(found.values())
 
 
-FIRST = first_of_each_class()
-
-
-def changed(name: str, path: tuple[str, ...], value: Any) -> dict[str, Any]:
+def changed(name, path, value):
     raw = raw_of(name)
-    place = raw
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+    below(raw, path[:-1])[path[-1]] = value
     return raw
 
 
-def taken_at(name: str, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+def taken_at(name, path):
     """Return where the class of a node takes the value of a path: there, or in the parts below that are handed it."""
     mark = object()
-    mapping = changed(name, path, 0)
-    node = mapping
-    for key in path[:-1]:
-        node = node[key]
-    node[path[-1]] = mark
+    mapping = changed(name, path, mark)
     own = inspect.signature(target_of(mapping)).parameters
     return [
         (*above, key)
@@ -78,24 +72,14 @@ def taken_at(name: str, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     ]
 
 
-def value_of(name: str, path: tuple[str, ...]) -> Any:
-    place: Any = raw_of(name)
-    for key in path:
-        place = place[key]
-    return place
-
-
-def refused(mapping: dict[str, Any]) -> str:
-    with pytest.raises(SpecsimError) as caught:
-        scheduler_factory(mapping, "scheduler=made")
-    message = str(caught.value)
-    assert "\n" not in message
+def refused(mapping):
+    message = refusal(scheduler_factory, mapping, "scheduler=made")
     assert message.startswith("scheduler=made: ")
     return message
 
 
-@every_scheduler
-def test_keys_are_the_signature_no_more_and_no_less(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_keys_are_the_signature_no_more_and_no_less(name):
     assert "${" not in repr(raw_of(name)), "a key is handed down, not repeated"
     for above, node in nodes(raw_of(name)):
         if node.get("_partial_"):
@@ -112,7 +96,7 @@ SHARED = {"window", "acceptance", "order"}
 """Names that two schedulers give to different things: acceptance averages and monitors, and orders of two kinds."""
 
 
-def test_one_parameter_has_one_name_and_one_place_in_every_scheduler() -> None:
+def test_one_parameter_has_one_name_and_one_place_in_every_scheduler():
     """Whatever stands in several YAMLs can be set for all of them by one key."""
     places: dict[str, set[str]] = {}
     for name in NAMES:
@@ -127,15 +111,9 @@ DRAFTING = sorted({path[-1] for _, path in parameters()} & {"num_speculative_tok
 
 
 @pytest.mark.parametrize(("name", "path"), [each for each in parameters() if each[1][-1] in DRAFTING], ids=str)
-def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name: str, path: tuple[str, ...]) -> None:
-    raw = node = raw_of(name)
-    for key in path[:-1]:
-        node = node[key]
-    node[path[-1]] = MAX_DEPTH
-    scheduler_factory(raw, f"scheduler={name}")
-    node[path[-1]] = MAX_DEPTH + 1
-    with pytest.raises(SpecsimError, match=rf"{path[-1]}=1025 is above 1,024"):
-        scheduler_factory(raw, f"scheduler={name}")
+def test_a_draft_longer_than_any_pass_may_be_is_refused_by_its_key(name, path):
+    scheduler_factory(changed(name, path, MAX_DEPTH), f"scheduler={name}")
+    assert f"{path[-1]}=1025 is above 1,024" in refused(changed(name, path, MAX_DEPTH + 1))
 
 
 FOLLOWING = dict.fromkeys(("verify_tokens", "draft_pass_tokens", "prefill_tokens", "max_num_seqs"), 40)
@@ -145,16 +123,13 @@ NULLED: dict[str, Any] = {"slo_below": 1.5, "limit_s": 0.04, "acceptance_rate_th
 
 
 @pytest.mark.parametrize(
-    ("name", "path"), sorted(FIRST), ids=lambda part: part if isinstance(part, str) else ".".join(part)
+    ("name", "path"), sorted(first_of_each_class()), ids=lambda part: part if isinstance(part, str) else ".".join(part)
 )
-def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name: str, path: tuple[str, ...]) -> None:
+def test_a_missing_key_and_a_value_of_the_wrong_kind_are_named(name, path):
     raw = raw_of(name)
-    place: Any = raw
-    for key in path[:-1]:
-        place = place[key]
-    del place[path[-1]]
+    value = below(raw, path[:-1]).pop(path[-1])
     assert refused(raw).endswith(f"missing key {path[-1]!r}")
-    right = None if value_of(name, path) == AUTO else value_of(name, path)
+    right = None if value == AUTO else value
     wrong = [12, None] if isinstance(right, str) else ["twelve", True, None, [1], {"a": 1}]
     for value in [each for each in wrong if type(each) is not type(right)]:
         if value is None and path[-1] in NULLED:
@@ -177,7 +152,7 @@ class Mine(SmartSpec):
 """
 
 
-def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> None:
+def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path):
     """Its inherited fields are checked too, though the types they name are not imported where it stands."""
     file = tmp_path / "derived_from_smartspec.py"
     file.write_text(DERIVED)
@@ -187,17 +162,12 @@ def test_a_dataclass_of_your_own_may_derive_from_a_scheduler(tmp_path: Path) -> 
     assert (made.pace, made.prefill_threshold) == (1.0, mapping["prefill_threshold"])
     other = {"_target_": "specsim.schedulers.fcfs.StaticBatches", "max_num_seqs": mapping["max_num_seqs"]}
     batching = {key: value for key, value in mapping.items() if key not in ("max_num_batched_tokens", "watermark")}
-    with pytest.raises(
-        SpecsimError, match="mine: batching: StaticBatches does not go with GoodputChains; expected PrefillFirst"
-    ):
-        scheduler_factory(batching | {"batching": other}, "mine", plugins)
+    said = refusal(scheduler_factory, batching | {"batching": other}, "mine", plugins)
+    assert "mine: batching: StaticBatches does not go with GoodputChains; expected PrefillFirst" in said
 
 
-OUTSIDE = ["os.system", "specsim.api.simulate", "specsim.schedulersx.evil.Evil"]
-
-
-@pytest.mark.parametrize("target", OUTSIDE)
-def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize("target", ["os.system", "specsim.api.simulate", "specsim.schedulersx.evil.Evil"])
+def test_what_is_outside_is_never_imported(target, tmp_path):
     witness = tmp_path / "ran"
     message = refused({"_target_": target, "command": f"touch {witness}"})
     assert f"_target_: {target!r} is not allowed" in message
@@ -208,39 +178,105 @@ def test_what_is_outside_is_never_imported(target: str, tmp_path: Any) -> None:
     assert not witness.exists()
 
 
+FIXED = {"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2}
+UNKNOWN = "lmdeploy': expected one of vllm, sglang, trtllm, prompts_first, mixed"
+
+
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("mapping", "said"),
     [
-        ("specsim.schedulers.fcfs.Fcfss", "has no 'Fcfss'; did you mean 'Fcfs'?"),
-        ("specsim.schedulers.nowhere.Fcfs", "there is no module 'specsim.schedulers.nowhere'"),
-        ("Fcfs", "'Fcfs' is not allowed"),
-        (3, "_target_: missing"),
+        ({"_target_": "specsim.schedulers.fcfs.Fcfss"}, "has no 'Fcfss'; did you mean 'Fcfs'?"),
+        ({"_target_": "specsim.schedulers.nowhere.Fcfs"}, "there is no module 'specsim.schedulers.nowhere'"),
+        ({"_target_": "Fcfs"}, "'Fcfs' is not allowed"),
+        ({"_target_": 3}, "_target_: missing"),
+        (changed("adaserve", ("shape", "depth_maxx"), 3), "unknown key 'depth_maxx'; did you mean 'depth_max'"),
+        (changed("adaserve", ("order", "nonsense"), 3), "order: unknown key 'nonsense'"),
+        (FIXED, "has no step(view) method"),
+        (raw_of("vllm_spec") | {"served_by": "lmdeploy"}, f"scheduler=made: served_by: '{UNKNOWN}"),
     ],
+    ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_a_target_that_is_not_there_is_one_line(target: Any, said: str) -> None:
-    assert said in refused({"_target_": target, "max_num_seqs": 4})
+def test_what_is_no_scheduler_or_key_is_one_line(mapping, said):
+    assert said in refused(mapping)
 
 
-def test_an_unknown_key_is_named_with_the_nearest() -> None:
-    said = refused(changed("adaserve", ("shape", "depth_maxx"), 3))
-    assert "unknown key 'depth_maxx'; did you mean 'depth_max'" in said
-    assert "order: unknown key 'nonsense'" in refused(changed("adaserve", ("order", "nonsense"), 3))
-
-
-def test_what_has_no_step_is_no_scheduler() -> None:
-    message = refused({"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2})
-    assert "has no step(view) method" in message
-
-
-def test_a_list_of_a_file_is_each_scheduler_s_own() -> None:
+def test_a_list_of_a_file_is_each_scheduler_s_own():
     factory = scheduler_factory(raw_of("vllm_dynamic"), "scheduler=vllm_dynamic")
-    one, other = (typing.cast(typing.Any, factory()).speculation for _ in range(2))
+    made: list[Any] = [factory(), factory()]
+    one, other = (each.speculation for each in made)
     assert one.num_speculative_tokens_per_batch_size == other.num_speculative_tokens_per_batch_size
     one.num_speculative_tokens_per_batch_size[0][2] = 99
     assert other.num_speculative_tokens_per_batch_size[0][2] == 5
 
 
-def test_a_scheduler_s_engine_is_one_that_is_known() -> None:
-    said = "scheduler=own: served_by: 'lmdeploy': expected one of vllm, sglang, trtllm, prompts_first, mixed"
-    with pytest.raises(SpecsimError, match=said):
-        scheduler_factory(raw_of("vllm_spec") | {"served_by": "lmdeploy"}, "scheduler=own")
+TREES = sorted(
+    name for name in NAMES if "verify_tokens" in (shipped("conf") / "scheduler" / f"{name}.yaml").read_text()
+)
+
+
+def budgets(mapping):
+    """Return every verify_tokens of a scheduler, wherever it stands."""
+    found = [value for key, value in mapping.items() if key == "verify_tokens"]
+    return found + [each for value in mapping.values() if isinstance(value, dict) for each in budgets(value)]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_one_key_sets_the_whole_budget_by_name_and_by_path(name, tmp_path):
+    shutil.copy(shipped("conf") / "scheduler" / f"{name}.yaml", tmp_path / "mine.yaml")
+    for chosen in (name, str(tmp_path / "mine.yaml")):
+        config = compose({"scheduler": chosen, "scheduler.verify_tokens": "200"})["scheduler"]
+        found = budgets(written_out({key: value for key, value in config.items() if key not in EXTRA_KEYS}))
+        assert len(found) >= 2
+        assert set(found) == {200}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "key", "place"),
+    [
+        ("laps_adaserve", "speculation.shape.verify_tokens", "verify_tokens"),
+        ("laps_adaserve", "speculation.shape.depth_max", "shape.depth_max"),
+        ("vllm_spec", "speculation.num_speculative_tokens", "num_speculative_tokens"),
+    ],
+)
+def test_the_other_place_is_refused_and_the_one_is_named(scheduler, key, place, tmp_path):
+    shutil.copy(shipped("conf") / "scheduler" / f"{scheduler}.yaml", tmp_path / "mine.yaml")
+    for chosen in (scheduler, str(tmp_path / "mine.yaml")):
+        said = refusal(compose, {"scheduler": chosen, f"scheduler.{key}": "5"})
+        assert said == f"scheduler.{key}=5: {chosen} has no such key; expected scheduler.{place}"
+
+
+def test_a_sweep_over_schedulers_sets_one_knob_for_all_and_it_takes_effect():
+    words = ["+scheduler=fcfs,laps_sd,adaserve,priority,continuous,sarathi,smartspec", "scheduler.max_num_seqs=2"]
+    ready = [each.config for each in checked(from_words([*words, "trace=poisson", "requests=20"], sweep=True))]
+    assert [config["scheduler"]["max_num_seqs"] for config in ready] == [2] * 7
+    for name in ("fcfs", "laps_sd", "adaserve"):
+        shared: dict[str, Any] = {"trace": "poisson", "requests": 10, "rps": 40, "passes": True}
+        slots = {
+            most: simulate(name, **shared, scheduler__max_num_seqs=most).passes["requests"].max() for most in (2, 8)
+        }
+        assert slots == {2: 2, 8: 8}, name
+
+
+COMPOSED = """\
+_target_: specsim.schedulers.composed.Composed
+max_num_seqs: 8
+num_speculative_tokens: 2
+batching:
+  _target_: specsim.schedulers.continuous.PrefillFirst
+  max_num_batched_tokens: 8192
+  watermark: 0.01
+speculation:
+  _target_: specsim.schedulers.vllm_spec.FixedChains
+"""
+
+
+def test_a_key_at_the_top_that_reaches_no_part_is_refused(tmp_path):
+    def made(text):
+        (tmp_path / "mine.yaml").write_text(text)
+        config = compose({"scheduler": str(tmp_path / "mine.yaml")})
+        return scheduler_factory(config["scheduler"], "scheduler=mine")()
+
+    text = COMPOSED.replace("batching:\n", "batching:\n  max_num_seqs: 64\n")
+    said = "max_num_seqs: 8 reaches no part: batching.max_num_seqs is 64; expected one value"
+    assert refusal(made, text) == f"scheduler=mine: {said}"
+    assert made(text.replace("64", "8")).batching.max_num_seqs == 8

@@ -1,16 +1,19 @@
-"""The keys of a run are declared once: what else names them says the same."""
+"""The keys of a run are declared once, and what else names them says the same; each shipped file of conf/ composes."""
 
+import re
 from inspect import signature
 
 import pytest
 
 import specsim
-from specsim.config.schema import (
-    GROUPS,
-    commented,
-    declared,
-    lines,
-)
+from specsim.acceptance.loading import acceptance_from_mapping
+from specsim.cli import main
+from specsim.config.configured import from_point
+from specsim.config.groups import choices
+from specsim.config.schema import GROUPS, commented, declared, lines
+from specsim.files.yaml_file import read_yaml, shipped
+from specsim.metrics.tables import WIDTH
+from specsim.runs.prepare import prepare
 from tools import keys
 
 
@@ -40,3 +43,73 @@ def test_a_shown_configuration_says_what_each_key_means():
         f"plugins:  # {said['plugins']}",
         "- prefill: 1",
     ]
+
+
+NAMES = {group: sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml")) for group in GROUPS}
+ELSEWHERE = {"profile": "test_matching.py", "acceptance": "test_matching.py"}
+"""Groups of which every file has a run of its own there."""
+CASES = [(group, name) for group in GROUPS for name in NAMES[group] if name != "file" and group not in ELSEWHERE]
+SMALL = {"trace": "poisson", "requests": "3", "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
+
+
+@pytest.fixture(autouse=True)
+def _no_data(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [pytest.param(*each, marks=pytest.mark.slow) if each[0] == "scheduler" else each for each in CASES],
+)
+def test_every_file_composes_and_prepares_a_run(group, name):
+    # Every scheduler is built from its file in test_scheduler_yaml.py.
+    point = {**SMALL, "any_fit": "true", group: name}
+    if (group, name) == ("slo", "trace"):
+        point["trace"] = "adaserve_fig8"
+    if group == "router":
+        point["replicas"] = "3"
+    experiment = prepare(from_point(point))
+    assert len(experiment.simulation.requests) == 3
+    assert callable(experiment.simulation.scheduler().step)
+
+
+@pytest.mark.parametrize("name", NAMES["acceptance"])
+def test_published_rates_and_lengths_say_that_the_spread_between_requests_is_assumed(name):
+    body = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")
+    if body.get("kind") in ("length", "positions"):
+        note = acceptance_from_mapping(body, name).note
+        assert note.count("; spread between requests assumed: 0.5") == len(body["categories"])
+
+
+@pytest.fixture
+def listed(capsys):
+    """Return a function that gives the lines of `specsim list`."""
+
+    def lines(*kind):
+        assert main(["list", *kind]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def test_list_prints_a_line_for_each_name_and_of_profiles_a_table_for_each_gpu(listed):
+    for kind, group in ("schedulers", "scheduler"), ("acceptance", "acceptance"):
+        lines = listed(kind)
+        assert [line.split()[0] for line in lines] == list(choices(group))
+        assert all(line.endswith(said) for line, said in zip(lines, choices(group).values(), strict=True))
+    lines = listed("profiles")
+    assert max(map(len, lines)) <= WIDTH
+    heads = [line for line in lines if line.endswith("GPUs  error")]
+    assert any(line.startswith("NVIDIA B200  ") for line in heads)
+    rows = [re.split("  +", line) for line in lines[:-1] if line not in heads]
+    assert sorted(name for name, *_ in rows) == list(choices("profile"))
+    assert ["llama8b_1b_h100", "Llama-3.1-8B + Llama-3.2-1B", "vLLM 0.24.0", "1", "4.1%"] in rows
+    assert rows[1] == ["adaserve_artifact_llama70b", "Llama-3.1-70B + Llama-3.2-1B", "the artifact's scripts", "8", "-"]
+
+
+def test_list_without_a_kind_prints_all_eight(listed):
+    lines = listed()
+    heads = [line for line in lines if not line.startswith(" ")]
+    assert " ".join(heads) == "schedulers: traces: profiles: slo: acceptance: drafters: engines: routers:"
+    named = {name for group in GROUPS for name in NAMES[group] if name != "file"}
+    assert {line.split()[0] for line in lines if line.startswith("  ")} >= named

@@ -1,25 +1,22 @@
 """docs/advice.md: from a benchmark's file to a configuration, with the commands as they stand there."""
 
-from __future__ import annotations
-
 import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
 from specsim import load_sweep, simulate
 from specsim.cli import main
+from tests.files import block, commands, page
 
 pytest.importorskip("aiconfigurator_core")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "advice.md").read_text()
-COMMANDS = [shlex.split(line[2:])[1:] for line in PAGE.splitlines() if line.startswith("$ ")]
+COMMANDS = commands(page("advice"))
 CLIENTS, DRAFTS = (1, 2, 4, 8, 16, 32, 64, 96), 3
 
 
-def result(clients: int, drafts: int) -> dict[str, object]:
+def result(clients, drafts):
     """Return what `vllm bench serve` would save of a simulated server."""
     speculation = {"scheduler": "vllm_spec", "scheduler.num_speculative_tokens": drafts}
     lengths = {"trace.prompt_tokens": 256, "trace.output_tokens": 128, "requests": max(40, 4 * clients)}
@@ -51,18 +48,15 @@ def result(clients: int, drafts: int) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_five_commands_lead_from_a_benchmark_to_what_is_pasted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here")
+def test_five_commands_lead_from_a_benchmark_to_what_is_pasted(capsys):
     results = [result(clients, drafts) for clients in CLIENTS for drafts in (0, DRAFTS)]
     Path("bench.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in results))
     assert len(COMMANDS) == 5
     for words in COMMANDS:
         assert main(words) == 0, words
     told = capsys.readouterr().out
-    (pasted,) = re.findall(r"```text\n(.*?)```", PAGE, re.S)
-    assert pasted in told
+    assert block(page("advice"), "text") in told
     (median,) = re.findall(r"^all +16 +([0-9.]+) ", told, re.M)
     assert float(median) < 5, "the calibrated engine is the one that was measured, but for composed passes"
     # The two files that the last command runs attain at 25 requests/s what the answer says of them.
@@ -72,11 +66,8 @@ def test_five_commands_lead_from_a_benchmark_to_what_is_pasted(
     assert 100 * (tuned - plain) == pytest.approx(float(gain), abs=10)
 
 
-@pytest.mark.usefixtures("one_condition")
-def test_one_result_without_speculation_is_enough_and_what_stands_in_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("here", "one_condition")
+def test_one_result_without_speculation_is_enough_and_what_stands_in_is_named(capsys):
     Path("bench.jsonl").write_text(json.dumps(result(4, 0)))
     first, composed, _, tuned, _ = COMMANDS
     few = {"acceptance", "engine", "trace", "requests"}

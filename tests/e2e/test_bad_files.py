@@ -81,26 +81,17 @@ def test_a_file_that_is_no_file_of_the_group(refused, tmp_path, group, name):
         assert ":2" in said or "line 2" in said
 
 
-@pytest.mark.parametrize("group", ["scheduler", "trace"])
-def test_a_folder_is_no_file(refused, tmp_path, group):
-    (tmp_path / "folder").mkdir()
-    said = refused(f"{group}=./folder")
-    assert "folder" in said
-    assert "[Errno" not in said
-
-
 @pytest.mark.parametrize("group", ["scheduler", "trace", "cost_model"])
-def test_a_pipe_is_no_file(refused, tmp_path, group):
-    os.mkfifo(tmp_path / "pipe.yaml")
+def test_a_folder_or_a_pipe_is_no_file_and_a_missing_one_is_named_with_the_nearest(refused, here, group):
+    (here / "folder").mkdir()
+    os.mkfifo(here / "pipe.yaml")
+    (here / "mine.yaml").write_text("")
+    folder, missing = refused(f"{group}=./folder"), refused(f"{group}=./mime.yaml")
+    assert "folder" in folder
+    assert "[Errno" not in folder
     assert "pipe.yaml" in refused(f"{group}=./pipe.yaml")
-
-
-@pytest.mark.parametrize("group", ["scheduler", "trace"])
-def test_a_missing_file_names_the_nearest_one_beside_it(refused, tmp_path, group):
-    (tmp_path / "mine.yaml").write_text("")
-    said = refused(f"{group}=./mime.yaml")
-    assert "mime.yaml" in said
-    assert "mine.yaml" in said
+    assert "mime.yaml" in missing
+    assert "mine.yaml" in missing
 
 
 @pytest.mark.parametrize(("group", "content", "named"), SPECIAL)
@@ -130,11 +121,9 @@ def test_a_name_that_no_file_system_or_terminal_holds(refused, group, name, told
     assert told in said
 
 
-def test_how_a_trace_was_read_is_noted(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "mine.csv", ("index," + HEADER + "a,5,5.0,5\nb,1,5,5\n").replace(",", ";").encode("utf-16"))
-    base = [word for word in BASE if not word.startswith("trace=")]
-    assert main(["run", *base, "trace=./mine.csv", "out=here"]) == 0
+def test_how_a_trace_was_read_is_noted(here, capsys):
+    write(here / "mine.csv", ("index," + HEADER + "a,5,5.0,5\nb,1,5,5\n").replace(",", ";").encode("utf-16"))
+    assert main(["run", *BASE[:-1], "trace=./mine.csv", "out=here"]) == 0
     assert (
         "note: mine.csv: read as specsim CSV: arrival_s, prompt_tokens, output_tokens; 2 requests in 4 s, 0.25/s; "
         "cells separated by semicolons; UTF-16; prompt_tokens are whole numbers written like '5.0'; "
@@ -150,11 +139,9 @@ def test_a_place_that_cannot_be_written_is_known_before_the_run(refused, tmp_pat
     assert (tmp_path / "a_file").read_text() == "mine"
 
 
-def test_what_a_trace_is_called_is_never_resolved(tmp_path, monkeypatch, capsys):
+def test_what_a_trace_is_called_is_never_resolved(here, monkeypatch, capsys):
     """A shell puts any name there for a `*`."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SECRET", "s3cret")
-    write(tmp_path / "${oc.env:SECRET}.csv", HEADER + "0,5,5\n1,5,5\n")
-    base = [word for word in BASE if not word.startswith("trace=")]
-    assert main(["run", *base, "trace=./${oc.env:SECRET}.csv", "out=here"]) == 0
-    assert "s3cret" not in (tmp_path / "here" / "config.yaml").read_text() + capsys.readouterr().out
+    write(here / "${oc.env:SECRET}.csv", HEADER + "0,5,5\n1,5,5\n")
+    assert main(["run", *BASE[:-1], "trace=./${oc.env:SECRET}.csv", "out=here"]) == 0
+    assert "s3cret" not in (here / "here" / "config.yaml").read_text() + capsys.readouterr().out

@@ -1,35 +1,48 @@
-"""The installed command: quick help, quiet pipes, the same bytes for the same seed, surrogates told of."""
+"""The command, in the checkout and from the wheel: quick help, quiet pipes, the same bytes for the same seed."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 
 import pytest
+import yaml
 
+from specsim import load_run, simulate
 from specsim.cli import main
-from specsim.config.schema import GROUPS, known_keys
+from specsim.config.schema import GROUPS, known_keys, lines
+from tests.files import ROOT
 
 SMALL = ["scheduler=adaserve", "trace=poisson", "requests=8", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 SLOW_TO_IMPORT = ("numpy", "pandas", "hydra", "omegaconf", "yaml", "matplotlib", "simpy", "scipy", "pyarrow", "torch")
 SAME_BYTES = ("metrics.json", "requests.parquet", "passes.parquet", "config.yaml")
 
 
-def specsim(*words, cwd, **variables):
-    environment = {key: value for key, value in os.environ.items() if key != "SPECSIM_DATA"}
+def ran(*command, cwd, **variables):
+    environment = {key: value for key, value in os.environ.items() if key not in ("SPECSIM_DATA", "PYTHONPATH")}
     environment |= {"XDG_CACHE_HOME": str(cwd / "cache"), **variables}
-    return subprocess.run(
-        [sys.executable, "-m", "specsim", *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_imports_nothing_slow(words):
+def specsim(*words, cwd, **variables):
+    return ran(sys.executable, "-m", "specsim", *words, cwd=cwd, PYTHONPATH=str(ROOT), **variables)
+
+
+COMPLETION = ["completion", "bash", "specsim run scheduler=ad", "="]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--help"], "specsim"), (["run", "--help"], "specsim"), (["--version"], "specsim"), (COMPLETION, "adaserve")],
+)
+def test_what_answers_at_once_imports_nothing_slow(words, said):
     code = f"""
 import sys
 from specsim.cli import main
-from specsim.config.schema import GROUPS, known_keys
 try:
     main({words!r})
 except SystemExit as stop:
@@ -38,7 +51,7 @@ print(sorted(set(sys.modules) & set({SLOW_TO_IMPORT!r})), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "specsim" in done.stdout
+    assert said in done.stdout
 
 
 def test_help_names_every_setting_a_newcomer_needs_and_none_that_is_not(capsys):
@@ -62,14 +75,23 @@ def test_two_processes_write_the_same_bytes_whatever_the_hash_seed(tmp_path):
     assert files == {*SAME_BYTES, "provenance.json"}
 
 
-def test_a_pipe_shows_the_table_and_the_folder_and_no_progress_bar(tmp_path):
-    done = specsim("run", *SMALL, "out=here", cwd=tmp_path)
+def test_a_pipe_shows_notes_surrogate_table_and_folder_and_no_progress_bar(tmp_path):
+    done = specsim("run", *SMALL[:1], "trace=azure_code", *SMALL[2:], "out=here", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "here"
-    assert any(line.startswith("all ") for line in lines)
-    assert "8 completed + 0 rejected = 8 arrived" in lines
+    said = done.stdout.splitlines()
+    assert said[-1] == "here"
+    assert any(line.startswith("all ") for line in said)
+    assert "8 completed + 0 rejected = 8 arrived" in said
     assert "\r" not in done.stdout
+    notes = [line for line in said if line.startswith("note: ")]
+    assert not any("surrogate" in line for line in notes)
+    above, head = said[len(notes) :][:2]
+    assert above.startswith("azure_code: the synthetic surrogate that ships; `specsim trace fetch azure_code`")
+    assert head.startswith("class ")
+    provenance = json.loads((tmp_path / "here" / "provenance.json").read_text())
+    assert provenance["trace"]["origin"] == "surrogate"
+    assert "CC BY 4.0" in provenance["trace"]["licence"]
+    assert [f"note: {note}" for note in provenance["notes"]] == notes
 
 
 def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypatch, capsys):
@@ -81,24 +103,125 @@ def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypat
     assert said.out.splitlines()[-1] == str(tmp_path / "run")
 
 
-def test_a_surrogate_is_told_of_on_the_terminal_and_in_the_provenance(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert main(["run", *SMALL[:1], "trace=azure_code", *SMALL[2:], f"out={tmp_path / 'here'}"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    notes = [line for line in lines if line.startswith("note: ")]
-    assert not any("surrogate" in line for line in notes)
-    above = lines[len(notes)]
-    assert above.startswith("azure_code: the synthetic surrogate that ships; `specsim trace fetch azure_code`")
-    assert lines[len(notes) + 1].startswith("class ")
-    provenance = json.loads((tmp_path / "here" / "provenance.json").read_text())
-    assert provenance["trace"]["origin"] == "surrogate"
-    assert "CC BY 4.0" in provenance["trace"]["licence"]
-    assert [f"note: {note}" for note in provenance["notes"]] == notes
-
-
 def test_a_users_own_profiler_is_told(tmp_path):
     (tmp_path / "profiler.py").write_text("")
     done = specsim("profile", "latency", cwd=tmp_path)
     assert done.returncode == 2
     assert "stands in the way of specsim's own package profiler" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+SAME = {"trace": "poisson", "requests": 60, "rps": 5, "seed": 3, "replicas": 2}
+
+
+def test_each_scheduler_against_has_a_column_of_the_same_requests_and_nothing_is_stored_for_it(tmp_path, capsys):
+    words = ["scheduler=adaserve", *(f"{key}={value}" for key, value in SAME.items())]
+    assert main(["run", *words, "--against", "vllm,vllm_spec", f"out={tmp_path / 'run'}"]) == 0
+    rows = {line.partition(" ")[0]: line.split()[2:5] for line in capsys.readouterr().out.splitlines()}
+    assert rows["class"] == ["attained", "vllm", "vllm_spec"]
+    metrics = {name: simulate(name, **SAME).metrics for name in ("adaserve", "vllm", "vllm_spec")}
+    for name in ("chat", "coding", "summarization", "all"):
+        blocks = (each["specsim"] if name == "all" else each["specsim"]["classes"][name] for each in metrics.values())
+        told = [f"{100 * each['slo_attainment']:.1f}" for each in blocks]
+        assert [each.lstrip("*") for each in rows[name]] == told
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+    assert load_run(tmp_path / "run").metrics == metrics["adaserve"]
+
+
+SETTINGS = ["scheduler=fcfs", "trace=poisson", "requests=4", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
+
+
+@pytest.fixture
+def shown(here, started, capsys):
+    """Return a function that gives the settings that `--cfg job` prints; nothing runs and nothing is written."""
+
+    def show(*words):
+        assert main(["run", *words]) == 0
+        assert started == list(here.iterdir()) == []
+        return capsys.readouterr().out
+
+    return show
+
+
+@pytest.mark.parametrize("flags", [["-c", "job"], ["--cfg=job", "--resolve"]])
+def test_the_settings_that_are_shown_are_what_the_runs_own_file_holds(shown, tmp_path, flags):
+    words = [*SETTINGS, "rps='3'", "slo.classes.coding.tpot_s=3e-2", "seed=${requests}"]
+    text = shown(*flags, *words, f"out={tmp_path / 'run'}")
+    assert main(["run", *words, f"out={tmp_path / 'run'}"]) == 0
+    assert re.sub("  # .*", "", text) == (tmp_path / "run" / "config.yaml").read_text()
+    assert f"rps: 3  # {lines()['rps']}\n" in text
+    assert yaml.safe_load(text)["seed"] == 4
+
+
+def test_a_part_of_the_settings_is_shown(shown):
+    parts = {"slo.classes.chat.share": 0.2, "choices.scheduler": "fcfs", "shed": {"waiting": None, "ttft": False}}
+    for package, value in parts.items():
+        text = shown("--cfg", "job", "-p", package, *SETTINGS)
+        assert yaml.safe_load(text) == value
+        assert "..." not in text
+
+
+def test_a_sweep_shows_each_point_as_a_document_that_says_what_differs(shown):
+    text = shown("-m", "--cfg", "job", *SETTINGS, "rps=2,3", "seed=5")
+    assert [config["rps"] for config in yaml.safe_load_all(text)] == [2, 3]
+    assert [line for line in text.splitlines() if line.startswith("#")] == ["# rps=2", "# rps=3"]
+
+
+PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+def succeeds(*command, cwd):
+    done = ran(*command, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    words = ("wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    succeeds(sys.executable, *PIP, *words, cwd=folder)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Install the wheel alone; its dependencies are those of the running environment, seen through a .pth file.
+
+    A folder named in a .pth has its own .pth files ignored, so the editable checkout stays out of sight.
+    """
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder / "env", with_pip=True)
+    python = str(folder / "env" / "bin" / "python")
+    succeeds(python, *PIP, "install", "--no-deps", "--no-index", str(wheel), cwd=folder)
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_shipped_file_and_nothing_of_the_workshop(wheel):
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    shipped = [path for top in ("conf", "traces") for path in (ROOT / top).rglob("*") if path.is_file()]
+    shipped = [path for path in shipped if "__pycache__" not in path.parts]
+    assert len(shipped) > 50
+    for path in shipped:
+        assert f"specsim/_data/{path.relative_to(ROOT)}" in inside
+    tops = {name.split("/")[0] for name in inside}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"specsim", "profiler"}
+    assert any(name.endswith("licenses/LICENSE") for name in inside)
+
+
+@pytest.mark.slow
+def test_the_installed_command_runs_on_the_surrogate_inside_the_wheel(installed):
+    command = str(installed / "env" / "bin" / "specsim")
+    words = ("run", "+scheduler=continuous", "trace=azure_code", "requests=50")
+    said = succeeds(command, *words, "out=here", cwd=installed)
+    assert "50 completed + 0 rejected = 50 arrived" in said
+    provenance = json.loads((installed / "here" / "provenance.json").read_text())
+    assert provenance["trace"]["origin"] == "surrogate"
+    assert provenance["trace"]["file"] == "azure_code_surrogate.csv.gz"
+    succeeds(sys.executable, "-m", "specsim", *words, "out=checkout", cwd=installed)
+    for name in ("metrics.json", "requests.parquet", "config.yaml"):
+        assert (installed / "here" / name).read_bytes() == (installed / "checkout" / name).read_bytes()

@@ -1,4 +1,4 @@
-"""Completion in bash, zsh and fish: what the shells' own functions offer, and how soon."""
+"""Completion in bash, zsh and fish: what the shells' own functions offer."""
 
 import subprocess
 import sys
@@ -28,21 +28,17 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """Go where there are files to complete, with `specsim` of this very tree on the path."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.csv").write_text("")
-    (tmp_path / "mines").mkdir()
-    (tmp_path / ".hidden").write_text("")
-    (tmp_path / "a b.csv").write_text("")
-    (tmp_path / "my.yaml").write_text("own_key: 1\n")
-    command = tmp_path / "bin" / "specsim"
+@pytest.fixture(autouse=True)
+def _files(here, monkeypatch):
+    """Lay out files to complete, and put `specsim` of this very tree on the path."""
+    for name, text in {"mine.csv": "", ".hidden": "", "a b.csv": "", "my.yaml": "own_key: 1\n"}.items():
+        (here / name).write_text(text)
+    (here / "mines").mkdir()
+    command = here / "bin" / "specsim"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m specsim "$@"\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(command.parent), prepend=":")
-    return tmp_path
 
 
 def in_bash(lines):
@@ -57,7 +53,7 @@ def in_bash(lines):
 
 
 @pytest.mark.parametrize("cases", [CASES[4:6], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
-def test_bash_is_offered_what_stands_behind_its_word_breaks(here, cases):
+def test_bash_is_offered_what_stands_behind_its_word_breaks(cases):
     """Bash takes ``scheduler=ad`` for three words and replaces the last of them."""
     for (line, whole), found in zip(cases, in_bash([f"specsim {line}" for line, _ in cases]), strict=True):
         begun = line.rpartition(" ")[2]
@@ -65,7 +61,7 @@ def test_bash_is_offered_what_stands_behind_its_word_breaks(here, cases):
         assert [each for each in found if each] == [each[cut:] for each in whole], line
 
 
-def test_bash_gets_special_characters_escaped_and_nothing_within_quotes(here, capsys):
+def test_bash_gets_special_characters_escaped_and_nothing_within_quotes(capsys):
     main(["completion", "bash", "specsim run trace=./a", "="])
     assert capsys.readouterr().out == "./a\\ b.csv\n"
     main(["completion", "bash", "specsim run 'trace=./a", "="])
@@ -75,19 +71,7 @@ def test_bash_gets_special_characters_escaped_and_nothing_within_quotes(here, ca
 
 
 @pytest.mark.parametrize(("line", "whole"), CASES, ids=[line for line, _ in CASES])
-def test_zsh_and_fish_are_offered_whole_words(here, capsys, line, whole):
+def test_zsh_and_fish_are_offered_whole_words(capsys, line, whole):
     shell = "fish" if line.startswith("run s") else "zsh"
     assert main(["completion", shell, "--", *line.split(" ")]) == 0
     assert capsys.readouterr().out.split() == whole
-
-
-def test_it_imports_nothing_slow(here):
-    code = """
-import sys
-from specsim.cli import main
-main(["completion", "bash", "specsim run scheduler=ad", "="])
-print(sorted(set(sys.modules) & {"numpy", "pandas", "hydra", "omegaconf", "matplotlib", "simpy", "torch"}))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-    assert "adaserve" in done.stdout

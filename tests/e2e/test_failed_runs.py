@@ -1,57 +1,58 @@
-"""A run of a sweep that fails: the rest runs, the failure stands in the table, and only it is tried again."""
+"""What fails, is damaged or serves no request is told by every table, figure and search, and alone made again."""
+
+import gzip
+from itertools import product
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from specsim import load_sweep, simulation
+from specsim import find, iterations, load_run, load_sweep, simulate, simulation, sweep
 from specsim.cli import main
 from specsim.errors import SpecsimError
+from specsim.metrics.tables import class_table
+from specsim.store.runs import PLANNED_FILE
+from specsim.store.summaries import SUFFIX, SUMMARIES, append_row, read_rows
+from tests.files import contents
+from tests.made import refusal
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
 CLASSES = 4
 
 
-def faulty(requests):
-    raise SpecsimError("fcfs at 0.5 s: request -1\nis no request")
+def full(*_, **__):
+    raise OSError(28, "No space left on device")
 
 
-def broken(requests):
-    raise KeyError("acceptance_trace")
-
-
-def too_large(requests):
-    raise MemoryError
-
-
-FAULTS = {
-    "a scheduler's fault": (faulty, "fcfs at 0.5 s: request -1 is no request"),
-    "a fault of specsim": (broken, "specsim failed: KeyError: 'acceptance_trace'"),
-    "memory": (too_large, "the run needs more memory than there is"),
-}
+FAULTS = [
+    (SpecsimError("fcfs at 0.5 s: request -1\nis no request"), "fcfs at 0.5 s: request -1 is no request"),
+    (KeyError("acceptance_trace"), "specsim failed: KeyError: 'acceptance_trace'"),
+    (MemoryError(), "the run needs more memory than there is"),
+]
 
 
 @pytest.fixture
 def world(monkeypatch):
-    """Let the runs of some seconds of arrivals fail, and count those that start."""
+    """Let the second run fail, and count those that start."""
 
     class World:
-        fault, place, started = staticmethod(faulty), 2, 0
+        fault, started = FAULTS[0][0], 0
 
     really = simulation.run
 
-    def run(given, *more):
+    def run(*given):
         World.started += 1
-        if World.fault is not None and World.started == World.place:
-            World.fault(given)
-        return really(given, *more)
+        if World.fault is not None and World.started == 2:
+            raise World.fault
+        return really(*given)
 
     monkeypatch.setattr(simulation, "run", run)
     return World
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_rest_runs_and_the_failure_stands_in_table_and_exit_code(tmp_path, capsys, world, fault):
-    world.fault, line = FAULTS[fault]
+@pytest.mark.parametrize(("fault", "line"), FAULTS, ids=["a scheduler's fault", "a fault of specsim", "memory"])
+def test_the_rest_runs_and_the_failure_stands_in_table_and_exit_code(tmp_path, capsys, world, fault, line):
+    world.fault = fault
     assert main(["run", "-m", "rps=2,4,8", *WORDS, f"out={tmp_path / 'all'}"]) == 1
     said = capsys.readouterr()
     assert said.err == f"specsim: rps=4 failed: {line}\n"
@@ -65,44 +66,184 @@ def test_the_rest_runs_and_the_failure_stands_in_table_and_exit_code(tmp_path, c
     assert pd.isna([failed[name] for name in ("slo_attainment", "mean_ttft_s", "completed")]).all()
 
 
-def test_only_what_failed_is_tried_again(tmp_path, capsys, world):
-    command = ["run", "-m", "rps=2,4,8", *WORDS, f"out={tmp_path / 'all'}"]
-    assert main(command) == 1
-    world.fault, world.started = None, 0
-    capsys.readouterr()
-    assert main(command) == 0
-    said = capsys.readouterr()
-    assert world.started == 1
-    assert said.err == ""
-    assert "FAILED" not in said.out
-    assert "made again" not in said.out
-    assert "error" not in pd.read_csv(tmp_path / "all" / "table.csv")
-    assert not (tmp_path / "all" / "summaries").exists()
-    assert load_sweep(tmp_path / "all").failures == ()
-
-
-def test_the_folder_tells_of_the_failure_until_it_succeeds(tmp_path, world):
-    assert main(["run", "-m", "rps=2,4,8", *WORDS, f"out={tmp_path}"]) == 1
-    assert main(["run", "-m", "rps=16", *WORDS, f"out={tmp_path}"]) == 0
+def test_the_folder_tells_of_the_failure_until_it_alone_is_tried_again(tmp_path, capsys, world):
+    command = ["run", "-m", *WORDS, f"out={tmp_path}"]
+    assert main([*command, "rps=2,4,8"]) == 1
+    assert main([*command, "rps=16"]) == 0
     found = load_sweep(tmp_path)
     assert [run.config["rps"] for run in found] == [2, 8, 16]
     (failure,) = found.failures
-    assert failure.config["rps"] == 4
-    assert failure.label == {"rps": "4"}
+    assert (failure.config["rps"], failure.label) == (4, {"rps": "4"})
     assert found.table["error"].count() == 1
     assert found.axes == {"rps": [2, 8, 16]}
     assert found.means()["count"].tolist() == [1] * 3 * CLASSES
     assert pd.read_csv(tmp_path / "table.csv")["error"].count() == 1
+    world.fault, world.started = None, 0
+    capsys.readouterr()
+    assert main([*command, "rps=2,4,8"]) == 0
+    said = capsys.readouterr()
+    assert (world.started, said.err) == (1, "")
+    assert "FAILED" not in said.out
+    assert "made again" not in said.out
+    assert "error" not in pd.read_csv(tmp_path / "table.csv")
+    assert not (tmp_path / "summaries").exists()
+    assert load_sweep(tmp_path).failures == ()
 
 
 def test_a_full_disk_ends_the_sweep_with_a_line(tmp_path, monkeypatch, capsys, world):
-    import pyarrow.parquet as pq
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
     world.fault = None
-    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
     assert main(["run", "-m", "rps=2,4,8", *WORDS, f"out={tmp_path}"]) == 2
     assert world.started == 1
     assert "No space left on device" in capsys.readouterr().err
+
+
+SWEEP = ["run", "-m", "scheduler=continuous,vllm_spec", "rps=1,2", "seed=0,1", "trace=poisson", "requests=12"]
+
+
+def made(root):
+    assert main([*SWEEP, "--keep", "summary", f"out={root}"]) == 0
+    return contents(root)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Make the sweep of which only summaries are kept."""
+    root = tmp_path_factory.mktemp("summaries") / "whole"
+    made(root)
+    return root
+
+
+def test_the_table_is_that_of_runs_in_folders(whole, tmp_path):
+    assert main([*SWEEP, f"out={tmp_path}"]) == 0
+    assert (whole / "table.csv").read_bytes() == (tmp_path / "table.csv").read_bytes()
+    (rows,) = (whole / SUMMARIES).iterdir()
+    assert rows.name.endswith(SUFFIX)
+    assert sorted(pd.read_json(rows, lines=True)["name"]) == sorted(run.name for run in load_sweep(whole))
+    assert sorted(path.name for path in whole.iterdir()) == [PLANNED_FILE, SUMMARIES, "table.csv"]
+
+
+def test_a_run_is_what_it_was_but_for_its_requests(whole):
+    axes = {"scheduler": ["continuous", "vllm_spec"], "rps": [1, 2], "seed": [0, 1]}
+    in_memory = sweep(axes, trace="poisson", requests=12, progress=False)
+    kept = sweep(axes, trace="poisson", requests=12, progress=False, keep="summary")
+    stored = load_sweep(whole)
+    pd.testing.assert_frame_equal(in_memory.table.drop(columns="run"), kept.table.drop(columns="run"))
+    assert sorted(kept.table["run"]) == sorted(stored.table["run"])
+    for one, other in zip(in_memory, kept, strict=True):
+        assert (one.metrics, one.config, one.notes) == (other.metrics, other.config, other.notes)
+        assert (one.slo_attainment, one._repr_html_()) == (other.slo_attainment, other._repr_html_())
+        assert one.folder is other.folder is None
+        for asked in ("requests", "passes"):
+            with pytest.raises(SpecsimError, match=r"kept no requests and no passes; .*keep='runs'"):
+                getattr(other, asked)
+        assert "kept no requests" in refusal(other.plot, whole / "figures")
+    assert len(stored.select(scheduler="vllm_spec")) == 4
+
+
+def test_a_damaged_file_is_named_and_its_runs_are_made_again(whole, tmp_path, capsys, started):
+    made(tmp_path)
+    (file,) = (tmp_path / SUMMARIES).iterdir()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert refusal(load_sweep, tmp_path) == f"left out: {str(file)!r} is damaged"
+    capsys.readouterr()
+    assert made(tmp_path) == contents(whole)
+    assert f"note: left out: {str(file)!r} is damaged" in capsys.readouterr().out
+    assert len(started) == 16
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 9, 2000])
+def test_of_a_file_that_a_kill_has_cut_off_the_rows_before_are_kept(whole, tmp_path, started, capsys, cut_bytes):
+    for row in read_rows(whole).runs.values():
+        append_row(tmp_path, row)
+    (file,) = (tmp_path / SUMMARIES).iterdir()
+    file.write_bytes(file.read_bytes()[:-cut_bytes])
+    there = len(read_rows(tmp_path).runs)
+    assert there >= 7
+    assert made(tmp_path) == contents(whole)
+    assert f"note: left out: the last row of {str(file)!r} is cut off" in capsys.readouterr().out
+    assert len(started) == 8 - there
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing\n", b'{"key": "a", "name": "b"}\n'])
+def test_a_file_of_something_else_is_named_and_left_out(tmp_path, content):
+    (tmp_path / SUMMARIES).mkdir()
+    file = tmp_path / SUMMARIES / f"mine{SUFFIX}"
+    for each in (content, gzip.compress(content)):
+        file.write_bytes(each)
+        rows = read_rows(tmp_path)
+        assert (rows.runs, rows.failures) == ({}, {})
+        assert rows.notes == ((f"left out: {str(file)!r} is damaged",) if content else ())
+
+
+def test_a_full_disk_is_a_line_and_no_row_follows_what_is_cut_off(whole, tmp_path, monkeypatch):
+    one, other, *_ = read_rows(whole).runs.values()
+    with monkeypatch.context() as patched:
+        patched.setattr("gzip.compress", full)
+        said = refusal(append_row, tmp_path, one)
+    assert said.endswith(f"{SUFFIX}: cannot be written: No space left on device")
+    (cut,) = (tmp_path / SUMMARIES).iterdir()
+    cut.write_bytes(b"\x1f")
+    append_row(tmp_path, other)
+    assert list(read_rows(tmp_path).runs) == [other.key]
+
+
+BRIEF = {"trace": "poisson", "requests": 6, "profile": "llama8b_1b_h100"}
+TOO_LONG = {"distribution": "fixed", "mean": 900_000, "cv": None, "low": None, "high": None}
+SPLIT = {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50}
+CASES = {
+    "rejected": {"trace__prompt_tokens": TOO_LONG},
+    "cancelled": {"timeout_s": 1e-6, "replicas": 2},
+    "rejected, apart": {"trace__prompt_tokens": TOO_LONG, **SPLIT},
+}
+RUNS = [*product(["rejected", "cancelled"], ["vllm_spec", "laps_sd"]), ("rejected, apart", "continuous")]
+
+
+@pytest.fixture(params=CASES)
+def settings(request, here):
+    return {**BRIEF, **CASES[request.param]}
+
+
+@pytest.mark.usefixtures("unrendered")
+@pytest.mark.parametrize(("settings", "scheduler"), RUNS, indirect=["settings"])
+def test_a_run_in_which_nothing_ran(scheduler, settings, capsys):
+    made = simulate(scheduler, **settings, passes=True, out="run")
+    assert [file.stem for file in made.plot("figures") if file.suffix == ".png"] == ["slo_by_class", "latency_cdf"]
+    for run in (made, load_run("run")):
+        assert len(run.requests) == 6
+        assert len(run.passes) == 0
+        assert "nothing ran: every request was rejected or cancelled" in class_table(run.metrics)
+        assert "%" not in class_table(run.metrics).partition("nothing ran")[2]
+        assert "iterations: no request was served: the run has none" in refusal(iterations, run, [0])
+    assert main(["plot", "run"]) == 0
+    assert capsys.readouterr().out.startswith("note: no timeline: no request was served\n")
+    assert main(["compare", "run", "run"]) != 0
+    assert "nothing ran in A and B: every request was rejected or cancelled" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_a_sweep_in_which_nothing_ran(settings, capsys):
+    axes = {"scheduler": ["continuous", "fcfs"], "rps": [1, 2], "seed": [0, 1]}
+    sweep(axes, out="sweep", keep="summary", **settings)
+    runs = load_sweep("sweep")
+    assert len(runs.table)
+    assert main(["sweep", "status", "sweep"]) == 0
+    assert main(["plot", "sweep"]) == 0
+    said = capsys.readouterr()
+    assert str(Path("sweep", "figures", "attainment.png")) in said.out
+    assert "Traceback" not in said.err
+
+
+def test_a_search_says_that_nothing_ran_and_makes_no_run_longer(settings):
+    settings.pop("requests")
+    found = find({"scheduler": ["continuous"]}, rates=(1, 4), of="chat", longest=300, progress=False, **settings)
+    assert found.table["keeps_rps"].isna().all()
+    notes = list(found.notes())
+    (said,) = (note for note in notes if "nothing ran" in note)
+    runs = "nothing ran in 5 of 5 runs at 1 requests/s, 5 of 5 runs at 2 requests/s"
+    assert said.startswith(f"scheduler=continuous: {runs}")
+    assert said.endswith(": every request was rejected or cancelled")
+    assert not any("would do" in each for each in notes)
+    assert found.figure().axes

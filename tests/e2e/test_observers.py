@@ -1,38 +1,35 @@
 """Observers: docs/observers.md run, and what every observer is promised."""
 
-import re
 import runpy
 import shlex
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from specsim import SpecsimError, find, simulate, sweep
+from specsim import find, simulate, sweep
 from specsim.cli import main
 from specsim.core.passes import DraftPass
 from specsim.errors import ObserverFault
+from tests.files import block, page
+from tests.made import refusal
 
-PAGE = Path(__file__).parents[2] / "docs" / "observers.md"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+PAGE = page("observers")
 SMALL = {"trace": "poisson", "requests": 20, "rps": 8}
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (code,) = [text for kind, text in BLOCKS if kind == "python" and "class InTime" in text]
-    (tmp_path / "in_time.py").write_text(code)
-    return tmp_path
+def in_time(here):
+    """Write the observer of the page."""
+    (here / "in_time.py").write_text(block(PAGE, "python", "class InTime"))
+    return {"plugins": ["./in_time.py"]}
 
 
+@pytest.mark.usefixtures("in_time")
 def test_the_page_runs(here, capsys):
-    (commands,) = [text for kind, text in BLOCKS if kind == "sh"]
-    (code,) = [text for kind, text in BLOCKS if kind == "python" and "simulate(" in text]
-    for line in commands.replace("requests=100", "requests=20").splitlines():
+    for line in block(PAGE, "sh").replace("requests=100", "requests=20").splitlines():
         assert main(shlex.split(line)[1:]) == 0, line
-    (here / "python.py").write_text(code.replace("requests=100", "requests=20"))
+    (here / "python.py").write_text(block(PAGE, "python", "simulate(").replace("requests=100", "requests=20"))
     runpy.run_path("python.py", run_name="__main__")
     assert "noted.in_time" in capsys.readouterr().out
     assert (here / "in_time.png").stat().st_size > 0
@@ -103,22 +100,21 @@ def test_an_observer_that_fails_is_named_in_one_line(observers, line):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_observer_is_refused_before_anything_runs(here):
-    named = {"plugins": ["./in_time.py"]}
-    with pytest.raises(SpecsimError, match=r"observers: in_time.Nix: _target_: in_time has no 'Nix'"):
-        simulate("vllm", **SMALL, **named, observers=["in_time.Nix", "in_time.InTime"])
-    with pytest.raises(SpecsimError, match=r"observers: os.system: _target_: 'os.system' is not allowed"):
-        simulate("vllm", **SMALL, observers=["os.system"])
-    with pytest.raises(SpecsimError, match="observers: a list that cannot be written as text"):
-        sweep({"seed": [0, 1]}, **SMALL, observers=[Counting()])
+def test_what_is_no_observer_is_refused_before_anything_runs(in_time):
+    nix = refusal(simulate, "vllm", **SMALL, **in_time, observers=["in_time.Nix", "in_time.InTime"])
+    assert "observers: in_time.Nix: _target_: in_time has no 'Nix'" in nix
+    outside = refusal(simulate, "vllm", **SMALL, observers=["os.system"])
+    assert "observers: os.system: _target_: 'os.system' is not allowed" in outside
+    objects = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[Counting()])
+    assert "observers: a list that cannot be written as text" in objects
 
 
-def test_a_search_aims_at_the_mean_of_a_noted_column(here):
+def test_a_search_aims_at_the_mean_of_a_noted_column(in_time):
     asked = {"trace": "poisson", "requests": 60, "seed": 0, "rates": (1, 32), "within": 0.5}
-    named = {"plugins": ["./in_time.py"], "observers": ["in_time.InTime"]}
+    named = {**in_time, "observers": ["in_time.InTime"]}
     found = find({"scheduler": ["vllm"]}, **asked, **named, of="noted.in_time", target=0.9)
     keeps = found.table["keeps_rps"][0]
     at = simulate("vllm", "poisson", requests=60, rps=keeps, **named)
     assert at.requests["noted.in_time"].mean() >= 0.9
-    with pytest.raises(SpecsimError, match=r"of=noted.nix: no scheduler and no observer notes it; did you mean"):
-        find({"scheduler": ["vllm"]}, **asked, **named, of="noted.nix")
+    said = refusal(find, {"scheduler": ["vllm"]}, **asked, **named, of="noted.nix")
+    assert "of=noted.nix: no scheduler and no observer notes it; did you mean" in said

@@ -1,19 +1,16 @@
 """`specsim report`: a page with the run's own numbers, drawn and filtered in a real browser without an error."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy
-import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from specsim import load_run, load_sweep, simulate, sweep
 from specsim.cli import main
+from tests.files import block, commands, page
 
 pytest.importorskip("altair", reason="needs specsim[report]")
 pytest.importorskip("vl_convert", reason="needs specsim[report]")
@@ -45,22 +42,15 @@ addEventListener("message", event => {{ document.body.dataset.seen = JSON.string
 def pages(tmp_path_factory):
     root = tmp_path_factory.mktemp("reports")
     simulate("vllm_spec", "poisson", rps=40, requests=80, passes=True, out=root / "run")
-    sweep(
-        {"scheduler": ["vllm", "vllm_spec"], "rps": [5, 40], "seed": [0, 1]},
-        trace="poisson",
-        requests=60,
-        out=root / "sweep",
-        progress=False,
-    )
-    found = {}
-    for name in ("run", "sweep"):
-        assert main(["report", str(root / name), "--out", str(root / f"{name}.html")]) == 0
-        found[name] = root / f"{name}.html"
+    axes = {"scheduler": ["vllm", "vllm_spec"], "rps": [5, 40], "seed": [0, 1]}
+    sweep(axes, trace="poisson", requests=60, out=root / "sweep", progress=False)
+    found = {name: root / f"{name}.html" for name in ("run", "sweep")}
+    assert [main(["report", str(root / name), "--out", str(file)]) for name, file in found.items()] == [0, 0]
     return found
 
 
-def specs_in(page):
-    return json.loads(re.search(r"const specs = (.*);\n", page.read_text())[1])
+def specs_in(file):
+    return json.loads(re.search(r"const specs = (.*);\n", file.read_text())[1])
 
 
 def values_in(spec):
@@ -86,15 +76,10 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
     (best,) = {each["winner"] for each in runs.winners(by=["rps"]).to_dict("records") if each["rps"] == 40}
     assert f"The largest lead is that of {best} at rps = 40" in text
     _, attainment, *_ = specs_in(pages["sweep"]).values()
-    means = runs.means(by=["slo_class", "scheduler", "rps"])
-    whole = {
-        (each["scheduler"], each["rps"]): 100 * each["mean"]
-        for each in means.to_dict("records")
-        if each["slo_class"] == "all"
-    }
-    assert {
-        (row["line"], row["x"]): row["mean"] for row in values_in(attainment) if row["requests of"] == "all classes"
-    } == whole
+    means = runs.means(by=["slo_class", "scheduler", "rps"]).query("slo_class == 'all'").to_dict("records")
+    drawn = [each for each in values_in(attainment) if each["requests of"] == "all classes"]
+    shown = {(each["line"], each["x"]): each["mean"] for each in drawn}
+    assert shown == {(each["scheduler"], each["rps"]): 100 * each["mean"] for each in means}
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
@@ -105,8 +90,8 @@ def test_a_browser_draws_the_page_filters_it_and_asks_for_nothing_outside(pages,
     words = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
     words += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1500,900", "--virtual-time-budget=60000"]
     words += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
-    page = (tmp_path / "frame.html").as_uri()
-    ran = subprocess.run([*words, page], capture_output=True, text=True, timeout=120, check=True)
+    words += [(tmp_path / "frame.html").as_uri()]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in ran.stderr
     seen = json.loads(re.search(r'data-seen="([^"]*)"', ran.stdout)[1].replace("&quot;", '"'))
     assert seen["said"] == []
@@ -116,20 +101,13 @@ def test_a_browser_draws_the_page_filters_it_and_asks_for_nothing_outside(pages,
     assert all(0 < after < before for before, after in zip(seen["before"], seen["after"], strict=True))
 
 
-def test_a_page_is_refused_where_nothing_is_to_be_shown(tmp_path, capsys):
-    assert main(["report", str(tmp_path / "none"), "--out", str(tmp_path / "page.html")]) == 2
-    assert "no run folder" in capsys.readouterr().err
-    assert not (tmp_path / "page.html").exists()
+def test_a_page_is_refused_where_nothing_is_to_be_shown(refused):
+    assert "no run folder" in refused("report", "none", "--out", "page.html")
 
 
 @pytest.mark.slow
-def test_the_examples_of_docs_report_md_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
-    (block,), (commands,) = (
-        re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) for kind in ("python", "console")
-    )
-    (tmp_path / "paper.py").write_text(block)
+def test_the_examples_of_docs_report_md_run(here):
+    (here / "paper.py").write_text(block(page("report"), "python"))
     runpy.run_path("paper.py", run_name="__main__")
-    assert [main(shlex.split(each)[2:]) for each in commands.splitlines()] == [0, 0]
-    assert {"attainment.pdf", "difference.pdf", "first.html"} <= {each.name for each in tmp_path.iterdir()}
+    assert [main(words) for words in commands(page("report"))] == [0, 0]
+    assert {"attainment.pdf", "difference.pdf", "first.html"} <= {each.name for each in here.iterdir()}

@@ -1,32 +1,40 @@
-"""`-m`: a folder per point, one table, nothing run twice, nothing lost when it is cut short."""
+"""`-m`: a folder per point, one table, nothing run twice; what is damaged or made by other code is made anew."""
 
 import json
+import os
+import re
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from specsim import load_sweep
+from specsim import load_run, load_sweep
 from specsim.cli import main
 from specsim.config.configured import from_words
-from specsim.errors import SpecsimError
 from specsim.runs.plan import checked, plan
+from specsim.runs.processes import SweepProgress, Worst
 from specsim.store.runs import PLANNED_FILE
 from specsim.store.status import sweep_status
+from specsim.store.summaries import Failure, append_row, read_rows, settle
+from tests.files import contents, run_in
+from tests.made import refusal
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 CLASSES = ["chat", "coding", "summarization", "all"]
 AXES = ["scheduler=fcfs,continuous", "rps=2,4", "slo_scale=0.8,1.2"]
 
 
-def contents(root):
-    return {path.relative_to(root): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+PLACES = [(scheduler, rps, scale) for scheduler in ("fcfs", "continuous") for rps in "24" for scale in ("0.8", "1.2")]
 
 
-def folder(root, label):
-    (found,) = root.glob(f"{label}-*")
-    return found
+def table_of(capsys):
+    """Return the words of each line of the table that is on stdout, and what stands behind it."""
+    return [line.split() for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
 
 
 def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, started):
@@ -36,36 +44,27 @@ def test_eight_points_write_eight_folders_and_one_table(tmp_path, capsys, starte
     table.to_csv(tmp_path / "by_pandas.csv", index=False)
     assert (tmp_path / "all" / "table.csv").read_bytes() == (tmp_path / "by_pandas.csv").read_bytes()
     folders = sorted(path.name for path in (tmp_path / "all").iterdir() if path.is_dir())
-    assert [name.rpartition("-")[0] for name in folders] == [
-        f"scheduler={scheduler},rps={rps},slo_scale={scale}"
-        for scheduler in ("continuous", "fcfs")
-        for rps in ("2", "4")
-        for scale in ("0.8", "1.2")
-    ]
+    labels = [f"scheduler={scheduler},rps={rps},slo_scale={scale}" for scheduler, rps, scale in sorted(PLACES)]
+    assert [name.rpartition("-")[0] for name in folders] == labels
     assert len(started) == 8
     for place in filter(Path.is_dir, (tmp_path / "all").iterdir()):
         assert json.loads((place / "metrics.json").read_text())["completed"] == 6
-    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
-    assert lines[0].split()[:3] == ["scheduler", "rps", "slo_scale"]
-    assert [line.split()[:3] for line in lines[4:12]] == [
-        [scheduler, rps, scale]
-        for scheduler in ("fcfs", "continuous")
-        for rps in ("2", "4")
-        for scale in ("0.8", "1.2")
-    ]
-    assert lines[-1] == str(tmp_path / "all")
+    lines = table_of(capsys)
+    assert lines[0][:3] == ["scheduler", "rps", "slo_scale"]
+    assert [tuple(line[:3]) for line in lines[4:12]] == PLACES
+    assert lines[-1] == [str(tmp_path / "all")]
 
 
 def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_path, capsys):
     words = ["scheduler=fcfs,continuous", "seed=0,1", "rps=10,2", *WORDS, f"out={tmp_path}", "--keep", "summary"]
     points = [[scheduler, rps] for scheduler in ("fcfs", "continuous") for rps in ("10", "2")]
     assert main(["run", "-m", *words]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
-    assert lines[0].split()[:4] == ["scheduler", "rps", "attained", "difference"]
-    assert [line.split()[:2] for line in lines[4:8]] == points
+    lines = table_of(capsys)
+    assert lines[0][:4] == ["scheduler", "rps", "attained", "difference"]
+    assert [line[:2] for line in lines[4:8]] == points
     found = load_sweep(tmp_path).over_seeds(against="fcfs").set_index(["scheduler", "rps"])
     for line in lines[4:8]:
-        scheduler, rps, attained, _, half, *apart = line.split()
+        scheduler, rps, attained, _, half, *apart = line
         row = found.loc[(scheduler, int(rps))]
         assert float(attained.lstrip("*")) == pytest.approx(100 * row["slo_attainment"], abs=0.5)
         assert float(half) == pytest.approx(100 * row["slo_attainment_half_width"], abs=0.5)
@@ -75,21 +74,20 @@ def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_p
         else:
             assert apart[0] == "-"
     assert main(["run", "-m", *words, "--each"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("note: ")]
-    assert len([line for line in lines if line.startswith(("fcfs ", "continuous "))]) == 8
+    assert len([line for line in table_of(capsys) if line[:1] in (["fcfs"], ["continuous"])]) == 8
 
 
 def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
     assert main(["run", "-m", "rps=2,4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'all'}"]) == 0
     assert main(["run", "rps=4", "scheduler=fcfs", *WORDS, f"out={tmp_path / 'one'}"]) == 0
     for name in ("metrics.json", "requests.parquet", "config.yaml"):
-        assert (folder(tmp_path / "all", "rps=4") / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+        assert (run_in(tmp_path / "all", "rps=4") / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
 
 
 def test_two_points_that_are_one_configuration_are_refused():
     (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
-    with pytest.raises(SpecsimError, match=r"rps=2 and rps=2\.0 are one configuration"):
-        plan([replace(point, point={"rps": rps}) for rps in ("2", "2.0")], None)
+    said = refusal(plan, [replace(point, point={"rps": rps}) for rps in ("2", "2.0")], None)
+    assert "rps=2 and rps=2.0 are one configuration" in said
 
 
 ADDED = {
@@ -103,15 +101,11 @@ ADDED = {
 def test_what_is_added_to_a_sweep_runs_and_what_is_there_is_neither_run_nor_counted_again(tmp_path, started, added):
     command = ["run", "-m", "scheduler=fcfs", *WORDS, f"out={tmp_path}"]
     assert main([*command, "rps=2,4", "seed=0,1"]) == 0
-    before = contents(tmp_path)
-    for rewritten in ("table.csv", PLANNED_FILE):
-        before.pop(Path(rewritten))
+    before = contents(tmp_path, "table.csv", PLANNED_FILE)
     assert main([*command, *ADDED[added]]) == 0
-    points = 1
-    for word in ADDED[added]:
-        points *= len(word.split(","))
+    points = prod(len(word.split(",")) for word in ADDED[added])
     assert len(started) == len(load_sweep(tmp_path)) == max(points, 4)
-    assert {path: text for path, text in contents(tmp_path).items() if path in before} == before
+    assert before.items() <= contents(tmp_path).items()
 
 
 def test_a_run_made_alone_an_older_name_and_a_moved_folder_are_found_by_their_settings(tmp_path, started):
@@ -147,3 +141,194 @@ def test_a_sweep_and_a_single_run_do_not_share_a_folder(tmp_path, capsys, starte
     assert first.endswith("one: holds a single run; expected a new folder, or one of sweeps")
     assert second.endswith(f"all: holds a sweep; expected another folder, such as {tmp_path / 'all' / 'single'}")
     assert (contents(tmp_path), len(started)) == (stood, ran)
+
+
+FILE = """
+run: {trace: poisson, requests: 8, profile: llama8b_1b_h100}
+grid: {scheduler: [fcfs, continuous], rps: "2,4"}
+seeds: 2
+"""
+
+
+@pytest.mark.parametrize("keep", ["runs", "summary"])
+def test_the_status_counts_what_is_done_what_failed_and_what_is_left(tmp_path, capsys, keep):
+    def told():
+        capsys.readouterr()
+        assert main(["sweep", "status", str(root)]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    root = tmp_path / "all"
+    (tmp_path / "sweep.yaml").write_text(FILE)
+    assert main(["sweep", str(tmp_path / "sweep.yaml"), f"out={root}", "--keep", keep]) == 0
+    first, worst = told()
+    assert first == f"{root}: 8 of 8 runs done, 0 failed, 0 left"
+    lowest = min(run.metrics["specsim"]["worst_class_attainment"] for run in load_sweep(root))
+    assert re.fullmatch(rf"worst class \w+ {100 * lowest:.1f}%", worst)
+    if keep == "runs":
+        next(root.glob("*/metrics.json")).write_text("{")
+    else:
+        key, run = next(iter(read_rows(root).runs.items()))
+        settle(root, {key: None})
+    first, rate, stored, _ = told()
+    assert first == f"{root}: 7 of 8 runs done, 0 failed, 1 left"
+    assert re.fullmatch(r"[\d.]+ runs/s: \d\d:\d\d left if it runs", rate)
+    assert re.fullmatch(r"the last run was stored \d+ s ago", stored)
+    if keep == "summary":
+        append_row(root, Failure(run.config, {"rps": "2"}, "at last", name=run.name))
+        first, *_, last = told()
+        assert first == f"{root}: 7 of 8 runs done, 1 failed, 0 left"
+        assert last == f"failed: {run.name}: at last"
+    for content in ("{}", "{"):
+        (root / PLANNED_FILE).write_text(content)
+        assert main(["sweep", "status", str(root)]) != 0
+        assert f"{PLANNED_FILE}' is damaged" in capsys.readouterr().err
+
+
+def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(capsys, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr("specsim.runs.processes.time.monotonic", lambda: now_s[0])
+    tally = SweepProgress(20, None, speaks=True)
+    tally.add(Worst(0.5, "chat"), stood=True)
+    for worst in (Worst(0.9, "coding"), None, Worst(0.417, "coding")):
+        now_s[0] += 4.0
+        tally.add(worst)
+    said = "4 of 20 runs done, 1 failed, 0.25 runs/s, 01:04 left, worst class coding 41.7%\n"
+    assert capsys.readouterr().err == said
+    SweepProgress(20, None, speaks=False).add(None)
+    assert capsys.readouterr().err == ""
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from specsim.schedulers.fcfs import Fcfs
+{imports}
+
+@dataclass(frozen=True, slots=True)
+class Mine(Fcfs):
+    def step(self, view):
+        yield from Fcfs({size}).step(view)
+"""
+RATES = ["run", "-m", "rps=2,4,8", "scheduler=fcfs", "passes=true", *WORDS]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made") / "all"
+    assert main([*RATES, f"out={root}"]) == 0
+    return root
+
+
+@pytest.fixture
+def root(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "all")
+
+
+def flip(path):
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+def edited(path):
+    path.write_text(path.read_text().replace('"slo_attainment": ', '"slo_attainment": 0.'))
+
+
+HARMS = {
+    "passes.parquet is deleted": (lambda run, _: (run / "passes.parquet").unlink(), "passes.parquet is missing"),
+    "another run's requests.parquet": (
+        lambda run, other: shutil.copy(other / "requests.parquet", run / "requests.parquet"),
+        "requests.parquet is damaged",
+    ),
+    "a byte of requests.parquet": (lambda run, _: flip(run / "requests.parquet"), "requests.parquet is damaged"),
+    "a byte of config.yaml": (lambda run, _: flip(run / "config.yaml"), "config.yaml is damaged"),
+    "an edited metrics.json": (lambda run, _: edited(run / "metrics.json"), "metrics.json is damaged"),
+    **{
+        f"a truncated {name}": (
+            lambda run, _, name=name: (run / name).write_bytes((run / name).read_bytes()[:20]),
+            f"{name} is damaged",
+        )
+        for name in ("metrics.json", "passes.parquet", "config.yaml", "provenance.json")
+    },
+}
+
+
+AT_ONCE = ("passes.parquet is deleted", "another run's requests.parquet", "a truncated config.yaml")
+"""One for each of: what is missing, what is damaged, and what is damaged and tells which run it was."""
+
+
+@pytest.mark.parametrize(
+    "harm", [harm if harm in AT_ONCE else pytest.param(harm, marks=pytest.mark.slow) for harm in HARMS]
+)
+def test_a_damaged_run_is_made_again_and_the_rest_is_kept(made, root, capsys, started, harm):
+    harmful, reason = HARMS[harm]
+    harmful(run_in(root, "rps=4"), run_in(root, "rps=8"))
+    assert main([*RATES, f"out={root}"]) == 0
+    assert f"note: 1 run made again: {reason}" in capsys.readouterr().out.splitlines()
+    assert len(started) == 1
+    assert contents(root, "provenance.json") == contents(made, "provenance.json")
+    assert load_sweep(root).whole_notes == ()
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_reading_names_a_damaged_run_and_leaves_it_out(root, harm):
+    harmful, reason = HARMS[harm]
+    harmful(run_in(root, "rps=4"), run_in(root, "rps=8"))
+    found = load_sweep(root)
+    assert [run.config["rps"] for run in found] == [2, 8]
+    (note,) = found.whole_notes
+    assert note.startswith("left out: ")
+    name = reason.split()[0]
+    assert name in note
+    assert run_in(root, "rps=4").name in note
+    assert name in refusal(load_run, run_in(root, "rps=4"))
+
+
+def test_other_code_of_specsim_makes_all_runs_again(root, capsys, started, monkeypatch):
+    monkeypatch.setattr("specsim.runs.provenance.package_sha256", lambda: "0" * 64)
+    assert main([*RATES, f"out={root}"]) == 0
+    assert "note: 3 runs made again: specsim's own code has changed" in capsys.readouterr().out.splitlines()
+    assert len(started) == 3
+    assert main([*RATES, f"out={root}"]) == 0
+    assert len(started) == 3
+
+
+@pytest.fixture
+def plugin(here, monkeypatch):
+    """Write a scheduler of one's own, with a helper module beside it where one is named."""
+    monkeypatch.syspath_prepend(here)
+    (here / "my_policy.yaml").write_text("description: mine\n_target_: my_policy.Mine\nmax_num_seqs: 64\n")
+
+    def write(size, imports=""):
+        (here / "my_policy.py").write_text(PLUGIN.format(size=size, imports=imports))
+
+    yield write
+    for name in ("my_policy", "my_sizes"):
+        sys.modules.pop(name, None)
+
+
+MINE = ["run", "-m", "rps=20,40", "scheduler=./my_policy.yaml", "plugins=[my_policy.py]", *WORDS, "out=all"]
+
+
+def test_an_edited_plug_in_is_not_read_back_from_an_old_run(plugin, capsys, started):
+    plugin(1)
+    assert main(MINE) == 0
+    before = load_sweep("all").table["slo_attainment"].tolist()
+    plugin(64)
+    assert main(MINE) == 0
+    assert "note: 2 runs made again: plug-in my_policy has changed" in capsys.readouterr().out.splitlines()
+    assert len(started) == 4
+    assert load_sweep("all").table["slo_attainment"].tolist() != before
+    assert main(MINE) == 0
+    assert len(started) == 4
+    assert "made again" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_edited_module_that_a_plug_in_imports_counts_in_a_new_process(plugin, tmp_path):
+    plugin("SIZE", "from my_sizes import SIZE")
+    for size, again in ((1, ""), (64, "note: 2 runs made again: plug-in my_policy has changed")):
+        (tmp_path / "my_sizes.py").write_text(f"SIZE = {size}\n")
+        environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        command = [sys.executable, "-m", "specsim", *MINE]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert again in done.stdout.splitlines() or not again

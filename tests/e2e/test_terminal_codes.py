@@ -1,24 +1,28 @@
-"""Whatever stands in a stranger's run, trace or plug-in: a command prints lines, and none steers the terminal."""
+"""A command prints lines, and none steers the terminal, whatever a stranger's run, trace or plug-in holds.
 
-from __future__ import annotations
+What it prints into may be a full disk, a reader that has gone, a closed stream, or of an old encoding.
+"""
 
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 import specsim
 from specsim.cli import main
+from specsim.commands.parser import written
 from specsim.errors import all_printable, one_line, printable
+from specsim.files.yaml_file import shipped
 from specsim.runs.processes import Worst
-from specsim.store.runs import sealed
+from tests.files import reseal
 
 CODES = "\x1b]0;pwned\x07\x1b[31mRED\x1b[0m\r\nnote: all good\x9b1m\u202e\u2028x"
 SEEN = r"\x1b]0;pwned\x07\x1b[31mRED\x1b[0m note: all good\x9b1m\u202e x"
 SWEEP = ["scheduler=continuous", "rps=1,2", "trace=poisson", "requests=20", "profile=llama8b_1b_h100"]
-PACKAGE = Path(specsim.__file__).parent
 TRACE = """\
 from specsim.plugin import trace_of
 
@@ -32,10 +36,12 @@ class Trace:
 """
 
 
+pytestmark = pytest.mark.usefixtures("here", "unrendered")
+
+
 @pytest.fixture
-def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def evil(here, capsys):
     """Return the folder of a stranger's sweep: every text in it that nothing depends on has codes."""
-    monkeypatch.chdir(tmp_path)
     assert main(["run", "-m", *SWEEP, "out=evil"]) == 0
     for folder in Path("evil").glob("rps*"):
         metrics = json.loads((folder / "metrics.json").read_bytes())
@@ -44,76 +50,126 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         block["worst_class"] = CODES
         block["rejected"] = {CODES: 3}
         (folder / "metrics.json").write_text(json.dumps(metrics))
-        told = json.loads((folder / "provenance.json").read_bytes())
-        for seal in ("files", "sha256"):
-            told.pop(seal)
-        told["notes"] = [CODES]
-        (folder / "provenance.json").write_text(json.dumps(sealed(told, folder)))
+        reseal(folder, notes=[CODES])
     capsys.readouterr()
     return Path("evil")
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Return what a command prints, of which every character is printable."""
-    main(list(words))
-    told = capsys.readouterr()
-    text = told.out + told.err
-    assert all(each.isprintable() for each in text.split("\n")), text
-    # A traceback shows a text as it is, line by line.
-    assert "--debug" in words or not any(line.startswith("note: all good") for line in text.split("\n"))
-    return text
+@pytest.fixture
+def said(capsys):
+    """Return a function that gives what a command prints, of which every character is printable."""
+
+    def printed(*words):
+        main(list(words))
+        told = capsys.readouterr()
+        text = told.out + told.err
+        assert all(each.isprintable() for each in text.split("\n")), text
+        # A traceback shows a text as it is, line by line.
+        assert "--debug" in words or not any(line.startswith("note: all good") for line in text.split("\n"))
+        return text
+
+    return printed
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_a_strangers_runs_are_shown_without_codes(evil: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert SEEN in said(capsys, "sweep", "status", str(evil))
-    assert "RED" in said(capsys, "run", "-m", *SWEEP, f"out={evil}")
-    said(capsys, "plot", str(evil))
-    said(capsys, "plot", *map(str, sorted(evil.glob("rps*"))))
+def test_a_strangers_runs_are_shown_without_codes(evil, said):
+    assert SEEN in said("sweep", "status", str(evil))
+    assert "RED" in said("run", "-m", *SWEEP, f"out={evil}")
+    said("plot", str(evil))
+    said("plot", *map(str, sorted(evil.glob("rps*"))))
     run = specsim.load_run(next(evil.glob("rps*")))
     assert repr(run).isprintable()
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_the_trace_of_a_plugin_is_named_without_codes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_trace_of_a_plugin_is_named_without_codes(said):
     Path("coded.py").write_text(f"CODES = {CODES!r}\n{TRACE}")
     Path("t.yaml").write_text("_target_: coded.Trace\n")
     words = ["plugins=[./coded.py]", "trace=./t.yaml", "scheduler=continuous", "profile=llama8b_1b_h100"]
-    assert SEEN in said(capsys, "run", *words, "out=run")
-    assert SEEN in said(capsys, "run", "-m", *words, "seed=0,1", "out=runs")
-    said(capsys, "plot", "run")
+    assert SEEN in said("run", *words, "out=run")
+    assert SEEN in said("run", "-m", *words, "seed=0,1", "out=runs")
+    said("plot", "run")
 
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
 @pytest.mark.parametrize("sweep", [[], ["-m", "seed=0,1"]])
-def test_an_error_of_a_plugin_is_told_without_codes(
-    sweep: list[str], debug: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("coded.py").write_text(
-        f"class S:\n    def step(self, view):\n        raise ValueError({CODES!r})\n        yield\n"
-    )
+def test_an_error_of_a_plugin_is_told_without_codes(sweep, debug, said):
+    raises = f"raise ValueError({CODES!r})"
+    Path("coded.py").write_text(f"class S:\n    def step(self, view):\n        {raises}\n        yield\n")
     Path("s.yaml").write_text("_target_: coded.S\n")
     words = ["plugins=[./coded.py]", "scheduler=./s.yaml", "trace=poisson", "requests=5", "out=run"]
-    assert "RED" in said(capsys, "run", *sweep, *words, *debug)
+    assert "RED" in said("run", *sweep, *words, *debug)
 
 
-def test_a_file_of_a_group_is_shown_without_codes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    values = yaml.safe_load((PACKAGE.parent / "conf" / "trace" / "poisson.yaml").read_text())
+def test_a_file_of_a_group_is_shown_without_codes(said):
+    values = yaml.safe_load((shipped("conf") / "trace" / "poisson.yaml").read_text())
     Path("t.yaml").write_text(yaml.safe_dump({**values, "description": CODES, "name": CODES}))
-    for command in (["run", "--cfg", "job", "trace=./t.yaml"], ["run", "trace=./t.yaml", "requests=3", "out=run"]):
-        said(capsys, *command)
+    said("run", "--cfg", "job", "trace=./t.yaml")
+    said("run", "trace=./t.yaml", "requests=3", "out=run")
 
 
-def test_a_line_is_one_line() -> None:
+def test_a_line_is_one_line():
     assert printable(CODES) == SEEN
     assert printable("plain: \u00e9 \u4e2d") == "plain: \u00e9 \u4e2d"
     assert one_line("x" * 5000).count("x") == 2000
     assert str(Worst(0.5, CODES)) == f"{SEEN} 50.0%"
     assert all_printable({CODES: [CODES, 1.5, None, {"a": CODES}]}) == {SEEN: [SEEN, 1.5, None, {"a": SEEN}]}
+
+
+RUN = "run trace=poisson requests=3 acceptance=bernoulli out=here"
+FULL = "specsim: stdout cannot be written: No space left on device\n"
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    """Return a function that runs `specsim` in a shell, with what stands behind it, and holds that nothing crashed."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+    def run(command, behind):
+        line = f"{sys.executable} -m specsim {command} {behind}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+        assert "Traceback" not in done.stderr
+        assert "Exception ignored" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize("command", ["list schedulers", "--help"])
+def test_a_full_stdout_is_one_line(shell, command):
+    done = shell(command, "> /dev/full")
+    assert (done.returncode, done.stderr) == (2, FULL)
+
+
+def test_a_run_whose_table_cannot_be_printed_is_stored(shell):
+    done = shell(RUN, "> /dev/full")
+    assert (done.returncode, done.stderr) == (2, FULL)
+    assert Path("here/metrics.json").is_file()
+
+
+@pytest.mark.parametrize("command", ["list", pytest.param(RUN, marks=pytest.mark.slow)])
+def test_a_reader_that_has_gone_is_no_mistake(shell, command):
+    done = shell(command, "2>said | true; echo ${PIPESTATUS[0]}; cat said")
+    assert done.stdout == "0\n"
+    slow = shell(command, "2>said > >(exec true); echo $?; cat said")
+    assert slow.stdout == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("list", 0), pytest.param(RUN, 0, marks=pytest.mark.slow), ("list nope", 2)]
+)
+@pytest.mark.parametrize("closed", [">&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_changes_no_code(shell, command, code, closed):
+    assert shell(command, closed).returncode == code
+
+
+def test_what_an_encoding_lacks_is_written_as_an_escape(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert written(lambda: print("ünï") or 0) == 0
+    assert stream.buffer.getvalue() == b"\\xfcn\\xef\n"
+
+
+@pytest.mark.parametrize("words", [["{}"], ["run", "seed={}"]])
+def test_a_mistake_is_a_line_that_a_terminal_shows_and_does_not_obey(refused, words):
+    said = refused(*(word.format("\x1b[31mred\nx") for word in words))
+    assert "\x1b" not in said
+    assert "\\x1b" in said

@@ -1,11 +1,10 @@
-"""docs/your-scheduler.md, run as it stands: as a plugin, from Python, and as an installed package."""
+"""A scheduler, a trace, an acceptance and a drafter of one's own, as their pages show them: by path and installed."""
 
 import os
 import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from contextlib import chdir
 from pathlib import Path
 from textwrap import dedent
@@ -15,26 +14,12 @@ import pytest
 from specsim import load_run, simulate
 from specsim.cli import main
 from specsim.registry import plugins
-from specsim.registry.plugins import installed as installed_packages
+from specsim.registry.plugins import ENTRY_POINTS, installed
+from tests.files import block, package, page
+from tests.made import refusal
 
-PAGE = Path(__file__).parents[2] / "docs" / "your-scheduler.md"
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-
-
-def block(kind, holding):
-    (found,) = [text for name, text in BLOCKS if name == kind and holding in text]
-    return found
-
-
-def shell(commands, cwd, **variables):
-    environment = {key: value for key, value in os.environ.items() if key != "SPECSIM_DATA"} | variables
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euc", commands], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+PAGE = page("your-scheduler")
+POLICY = block(PAGE, "python", "class ShortestFirst")
 
 
 def run(commands, folder):
@@ -49,48 +34,18 @@ def run(commands, folder):
 def written(tmp_path_factory):
     """Write the two files of the page, and run its first commands."""
     folder = tmp_path_factory.mktemp("mine")
-    (folder / "shortest_first.py").write_text(block("python", "class ShortestFirst"))
-    (folder / "shortest_first.yaml").write_text(block("yaml", "_target_"))
-    run(block("sh", "shortest_first.yaml"), folder)
-    return folder
-
-
-@pytest.fixture
-def on_path(monkeypatch):
-    """Return a function that puts a folder of installed packages on this process's path, until the test ends."""
-
-    def put(folder):
-        monkeypatch.delitem(sys.modules, "shortest_first", raising=False)
-        monkeypatch.syspath_prepend(folder)
-        installed_packages.cache_clear()
-
-    yield put
-    sys.modules.pop("shortest_first", None)
-    monkeypatch.undo()
-    installed_packages.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """Lay out what pip would: the module and its dist-info, on the path."""
-    folder = tmp_path_factory.mktemp("site")
-    (folder / "shortest_first.py").write_text(block("python", "class ShortestFirst"))
-    points = tomllib.loads(block("toml", "entry-points"))["project"]["entry-points"]
-    info = folder / "shortest_first-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shortest-first\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "".join(f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in each.items()) for group, each in points.items())
-    )
+    (folder / "shortest_first.py").write_text(POLICY)
+    (folder / "shortest_first.yaml").write_text(block(PAGE, "yaml", "_target_"))
+    run(block(PAGE, "sh", "shortest_first.yaml"), folder)
     return folder
 
 
 def test_as_a_plugin_every_request_ends(written):
-    for folder in (written / "one", *filter(Path.is_dir, (written / "three").iterdir())):
+    three = list(filter(Path.is_dir, (written / "three").iterdir()))
+    assert len(three) == 3
+    for folder in (written / "one", *three):
         metrics = load_run(folder).metrics
-        assert metrics["completed"] + metrics["failed"] == metrics["specsim"]["arrived"] == 40
-        assert metrics["completed"] == 40
-    assert len(list(filter(Path.is_dir, (written / "three").iterdir()))) == 3
+        assert (metrics["completed"], metrics["failed"], metrics["specsim"]["arrived"]) == (40, 0, 40)
 
 
 def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
@@ -104,62 +59,190 @@ def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
 
 
 @pytest.mark.usefixtures("no_highest_rate")
-def test_a_policy_of_parts_drafts_as_far_as_a_requests_own_drafts_are_right(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("as_accepted.py").write_text(block("python", "class AsAccepted"))
-    page = PAGE.read_text(encoding="utf-8").partition("Its `as_accepted.yaml`")[2].splitlines()
-    Path("as_accepted.yaml").write_text(dedent("\n".join(line for line in page if line.startswith("    "))))
+def test_a_policy_of_parts_drafts_as_far_as_a_requests_own_drafts_are_right(here, capsys):
+    Path("as_accepted.py").write_text(block(PAGE, "python", "class AsAccepted"))
+    lines = PAGE.partition("Its `as_accepted.yaml`")[2].splitlines()
+    Path("as_accepted.yaml").write_text(dedent("\n".join(line for line in lines if line.startswith("    "))))
     found = simulate("./as_accepted.yaml", "poisson", plugins=["./as_accepted.py"], requests=60)
     assert found.config["scheduler"]["num_speculative_tokens"] == 6
     length = found.requests["draft_tokens"] / found.requests["speculations"]
     assert length.between(1, 6).all()
     right = found.requests["accepted_tokens"] / found.requests["draft_tokens"]
     assert length.corr(right) > 0.5
-    run(block("sh", "as_accepted.yaml"), tmp_path)
+    run(block(PAGE, "sh", "as_accepted.yaml"), here)
     said = capsys.readouterr().out
     assert re.search(r"points against (vllm_spec|\./as_accepted.yaml) ", said), said
 
 
 def test_from_python(written, monkeypatch, capsys):
     monkeypatch.chdir(written)
-    exec(compile(block("python", "simulate(").replace("requests=100", "requests=40"), "page", "exec"), {})
+    exec(compile(block(PAGE, "python", "simulate(").replace("requests=100", "requests=40"), "page", "exec"), {})
     attainment = load_run(written / "one").metrics["specsim"]["slo_attainment"]
     assert float(capsys.readouterr().out) == attainment
 
 
 @pytest.mark.slow
-def test_as_an_installed_package(installed, written, tmp_path):
-    commands = block("sh", "specsim list schedulers").replace("requests=100", "requests=40")
-    said = shell(commands, tmp_path, PYTHONPATH=str(installed))
-    assert re.search(r"^shortest_first +installed by shortest_first$", said, re.MULTILINE)
+def test_as_an_installed_package(written, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "shortest_first.py").write_text(POLICY)
+    package(tmp_path / "site", "shortest_first", block(PAGE, "toml", "entry-points"))
+    commands = block(PAGE, "sh", "specsim list schedulers").replace("requests=100", "requests=40")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "SPECSIM_DATA": "", "PYTHONPATH": str(tmp_path / "site")}
+    bash = ["bash", "-euc", commands]
+    done = subprocess.run(bash, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"^shortest_first +installed by shortest_first$", done.stdout, re.MULTILINE)
     mine, plugin = load_run(tmp_path / "installed"), load_run(written / "one")
     assert mine.metrics == plugin.metrics
     assert mine.config["scheduler"]["num_speculative_tokens"] == 2
 
 
-def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(on_path, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    info = tmp_path / "broken-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[specsim.schedulers]\nbroken = no_such_module_at_all:Mine\n")
-    on_path(tmp_path)
-    assert main(["run", "scheduler=fcfs", "trace=poisson", "requests=3", "out=fine"]) == 0
-    assert capsys.readouterr().err == ""
-    assert main(["run", "scheduler=broken", "trace=poisson", "requests=3", "out=here"]) == 2
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) <= 2
-    assert "no_such_module_at_all" in said
+def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(here, monkeypatch, capsys, refused):
+    package(here, "broken", "[project.entry-points.'specsim.schedulers']\nbroken = 'no_such_module_at_all:Mine'")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(here)
+        installed.cache_clear()
+        assert main(["run", "scheduler=fcfs", "trace=poisson", "requests=3", "out=fine"]) == 0
+        assert capsys.readouterr().err == ""
+        assert "no_such_module_at_all" in refused("run", "scheduler=broken", "trace=poisson", "requests=3", "out=here")
+    installed.cache_clear()
 
 
-def test_a_plug_in_is_read_from_its_text_never_from_bytecode(written, tmp_path, monkeypatch):
+def test_a_plug_in_is_read_from_its_text_never_from_bytecode(tmp_path, monkeypatch):
     """Two texts of one size in one second: Python itself would take the first one's bytecode for the second."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     file = tmp_path / "shortest_first.py"
-    text = (written / "shortest_first.py").read_text()
     for size in ("min", "max"):
-        file.write_text(text.replace("max(self.max_num_seqs", f"{size}(self.max_num_seqs"))
+        file.write_text(POLICY.replace("max(self.max_num_seqs", f"{size}(self.max_num_seqs"))
         os.utime(file, (1e9, 1e9))
         module = plugins._module_of_file(file)
         assert f"{size}(self.max_num_seqs" in file.read_text()
-        assert (size in module.ShortestFirst._admitted.__code__.co_names) is True
+        assert size in module.ShortestFirst._admitted.__code__.co_names
+
+
+PAGES = {"trace": "your-trace", "acceptance": "your-acceptance", "drafter": "drafters"}
+MODULES = {"trace": "log_lines", "acceptance": "two_kinds", "drafter": "remote"}
+LOG = "# seconds prompt output\n12.0 812 64\n12.4 2310 180\n13.1 95 210\n"
+SMALL = {"scheduler": "vllm_spec", "profile": "llama8b_1b_h100"}
+
+
+def block_of(group, kind, holding):
+    """Return the block of a group's own section that holds a text."""
+    section = re.split(r"^#+ A kind of .*your own$", page(PAGES[group]), maxsplit=1, flags=re.MULTILINE)[1]
+    return block(section, kind, holding)
+
+
+@pytest.fixture
+def parts(here):
+    """Write the three modules and their files, and go there."""
+    for group, module in MODULES.items():
+        (here / f"{module}.py").write_text(block_of(group, "python", "class"))
+        (here / f"{group}.yaml").write_text(block_of(group, "yaml", "_target_"))
+    (here / "served.log").write_text(LOG)
+    return here
+
+
+def own(**more):
+    """Return the settings of a run whose trace, acceptance and drafter are all one's own."""
+    chosen = {group: f"./{group}.yaml" for group in PAGES}
+    return {**SMALL, **chosen, "plugins": [f"./{module}.py" for module in MODULES.values()], **more}
+
+
+def test_a_limit_a_rate_and_a_window_hold_of_ones_own_trace(parts):
+    plain = {"acceptance": "bernoulli", "drafter": "separate", "plugins": ["./log_lines.py"]}
+    assert len(simulate(**own(**plain, requests=2)).requests) == 2
+    assert simulate(**own(**plain, rps=4)).requests["arrival_s"].max() == pytest.approx(2 / 4)
+    text = (parts / "trace.yaml").read_text()
+    (parts / "trace.yaml").write_text(f"{text}window: [0.2, 9]\n")
+    assert simulate(**own(**plain)).requests["prompt_tokens"].tolist() == [2310, 95]
+    (parts / "trace.yaml").write_text(f"{text}resample: 0.5\n")
+    varies = simulate(**own(**plain, requests=3)).provenance["varies_with_seed"]
+    assert varies == ["arrivals", "lengths", "classes", "acceptance"]
+
+
+MISTAKES = [
+    ("trace", "trace.yaml", "skip_lines: 1", "skip_line: 1", "unknown key 'skip_line'; did you mean 'skip_lines'?"),
+    ("trace", "log_lines.py", "def read(", "def reads(", "has no read; expected all that TraceReader names"),
+    ("trace", "log_lines.py", "return trace_of(columns, self.path.name)", "return columns", "expected a Trace"),
+    ("drafter", "remote.py", "return ModelLatency(", "return dict(", "expected a ModelLatency"),
+]
+
+
+@pytest.mark.parametrize(("group", "file", "old", "new", "said"), MISTAKES, ids=[each[4] for each in MISTAKES])
+def test_a_mistake_is_one_line_that_names_the_choice(parts, group, file, old, new, said):
+    text = (parts / file).read_text()
+    assert old in text
+    (parts / file).write_text(text.replace(old, new))
+    told = refusal(simulate, **own())
+    assert told.startswith(f"{group}=./{group}.yaml: ")
+    assert said in told
+
+
+@pytest.mark.parametrize(("factor", "said"), [("-1", "-0.0019"), ("float('nan')", "nan")])
+def test_a_drafter_whose_pass_takes_no_possible_time_is_one_line_and_exit_code_2(parts, refused, factor, said):
+    text = (parts / "remote.py").read_text()
+    (parts / "remote.py").write_text(text.replace("delta_s=", f"delta_s={factor} * "))
+    words = ["plugins=[./remote.py]", "drafter=./drafter.yaml", "acceptance=bernoulli", "+scheduler=vllm_spec"]
+    told = refused("run", *words, "trace=poisson", "requests=5")
+    assert "drafter=./drafter.yaml: a pass of 'remote drafter' takes " + said in told
+
+
+def test_as_installed_packages(parts):
+    for group in PAGES:
+        points = block_of(group, "toml", "entry-points")
+        assert ENTRY_POINTS[group] in points
+        package(parts, group, points)
+    folder = parts / "elsewhere"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(parts), *filter(None, sys.path)])}
+    folder.mkdir()
+    words = [f"{group}={module}" for group, module in MODULES.items()]
+    keys = {"easy": 0.9, "hard": 0.4, "easy_share": 0.5}
+    more = [f"acceptance.{key}={value}" for key, value in keys.items()]
+    words = ["run", "scheduler=vllm_spec", "profile=llama8b_1b_h100", *words, *more, "out=run"]
+    words += ["trace.path=../served.log", "trace.skip_lines=1", "drafter.round_trip_s=2e-3"]
+    code = f"from specsim.cli import main; assert main({words}) == 0 == main(['list'])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"installed by {module}" in done.stdout for module in MODULES.values())
+    assert load_run(folder / "run").metrics == simulate(**own()).metrics
+
+
+TRACE_MODULE = """\
+import numpy as np
+
+from specsim.plugin import AcceptanceTrace, stream_keys
+
+
+class Mine:
+    evidence, sha256 = "assumed", None
+
+    def acceptance_trace(self, category, slo_class, rows, seed):
+        confidence = np.tile([0.6, 0.3], (8, 1))
+        rank = np.zeros(8, dtype=np.int64)
+        keys = stream_keys(seed, "text", rows)
+        layout = Mine()
+        {edit}
+        return AcceptanceTrace(confidence, rank, layout, keys)
+
+    def rows(self, requests, keys, hashed, on, depth):
+        return (hashed % np.uint64(8)).astype(np.int64)
+
+    def text_rows(self, requests, depth=0):
+        return np.arange(8)
+"""
+TRACES = {
+    "confidence[3] = 0.3, 0.6": "row 3 of its acceptance trace has confidences that rise",
+    "rank[2] = 3": "row 2 of its acceptance trace has a rank that is not between 0 and 2",
+    "Mine.rows = lambda *a: np.arange(len(a[1])) + 8": "its layout's rows are not between 0 and 7",
+}
+
+
+@pytest.mark.parametrize(("edit", "said"), TRACES.items())
+@pytest.mark.usefixtures("here")
+def test_an_acceptance_trace_that_is_none_is_one_line(edit, said):
+    Path("trace_of_mine.py").write_text(TRACE_MODULE.replace("{edit}", edit))
+    Path("mine.yaml").write_text("_target_: trace_of_mine.Mine\n")
+    given = {**SMALL, "trace": "poisson", "requests": 5, "acceptance": "./mine.yaml", "plugins": ["./trace_of_mine.py"]}
+    assert said in refusal(simulate, **given)
