@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -17,7 +17,7 @@ from specsim.acceptance.accepted_lengths import fitted
 from specsim.acceptance.loading import ANY
 from specsim.acceptance.logs import Verified, verifications
 from specsim.acceptance.positions import SPREAD, curve_of, worth
-from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, REQUESTS, Result, results, speculation_of
+from specsim.calibration.benchmarks import BENCH, LENGTHS, NAMES, RATE, REQUESTS, Result, results, speculation_of
 from specsim.calibration.reading import counted, gathered, table_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
@@ -41,6 +41,8 @@ LEAST_POINTS = 15
 STARTS, ROW_START = "start_times", "request_start_time"
 READ = (*LENGTHS, STARTS, "queue_times")
 """Lists of a result of `vllm bench serve` that make a trace."""
+RUN = ("date", "duration", *sorted(NAMES))
+"""Keys of a result that are equal in two of one run."""
 
 
 class ImportedFile(NamedTuple):
@@ -60,6 +62,7 @@ class Holdings:
     traces : with a line each on how it was read. requests, server : verifications by request, and of whole servers.
     tables : of points. models : names of targets. logs : names of the files of verifications.
     lacks : pairs of a kind and why a file has none.
+    named : whether a file has a column of the names that are given. unnamed : why another does not have them.
     """
 
     traces: list[tuple[Trace, str]] = field(default_factory=list)
@@ -69,6 +72,8 @@ class Holdings:
     models: set[str] = field(default_factory=set)
     logs: list[str] = field(default_factory=list)
     lacks: list[tuple[str, str]] = field(default_factory=list)
+    named: bool = False
+    unnamed: list[SpecsimError] = field(default_factory=list)
 
     def count(self) -> int:
         """Return how many traces, verifications and tables of points there are."""
@@ -88,14 +93,18 @@ def import_files(files: Sequence[Path], how: How, out: Path, *, force: bool) -> 
         For a file that cannot be read, damaged requests, files that hold nothing, and a file that would be replaced.
     """
     held = Holdings()
-    nothing = []
-    for file in dict.fromkeys(files):
-        before = held.count()
-        _read(file, how, held)
-        nothing += [f"{file}: neither a trace nor an acceptance nor points"] * (held.count() == before)
+    found = {file: results(content(file)) for file in dict.fromkeys(files)}
+    once, twice = _once(found)
+    for file in [each for each in once if once[each] or not found[each]]:
+        before, lacks = held.count(), len(held.lacks)
+        _read(file, once[file], how, held)
+        if held.count() == before and not once[file]:
+            raise _nothing(held.lacks[lacks:])
+    if held.unnamed and not held.named:
+        raise held.unnamed[0]
     made = [*_traces(held), *_acceptance(held), *_points(held)]
     if not made:
-        raise SpecsimError(next(why for kind in reversed(KINDS) for each, why in held.lacks if each == kind))
+        raise _nothing(held.lacks)
     for each in made:
         if (out / each.name).exists() and not force:
             said = f"--out {out}: {out / each.name} is there"
@@ -104,17 +113,31 @@ def import_files(files: Sequence[Path], how: How, out: Path, *, force: bool) -> 
         with in_one_step(out / each.name) as staged:
             each.write(staged)
         yield f"{out / each.name}: {each.said}"
-    yield from nothing
+    yield from twice
     for kind in KINDS:
         if not any(each.name.startswith(kind) for each in made):
             yield f"no {kind}: {held.reasons(kind)}"
 
 
-def _read(file: Path, how: How, held: Holdings) -> None:
+def _nothing(lacks: Sequence[tuple[str, str]]) -> SpecsimError:
+    return SpecsimError(next(why for kind in reversed(KINDS) for each, why in lacks if each == kind))
+
+
+def _once(found: Mapping[Path, Sequence[Result]]) -> tuple[dict[Path, list[Result]], list[str]]:
+    """Return results by file, of those of one run the one that lists its requests; a line on each other."""
+    runs: dict[tuple[Any, ...], list[tuple[Path, Result]]] = {}
+    for file, each in [(file, each) for file, some in found.items() for each in some if each.get("duration")]:
+        runs.setdefault(tuple(str(each.get(key)) for key in RUN), []).append((file, each))
+    kept = {run: max(some, key=lambda one: isinstance(one[1].get(LENGTHS[0]), list)) for run, some in runs.items()}
+    others = [(file, each, run) for run, some in runs.items() for file, each in some if each is not kept[run][1]]
+    left = {id(each) for _, each, _ in others}
+    said = [f"{file}: a result of the same run as one of {kept[run][0]}: counted once" for file, _, run in others]
+    return {file: [each for each in some if id(each) not in left] for file, some in found.items()}, said
+
+
+def _read(file: Path, found: Sequence[Result], how: How, held: Holdings) -> None:
     """Add what a file holds, and why it lacks the rest."""
-    raw = content(file)
-    found = results(raw)
-    text = "\n".join(map(json.dumps, found)) if found else raw.decode("utf-8-sig", "replace")
+    text = "\n".join(map(json.dumps, found)) if found else content(file).decode("utf-8-sig", "replace")
     try:
         requests, server = verifications(text, str(file), None, None)
         held.requests += requests
@@ -123,17 +146,33 @@ def _read(file: Path, how: How, held: Holdings) -> None:
     except SpecsimError as error:
         held.lacks.append((ACCEPTANCE, str(error)))
     try:
-        tables = _tables(file, found)
-        for table in tables:
-            choose(table, dict(how.called))
+        tables = [(table, _called(table, how, held)) for table in _tables(file, found)]
     except SpecsimError as error:
         held.lacks += [(TRACE, str(error))] * (file.name not in held.logs)
     else:
-        for place, table in enumerate(tables, start=1):
-            trace, said = read_table(table, TraceSource(file.name, "file"), how)
+        for place, (table, its) in enumerate(tables, start=1):
+            trace, said = read_table(table, TraceSource(file.name, "file"), its)
             name = f"{file.name}, benchmark {place}" if len(tables) > 1 else file.name
             held.traces.append((trace, f"{name}: {said}"))
     _read_results(file, found, held)
+
+
+def _called(table: FileTable, how: How, held: Holdings) -> How:
+    """Return how a table is read: given names of columns, none of which it has, are another file's if it needs none."""
+    named = any(name in table.names for _, name in how.called)
+    held.named |= named
+    try:
+        choose(table, dict(how.called))
+    except SpecsimError as error:
+        try:
+            known = not named and choose(table)
+        except SpecsimError:
+            known = False
+        if not known:
+            raise
+        held.unnamed.append(error)
+        return how._replace(called=())
+    return how
 
 
 def _read_results(file: Path, found: Sequence[Result], held: Holdings) -> None:

@@ -208,16 +208,54 @@ def test_a_file_that_holds_nothing_or_is_damaged_is_one_line_and_writes_nothing(
     assert said in refused("import", "given", "--out", "out")
 
 
-def test_what_holds_nothing_or_no_calibration_takes_has_a_line_and_costs_no_other(tmp_path, capsys):
-    contents = {"notes.txt": "a word\n", "few.json": json.dumps(result(30)), "good.json": json.dumps(result(2))}
+def test_a_result_that_no_calibration_takes_has_a_line_and_costs_no_other(tmp_path, capsys):
+    contents = {"few.json": json.dumps(result(30)), "good.json": json.dumps(result(2))}
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
     out = imported(tmp_path, SCRAPE, *(str(tmp_path / name) for name in contents))
     assert sorted(each.name for each in out.iterdir()) == ["acceptance.yaml", "points.csv"]
     assert [load.concurrency for load, _, _ in points_in(out)] == [2]
+    assert "few.json: 1 damaged row: result 1: requests 20 is below concurrency 30" in capsys.readouterr().out
+
+
+def test_one_file_of_several_that_holds_nothing_is_an_error_with_its_hint_and_writes_nothing(tmp_path, refused):
+    (tmp_path / "good.json").write_text(json.dumps(result(2, **SPEC)))
+    (tmp_path / "log.csv").write_text("when,n_in,n_out\n0,5,6\n")
+    said = refused("import", "good.json", "log.csv", "--out", "out")
+    assert "log.csv: line 1: no column arrival_s" in said
+    assert "'trace.columns={arrival_s: YOURS, prompt_tokens: YOURS, output_tokens: YOURS}'" in said
+
+
+def test_names_of_columns_are_of_the_file_that_has_them(tmp_path, capsys, refused):
+    (tmp_path / "log.csv").write_text("when,n_in,n_out\n0,5,6\n")
+    names = "trace.columns={arrival_s: when, prompt_tokens: n_in, output_tokens: n_out}"
+    detailed = json.dumps(result(2, **DETAILS))
+    out = imported(tmp_path, detailed, str(tmp_path / "log.csv"), names)
+    assert [len(trace_in(out / f"trace_{place}.csv")) for place in (1, 2)] == [2, 1]
+    capsys.readouterr()
+    assert "log.csv: trace.columns: arrival_s: no column 'whn'; did you mean 'when'?" in refused(
+        "import", "given", "log.csv", "--out", "other", "trace.columns={arrival_s: whn}"
+    )
+    assert "given: trace.columns: arrival_s: no column 'whn'" in refused(
+        "import", "given", "--out", "other", "trace.columns={arrival_s: whn}"
+    )
+
+
+@pytest.mark.parametrize("detailed_first", [True, False])
+def test_two_results_of_one_run_count_once(tmp_path, capsys, detailed_first):
+    run = {"date": "20261120-101010", "duration": 38.97825844051226}
+    others = [result(2, **run, **SPEC), result(2, **run, **SPEC, **DETAILS)]
+    one, other = map(json.dumps, reversed(others) if detailed_first else others)
+    (tmp_path / "other").write_text(other)
+    out = imported(tmp_path, one, str(tmp_path / "other"))
+    assert sorted(each.name for each in out.iterdir()) == ["acceptance.yaml", "points.csv", "trace.csv"]
+    plain, detailed = (tmp_path / name for name in (("other", "given") if detailed_first else ("given", "other")))
     said = capsys.readouterr().out
-    assert f"{tmp_path / 'notes.txt'}: neither a trace nor an acceptance nor points\n" in said
-    assert "few.json: 1 damaged row: result 1: requests 20 is below concurrency 30" in said
+    assert f"{plain}: a result of the same run as one of {detailed}: counted once\n" in said
+    assert "1,000 verifications" in said
+    (tmp_path / "other").write_text(json.dumps(result(2, **run | {"duration": 40.0}, **SPEC)))
+    imported(tmp_path, one, str(tmp_path / "other"), "--force")
+    assert "2,000 verifications" in capsys.readouterr().out
 
 
 def test_nothing_is_replaced_unless_asked(tmp_path, refused):
