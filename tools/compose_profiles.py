@@ -4,61 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from profiler.compose.profile import compose_profile
 from profiler.text import write, yaml_text
 from specsim.commands.parser import Parser, run
 
 HEADING = "Written by `python -m tools.compose_profiles`; docs/composing.md says how. Seconds, bytes, tokens."
-
-
-class Shipped(NamedTuple):
-    """Settings of a composed profile; `acceptance` is of the nearest pair where that of its own is not public."""
-
-    settings: dict[str, Any]
-    acceptance: str | None = None
-
-
-GPT_OSS = Shipped(
-    {"target": "gpt-oss-120b", "gpu": "b200_sxm", "precision": "mxfp4_mxfp8", "engine": "sglang"}, "gpt_oss_20b_eagle3"
-)
+GPT_OSS = {"target": "gpt-oss-120b", "gpu": "b200_sxm", "precision": "mxfp4_mxfp8", "engine": "sglang"}
 DEEPSEEK = {"target": "DeepSeek-V3", "tp": 8, "engine": "sglang"}
-SHIPPED = {
-    "deepseek_v3_mtp_8xb200": Shipped(DEEPSEEK | {"gpu": "b200_sxm"}),
-    "deepseek_v3_mtp_8xh200": Shipped(DEEPSEEK | {"gpu": "h200_sxm"}),
-    "gpt_oss_120b_eagle3_2xb200": GPT_OSS._replace(settings=GPT_OSS.settings | {"tp": 2}),
-    "gpt_oss_120b_eagle3_2xh100": Shipped({"target": "gpt-oss-120b", "gpu": "h100_sxm", "tp": 2}, "gpt_oss_20b_eagle3"),
+QWEN = {"target": "Qwen3-235B-A22B-FP8", "engine": "trtllm"}
+SHIPPED: dict[str, dict[str, Any]] = {
+    "deepseek_v3_mtp_8xb200": DEEPSEEK | {"gpu": "b200_sxm"},
+    "deepseek_v3_mtp_8xh200": DEEPSEEK | {"gpu": "h200_sxm"},
+    "gpt_oss_120b_eagle3_2xb200": GPT_OSS | {"tp": 2},
+    "gpt_oss_120b_eagle3_2xh100": {"target": "gpt-oss-120b", "gpu": "h100_sxm", "tp": 2},
     "gpt_oss_120b_eagle3_b200": GPT_OSS,
-    "llama70b_eagle3_4xh100": Shipped({"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 4}),
-    "llama70b_eagle3_4xh200": Shipped({"target": "Llama-3.3-70B", "gpu": "h200_sxm", "tp": 4}),
-    "llama70b_fp8_eagle3_2xh100": Shipped({"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 2, "precision": "fp8"}),
-    "llama8b_eagle3_h100": Shipped({"target": "Llama-3.1-8B", "gpu": "h100_sxm"}),
-    "llama8b_eagle3_l40s": Shipped({"target": "Llama-3.1-8B", "gpu": "l40s"}),
-    "qwen3_235b_eagle3_4xh200": Shipped(
-        {"target": "Qwen3-235B-A22B-FP8", "gpu": "h200_sxm", "tp": 4, "engine": "trtllm"},
-        "qwen3_235b_2507_eagle3",
-    ),
-    "qwen3_235b_eagle3_8xh100": Shipped(
-        {"target": "Qwen3-235B-A22B-FP8", "gpu": "h100_sxm", "tp": 8, "ep": 8, "engine": "trtllm"},
-        "qwen3_235b_2507_eagle3",
-    ),
-    "qwen3_30b_a3b_eagle3_h100": Shipped({"target": "Qwen3-30B-A3B", "gpu": "h100_sxm"}),
-    "qwen3_30b_a3b_eagle3_h200": Shipped({"target": "Qwen3-30B-A3B", "gpu": "h200_sxm"}),
-    "qwen3_32b_eagle3_2xh200": Shipped({"target": "Qwen3-32B", "gpu": "h200_sxm", "tp": 2}),
-    "qwen3_8b_06b_h100": Shipped({"target": "Qwen3-8B", "draft": "Qwen3-0.6B", "gpu": "h100_sxm"}, "qwen32b_05b"),
-    "qwen3_8b_eagle3_h100": Shipped({"target": "Qwen3-8B", "gpu": "h100_sxm"}),
+    "llama70b_eagle3_4xh100": {"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 4},
+    "llama70b_eagle3_4xh200": {"target": "Llama-3.3-70B", "gpu": "h200_sxm", "tp": 4},
+    "llama70b_fp8_eagle3_2xh100": {"target": "Llama-3.3-70B", "gpu": "h100_sxm", "tp": 2, "precision": "fp8"},
+    "llama8b_eagle3_h100": {"target": "Llama-3.1-8B", "gpu": "h100_sxm"},
+    "llama8b_eagle3_l40s": {"target": "Llama-3.1-8B", "gpu": "l40s"},
+    "qwen3_235b_eagle3_4xh200": {"target": "Qwen3-235B-A22B-FP8", "gpu": "h200_sxm", "tp": 4, "engine": "trtllm"},
+    "qwen3_235b_eagle3_8xh100": {
+        "target": "Qwen3-235B-A22B-FP8",
+        "gpu": "h100_sxm",
+        "tp": 8,
+        "ep": 8,
+        "engine": "trtllm",
+    },
+    "qwen3_30b_a3b_eagle3_h100": {"target": "Qwen3-30B-A3B", "gpu": "h100_sxm"},
+    "qwen3_30b_a3b_eagle3_h200": {"target": "Qwen3-30B-A3B", "gpu": "h200_sxm"},
+    "qwen3_32b_eagle3_2xh200": {"target": "Qwen3-32B", "gpu": "h200_sxm", "tp": 2},
+    "qwen3_8b_06b_h100": {"target": "Qwen3-8B", "draft": "Qwen3-0.6B", "gpu": "h100_sxm"},
+    "qwen3_8b_eagle3_h100": {"target": "Qwen3-8B", "gpu": "h100_sxm"},
 }
 
 
 def texts() -> Iterator[tuple[str, str]]:
     """Yield name and YAML text of every composed profile that ships."""
     for name, each in SHIPPED.items():
-        mapping = compose_profile(**each.settings, name=name)
-        if each.acceptance is not None:
-            mapping["suggests"]["acceptance"] = each.acceptance
-            mapping["assumptions"].append("no acceptance of this pair is public: that of a pair near it is suggested")
-        yield name, yaml_text(mapping, HEADING)
+        yield name, yaml_text(compose_profile(**each, name=name), HEADING)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
+from profiler.compose.models import composable
 from profiler.compose.profile import compose_profile
 from profiler.latency.profile_file import UNFIT
 from profiler.text import write, yaml_text
+from specsim.acceptance.loading import Pair
 from specsim.errors import say
 from specsim.files.checked_mapping import expanded
+from specsim.files.yaml_file import peek_yaml, shipped
+from specsim.latency.model import Profile
 from specsim.latency.profile import profile_from_mapping
+from specsim.runs.checks import pair_note
 
 HEADING = "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."
 
 
+class _List(argparse.Action):
+    """Print the models and exit, as `--help` does."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print a name a line."""
+        say(*composable())
+        parser.exit()
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command's options."""
-    parser.add_argument("--target", required=True, metavar="M", help="name of a model, or the path of its config.json")
+    parser.add_argument("--list", action=_List, help="print the models that --target and --draft know by name")
+    parser.add_argument(
+        "--target", required=True, metavar="M", help="name of a model (--list), or the path of its config.json"
+    )
     parser.add_argument("--draft", metavar="M", help="likewise; default: a head, see --drafter")
     parser.add_argument("--drafter", metavar="KIND", help="eagle, eagle3, mtp, ...: a head on the target that drafts")
     parser.add_argument("--gpu", required=True, help="h100_sxm, h200_sxm, b200_sxm, l40s, ...")
@@ -56,7 +77,17 @@ def run(arguments: argparse.Namespace) -> int:
         f"context {profile.target.max_model_len:,}" + (f" ({kernels['contexts']})" if "contexts" in kernels else ""),
         f"  held-out error of form={profile.target.form}, median / worst: {errors}",
     )
+    if (note := _of_another_pair(mapping["suggests"].get("acceptance"), profile, out)) is not None:
+        say(f"  {note}")
     if (problem := profile.unfit) is None:
         return 0
     say(f"  {problem}")
     return UNFIT
+
+
+def _of_another_pair(acceptance: str | None, profile: Profile, out: Path) -> str | None:
+    """Return the line that a run will note where the acceptance that the profile brings is another pair's."""
+    if acceptance is None:
+        return None
+    pair = Pair(**peek_yaml(shipped("conf") / "acceptance" / f"{acceptance}.yaml")["pair"])
+    return pair_note(pair, profile, f"acceptance={acceptance}", f"profile={out}", refused=False)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
@@ -12,7 +16,7 @@ from typing import Any
 
 from profiler.compose.library import check_architecture, config_files, config_in, family_of
 from profiler.models.shapes import BY_NAME, TransformerShape
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError
 from specsim.latency.heads import DecoderHead
 
 FIELDS = (
@@ -26,6 +30,8 @@ LATENT = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk
 ALIASES = {
     "llama-3.3-70b": "llama-3.1-70b",
     "llama-3-8b": "llama-3.1-8b",
+    "mixtral-8x7b": "mixtral-8x7b-v0.1",
+    "mixtral-8x22b": "mixtral-8x22b-v0.1",
     "deepseek-v3-0324": "deepseek-v3",
     "deepseek-v3.1": "deepseek-v3",
     "deepseek-r1-0528": "deepseek-r1",
@@ -169,14 +175,33 @@ def _named(given: str) -> Model:
     files = config_files()
     known = {_key(name): name for name in files}
     if key not in known:
-        near = nearest(given, sorted({*files, *(each.name for each in BY_NAME.values())}))
-        hint = near if "did you mean" in near else ""
+        names = known | {each: shape.name for each, shape in BY_NAME.items()}
         raise SpecsimError(
-            f"{given}: no configuration of this model ships{hint}; expected another, or the path of its config.json"
+            f"{given}: no configuration of this model ships{_near(key, names)}; expected another (specsim profile "
+            "compose --list), or the path of its config.json"
         )
     name, file = known[key], files[known[key]]
     quantised = file.with_name(file.name.replace("_config.json", "_hf_quant_config.json"))
     return replace(_read(file, quantised, name), name=alias or _short(Path(name).name))
+
+
+def _near(key: str, names: Mapping[str, str]) -> str:
+    """Return the hint at the nearest name: of the same family and generation, or almost equal; else an empty one."""
+    family = re.match(r"\D*[\d.]*", key)
+    alike = [each for each in names if family and family[0] and each.startswith(family[0])]
+    close = get_close_matches(key, alike, n=1, cutoff=0.0) or get_close_matches(key, names, n=1, cutoff=0.8)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""
+
+
+def composable() -> list[str]:
+    """Return the names of the models that are composed: those of files, specsim's own, and those of the same sizes."""
+    names = [*config_files(), *(shape.name for shape in BY_NAME.values()), *ALIASES]
+    found = []
+    for name in names:
+        with suppress(SpecsimError):
+            _named(name)
+            found.append(name)
+    return found
 
 
 def head_of(target: Model, head: DecoderHead) -> Model:

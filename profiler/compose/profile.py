@@ -22,6 +22,7 @@ from profiler.compose.library import (
 )
 from profiler.compose.models import Model, head_of, model_of, of_v4
 from profiler.compose.operators import LONG, Operators
+from specsim.acceptance.loading import ANY, same_model
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import peek_yaml, read_yaml, shipped
 from specsim.latency.drafter import drafter_from_mapping
@@ -40,6 +41,12 @@ MTP_MODULES = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_la
 """Fields of a configuration that count its MTP modules."""
 OF_SPARSE = ("mtp", "dspark")
 """Heads that sparse attention has: those of its checkpoints."""
+NEAR = {
+    ("gpt-oss-120b", "eagle3 head"): "gpt_oss_20b_eagle3",
+    ("Qwen3-235B-A22B", "eagle3 head"): "qwen3_235b_2507_eagle3",
+    ("Qwen3-8B", "Qwen3-0.6B"): "qwen32b_05b",
+}
+"""Of pairs that shipped profiles have and no acceptance is of, that of a pair near them."""
 LEAST_CACHED = 1024
 """Tokens of cache that a request, and a grid of passes, need at least."""
 OTHER_VOCABULARY = 0.01
@@ -92,17 +99,18 @@ def compose_profile(
         _section(each, {**more, "overhead_s": overhead_s, **forms})
         for each, more, (forms, _) in zip(those, _shapes(model, head), fits, strict=True)
     ]
+    suggested, borrowed = _suggested(model, second, head, file)
     mapping = {
         "name": name or f"{model.name} {second.name} {place.gpus} x {gpu}".lower().replace(" ", "_"),
         "profile_version": PROFILE_VERSION,
         "description": f"{model.name}{_laid_out(place)} + {second.name} on {place.gpus} x {HARDWARE[gpu]}",
-        "suggests": _suggested(model, second, head, file),
+        "suggests": suggested,
         **_hardware(those[0], usable),
         "form": min(held_out, key=lambda form: held_out[form]),
         "target": sections[0],
         "draft": sections[1],
         "provenance": [_provenance(each) for each in those],
-        "assumptions": _assumptions(those, file),
+        "assumptions": [*_assumptions(those, file), *borrowed],
     }
     profile_from_mapping(mapping, str(mapping["name"]))
     return mapping
@@ -290,14 +298,25 @@ def _usable_bytes(those: tuple[Operators, Operators]) -> int:
     return usable
 
 
-def _suggested(model: Model, second: Model, head: DecoderHead | None, engine: str) -> dict[str, str]:
-    """Return what goes with the profile: an engine, and the shipped acceptance of this pair or of the head's kind."""
-    pair = {"target": model.name, "draft": second.name}
+def _suggested(model: Model, second: Model, head: DecoderHead | None, engine: str) -> tuple[dict[str, str], list[str]]:
+    """Return what goes with the profile, and a line where its acceptance is not of this pair.
+
+    That is an engine, and the shipped acceptance of this pair, of one near it or of the head's kind.
+    """
     files = sorted((shipped("conf") / "acceptance").glob("*.yaml"))
-    found = [path.stem for path in files if peek_yaml(path).get("pair") == pair]
+    pairs = [(peek_yaml(path).get("pair", {}), path.stem) for path in files]
+    of_draft = [(each["target"], stem) for each, stem in pairs if each.get("draft") == second.name]
+    found = [stem for target, stem in of_draft if target != ANY and same_model(target, model.name)]
     if len(found) == 1:
-        return {"engine": engine, "acceptance": found[0]}
-    return {"engine": engine} if head is None else {"engine": engine, **_drafter(head.kind)["suggests"]}
+        return {"engine": engine, "acceptance": found[0]}, []
+    for (target, draft), acceptance in NEAR.items():
+        if draft == second.name and same_model(target, model.name):
+            said = "no acceptance of this pair is public: that of a pair near it is suggested"
+            return {"engine": engine, "acceptance": acceptance}, [said]
+    if head is None:
+        return {"engine": engine}, []
+    said = "no acceptance of this pair ships: that of a head of this kind on another target is suggested"
+    return {"engine": engine, **_drafter(head.kind)["suggests"]}, [said]
 
 
 def _drafter(kind: str) -> Mapping[str, Any]:

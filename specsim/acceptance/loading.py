@@ -5,6 +5,7 @@ A wrong key is a SpecsimError of one line that names it and its source.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,8 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.registry.build import Kinds
 
 ANY = "any"
+OTHER_TRAINING = re.compile(r"^\.\d|-\d{4}\b")
+"""In a name behind that of a model: a version, or the month of a training."""
 KINDS: Kinds[AcceptanceModel] = Kinds(
     "acceptance",
     {
@@ -50,14 +53,18 @@ class Pair(NamedTuple):
 
 
 def same_model(one: str, other: str) -> bool:
-    """Return whether two names mean one model: equal but for case, owner, and a suffix such as -Instruct or .Q4_1."""
+    """Return whether two names mean one model: equal but for case, owner, and a suffix such as -Instruct or .Q4_1.
+
+    A version or the month of a training, as in -2507 and V3.1, is of another model.
+    """
     if ANY in (one, other):
         return True
     (short, _, cut), (long, _, other_cut) = sorted(
         (each.casefold().rpartition("/")[2].partition(" less ") for each in (one, other)),
         key=lambda parts: len(parts[0]),
     )
-    return cut == other_cut and long.startswith(short) and not long[len(short) :][:1].isalnum()
+    rest = long[len(short) :]
+    return cut == other_cut and long.startswith(short) and not OTHER_TRAINING.search(rest) and not rest[:1].isalnum()
 
 
 def pair_from_mapping(mapping: Mapping[str, Any], source: str, evidence: Evidence) -> Pair | None:

@@ -460,12 +460,43 @@ def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: ComposedP
     [
         ({"target": "Qwen3-8B"}, "qwen3_8b_eagle3"),
         ({"target": "Qwen2.5-1.5B"}, "llama8b_eagle3"),  # none of the pair is public
+        ({"target": "gpt-oss-120b"}, "gpt_oss_20b_eagle3"),  # as the shipped profiles of these models
+        ({"target": "Qwen3-235B-A22B", "tp": 8}, "qwen3_235b_2507_eagle3"),
+        ({"target": "Qwen3-235B-A22B-2507", "tp": 8}, "qwen3_235b_2507_eagle3"),
+        ({"target": "Qwen3-32B-FP8"}, "qwen3_32b_eagle3"),
         ({"target": "Qwen2.5-1.5B", "drafter": "p_eagle"}, "gpt_oss_20b_p_eagle"),
     ],
 )
-def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: dict[str, str], brought: str) -> None:
+def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: dict[str, Any], brought: str) -> None:
     suggested = mapping_of(**settings)["suggests"]
     assert suggested == {"engine": "vllm_0_18", "acceptance": brought}
+
+
+@pytest.mark.parametrize(
+    ("target", "of"),
+    [
+        ("Mixtral-8x7B", "acceptance=llama8b_eagle3 is of Llama-3.1-8B with eagle3 head"),
+        ("Qwen3-235B-A22B", "acceptance=qwen3_235b_2507_eagle3 is of Qwen3-235B-A22B-2507 with eagle3 head"),
+        ("Qwen3-235B-A22B-2507", None),
+    ],
+)
+def test_the_command_says_whose_acceptance_it_brings(
+    target: str, of: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--target", target, "--gpu", "h100_sxm", "--tp", "8", "--out", str(tmp_path / "mine.yaml")]
+    assert main(["profile", "compose", *words]) == 0
+    said = capsys.readouterr().out
+    assert ("MISMATCHED PAIR" in said) == (of is not None)
+    assert of is None or f"  MISMATCHED PAIR: {of}, the run is of {target} with eagle3 head" in said
+
+
+def test_the_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["profile", "compose", "--list"])
+    names = capsys.readouterr().out.splitlines()
+    assert stop.value.code == 0
+    assert {"openai/gpt-oss-120b", "mistralai/Mixtral-8x7B-v0.1", "llama-3.3-70b"} <= set(names)
+    assert not [name for name in names if "Llama-4" in name]  # not composed yet
 
 
 @pytest.mark.parametrize(
@@ -477,6 +508,14 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
             "--drafter mtp: the configuration of Llama-3.1-8B has no MTP module; expected one of eagle, ",
         ),
         ("--target Lama-3.1-8B", "Lama-3.1-8B: no configuration of this model ships; did you mean 'Llama-3.1-8B'?"),
+        (
+            "--target Llama-4-Scout",
+            "did you mean 'meta-llama/Llama-4-Scout-17B-16E-Instruct'?; expected another (",
+        ),
+        (
+            "--target Llama-5-8B-Next",
+            "Llama-5-8B-Next: no configuration of this model ships; expected another (",
+        ),
         ("--tp 3", "--tp 3: does not divide the 32 heads and 8 KV heads of Llama-3.1-8B; expected one of 1, 2, 4, 8,"),
         ("--precision mxfp4", "--precision mxfp4: is of experts alone, and Llama-3.1-8B has none"),
         ("--ep 2", "--ep 2: does not divide a dense model (Llama-3.1-8B)"),
