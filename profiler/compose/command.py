@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from profiler.compose.library import ComposedPlacement
 from profiler.compose.models import composable
-from profiler.compose.profile import compose_profile
+from profiler.compose.profile import compose_profile, slower_note
 from profiler.latency.profile_file import UNFIT
 from profiler.text import write, yaml_text
 from specsim.acceptance.loading import Pair
@@ -18,6 +19,7 @@ from specsim.latency.model import Profile
 from specsim.latency.profile import profile_from_mapping
 from specsim.runs.checks import pair_note
 
+PLACED = ("gpu", "engine", "tp", "ep", "precision", "kv_cache_dtype", "pp")
 HEADING = "Written by `specsim profile compose`; docs/composing.md says how. Seconds, bytes, tokens."
 
 
@@ -77,8 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"context {profile.target.max_model_len:,}" + (f" ({kernels['contexts']})" if "contexts" in kernels else ""),
         f"  held-out error of form={profile.target.form}, median / worst: {errors}",
     )
-    if (note := _of_another_pair(mapping["suggests"].get("acceptance"), profile, out)) is not None:
-        say(f"  {note}")
+    place = ComposedPlacement(*(given[each] for each in PLACED))
+    notes = slower_note(arguments.target, place), _of_another_pair(mapping["suggests"].get("acceptance"), profile, out)
+    say(*(f"  {note}" for note in notes if note is not None))
     if (problem := profile.unfit) is None:
         return 0
     say(f"  {problem}")

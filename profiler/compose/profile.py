@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from profiler.compose.fit import fitted_forms
+from profiler.compose.fit import composed, fitted_forms
 from profiler.compose.library import (
     ENGINES,
     HARDWARE,
@@ -22,6 +23,7 @@ from profiler.compose.library import (
 )
 from profiler.compose.models import Model, head_of, model_of, of_v4
 from profiler.compose.operators import LONG, Operators
+from profiler.compose.passes import Alike, ComposedPass
 from specsim.acceptance.loading import ANY, same_model
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import peek_yaml, read_yaml, shipped
@@ -41,6 +43,8 @@ MTP_MODULES = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_la
 """Fields of a configuration that count its MTP modules."""
 OF_SPARSE = ("mtp", "dspark")
 """Heads that sparse attention has: those of its checkpoints."""
+SLOWER = 1.5
+"""Times another engine's decode of the same model, GPU and precision from which it is said."""
 NEAR = {
     ("gpt-oss-120b", "eagle3 head"): "gpt_oss_20b_eagle3",
     ("Qwen3-235B-A22B", "eagle3 head"): "qwen3_235b_2507_eagle3",
@@ -114,6 +118,29 @@ def compose_profile(
     }
     profile_from_mapping(mapping, str(mapping["name"]))
     return mapping
+
+
+def slower_note(target: str, place: ComposedPlacement) -> str | None:
+    """Return a line where a decode of a mixture of experts takes `SLOWER` times another engine's; None: it does not."""
+    model = model_of(target)
+    if not model.experts[0]:
+        return None
+    own = Operators(model, place)
+    for engine in (each for each in ENGINES if each != place.engine):
+        try:
+            other = Operators(model, place._replace(engine=engine))
+        except NoKernels:
+            continue
+        bits = {re.sub("_static|_block", "", each.precision) for each in (own, other)}
+        for requests in (8, 64) if len(bits) == 1 else ():
+            work = ComposedPass("decode", (Alike(requests, 1024, 1),))
+            mine, theirs = (1e3 * composed(each, work) for each in (own, other))
+            if mine > SLOWER * theirs:
+                return (
+                    f"a decode of {requests} requests takes {mine:.1f} ms, and {theirs:.1f} ms with --engine {engine}: "
+                    "both are of the library's tables, and no measurement backs the difference"
+                )
+    return None
 
 
 def _operators(model: Model, place: ComposedPlacement) -> Operators:
@@ -311,7 +338,7 @@ def _suggested(model: Model, second: Model, head: DecoderHead | None, engine: st
         return {"engine": engine, "acceptance": found[0]}, []
     for (target, draft), acceptance in NEAR.items():
         if draft == second.name and same_model(target, model.name):
-            said = "no acceptance of this pair is public: that of a pair near it is suggested"
+            said = "no acceptance of this pair ships: that of a pair near it is suggested"
             return {"engine": engine, "acceptance": acceptance}, [said]
     if head is None:
         return {"engine": engine}, []

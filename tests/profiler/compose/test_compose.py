@@ -490,6 +490,24 @@ def test_the_command_says_whose_acceptance_it_brings(
     assert of is None or f"  MISMATCHED PAIR: {of}, the run is of {target} with eagle3 head" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--target gpt-oss-120b --engine sglang", "21.7 ms, and 9.5 ms with --engine vllm:"),
+        ("--target gpt-oss-120b", None),
+        ("--target Qwen3-30B-A3B --precision fp8", "25.8 ms, and 7.4 ms with --engine trtllm:"),
+    ],
+)
+def test_passes_far_longer_than_another_engine_s_are_said(
+    words: str, said: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SGLang's table of MXFP4 experts on H100s takes as long as their weights in 16 bits."""
+    assert main(["profile", "compose", *words.split(), "--gpu", "h100_sxm", "--out", str(tmp_path / "mine.yaml")]) == 0
+    told = capsys.readouterr().out
+    assert ("no measurement backs the difference" in told) == (said is not None)
+    assert said is None or f"  a decode of 8 requests takes {said} both are of the library's tables" in told
+
+
 def test_the_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["profile", "compose", "--list"])
