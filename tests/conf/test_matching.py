@@ -172,7 +172,7 @@ def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine() -> None:
 ARTIFACT = "adaserve_artifact_qwen32b"
 CONSTANTS = {"verify_tokens": 256, "prefill_tokens": 1024, "max_num_seqs": 80}
 SHAPE = {"depth_min": 3, "depth_max": 5, "width_max": 3, "draft_pass_tokens": 80}
-NOT_PUBLIC = re.compile("no acceptance of this pair is public")
+NOT_SHIPPED = re.compile("no acceptance of this pair ships")
 PROFILES = names_of("profile")
 
 
@@ -253,9 +253,9 @@ def test_the_code_trace_brings_servers_for_its_bursts() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_shipped_profile_agrees_with_the_acceptance_that_it_brings(profile: str) -> None:
-    """A file says so where no acceptance of its pair is public, and brings one of another pair."""
+    """A file says so where no acceptance of its pair ships, and brings one of another pair."""
     file = read_yaml(shipped("conf") / "profile" / f"{profile}.yaml")
-    own = "acceptance" in (file.get("suggests") or {}) and not any(map(NOT_PUBLIC.match, file["assumptions"]))
+    own = "acceptance" in (file.get("suggests") or {}) and not any(map(NOT_SHIPPED.match, file["assumptions"]))
     experiment = prepare(from_point({**SMALL, "profile": profile}))
     assert len(experiment.simulation.requests) == 3
     assert callable(experiment.simulation.scheduler().step)
