@@ -117,12 +117,7 @@ FAULTS = (
         "possible(1.001 * (thinking_s + seconds))",
         ("tests/theory/test_queueing.py", "-k", "not littles"),
     ),
-    Fault(
-        TREES,
-        "np.uint64(2 * token + 3)",
-        "np.uint64(3)",
-        ("tests/unit/test_kernels.py",),
-    ),
+    Fault(TREES, "np.uint64(2 * token + 3)", "np.uint64(3)", ("tests/unit/test_kernels.py",)),
     Fault(
         TREES,
         "min(most_nodes, left), chosen",
@@ -174,12 +169,7 @@ FAULTS = (
         "MOST_MAKESPAN_RATIO = 2",
         ("tests/theory/test_load.py",),
     ),
-    Fault(
-        "specsim/config/points.py",
-        "        if key in axes:",
-        "        if key in axes and not sweep:",
-        (MISTAKES,),
-    ),
+    Fault("specsim/config/points.py", "        if key in axes:", "        if key in axes and not sweep:", (MISTAKES,)),
     Fault(
         "specsim/files/checked_mapping.py",
         "is_number(value) and least <= value <= most and above < value < below",
@@ -193,10 +183,7 @@ FAULTS = (
         (MISTAKES,),
     ),
     Fault(
-        "specsim/runs/hardware.py",
-        'raise SpecsimError(f"warmup: no request',
-        'print(f"warmup: no request',
-        (MISTAKES,),
+        "specsim/runs/hardware.py", 'raise SpecsimError(f"warmup: no request', 'print(f"warmup: no request', (MISTAKES,)
     ),
 )
 

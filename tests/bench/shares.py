@@ -20,14 +20,9 @@ from tests.bench import loops
 PACKAGE = Path(__file__).parents[2] / "specsim"
 OUTSIDE = "simpy, and what numpy and Python do among themselves"
 Function = tuple[str, int, str]
-WHOLE_CONV = loops.Loop(
-    "all of azure_conv, continuous",
-    ("scheduler=continuous", *loops.CONV[:2]),
-)
+WHOLE_CONV = loops.Loop("all of azure_conv, continuous", ("scheduler=continuous", *loops.CONV[:2]))
 MAIN_JOB = loops.Loop(
-    "the main job: adaserve, all of azure_code",
-    ("scheduler=adaserve", "trace=azure_code", "replicas=1"),
-    "4 s in all",
+    "the main job: adaserve, all of azure_code", ("scheduler=adaserve", "trace=azure_code", "replicas=1"), "4 s in all"
 )
 
 

@@ -29,12 +29,7 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
     write_acceptance_trace(out, acceptance_trace)
     told = analyse(acceptance_trace, out)
     assert told["categories"]["chat"]["top1_agreement"] == pytest.approx((acceptance_trace.rank == 0).mean())
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "mine",
-        "mine.parquet",
-        "mine.yaml",
-        "mine_curves.yaml",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "mine.parquet", "mine.yaml", "mine_curves.yaml"]
     recorded = yaml.safe_load((tmp_path / "mine.yaml").read_text())
     assert recorded["kind"] == "recorded"
     acceptance_from_mapping(recorded, "mine.yaml", tmp_path)

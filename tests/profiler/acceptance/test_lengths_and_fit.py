@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.acceptance.analysis import between_texts, calibrated, fit_curve, spread_of
-from profiler.acceptance.curves import (
-    Walks,
-    accepted_lengths,
-    clustered_error,
-    compare,
-    on_path,
-    recorded_walks,
-)
+from profiler.acceptance.curves import Walks, accepted_lengths, clustered_error, compare, on_path, recorded_walks
 from profiler.acceptance.trace_file import RecordedTrace
 from specsim.acceptance.curves import Acceptance, Curve
 from specsim.rng import mix

@@ -22,12 +22,7 @@ def brute(text: list[int], fewest: int, most: int) -> LookupHit:
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    st.lists(st.integers(0, 3), min_size=2, max_size=30),
-    st.integers(1, 4),
-    st.integers(0, 4),
-    st.data(),
-)
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.integers(1, 4), st.integers(0, 4), st.data())
 def test_lookups_equal_a_search_from_scratch(text: list[int], fewest: int, more: int, data: st.DataObject) -> None:
     first, most = data.draw(st.integers(1, len(text) - 1)), fewest + more
     on, off = lookups(np.array(text), first, fewest, most)

@@ -100,8 +100,7 @@ def test_sizes_of_a_dense_model(llama: Operators) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "gpu", "billions"),
-    [("gpt-oss-20b", "h100_sxm", 13.7), ("Kimi-K2.5", "b300_sxm", 595.0)],
+    ("name", "gpu", "billions"), [("gpt-oss-20b", "h100_sxm", 13.7), ("Kimi-K2.5", "b300_sxm", 595.0)]
 )
 def test_four_bits_have_scales(name: str, gpu: str, billions: float) -> None:
     """Sizes of the published files: 12.8 GiB (OpenAI's model card), and Kimi-K2.5's with its images' tower."""
@@ -155,10 +154,7 @@ def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
 
 @pytest.mark.parametrize(
     ("model", "engine", "precision", "lender", "kind"),
-    [
-        ("gpt-oss-20b", "vllm", "mxfp4_mxfp8", "sglang", "_moe"),
-        ("Llama-3.1-8B", "trtllm", "nvfp4", "vllm", "_gemm"),
-    ],
+    [("gpt-oss-20b", "vllm", "mxfp4_mxfp8", "sglang", "_moe"), ("Llama-3.1-8B", "trtllm", "nvfp4", "vllm", "_gemm")],
 )
 def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
     model: str, engine: str, precision: str | None, lender: str, kind: str
@@ -389,11 +385,7 @@ def test_a_head_on_latent_attention_has_heads_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("name", "context"),
-    [
-        ("Qwen/Qwen3-30B-A3B-Instruct-2507", 262144),
-        ("DeepSeek-V3.1", 163840),
-        ("Qwen3-30B-A3B", 40960),
-    ],
+    [("Qwen/Qwen3-30B-A3B-Instruct-2507", 262144), ("DeepSeek-V3.1", 163840), ("Qwen3-30B-A3B", 40960)],
 )
 def test_a_model_of_the_same_sizes_keeps_its_own_context(name: str, context: int) -> None:
     """`max_position_embeddings` of the models' files on Hugging Face."""
@@ -480,18 +472,9 @@ def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: 
         ("--tp 3", "--tp 3: does not divide the 32 heads and 8 KV heads of Llama-3.1-8B; expected one of 1, 2, 4, 8,"),
         ("--precision mxfp4", "--precision mxfp4: is of experts alone, and Llama-3.1-8B has none"),
         ("--ep 2", "--ep 2: does not divide a dense model (Llama-3.1-8B)"),
-        (
-            "--target Llama-3.1-70B",
-            "Llama-3.1-70B does not fit on 1 x h100_sxm: weights of 134.0 GiB and 1.4 GiB",
-        ),
-        (
-            "--precision nvfp4",
-            "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_block; sg",
-        ),
-        (
-            "--target Qwen3.5-27B",
-            "Qwen3_5ForConditionalGeneration is not composed yet; expected one of Llama",
-        ),
+        ("--target Llama-3.1-70B", "Llama-3.1-70B does not fit on 1 x h100_sxm: weights of 134.0 GiB and 1.4 GiB"),
+        ("--precision nvfp4", "h100_sxm has those of vllm in its own precision, bf16, fp8, fp8_block; sg"),
+        ("--target Qwen3.5-27B", "Qwen3_5ForConditionalGeneration is not composed yet; expected one of Llama"),
         ("--drafter lookup", "--drafter lookup: is no head; expected one of eagle, eagle3, mtp"),
         ("--target DeepSeek-V4-Pro --drafter eagle3", "--drafter eagle3: is not composed on DeepSeek-V4-Pro; expected"),
         ("--drafter mtp --draft Llama-3.2-1B", "--draft and --drafter are both given; expected one of them"),

@@ -128,12 +128,7 @@ ARRIVAL_S = np.array([0.0, 1.0, 10.0])
 
 
 def test_tokens_come_at_the_ends_of_passes_and_the_clock_waits_for_who_runs():
-    steps = [
-        Step((0,), (1,), 2.0),
-        Step((0, 1), (), 0.5),
-        Step((0, 1), (2, 1), 1.0),
-        Step((1, 2), (3, 1), 4.0),
-    ]
+    steps = [Step((0,), (1,), 2.0), Step((0, 1), (), 0.5), Step((0, 1), (2, 1), 1.0), Step((1, 2), (3, 1), 4.0)]
     times = accounted(steps, ARRIVAL_S)
     np.testing.assert_allclose(times.first_token_s, [2.0, 3.5, 14.0])
     np.testing.assert_allclose(times.finish_s, [3.5, 14.0, 14.0])

@@ -50,11 +50,7 @@ def test_standard_errors_grow_with_the_noise():
 
 @pytest.mark.parametrize(
     ("law", "tolerance"),
-    [
-        ({"tile_tokens": 64}, 0),
-        ({"pair_s": 3e-9, "beta_s": 1e-9}, 3e-10),
-        ({"logit_s": 3e-5}, 2e-6),
-    ],
+    [({"tile_tokens": 64}, 0), ({"pair_s": 3e-9, "beta_s": 1e-9}, 3e-10), ({"logit_s": 3e-5}, 2e-6)],
 )
 def test_a_staircase_and_what_costs_on_top_are_found(law, tolerance):
     choice = judge(samples_of(replace(CURVED, **law), noise=0.002), "target")
