@@ -23,7 +23,7 @@ from tests.made import memory  # noqa: E402
 from tests.profiler.backend.made import assert_lossless, for_drafter, real, small  # noqa: E402
 from tests.profiler.backend.pairs import DRAFTERS, pair  # noqa: E402
 from tests.profiler.backend.wild import Wild  # noqa: E402
-from tests.profiler.passes.graph import rerun  # noqa: E402
+from tests.profiler.passes.layouts import rerun  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KEPT_SUMS = 1e-12

@@ -19,7 +19,7 @@ from profiler.fidelity.tables import read_outcome, read_tables  # noqa: E402
 from profiler.passes.graphs import Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.files.yaml_file import shipped  # noqa: E402
-from tests.profiler.passes.graph import rerun  # noqa: E402
+from tests.profiler.passes.layouts import rerun  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -12,13 +12,12 @@ torch = pytest.importorskip("torch")
 from profiler.attention.flex import QUERY_BLOCK, Flex, group_arrays  # noqa: E402
 from profiler.attention.packing import Work, pack  # noqa: E402
 from profiler.attention.pages import PageTables  # noqa: E402
-from profiler.attention.sdpa import Sdpa, grouped  # noqa: E402
+from profiler.attention.sdpa import grouped  # noqa: E402
 from profiler.latency.points import FULL, QUICK  # noqa: E402
-from tests.profiler.passes.layouts import pools  # noqa: E402
+from tests.profiler.passes.layouts import CPU, exact, pools  # noqa: E402
 from tests.profiler.passes.works import seen_by_definition, works  # noqa: E402
 
 pytestmark = pytest.mark.torch
-CPU = torch.device("cpu")
 
 
 def by_definition(work, tables, query, keys, values, scaling):
@@ -37,21 +36,17 @@ def by_definition(work, tables, query, keys, values, scaling):
 @given(works(), st.sampled_from([1, 3]), st.sampled_from([4, 16]))
 def test_paged_sdpa_is_attention_by_definition(work, share, page):
     _, (tables, _), query, keys, values = pools(work, share, 8, page=page)
-    plan = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
     expected = by_definition(work, tables, query, keys, values, 0.3)
-    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(exact(work, share, tables, query, keys, values), expected, atol=1e-12, rtol=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
 @given(works(), st.sampled_from([1, 3]), st.sampled_from([16, 128]))
 def test_flex_with_a_tree_mask_is_sdpa_with_an_additive_one(work, share, page):
     shape, (tables, _), query, keys, values = pools(work, share, 8, page=page)
-    packed = pack(work)
-    plan = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, len(query))
-    reference = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
-    torch.testing.assert_close(
-        plan(query, keys, values, 0.3), reference(query, keys, values, 0.3), atol=1e-12, rtol=1e-12
-    )
+    plan = Flex(shape, compiled=False, device=CPU).plan(work, pack(work), tables, len(query))
+    expected = exact(work, share, tables, query, keys, values)
+    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -60,12 +55,9 @@ def test_compiled_flex_visits_the_blocks_it_must():
     """Compiled, the kernel reads the block tables that the plain one ignores."""
     work = Work.of([300, 5, 0, 256], [1, 140, 3, 1], [0, 0, 0, 3], [-1, 0, 0, -1])
     shape, (tables, _), query, keys, values = pools(work, 2, 16, dtype=torch.float32, page=128)
-    packed = pack(work)
-    reference = Sdpa(2, device=CPU, dtype=torch.float32).plan(work, packed, tables, len(query))
-    plan = Flex(shape, compiled=True, device=CPU).plan(work, packed, tables, len(query))
-    torch.testing.assert_close(
-        plan(query, keys, values, 0.25), reference(query, keys, values, 0.25), atol=1e-5, rtol=1e-5
-    )
+    plan = Flex(shape, compiled=True, device=CPU).plan(work, pack(work), tables, len(query))
+    expected = exact(work, 2, tables, query, keys, values).float()
+    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_flex_visits_a_rows_own_pages_up_to_the_last_key_seen_in_tables_of_the_longest_row():
@@ -92,8 +84,7 @@ def test_flex_asks_for_kernels_that_exist(share, queries):
     but for a power of two of heads; it falls back to one tile of 128 for each head."""
     work = Work.of([30, 5], [queries, queries])
     shape, (tables, _), query, keys, values = pools(work, share, 8, page=128)
-    packed = pack(work)
-    plan = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, len(query))
+    plan = Flex(shape, compiled=False, device=CPU).plan(work, pack(work), tables, len(query))
     plain, asked = plan._kernel, []
 
     def kernel(query, *tensors, kernel_options, **options):
@@ -101,10 +92,8 @@ def test_flex_asks_for_kernels_that_exist(share, queries):
         return plain(query, *tensors, kernel_options=kernel_options, **options)
 
     plan._kernel = kernel
-    reference = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
-    torch.testing.assert_close(
-        plan(query, keys, values, 0.3), reference(query, keys, values, 0.3), atol=1e-12, rtol=1e-12
-    )
+    expected = exact(work, share, tables, query, keys, values)
+    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-12, rtol=1e-12)
     [((_, heads, padded, _), options)] = asked
     if padded >= QUERY_BLOCK:
         assert (heads, options) == (2 * share, {})

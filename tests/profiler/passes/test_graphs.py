@@ -20,8 +20,7 @@ from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.graphs import LONGEST_CHUNK, Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.backend.pairs import SHAPE, VOCABULARY, loud  # noqa: E402
-from tests.profiler.passes.graph import rerun  # noqa: E402
-from tests.profiler.passes.layouts import TREES  # noqa: E402
+from tests.profiler.passes.layouts import TREES, rerun  # noqa: E402
 from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -140,11 +139,9 @@ def test_replays_are_compared_before_they_are_used(kernel, kinds):
 def test_replays_that_err_or_cannot_be_captured_are_refused():
     forward = served()
 
-    def stuck(run, warm_up):
-        return SimpleNamespace(replay=lambda: None), run()
-
+    stuck = Replays(forward, lambda run, warm_up: (SimpleNamespace(replay=lambda: None), run()))
     with pytest.raises(SpecsimError, match=r"^graphs: a replay of tiny errs by \d.*; expected 2.4e-10$"):
-        check_replays(forward, Replays(forward, stuck))
+        check_replays(forward, stuck)
 
     def refused(run, warm_up):
         raise RuntimeError("operation not permitted when stream is capturing")

@@ -9,27 +9,21 @@ torch = pytest.importorskip("torch")
 
 from profiler.attention.packing import is_causal, pack  # noqa: E402
 from profiler.attention.planning import planner  # noqa: E402
-from profiler.attention.sdpa import Sdpa, visible  # noqa: E402
+from profiler.attention.sdpa import visible  # noqa: E402
 from profiler.attention.split import plain_paged  # noqa: E402
 from profiler.passes.checks import checked_error, kernel_error  # noqa: E402
 from tests.made import refusal  # noqa: E402
-from tests.profiler.passes.layouts import PASSES, pools  # noqa: E402
+from tests.profiler.passes.layouts import CPU, PASSES, exact, pools  # noqa: E402
 from tests.profiler.passes.works import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
-CPU = torch.device("cpu")
-
-
-def split(shape, heads):
-    return planner("split", shape, heads, device=CPU, dtype=torch.float64)
 
 
 def assert_exact(work, share):
     shape, (tables, _), query, keys, values = pools(work, share, 8)
-    packed = pack(work)
-    exact = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
-    found = split(shape, 2 * share).plan(work, packed, tables, len(query))(query, keys, values, 0.3)
-    torch.testing.assert_close(found, exact(query, keys, values, 0.3), atol=1e-12, rtol=1e-12)
+    split = planner("split", shape, 2 * share, device=CPU, dtype=torch.float64)
+    found = split.plan(work, pack(work), tables, len(query))(query, keys, values, 0.3)
+    torch.testing.assert_close(found, exact(work, share, tables, query, keys, values), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +74,10 @@ def test_the_kernel_check_compares_both_ways_of_a_pass(part, monkeypatch):
         bad = span.causal == (part == "causal")
         return (out * 1.2 if bad else out), lse
 
-    def blind(query, pools, tail, context, scaling):
-        return context[0]
-
-    patched = {"tail": ("plain_tail", blind)}.get(part, ("plain_paged", wrong))
-    module = "profiler.attention.operations" if part == "tail" else "profiler.attention.split"
-    monkeypatch.setattr(f"{module}.{patched[0]}", patched[1])
+    if part == "tail":
+        monkeypatch.setattr(
+            "profiler.attention.operations.plain_tail", lambda query, pools, tail, context, _: context[0]
+        )
+    else:
+        monkeypatch.setattr("profiler.attention.split.plain_paged", wrong)
     assert "attention 'split' is wrong by" in refusal(checked_error, "split", 4, 2, 16, **place)
