@@ -22,6 +22,7 @@ from tests.made import simulations
 from tests.profiler.backend.pairs import pair, plain_greedy, prompt
 
 Result = TypeVar("Result")
+Verified = Callable[[TargetPass, Emitted, Mapping[int, int]], None]
 
 
 class Profiled:
@@ -43,15 +44,10 @@ class Profiled:
 
 def for_drafter(simulation: Simulation, drafter: str) -> Simulation:
     """Return the simulation of one replica whose latency model prices this kind of drafter."""
-    priced = replace(simulation.truth.draft, one_pass=drafter == "lookup", cached=drafter != "lookup")
-    believed = replace(simulation.cost_model.draft, one_pass=drafter == "lookup", cached=drafter != "lookup")
-    return replace(
-        simulation,
-        replicas=1,
-        truth=replace(simulation.truth, draft=priced),
-        cost_model=replace(simulation.cost_model, draft=believed),
-        memory=replace(simulation.memory, draft_token_bytes=0 if drafter == "lookup" else 1),
-    )
+    kind = {"one_pass": drafter == "lookup", "cached": drafter != "lookup"}
+    true, believed = (replace(of, draft=replace(of.draft, **kind)) for of in (simulation.truth, simulation.cost_model))
+    memory = replace(simulation.memory, draft_token_bytes=int(drafter != "lookup"))
+    return replace(simulation, replicas=1, truth=true, cost_model=believed, memory=memory)
 
 
 @st.composite
@@ -61,9 +57,6 @@ def small(draw: st.DrawFn, drafter: str, most_requests: int = 8) -> Simulation:
     told = drawn.requests
     cached = draw(st.sampled_from((0, 0, 5)))
     return replace(drawn, requests=replace(told, cached_tokens=np.minimum(cached, told.prompt_tokens - 1)))
-
-
-Verified = Callable[[TargetPass, Emitted, Mapping[int, int]], None]
 
 
 class Ran(NamedTuple):

@@ -58,12 +58,9 @@ def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path,
     kept = {file: read_samples(samples_file(file))[1] for file in (first, whole)}
     assert {each.runs for each in kept[first]} == {1}
     assert {each.runs for each in kept[whole]} == {2}
-    turns = {
-        (role, key): [n + 1.0 for n, each in enumerate(timed) if each[1:] == (role, key)] for _, role, key in timed
-    }
-    assert {(each.role, each.key): each.mean_s for each in kept[whole]} == {
-        key: (each[1] + each[2]) / 2 for key, each in turns.items()
-    }
+    seconds = {each: number + 1.0 for number, each in enumerate(timed)}
+    for each in kept[whole]:
+        assert each.mean_s == sum(seconds[turn, each.role, each.key] for turn in (1, 2)) / 2
 
 
 def test_profiles_are_fitted_to_means(ready, tmp_path, monkeypatch):

@@ -63,10 +63,7 @@ def test_a_pair_from_options():
     ("words", "said"),
     [
         (["requests=3", *SHAPES], "fidelity: no scheduler; expected a study, or"),
-        (
-            ["scheduler=fcfs", "--random-weights", "tiny-llama"],
-            "pair pair: a draft model goes with the drafter separate",
-        ),
+        (["scheduler=fcfs", *SHAPES[:2]], "pair pair: a draft model goes with the drafter separate"),
         (["tinny"], "fidelity tinny: no such study; did you mean 'tiny'"),
         (["tiny", "cpu"], "fidelity cpu: expected one study"),
         (["tiny", "--text", "drawn"], "--text: the study tiny says it"),

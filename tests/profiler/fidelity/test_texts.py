@@ -14,10 +14,9 @@ from specsim.rng import mix  # noqa: E402
 
 pytestmark = pytest.mark.torch
 LIKELY = np.zeros((3, 2), dtype=np.int64)
+SURE = np.array([[0.9], [0.0], [0.4]])
 TEXTS = [
-    OracleText(
-        np.array([5, 6, 7]), np.array([[0.9], [0.0], [0.4]]), np.array([0, 1, 1]), LIKELY, np.array([[0.6, 0.3]] * 3)
-    ),
+    OracleText(np.array([5, 6, 7]), SURE, np.array([0, 1, 1]), LIKELY, np.array([[0.6, 0.3]] * 3)),
     OracleText(np.array([8, 9]), np.array([[0.2], [0.3]]), np.array([1, 0]), LIKELY[:2], np.array([[0.5, 0.5]] * 2)),
 ]
 
@@ -36,14 +35,10 @@ def test_each_request_reads_its_own_text_and_begins_again_behind_its_end():
     np.testing.assert_allclose(acceptance_trace.confidence[:, 0], [0.9, 1e-7, 0.4, 0.2, 0.3])
 
 
-def test_a_lookup_proposes_nothing_where_nothing_matches():
-    acceptance_trace = acceptance_trace_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
-    np.testing.assert_allclose(acceptance_trace.confidence[:, 0], [0.5, 0, 0.5, 0.5])
-    assert acceptance_trace.silent
-
-
-def test_a_lookup_goes_on_behind_a_wrong_token_and_a_model_says_what_it_says_anywhere():
+def test_a_lookup_proposes_nothing_without_a_match_also_behind_a_wrong_token_where_a_model_says_what_it_says():
     lookup = acceptance_trace_of([TEXTS[0]._replace(confidence=np.array([[1.0], [0.0], [1.0]]))], 0, 0.5)
+    np.testing.assert_allclose(lookup.confidence[:, 0], [0.5, 0, 0.5, 0.5])
+    assert lookup.silent
     keys = np.arange(50).astype(np.uint64) * np.uint64(977)
     away, nobody = np.zeros(50, dtype=np.bool_), np.zeros(50, dtype=np.int64)
     assert set(lookup.rows(nobody, keys, mix(keys), away, np.zeros_like(nobody)).tolist()) == {3}
