@@ -1,28 +1,34 @@
-"""What a profile says of the sweep behind it: its host, its gaps, and whether it is fit for use."""
+"""What a profile says of the sweep behind it: its host, its gaps, and whether it is fit for use; those that ship."""
 
 from __future__ import annotations
 
+import hashlib
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from profiler.latency import choice
 from profiler.latency.choice import as_columns
 from profiler.latency.points import QUICK, GridPoint
 from profiler.latency.profile_file import profile_mapping
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.config.configured import from_point
+from specsim.files.yaml_file import shipped
 from specsim.latency.forms import Linear, Roofline
-from specsim.latency.profile import load_profile
+from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.runs.prepare import prepare
+from tests.made import one
 from tests.profiler.latency.made import sample, samples_of, written
 
+RAW = Path(__file__).parents[3] / "results" / "profiles"
+CPU, GPU = "smollm2_skip_cpu", ["qwen32b_05b_h200", "qwen1_5b_05b_h200"]
+MEASURED = [CPU, *GPU]
 LINE = Linear(3e-8, 5e-5, 0.01)
-
-
 PLANNED = {role: len(QUICK.passes(role)) for role in ("target", "draft")}
 
 
@@ -123,3 +129,31 @@ def test_the_worse_form_of_a_good_fit_may_be_chosen(tmp_path, mapping):
             error["median"] = 0.4
     (tmp_path / "m.yaml").write_text(yaml.safe_dump({**mapping, "form": "roofline"}))
     assert prepare(from_point({"trace": "poisson", "requests": "3", "profile": str(tmp_path / "m.yaml")}))
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_measured_profile_names_its_samples_hardware_versions_and_date(name):
+    profile = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
+    (entry,) = profile.provenance
+    assert hashlib.sha256((RAW / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+    assert all(entry[key] for key in ("hardware", "driver", "versions", "measured", "attention", "ceilings"))
+    for model in (profile.target, profile.draft):
+        assert 0 < model.context_range[1] < float("inf")
+        for error in model.fit_error.values():
+            assert 0 < error["median"] <= error["p95"] <= error["worst"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEASURED)
+def test_it_is_what_a_fit_of_its_samples_gives(name, monkeypatch):
+    """The CPU's was fitted when passes of one token alone had an offset, `single_s`."""
+    if name == CPU:
+        monkeypatch.setattr(choice, "_chosen_offsets", lambda samples, fold: (("few_s",), 1))
+    written = load_profile(shipped("conf") / "profile" / f"{name}.yaml")
+    mapping, _ = profile_mapping(name, [RAW / f"{name}.samples.parquet"])
+    again = profile_from_mapping(mapping, name)
+    for batched, context in ((1, 512), (8, 4096), (256, 0)):
+        pairs = batched * (context + 1)
+        for role in ("target", "draft"):
+            expected = getattr(written, role).seconds(one(context, batched, pairs))
+            assert getattr(again, role).seconds(one(context, batched, pairs)) == pytest.approx(expected, rel=1e-4)

@@ -1,3 +1,5 @@
+"""A sweep of a tiny pair: what is measured, skipped, gone on with, and what fits the memory beside the weights."""
+
 from __future__ import annotations
 
 import itertools
@@ -8,19 +10,16 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch._dynamo.exc import TorchDynamoException  # noqa: E402
 
+from profiler.attention.pages import breaks_the_device, is_out_of_memory  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
-from profiler.latency.measure import (  # noqa: E402
-    Bench,
-    modes_of,
-    stated,
-)
-from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
-from profiler.latency.points import CPU_QUICK, GridPoint  # noqa: E402
+from profiler.latency.measure import Bench, modes_of, stated  # noqa: E402
+from profiler.latency.models import Setting, Subject, needed, pool_pages, weights_bytes  # noqa: E402
+from profiler.latency.points import CPU_QUICK, FULL, GridPoint  # noqa: E402
 from profiler.latency.samples import SampleFile, Timing, read_samples  # noqa: E402
 from profiler.latency.sweep import LatencySweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
-from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
+from profiler.models.shapes import LLAMA_70B, QWEN_05B, QWEN_32B, TINY_LLAMA  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.made import FACTS  # noqa: E402
@@ -168,9 +167,7 @@ def test_a_point_that_breaks_the_device_is_kept_so_that_the_next_run_passes_it(t
     lost = RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA")
     with monkeypatch.context() as patch:
         patch.setattr("profiler.latency.models.give_back", nothing_runs)
-        with pytest.raises(
-            SpecsimError, match=r"^(target|draft) .*: CUDA error: an illegal memory access was encountered"
-        ):
+        with pytest.raises(SpecsimError, match=r"^(target|draft) .*: CUDA error: an illegal memory access was encoun"):
             sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2,), failure=lost)).run()
     kept = read_samples(tmp_path / "s.parquet")[1]
     assert [each.status[:32] for each in kept] == ["ok", "ok", "CUDA error: an illegal memory ac"]
@@ -214,3 +211,33 @@ def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
     assert "a line whose median error is 8 to 16% on NCCL's times" in stated("nvlink4", 2)
     assert one.all_reduce_s == pytest.approx(2 * 2 * (7.9e-6 + 32 * 64 * 4 / 248e9))
     assert {each.all_reduce_s for each in samples if each.role == "draft"} == {0.0}
+
+
+def test_only_memory_that_ran_out_is_called_so():
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert breaks_the_device(RuntimeError("Triton Error [CUDA]: invalid argument"))
+    assert not breaks_the_device(RuntimeError("CUDA error: out of memory"))
+    assert not breaks_the_device(ValueError("CUDA error: none"))
+    assert not breaks_the_device(RuntimeError("CUDA error: operation not permitted when stream is capturing"))
+
+
+def test_too_little_memory_for_any_cache(monkeypatch):
+    monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: 10**6)
+    with pytest.raises(SpecsimError, match=r"Llama-3.1-70B: too little memory on cpu: its weights leave room for 0"):
+        pool_pages({"target": [GridPoint("decode", 1, 128, 1)]}, {"target": LLAMA_70B}, SETTING)
+
+
+def test_both_models_of_the_largest_pair_share_an_h200(monkeypatch):
+    """143,771 MiB hold the 32B and the 0.5B in bfloat16, and all but the largest points."""
+    free = 143771 * 2**20 - 10**9 - QWEN_32B.weights_bytes - QWEN_05B.weights_bytes
+    monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: free)
+    setting = Setting(torch.device("cuda"), torch.bfloat16, "flex", FULL, 1, None, 0)
+    shapes = {"target": QWEN_32B, "draft": QWEN_05B}
+    pages = pool_pages({role: FULL.passes(role) for role in shapes}, shapes, setting)
+    held = sum(pages[role] * 128 * shape.kv_bytes_per_token for role, shape in shapes.items())
+    assert free - held > 6e9
+    over = {role: [each for each in FULL.passes(role) if needed(each, 128) > pages[role]] for role in pages}
+    assert {point.requests * point.context for every in over.values() for point in every} <= {2**18}
+    assert sum(map(len, over.values())) <= 2

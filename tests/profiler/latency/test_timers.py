@@ -44,15 +44,13 @@ def test_median_and_mean_of_the_runs_without_the_warm_up():
 
 
 def test_rotating_is_not_counted():
-    watch = Watch()
-    turns = []
+    watch, turns = Watch(), []
 
     def rotate(turn):
         turns.append(turn)
         watch.now += 1000
 
-    timing = HostTimer(watch).launched(watch.passes([2]), rotate, Effort(6, 1e9))
-    assert timing.median_s == 2
+    assert HostTimer(watch).launched(watch.passes([2]), rotate, Effort(6, 1e9)).median_s == 2
     assert turns == [0, 1, 0, 1, 2, 3, 4, 5]
 
 
@@ -68,10 +66,8 @@ class FakeCuda:
     """torch.cuda with a device that works behind the host: kernels queue up, events are stamped in the queue."""
 
     def __init__(self):
-        self.host, self.device = Watch(), 0.0
-        self.log = []
-        self.streams = []
-        self.capturing = False
+        self.host, self.device, self.capturing = Watch(), 0.0, False
+        self.log, self.streams = [], []
 
     def kernel(self, seconds, launch):
         """Return a pass that occupies the device, and the host while it is launched."""
@@ -105,12 +101,12 @@ class FakeCuda:
     def empty_cache(self):
         self.log.append("emptied")
 
-    def Stream(self):  # noqa: N802
-        self.streams.append(SimpleNamespace(wait_stream=lambda _: None))
-        return self.streams[-1]
-
     def current_stream(self):
         return SimpleNamespace(wait_stream=lambda _: None)
+
+    def Stream(self):  # noqa: N802
+        self.streams.append(self.current_stream())
+        return self.streams[-1]
 
     def stream(self, stream):
         self.log.append(stream)
@@ -228,14 +224,9 @@ def test_nvidia_smi_reads_where_nvml_is_not(monkeypatch):
 def test_nvml_is_asked_for_the_gpu_by_its_uuid(monkeypatch):
     answering(monkeypatch, {})
     asked = []
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=lambda uuid: asked.append(uuid) or "handle",
-        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1755, 2: 2619}[kind],
-        NVML_CLOCK_SM=1,
-        NVML_CLOCK_MEM=2,
-        NVMLError=RuntimeError,
-    )
+    nvml = SimpleNamespace(nvmlInit=lambda: None, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVMLError=RuntimeError)
+    nvml.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "handle"
+    nvml.nvmlDeviceGetClockInfo = lambda handle, kind: {1: 1755, 2: 2619}[kind]
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     with clocks_of(torch.device("cuda:1")).watch() as seen:
         wait_for(lambda: seen.readings)
