@@ -65,10 +65,9 @@ def lookup_trace() -> RecordedTrace:
 
 @pytest.mark.usefixtures("unrendered")
 def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path: Path) -> None:
-    acceptance_trace = lookup_trace()
-    truth = acceptance_trace.target_probability.copy()
+    truth = lookup_trace().target_probability.copy()
     truth[3, 0] = 0.25
-    acceptance_trace = replace(acceptance_trace, target_probability=truth)
+    acceptance_trace = replace(lookup_trace(), target_probability=truth)
     told = analyse(acceptance_trace, tmp_path / "mine.parquet")["categories"]["chat"]
     made = (acceptance_trace.position % 3 != 0) | (np.arange(len(acceptance_trace)) == 3)
     assert told["positions_without_proposal"] == 239

@@ -46,6 +46,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def refused(arguments: list[str]) -> str:
+    return refusal(lambda: run(parsed(arguments)))
+
+
 def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> RecordedTrace:
     """Record without the analyses, which take longer."""
     return command.acceptance_trace(parsed(words(models, out, *more, drafter=drafter)))
@@ -135,10 +139,6 @@ def test_a_stopped_recording_goes_on_where_it_was(
         assert np.array_equal(getattr(whole, name), getattr(acceptance_trace, name), equal_nan=True), name
 
 
-def refused(arguments: list[str]) -> str:
-    return refusal(lambda: run(parsed(arguments)))
-
-
 def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "acceptance_trace.parquet"
     recorded(models, out, "--limit", "1")
@@ -206,11 +206,13 @@ def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
 
 def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) -> None:
     """512 positions: with 500 output tokens only prompts of up to 12 are left."""
-    arguments = words(models, tmp_path / "a.parquet", "--longest-prompt", "100")
-    assert command.acceptance_trace(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    assert recorded(models, tmp_path / "a.parquet", "--longest-prompt", "100").about["sequences"] == {
+        "chat": 3,
+        "code": 3,
+    }
     made.prompt_file(tmp_path / "longer.jsonl", count=5)
-    arguments = words(models, tmp_path / "b.parquet", "--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500")
-    assert command.acceptance_trace(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    longer = ["--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500"]
+    assert recorded(models, tmp_path / "b.parquet", *longer).about["sequences"] == {"chat": 3, "code": 3}
     assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
 
 
@@ -221,14 +223,11 @@ def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: 
     assert len(recorded(models, out)) > 0
 
 
-def test_another_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
-    other = ["--draft", str(models / "other_words")]
-    assert "token 'w10' is 10 against none" in refused(
-        words(models, tmp_path / "a.parquet", *other, drafter="separate")
-    )
-
-
-def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_vocabulary_and_a_missing_extra_are_one_line(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = words(models, tmp_path / "a.parquet", "--draft", str(models / "other_words"), drafter="separate")
+    assert "token 'w10' is 10 against none" in refused(other)
     monkeypatch.setattr("profiler.models.loading.find_spec", lambda name: None if name == "torch" else name)
     said = refused(words(models, tmp_path / "acceptance_trace.parquet"))
     assert said == 'specsim profile needs torch: pip install "specsim[profiler]"'

@@ -28,19 +28,15 @@ PATTERN = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0]
 def patterned(*patterns: list[int]) -> RecordedTrace:
     """Return texts whose tokens are right where the pattern says so."""
     right = np.concatenate(patterns)
-    count = len(right)
+    zero, confidence = np.zeros(len(right), int), np.tile([0.5, 0.25], (len(right), 1))
     sequence = np.repeat(np.arange(len(patterns)), [len(each) for each in patterns])
     position = np.concatenate([np.arange(len(each)) for each in patterns])
-    confidence = np.tile([0.5, 0.25], (count, 1))
-    return acceptance_trace_of(
-        np.zeros(count, int), sequence, position, np.full(count, -1), confidence, np.where(right, 0, 2), ("chat",)
-    )
+    return acceptance_trace_of(zero, sequence, position, zero - 1, confidence, np.where(right, 0, 2), ("chat",))
 
 
 def test_rows_of_a_category_leave_out_what_lies_off_the_path() -> None:
     rows = on_path(small_trace(), "code")
-    assert rows.row.tolist() == [3]
-    assert rows.text.tolist() == [0]
+    assert (rows.row.tolist(), rows.text.tolist()) == ([3], [0])
     assert "category 'cod' was not recorded; did you mean 'code'?" in refusal(on_path, small_trace(), "cod")
 
 
@@ -69,15 +65,9 @@ def test_bins_hold_mean_confidence_and_acceptance() -> None:
     assert calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
 
 
-def test_rates_of_texts_leave_out_the_short_ones() -> None:
-    rows = on_path(patterned([1] * 16 + [0] * 4, [1, 0], [0] * 20), "chat")
-    assert request_rates(rows).tolist() == [0.8, 0.0]
-
-
 def test_a_share_settles_at_the_pace_of_its_text() -> None:
-    changing = on_path(patterned([1] * 20 + [0] * 20), "chat")
+    changing, steady = (on_path(patterned(each), "chat") for each in ([1] * 20 + [0] * 20, [1, 0] * 20))
     assert settling(changing, np.array([10, 20])).distance.tolist() == [0.5, 0.5]
-    steady = on_path(patterned([1, 0] * 20), "chat")
     assert settling(steady, np.array([10, 20])).distance.tolist() == [0.0, 0.0]
     none = settling(steady, np.array([21]))
     assert (none.texts, none.least, np.isnan(none.distance).all()) == (0, 42, True)
@@ -85,7 +75,9 @@ def test_a_share_settles_at_the_pace_of_its_text() -> None:
     assert settling(both, np.array([10, 20]))[:2] == (1, 40)
 
 
-def test_running_rates_are_noted_every_ten_accepted_tokens() -> None:
+def test_rates_are_those_of_long_texts_and_noted_every_ten_accepted_tokens() -> None:
+    rows = on_path(patterned([1] * 16 + [0] * 4, [1, 0], [0] * 20), "chat")
+    assert request_rates(rows).tolist() == [0.8, 0.0]
     rows = on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat")
     at, rate = running_rates(rows, 1)
     assert at.tolist() == [19, 30]

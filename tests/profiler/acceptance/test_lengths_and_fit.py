@@ -86,9 +86,7 @@ def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_mu
     curve = Curve(0.7, 2.0, 0.6, 0.5)
     acceptance_trace = as_recorded(curve, 300, 100)
     same = compare(acceptance_trace, Acceptance({"chat": curve}, 4, 16), "chat")
-    assert [(each.depth, each.width) for each in same] == [
-        (depth, width) for width in (1, 2, 3) for depth in range(1, 9)
-    ]
+    assert [(each.depth, each.width) for each in same] == [(n, width) for width in (1, 2, 3) for n in range(1, 9)]
     assert max(each.total_variation for each in same) < 0.03
     assert all(abs(each.mean - each.mean_drawn) < 4 * each.error + 0.05 for each in same)
     other = compare(acceptance_trace, Acceptance({"chat": replace(curve, agreement=0.5)}, 4, 16), "chat")

@@ -8,6 +8,8 @@ import pytest
 made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
 torch = made.torch
 
+from transformers.generation import candidate_generator  # noqa: E402
+
 from profiler.acceptance.drafters import ModelRecorder  # noqa: E402
 from profiler.acceptance.network import network, random_key, without_layers  # noqa: E402
 
@@ -100,33 +102,19 @@ def test_assisted_generation_accepts_what_the_trace_says(monkeypatch: pytest.Mon
     right = rows.rank[rows.path < 0] == 0
     expected, position = [], 0
     while position < len(right):
-        run = 0
-        while run < 3 and position + run < len(right) and right[position + run]:
-            run += 1
-        expected.append(run)
-        position += run + 1
-    assert noted_runs(target, prompt, len(right), monkeypatch, draft) == expected
-    assert 0 < sum(expected) < len(right) - 1
-
-
-def noted_runs(target, prompt, tokens, monkeypatch, draft) -> list[int]:
-    """Return the drafted tokens that each step of transformers' assisted generation accepts."""
-    from transformers.generation import candidate_generator
-
+        expected.append(int(np.argmin(np.append(right[position : position + 3], False))))
+        position += expected[-1] + 1
     runs: list[int] = []
     kind = candidate_generator.AssistedCandidateGenerator
     before = kind.update_candidate_strategy
-
-    def noting(self, input_ids, scores, num_matches):
-        runs.append(int(num_matches))
-        return before(self, input_ids, scores, num_matches)
-
+    noting = lambda self, *given: runs.append(int(given[-1])) or before(self, *given)  # noqa: E731
     monkeypatch.setattr(kind, "update_candidate_strategy", noting)
     draft.generation_config.num_assistant_tokens = 3
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
-    target.generate(torch.tensor([prompt]), assistant_model=draft, max_new_tokens=tokens, do_sample=False)
-    return runs
+    target.generate(torch.tensor([prompt]), assistant_model=draft, max_new_tokens=len(right), do_sample=False)
+    assert runs == expected
+    assert 0 < sum(expected) < len(right) - 1
 
 
 def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap() -> None:
@@ -158,20 +146,15 @@ def test_skipping_layers_shares_weights_and_keeps_a_cache_of_its_own() -> None:
     assert draft.model.layers[1].mlp.gate_proj.weight is target.model.layers[3].mlp.gate_proj.weight
     assert target.config.num_hidden_layers == len(target.model.layers) == 4
     assert target.model.layers[3].self_attn.layer_idx == 3
-    greedy = draft.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
-    assert greedy.tolist() == by_hand.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False).tolist()
+    one, two = (of.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False) for of in (draft, by_hand))
+    assert one.tolist() == two.tolist()
 
 
-def test_greedy_texts_equal_the_models_own_generation_one_by_one() -> None:
+def test_greedy_texts_equal_the_models_own_one_by_one_and_sampled_ones_do_not_depend_on_the_batch() -> None:
     model, prompts = made.llama(), made.prompt_ids()
-    texts = made.written(model, prompts)
-    for prompt, text in zip(prompts, texts, strict=True):
+    for prompt, text in zip(prompts, made.written(model, prompts), strict=True):
         alone = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[0, len(prompt) :]
         assert text.tokens.tolist() == alone.tolist()
-
-
-def test_a_text_does_not_depend_on_who_is_in_the_batch() -> None:
-    model, prompts = made.llama(), made.prompt_ids()
     together = made.written(model, prompts, temperature=1.0)
     alone = made.written(model, prompts[:1], temperature=1.0)
     assert together[0].tokens.tolist() == alone[0].tokens.tolist()
@@ -182,8 +165,7 @@ def test_a_text_ends_with_the_end_token_and_the_others_go_on() -> None:
     model, prompts = made.llama(), made.prompt_ids(12)
     texts = made.written(model, prompts, temperature=2.0, tokens=40)
     lengths = [len(text.tokens) for text in texts]
-    assert min(lengths) < 40
-    assert max(lengths) == 40
+    assert min(lengths) < max(lengths) == 40
     for text in texts:
         assert made.END not in text.tokens[:-1].tolist()
         assert len(text.tokens) == 40 or text.tokens[-1] == made.END
@@ -193,9 +175,7 @@ def test_sampled_first_tokens_follow_the_distribution_at_their_temperature() -> 
     model, prompt, count, temperature = made.llama(), made.prompt_ids(1)[0], 4000, 0.5
     texts = made.written(model, [prompt] * count, temperature=temperature, tokens=1)
     seen = np.bincount([int(text.tokens[0]) for text in texts], minlength=made.WORDS) / count
-    scaled = made.logits(model, prompt)[-1] / temperature
-    expected = np.exp(scaled - scaled.max())
-    expected /= expected.sum()
+    expected = softmax(made.logits(model, prompt)[-1], temperature)
     error = np.sqrt(expected * (1 - expected) / count)
     assert (np.abs(seen - expected) <= 4 * error + 1e-3).all()
     assert expected.max() < 0.95

@@ -18,13 +18,10 @@ pytestmark = pytest.mark.torch
 
 
 def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "two").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "two" / f"{name}.gguf").write_bytes(b"")
-    (tmp_path / "broken.gguf").write_bytes(b"not a model")
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn" / "config.json").write_text("{")
+    for name in ("empty", "two", "torn"):
+        (tmp_path / name).mkdir()
+    for name, content in {"two/a.gguf": "", "two/b.gguf": "", "broken.gguf": "no", "torn/config.json": "{"}.items():
+        (tmp_path / name).write_text(content)
     for name, said in {
         "nowhere": "no such folder",
         "brokn.gguf": "no such file; did you mean",

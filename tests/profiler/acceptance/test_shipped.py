@@ -26,10 +26,6 @@ CATEGORIES = {
 recorded = cache(read_acceptance_trace)
 
 
-def categories_of(path: Path) -> tuple[str, ...]:
-    return CATEGORIES[path.stem.partition("_")[0]]
-
-
 def test_the_recordings_are_there_and_small() -> None:
     names = {"smollm2_skip", "smollm2_lookup", "qwen1_5b_05b"}
     assert names | {f"{name}_t07" for name in names} == {path.stem for path in RECORDED}
@@ -37,10 +33,13 @@ def test_the_recordings_are_there_and_small() -> None:
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_a_recording_is_whole_and_says_where_it_comes_from(path: Path) -> None:
-    acceptance_trace = recorded(path)
+def test_a_recording_is_whole_says_where_it_comes_from_and_maps_the_categories_of_the_traces(path: Path) -> None:
+    acceptance_trace, mapping = recorded(path), yaml.safe_load(path.with_suffix(".yaml").read_text())
     about = acceptance_trace.about
-    assert acceptance_trace.categories == categories_of(path)
+    categories = CATEGORIES[path.stem.partition("_")[0]]
+    assert acceptance_trace.categories == categories
+    assert mapping["path"] == path.name
+    assert {"coding", "chat", "summarization", "default", *categories} == set(mapping["categories"])
     assert acceptance_trace.confidence.shape[1] == 8
     assert about["hardware"]
     assert set(about["versions"]) == {"specsim", "torch", "transformers"}
@@ -50,13 +49,6 @@ def test_a_recording_is_whole_and_says_where_it_comes_from(path: Path) -> None:
         mine = acceptance_trace.on_path & (acceptance_trace.category == code)
         assert mine.sum() == about["tokens"][name] > 1000
         assert len(np.unique(acceptance_trace.sequence[mine])) == about["sequences"][name] >= 16
-
-
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_its_file_maps_the_categories_of_the_traces(path: Path) -> None:
-    mapping = yaml.safe_load(path.with_suffix(".yaml").read_text())
-    assert mapping["path"] == path.name
-    assert {"coding", "chat", "summarization", "default", *categories_of(path)} == set(mapping["categories"])
 
 
 @pytest.mark.slow
@@ -97,18 +89,13 @@ def test_longer_chains_accept_more_in_fewer_rounds():
         assert each.accepted_tokens == pytest.approx(rounds(chat, each.draft_tokens).accepted)
 
 
-def test_confidences_are_those_of_the_recording():
+def test_confidences_are_those_of_the_recording_which_is_one_that_ships():
     table, acceptance_trace = confidence_table(PAIR), shipped_recording(PAIR)
-    sure, right = (
-        acceptance_trace.confidence[acceptance_trace.on_path, 0],
-        acceptance_trace.rank[acceptance_trace.on_path] == 0,
-    )
+    on = acceptance_trace.on_path
+    sure, right = acceptance_trace.confidence[on, 0], acceptance_trace.rank[on] == 0
     assert table["proposals"].sum() == len(sure)
     assert (table["accepted"] * table["proposals"]).sum() == pytest.approx(right.sum())
     assert (table["confidence"] * table["proposals"]).sum() == pytest.approx(sure.sum(), rel=1e-6)
     assert set(table["temperature"]) == {0.0}
-
-
-def test_a_recording_that_does_not_ship_is_refused():
     with pytest.raises(SpecsimError, match=r"no recording 'llama70b_1b' ships; expected one of qwen1_5b_05b, "):
         confidence_table("llama70b_1b")
