@@ -104,15 +104,6 @@ def test_a_harm_below_one_percent_or_one_point_is_none(measure: str, to: float) 
     assert len(worse(rows_of(MEMORY, {WEAK: [10] * 3, MIDDLE: [10] * 3, STRONG: [further] * 3}, measure))) == 2
 
 
-def test_sure_is_by_holm() -> None:
-    """Twelve comparisons, of which two have p = 0 and ten p = 1; at 0.0742 x 12 the harm by hand is not sure."""
-    equal = rows_of(MEMORY, {WEAK: [10, 10, 10], MIDDLE: [10, 10, 10], STRONG: [12, 12, 12]})
-    assert compared(equal)["sure"].sum() == 2
-    uneven = rows_of(MEMORY, {WEAK: [10, 10, 10], MIDDLE: [10, 10, 10], STRONG: [12, 12.1, 13]})
-    found = compared(uneven)
-    assert (found["worse"].sum(), found["sure"].sum()) == (2, 0)
-
-
 def test_the_rows_are_the_runs_of_the_sweeps() -> None:
     """From a table of all runs, each once, with what the sweeps set of each, in another order."""
     rows = kept(ROOT / KEPT)

@@ -11,13 +11,13 @@ from specsim.errors import SpecsimError
 from specsim.figures.plots import save
 from specsim.files.yaml_file import shipped
 from studies.reproduction.__main__ import OUT
-from studies.reproduction.comparison import COLUMNS, Compared, compared, means, read_rows, write_rows
+from studies.reproduction.comparison import Compared, compared, means, read_rows, write_rows
 from studies.reproduction.experiment import experiments, read_experiment
 from studies.reproduction.findings import findings
 from studies.reproduction.page import page
 from studies.reproduction.plot import drawn
 from studies.reproduction.running import Measured, measured
-from studies.reproduction.verdict import figure_gap, line_gaps
+from studies.reproduction.verdict import line_gaps
 from tests.data import real_file
 from tests.studies.tiny import TINY, tiny
 
@@ -67,52 +67,6 @@ def by_hand() -> Measured:
     batches = {"slo_attainment": [0.99, 0.99, 0.95, 0.97, 0.70, 0.80], "mean_e2el_s": [1.0] * 6}
     single = {"slo_attainment": [0.90, 0.90, 0.40, 0.40, 0.90, 0.70], "mean_e2el_s": [1.1, 1.1, 2.0, 2.0, 3.0, 5.0]}
     return {("Batches", ""): pd.DataFrame(columns | batches), ("One by one", ""): pd.DataFrame(columns | single)}
-
-
-def figures_by_hand(folder: Path) -> list[Compared]:
-    experiment = read_experiment(tiny(folder))
-    found = by_hand()
-    return [compared(experiment, figure, found, quick=False) for figure in experiment.figures]
-
-
-def test_rows_hold_means_intervals_and_gaps(tmp_path: Path) -> None:
-    attainment, latency = figures_by_hand(tmp_path)
-    assert list(attainment.rows.columns) == list(COLUMNS)
-    row = means(attainment.figure, attainment.rows).query("line == 'Batches' and x == 2").iloc[0]
-    assert (row["theirs"], row["seeds"]) == (98, 2)
-    assert row["ours"] == pytest.approx(96)
-    assert row["gap"] == pytest.approx(-2)
-    # Two seeds: Student's t with one degree of freedom is 12.706, the standard error of 95 and 97 is 1.
-    assert row["ours_half_width"] == pytest.approx(12.706, abs=1e-3)
-    assert list(latency.rows["line"].unique()) == ["One by one"]
-    assert list(means(latency.figure, latency.rows)["gap"]) == pytest.approx([10, 0, 0])
-
-
-def test_gaps_of_systems_and_their_order_by_hand(tmp_path: Path) -> None:
-    attainment, latency = figures_by_hand(tmp_path)
-    one, batches = line_gaps(attainment)
-    assert (one.line, one.verdict) == ("One by one", "far")
-    # 90, 40, 80 against 90, 50, 20.
-    assert one.gap == pytest.approx((0 - 10 + 60) / 3)
-    assert one.mean_gap == pytest.approx(70 / 3)
-    assert (one.worst_point, one.worst_gap) == ("4", pytest.approx(60))
-    # 99, 96, 75 against 99, 98, 90.
-    assert batches.mean_gap == pytest.approx(17 / 3)
-    whole = figure_gap(attainment, attainment.rows)
-    # At 4 requests/s the published order, 90 above 20, has turned: 75 below 80.
-    assert (whole.pairs, whole.kept) == (3, 2)
-    assert whole.mean_gap == pytest.approx(87 / 6)
-    assert whole.verdict == "not reproduced"
-    assert figure_gap(latency, latency.rows) == (pytest.approx(10 / 3), 0, 0, 0)
-    assert figure_gap(latency, latency.rows).verdict == "reproduced"
-    rows, last = attainment.rows, attainment.rows["point"] == "4"
-    # A pair is turned by the interval of paired seeds. Published: 90 above 20. 70 and 80 below 90 and 70: the mean of
-    # -20 and 10 is no sure one.
-    assert figure_gap(attainment, rows).turned == 0
-    steady = rows.assign(ours=rows["ours"].mask(last, rows["line"].map({"Batches": 60.0, "One by one": 80.0})))
-    assert figure_gap(attainment, steady).turned == 1
-    # Of one seed the sign decides.
-    assert figure_gap(attainment, rows[rows["seed"] == 0]).turned == 1
 
 
 def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp_path: Path) -> None:
@@ -272,8 +226,9 @@ def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> 
 
 
 def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_path: Path) -> None:
-    attainment, _ = figures_by_hand(tmp_path)
-    experiment, figure = attainment.experiment, attainment.figure
+    experiment = read_experiment(tiny(tmp_path))
+    figure, _ = experiment.figures
+    attainment = compared(experiment, figure, by_hand(), quick=False)
     assert read_rows(experiment, figure, tmp_path) is None
     path = write_rows(attainment, tmp_path)
     again = read_rows(experiment, figure, tmp_path)

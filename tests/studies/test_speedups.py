@@ -102,16 +102,6 @@ def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch: pytest.Mo
     assert running.speedup_of(replace(ROW, speedup=None), 1.0, 0.95) > 1.3 * found["predicted"]
 
 
-def test_scores_of_four_rows_by_hand() -> None:
-    table = DataFrame({"measured": [2.0, 1.2, 0.9, 1.01], "predicted": [2.2, 0.99, 0.81, 1.0]})
-    table["error"] = table["predicted"] / table["measured"] - 1
-    assert scores.side(table, faster=True) == (2, 1)
-    assert scores.side(table, faster=False) == (1, 1)
-    errors = scores.Errors.of(table["error"])
-    assert errors.median == pytest.approx(0.1)
-    assert errors.bias == pytest.approx((0.1 - 0.175 - 0.1 - 1 / 101) / 4)
-
-
 def test_the_page_the_list_and_the_readme_are_those_of_the_kept_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     table = kept(running.KEPT)
