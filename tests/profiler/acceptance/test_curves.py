@@ -6,23 +6,17 @@ import numpy as np
 import pytest
 
 from profiler.acceptance.curves import (
-    at_depth,
     by_confidence,
     calibration_error,
     each_round,
     on_path,
-    request_rates,
     rounds,
-    run_before,
     running_rates,
-    runs,
     settling,
 )
 from profiler.acceptance.trace_file import RecordedTrace
 from tests.made import refusal
 from tests.profiler.acceptance.traces import acceptance_trace_of, small_trace
-
-PATTERN = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0]
 
 
 def patterned(*patterns: list[int]) -> RecordedTrace:
@@ -40,20 +34,13 @@ def test_rows_of_a_category_leave_out_what_lies_off_the_path() -> None:
     assert "category 'cod' was not recorded; did you mean 'code'?" in refusal(on_path, small_trace(), "cod")
 
 
-def test_runs_count_right_tokens_before_and_start_anew_with_each_text() -> None:
-    rows = on_path(patterned([1, 1], PATTERN, PATTERN), "chat")
-    assert run_before(rows).tolist() == [0, 1] + 2 * [0, 1, 2, 0, 1, 0, 0, 1, 2, 3]
-    assert runs(rows).tolist() == 2 * [2, 1, 0, 3]
-    assert np.flatnonzero(at_depth(rows, 1)).tolist() == list(range(22))
-    assert np.flatnonzero(at_depth(rows, 3)).tolist() == [4, 10, 11, 14, 20, 21]
-
-
 def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
     rows = on_path(patterned([1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1], [1]), "chat")
     # Chains of 2: 2 accepted from 0, 2 from 3, 1 from 6; none from 0 and none from 1; the last text has no room.
     assert rounds(rows, 2) == (pytest.approx(5 / 5), pytest.approx(2 / 5))
     assert [each.tolist() for each in each_round(rows, 2)] == [[2, 2, 1, 0, 0], [0, 0, 0, 1, 1]]
     assert np.isnan(rounds(rows, 9)).all()
+    assert np.isnan(settling(rows, np.array([5])).distance).all()
 
 
 def test_bins_hold_mean_confidence_and_acceptance() -> None:
@@ -65,19 +52,7 @@ def test_bins_hold_mean_confidence_and_acceptance() -> None:
     assert calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
 
 
-def test_a_share_settles_at_the_pace_of_its_text() -> None:
-    changing, steady = (on_path(patterned(each), "chat") for each in ([1] * 20 + [0] * 20, [1, 0] * 20))
-    assert settling(changing, np.array([10, 20])).distance.tolist() == [0.5, 0.5]
-    assert settling(steady, np.array([10, 20])).distance.tolist() == [0.0, 0.0]
-    none = settling(steady, np.array([21]))
-    assert (none.texts, none.least, np.isnan(none.distance).all()) == (0, 42, True)
-    both = on_path(patterned([1, 0] * 20, [1] * 39), "chat")
-    assert settling(both, np.array([10, 20]))[:2] == (1, 40)
-
-
-def test_rates_are_those_of_long_texts_and_noted_every_ten_accepted_tokens() -> None:
-    rows = on_path(patterned([1] * 16 + [0] * 4, [1, 0], [0] * 20), "chat")
-    assert request_rates(rows).tolist() == [0.8, 0.0]
+def test_running_rates_are_noted_every_ten_accepted_tokens() -> None:
     rows = on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat")
     at, rate = running_rates(rows, 1)
     assert at.tolist() == [19, 30]

@@ -24,7 +24,6 @@ from tests.profiler.passes.layouts import rerun  # noqa: E402
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 TWO_LAYERS = StudyPair("first", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
 TINY = ("tiny", "requests=3", "--loads", "1.5")
-"""Three pairs at one load."""
 
 
 def two_requests(folder):
@@ -91,6 +90,11 @@ def assert_predicted_alike(root, least):
 def test_the_profile_that_simulates_predicts_what_real_runs_did(root):
     """Though it was measured while they ran: their first predictions were by its first round."""
     assert_predicted_alike(root, 10)
+    passes = read_tables(root).passes
+    assert set(passes.side) == {"real"}
+    timed = passes[passes.kind != "draft lookup"]
+    assert (timed[["measured_s", "predicted_s"]] > 0).all(axis=None)
+    assert {"target decode", "target verify", "target prefill", "draft step", "draft lookup"} <= set(passes.kind)
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -108,15 +112,6 @@ def test_predictions_are_made_anew_where_a_study_was_cut_before_they_were(tmp_pa
     real = assert_predicted_alike(tmp_path, 0)
     assert real.keys() == before.keys()
     assert real != before
-
-
-def test_passes_are_predicted_and_measured(root):
-    passes = read_tables(root).passes
-    assert set(passes.side) == {"real"}
-    timed = passes[passes.kind != "draft lookup"]
-    assert (timed.measured_s > 0).all()
-    assert (timed.predicted_s > 0).all()
-    assert {"target decode", "target verify", "target prefill", "draft step", "draft lookup"} <= set(passes.kind)
 
 
 def test_the_report_is_made_again_from_the_tables_alone(root, capsys):

@@ -212,15 +212,6 @@ def wait_for(happened):
     pytest.fail("nothing was read")
 
 
-def test_nvidia_smi_reads_where_nvml_is_not(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
-    monkeypatch.setattr("profiler.latency.hardware.SMI_EVERY_S", 0.001)
-    with clocks_of(torch.device("cuda:1")).watch() as seen:
-        wait_for(lambda: seen.readings)
-    assert seen.median() == (1980.0, 3201.0)
-
-
 def test_nvml_is_asked_for_the_gpu_by_its_uuid(monkeypatch):
     answering(monkeypatch, {})
     asked = []
@@ -234,14 +225,18 @@ def test_nvml_is_asked_for_the_gpu_by_its_uuid(monkeypatch):
     assert seen.median() == (1755.0, 2619.0)
 
 
-def test_clocks_that_cannot_be_read_are_nan(monkeypatch):
+def test_nvidia_smi_reads_where_nvml_is_not_and_clocks_that_cannot_be_read_are_nan(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr("profiler.latency.hardware.SMI_EVERY_S", 0.001)
+    answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
+    with clocks_of(torch.device("cuda:1")).watch() as seen:
+        wait_for(lambda: seen.readings)
+    assert seen.median() == (1980.0, 3201.0)
+
     def missing(*_, **__):
         raise FileNotFoundError
 
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    answering(monkeypatch, {})
     monkeypatch.setattr("subprocess.run", missing)
-    monkeypatch.setattr("profiler.latency.hardware.SMI_EVERY_S", 0.001)
     for device in (torch.device("cuda"), torch.device("cpu")):
         with clocks_of(device).watch() as seen:
             time.sleep(0.01)
