@@ -1,7 +1,5 @@
 """The page of the session on an H200 is that of its committed rows, and its claims are theirs."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("torch")

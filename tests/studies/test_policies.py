@@ -1,7 +1,5 @@
 """The study of policies: its trials, its rows, its page."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

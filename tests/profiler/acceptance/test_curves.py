@@ -1,22 +1,142 @@
-"""Curves of recordings whose truth is known."""
+"""Curves, rounds and accepted lengths against brute force and theory; curves that traces were drawn from come back."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from profiler.acceptance.analysis import between_texts, calibrated, fit_curve, spread_of
 from profiler.acceptance.curves import (
+    Walks,
+    accepted_lengths,
     by_confidence,
     calibration_error,
+    clustered_error,
+    compare,
     each_round,
     on_path,
+    recorded_walks,
     rounds,
     running_rates,
     settling,
 )
 from profiler.acceptance.trace_file import RecordedTrace
+from specsim.acceptance.curves import Acceptance, Curve
+from specsim.rng import mix
 from tests.made import refusal
-from tests.profiler.acceptance.traces import acceptance_trace_of, small_trace
+from tests.profiler.acceptance.traces import acceptance_trace_of, drawn_trace, small_trace
+
+
+def naive_beam(walks: Walks, walk: int, depth: int, width: int) -> int:
+    """Return the accepted tokens of one walk whose off-path pool is one row."""
+    leaves, accepted = [(1.0, True)], 0
+    for level in range(depth):
+        grown = []
+        for probability, right in leaves:
+            row = walks.on[walk, level] if right else walks.off_start[walk]
+            for rank in range(width):
+                grown.append((probability * walks.confidence[row, rank], right and walks.rank[row] == rank))
+        leaves = sorted(grown, key=lambda leaf: -leaf[0])[:width]
+        accepted += any(right for _, right in leaves)
+    return accepted
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_beams_equal_a_beam_by_hand(width: int) -> None:
+    rng = np.random.default_rng(2)
+    acceptance_trace = drawn_trace(rng, sequences=12, tokens=30, confidence=np.array([0.35, 0.5, 0.8]))
+    walks = recorded_walks(acceptance_trace, "chat")
+    first = np.full(len(walks.on), 7)
+    walks = walks._replace(off_start=first, off_rows=np.ones_like(first))
+    lengths = accepted_lengths(walks, width)
+    for depth in (1, 3, 8):
+        by_hand = [naive_beam(walks, walk, depth, width) for walk in range(len(walks.on))]
+        assert lengths[:, depth - 1].tolist() == by_hand
+
+
+def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category() -> None:
+    columns = [0] * 9 + [0] + [1] * 3, [0] * 8 + [1, 1, 2, 2, 2], [*range(8), 0, 4, 0, 1, 2], [-1] * 9 + [2] + [-1] * 3
+    confidence = np.linspace(0.9, 0.1, 13)[:, None]
+    acceptance_trace = acceptance_trace_of(*columns, confidence, np.ones(13, int), ("chat", "code"))
+    walks = recorded_walks(acceptance_trace, "chat")
+    assert walks.on.tolist() == [list(range(8))]
+    pool = walks.confidence[walks.off_start[0] : walks.off_start[0] + walks.off_rows[0], 0]
+    assert pool.tolist() == [confidence[9, 0]]
+
+
+def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> RecordedTrace:
+    """Return a recording of texts drawn from a curve."""
+    drawn = Acceptance({"x": curve}, 4, 16).acceptance_trace(["x"], np.zeros(texts, int), np.arange(texts), seed)
+    sequence, position = np.divmod(np.arange(texts * tokens), tokens)
+    keys = drawn.on_path(sequence, position)
+    row = drawn.rows(sequence, keys, mix(keys), np.ones(len(keys), np.bool_), np.zeros_like(sequence))
+    zero = np.zeros(len(row), int)
+    return acceptance_trace_of(zero, sequence, position, zero - 1, drawn.confidence[row], drawn.rank[row], ("chat",))
+
+
+@pytest.mark.parametrize("curve", [Curve(0.5, 1.0, 0.0, 0.3), Curve(0.85, 5.0, 1.0, 0.6)], ids=str)
+def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from_and_no_stretches(curve: Curve) -> None:
+    acceptance_trace = as_recorded(curve, 400, 200)
+    fitted = fit_curve(acceptance_trace, "chat")
+    assert fitted.agreement == pytest.approx(curve.agreement, abs=0.02)
+    assert fitted.concentration == pytest.approx(curve.concentration, rel=0.15)
+    assert fitted.spread == pytest.approx(curve.spread, abs=0.12)
+    assert fitted.tail == pytest.approx(curve.tail, abs=0.05)
+    assert fitted.stretch_spread < 0.15
+
+
+def test_a_fit_finds_stretches() -> None:
+    curve = Curve(0.7, 3.0, 0.4, 0.5, stretch_tokens=16, stretch_spread=1.0)
+    fitted = fit_curve(as_recorded(curve, 600, 200), "chat")
+    assert fitted.stretch_tokens == 16
+    assert fitted.stretch_spread == pytest.approx(1.0, rel=0.1)
+    assert fitted.concentration == pytest.approx(3.0, rel=0.15)
+    assert fitted.spread == pytest.approx(0.4, abs=0.12)
+
+
+def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much() -> None:
+    curve = Curve(0.7, 2.0, 0.6, 0.5)
+    acceptance_trace = as_recorded(curve, 300, 100)
+    same = compare(acceptance_trace, Acceptance({"chat": curve}, 4, 16), "chat")
+    assert [(each.depth, each.width) for each in same] == [(n, width) for width in (1, 2, 3) for n in range(1, 9)]
+    assert max(each.total_variation for each in same) < 0.03
+    assert all(abs(each.mean - each.mean_drawn) < 4 * each.error + 0.05 for each in same)
+    other = compare(acceptance_trace, Acceptance({"chat": replace(curve, agreement=0.5)}, 4, 16), "chat")
+    assert min(each.total_variation for each in other if each.width == 1) > 0.15
+
+
+def test_calibrated_confidence_rises_and_keeps_the_mean() -> None:
+    rng = np.random.default_rng(4)
+    claimed = rng.random(5000)
+    right = rng.random(5000) < claimed**2
+    found = calibrated(claimed, right)
+    assert found.mean() == pytest.approx(right.mean())
+    order = np.argsort(claimed)
+    assert (np.diff(found[order]) >= 0).all()
+    assert np.abs(found - claimed**2).mean() < 0.04
+
+
+def test_variance_between_texts_is_not_fooled_by_luck_within() -> None:
+    alike = drawn_trace(np.random.default_rng(5), sequences=200, tokens=40, confidence=np.array([0.6]))
+    assert between_texts(on_path(alike, "chat")) < 0.002
+    assert spread_of(0.6, 0.0) == 0.0
+    # Half the texts at 0.2, half at 0.8: variance 0.09.
+    rng = np.random.default_rng(6)
+    right = rng.random((200, 40)) < np.where(np.arange(200) % 2, 0.2, 0.8)[:, None]
+    sequence, position = np.divmod(np.arange(8000), 40)
+    zero = np.zeros(8000, int)
+    rank = np.where(right.ravel(), 0, 1)
+    mixed = acceptance_trace_of(zero, sequence, position, zero - 1, np.full((8000, 1), 0.5), rank, ("chat",))
+    assert between_texts(on_path(mixed, "chat")) == pytest.approx(0.09, abs=0.01)
+
+
+def test_an_error_counts_texts_not_tokens() -> None:
+    text = np.repeat(np.arange(50), 20)
+    alike = np.repeat(np.random.default_rng(7).random(50), 20)
+    assert clustered_error(alike, text) == pytest.approx(alike[::20].std(ddof=1) / np.sqrt(50), rel=0.02)
+    assert np.isnan(clustered_error(alike[:20], text[:20]))
 
 
 def patterned(*patterns: list[int]) -> RecordedTrace:

@@ -1,7 +1,5 @@
 """What a pair refuses to serve, what clocks say, and what is held of requests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

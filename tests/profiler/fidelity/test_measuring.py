@@ -1,7 +1,5 @@
 """The rounds of a profile: a first one at once, the others by shares between runs; nothing is timed twice."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

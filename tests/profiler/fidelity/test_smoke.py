@@ -1,7 +1,5 @@
 """A whole study of tiny models: cut and gone on with, lossless, its page made from its tables. No time is asserted."""
 
-from __future__ import annotations
-
 import weakref
 from dataclasses import fields, replace
 from functools import partial

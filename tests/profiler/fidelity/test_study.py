@@ -1,7 +1,5 @@
 """Studies as files and as command lines, and the one line of each mistake."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import replace

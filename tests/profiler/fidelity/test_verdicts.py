@@ -1,7 +1,5 @@
 """The clock of a run run again, and the noise of real runs, by hand. A committed page has the other verdicts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

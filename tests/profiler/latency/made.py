@@ -1,7 +1,5 @@
 """Samples made by a known law, and the facts of a machine that does not exist."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from profiler.latency.points import FULL

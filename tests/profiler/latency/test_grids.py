@@ -1,7 +1,5 @@
 """The passes of a grid, and their order: whatever the time, the first part of a sweep can be fitted."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a profile says of the sweep behind it: its host, its gaps, and whether it is fit for use; those that ship."""
 
-from __future__ import annotations
-
 import hashlib
 from copy import deepcopy
 from dataclasses import replace

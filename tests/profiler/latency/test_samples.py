@@ -1,7 +1,5 @@
 """Files of samples: kept, gone on with, and refused in one line where they are not what a finished sweep wrote."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

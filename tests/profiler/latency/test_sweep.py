@@ -1,7 +1,5 @@
 """A sweep of a tiny pair: what is measured, skipped, gone on with, and what fits the memory beside the weights."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Passes of every kind over shuffled pages, attention to them by SDPA, and a CUDA graph's stand-in on the CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """The call of FlashAttention-3, seen by an operator of the library's own schema that attends in plain torch."""
 
-from __future__ import annotations
-
 from functools import partial
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Passes whose shapes come again are replayed over other rows, and say what they say launched one by one."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Every Triton kernel on Triton's interpreter, against the definition in float64."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

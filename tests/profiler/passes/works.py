@@ -1,7 +1,5 @@
 """Random passes, and by definition what each of their queries sees."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

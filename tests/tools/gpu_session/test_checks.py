@@ -1,7 +1,5 @@
 """The checks of a session on the CPU: each gives rows, and one that fails stops no other."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

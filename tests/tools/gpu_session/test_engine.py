@@ -1,7 +1,5 @@
 """Times of an engine, with a stand-in for vLLM in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

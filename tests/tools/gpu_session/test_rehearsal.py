@@ -1,7 +1,5 @@
 """A whole session on the CPU, cut twice, and gone on with elsewhere from its archive."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

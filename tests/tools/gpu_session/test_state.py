@@ -1,7 +1,5 @@
 """What a session keeps: rows that a kill cannot spoil, machines, and one archive of all of it."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 

@@ -1,7 +1,5 @@
 """The process of a session, with a stand-in for its stages: breaks, limits, signals, kills."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
