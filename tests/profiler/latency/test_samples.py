@@ -11,7 +11,6 @@ import pytest
 
 from profiler.latency.points import GridPoint
 from profiler.latency.samples import SampleFile, read_samples
-from specsim.cli import main
 from specsim.errors import SpecsimError
 from tests.made import refusal
 from tests.profiler.latency.made import FACTS, sample, written
@@ -100,13 +99,6 @@ def test_a_sweep_that_measured_nothing_leaves_nothing_and_an_empty_file_is_anybo
     assert SampleFile(path, {**FACTS, "target": "other", "flops_per_s": 1.0}).facts["flops_per_s"] == 1.0
 
 
-def fit_says(capsys, *paths):
-    assert main(["profile", "fit", *map(str, paths), "--out", str(paths[0].with_name("x.yaml"))]) == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    return err
-
-
 @pytest.mark.parametrize(
     ("columns", "facts", "told"),
     [
@@ -117,13 +109,14 @@ def fit_says(capsys, *paths):
         ({}, {"knee_tokens": None}, "metadata: knee_tokens: missing"),
     ],
 )
-def test_numbers_that_are_none_and_facts_that_are_missing(tmp_path, capsys, columns, facts, told):
-    assert told in fit_says(capsys, written(tmp_path / "s.parquet", [sample(ONE, **columns)], **facts))
+def test_numbers_that_are_none_and_facts_that_are_missing(tmp_path, refused, columns, facts, told):
+    written(tmp_path / "s.parquet", [sample(ONE, **columns)], **facts)
+    (line,) = refused("profile", "fit", "s.parquet", "--out", "x.yaml").splitlines()
+    assert told in line
 
 
-def test_the_same_samples_twice(tmp_path, capsys):
-    path = written(tmp_path / "s.parquet", OF_ONE)
-    shutil.copy(path, tmp_path / "copy.parquet")
-    for again in (path, tmp_path / "copy.parquet"):
-        told = fit_says(capsys, path, again)
+def test_the_same_samples_twice(tmp_path, refused):
+    shutil.copy(written(tmp_path / "s.parquet", OF_ONE), tmp_path / "copy.parquet")
+    for again in ("s.parquet", "copy.parquet"):
+        (told,) = refused("profile", "fit", "s.parquet", again, "--out", "x.yaml").splitlines()
         assert f"{again}: target {ONE.key} was in a file before; expected each samples file once" in told

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -32,19 +33,11 @@ class CountingTimer:
     """Runs each pass once and says it took a second; fails, or lets time pass, where it is told to."""
 
     def __init__(self, captures=False, fail_at=(), failure=torch.OutOfMemoryError, after_each=lambda: None):
-        self.captured = self.replayed if captures else None
-        self.fail_at = fail_at
-        self.failure = failure
-        self.after_each = after_each
-        self.calls = []
+        self.captured = partial(self._timed, "graph") if captures else None
+        self.launched = partial(self._timed, "eager")
+        self.fail_at, self.failure, self.after_each, self.calls = fail_at, failure, after_each, []
 
-    def launched(self, run, rotate, effort):
-        return self._timed("eager", run, rotate)
-
-    def replayed(self, run, rotate, effort):
-        return self._timed("graph", run, rotate)
-
-    def _timed(self, mode, run, rotate):
+    def _timed(self, mode, run, rotate, effort):
         self.calls.append(mode)
         self.after_each()
         if len(self.calls) - 1 in self.fail_at:

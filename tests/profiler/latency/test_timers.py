@@ -19,8 +19,7 @@ pytestmark = pytest.mark.torch
 class Watch:
     """A clock that a pass moves on."""
 
-    def __init__(self):
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self):
         return self.now
@@ -81,11 +80,7 @@ class FakeCuda:
     def Event(self, enable_timing):  # noqa: N802
         assert enable_timing
         event = SimpleNamespace()
-
-        def record():
-            event.at = max(self.device, self.host.now)
-
-        event.record = record
+        event.record = lambda: setattr(event, "at", max(self.device, self.host.now))
         event.elapsed_time = lambda other: (other.at - event.at) * 1000
         return event
 
@@ -118,24 +113,19 @@ class FakeCuda:
 
         return SimpleNamespace(replay=replay, reset=lambda: self.log.append("reset"))
 
+    @contextlib.contextmanager
     def graph(self, _, stream):
         self.log.append(stream)
-
-        @contextlib.contextmanager
-        def capture():
-            self.capturing = True
-            yield
-            self.capturing = False
-
-        return capture()
+        self.capturing = True
+        yield
+        self.capturing = False
 
 
 def test_a_launched_pass_takes_as_long_as_its_launch_where_that_is_longer():
     for seconds, launch in ((2.0, 0.5), (0.1, 3.0)):
         cuda = FakeCuda()
         timing = CudaTimer(cuda, cuda.host).launched(cuda.kernel(seconds, launch), lambda _: None, Effort(5, 1e9))
-        assert timing.median_s == pytest.approx(launch + seconds)
-        assert timing.host_s == pytest.approx(launch)
+        assert (timing.median_s, timing.host_s) == pytest.approx((launch + seconds, launch))
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -144,9 +134,7 @@ def test_replays_stand_in_line_so_that_only_the_device_counts(waits):
     cuda = FakeCuda()
     timer, rotate = CudaTimer(cuda, cuda.host), lambda _: waits and cuda.synchronize()
     timing = timer.captured(cuda.kernel(2.0, 0.5), rotate, Effort(10, 1e9))
-    assert timing.median_s == pytest.approx(2.0)
-    assert timing.host_s is None
-    assert timing.runs == 10
+    assert (timing.median_s, timing.host_s, timing.runs) == (pytest.approx(2.0), None, 10)
     assert cuda.log[-2:] == ["reset", "emptied"]
     assert cuda.log.count("run") == 4
 
