@@ -19,9 +19,8 @@ from specsim.core.passes import NOBODY, DraftPass, TargetPass  # noqa: E402
 from specsim.core.trees import Forest  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
 from tests.made import memory, refusal, requests, simulation  # noqa: E402
-from tests.profiler.backend.made import assert_lossless, real, small  # noqa: E402
+from tests.profiler.backend.made import Wild, assert_lossless, real, small  # noqa: E402
 from tests.profiler.backend.pairs import ITSELF, VOCABULARY  # noqa: E402
-from tests.profiler.backend.wild import Wild  # noqa: E402
 
 pytestmark = pytest.mark.torch
 ROOT, ONE = np.array([0]), np.array([1])

@@ -20,9 +20,8 @@ from tests.golden.scene import scene  # noqa: E402
 from tests.laws.every import assert_same_record  # noqa: E402
 from tests.laws.subjects import NAMES, factories, factory_of  # noqa: E402
 from tests.made import memory  # noqa: E402
-from tests.profiler.backend.made import assert_lossless, for_drafter, real, small  # noqa: E402
+from tests.profiler.backend.made import Wild, assert_lossless, for_drafter, real, small  # noqa: E402
 from tests.profiler.backend.pairs import DRAFTERS, pair  # noqa: E402
-from tests.profiler.backend.wild import Wild  # noqa: E402
 from tests.profiler.passes.layouts import rerun  # noqa: E402
 
 pytestmark = pytest.mark.torch

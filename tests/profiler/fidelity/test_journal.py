@@ -21,9 +21,8 @@ from specsim.simulation import run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
 from tests.made import requests, simulation  # noqa: E402
-from tests.profiler.backend.made import for_drafter  # noqa: E402
+from tests.profiler.backend.made import Wild, for_drafter  # noqa: E402
 from tests.profiler.backend.pairs import CPU, pair  # noqa: E402
-from tests.profiler.backend.wild import Wild  # noqa: E402
 
 pytestmark = pytest.mark.torch
 THINKING = {"selection_s": 2e-3, "selection_token_s": 1e-4}
