@@ -22,12 +22,8 @@ from tests.profiler.backend.pairs import CPU, SHAPE, VOCABULARY, loud, pair, pla
 pytestmark = pytest.mark.torch
 
 
-def burst():
-    return simulation(requests([0.0] * 3, [5] * 3, [9] * 3), [9] * 3, factory_of("vllm_spec"))
-
-
-def test_prompts_that_are_not_the_requests_are_refused():
-    simulated = burst()
+def test_a_pair_serves_the_requests_on_one_replica_with_the_kind_of_drafter_that_is_priced():
+    simulated = simulation(requests([0.0] * 3, [5] * 3, [9] * 3), [9] * 3, factory_of("vllm_spec"))
     models, prompts = pair(simulated, "separate"), [prompt(row, 5) for row in range(3)]
     for wrong, said in (
         (prompts[:2], "prompts: 2 for 3 requests"),
@@ -35,11 +31,6 @@ def test_prompts_that_are_not_the_requests_are_refused():
         ([prompts[0], prompts[1] + VOCABULARY, prompts[2]], "prompts: request 1 has a token outside 0 to 10"),
     ):
         assert refusal(served, simulated, models, wrong) == said
-
-
-def test_a_pair_serves_one_replica_and_the_kind_of_drafter_that_is_priced():
-    simulated = burst()
-    models = pair(simulated, "separate")
     expanding = replace(simulated.truth, draft=replace(simulated.truth.draft, expands=True))
     another = "the latency model prices another kind of drafter"
     for changed, said in (

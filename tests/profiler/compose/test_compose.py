@@ -343,13 +343,18 @@ def test_heads_by_their_own_shape() -> None:
     assert (mtp.whole("vocab_size"), eagle.whole("vocab_size")) == (151936, 32000)
 
 
-def test_a_configuration_by_path_is_the_shipped_one(tmp_path: Path) -> None:
+def test_a_configuration_by_path_is_the_shipped_one_and_says_its_precision(tmp_path: Path) -> None:
     file = tmp_path / "Llama-3.1-8B" / "config.json"
     file.parent.mkdir()
     file.write_text(config())
     own, shipped = (mapping_of(each) for each in (str(file), "meta-llama/Llama-3.1-8B-Instruct"))
     assert own["target"]["forms"] == shipped["target"]["forms"]
     assert (own["target"]["name"], own["target"]["max_model_len"]) == ("Llama-3.1-8B", 8192)
+    quantised = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    file.with_name("hf_quant_config.json").write_text(json.dumps(quantised))
+    assert operators(str(file.parent)).precision == "products fp8_static, cache fp8"
+    whole = H100._replace(cache="bf16")
+    assert operators(str(file.parent), whole).precision == "products fp8_static, cache bfloat16"
 
 
 def test_a_file_without_kv_heads_has_as_many_as_heads_and_names_the_model(tmp_path: Path) -> None:
@@ -380,14 +385,6 @@ def test_no_model_is_looked_for_outside(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(library.sdk().utils, "_download_hf_json", lambda *_: pytest.fail("asked a network"))
     assert model_of("mistralai/Mixtral-8x7B-v0.1").experts == (8, 2)
     assert "no configuration of this model ships" in refusal(model_of, "mistralai/Mixtral-9x9B")
-
-
-def test_a_configuration_by_path_says_its_precision(tmp_path: Path) -> None:
-    quantised = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
-    (tmp_path / "config.json").write_text(config())
-    (tmp_path / "hf_quant_config.json").write_text(json.dumps(quantised))
-    assert operators(str(tmp_path)).precision == "products fp8_static, cache fp8"
-    assert operators(str(tmp_path), H100._replace(cache="bf16")).precision == "products fp8_static, cache bfloat16"
 
 
 def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -422,17 +419,13 @@ def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: ComposedP
     assert operators(name, place).precision == f"products {said}, cache bfloat16"
 
 
-@pytest.mark.parametrize(
-    ("settings", "brought"),
-    [
-        ({"target": "Qwen3-8B"}, "qwen3_8b_eagle3"),
-        ({"target": "Qwen2.5-1.5B"}, "llama8b_eagle3"),  # none of the pair is public
-        ({"target": "Qwen2.5-1.5B", "drafter": "p_eagle"}, "gpt_oss_20b_p_eagle"),
-    ],
-)
-def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along(settings: dict[str, str], brought: str) -> None:
-    suggested = mapping_of(**settings)["suggests"]
-    assert suggested == {"engine": "vllm_0_18", "acceptance": brought}
+def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along() -> None:
+    for brought, settings in {
+        "qwen3_8b_eagle3": {"target": "Qwen3-8B"},
+        "llama8b_eagle3": {"target": "Qwen2.5-1.5B"},  # none of the pair is public
+        "gpt_oss_20b_p_eagle": {"target": "Qwen2.5-1.5B", "drafter": "p_eagle"},
+    }.items():
+        assert mapping_of(**settings)["suggests"] == {"engine": "vllm_0_18", "acceptance": brought}
 
 
 @pytest.mark.parametrize(
@@ -508,16 +501,12 @@ def test_the_engine_file_is_of_the_kernels_version() -> None:
     assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
 
 
-@pytest.mark.parametrize(
-    ("quantised", "size"),
-    [
-        (None, 128),
-        ({"config_groups": {"group_0": {"weights": {"type": "int", "num_bits": 4, "group_size": 32}}}}, 32),
-        ({"config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 4, "group_size": 16}}}}, 128),
-    ],
-)
-def test_the_group_of_a_scale_is_the_configuration_s(quantised: Any, size: int) -> None:
+@pytest.mark.parametrize(("kind", "stated", "size"), [("int", 32, 32), ("float", 16, 128)])
+def test_the_group_of_a_scale_is_the_configuration_s(kind: str, stated: int, size: int) -> None:
+    weights = {"type": kind, "num_bits": 4, "group_size": stated}
+    quantised = {"config_groups": {"group_0": {"weights": weights}}}
     assert Model("own", OWN | {"quantization_config": quantised}, "own").int4_group == size
+    assert Model("own", OWN | {"quantization_config": None}, "own").int4_group == 128
 
 
 def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:

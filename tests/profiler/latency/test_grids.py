@@ -70,18 +70,14 @@ def test_a_mixed_pass_is_a_fresh_chunk_beside_rows_that_may_verify_trees():
     assert len({each.key for each in several}) == len({each.shape for each in several}) == 3
 
 
-def test_rows_that_speculate_stand_beside_the_middle_chunk(tmp_path):
+def test_a_users_grid_fills_in_the_default_and_rows_that_speculate_stand_beside_the_middle_chunk(tmp_path):
     (tmp_path / "g.yaml").write_text("speculating: [1, 2]\ntrees: [3, 5]\nchunks: [64, 16, 32]\nbeside: [4]\n")
     passes = read_grid(tmp_path / "g.yaml", CPU).passes("target")
     mixed = {(each.queries, each.decoding, each.tree) for each in passes if each.tree > 1}
     assert mixed == {(32, rows, tree) for rows in (1, 2) for tree in (3, 5)}
-
-
-def test_a_users_grid_fills_in_the_default(tmp_path):
     (tmp_path / "g.yaml").write_text("requests: [1, 2]\nrepeats: 3\nseconds: 1\n")
     grid = read_grid(tmp_path / "g.yaml", CPU)
-    assert grid.requests == (1, 2)
-    assert (grid.repeats, grid.seconds, grid.contexts) == (3, 1.0, CPU.contexts)
+    assert (grid.requests, grid.repeats, grid.seconds, grid.contexts) == ((1, 2), 3, 1.0, CPU.contexts)
 
 
 @pytest.mark.parametrize(
