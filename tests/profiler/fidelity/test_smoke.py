@@ -4,6 +4,7 @@ import weakref
 from dataclasses import fields, replace
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -97,12 +98,9 @@ def test_the_profile_that_simulates_predicts_what_real_runs_did(root):
 
 @pytest.mark.usefixtures("unrendered")
 def test_predictions_are_made_anew_where_a_study_was_cut_before_they_were(tmp_path, monkeypatch):
-    def cut(*given):
-        raise KeyboardInterrupt
-
     words = two_requests(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(running, "_predict_anew", cut)
+        patched.setattr(running, "_predict_anew", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fidelity(words)
     before = predicted_of(tmp_path, "real")

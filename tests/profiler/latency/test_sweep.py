@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -105,9 +106,7 @@ def test_a_point_that_cannot_be_measured_is_skipped_and_listed(tmp_path, failure
 
 
 def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
-
+    full = Mock(side_effect=RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"))
     with monkeypatch.context() as patch:
         patch.setattr("profiler.passes.checks.kernel_error", full)
         with pytest.raises(SpecsimError, match=r"^attention 'sdpa': too little memory on cpu$"):
@@ -148,9 +147,7 @@ def test_a_loaded_models_weights_are_its_own():
 
 
 def test_a_point_that_breaks_the_device_is_kept_so_that_the_next_run_passes_it(tmp_path, monkeypatch):
-    def nothing_runs(device):
-        raise RuntimeError("CUDA error: unspecified launch failure")
-
+    nothing_runs = Mock(side_effect=RuntimeError("CUDA error: unspecified launch failure"))
     lost = RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA")
     with monkeypatch.context() as patch:
         patch.setattr("profiler.latency.models.give_back", nothing_runs)

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -213,11 +214,7 @@ def test_nvidia_smi_reads_where_nvml_is_not_and_clocks_that_cannot_be_read_are_n
     with clocks_of(torch.device("cuda:1")).watch() as seen:
         wait_for(lambda: seen.readings)
     assert seen.median() == (1980.0, 3201.0)
-
-    def missing(*_, **__):
-        raise FileNotFoundError
-
-    monkeypatch.setattr("subprocess.run", missing)
+    monkeypatch.setattr("subprocess.run", Mock(side_effect=FileNotFoundError))
     for device in (torch.device("cuda"), torch.device("cpu")):
         with clocks_of(device).watch() as seen:
             time.sleep(0.01)

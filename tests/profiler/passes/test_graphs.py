@@ -2,6 +2,7 @@
 
 from functools import cache, partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -141,9 +142,7 @@ def test_replays_that_err_or_cannot_be_captured_are_refused():
     with pytest.raises(SpecsimError, match=r"^graphs: a replay of tiny errs by \d.*; expected 2.4e-10$"):
         check_replays(forward, stuck)
 
-    def refused(run, warm_up):
-        raise RuntimeError("operation not permitted when stream is capturing")
-
+    refused = Mock(side_effect=RuntimeError("operation not permitted when stream is capturing"))
     said = "^graphs: tiny cannot be captured: operation not permitted when stream is capturing$"
     with pytest.raises(SpecsimError, match=said):
         check_replays(forward, Replays(forward, refused))

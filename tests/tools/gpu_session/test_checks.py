@@ -1,6 +1,7 @@
 """The checks of a session on the CPU: each gives rows, and one that fails stops no other."""
 
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -95,9 +96,7 @@ def test_a_check_that_fails_is_a_row_and_stops_no_other(state, monkeypatch, caps
 
 
 def test_a_check_that_breaks_the_device_ends_the_process_and_is_not_repeated(state, monkeypatch):
-    def breaks(_):
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
+    breaks = Mock(side_effect=RuntimeError("CUDA error: an illegal memory access was encountered"))
     monkeypatch.setattr(checks, "CHECKS", {"a": breaks, "b": fine("b")})
     with pytest.raises(RuntimeError, match="illegal memory access"):
         check(state, time.monotonic() + 60)

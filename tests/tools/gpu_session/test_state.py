@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from unittest.mock import Mock
 
 import pytest
 
@@ -69,11 +70,7 @@ def test_a_large_session_leaves_figures_and_old_log_behind(state, monkeypatch, t
 def test_a_write_that_breaks_leaves_the_archive_before_it(state, tmp_path, monkeypatch):
     pack(state.folder, tmp_path / "s.zip")
     before = (tmp_path / "s.zip").read_bytes()
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", Mock(side_effect=OSError(28, "No space left on device")))
     assert "s.zip: cannot be written: No space left on device" in refusal(pack, state.folder, tmp_path / "s.zip")
     assert (tmp_path / "s.zip").read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["s.zip", "state"]
