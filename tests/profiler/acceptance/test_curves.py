@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from profiler.acceptance.analysis import between_texts, calibrated, fit_curve, spread_of
+from profiler.acceptance.analysis import calibrated, fit_curve, spread_of
 from profiler.acceptance.curves import (
     Walks,
     accepted_lengths,
@@ -88,6 +88,7 @@ def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from_and_no_stretches(cur
 
 
 def test_a_fit_finds_stretches() -> None:
+    assert spread_of(0.6, 0.0) == 0.0
     curve = Curve(0.7, 3.0, 0.4, 0.5, stretch_tokens=16, stretch_spread=1.0)
     fitted = fit_curve(as_recorded(curve, 600, 200), "chat")
     assert fitted.stretch_tokens == 16
@@ -118,27 +119,6 @@ def test_calibrated_confidence_rises_and_keeps_the_mean() -> None:
     assert np.abs(found - claimed**2).mean() < 0.04
 
 
-def test_variance_between_texts_is_not_fooled_by_luck_within() -> None:
-    alike = drawn_trace(np.random.default_rng(5), sequences=200, tokens=40, confidence=np.array([0.6]))
-    assert between_texts(on_path(alike, "chat")) < 0.002
-    assert spread_of(0.6, 0.0) == 0.0
-    # Half the texts at 0.2, half at 0.8: variance 0.09.
-    rng = np.random.default_rng(6)
-    right = rng.random((200, 40)) < np.where(np.arange(200) % 2, 0.2, 0.8)[:, None]
-    sequence, position = np.divmod(np.arange(8000), 40)
-    zero = np.zeros(8000, int)
-    rank = np.where(right.ravel(), 0, 1)
-    mixed = acceptance_trace_of(zero, sequence, position, zero - 1, np.full((8000, 1), 0.5), rank, ("chat",))
-    assert between_texts(on_path(mixed, "chat")) == pytest.approx(0.09, abs=0.01)
-
-
-def test_an_error_counts_texts_not_tokens() -> None:
-    text = np.repeat(np.arange(50), 20)
-    alike = np.repeat(np.random.default_rng(7).random(50), 20)
-    assert clustered_error(alike, text) == pytest.approx(alike[::20].std(ddof=1) / np.sqrt(50), rel=0.02)
-    assert np.isnan(clustered_error(alike[:20], text[:20]))
-
-
 def patterned(*patterns: list[int]) -> RecordedTrace:
     """Return texts whose tokens are right where the pattern says so."""
     right = np.concatenate(patterns)
@@ -161,6 +141,7 @@ def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
     assert [each.tolist() for each in each_round(rows, 2)] == [[2, 2, 1, 0, 0], [0, 0, 0, 1, 1]]
     assert np.isnan(rounds(rows, 9)).all()
     assert np.isnan(settling(rows, np.array([5])).distance).all()
+    assert np.isnan(clustered_error(np.ones(2), np.zeros(2, dtype=int)))
 
 
 def test_bins_hold_mean_confidence_and_acceptance() -> None:

@@ -268,7 +268,7 @@ def test_a_markov_head_is_read_once_a_token_of_the_block() -> None:
     assert again == pytest.approx(found.markov(8), rel=1e-9)
 
 
-def test_a_decode_is_the_library_s_own_with_the_kernels_that_it_leaves_out() -> None:
+def test_a_decode_is_the_library_s_own_with_the_kernels_that_it_leaves_out_and_a_verification_reads_as_much() -> None:
     """Rotation moves 2 x 2 x (40 x 128) bytes a token, its write 2 x 2 x (2 x 8 x 128); each kernel 3 us more."""
     llama = operators("Llama-3.1-8B")
     library_s = 1e-3 * llama._engine.predict_decode_latency(512, 512)
@@ -278,9 +278,7 @@ def test_a_decode_is_the_library_s_own_with_the_kernels_that_it_leaves_out() -> 
     moved = 32 * 8 * (4 * 40 * 128 + 4 * 2 * 8 * 128) / (0.8 * 3.35e12)
     assert sum(added) == pytest.approx(1e3 * (moved + 2 * 32 * 3e-6), rel=1e-6)
 
-
-def test_a_verification_reads_each_context_once() -> None:
-    llama = operators("Llama-3.1-8B")
+    # A verification reads each context once.
     seconds = composed(llama, verified(16, 4096, 4))
     assert seconds == pytest.approx(llama.products(64, False) + llama.logits(64) + llama.decode(16, 4096), rel=1e-9)
     assert seconds < composed(llama, decoded(64, 4096))
@@ -419,7 +417,11 @@ def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: ComposedP
     assert operators(name, place).precision == f"products {said}, cache bfloat16"
 
 
-def test_the_acceptance_of_the_pair_or_of_the_head_s_kind_comes_along() -> None:
+def test_the_engine_file_is_of_the_kernels_version_and_the_acceptance_of_the_pair_or_of_the_head_s_kind() -> None:
+    """A100s have kernels of TensorRT-LLM 1.0 and vLLM 0.14, H100s of 1.3 and 0.24."""
+    places = [(engine, gpu) for engine in ("trtllm", "vllm") for gpu in ("a100_sxm", "h100_sxm")]
+    files = [mapping_of("Llama-3.1-8B", gpu, engine=engine)["suggests"]["engine"] for engine, gpu in places]
+    assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
     for brought, settings in {
         "qwen3_8b_eagle3": {"target": "Qwen3-8B"},
         "llama8b_eagle3": {"target": "Qwen2.5-1.5B"},  # none of the pair is public
@@ -492,13 +494,6 @@ def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path: Path) -> None:
     assert re.search(r"GiB beside them are, with a cache for 1,024 tokens, 0\.\d GiB more than 0\.9", said)
     file.write_text(config(num_hidden_layers=167))
     assert compose_profile(str(file), gpu="h100_sxm")["usable_kv_bytes"] > 0
-
-
-def test_the_engine_file_is_of_the_kernels_version() -> None:
-    """A100s have kernels of TensorRT-LLM 1.0 and vLLM 0.14, H100s of 1.3 and 0.24."""
-    places = [(engine, gpu) for engine in ("trtllm", "vllm") for gpu in ("a100_sxm", "h100_sxm")]
-    files = [mapping_of("Llama-3.1-8B", gpu, engine=engine)["suggests"]["engine"] for engine, gpu in places]
-    assert files == ["trtllm_1_0", "trtllm_1_2", "vllm_0_15", "vllm_0_18"]
 
 
 @pytest.mark.parametrize(("kind", "stated", "size"), [("int", 32, 32), ("float", 16, 128)])

@@ -59,6 +59,7 @@ def logits_of(made, work, size=3):
     return made.run(made.inputs(work, tables, tokens, work.batched_tokens + size))
 
 
+@cache
 def both(name, **options):
     """Return the paths of transformers and of few kernels over the same weights."""
     shape = shape_of(model_of(name), name)
@@ -76,15 +77,10 @@ def test_logits_are_those_of_the_transformers_path(name, kernel):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-@cache
-def paths_of_llama_3():
-    return both("llama 3", kernel="split")
-
-
 @settings(max_examples=25, deadline=None)
 @given(work=works(rows=3, context=20, chunk=6, nodes=6))
 def test_logits_of_any_pass_are_those_of_the_transformers_path(work):
-    expected, found = (logits_of(each, work) for each in paths_of_llama_3())
+    expected, found = (logits_of(each, work) for each in both("llama 3", kernel="split"))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 

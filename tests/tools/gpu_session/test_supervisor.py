@@ -105,9 +105,7 @@ def test_a_stage_that_hangs_past_its_limit_is_ended_and_the_next_has_its_turn(se
     codes = session({**LIMITS, "check": 0.0}, check="deaf", sweep="0 0").run(["check", "sweep"])
     assert codes == {"check": 3, "sweep": 0}
     assert "past its limit by 0 s, ended" in (tmp_path / "state" / "session.log").read_text()
-
-
-def test_no_stage_is_begun_after_the_session_is_over(session):
+    # No stage is begun after the session is over.
     assert session(deadline=time.monotonic(), check="0").run(["check"]) == {"check": 3}
 
 
