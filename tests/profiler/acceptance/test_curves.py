@@ -7,21 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from profiler.acceptance import curves
 from profiler.acceptance.analysis import calibrated, fit_curve, spread_of
-from profiler.acceptance.curves import (
-    Walks,
-    accepted_lengths,
-    by_confidence,
-    calibration_error,
-    clustered_error,
-    compare,
-    each_round,
-    on_path,
-    recorded_walks,
-    rounds,
-    running_rates,
-    settling,
-)
 from profiler.acceptance.trace_file import RecordedTrace
 from specsim.acceptance.curves import Acceptance, Curve
 from specsim.rng import mix
@@ -29,7 +16,7 @@ from tests.made import refusal
 from tests.profiler.acceptance.traces import acceptance_trace_of, drawn_trace, small_trace
 
 
-def naive_beam(walks: Walks, walk: int, depth: int, width: int) -> int:
+def naive_beam(walks: curves.Walks, walk: int, depth: int, width: int) -> int:
     """Return the accepted tokens of one walk whose off-path pool is one row."""
     leaves, accepted = [(1.0, True)], 0
     for level in range(depth):
@@ -47,10 +34,10 @@ def naive_beam(walks: Walks, walk: int, depth: int, width: int) -> int:
 def test_beams_equal_a_beam_by_hand(width: int) -> None:
     rng = np.random.default_rng(2)
     acceptance_trace = drawn_trace(rng, sequences=12, tokens=30, confidence=np.array([0.35, 0.5, 0.8]))
-    walks = recorded_walks(acceptance_trace, "chat")
+    walks = curves.recorded_walks(acceptance_trace, "chat")
     first = np.full(len(walks.on), 7)
     walks = walks._replace(off_start=first, off_rows=np.ones_like(first))
-    lengths = accepted_lengths(walks, width)
+    lengths = curves.accepted_lengths(walks, width)
     for depth in (1, 3, 8):
         by_hand = [naive_beam(walks, walk, depth, width) for walk in range(len(walks.on))]
         assert lengths[:, depth - 1].tolist() == by_hand
@@ -60,7 +47,7 @@ def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category()
     columns = [0] * 9 + [0] + [1] * 3, [0] * 8 + [1, 1, 2, 2, 2], [*range(8), 0, 4, 0, 1, 2], [-1] * 9 + [2] + [-1] * 3
     confidence = np.linspace(0.9, 0.1, 13)[:, None]
     acceptance_trace = acceptance_trace_of(*columns, confidence, np.ones(13, int), ("chat", "code"))
-    walks = recorded_walks(acceptance_trace, "chat")
+    walks = curves.recorded_walks(acceptance_trace, "chat")
     assert walks.on.tolist() == [list(range(8))]
     pool = walks.confidence[walks.off_start[0] : walks.off_start[0] + walks.off_rows[0], 0]
     assert pool.tolist() == [confidence[9, 0]]
@@ -100,11 +87,11 @@ def test_a_fit_finds_stretches() -> None:
 def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much() -> None:
     curve = Curve(0.7, 2.0, 0.6, 0.5)
     acceptance_trace = as_recorded(curve, 300, 100)
-    same = compare(acceptance_trace, Acceptance({"chat": curve}, 4, 16), "chat")
+    same = curves.compare(acceptance_trace, Acceptance({"chat": curve}, 4, 16), "chat")
     assert [(each.depth, each.width) for each in same] == [(n, width) for width in (1, 2, 3) for n in range(1, 9)]
     assert max(each.total_variation for each in same) < 0.03
     assert all(abs(each.mean - each.mean_drawn) < 4 * each.error + 0.05 for each in same)
-    other = compare(acceptance_trace, Acceptance({"chat": replace(curve, agreement=0.5)}, 4, 16), "chat")
+    other = curves.compare(acceptance_trace, Acceptance({"chat": replace(curve, agreement=0.5)}, 4, 16), "chat")
     assert min(each.total_variation for each in other if each.width == 1) > 0.15
 
 
@@ -129,32 +116,32 @@ def patterned(*patterns: list[int]) -> RecordedTrace:
 
 
 def test_rows_of_a_category_leave_out_what_lies_off_the_path() -> None:
-    rows = on_path(small_trace(), "code")
+    rows = curves.on_path(small_trace(), "code")
     assert (rows.row.tolist(), rows.text.tolist()) == ([3], [0])
-    assert "category 'cod' was not recorded; did you mean 'code'?" in refusal(on_path, small_trace(), "cod")
+    assert "category 'cod' was not recorded; did you mean 'code'?" in refusal(curves.on_path, small_trace(), "cod")
 
 
 def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
-    rows = on_path(patterned([1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1], [1]), "chat")
+    rows = curves.on_path(patterned([1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1], [1]), "chat")
     # Chains of 2: 2 accepted from 0, 2 from 3, 1 from 6; none from 0 and none from 1; the last text has no room.
-    assert rounds(rows, 2) == (pytest.approx(5 / 5), pytest.approx(2 / 5))
-    assert [each.tolist() for each in each_round(rows, 2)] == [[2, 2, 1, 0, 0], [0, 0, 0, 1, 1]]
-    assert np.isnan(rounds(rows, 9)).all()
-    assert np.isnan(settling(rows, np.array([5])).distance).all()
-    assert np.isnan(clustered_error(np.ones(2), np.zeros(2, dtype=int)))
+    assert curves.rounds(rows, 2) == (pytest.approx(5 / 5), pytest.approx(2 / 5))
+    assert [each.tolist() for each in curves.each_round(rows, 2)] == [[2, 2, 1, 0, 0], [0, 0, 0, 1, 1]]
+    assert np.isnan(curves.rounds(rows, 9)).all()
+    assert np.isnan(curves.settling(rows, np.array([5])).distance).all()
+    assert np.isnan(curves.clustered_error(np.ones(2), np.zeros(2, dtype=int)))
 
 
 def test_bins_hold_mean_confidence_and_acceptance() -> None:
     confidence = np.array([0.05, 0.05, 0.72, 0.78, 1.0])
-    bins = by_confidence(confidence, np.array([False, True, True, False, True]))
+    bins = curves.by_confidence(confidence, np.array([False, True, True, False, True]))
     assert bins.rows.tolist() == [2, 0, 0, 0, 0, 0, 0, 2, 0, 1]
     assert bins.confidence[[0, 7, 9]] == pytest.approx([0.05, 0.75, 1.0])
     assert bins.accepted[[0, 7, 9]] == pytest.approx([0.5, 0.5, 1.0])
-    assert calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
+    assert curves.calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
 
 
 def test_running_rates_are_noted_every_ten_accepted_tokens() -> None:
-    rows = on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat")
-    at, rate = running_rates(rows, 1)
+    rows = curves.on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat")
+    at, rate = curves.running_rates(rows, 1)
     assert at.tolist() == [19, 30]
     assert rate == pytest.approx([10 / 19, 20 / 30])

@@ -80,13 +80,8 @@ def real(
     """Run on a tiny pair, or on these models; `verified` hears of each verification."""
     kept: list[Known] = []
     prompts = [prompt(row, tokens) for row, tokens in enumerate(simulation.requests.prompt_tokens.tolist())]
-    made = served(
-        simulation,
-        models or pair(simulation, drafter),
-        None if acceptance_trace else prompts,
-        stopwatch=Profiled(simulation),
-        emitted=kept.append,
-    )
+    models, texts = models or pair(simulation, drafter), None if acceptance_trace else prompts
+    made = served(simulation, models, texts, stopwatch=Profiled(simulation), emitted=kept.append)
     backends: list[TorchBackend] = []
 
     def backend(view: View) -> TorchBackend:
@@ -127,9 +122,8 @@ def listen(backend: TorchBackend, verified: Verified) -> None:
 def assert_lossless(simulation: Simulation, record: Record, known: Known) -> None:
     """Hold each output against what the target says alone."""
     told = simulation.requests
-    for request, (tokens, count) in enumerate(
-        zip(told.prompt_tokens.tolist(), simulation.ground_truth.output_tokens.tolist(), strict=True)
-    ):
+    outputs = simulation.ground_truth.output_tokens.tolist()
+    for request, (tokens, count) in enumerate(zip(told.prompt_tokens.tolist(), outputs, strict=True)):
         due = () if request in record.rejected else plain_greedy(request % 3, tokens, 30)[:count]
         assert tuple(known.output(request).tolist()) == due, f"request {request}"
 

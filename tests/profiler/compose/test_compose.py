@@ -192,9 +192,8 @@ def test_latent_attention_of_vllm_is_read_from_its_table_of_it() -> None:
 
     Attention with a KV head for each of 16 heads would read 16 x 256 values, 27 ms.
     """
-    vllm, sglang = (
-        operators("DeepSeek-V3", ComposedPlacement("h200_sxm", each, 8, 1, None, "auto")) for each in ENGINES[:2]
-    )
+    places = (ComposedPlacement("h200_sxm", each, 8, 1, None, "auto") for each in ENGINES[:2])
+    vllm, sglang = (operators("DeepSeek-V3", place) for place in places)
     assert "MlaModuleGeneration" in vllm.kinds
     assert 61 * 64 * 4096 * 576 * 2 / vllm.bytes_per_s < vllm.decode(64, 4096) < 1.5 * sglang.decode(64, 4096)
 
@@ -478,9 +477,7 @@ def test_what_cannot_be_composed_is_one_line(words: str, said: str, refused: Cal
     ],
     ids=lambda value: value[-40:],
 )
-def test_a_file_that_is_no_configuration_and_a_wrong_field_are_one_line(
-    content: str, said: str, tmp_path: Path
-) -> None:
+def test_a_file_that_is_none_and_a_wrong_field_are_one_line(content: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(content)
     assert said in refusal(model_of, str(file))

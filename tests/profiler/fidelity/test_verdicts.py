@@ -16,11 +16,8 @@ def cell(scheduler, side, repeat=0, numbers=(100.0, 10.0, 200.0, 0.9)):
 
 def noise_of(*cells):
     """Return the noise of mean E2E latency by scheduler, of real runs of these seconds, all simulated as 200."""
-    rows = [
-        cell(name, "real", turn, numbers=(1.0, 1.0, ms, 1.0))
-        for name, *all_ms in cells
-        for turn, ms in enumerate(all_ms)
-    ]
+    turns = [(name, turn, ms) for name, *all_ms in cells for turn, ms in enumerate(all_ms)]
+    rows = [cell(name, "real", turn, numbers=(1.0, 1.0, ms, 1.0)) for name, turn, ms in turns]
     rows += [cell(name, "simulated", numbers=(1.0, 1.0, 200.0, 1.0)) for name, *_ in cells]
     return {each.scheduler: each.noise for each in run_verdicts(pd.DataFrame(rows)) if each.metric == "mean_e2el_ms"}
 
@@ -49,9 +46,8 @@ def test_tokens_come_at_the_ends_of_passes_and_the_clock_waits_for_who_runs():
     np.testing.assert_allclose(times.first_token_s, [2.0, 3.5, 14.0])
     np.testing.assert_allclose(times.finish_s, [3.5, 14.0, 14.0])
     np.testing.assert_allclose(times.tokens, [3, 4, 1])
-    assert times.means(ARRIVAL_S) == pytest.approx(
-        {"ttft_s": (2 + 2.5 + 4) / 3, "tpot_s": (1.5 / 2 + 10.5 / 3) / 2, "e2el_s": (3.5 + 13 + 4) / 3}
-    )
+    means = {"ttft_s": (2 + 2.5 + 4) / 3, "tpot_s": (1.5 / 2 + 10.5 / 3) / 2, "e2el_s": (3.5 + 13 + 4) / 3}
+    assert times.means(ARRIVAL_S) == pytest.approx(means)
 
 
 def test_a_row_that_emits_nothing_has_no_first_token_yet_and_without_tokens_there_are_no_means():

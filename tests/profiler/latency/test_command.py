@@ -42,11 +42,8 @@ def swept(tmp_path_factory):
 
 @pytest.mark.slow
 def test_from_nothing_to_a_run(swept, capsys):
-    out, profile = swept / "run", f"profile={swept / 'mine.yaml'}"
-    assert (
-        main(["run", "+scheduler=vllm_spec", "trace=poisson", "requests=50", profile, "any_fit=true", f"out={out}"])
-        == 0
-    )
+    out, words = swept / "run", ["+scheduler=vllm_spec", "trace=poisson", "requests=50", "any_fit=true"]
+    assert main(["run", *words, f"profile={swept / 'mine.yaml'}", f"out={out}"]) == 0
     assert "50 completed + 0 rejected = 50 arrived" in capsys.readouterr().out
     assert json.loads((out / "metrics.json").read_text())["completed"] == 50
 
