@@ -146,9 +146,11 @@ def test_a_stopped_recording_goes_on_where_it_was(models: Path, tmp_path: Path, 
         assert np.array_equal(getattr(whole, name), getattr(acceptance_trace, name), equal_nan=True), name
 
 
-def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Path) -> None:
+def test_a_file_of_other_settings_or_of_another_run_is_not_overwritten(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "acceptance_trace.parquet"
-    recorded(models, out, "--limit", "1")
+    with only_one(out):
+        assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
+    assert len(recorded(models, out, "--limit", "1")) > 0
     assert "limit 1, not 2" in refused(words(models, out, "--limit", "2"))
     assert "tokens 20, not 21" in refused(words(models, out, "--limit", "1", "--tokens", "21"))
     out.write_bytes(b"something else")
@@ -206,13 +208,6 @@ def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) 
     longer = ["--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500"]
     assert recorded(models, tmp_path / "b.parquet", *longer).about["sequences"] == {"chat": 3, "code": 3}
     assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
-
-
-def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: Path) -> None:
-    out = tmp_path / "acceptance_trace.parquet"
-    with only_one(out):
-        assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
-    assert len(recorded(models, out)) > 0
 
 
 def test_another_vocabulary_and_a_missing_extra_are_one_line(models: Path, tmp_path: Path, monkeypatch: Any) -> None:

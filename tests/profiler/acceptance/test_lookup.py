@@ -53,7 +53,7 @@ def rows_of(model, prompt, tokens: int, fewest: int, most: int):
     return text, drafter.rows(made.torch.tensor(prompt), text, np.uint64(0))
 
 
-def test_rows_hold_matches_ranks_and_the_targets_probability() -> None:
+def test_rows_hold_matches_ranks_and_the_targets_probability_also_of_a_text_of_one_token() -> None:
     model, prompt = REPEATING
     text, rows = rows_of(model, prompt, 40, 1, 4)
     tokens, on = text.tokens.tolist(), rows.path < 0
@@ -67,9 +67,6 @@ def test_rows_hold_matches_ranks_and_the_targets_probability() -> None:
         assert rows.target_probability[position, 0] == pytest.approx(expected)
     assert 0 < (rows.rank[on] == 0).sum() < len(tokens)
     assert np.isnan(rows.overlap).all()
-
-
-def test_a_text_of_one_token_has_a_row_too() -> None:
     text, rows = rows_of(REPEATING[0], [5, 6, 7], 1, 1, 4)
     assert len(text.tokens) == len(rows.rank) == 1
     assert rows.match.tolist() == [0]

@@ -47,13 +47,9 @@ def test_files_take_turns_a_text_comes_once_and_categories_are_chosen(tmp_path: 
     assert [each.text for each in found] == ["1", "4", "2", "3", "5"]
     assert [each.sequence for each in found] == [0, 1, 2, 3, 0]
     assert [each.text for each in read_prompts(files, ["d"])] == ["5"]
+    files[0].write_text('{"category": "a", "prompt": "x\u2028y"}\n', "utf-8")
+    assert read_prompts(files[:1])[0].text == "x\u2028y", "a line separator inside a text is part of it"
     assert "category 'dd' is in none of the prompt files; did you mean 'd'?" in refusal(read_prompts, files, ["dd"])
-
-
-def test_a_line_separator_inside_a_text_is_part_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"category": "a", "prompt": "x\u2028y"}\n', "utf-8")
-    assert read_prompts([path])[0].text == "x\u2028y"
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_samples_of_another_pair_or_hardware_are_refused(tmp_path, key, value):
         SampleFile(path, {**FACTS, key: value})
 
 
-def test_another_driver_is_a_line_and_both_are_recorded(tmp_path, capsys):
+def test_another_driver_is_a_line_and_both_are_recorded_and_what_a_sweep_found_is_kept(tmp_path, capsys):
     path = written(tmp_path / "s.parquet", OF_ONE)
     for driver in ("1.3", "1.2", "1.3"):
         file = SampleFile(path, {**FACTS, "driver": driver, "host": "EPYC, Linux 6"})
@@ -57,11 +57,8 @@ def test_another_driver_is_a_line_and_both_are_recorded(tmp_path, capsys):
         file.write()
     assert read_samples(path)[0]["driver"] == "1.2; 1.3"
     assert capsys.readouterr().err == f"note: {path}: samples of driver '1.2' are joined by those of '1.3'\n"
-
-
-def test_what_a_sweep_is_told_is_told_again_and_what_it_found_is_kept(tmp_path):
-    written(tmp_path / "s.parquet", OF_ONE, assumptions=["before"])
-    again = SampleFile(tmp_path / "s.parquet", {**FACTS, "assumptions": ["now"], "models": {}})
+    written(path, OF_ONE, assumptions=["before"])
+    again = SampleFile(path, {**FACTS, "assumptions": ["now"], "models": {}})
     assert (again.facts["assumptions"], again.facts["models"]) == (["now"], FACTS["models"])
 
 

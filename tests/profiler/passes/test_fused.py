@@ -152,7 +152,7 @@ def test_launching_kernels_asks_the_device_nothing(monkeypatch):
     assert launched == [*layer, *layer, "add_norm_kernel"]
 
 
-def test_other_models_are_refused_in_one_line():
+def test_other_models_and_what_is_no_plain_matrix_are_refused_in_one_line():
     rotary = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
     windows = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
     for said, config in (
@@ -165,8 +165,6 @@ def test_other_models_are_refused_in_one_line():
         with pytest.raises(SpecsimError, match=rf"^passes 'fused' have no {said}.*, or --passes transformers$"):
             Fused(model, shape_of(model, "m"), 4)
 
-
-def test_what_is_no_plain_matrix_is_refused():
     class Packed4(torch.nn.Linear):
         pass
 
