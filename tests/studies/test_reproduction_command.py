@@ -10,7 +10,7 @@ import pytest
 from specsim.runs import sweep
 from studies.reproduction.__main__ import main
 from studies.reproduction.experiment import FOLDER
-from tests.studies.tiny import TINY, tiny
+from tests.studies.test_reproduction import TINY, tiny
 
 
 def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(
