@@ -19,7 +19,7 @@ from profiler.latency.points import FULL, QUICK  # noqa: E402
 from profiler.passes.checks import checked_error, kernel_error  # noqa: E402
 from tests.made import refusal  # noqa: E402
 from tests.profiler.passes.layouts import CPU, exact, pools  # noqa: E402
-from tests.profiler.passes.works import seen_by_definition, works  # noqa: E402
+from tests.profiler.passes.test_packing import seen_by_definition, works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -14,7 +14,7 @@ from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_sh
 from profiler.passes.forward import Forward  # noqa: E402
 from tests.made import refusal  # noqa: E402
 from tests.profiler.backend.pairs import CPU, loud  # noqa: E402
-from tests.profiler.passes.works import works  # noqa: E402
+from tests.profiler.passes.test_packing import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 LLAMA = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97)

@@ -21,7 +21,7 @@ from profiler.passes.fused import Fused, take_over  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.made import refusal  # noqa: E402
 from tests.profiler.passes.layouts import PASSES  # noqa: E402
-from tests.profiler.passes.works import works  # noqa: E402
+from tests.profiler.passes.test_packing import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")

@@ -20,7 +20,7 @@ from profiler.passes.graphs import LONGEST_CHUNK, Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.backend.pairs import SHAPE, VOCABULARY, loud  # noqa: E402
 from tests.profiler.passes.layouts import TREES, rerun  # noqa: E402
-from tests.profiler.passes.works import works  # noqa: E402
+from tests.profiler.passes.test_packing import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KERNELS = ("sdpa", "split", "flex")
