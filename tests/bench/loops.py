@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.rows import Row
-from tests.bench.yardstick import yardstick_us
+from tests.bench.rows import Row, yardstick_us
 
 if TYPE_CHECKING:
     from specsim.simulation import Simulation

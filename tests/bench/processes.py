@@ -6,7 +6,6 @@ All but the longest start once before they are timed: what Python compiles and s
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -17,8 +16,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tests.bench.loops import CONV, PROFILE
-from tests.bench.rows import Row
-from tests.bench.yardstick import yardstick_us
+from tests.bench.rows import Row, yardstick_us
 
 MILLION = ("scheduler=continuous", "trace=poisson", "requests=1000000", "rps=11.574", "trace.output_tokens.mean=210")
 """A day of them."""
@@ -91,19 +89,14 @@ def _timed(name: str, words: tuple[str, ...]) -> _Timed:
         seconds = time.perf_counter() - start_s
     if status:
         raise SystemExit(f"{name}: exit status {status}")
-    return _Timed(seconds, usage.ru_utime + usage.ru_stime, _peak_mb(usage))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return _Timed(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 1e6)
 
 
-@cache
-def _compiled() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder for what Python compiles, where the environment forbids it to lie beside the source."""
-    return tempfile.TemporaryDirectory()
+_compiled = cache(tempfile.TemporaryDirectory)
+"""A folder for what Python compiles, where the environment forbids it to lie beside the source."""
 
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPYCACHEPREFIX": _compiled().name}
-
-
-def _peak_mb(usage: resource.struct_rusage) -> float:
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6

@@ -1,13 +1,19 @@
-"""Rows of the benchmark: printed as they are measured, kept as Parquet, and compared with those kept before."""
+"""Rows of the benchmark: printed as they are measured, kept as Parquet, and compared with those kept before.
+
+Times are measured in a yardstick: a fixed number of short numpy calls from Python.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.files.staging import in_one_step
@@ -15,6 +21,7 @@ from specsim.files.staging import in_one_step
 STORED = Path("results/bench.parquet")
 SLOWER = 1.25
 """A cost that is so many times what it was has grown."""
+CALLS, REPEATS = 3_000, 3
 PACKAGES = ("specsim", "numpy", "numba", "simpy", "pandas", "pyarrow")
 
 
@@ -26,8 +33,7 @@ class Row:
     ----------
     group, name : what was measured. iterations : of the run, 0 where it has none.
     us : microseconds of processor time of an iteration; of a whole process those of all of it.
-    yardstick_us : of the yardstick beside it. cost : `us` in yardsticks.
-    per_s : iterations per second of processor time. seconds : of a whole process, by the clock.
+    yardstick_us : of the yardstick beside it. cost : `us` in yardsticks. seconds : of a whole process, by the clock.
     peak_mb : of a whole process. target : as it is asked for, in words.
     busy : processor time over what the cores in use had, by the clock.
     """
@@ -47,19 +53,30 @@ class Row:
         """The figure in yardsticks."""
         return self.us / self.yardstick_us
 
-    @property
-    def per_s(self) -> float:
-        """Iterations per second of processor time."""
-        return 1e6 / self.us
-
     def line(self) -> str:
         """Return the row as the terminal shows it."""
         if self.seconds is not None:
             told = f"{self.seconds:>10.2f} s {self.us / 1e6:>8.2f} CPU s {self.peak_mb:>6.0f} MB"
         else:
-            told = f"{self.iterations:>10,} it {self.per_s:>10,.0f} it/s {self.us:>7.1f} us"
+            told = f"{self.iterations:>10,} it {1e6 / self.us:>10,.0f} it/s {self.us:>7.1f} us"
         busy = "" if self.busy is None else f"  cores {self.busy:.0%} busy"
         return f"{self.name:54}{told}  {self.cost:>9.1f} y  {self.target}{busy}"
+
+
+def yardstick_us() -> float:
+    """Return the microseconds of processor time of one round of short numpy calls, the best of several."""
+    return min(_once() for _ in range(REPEATS))
+
+
+def _once() -> float:
+    numbers, index = np.arange(64, dtype=np.int64), np.arange(0, 64, 3)
+    start_s = time.process_time()
+    for _ in range(CALLS):
+        some = numbers[index]
+        numbers[index] = some + 1
+        np.count_nonzero(some > 5)
+        int(np.add.reduce(some))
+    return (time.process_time() - start_s) / CALLS * 1e6
 
 
 def machine() -> str:

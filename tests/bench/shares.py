@@ -9,9 +9,9 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from specsim.errors import SpecsimError
 from specsim.simulation import run
@@ -20,37 +20,17 @@ from tests.bench import loops
 PACKAGE = Path(__file__).parents[2] / "specsim"
 OUTSIDE = "simpy, and what numpy and Python do among themselves"
 Function = tuple[str, int, str]
-WHOLE_CONV = loops.Loop(
-    "all of azure_conv, continuous",
-    ("scheduler=continuous", *loops.CONV[:2]),
-)
+WHOLE_CONV = loops.Loop("all of azure_conv, continuous", ("scheduler=continuous", *loops.CONV[:2]))
 MAIN_JOB = loops.Loop(
-    "the main job: adaserve, all of azure_code",
-    ("scheduler=adaserve", "trace=azure_code", "replicas=1"),
-    "4 s in all",
+    "the main job: adaserve, all of azure_code", ("scheduler=adaserve", "trace=azure_code", "replicas=1"), "4 s in all"
 )
 
 
-class Shares(NamedTuple):
-    """Where the time of a loop goes.
+def told(loop: loops.Loop) -> Iterator[str]:
+    """Yield lines of where the time of a loop goes.
 
-    Attributes
-    ----------
-    iterations, turns : of the loop, and those of the scheduler in it. us : of an iteration that is not profiled.
-    at_once, events : iterations that ran several at once, and in how many events of the clock.
-    rooms : by room the share of the time, and the calls per iteration.
-    """
-
-    iterations: int
-    us: float
-    turns: int
-    at_once: int
-    events: int
-    rooms: dict[str, tuple[float, float]]
-
-
-def shares(loop: loops.Loop) -> Shares:
-    """Return where the time of a loop goes.
+    They tell its iterations, the scheduler's turns, and how many iterations ran several at once in how many events of
+    the clock; the microseconds of an iteration that is not profiled; by room its share of them, and its calls.
 
     Time in numpy and in Python counts for the room whose code calls it. Profiling slows calls, so that rooms of many
     short calls have a larger share here than in a plain run.
@@ -78,14 +58,14 @@ def shares(loop: loops.Loop) -> Shares:
             calls[_room(caller)] += times
     whole_s = sum(seconds.values())
     times = {(Path(file).name, name): count for (file, _, name), (_, count, *_) in stats.items()}
-    return Shares(
-        iterations,
-        plain_s / iterations * 1e6,
-        times["planning.py", "__init__"],
-        iterations - times["simulated.py", "verify"],
-        times.get(("ledger.py", "commit_passes"), 0) + times.get(("ledger.py", "commit_rounds"), 0),
-        {room: (seconds[room] / whole_s, calls[room] / iterations) for room in seconds},
-    )
+    turns, at_once = times["planning.py", "__init__"], iterations - times["simulated.py", "verify"]
+    events = times.get(("ledger.py", "commit_passes"), 0) + times.get(("ledger.py", "commit_rounds"), 0)
+    us = plain_s / iterations * 1e6
+    yield f"{loop.name}: {iterations:,} iterations, {turns:,} turns, {at_once:,} of them at once in {events:,} events"
+    yield f"{'an iteration':54}{us:8.1f} us          (target: {loop.target or '-'})"
+    for room in sorted(seconds, key=lambda each: -seconds[each]):
+        share = seconds[room] / whole_s
+        yield f"{room:54}{share * us:8.1f} us {100 * share:6.1f}% {calls[room] / iterations:8.0f} calls"
 
 
 def _room(function: Function) -> str:
@@ -106,12 +86,7 @@ def main() -> int:
         if not chosen:
             raise SpecsimError(f"{wanted}: no loop's name begins so")
         for loop in chosen:
-            found = shares(loop)
-            at_once = f"{found.at_once:,} of them at once in {found.events:,} events"
-            print(f"\n{loop.name}: {found.iterations:,} iterations, {found.turns:,} turns, {at_once}")
-            print(f"{'an iteration':54}{found.us:8.1f} us          (target: {loop.target or '-'})")
-            for room, (share, calls) in sorted(found.rooms.items(), key=lambda each: -each[1][0]):
-                print(f"{room:54}{share * found.us:8.1f} us {100 * share:6.1f}% {calls:8.0f} calls")
+            print("", *told(loop), sep="\n")
     return 0
 
 

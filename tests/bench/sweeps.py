@@ -16,8 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.bench.loops import PROFILE
-from tests.bench.rows import Row
-from tests.bench.yardstick import yardstick_us
+from tests.bench.rows import Row, yardstick_us
 
 POINTS = 2_000
 JOBS = 2

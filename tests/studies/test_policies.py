@@ -1,10 +1,7 @@
 """The study of policies: its trials, its rows, its page."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from pandas import DataFrame, concat
 
 from specsim.config.configured import from_axes
 from specsim.runs.plan import checked
@@ -53,14 +50,6 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
     assert "2 of 2: poisson urgent at vllm_spec sure, 2 seeds" in capsys.readouterr().out
     assert sorted(more["seed"]) == sorted(2 * [*range(7)])
     assert more["tuned"].nunique() == 1
-
-
-def test_a_gain_is_paired_by_the_seeds_that_both_have():
-    """Hard or easy, a seed is so for both: 2 points apart on each of three of the eight."""
-    fixed = np.array([0.1, 0.3, 0.5, 0.1, 0.3, 0.5, 0.3, 0.3])
-    by_policy = {"vllm_spec": fixed, "adaserve": fixed[:3] + 0.02}.items()
-    each = ({"policy": name, "seed": range(len(shares)), "slo_attainment": shares} for name, shares in by_policy)
-    assert page._ahead(concat(map(DataFrame, each)), "adaserve", "vllm_spec") == pytest.approx((2, 0))
 
 
 def test_the_committed_page_is_what_the_committed_rows_say():

@@ -17,7 +17,7 @@ from specsim.latency.profile import load_profile
 from studies.report import without_images
 from studies.served_points import composed, composed_tables
 from studies.served_points.__main__ import main
-from studies.served_points.sets import SETS, PublishedSet, engine_named, points_of
+from studies.served_points.sets import SETS, engine_named, points_of
 from tests.unit.test_profile_public import DATA, needs_data
 
 ROOT = shipped("conf").parent
@@ -25,19 +25,14 @@ ROOT = shipped("conf").parent
 
 @needs_data
 def test_points_beyond_the_memory_do_not_fit() -> None:
-    assert DATA is not None
     server = MeasuredServer(load_profile("qwen3_32b_06b_2xh100"))
     loads = [each.load for each in points_of(DATA, SETS[0])]
-    assert {load[:3] for load in loads if not server.fits(load, Engine())} == {
-        (4096, 128, 128),
-        (4096, 512, 128),
-        (4096, 1024, 128),
-    }
+    beyond = {load[:3] for load in loads if not server.fits(load, Engine())}
+    assert beyond == {(4096, output, 128) for output in (128, 512, 1024)}
 
 
 @needs_data
 def test_the_points_of_the_docs_are_those_of_the_set() -> None:
-    assert DATA is not None
     told = read_points([ROOT / "docs" / "points" / "llama70b_fp8_4xh100_vllm.csv"], 4).points
     every = points_of(DATA, SETS[1])
     assert [each.load for each in sorted(told)] == [each.load for each in every]
@@ -48,16 +43,9 @@ def test_the_points_of_the_docs_are_those_of_the_set() -> None:
 def test_a_row_s_name_says_what_its_columns_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     """By name TP4 and EP4; columns of vLLM's count them twice; a copy in the unseen half is left out."""
     imax = "source_file=2026-04-06.csv; silicon_concurrency=8"
-    common = {
-        "mode": "agg",
-        "system": "b200_sxm",
-        "isl": 1024,
-        "osl": 1024,
-        "precision": "fp8",
-        "gemm_quant_mode": "fp8",
-    }
+    common = {"mode": "agg", "system": "b200_sxm", "isl": 1024, "osl": 1024, "precision": "fp8"}
     common |= {"silicon_ttft_ms": 90.0, "backend_version": "0.19.0", "silicon_data_source": imax, "batch_size": 8.0}
-    minimax = common | {"model_path": "MiniMaxAI/MiniMax-M2.5", "backend": "vllm"}
+    minimax = common | {"model_path": "MiniMaxAI/MiniMax-M2.5", "backend": "vllm", "gemm_quant_mode": "fp8"}
     columns = ("id", "silicon_tpot_ms", "tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size", "batch_size")
     rows = [
         ("a_c8_tp4_ep4_1", 10.0, 16, 1, 4, 4, 8),
@@ -115,15 +103,13 @@ def test_the_page_of_the_study_holds_what_its_rows_say() -> None:
 
 def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--data", str(tmp_path)]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
+    (message,) = capsys.readouterr().err.splitlines()
     assert "perf/serving_points" in message
 
 
 @needs_data
-@pytest.mark.parametrize(("of", "found"), [(SETS[0], "finds 0.68 ms and 46 us)")], ids=["vllm"])
-def test_an_engine_fitted_by_hand_says_what_calibrate_finds(of: PublishedSet, found: str) -> None:
-    assert DATA is not None
+def test_an_engine_fitted_by_hand_says_what_calibrate_finds() -> None:
+    of, found = SETS[0], "finds 0.68 ms and 46 us)"
     server = MeasuredServer(load_profile(of.profile))
     points = [each for each in points_of(DATA, of) if server.fits(each.load, Engine())]
     engine = Fit(server, engine_named(of.engine)).engine(points)

@@ -11,54 +11,23 @@ from pandas import DataFrame
 from specsim.files.yaml_file import shipped
 from studies.report import kept, without_images
 from studies.speedups import page, running, scores, simulated
-from studies.speedups.measured import CLOSED, THROUGHPUT, Row, Shape, Side, rows
+from studies.speedups.measured import Shape, Side, measured, rows
 
 ROOT = shipped("conf").parent
-ROW = Row(
-    line=7,
-    source="a source",
-    version="vLLM 0.10.1",
-    target="Llama-3.1-8B-Instruct",
-    drafter="EAGLE-3",
-    hardware="H100-80GB",
-    gpus=1,
-    dataset="GSM8K",
-    lengths=(100.0, 50.0),
-    lengths_cv=0.0,
-    kind=CLOSED,
-    load=1.0,
-    metric="speed-up over no speculation",
-    quantity=THROUGHPUT,
-    side=Side("EAGLE-3", Shape(3, 1, 4), 2.5),
-    against=None,
-    rate=None,
-    value_with=None,
-    value_without=None,
-    speedup=1.5,
-)
 
 
 def given(**cells: object) -> DataFrame:
     """Return a table of one row with the columns of measured.csv."""
-    told = {
-        "source": "a source",
-        "engine_version": "vLLM 0.10.1",
-        "target": "Qwen3-8B",
-        "drafter": "EAGLE-3",
-        "k_or_tree": "3",
-        "hardware": "H100-80GB",
-        "tp": "1",
-        "dataset": "GSM8K",
-        "load_kind": "batch size",
-        "load": 1.0,
-        "acceptance_length": 2.25,
-        "metric": "output tok/s",
-        "value_with": 300.0,
-        "value_without": 200.0,
-        "speedup": 1.5,
-    }
+    told = {"source": "a source", "engine_version": "vLLM 0.10.1", "target": "Qwen3-8B", "drafter": "EAGLE-3"}
+    told |= {"k_or_tree": "3", "hardware": "H100-80GB", "tp": "1", "dataset": "GSM8K", "acceptance_length": 2.25}
+    told |= {"load_kind": "batch size", "load": 1.0, "metric": "output tok/s"}
+    told |= {"value_with": 300.0, "value_without": 200.0, "speedup": 1.5}
     nothing = dict.fromkeys(("isl_osl", "acceptance_per_position", "note"), float("nan"))
     return DataFrame([{**nothing, **told, **cells}], index=[2])
+
+
+SPOKEN = {"target": "Llama-3.1-8B-Instruct", "k_or_tree": "chain 3", "acceptance_length": 2.5, "isl_osl": "100/50"}
+((ROW,), _) = rows(given(**SPOKEN, value_with=float("nan"), value_without=float("nan")))
 
 
 @pytest.mark.parametrize(
@@ -99,11 +68,6 @@ def test_a_row_that_cannot_be_compared_says_why(cells: dict[str, object], reason
     assert rows(given(**cells)) == ([], {2: reason})
 
 
-def test_the_rate_of_a_stated_length_gives_that_length() -> None:
-    rate = running.rate_of(ROW, ROW.side, {})
-    assert 1 + rate + rate**2 + rate**3 == pytest.approx(2.5, rel=running.ERROR)
-
-
 def test_a_lookup_matches_where_it_accepts_and_in_the_stated_share_of_other_steps() -> None:
     lookup = replace(ROW, side=Side("n-gram", Shape(3, 1, 4), None))
     match = simulated.settings(lookup, lookup.side, 1.0, 0.4)[simulated.MATCH]
@@ -117,6 +81,7 @@ def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch: pytest.Mo
     monkeypatch.setattr(simulated, "profile_file", lambda arguments: profile)
     (found,) = running.series_rows([ROW], {})
     assert found["role"] == running.SCORED
+    assert sum(found["rate"] ** depth for depth in range(4)) == pytest.approx(2.5, rel=running.ERROR)
     both = [simulated.ran(simulated.settings(ROW, side, 1.0, found["rate"])) for side in (ROW.side, None)]
     assert found["predicted"] == both[0].throughput / both[1].throughput
     assert 1.3 < found["predicted"] < found["length"] == pytest.approx(2.5, rel=0.03)
@@ -124,26 +89,12 @@ def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch: pytest.Mo
     assert running.speedup_of(replace(ROW, speedup=None), 1.0, 0.95) > 1.3 * found["predicted"]
 
 
-def test_scores_of_four_rows_by_hand() -> None:
-    table = DataFrame({"measured": [2.0, 1.2, 0.9, 1.01], "predicted": [2.2, 0.99, 0.81, 1.0]})
-    table["error"] = table["predicted"] / table["measured"] - 1
-    assert scores.side(table, faster=True) == (2, 1)
-    assert scores.side(table, faster=False) == (1, 1)
-    errors = scores.Errors.of(table["error"])
-    assert errors.median == pytest.approx(0.1)
-    assert errors.bias == pytest.approx((0.1 - 0.175 - 0.1 - 1 / 101) / 4)
-
-
-def test_the_page_and_the_list_are_those_of_the_kept_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_the_list_and_the_readme_are_those_of_the_kept_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     table = kept(running.KEPT)
     assert page.PAGE.read_text(encoding="utf-8") == without_images(page.page(table))
     assert Path(page.POINTS).read_text(encoding="utf-8") == page.points(table)
-
-
-def test_the_readme_begins_with_the_headline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    scored = scores.speedups(kept(running.KEPT))
+    scored = scores.speedups(table)
     said = f"Over {len(scored)} measured speed-ups"
     _, found, rest = " ".join(Path("README.md").read_text(encoding="utf-8").split()).partition(said)
     assert found
@@ -155,8 +106,6 @@ def test_the_readme_begins_with_the_headline(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("line", [303, 77])
 def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its profile is composed anew; where this fails, the rows are of older code: python -m studies.speedups."""
-    from studies.speedups.measured import measured
-
     pytest.importorskip("aiconfigurator_core")
     monkeypatch.chdir(ROOT)
     table = kept(running.KEPT)
@@ -171,8 +120,6 @@ def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monk
 
 @pytest.mark.usefixtures("real_data")
 def test_every_kept_row_is_one_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    from studies.speedups.measured import measured
-
     monkeypatch.chdir(ROOT)
     table = kept(running.KEPT)
     found, _ = rows(measured())

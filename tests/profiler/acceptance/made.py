@@ -22,20 +22,10 @@ END = 1
 def llama(layers: int = 2, seed: int = 0, vocabulary: int = WORDS):
     """Return a random Llama in float64; weights are large enough that its choices differ by context."""
     torch.manual_seed(seed)
-    config = transformers.LlamaConfig(
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=vocabulary,
-        max_position_embeddings=512,
-        bos_token_id=0,
-        eos_token_id=END,
-        pad_token_id=END,
-        initializer_range=0.25,
-        tie_word_embeddings=False,
-    )
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": layers, "vocab_size": vocabulary}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512}
+    tokens = {"bos_token_id": 0, "eos_token_id": END, "pad_token_id": END}
+    config = transformers.LlamaConfig(**sizes, **tokens, initializer_range=0.25, tie_word_embeddings=False)
     return transformers.LlamaForCausalLM(config).double().eval()
 
 

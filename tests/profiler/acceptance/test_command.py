@@ -6,6 +6,8 @@ import argparse
 import json
 import re
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -44,6 +46,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return parser.parse_args(arguments)
+
+
+def refused(arguments: list[str]) -> str:
+    return refusal(lambda: run(parsed(arguments)))
 
 
 def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> RecordedTrace:
@@ -108,19 +114,24 @@ def test_a_lookups_confidence_is_its_measured_acceptance(models: Path, tmp_path:
     assert 0 < (acceptance_trace.rank[acceptance_trace.on_path] == 0).mean() < 1
 
 
-def test_a_stopped_recording_goes_on_where_it_was(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = recorded(models, tmp_path / "whole.parquet", "--temperature", "0.8")
-    out, done, before = tmp_path / "acceptance_trace.parquet", [], TraceWriter.rows
+def stopped(monkeypatch: pytest.MonkeyPatch, batches: int, error: BaseException) -> list[Any]:
+    """Let recordings end by an error behind so many batches, and return the batches."""
+    done, before = [], TraceWriter.rows
 
-    def stopping(self: TraceWriter, batch):
-        if len(done) == 2:
-            raise KeyboardInterrupt
+    def rows(self: TraceWriter, batch):
+        if len(done) == batches:
+            raise error
         done.append(batch)
         return before(self, batch)
 
-    monkeypatch.setattr(TraceWriter, "rows", stopping)
+    monkeypatch.setattr(TraceWriter, "rows", rows)
+    return done
+
+
+def test_a_stopped_recording_goes_on_where_it_was(models: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    whole = recorded(models, tmp_path / "whole.parquet", "--temperature", "0.8")
+    out, before = tmp_path / "acceptance_trace.parquet", TraceWriter.rows
+    done = stopped(monkeypatch, 2, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         recorded(models, out, "--temperature", "0.8")
     assert not out.exists()
@@ -135,13 +146,11 @@ def test_a_stopped_recording_goes_on_where_it_was(
         assert np.array_equal(getattr(whole, name), getattr(acceptance_trace, name), equal_nan=True), name
 
 
-def refused(arguments: list[str]) -> str:
-    return refusal(lambda: run(parsed(arguments)))
-
-
-def test_a_file_of_other_settings_is_not_overwritten(models: Path, tmp_path: Path) -> None:
+def test_a_file_of_other_settings_or_of_another_run_is_not_overwritten(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "acceptance_trace.parquet"
-    recorded(models, out, "--limit", "1")
+    with only_one(out):
+        assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
+    assert len(recorded(models, out, "--limit", "1")) > 0
     assert "limit 1, not 2" in refused(words(models, out, "--limit", "2"))
     assert "tokens 20, not 21" in refused(words(models, out, "--limit", "1", "--tokens", "21"))
     out.write_bytes(b"something else")
@@ -172,22 +181,12 @@ def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_pat
 
 
 def test_too_little_memory_keeps_what_is_done(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done, before = [], TraceWriter.rows
-
-    def tight(self: TraceWriter, batch):
-        if done:
-            raise made.torch.OutOfMemoryError("CUDA")
-        done.append(batch)
-        return before(self, batch)
-
-    monkeypatch.setattr(TraceWriter, "rows", tight)
+    stopped(monkeypatch, 1, made.torch.OutOfMemoryError("CUDA"))
     assert "too little memory for 2 texts at once" in refused(words(models, tmp_path / "acceptance_trace.parquet"))
     assert len(list((tmp_path / "acceptance_trace.parquet.parts").glob("*.npz"))) == 1
 
 
-def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(models: Path, tmp_path: Path, monkeypatch: Any) -> None:
     before = TraceWriter.rows
 
     def broken(self: TraceWriter, batch):
@@ -197,38 +196,23 @@ def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(
         patch.setattr(TraceWriter, "rows", broken)
         assert "are not numbers; a wider --dtype" in refused(words(models, tmp_path / "a.parquet"))
 
-    def full(file, **columns):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("numpy.savez_compressed", full)
+    monkeypatch.setattr("numpy.savez_compressed", Mock(side_effect=OSError(28, "No space left on device")))
     assert "cannot be written: No space left on device" in refused(words(models, tmp_path / "b.parquet"))
 
 
 def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) -> None:
     """512 positions: with 500 output tokens only prompts of up to 12 are left."""
-    arguments = words(models, tmp_path / "a.parquet", "--longest-prompt", "100")
-    assert command.acceptance_trace(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    shorter = recorded(models, tmp_path / "a.parquet", "--longest-prompt", "100")
+    assert shorter.about["sequences"] == {"chat": 3, "code": 3}
     made.prompt_file(tmp_path / "longer.jsonl", count=5)
-    arguments = words(models, tmp_path / "b.parquet", "--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500")
-    assert command.acceptance_trace(parsed(arguments)).about["sequences"] == {"chat": 3, "code": 3}
+    longer = ["--prompts", str(tmp_path / "longer.jsonl"), "--tokens", "500"]
+    assert recorded(models, tmp_path / "b.parquet", *longer).about["sequences"] == {"chat": 3, "code": 3}
     assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
 
 
-def test_two_recordings_of_one_file_at_once_are_refused(models: Path, tmp_path: Path) -> None:
-    out = tmp_path / "acceptance_trace.parquet"
-    with only_one(out):
-        assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
-    assert len(recorded(models, out)) > 0
-
-
-def test_another_vocabulary_is_refused(models: Path, tmp_path: Path) -> None:
-    other = ["--draft", str(models / "other_words")]
-    assert "token 'w10' is 10 against none" in refused(
-        words(models, tmp_path / "a.parquet", *other, drafter="separate")
-    )
-
-
-def test_a_missing_extra_is_one_line(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_vocabulary_and_a_missing_extra_are_one_line(models: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    other = words(models, tmp_path / "a.parquet", "--draft", str(models / "other_words"), drafter="separate")
+    assert "token 'w10' is 10 against none" in refused(other)
     monkeypatch.setattr("profiler.models.loading.find_spec", lambda name: None if name == "torch" else name)
     said = refused(words(models, tmp_path / "acceptance_trace.parquet"))
     assert said == 'specsim profile needs torch: pip install "specsim[profiler]"'

@@ -8,12 +8,15 @@ import pytest
 made = pytest.importorskip("tests.profiler.acceptance.made", reason="needs torch", exc_type=ImportError)
 torch = made.torch
 
+from transformers.generation import candidate_generator  # noqa: E402
+
 from profiler.acceptance.drafters import ModelRecorder  # noqa: E402
 from profiler.acceptance.network import network, random_key, without_layers  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KEY = random_key(0, "draft", "chat", 0)
 K = 4
+TARGET, DRAFT, PROMPTS = made.llama(), made.llama(1, seed=7), made.prompt_ids()
 
 
 def softmax(values: np.ndarray, temperature: float = 1.0) -> np.ndarray:
@@ -32,15 +35,13 @@ def recorded(target, draft, prompt, text, **options):
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_rows_on_the_path_equal_a_loop_over_tokens(temperature: float) -> None:
-    target, draft, prompts = made.llama(), made.llama(1, seed=7), made.prompt_ids()
-    texts = made.written(target, prompts, temperature=temperature)
-    for prompt, text in zip(prompts, texts, strict=True):
-        rows = recorded(target, draft, prompt, text, temperature=temperature)
+    texts = made.written(TARGET, PROMPTS, temperature=temperature)
+    for prompt, text in zip(PROMPTS, texts, strict=True):
+        rows = recorded(TARGET, DRAFT, prompt, text, temperature=temperature)
         tokens = text.tokens.tolist()
         for position, token in enumerate(tokens):
             before = [*prompt, *tokens[:position]]
-            q = softmax(made.logits(draft, before)[-1], temperature or 1.0)
-            p = softmax(made.logits(target, before)[-1], temperature or 1.0)
+            q, p = (softmax(made.logits(of, before)[-1], temperature or 1.0) for of in (DRAFT, TARGET))
             best = np.argsort(-q)[:K]
             place = best.tolist().index(token) if token in best else K
             assert rows.position[position] == position
@@ -52,16 +53,15 @@ def test_rows_on_the_path_equal_a_loop_over_tokens(temperature: float) -> None:
 
 
 def test_rows_behind_wrong_turns_equal_plain_passes_over_the_wrong_text() -> None:
-    target, draft, prompts = made.llama(), made.llama(1, seed=7), made.prompt_ids()
-    for prompt, text in zip(prompts, made.written(target, prompts), strict=True):
-        rows, tokens = recorded(target, draft, prompt, text, every=3), text.tokens.tolist()
+    for prompt, text in zip(PROMPTS, made.written(TARGET, PROMPTS), strict=True):
+        rows, tokens = recorded(TARGET, DRAFT, prompt, text, every=3), text.tokens.tolist()
         expected = {}
         for position in range(3, len(tokens), 3):
             before = [*prompt, *tokens[: position - 1]]
-            best = np.argsort(-made.logits(draft, before)[-1])[:3]
+            best = np.argsort(-made.logits(DRAFT, before)[-1])[:3]
             for path, wrong in enumerate(best.tolist(), 1):
                 if wrong != tokens[position - 1]:
-                    q = softmax(made.logits(draft, [*before, wrong])[-1])
+                    q = softmax(made.logits(DRAFT, [*before, wrong])[-1])
                     expected[path, position] = np.sort(q)[::-1][:K]
         off = np.flatnonzero(rows.path > 0)
         assert [(rows.path[n], rows.position[n]) for n in off] == sorted(expected)
@@ -72,11 +72,10 @@ def test_rows_behind_wrong_turns_equal_plain_passes_over_the_wrong_text() -> Non
 
 
 def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    target, draft, prompt = made.llama(), made.llama(1, seed=7), made.prompt_ids()[1]
-    text = made.written(target, [prompt])[0]
-    whole = recorded(target, draft, prompt, text)
+    (text,) = made.written(TARGET, PROMPTS[1:2])
+    whole = recorded(TARGET, DRAFT, PROMPTS[1], text)
     monkeypatch.setattr("profiler.acceptance.drafters.PIECE", 5)
-    pieces = recorded(target, draft, prompt, text)
+    pieces = recorded(TARGET, DRAFT, PROMPTS[1], text)
     for name, column in whole._asdict().items():
         assert np.allclose(column, getattr(pieces, name), equal_nan=True), name
 
@@ -84,9 +83,8 @@ def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch: pytes
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("tokens", [1, 5])
 def test_a_text_of_a_few_tokens_has_rows_too(tokens: int, sampled: bool) -> None:
-    target, draft, prompt = made.llama(), made.llama(1, seed=7), made.prompt_ids()[1]
-    text = made.written(target, [prompt], tokens=tokens)[0]
-    rows = recorded(target, draft, prompt, text, every=4, sampled=sampled, proposals=1)
+    (text,) = made.written(TARGET, PROMPTS[1:2], tokens=tokens)
+    rows = recorded(TARGET, DRAFT, PROMPTS[1], text, every=4, sampled=sampled, proposals=1)
     assert rows.position[rows.path < 0].tolist() == list(range(tokens))
     assert set(rows.position[rows.path > 0].tolist()) <= ({4} if tokens == 5 else set())
 
@@ -100,43 +98,28 @@ def test_assisted_generation_accepts_what_the_trace_says(monkeypatch: pytest.Mon
     right = rows.rank[rows.path < 0] == 0
     expected, position = [], 0
     while position < len(right):
-        run = 0
-        while run < 3 and position + run < len(right) and right[position + run]:
-            run += 1
-        expected.append(run)
-        position += run + 1
-    assert noted_runs(target, prompt, len(right), monkeypatch, draft) == expected
-    assert 0 < sum(expected) < len(right) - 1
-
-
-def noted_runs(target, prompt, tokens, monkeypatch, draft) -> list[int]:
-    """Return the drafted tokens that each step of transformers' assisted generation accepts."""
-    from transformers.generation import candidate_generator
-
+        expected.append(int(np.argmin(np.append(right[position : position + 3], False))))
+        position += expected[-1] + 1
     runs: list[int] = []
     kind = candidate_generator.AssistedCandidateGenerator
     before = kind.update_candidate_strategy
-
-    def noting(self, input_ids, scores, num_matches):
-        runs.append(int(num_matches))
-        return before(self, input_ids, scores, num_matches)
-
+    noting = lambda self, *given: runs.append(int(given[-1])) or before(self, *given)  # noqa: E731
     monkeypatch.setattr(kind, "update_candidate_strategy", noting)
     draft.generation_config.num_assistant_tokens = 3
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
-    target.generate(torch.tensor([prompt]), assistant_model=draft, max_new_tokens=tokens, do_sample=False)
-    return runs
+    target.generate(torch.tensor([prompt]), assistant_model=draft, max_new_tokens=len(right), do_sample=False)
+    assert runs == expected
+    assert 0 < sum(expected) < len(right) - 1
 
 
 def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap() -> None:
     """Over some 1,500 positions; a proposal's own probability is on average the sum of the draft's squared."""
-    target, draft, prompt = made.llama(), made.llama(1, seed=7), made.prompt_ids(1)[0]
-    drafter = drafter_of(target, draft, temperature=1.0, proposals=1, every=99, sampled=True)
+    prompt, drafter = PROMPTS[0], drafter_of(TARGET, DRAFT, temperature=1.0, proposals=1, every=99, sampled=True)
     kept, overlap, surplus, variance = [], [], [], []
-    for index, text in enumerate(made.written(target, [prompt] * 64, temperature=1.0, tokens=24)):
+    for index, text in enumerate(made.written(TARGET, [prompt] * 64, temperature=1.0, tokens=24)):
         rows = drafter.rows(torch.tensor(prompt), text, random_key(0, "draft", "chat", index))
-        q = softmax(made.logits(draft, [*prompt, *text.tokens.tolist()[:-1]])[len(prompt) - 1 :])
+        q = softmax(made.logits(DRAFT, [*prompt, *text.tokens.tolist()[:-1]])[len(prompt) - 1 :])
         kept.append(rows.rank == 0)
         overlap.append(rows.overlap)
         surplus.append(rows.confidence[:, 0] - (q**2).sum(axis=1))
@@ -158,44 +141,33 @@ def test_skipping_layers_shares_weights_and_keeps_a_cache_of_its_own() -> None:
     assert draft.model.layers[1].mlp.gate_proj.weight is target.model.layers[3].mlp.gate_proj.weight
     assert target.config.num_hidden_layers == len(target.model.layers) == 4
     assert target.model.layers[3].self_attn.layer_idx == 3
-    greedy = draft.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
-    assert greedy.tolist() == by_hand.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False).tolist()
+    one, two = (of.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False) for of in (draft, by_hand))
+    assert one.tolist() == two.tolist()
 
 
-def test_greedy_texts_equal_the_models_own_generation_one_by_one() -> None:
-    model, prompts = made.llama(), made.prompt_ids()
-    texts = made.written(model, prompts)
-    for prompt, text in zip(prompts, texts, strict=True):
-        alone = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[0, len(prompt) :]
+def test_greedy_texts_equal_the_models_own_one_by_one_and_sampled_ones_do_not_depend_on_the_batch() -> None:
+    for prompt, text in zip(PROMPTS, made.written(TARGET, PROMPTS), strict=True):
+        alone = TARGET.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[0, len(prompt) :]
         assert text.tokens.tolist() == alone.tolist()
-
-
-def test_a_text_does_not_depend_on_who_is_in_the_batch() -> None:
-    model, prompts = made.llama(), made.prompt_ids()
-    together = made.written(model, prompts, temperature=1.0)
-    alone = made.written(model, prompts[:1], temperature=1.0)
+    together, alone = (made.written(TARGET, some, temperature=1.0) for some in (PROMPTS, PROMPTS[:1]))
     assert together[0].tokens.tolist() == alone[0].tokens.tolist()
     assert torch.allclose(together[0].hidden, alone[0].hidden)
 
 
 def test_a_text_ends_with_the_end_token_and_the_others_go_on() -> None:
-    model, prompts = made.llama(), made.prompt_ids(12)
-    texts = made.written(model, prompts, temperature=2.0, tokens=40)
+    texts = made.written(TARGET, made.prompt_ids(12), temperature=2.0, tokens=40)
     lengths = [len(text.tokens) for text in texts]
-    assert min(lengths) < 40
-    assert max(lengths) == 40
+    assert min(lengths) < max(lengths) == 40
     for text in texts:
         assert made.END not in text.tokens[:-1].tolist()
         assert len(text.tokens) == 40 or text.tokens[-1] == made.END
 
 
 def test_sampled_first_tokens_follow_the_distribution_at_their_temperature() -> None:
-    model, prompt, count, temperature = made.llama(), made.prompt_ids(1)[0], 4000, 0.5
-    texts = made.written(model, [prompt] * count, temperature=temperature, tokens=1)
+    count, temperature = 4000, 0.5
+    texts = made.written(TARGET, PROMPTS[:1] * count, temperature=temperature, tokens=1)
     seen = np.bincount([int(text.tokens[0]) for text in texts], minlength=made.WORDS) / count
-    scaled = made.logits(model, prompt)[-1] / temperature
-    expected = np.exp(scaled - scaled.max())
-    expected /= expected.sum()
+    expected = softmax(made.logits(TARGET, PROMPTS[0])[-1], temperature)
     error = np.sqrt(expected * (1 - expected) / count)
     assert (np.abs(seen - expected) <= 4 * error + 1e-3).all()
     assert expected.max() < 0.95

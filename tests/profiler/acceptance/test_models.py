@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,13 +19,10 @@ pytestmark = pytest.mark.torch
 
 
 def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "two").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "two" / f"{name}.gguf").write_bytes(b"")
-    (tmp_path / "broken.gguf").write_bytes(b"not a model")
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn" / "config.json").write_text("{")
+    for name in ("empty", "two", "torn"):
+        (tmp_path / name).mkdir()
+    for name, content in {"two/a.gguf": "", "two/b.gguf": "", "broken.gguf": "no", "torn/config.json": "{"}.items():
+        (tmp_path / name).write_text(content)
     for name, said in {
         "nowhere": "no such folder",
         "brokn.gguf": "no such file; did you mean",
@@ -39,10 +37,8 @@ def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 
 def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object) -> None:
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    unknown = socket.gaierror(-2, "Name or service not known")
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=unknown))
     monkeypatch.setattr(models, "getproxies", dict)
     for load in (load_model, load_tokenizer):
         assert "not in the cache, and its hub cannot be reached (no network?)" in refusal(load, "nobody/nothing")

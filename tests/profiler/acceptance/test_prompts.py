@@ -32,31 +32,24 @@ def lines(path: Path, *records: object) -> Path:
     ],
 )
 def test_known_layouts_are_read(record: dict[str, object], category: str, part: str, tmp_path: Path) -> None:
-    found = read_prompts([lines(tmp_path / "a.jsonl.gz", record)])
-    assert [(each.category, each.sequence) for each in found] == [(category, 0)]
-    assert part in found[0].text
-    assert "two" not in found[0].text or part != "one"
+    (found,) = read_prompts([lines(tmp_path / "a.jsonl.gz", record)])
+    assert (found.category, found.sequence) == (category, 0)
+    assert part in found.text
+    assert "two" not in found.text or part != "one"
 
 
-def test_files_take_turns_and_a_text_comes_once(tmp_path: Path) -> None:
-    def file(name: str, *texts: str) -> Path:
-        return lines(tmp_path / name, *({"category": "c", "prompt": text} for text in texts))
+def test_files_take_turns_a_text_comes_once_and_categories_are_chosen(tmp_path: Path) -> None:
+    def file(name: str, category: str, *texts: str) -> Path:
+        return lines(tmp_path / name, *({"category": category, "prompt": text} for text in texts))
 
-    found = read_prompts([file("a.jsonl", "1", "2", "3"), file("b.jsonl", "4", "1")])
-    assert [each.text for each in found] == ["1", "4", "2", "3"]
-    assert [each.sequence for each in found] == [0, 1, 2, 3]
-
-
-def test_only_the_wanted_categories(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", {"category": "a", "prompt": "x"}, {"category": "b", "prompt": "y"})
-    assert [each.category for each in read_prompts([path], ["b"])] == ["b"]
-    assert "category 'bb' is in none of the prompt files; did you mean 'b'?" in refusal(read_prompts, [path], ["bb"])
-
-
-def test_a_line_separator_inside_a_text_is_part_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"category": "a", "prompt": "x\u2028y"}\n', "utf-8")
-    assert read_prompts([path])[0].text == "x\u2028y"
+    files = [file("a.jsonl", "c", "1", "2", "3"), file("b.jsonl", "c", "4", "1"), file("d.jsonl", "d", "5")]
+    found = read_prompts(files)
+    assert [each.text for each in found] == ["1", "4", "2", "3", "5"]
+    assert [each.sequence for each in found] == [0, 1, 2, 3, 0]
+    assert [each.text for each in read_prompts(files, ["d"])] == ["5"]
+    files[0].write_text('{"category": "a", "prompt": "x\u2028y"}\n', "utf-8")
+    assert read_prompts(files[:1])[0].text == "x\u2028y", "a line separator inside a text is part of it"
+    assert "category 'dd' is in none of the prompt files; did you mean 'd'?" in refusal(read_prompts, files, ["dd"])
 
 
 @pytest.mark.parametrize(

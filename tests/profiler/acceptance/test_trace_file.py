@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +22,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     acceptance_trace = small_trace()
     write_acceptance_trace(tmp_path / "a.parquet", acceptance_trace)
     back = read_acceptance_trace(tmp_path / "a.parquet")
-    assert back.about == acceptance_trace.about
-    assert back.categories == acceptance_trace.categories
+    assert (back.about, back.categories) == (acceptance_trace.about, acceptance_trace.categories)
     for name in ("category", "sequence", "position", "path", "rank"):
         assert np.array_equal(getattr(back, name), getattr(acceptance_trace, name))
     assert np.allclose(back.confidence, acceptance_trace.confidence, atol=1e-3)
@@ -33,26 +31,19 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-Change = Callable[[RecordedTrace], RecordedTrace]
+def changed(name: str, row: int | list[int], value: object) -> RecordedTrace:
+    column = getattr(small_trace(), name).copy()
+    column[row] = value
+    return replace(small_trace(), **{name: column})
 
 
-def changed(name: str, row: int | list[int], value: object) -> Change:
-    def change(acceptance_trace: RecordedTrace) -> RecordedTrace:
-        column = getattr(acceptance_trace, name).copy()
-        column[row] = value
-        return replace(acceptance_trace, **{name: column})
-
-    return change
-
-
-def swapped(acceptance_trace: RecordedTrace) -> RecordedTrace:
-    order = np.arange(len(acceptance_trace))
-    order[[0, 1]] = 1, 0
-    return replace(acceptance_trace, **{name: getattr(acceptance_trace, name)[order] for name in COLUMNS})
+def swapped() -> RecordedTrace:
+    order = [1, 0, *range(2, len(small_trace()))]
+    return replace(small_trace(), **{name: getattr(small_trace(), name)[order] for name in COLUMNS})
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("wrong", "said"),
     [
         (changed("confidence", 0, [2.0, 0.1, 0.0]), "confidence: .* expected probabilities"),
         (changed("confidence", 0, [0.1, 0.2, 0.0]), "confidence: .* expected the likeliest first"),
@@ -61,11 +52,12 @@ def swapped(acceptance_trace: RecordedTrace) -> RecordedTrace:
         (changed("path", -1, -2), "path: -2; expected -1, or 1, 2, ..."),
         (changed("path", -1, 4), "path: expected -1 or 1 to 3"),
         (changed("rank", -1, 0), "rank: expected 3 off the path"),
-        (swapped, "expected them sorted"),
+        (swapped(), "expected them sorted"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_row_that_cannot_be_is_refused(change: Change, said: str, tmp_path: Path) -> None:
-    write_acceptance_trace(tmp_path / "a.parquet", change(small_trace()))
+def test_a_row_that_cannot_be_is_refused(wrong: RecordedTrace, said: str, tmp_path: Path) -> None:
+    write_acceptance_trace(tmp_path / "a.parquet", wrong)
     assert re.search(said, refusal(read_acceptance_trace, tmp_path / "a.parquet"))
 
 
@@ -78,14 +70,14 @@ def test_files_that_are_no_recordings_are_refused(tmp_path: Path) -> None:
         pq.write_table(content, path)
         return refusal(read_acceptance_trace, path)
 
+    def told(about: object) -> str:
+        return said(table.replace_schema_metadata({b"specsim": json.dumps(about).encode()}))
+
     about = json.loads(table.schema.metadata[b"specsim"])
     assert "is no recording" in said(table.replace_schema_metadata({}))
-    newer = {b"specsim": json.dumps(about | {"format": 9}).encode()}
-    assert "format 9; this specsim reads format 1" in said(table.replace_schema_metadata(newer))
-    short = {b"specsim": json.dumps({key: about[key] for key in about if key != "drafter"}).encode()}
-    assert "metadata lacks 'drafter'" in said(table.replace_schema_metadata(short))
-    deep = {b"specsim": b"[" * 100_000}
-    assert "is no recording" in said(table.replace_schema_metadata(deep))
+    assert "is no recording" in said(table.replace_schema_metadata({b"specsim": b"[" * 100_000}))
+    assert "format 9; this specsim reads format 1" in told(about | {"format": 9})
+    assert "metadata lacks 'drafter'" in told({key: about[key] for key in about if key != "drafter"})
     assert "column 'rank' is missing" in said(table.drop_columns(["rank"]))
     assert "columns are not those of" in said(table.drop_columns(["overlap"]))
     assert "holds no rows" in said(table.slice(0, 0))

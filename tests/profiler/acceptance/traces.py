@@ -9,19 +9,8 @@ import numpy as np
 from profiler.acceptance.trace_file import RecordedTrace
 from specsim.core.request import Floats
 
-ABOUT: dict[str, Any] = {
-    "format": 1,
-    "target": "big",
-    "draft": "small",
-    "drafter": "separate",
-    "temperature": 0.0,
-    "proposals": 3,
-    "versions": {},
-    "date": "2026-01-01",
-    "hardware": "none",
-}
-
-
+ABOUT: dict[str, Any] = {"format": 1, "target": "big", "draft": "small", "drafter": "separate", "temperature": 0.0}
+ABOUT |= {"proposals": 3, "versions": {}, "date": "2026-01-01", "hardware": "none"}
 COLUMNS = ("category", "sequence", "position", "path", "confidence", "rank", "target_probability", "overlap")
 
 
@@ -29,18 +18,9 @@ def acceptance_trace_of(
     category: Any, sequence: Any, position: Any, path: Any, confidence: Floats, rank: Any, names: tuple[str, ...]
 ) -> RecordedTrace:
     """Return a recording of these columns, the target as sure as the draft."""
-    return RecordedTrace(
-        ABOUT | {"proposals": confidence.shape[1]},
-        names,
-        np.asarray(category),
-        np.asarray(sequence),
-        np.asarray(position),
-        np.asarray(path),
-        confidence,
-        np.asarray(rank),
-        confidence,
-        np.full(len(confidence), np.nan),
-    )
+    about, overlap = ABOUT | {"proposals": confidence.shape[1]}, np.full(len(confidence), np.nan)
+    columns = map(np.asarray, (category, sequence, position, path, confidence, rank, confidence, overlap))
+    return RecordedTrace(about, names, *columns)
 
 
 def small_trace() -> RecordedTrace:
@@ -60,6 +40,5 @@ def drawn_trace(
     draws = rng.random(len(rows))[:, None]
     rank = (draws >= np.cumsum(rows, axis=1)).sum(axis=1)
     sequence, position = np.divmod(np.arange(len(rows)), tokens)
-    return acceptance_trace_of(
-        np.zeros(len(rows), int), sequence, position, np.full(len(rows), -1), rows, rank, (name,)
-    )
+    zero = np.zeros(len(rows), int)
+    return acceptance_trace_of(zero, sequence, position, zero - 1, rows, rank, (name,))

@@ -46,20 +46,17 @@ def prompt(row: int, tokens: int) -> np.ndarray:
     return np.random.default_rng(row % 3).integers(0, VOCABULARY, 2000)[:tokens]
 
 
+_plain = cache(loud)
+
+
 @cache
 def plain_greedy(row: int, tokens: int, count: int) -> tuple[int, ...]:
     """Return what an ordinary model, without any cache, says behind a prompt."""
-    text = prompt(row, tokens).tolist()
-    model = _plain()
+    text, model = prompt(row, tokens).tolist(), _plain()
     with torch.inference_mode():
         for _ in range(count):
             text.append(int(model(input_ids=torch.tensor([text]), use_cache=False).logits[0, -1].argmax()))
     return tuple(text[tokens:])
-
-
-@cache
-def _plain() -> Any:
-    return loud()
 
 
 @cache

@@ -13,17 +13,15 @@ torch = pytest.importorskip("torch")
 
 from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.graphs import Replays  # noqa: E402
-from specsim.metrics.recorder import Record  # noqa: E402
 from specsim.server.state import Progress  # noqa: E402
 from specsim.simulation import Simulation, run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.every import assert_same_record  # noqa: E402
 from tests.laws.subjects import NAMES, factories, factory_of  # noqa: E402
 from tests.made import memory  # noqa: E402
-from tests.profiler.backend.made import assert_lossless, for_drafter, real, small  # noqa: E402
+from tests.profiler.backend.made import Wild, assert_lossless, for_drafter, real, small  # noqa: E402
 from tests.profiler.backend.pairs import DRAFTERS, pair  # noqa: E402
-from tests.profiler.backend.wild import Wild  # noqa: E402
-from tests.profiler.passes.graph import rerun  # noqa: E402
+from tests.profiler.passes.layouts import rerun  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KEPT_SUMS = 1e-12
@@ -34,14 +32,11 @@ def assert_served(simulation: Simulation, drafter: str) -> Progress:
     """Run for real, and with drawn acceptance and the clock of the latency model; return what happened in the first."""
     record, known, _ = real(simulation, drafter)
     assert_lossless(simulation, record, known)
-    assert_same_run(real(simulation, drafter, acceptance_trace=True).record, run(simulation))
+    drawn, told = real(simulation, drafter, acceptance_trace=True).record, run(simulation)
+    np.testing.assert_allclose(drawn.moving_s, told.moving_s, rtol=KEPT_SUMS)
+    np.testing.assert_allclose(drawn.totals.moving_s, told.totals.moving_s, rtol=KEPT_SUMS)
+    assert_same_record(replace(drawn, totals=replace(drawn.totals, moving_s=told.totals.moving_s)), told)
     return record.progress
-
-
-def assert_same_run(record: Record, told: Record) -> None:
-    np.testing.assert_allclose(record.moving_s, told.moving_s, rtol=KEPT_SUMS)
-    np.testing.assert_allclose(record.totals.moving_s, told.totals.moving_s, rtol=KEPT_SUMS)
-    assert_same_record(replace(record, totals=replace(record.totals, moving_s=told.totals.moving_s)), told)
 
 
 @pytest.mark.parametrize(

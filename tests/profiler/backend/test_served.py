@@ -1,7 +1,5 @@
 """What a pair refuses to serve, what clocks say, and what is held of requests."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,47 +9,28 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from profiler.attention.pages import NoRoom  # noqa: E402
-from profiler.backend.known import Known  # noqa: E402
 from profiler.backend.rows import CachedSequences, pages_for  # noqa: E402
-from profiler.backend.served import Models, served  # noqa: E402
+from profiler.backend.served import served  # noqa: E402
 from profiler.backend.stopwatch import DeviceStopwatch, WallClock  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
-from profiler.passes.fused import Fused  # noqa: E402
 from specsim.server.kv_cache import Memory  # noqa: E402
-from specsim.simulation import run  # noqa: E402
-from tests.golden.scene import scene  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
 from tests.made import hardware, refusal, requests, simulation  # noqa: E402
-from tests.profiler.backend.made import Profiled, assert_lossless, for_drafter, real  # noqa: E402
+from tests.profiler.backend.made import for_drafter, real  # noqa: E402
 from tests.profiler.backend.pairs import CPU, SHAPE, VOCABULARY, loud, pair, plain_greedy, prompt  # noqa: E402
-from tests.profiler.backend.wild import Wild  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 
-def burst(count=3, **more):
-    told = requests([0.0] * count, [5] * count, [9] * count)
-    return simulation(told, [9] * count, factory_of("vllm_spec"), **more)
-
-
-def prompts_of(simulated):
-    return [prompt(row, tokens) for row, tokens in enumerate(simulated.requests.prompt_tokens.tolist())]
-
-
-def test_prompts_that_are_not_the_requests_are_refused():
-    simulated = burst()
-    models, prompts = pair(simulated, "separate"), prompts_of(simulated)
+def test_a_pair_serves_the_requests_on_one_replica_with_the_kind_of_drafter_that_is_priced():
+    simulated = simulation(requests([0.0] * 3, [5] * 3, [9] * 3), [9] * 3, factory_of("vllm_spec"))
+    models, prompts = pair(simulated, "separate"), [prompt(row, 5) for row in range(3)]
     for wrong, said in (
         (prompts[:2], "prompts: 2 for 3 requests"),
         ([*prompts[:2], prompts[2][:4]], "prompts: request 2 has 4 tokens; expected its 5"),
         ([prompts[0], prompts[1] + VOCABULARY, prompts[2]], "prompts: request 1 has a token outside 0 to 10"),
     ):
         assert refusal(served, simulated, models, wrong) == said
-
-
-def test_a_pair_serves_one_replica_and_the_kind_of_drafter_that_is_priced():
-    simulated = burst()
-    models = pair(simulated, "separate")
     expanding = replace(simulated.truth, draft=replace(simulated.truth.draft, expands=True))
     another = "the latency model prices another kind of drafter"
     for changed, said in (
@@ -68,8 +47,7 @@ class Wall:
     """A wall clock that sleeping moves on, and whoever works."""
 
     def __init__(self):
-        self.now = 50.0
-        self.slept = []
+        self.now, self.slept = 50.0, []
 
     def sleep(self, seconds):
         self.slept.append(seconds)
@@ -109,31 +87,6 @@ def test_who_gives_up_leaves_nothing_behind():
     assert 0 < ran.record.progress.emitted_tokens[list(ran.record.rejected)].max() < 9
     for request in set(range(6)) - set(ran.record.rejected):
         assert tuple(ran.known.output(request).tolist()) == plain_greedy(request % 3, 5, 30)[:9]
-
-
-def test_moves_are_measured():
-    class Timed(Profiled):
-        def timed(self, role, shape, run):
-            return run(), 0.25 if role == "move" else 0.01
-
-    simulated = replace(burst(6), scheduler=lambda: Wild(0))
-    record = run(served(simulated, pair(simulated, "separate"), stopwatch=Timed(simulated)))
-    moved = record.progress.moved_bytes
-    assert moved.any()
-    assert record.totals.moving_s == pytest.approx(record.moving_s.sum())
-    assert record.totals.moving_s % 0.25 == pytest.approx(0.0)
-    np.testing.assert_allclose(record.moving_s, record.totals.moving_s * moved / moved.sum())
-
-
-def test_the_fused_path_serves_as_well():
-    """Its norms are in float32: texts are equal as long as no two tokens are as likely to five digits."""
-    simulated = replace(scene(), scheduler=factory_of("adaserve"))
-    models = Models(*(Fused(loud(noise), SHAPE, 400, "split") for noise in (0.0, 0.4)), VOCABULARY)
-    for each in (models.target, models.draft):
-        each.cache.fill(seed=1)
-    kept: list[Known] = []
-    record = run(served(simulated, models, prompts_of(simulated), stopwatch=Profiled(simulated), emitted=kept.append))
-    assert_lossless(simulated, record, kept[0])
 
 
 def test_rows_hold_their_pages_and_bring_their_keys_back():

@@ -1,7 +1,5 @@
 """The rounds of a profile: a first one at once, the others by shares between runs; nothing is timed twice."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -38,8 +36,8 @@ def ready():
     return models.ModelCache(study_named("tiny")).ready(TWO_LAYERS, {16})
 
 
-def rounds_of(ready, place, told=lambda line: None):
-    return ProfileRounds(ready, study_named("tiny").grid, place / "two_layers", told)
+def rounds_of(ready, place):
+    return ProfileRounds(ready, study_named("tiny").grid, place / "two_layers", lambda line: None)
 
 
 def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path, timed):
@@ -48,22 +46,17 @@ def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path,
     points = len(timed)
     assert {turn for turn, _, _ in timed} == {0}
     assert len({each[1:] for each in timed}) == points
-    study.go_on(0.25)
-    assert len(timed) == points + round(points / 2)
-    study.go_on(0.25)
-    assert len(timed) == points + round(points / 2)
+    for _ in range(2):
+        study.go_on(0.25)
+        assert len(timed) == points + round(points / 2)
     whole = study.whole()
     assert len(timed) == len(set(timed)) == 3 * points
     assert first != whole
-    kept = {file: read_samples(samples_file(file))[1] for file in (first, whole)}
-    assert {each.runs for each in kept[first]} == {1}
-    assert {each.runs for each in kept[whole]} == {2}
-    turns = {
-        (role, key): [n + 1.0 for n, each in enumerate(timed) if each[1:] == (role, key)] for _, role, key in timed
-    }
-    assert {(each.role, each.key): each.mean_s for each in kept[whole]} == {
-        key: (each[1] + each[2]) / 2 for key, each in turns.items()
-    }
+    kept, last = (read_samples(samples_file(file))[1] for file in (first, whole))
+    assert [{each.runs for each in some} for some in (kept, last)] == [{1}, {2}]
+    seconds = {each: number + 1.0 for number, each in enumerate(timed)}
+    for each in last:
+        assert each.mean_s == sum(seconds[turn, each.role, each.key] for turn in (1, 2)) / 2
 
 
 def test_profiles_are_fitted_to_means(ready, tmp_path, monkeypatch):
@@ -75,10 +68,8 @@ def test_profiles_are_fitted_to_means(ready, tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "runs", lambda ready, role, point, grid, turn: slow if turn else [1.0])
     study = rounds_of(ready, tmp_path)
     first, whole = (load_profile(each) for each in (study.first(), study.whole()))
-    for role in ("target", "draft"):
-        shape = PassShape.decode(64.0, 2)
-        assert getattr(first, role).seconds(shape) == pytest.approx(1.0)
-        assert getattr(whole, role).seconds(shape) == pytest.approx(4.0)
+    models = first.target, first.draft, whole.target, whole.draft
+    assert [each.seconds(PassShape.decode(64.0, 2)) for each in models] == pytest.approx([1, 1, 4, 4])
 
 
 def test_behind_a_lookup_later_rounds_are_of_the_target_alone(ready, tmp_path, timed):
@@ -87,5 +78,4 @@ def test_behind_a_lookup_later_rounds_are_of_the_target_alone(ready, tmp_path, t
     study = rounds_of(lookup, tmp_path)
     study.first()
     study.whole()
-    assert {role for turn, role, _ in timed if turn} == {"target"}
-    assert {role for turn, role, _ in timed if not turn} == {"target", "draft"}
+    assert {(turn > 0, role) for turn, role, _ in timed} == {(False, "target"), (False, "draft"), (True, "target")}

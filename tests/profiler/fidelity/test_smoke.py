@@ -1,11 +1,10 @@
 """A whole study of tiny models: cut and gone on with, lossless, its page made from its tables. No time is asserted."""
 
-from __future__ import annotations
-
 import weakref
 from dataclasses import fields, replace
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -19,13 +18,11 @@ from profiler.fidelity.tables import read_outcome, read_tables  # noqa: E402
 from profiler.passes.graphs import Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from specsim.files.yaml_file import shipped  # noqa: E402
-from tests.profiler.passes.graph import rerun  # noqa: E402
+from tests.profiler.passes.layouts import rerun  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
-
-
+TWO_LAYERS = StudyPair("first", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
 TINY = ("tiny", "requests=3", "--loads", "1.5")
-"""Three pairs at one load."""
 
 
 def two_requests(folder):
@@ -57,7 +54,7 @@ def root(tmp_path_factory):
     return folder
 
 
-def test_every_cell_is_there_once_and_says_what_the_target_says_alone(root):
+def test_every_cell_is_there_once_says_what_the_target_says_alone_and_makes_its_times_again(root):
     cells = read_tables(root).cells
     assert len(cells) == 3 * 12
     assert not cells.duplicated(["pair", "scheduler", "load", "side", "repeat"]).any()
@@ -65,9 +62,6 @@ def test_every_cell_is_there_once_and_says_what_the_target_says_alone(root):
     assert len(on_models) == 2 * 9
     assert (on_models.differing == 0).all()
 
-
-def test_a_runs_own_seconds_make_its_times_again(root):
-    cells = read_tables(root).cells
     pd.testing.assert_series_equal(1e3 * cells["own.e2el_s"], cells.mean_e2el_ms, check_names=False)
     back, simulated = (cells[(cells.side == side) & (cells.pair == "own")] for side in ("reverse", "simulated"))
     keys = ["scheduler", "load"]
@@ -83,41 +77,37 @@ def predicted_of(root, side):
     return found
 
 
-def test_the_profile_that_simulates_predicts_what_real_runs_did(root):
-    """Though it was measured while they ran: their first predictions were by its first round."""
+def assert_predicted_alike(root, least):
+    """Hold predictions of passes that real and simulated runs made against each other; return those of the real."""
     real, simulated = (predicted_of(root, side) for side in ("real", "simulated"))
     both = real.keys() & simulated.keys()
-    assert len(both) > 10
+    assert len(both) > least
     assert {key: real[key] for key in both} == {key: simulated[key] for key in both}
+    return real
+
+
+def test_the_profile_that_simulates_predicts_what_real_runs_did(root):
+    """Though it was measured while they ran: their first predictions were by its first round."""
+    assert_predicted_alike(root, 10)
+    passes = read_tables(root).passes
+    assert set(passes.side) == {"real"}
+    timed = passes[passes.kind != "draft lookup"]
+    assert (timed[["measured_s", "predicted_s"]] > 0).all(axis=None)
+    assert {"target decode", "target verify", "target prefill", "draft step", "draft lookup"} <= set(passes.kind)
 
 
 @pytest.mark.usefixtures("unrendered")
 def test_predictions_are_made_anew_where_a_study_was_cut_before_they_were(tmp_path, monkeypatch):
-    def cut(*given):
-        raise KeyboardInterrupt
-
     words = two_requests(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(running, "_predict_anew", cut)
+        patched.setattr(running, "_predict_anew", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fidelity(words)
     before = predicted_of(tmp_path, "real")
     assert fidelity(words) == 0
-    real, simulated = (predicted_of(tmp_path, side) for side in ("real", "simulated"))
-    both = real.keys() & simulated.keys()
-    assert both
-    assert {key: real[key] for key in both} == {key: simulated[key] for key in both}
+    real = assert_predicted_alike(tmp_path, 0)
     assert real.keys() == before.keys()
     assert real != before
-
-
-def test_passes_are_predicted_and_measured(root):
-    passes = read_tables(root).passes
-    assert set(passes.side) == {"real"}
-    timed = passes[passes.kind != "draft lookup"]
-    assert (timed.measured_s > 0).all()
-    assert (timed.predicted_s > 0).all()
-    assert {"target decode", "target verify", "target prefill", "draft step", "draft lookup"} <= set(passes.kind)
 
 
 def test_the_report_is_made_again_from_the_tables_alone(root, capsys):
@@ -214,23 +204,20 @@ def test_graphs_of_a_study_are_checked_and_used(monkeypatch):
     tiny = study_named("tiny")
     study = SimpleNamespace(**{each.name: getattr(tiny, each.name) for each in fields(tiny)} | {"graphs": True})
     monkeypatch.setattr(models, "Replays", partial(Replays, captured=rerun))
-    ready = models.ModelCache(study).ready(
-        StudyPair("p", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1")), {16}
-    )
+    ready = models.ModelCache(study).ready(TWO_LAYERS, {16})
     assert [len(each.replays) for each in (ready.models.target, ready.models.draft)] == [2, 2]
 
 
 def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
     monkeypatch.setattr(models, "working_passes", lambda asked, *_: asked or "fused")
     cache = models.ModelCache(study_named("tiny"))
-    first = StudyPair("first", "drawn", random_weights=("tiny-llama", "tiny-llama-skip1"))
-    ready = cache.ready(first, {16})
-    assert cache.ready(replace(first, name="equal"), {16}).models is ready.models
+    ready = cache.ready(TWO_LAYERS, {16})
+    assert cache.ready(replace(TWO_LAYERS, name="equal"), {16}).models is ready.models
     gone, there = weakref.ref(ready.models.target), []
     made = cache._made
     monkeypatch.setattr(cache, "_made", lambda *given: there.append(gone()) or made(*given))
     del ready
-    again = cache.ready(replace(first, random_weights=("tiny-llama-skip1", "tiny-llama")), {16})
+    again = cache.ready(replace(TWO_LAYERS, random_weights=("tiny-llama-skip1", "tiny-llama")), {16})
     assert there == [None]
     assert again.models.target.shape.layers == 1
 
@@ -270,7 +257,6 @@ def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
     file.write_text(study, encoding="utf-8")
     assert fidelity([str(file), "--out", str(tmp_path / "out")]) == 0
     tables = read_tables(tmp_path / "out")
-    cells = tables.cells
-    assert len(cells) == 2 * 2 * 6
+    assert len(tables.cells) == 2 * 2 * 6
     assert set(tables.samples.pair) == {"a.1", "a.2"}
-    assert (cells.rejected == 0).all()
+    assert (tables.cells.rejected == 0).all()

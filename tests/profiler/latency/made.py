@@ -1,35 +1,18 @@
 """Samples made by a known law, and the facts of a machine that does not exist."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from profiler.latency.points import FULL
 from profiler.latency.samples import SampleFile, Timing, sample_of
 from tests.made import one
 
-FACTS = {
-    "target": "big",
-    "draft": "small",
-    "tp": 1,
-    "device": "cuda",
-    "dtype": "bfloat16",
-    "attention": "flex",
-    "hardware": "Card",
-    "driver": "1.2",
-    "torch": "2",
-    "transformers": "5",
-    "specsim": "0",
-    "memory_bytes": 80 * 2**30,
-    "flops_per_s": 3.12e14,
-    "bytes_per_s": 2e12,
-    "knee_tokens": 156.0,
-    "attention_error": {"target": 0.004, "draft": 0.003},
-    "models": {
-        role: {"name": name, "kv_bytes_per_token": 1024, "weights_bytes": 10**9}
-        for role, name in (("target", "Big"), ("draft", "Small"))
-    },
-    "assumptions": ["made up"],
+FACTS = {"target": "big", "draft": "small", "tp": 1, "device": "cuda", "dtype": "bfloat16", "attention": "flex"}
+FACTS |= {"hardware": "Card", "driver": "1.2", "torch": "2", "transformers": "5", "specsim": "0"}
+FACTS |= {"memory_bytes": 80 * 2**30, "flops_per_s": 3.12e14, "bytes_per_s": 2e12, "knee_tokens": 156.0}
+FACTS |= {"attention_error": {"target": 0.004, "draft": 0.003}, "assumptions": ["made up"]}
+FACTS["models"] = {
+    role: {"name": name, "kv_bytes_per_token": 1024, "weights_bytes": 10**9}
+    for role, name in (("target", "Big"), ("draft", "Small"))
 }
 COLUMNS = {"runs": 9, "least_s": 0.0, "spread_s": 0.0, "sm_clock_mhz": 1500.0, "memory_clock_mhz": 900.0}
 

@@ -1,7 +1,5 @@
 """The passes of a grid, and their order: whatever the time, the first part of a sweep can be fitted."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -43,13 +41,11 @@ def test_a_grid_has_every_kind_of_pass_within_its_limits(name, role, kinds):
 
 
 def test_a_point_is_the_same_pass_every_time_and_ragged():
-    work = GridPoint("verify", 8, 100, 5).work()
-    again = GridPoint("verify", 8, 100, 5).work()
+    work, again = (GridPoint("verify", 8, 100, 5).work() for _ in range(2))
     assert np.array_equal(work.context, again.context)
     assert np.array_equal(work.node_parent, again.node_parent)
     assert len(set(work.context.tolist())) > 3
-    assert work.context.min() >= 75
-    assert work.context.max() <= 125
+    assert 75 <= work.context.min() <= work.context.max() <= 125
 
 
 def test_a_draft_step_asks_for_leaves_behind_cached_levels():
@@ -70,24 +66,18 @@ def test_a_mixed_pass_is_a_fresh_chunk_beside_rows_that_may_verify_trees():
     assert (work.batched_tokens, work.context_tokens) == point.tokens_most()[::-1] == (79, 600)
     parents = work.node_parent[work.node_parent >= 0]
     assert np.array_equal(work.node_row[parents], work.node_row[work.node_parent >= 0])
-    others = [GridPoint("mixed", 1, 200, 64, 3), GridPoint("mixed", 1, 200, 64, 15)]
-    assert len({point.key, *(each.key for each in others)}) == 3
-    assert len({point.shape, *(each.shape for each in others)}) == 3
+    several = point, GridPoint("mixed", 1, 200, 64, 3), GridPoint("mixed", 1, 200, 64, 15)
+    assert len({each.key for each in several}) == len({each.shape for each in several}) == 3
 
 
-def test_rows_that_speculate_stand_beside_the_middle_chunk(tmp_path):
+def test_a_users_grid_fills_in_the_default_and_rows_that_speculate_stand_beside_the_middle_chunk(tmp_path):
     (tmp_path / "g.yaml").write_text("speculating: [1, 2]\ntrees: [3, 5]\nchunks: [64, 16, 32]\nbeside: [4]\n")
-    mixed = [each for each in read_grid(tmp_path / "g.yaml", CPU).passes("target") if each.tree > 1]
-    assert {(each.queries, each.decoding, each.tree) for each in mixed} == {
-        (32, rows, tree) for rows in (1, 2) for tree in (3, 5)
-    }
-
-
-def test_a_users_grid_fills_in_the_default(tmp_path):
+    passes = read_grid(tmp_path / "g.yaml", CPU).passes("target")
+    mixed = {(each.queries, each.decoding, each.tree) for each in passes if each.tree > 1}
+    assert mixed == {(32, rows, tree) for rows in (1, 2) for tree in (3, 5)}
     (tmp_path / "g.yaml").write_text("requests: [1, 2]\nrepeats: 3\nseconds: 1\n")
     grid = read_grid(tmp_path / "g.yaml", CPU)
-    assert grid.requests == (1, 2)
-    assert (grid.repeats, grid.seconds, grid.contexts) == (3, 1.0, CPU.contexts)
+    assert (grid.requests, grid.repeats, grid.seconds, grid.contexts) == ((1, 2), 3, 1.0, CPU.contexts)
 
 
 @pytest.mark.parametrize(
@@ -109,20 +99,14 @@ LAW = Roofline(0.012, 1e-6, 0.002, 7e-5, 2e-8, 2e-9)
 ROLES = ("target", "draft")
 
 
-def order_of(grid):
-    return interleaved({role: grid.passes(role) for role in ROLES})
+ORDER = interleaved({role: FULL.passes(role) for role in ROLES})
 
 
-@pytest.mark.parametrize("grid", [FULL, CPU_QUICK])
-def test_every_point_has_one_turn(grid):
-    order = order_of(grid)
-    wanted = [(role, point) for role in ROLES for point in grid.passes(role)]
-    assert len(order) == len(set(order)) == len(wanted)
-    assert set(order) == set(wanted)
-
-
-def test_a_fifth_of_the_grid_has_every_kind_of_both_roles_small_and_large():
-    first = order_of(FULL)[: len(order_of(FULL)) // 5]
+def test_every_point_has_one_turn_and_a_fifth_of_them_every_kind_of_both_roles_small_and_large():
+    wanted = [(role, point) for role in ROLES for point in FULL.passes(role)]
+    assert len(ORDER) == len(set(ORDER)) == len(wanted)
+    assert set(ORDER) == set(wanted)
+    first = ORDER[: len(ORDER) // 5]
     for role, kinds in (("target", TARGET_KINDS), ("draft", DRAFT_KINDS)):
         tokens = [point.tokens_most()[1] for each, point in first if each == role]
         assert {point.kind for each, point in first if each == role} == set(kinds)
@@ -131,9 +115,8 @@ def test_a_fifth_of_the_grid_has_every_kind_of_both_roles_small_and_large():
 
 
 def test_what_is_measured_before_a_cut_can_be_fitted():
-    order = order_of(FULL)
     for role in ROLES:
-        before = {point.key for each, point in order[: int(0.3 * len(order))] if each == role}
+        before = {point.key for each, point in ORDER[: int(0.3 * len(ORDER))] if each == role}
         samples = samples_of(LAW, role)
         found = judge([each for each in samples if each.key in before], role).roofline
         assert max(error.median for error in found.errors.values()) < 0.1

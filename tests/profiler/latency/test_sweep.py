@@ -1,32 +1,32 @@
-from __future__ import annotations
+"""A sweep of a tiny pair: what is measured, skipped, gone on with, and what fits the memory beside the weights."""
 
 import itertools
 from dataclasses import replace
+from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
 torch = pytest.importorskip("torch")
 from torch._dynamo.exc import TorchDynamoException  # noqa: E402
 
+from profiler.attention.pages import breaks_the_device, is_out_of_memory  # noqa: E402
 from profiler.latency.hardware import Clocks  # noqa: E402
-from profiler.latency.measure import (  # noqa: E402
-    Bench,
-    modes_of,
-    stated,
-)
-from profiler.latency.models import Setting, Subject, weights_bytes  # noqa: E402
-from profiler.latency.points import CPU_QUICK, GridPoint  # noqa: E402
+from profiler.latency.measure import Bench, modes_of, stated  # noqa: E402
+from profiler.latency.models import Setting, Subject, needed, pool_pages, weights_bytes  # noqa: E402
+from profiler.latency.points import CPU_QUICK, FULL, GridPoint  # noqa: E402
 from profiler.latency.samples import SampleFile, Timing, read_samples  # noqa: E402
 from profiler.latency.sweep import LatencySweep  # noqa: E402
 from profiler.latency.timers import Effort, HostTimer  # noqa: E402
 from profiler.models.random_weights import random_model, shape_of  # noqa: E402
-from profiler.models.shapes import LLAMA_70B, TINY_LLAMA  # noqa: E402
+from profiler.models.shapes import LLAMA_70B, QWEN_05B, QWEN_32B, TINY_LLAMA  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.latency.made import FACTS  # noqa: E402
 
 pytestmark = pytest.mark.torch
 GRID = replace(CPU_QUICK, requests=(1, 4), contexts=(16, 128), chunks=(8, 32), leaves=(1,), max_batched_tokens=64)
+POINTS = len(GRID.passes("target")) + len(GRID.passes("draft"))
 SETTING = Setting(torch.device("cpu"), torch.float32, "sdpa", GRID, 1, "nvlink4", 0)
 TINY = {role: Subject("tiny-llama", random=True) for role in ("target", "draft")}
 
@@ -35,19 +35,11 @@ class CountingTimer:
     """Runs each pass once and says it took a second; fails, or lets time pass, where it is told to."""
 
     def __init__(self, captures=False, fail_at=(), failure=torch.OutOfMemoryError, after_each=lambda: None):
-        self.captured = self.replayed if captures else None
-        self.fail_at = fail_at
-        self.failure = failure
-        self.after_each = after_each
-        self.calls = []
+        self.captured = partial(self._timed, "graph") if captures else None
+        self.launched = partial(self._timed, "eager")
+        self.fail_at, self.failure, self.after_each, self.calls = fail_at, failure, after_each, []
 
-    def launched(self, run, rotate, effort):
-        return self._timed("eager", run, rotate)
-
-    def replayed(self, run, rotate, effort):
-        return self._timed("graph", run, rotate)
-
-    def _timed(self, mode, run, rotate):
+    def _timed(self, mode, run, rotate, effort):
         self.calls.append(mode)
         self.after_each()
         if len(self.calls) - 1 in self.fail_at:
@@ -80,26 +72,20 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was_and_measures_every_point_of
     samples = read_samples(tmp_path / "s.parquet")[1]
     assert len(rest.calls) + 7 == len(samples)
     assert [(each.name, each.measured_at) for each in samples[:7]] == [(each.name, each.measured_at) for each in kept]
-    wanted = [(role, point.key) for role in ("target", "draft") for point in GRID.passes(role)]
-    assert sorted((each.role, each.key) for each in samples) == sorted(wanted)
-    assert {each.status for each in samples} == {"ok"}
+    wanted = [(role, point.key, "ok") for role in ("target", "draft") for point in GRID.passes(role)]
+    assert sorted((each.role, each.key, each.status) for each in samples) == sorted(wanted)
     nothing = CountingTimer()
     assert sweep(tmp_path / "s.parquet", nothing).run() == len(nothing.calls) == 0
 
 
-def test_time_that_is_up_stops_it_after_a_point_at_least(tmp_path):
-    now = [0.0]
+def test_time_that_is_up_stops_it_after_a_point_at_least_and_at_the_last_one_leaves_nothing_to_do(tmp_path):
     for calls in (1, 2):
-        timer = CountingTimer(after_each=lambda: now.__setitem__(0, now[0] + 10))
-        assert sweep(tmp_path / "s.parquet", timer, deadline=now[0] - 1, clock=lambda: now[0]).run() > 0
+        timer = CountingTimer()
+        assert sweep(tmp_path / "s.parquet", timer, deadline=-1, clock=lambda: 0.0).run() == POINTS - calls
         assert len(timer.calls) == 1
         assert len(read_samples(tmp_path / "s.parquet")[1]) == calls
-
-
-def test_time_that_is_up_at_the_last_point_leaves_nothing_to_do(tmp_path):
-    points = len(GRID.passes("target")) + len(GRID.passes("draft"))
     timer = CountingTimer()
-    late = sweep(tmp_path / "s.parquet", timer, deadline=0, clock=lambda: float(len(timer.calls) == points))
+    late = sweep(tmp_path / "late.parquet", timer, deadline=0, clock=lambda: float(len(timer.calls) == POINTS))
     assert late.run() == 0
 
 
@@ -119,9 +105,7 @@ def test_a_point_that_cannot_be_measured_is_skipped_and_listed(tmp_path, failure
 
 
 def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
-
+    full = Mock(side_effect=RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"))
     with monkeypatch.context() as patch:
         patch.setattr("profiler.passes.checks.kernel_error", full)
         with pytest.raises(SpecsimError, match=r"^attention 'sdpa': too little memory on cpu$"):
@@ -162,22 +146,17 @@ def test_a_loaded_models_weights_are_its_own():
 
 
 def test_a_point_that_breaks_the_device_is_kept_so_that_the_next_run_passes_it(tmp_path, monkeypatch):
-    def nothing_runs(device):
-        raise RuntimeError("CUDA error: unspecified launch failure")
-
+    nothing_runs = Mock(side_effect=RuntimeError("CUDA error: unspecified launch failure"))
     lost = RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with TORCH_USE_CUDA_DSA")
     with monkeypatch.context() as patch:
         patch.setattr("profiler.latency.models.give_back", nothing_runs)
-        with pytest.raises(
-            SpecsimError, match=r"^(target|draft) .*: CUDA error: an illegal memory access was encountered"
-        ):
+        with pytest.raises(SpecsimError, match=r"^(target|draft) .*: CUDA error: an illegal memory access was encoun"):
             sweep(tmp_path / "s.parquet", CountingTimer(fail_at=(2,), failure=lost)).run()
     kept = read_samples(tmp_path / "s.parquet")[1]
     assert [each.status[:32] for each in kept] == ["ok", "ok", "CUDA error: an illegal memory ac"]
     assert sweep(tmp_path / "s.parquet", CountingTimer()).run() == 0
     names = [each.name for each in read_samples(tmp_path / "s.parquet")[1]]
-    assert names.count(kept[2].name) == 1
-    assert len(names) == len(GRID.passes("target")) + len(GRID.passes("draft"))
+    assert len(names) == len(set(names)) == POINTS
 
 
 def test_points_that_the_memory_does_not_hold_are_left_out_and_said(tmp_path, monkeypatch, capsys):
@@ -214,3 +193,33 @@ def test_a_shard_is_measured_and_its_all_reduce_modelled(tmp_path):
     assert "a line whose median error is 8 to 16% on NCCL's times" in stated("nvlink4", 2)
     assert one.all_reduce_s == pytest.approx(2 * 2 * (7.9e-6 + 32 * 64 * 4 / 248e9))
     assert {each.all_reduce_s for each in samples if each.role == "draft"} == {0.0}
+
+
+def test_only_memory_that_ran_out_is_called_so():
+    assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert breaks_the_device(RuntimeError("Triton Error [CUDA]: invalid argument"))
+    assert not breaks_the_device(RuntimeError("CUDA error: out of memory"))
+    assert not breaks_the_device(ValueError("CUDA error: none"))
+    assert not breaks_the_device(RuntimeError("CUDA error: operation not permitted when stream is capturing"))
+
+
+def test_too_little_memory_for_any_cache(monkeypatch):
+    monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: 10**6)
+    with pytest.raises(SpecsimError, match=r"Llama-3.1-70B: too little memory on cpu: its weights leave room for 0"):
+        pool_pages({"target": [GridPoint("decode", 1, 128, 1)]}, {"target": LLAMA_70B}, SETTING)
+
+
+def test_both_models_of_the_largest_pair_share_an_h200(monkeypatch):
+    """143,771 MiB hold the 32B and the 0.5B in bfloat16, and all but the largest points."""
+    free = 143771 * 2**20 - 10**9 - QWEN_32B.weights_bytes - QWEN_05B.weights_bytes
+    monkeypatch.setattr("profiler.latency.models.free_bytes", lambda device: free)
+    setting = Setting(torch.device("cuda"), torch.bfloat16, "flex", FULL, 1, None, 0)
+    shapes = {"target": QWEN_32B, "draft": QWEN_05B}
+    pages = pool_pages({role: FULL.passes(role) for role in shapes}, shapes, setting)
+    held = sum(pages[role] * 128 * shape.kv_bytes_per_token for role, shape in shapes.items())
+    assert free - held > 6e9
+    over = {role: [each for each in FULL.passes(role) if needed(each, 128) > pages[role]] for role in pages}
+    assert {point.requests * point.context for every in over.values() for point in every} <= {2**18}
+    assert sum(map(len, over.values())) <= 2

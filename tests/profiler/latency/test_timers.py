@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math
 import sys
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,8 +20,7 @@ pytestmark = pytest.mark.torch
 class Watch:
     """A clock that a pass moves on."""
 
-    def __init__(self):
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self):
         return self.now
@@ -37,23 +35,16 @@ class Watch:
         return run
 
 
-def test_median_and_mean_of_the_runs_without_the_warm_up():
-    watch = Watch()
-    timing = HostTimer(watch).launched(watch.passes([99, 98, 1, 2, 3, 4, 50]), lambda _: None, Effort(5, 1e9))
-    assert timing == Timing(3.0, 12.0, 1.0, 2.0, 5)
-
-
-def test_rotating_is_not_counted():
-    watch = Watch()
-    turns = []
+def test_median_and_mean_are_of_the_runs_without_warm_up_and_rotating():
+    watch, turns = Watch(), []
 
     def rotate(turn):
         turns.append(turn)
         watch.now += 1000
 
-    timing = HostTimer(watch).launched(watch.passes([2]), rotate, Effort(6, 1e9))
-    assert timing.median_s == 2
-    assert turns == [0, 1, 0, 1, 2, 3, 4, 5]
+    timing = HostTimer(watch).launched(watch.passes([99, 98, 1, 2, 3, 4, 50]), rotate, Effort(5, 1e9))
+    assert timing == Timing(3.0, 12.0, 1.0, 2.0, 5)
+    assert turns == [0, 1, 0, 1, 2, 3, 4]
 
 
 def test_slow_passes_are_run_less_often_but_five_times():
@@ -68,10 +59,8 @@ class FakeCuda:
     """torch.cuda with a device that works behind the host: kernels queue up, events are stamped in the queue."""
 
     def __init__(self):
-        self.host, self.device = Watch(), 0.0
-        self.log = []
-        self.streams = []
-        self.capturing = False
+        self.host, self.device, self.capturing = Watch(), 0.0, False
+        self.log, self.streams = [], []
 
     def kernel(self, seconds, launch):
         """Return a pass that occupies the device, and the host while it is launched."""
@@ -87,11 +76,7 @@ class FakeCuda:
     def Event(self, enable_timing):  # noqa: N802
         assert enable_timing
         event = SimpleNamespace()
-
-        def record():
-            event.at = max(self.device, self.host.now)
-
-        event.record = record
+        event.record = lambda: setattr(event, "at", max(self.device, self.host.now))
         event.elapsed_time = lambda other: (other.at - event.at) * 1000
         return event
 
@@ -105,12 +90,12 @@ class FakeCuda:
     def empty_cache(self):
         self.log.append("emptied")
 
-    def Stream(self):  # noqa: N802
-        self.streams.append(SimpleNamespace(wait_stream=lambda _: None))
-        return self.streams[-1]
-
     def current_stream(self):
         return SimpleNamespace(wait_stream=lambda _: None)
+
+    def Stream(self):  # noqa: N802
+        self.streams.append(self.current_stream())
+        return self.streams[-1]
 
     def stream(self, stream):
         self.log.append(stream)
@@ -124,24 +109,19 @@ class FakeCuda:
 
         return SimpleNamespace(replay=replay, reset=lambda: self.log.append("reset"))
 
+    @contextlib.contextmanager
     def graph(self, _, stream):
         self.log.append(stream)
-
-        @contextlib.contextmanager
-        def capture():
-            self.capturing = True
-            yield
-            self.capturing = False
-
-        return capture()
+        self.capturing = True
+        yield
+        self.capturing = False
 
 
 def test_a_launched_pass_takes_as_long_as_its_launch_where_that_is_longer():
     for seconds, launch in ((2.0, 0.5), (0.1, 3.0)):
         cuda = FakeCuda()
         timing = CudaTimer(cuda, cuda.host).launched(cuda.kernel(seconds, launch), lambda _: None, Effort(5, 1e9))
-        assert timing.median_s == pytest.approx(launch + seconds)
-        assert timing.host_s == pytest.approx(launch)
+        assert (timing.median_s, timing.host_s) == pytest.approx((launch + seconds, launch))
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -150,9 +130,7 @@ def test_replays_stand_in_line_so_that_only_the_device_counts(waits):
     cuda = FakeCuda()
     timer, rotate = CudaTimer(cuda, cuda.host), lambda _: waits and cuda.synchronize()
     timing = timer.captured(cuda.kernel(2.0, 0.5), rotate, Effort(10, 1e9))
-    assert timing.median_s == pytest.approx(2.0)
-    assert timing.host_s is None
-    assert timing.runs == 10
+    assert (timing.median_s, timing.host_s, timing.runs) == (pytest.approx(2.0), None, 10)
     assert cuda.log[-2:] == ["reset", "emptied"]
     assert cuda.log.count("run") == 4
 
@@ -216,26 +194,12 @@ def wait_for(happened):
     pytest.fail("nothing was read")
 
 
-def test_nvidia_smi_reads_where_nvml_is_not(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
-    monkeypatch.setattr("profiler.latency.hardware.SMI_EVERY_S", 0.001)
-    with clocks_of(torch.device("cuda:1")).watch() as seen:
-        wait_for(lambda: seen.readings)
-    assert seen.median() == (1980.0, 3201.0)
-
-
 def test_nvml_is_asked_for_the_gpu_by_its_uuid(monkeypatch):
     answering(monkeypatch, {})
     asked = []
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=lambda uuid: asked.append(uuid) or "handle",
-        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1755, 2: 2619}[kind],
-        NVML_CLOCK_SM=1,
-        NVML_CLOCK_MEM=2,
-        NVMLError=RuntimeError,
-    )
+    nvml = SimpleNamespace(nvmlInit=lambda: None, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVMLError=RuntimeError)
+    nvml.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "handle"
+    nvml.nvmlDeviceGetClockInfo = lambda handle, kind: {1: 1755, 2: 2619}[kind]
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     with clocks_of(torch.device("cuda:1")).watch() as seen:
         wait_for(lambda: seen.readings)
@@ -243,14 +207,14 @@ def test_nvml_is_asked_for_the_gpu_by_its_uuid(monkeypatch):
     assert seen.median() == (1755.0, 2619.0)
 
 
-def test_clocks_that_cannot_be_read_are_nan(monkeypatch):
-    def missing(*_, **__):
-        raise FileNotFoundError
-
+def test_nvidia_smi_reads_where_nvml_is_not_and_clocks_that_cannot_be_read_are_nan(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    answering(monkeypatch, {})
-    monkeypatch.setattr("subprocess.run", missing)
     monkeypatch.setattr("profiler.latency.hardware.SMI_EVERY_S", 0.001)
+    answering(monkeypatch, {"clocks.sm,clocks.mem": "1980, 3201\n"})
+    with clocks_of(torch.device("cuda:1")).watch() as seen:
+        wait_for(lambda: seen.readings)
+    assert seen.median() == (1980.0, 3201.0)
+    monkeypatch.setattr("subprocess.run", Mock(side_effect=FileNotFoundError))
     for device in (torch.device("cuda"), torch.device("cpu")):
         with clocks_of(device).watch() as seen:
             time.sleep(0.01)

@@ -3,8 +3,6 @@
 A process of its own, since a process that has the interpreter has no compiler. Needs no GPU.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,13 +1,13 @@
-"""Passes of every kind over shuffled pages, for tests of attention."""
-
-from __future__ import annotations
+"""Passes of every kind over shuffled pages, attention to them by SDPA, and a CUDA graph's stand-in on the CPU."""
 
 import numpy as np
 import torch
 
-from profiler.attention.packing import Work
+from profiler.attention.packing import Work, pack
 from profiler.attention.pages import CacheShape, deal
+from profiler.attention.sdpa import Sdpa
 
+CPU = torch.device("cpu")
 PAGE = 16
 
 
@@ -52,3 +52,27 @@ def pools(work, share, width, dtype=torch.float64, page=PAGE):
     query = torch.randn(work.batched_tokens, 2 * share, width, **draw)
     keys, values = (torch.randn(shape.slots, 2, width, **draw) for _ in range(2))
     return shape, tables, query, keys, values
+
+
+def exact(work, share, tables, query, keys, values, scaling=0.3):
+    """Return attention by SDPA in float64."""
+    plan = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
+    return plan(query.double(), keys.double(), values.double(), scaling)
+
+
+class Rerun:
+    """Runs a pass over the inputs that were there at capture, and writes its result to where the captured one did."""
+
+    def __init__(self, run, result):
+        self._run, self._result = run, result
+
+    def replay(self):
+        with torch.inference_mode():
+            self._result.copy_(self._run())
+
+
+def rerun(run, warm_up):
+    """Capture as `profiler.passes.graphs.capture` does."""
+    warm_up()
+    result = run()
+    return Rerun(run, result), result

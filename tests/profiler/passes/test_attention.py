@@ -1,4 +1,4 @@
-from __future__ import annotations
+"""Paged SDPA, FlexAttention and split attention against the definition, and what a kernel check sees of them."""
 
 from dataclasses import replace
 
@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from profiler.attention.flex import QUERY_BLOCK, Flex, group_arrays  # noqa: E402
-from profiler.attention.packing import Work, pack  # noqa: E402
+from profiler.attention.packing import Work, is_causal, pack  # noqa: E402
 from profiler.attention.pages import PageTables  # noqa: E402
-from profiler.attention.sdpa import Sdpa, grouped  # noqa: E402
+from profiler.attention.planning import planner  # noqa: E402
+from profiler.attention.sdpa import grouped, visible  # noqa: E402
+from profiler.attention.split import plain_paged  # noqa: E402
 from profiler.latency.points import FULL, QUICK  # noqa: E402
-from tests.profiler.passes.layouts import pools  # noqa: E402
-from tests.profiler.passes.works import seen_by_definition, works  # noqa: E402
+from profiler.passes.checks import checked_error, kernel_error  # noqa: E402
+from tests.made import refusal  # noqa: E402
+from tests.profiler.passes.layouts import CPU, exact, pools  # noqa: E402
+from tests.profiler.passes.test_packing import seen_by_definition, works  # noqa: E402
 
 pytestmark = pytest.mark.torch
-CPU = torch.device("cpu")
 
 
 def by_definition(work, tables, query, keys, values, scaling):
@@ -37,21 +40,17 @@ def by_definition(work, tables, query, keys, values, scaling):
 @given(works(), st.sampled_from([1, 3]), st.sampled_from([4, 16]))
 def test_paged_sdpa_is_attention_by_definition(work, share, page):
     _, (tables, _), query, keys, values = pools(work, share, 8, page=page)
-    plan = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
     expected = by_definition(work, tables, query, keys, values, 0.3)
-    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(exact(work, share, tables, query, keys, values), expected, atol=1e-12, rtol=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
 @given(works(), st.sampled_from([1, 3]), st.sampled_from([16, 128]))
 def test_flex_with_a_tree_mask_is_sdpa_with_an_additive_one(work, share, page):
     shape, (tables, _), query, keys, values = pools(work, share, 8, page=page)
-    packed = pack(work)
-    plan = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, len(query))
-    reference = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
-    torch.testing.assert_close(
-        plan(query, keys, values, 0.3), reference(query, keys, values, 0.3), atol=1e-12, rtol=1e-12
-    )
+    plan = Flex(shape, compiled=False, device=CPU).plan(work, pack(work), tables, len(query))
+    expected = exact(work, share, tables, query, keys, values)
+    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -60,12 +59,9 @@ def test_compiled_flex_visits_the_blocks_it_must():
     """Compiled, the kernel reads the block tables that the plain one ignores."""
     work = Work.of([300, 5, 0, 256], [1, 140, 3, 1], [0, 0, 0, 3], [-1, 0, 0, -1])
     shape, (tables, _), query, keys, values = pools(work, 2, 16, dtype=torch.float32, page=128)
-    packed = pack(work)
-    reference = Sdpa(2, device=CPU, dtype=torch.float32).plan(work, packed, tables, len(query))
-    plan = Flex(shape, compiled=True, device=CPU).plan(work, packed, tables, len(query))
-    torch.testing.assert_close(
-        plan(query, keys, values, 0.25), reference(query, keys, values, 0.25), atol=1e-5, rtol=1e-5
-    )
+    plan = Flex(shape, compiled=True, device=CPU).plan(work, pack(work), tables, len(query))
+    expected = exact(work, 2, tables, query, keys, values).float()
+    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_flex_visits_a_rows_own_pages_up_to_the_last_key_seen_in_tables_of_the_longest_row():
@@ -92,8 +88,7 @@ def test_flex_asks_for_kernels_that_exist(share, queries):
     but for a power of two of heads; it falls back to one tile of 128 for each head."""
     work = Work.of([30, 5], [queries, queries])
     shape, (tables, _), query, keys, values = pools(work, share, 8, page=128)
-    packed = pack(work)
-    plan = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, len(query))
+    plan = Flex(shape, compiled=False, device=CPU).plan(work, pack(work), tables, len(query))
     plain, asked = plan._kernel, []
 
     def kernel(query, *tensors, kernel_options, **options):
@@ -101,10 +96,8 @@ def test_flex_asks_for_kernels_that_exist(share, queries):
         return plain(query, *tensors, kernel_options=kernel_options, **options)
 
     plan._kernel = kernel
-    reference = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, packed, tables, len(query))
-    torch.testing.assert_close(
-        plan(query, keys, values, 0.3), reference(query, keys, values, 0.3), atol=1e-12, rtol=1e-12
-    )
+    expected = exact(work, share, tables, query, keys, values)
+    torch.testing.assert_close(plan(query, keys, values, 0.3), expected, atol=1e-12, rtol=1e-12)
     [((_, heads, padded, _), options)] = asked
     if padded >= QUERY_BLOCK:
         assert (heads, options) == (2 * share, {})
@@ -136,3 +129,54 @@ def test_a_sweep_compiles_few_kernels(grid, role, most):
 def test_rows_are_grouped_by_like_queries_within_the_limit():
     groups = grouped(np.array([1, 9, 1, 16, 0, 1]), np.array([10, 20, 30, 20, 5, 10]), limit=40)
     assert [group.tolist() for group in groups] == [[0, 5], [2], [1, 3]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(works(), st.sampled_from([1, 3]))
+def test_split_attention_to_context_and_tail_is_attention_to_all(work, share):
+    shape, (tables, _), query, keys, values = pools(work, share, 8)
+    split = planner("split", shape, 2 * share, device=CPU, dtype=torch.float64)
+    found = split.plan(work, pack(work), tables, len(query))(query, keys, values, 0.3)
+    torch.testing.assert_close(found, exact(work, share, tables, query, keys, values), atol=1e-12, rtol=1e-12)
+
+
+def causal_by_definition(work, packed):
+    """Whether each query of a row sees the keys up to its own, and the last of a row sees every key."""
+    for row in range(work.rows):
+        queries = np.arange(packed.start[row], packed.start[row + 1])[None]
+        if queries.size:
+            key = np.arange(work.key_tokens[row])
+            seen = visible(np.array([row]), work, packed, queries, key)[0]
+            until = work.key_tokens[row] - queries.size + np.arange(queries.size)
+            if (seen != (key <= until[:, None])).any():
+                return False
+    return True
+
+
+@settings(max_examples=200, deadline=None)
+@given(works(context=6, chunk=3, nodes=4))
+def test_a_pass_is_causal_where_a_mask_would_hide_nothing_else(work):
+    """A pass of chains takes no mask; a tree's cached nodes alone may make it one although no query would notice."""
+    packed = pack(work)
+    if is_causal(work, packed):
+        assert causal_by_definition(work, packed)
+    elif causal_by_definition(work, packed):
+        assert work.node_cached.any()
+
+
+@pytest.mark.parametrize("part", ["causal", "context", "tail"])
+def test_the_kernel_check_compares_both_ways_of_a_pass(part, monkeypatch):
+    """Passes without a tree take another way, which a check of trees alone would not see."""
+    place = {"device": CPU, "dtype": torch.float32}
+    assert kernel_error("split", 4, 2, 16, **place) < 1e-5
+
+    def wrong(query, pools, span, scaling):
+        out, lse = plain_paged(query, pools, span, scaling)
+        bad = span.causal == (part == "causal")
+        return (out * 1.2 if bad else out), lse
+
+    if part == "tail":
+        monkeypatch.setattr("profiler.attention.operations.plain_tail", lambda *given: given[3][0])
+    else:
+        monkeypatch.setattr("profiler.attention.split.plain_paged", wrong)
+    assert "attention 'split' is wrong by" in refusal(checked_error, "split", 4, 2, 16, **place)

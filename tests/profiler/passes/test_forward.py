@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -9,23 +7,18 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
 from profiler.attention.packing import Work  # noqa: E402
-from profiler.attention.pages import PageTables, deal, pages_needed  # noqa: E402
+from profiler.attention.pages import CacheShape, deal, pages_needed  # noqa: E402
 from profiler.models.random_weights import MAX_POSITIONS, random_model, shape_of, shard  # noqa: E402
 from profiler.models.shapes import LLAMA_70B, SMOLLM2_135M, TINY_LLAMA, named_shape  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402
-from specsim.errors import SpecsimError  # noqa: E402
 from tests.made import refusal  # noqa: E402
 from tests.profiler.backend.pairs import CPU, loud  # noqa: E402
-from tests.profiler.passes.works import works  # noqa: E402
+from tests.profiler.passes.test_packing import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 LLAMA = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97)
 QWEN = replace(LLAMA, qkv_bias=True, tied=False)
-
-
 MODELS = {name: (loud(shape=of), loud(shape=of), of) for name, of in (("llama", LLAMA), ("qwen", QWEN))}
 
 
@@ -93,59 +86,29 @@ def test_a_packed_pass_is_decoding_each_path_alone(name, kernel, work, seed):
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
 
 
-ENDS_A_CAPTURE = ("_local_scalar_dense", "item", "is_nonzero", "nonzero", "masked_select", "_unique2", "lift_fresh")
-
-
-class WhatMayBeCaptured(TorchDispatchMode):
-    """Refuses what ends a graph's capture: numbers asked of the device, results of unknown size, tensors of numbers."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        assert func.overloadpacket.__name__ not in ENDS_A_CAPTURE
-        return func(*args, **(kwargs or {}))
-
-
-def test_a_pass_is_one_that_a_graph_can_capture():
-    model, _, shape = MODELS["llama"]
-    forward = Forward(model, shape, pages=32, kernel="sdpa")
-    work = Work.of([20, 3], [1, 5], [0, 0], [-1, 0])
-    rng = np.random.default_rng(0)
-    ready, other = (
-        forward.inputs(work, deal(work, forward.cache.shape, rng), np.arange(work.batched_tokens), size=16)
-        for _ in range(2)
-    )
-    with WhatMayBeCaptured():
-        assert forward.run(ready).shape == (4, shape.vocab)
-        ready.load(other)
-
-
 def test_a_model_that_attends_otherwise_is_refused_in_one_line():
     from transformers import MistralConfig, MistralForCausalLM
 
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "vocab_size": 50}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
-    for window in (None, 16):
+
+    def passed(window):
         model = MistralForCausalLM(MistralConfig(**sizes, **heads, sliding_window=window)).eval()
-        forward = Forward(model, shape_of(model, "m"), pages=3)
-        work = Work.of([3], [1])
-        inputs = forward.inputs(work, deal(work, forward.cache.shape, np.random.default_rng(0)), np.array([5]))
-        if window is None:
-            assert forward.run(inputs).shape == (1, 50)
-            continue
-        with pytest.raises(SpecsimError, match=r"^MistralAttention attends with sliding_window=16, which is not supp"):
-            forward.run(inputs)
+        forward, work = Forward(model, shape_of(model, "m"), pages=3), Work.of([3], [1])
+        tables = deal(work, forward.cache.shape, np.random.default_rng(0))
+        return forward.run(forward.inputs(work, tables, np.array([5])))
+
+    assert passed(None).shape == (1, 50)
+    assert refusal(passed, 16).startswith("MistralAttention attends with sliding_window=16, which is not supp")
 
 
 def test_dealt_pages_belong_to_one_row_and_never_to_padding():
-    model, _, shape = MODELS["llama"]
-    forward = Forward(model, shape, pages=8)
-    work = Work.of([40, 0], [1, 17])
-    tables = deal(work, forward.cache.shape, np.random.default_rng(3))
+    work, shape, rng = Work.of([40, 0], [1, 17]), CacheShape(1, 2, 8, 8, 16), np.random.default_rng(3)
+    tables = deal(work, shape, rng)
     held = tables.pages[tables.pages >= 0]
     assert len(set(held.tolist())) == pages_needed(work, 16).sum() == 5
     assert held.max() < 7
-    assert isinstance(tables, PageTables)
-    with pytest.raises(SpecsimError, match="a pass needs 8 pages of KV cache; there are 7"):
-        deal(Work.of([127], [1]), forward.cache.shape, np.random.default_rng(3))
+    assert "a pass needs 8 pages of KV cache; there are 7" in refusal(deal, Work.of([127], [1]), shape, rng)
 
 
 @pytest.mark.parametrize("shape", [QWEN, SMOLLM2_135M])
@@ -168,11 +131,8 @@ def test_a_shard_computes_a_quarter_of_the_70b():
     assert "tp 3: Llama-3.1-70B has 64 heads, 8 key heads" in refusal(shard, LLAMA_70B, 3)
 
 
-def test_weights_that_do_not_fit_are_refused_before_they_are_drawn():
-    with pytest.raises(SpecsimError, match=r"282.2 GB of weights do not fit on cpu: too little memory"):
-        random_model(LLAMA_70B, device=CPU, dtype=torch.float32)
-
-
-def test_named_shapes():
+def test_shapes_have_names_and_weights_that_do_not_fit_are_refused_before_they_are_drawn():
+    said = refusal(random_model, LLAMA_70B, device=CPU, dtype=torch.float32)
+    assert "282.2 GB of weights do not fit on cpu: too little memory" in said
     assert named_shape("smollm2-135m-skip3").layers == 27
     assert "expected -skipN with N from 1 to 1 layers" in refusal(named_shape, "tiny-llama-skip2")

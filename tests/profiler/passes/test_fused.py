@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
@@ -8,6 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 torch = pytest.importorskip("torch")
+
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config  # noqa: E402
 
 from profiler.attention import kernels  # noqa: E402
 from profiler.attention.operations import Plain, operations  # noqa: E402
@@ -20,56 +21,29 @@ from profiler.passes.fused import Fused, take_over  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.made import refusal  # noqa: E402
 from tests.profiler.passes.layouts import PASSES  # noqa: E402
-from tests.profiler.passes.test_forward import WhatMayBeCaptured  # noqa: E402
-from tests.profiler.passes.works import works  # noqa: E402
+from tests.profiler.passes.test_packing import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")
 QWEN = replace(TINY_LLAMA, hidden=32, ffn=48, vocab=97, qkv_bias=True, tied=False)
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 97,
-    "pad_token_id": None,
-    "bos_token_id": None,
-    "eos_token_id": None,
-}
-LLAMA_3 = {
-    "rope_type": "llama3",
-    "rope_theta": 5e4,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 97}
+SIZES |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES |= dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
+LLAMA_3 = {"rope_type": "llama3", "rope_theta": 5e4, "original_max_position_embeddings": 64}
+LLAMA_3 |= {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+CONFIGS = {
+    "llama 3": lambda: LlamaConfig(**SIZES, rope_parameters=dict(LLAMA_3), tie_word_embeddings=True),
+    "llama with biases": lambda: LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-2),
+    "llama of wide heads": lambda: LlamaConfig(**SIZES, head_dim=24),
+    "qwen2": lambda: Qwen2Config(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+    "qwen2, tied": lambda: Qwen2Config(**SIZES, tie_word_embeddings=True),
 }
 
 
-def config_of(name):
-    """Return a configuration: Llama 3's scaled positions, biases everywhere, another width of heads."""
-    from transformers import LlamaConfig, Qwen2Config
-
-    made = {
-        "llama 3": lambda: LlamaConfig(**SIZES, rope_parameters=dict(LLAMA_3), tie_word_embeddings=True),
-        "llama with biases": lambda: LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-2),
-        "llama of wide heads": lambda: LlamaConfig(**SIZES, head_dim=24),
-        "qwen2": lambda: Qwen2Config(**SIZES, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
-        "qwen2, tied": lambda: Qwen2Config(**SIZES, tie_word_embeddings=True),
-    }
-    return made[name]()
-
-
-MODELS = ("llama 3", "llama with biases", "llama of wide heads", "qwen2", "qwen2, tied")
-
-
-def model_of(name, dtype=torch.float64, seed=0):
-    """Return a model whose attention, norms and biases all matter, drawn from the seed."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_config(config_of(name)).to(dtype).eval()
-    generator = torch.Generator().manual_seed(seed)
+def model_of(name):
+    """Return a model whose attention, norms and biases all matter."""
+    model = AutoModelForCausalLM.from_config(CONFIGS[name]()).to(torch.float64).eval()
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for key, weights in model.named_parameters():
             drawn = torch.randn(weights.shape, generator=generator, dtype=torch.float64)
@@ -85,13 +59,14 @@ def logits_of(made, work, size=3):
     return made.run(made.inputs(work, tables, tokens, work.batched_tokens + size))
 
 
+@cache
 def both(name, **options):
     """Return the paths of transformers and of few kernels over the same weights."""
     shape = shape_of(model_of(name), name)
     return Forward(model_of(name), shape, 64, "sdpa"), Fused(model_of(name), shape, 64, **options)
 
 
-@pytest.mark.parametrize(("name", "kernel"), [*((name, "split") for name in MODELS), ("llama 3", "sdpa")])
+@pytest.mark.parametrize(("name", "kernel"), [*((name, "split") for name in CONFIGS), ("llama 3", "sdpa")])
 def test_logits_are_those_of_the_transformers_path(name, kernel):
     """In float64, but for norms and rotary tables: transformers has these in float32, and so the fused path."""
     plain, fused = both(name, kernel=kernel)
@@ -102,15 +77,10 @@ def test_logits_are_those_of_the_transformers_path(name, kernel):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-@cache
-def paths_of_llama_3():
-    return both("llama 3", kernel="split")
-
-
 @settings(max_examples=25, deadline=None)
 @given(work=works(rows=3, context=20, chunk=6, nodes=6))
 def test_logits_of_any_pass_are_those_of_the_transformers_path(work):
-    expected, found = (logits_of(each, work) for each in paths_of_llama_3())
+    expected, found = (logits_of(each, work) for each in both("llama 3", kernel="split"))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -129,50 +99,51 @@ def test_weights_are_taken_over_and_none_are_held_twice():
     held = {each.data_ptr() for each in model.parameters()}
     size = sum(each.numel() for each in model.parameters())
     weights = take_over(model)
-    mine = [weights.embedding, weights.norm, weights.head.weight]
-    for layer in weights.layers:
-        products = (layer.qkv, layer.out, layer.gate_up, layer.down)
-        mine += [layer.before_attention, layer.before_mlp, *(each.weight for each in products)]
-        mine += [each.bias for each in products if each.bias is not None]
+    products = [each for layer in weights.layers for each in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+    mine = [weights.embedding, weights.norm, weights.head.weight, *(each.weight for each in products)]
+    mine += [each.bias for each in products if each.bias is not None]
+    mine += [each for layer in weights.layers for each in (layer.before_attention, layer.before_mlp)]
     own = {each.data_ptr(): each.numel() for each in mine}
     assert sum(own.values()) == size
     assert weights.head.weight.data_ptr() == weights.embedding.data_ptr()
-    left = {each.data_ptr(): each.numel() for each in model.parameters()}
-    assert set(left) <= set(own)
-    assert set(left) < held
-    assert sum(left.values()) == size - sum(
-        each.weight.numel() + (0 if each.bias is None else each.bias.numel())
-        for layer in weights.layers
-        for each in (layer.qkv, layer.gate_up)
-    )
+    left = {each.data_ptr() for each in model.parameters()}
+    assert left < held
+    assert left <= own.keys()
+
+
+ENDS_A_CAPTURE = ("_local_scalar_dense", "item", "is_nonzero", "nonzero", "masked_select", "_unique2", "lift_fresh")
+
+
+class WhatMayBeCaptured(TorchDispatchMode):
+    """Refuses what ends a graph's capture: numbers asked of the device, results of unknown size, tensors of numbers."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func.overloadpacket.__name__ not in ENDS_A_CAPTURE
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize(("name", "kernel"), [("chunks", "sdpa"), ("tree of 7", "split")])
 def test_a_pass_is_one_that_a_graph_can_capture(name, kernel):
     """The host launches only: no number is asked of the device, and other pages are loaded in place."""
-    _, fused = both("llama 3", kernel=kernel)
-    work = PASSES[name]
-    rng = np.random.default_rng(0)
-    ready, other = (
-        fused.inputs(work, deal(work, fused.cache.shape, rng), np.arange(work.batched_tokens), work.batched_tokens + 3)
-        for _ in range(2)
-    )
-    with WhatMayBeCaptured():
-        fused.run(ready)
-        ready.load(other)
-    fused.cache.fill(0)
-    again = fused.run(ready).clone()
-    fused.cache.fill(0)
-    assert torch.equal(again, fused.run(other))
+    work, rng = PASSES[name], np.random.default_rng(0)
+    tokens, size = np.arange(work.batched_tokens), work.batched_tokens + 3
+    for made in both("llama 3", kernel=kernel):
+        ready, other = (made.inputs(work, deal(work, made.cache.shape, rng), tokens, size) for _ in range(2))
+        with WhatMayBeCaptured():
+            made.run(ready)
+            ready.load(other)
+        made.cache.fill(0)
+        again = made.run(ready).clone()
+        made.cache.fill(0)
+        assert torch.equal(again, made.run(other))
 
 
 def test_launching_kernels_asks_the_device_nothing(monkeypatch):
     pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
     _, fused = both("llama 3", kernel="split", operations=operations("triton"))
     fused.planner._merge = fused.operations.tail
-    launched = []
+    launched, work = [], PASSES["tree of 7"]
     monkeypatch.setattr(kernels, "launch", lambda kernel, *_, **__: launched.append(kernel.__name__))
-    work = PASSES["tree of 7"]
     tables = deal(work, fused.cache.shape, np.random.default_rng(0))
     ready = fused.inputs(work, tables, np.arange(work.batched_tokens))
     with WhatMayBeCaptured():
@@ -181,29 +152,19 @@ def test_launching_kernels_asks_the_device_nothing(monkeypatch):
     assert launched == [*layer, *layer, "add_norm_kernel"]
 
 
-def other_models():
-    from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config
-    from transformers import Qwen2ForCausalLM as Qwen2
-
+def test_other_models_and_what_is_no_plain_matrix_are_refused_in_one_line():
     rotary = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
     windows = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
-    return {
-        "a model of type 'mistral'; expected llama or qwen2": MistralForCausalLM(MistralConfig(**SIZES)),
-        "an MLP with 'gelu'; expected 'silu'": LlamaForCausalLM(LlamaConfig(**SIZES, hidden_act="gelu")),
-        "rotary positions of type 'linear'; expected default": LlamaForCausalLM(
-            LlamaConfig(**SIZES, rope_parameters=rotary)
-        ),
-        "layers of a sliding window; expected full attention": Qwen2(Qwen2Config(**SIZES, **windows)),
-    }
-
-
-def test_other_models_are_refused_in_one_line():
-    for said, model in other_models().items():
+    for said, config in (
+        ("a model of type 'mistral'; expected llama or qwen2", MistralConfig(**SIZES)),
+        ("an MLP with 'gelu'; expected 'silu'", LlamaConfig(**SIZES, hidden_act="gelu")),
+        ("rotary positions of type 'linear'; expected default", LlamaConfig(**SIZES, rope_parameters=rotary)),
+        ("layers of a sliding window; expected full attention", Qwen2Config(**SIZES, **windows)),
+    ):
+        model = AutoModelForCausalLM.from_config(config)
         with pytest.raises(SpecsimError, match=rf"^passes 'fused' have no {said}.*, or --passes transformers$"):
             Fused(model, shape_of(model, "m"), 4)
 
-
-def test_what_is_no_plain_matrix_is_refused():
     class Packed4(torch.nn.Linear):
         pass
 

@@ -1,9 +1,8 @@
 """Passes whose shapes come again are replayed over other rows, and say what they say launched one by one."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,9 +19,8 @@ from profiler.passes.forward import Forward  # noqa: E402
 from profiler.passes.graphs import LONGEST_CHUNK, Replays  # noqa: E402
 from specsim.errors import SpecsimError  # noqa: E402
 from tests.profiler.backend.pairs import SHAPE, VOCABULARY, loud  # noqa: E402
-from tests.profiler.passes.graph import rerun  # noqa: E402
-from tests.profiler.passes.layouts import TREES  # noqa: E402
-from tests.profiler.passes.works import works  # noqa: E402
+from tests.profiler.passes.layouts import TREES, rerun  # noqa: E402
+from tests.profiler.passes.test_packing import works  # noqa: E402
 
 pytestmark = pytest.mark.torch
 KERNELS = ("sdpa", "split", "flex")
@@ -58,10 +56,7 @@ def test_replays_over_other_rows_say_what_launched_passes_say(kernel):
     for seed in range(12):
         rows = int(rng.integers(1, 7))
         contexts = rng.integers(1, 60, rows)
-        for work in (
-            Work.of(contexts, np.ones(rows)),
-            levels(contexts, 20 if seed == 0 else int(rng.integers(0, 4))),
-        ):
+        for work in (Work.of(contexts, np.ones(rows)), levels(contexts, 20 if seed == 0 else int(rng.integers(0, 4)))):
             plain, replayed = both(forward, replays, work, seed)
             assert replayed is not None
             torch.testing.assert_close(replayed, plain, atol=1e-11, rtol=1e-11)
@@ -143,15 +138,11 @@ def test_replays_are_compared_before_they_are_used(kernel, kinds):
 def test_replays_that_err_or_cannot_be_captured_are_refused():
     forward = served()
 
-    def stuck(run, warm_up):
-        return SimpleNamespace(replay=lambda: None), run()
-
+    stuck = Replays(forward, lambda run, warm_up: (SimpleNamespace(replay=lambda: None), run()))
     with pytest.raises(SpecsimError, match=r"^graphs: a replay of tiny errs by \d.*; expected 2.4e-10$"):
-        check_replays(forward, Replays(forward, stuck))
+        check_replays(forward, stuck)
 
-    def refused(run, warm_up):
-        raise RuntimeError("operation not permitted when stream is capturing")
-
+    refused = Mock(side_effect=RuntimeError("operation not permitted when stream is capturing"))
     said = "^graphs: tiny cannot be captured: operation not permitted when stream is capturing$"
     with pytest.raises(SpecsimError, match=said):
         check_replays(forward, Replays(forward, refused))

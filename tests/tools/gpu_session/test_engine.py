@@ -1,7 +1,5 @@
 """Times of an engine, with a stand-in for vLLM in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -9,7 +7,7 @@ import time
 import pytest
 
 from profiler.latency.command import TIME_IS_UP
-from tests.tools.gpu_session.processes import is_alive
+from tests.tools.gpu_session.test_supervisor import has_ended
 from tools.gpu_session import engine as timing
 from tools.gpu_session.engine import engine
 from tools.gpu_session.state import State
@@ -56,8 +54,7 @@ def install(tmp_path, monkeypatch, fail="pass"):
 def test_an_engine_that_is_not_installed_is_one_line_and_done(state, capsys):
     assert engine(state, time.monotonic() + 60) == 0
     assert capsys.readouterr().out == "engine vllm: absent; vllm is not installed: no engine is timed\n"
-    (row,) = state.rows()
-    assert row.quantity == "absent"
+    assert [row.quantity for row in state.rows()] == ["absent"]
 
 
 def test_a_step_is_what_further_tokens_take(state, tmp_path, monkeypatch, capsys):
@@ -78,10 +75,8 @@ def test_an_engine_that_fails_is_a_row_and_the_other_is_timed(state, tmp_path, m
     install(tmp_path, monkeypatch, 'assert speculative_config, "no kernel image"')
     assert engine(state, time.monotonic() + 60) == 0
     rows = state.rows()
-    failed = [row for row in rows if row.quantity == "failed"]
-    assert [(row.check, row.note) for row in failed] == [
-        ("engine alone", "its process ended with 1; session.log has its words")
-    ]
+    (failed,) = (row for row in rows if row.quantity == "failed")
+    assert (failed.check, failed.note) == ("engine alone", "its process ended with 1; session.log has its words")
     assert "no kernel image" in capsys.readouterr().err
     assert {row.check for row in rows if row.quantity == "draft-model step"} == {"engine drafting"}
 
@@ -98,13 +93,7 @@ def test_an_engine_that_hangs_is_ended_with_its_own_processes_and_none_is_begun_
 
     monkeypatch.setattr(timing, "_end", end)
     assert engine(state, time.monotonic() + 0.5) == TIME_IS_UP
-    assert [row.note for row in state.rows() if row.quantity == "failed"] == [
-        "its process ended with its time; session.log has its words"
-    ]
+    (failed,) = (row for row in state.rows() if row.quantity == "failed")
+    assert failed.note == "its process ended with its time; session.log has its words"
     assert state.ended() == {"engine alone"}
-    pid = int(pid_file.read_text())
-    for _ in range(100):
-        if not is_alive(pid):
-            return
-        time.sleep(0.02)
-    pytest.fail("it lives")
+    assert has_ended(int(pid_file.read_text()))

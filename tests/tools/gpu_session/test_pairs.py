@@ -1,7 +1,5 @@
 """The list of pairs of a session: what is wrong with it is one line, before anything is measured."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

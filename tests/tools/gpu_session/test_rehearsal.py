@@ -1,13 +1,12 @@
 """A whole session on the CPU, cut twice, and gone on with elsewhere from its archive."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -44,17 +43,11 @@ def folder(tmp_path_factory):
 
 
 def begin(folder, state, *words):
-    root = str(Path(__file__).parents[3])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(folder)]), "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([str(Path(__file__).parents[3]), str(folder)])
     command = [sys.executable, "-m", "tools.gpu_session", str(folder / "pairs.yaml"), "--quick"]
-    return subprocess.Popen(
-        [*command, "--state", str(state), "--archive", f"{state}.zip", *map(str, words)],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command += ["--state", str(state), "--archive", f"{state}.zip", *words]
+    more = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}, "text": True}
+    return subprocess.Popen(command, **more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def finish(process):
@@ -65,17 +58,10 @@ def finish(process):
 
 def points(state):
     """Return the names of all that a session measured: samples, and rows of checks, engine and drift."""
-    names = {
-        (path.name, *sample.name, sample.status == "ok")
-        for path in state.glob("*.parquet")
-        for sample in read_samples(path)[1]
-    }
-    rows = [
-        (row.check, row.case, row.quantity)
-        for row in read_state(state).rows()
-        if row.quantity not in ("begun", "ended", "farthest ratio")
-    ]
-    return names | set(rows)
+    samples = [(path.name, each) for path in state.glob("*.parquet") for each in read_samples(path)[1]]
+    rows = [each for each in read_state(state).rows() if each.quantity not in ("begun", "ended", "farthest ratio")]
+    names = {(name, *each.name, each.status == "ok") for name, each in samples}
+    return names | {(each.check, each.case, each.quantity) for each in rows}
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +76,11 @@ def undisturbed(folder):
 def test_a_session_measures_every_pair_and_checks_everything(folder, undisturbed):
     with zipfile.ZipFile(folder / "whole.zip") as packed:
         assert {"one-quick.yaml", "two-quick.yaml", "rows.jsonl", "session.log"} <= set(packed.namelist())
-    assert {each[0] for each in undisturbed} >= {"one-quick.samples.parquet", "two-quick.samples.parquet", "drift"}
-    assert {each[0] for each in undisturbed} >= {*CHECKS} - {"flex"}, "which is compiled on a GPU alone"
+    counted = Counter(each[0] for each in undisturbed)
+    assert counted.keys() >= {"two-quick.samples.parquet", "drift", *CHECKS} - {"flex"}, "which a GPU alone compiles"
     assert "failed" not in {each[2] for each in undisturbed}
-    assert len([each for each in undisturbed if each[0] == "one-quick.again.samples.parquet"]) == 20
-    assert len([each for each in undisturbed if each[0] == "one-quick.samples.parquet"]) == 26
-    assert len([each for each in undisturbed if each[0] == "engine drafting"]) == 9
+    told = {"one-quick.again.samples.parquet": 20, "one-quick.samples.parquet": 26, "engine drafting": 9}
+    assert {name: counted[name] for name in told} == told
     assert read_state(folder / "whole").done == list(STAGES)
 
 
