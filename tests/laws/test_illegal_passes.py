@@ -78,10 +78,7 @@ ILLEGAL: dict[str, tuple[Pass | Asked, str]] = {
         TargetPass(ints(DECODING, WAITING), ints(1, 7), TWO),
         "request 0 is given 7, 6 are pending",
     ),
-    "a tree behind half a prompt": (
-        verifies(HALFWAY, 1, 1),
-        "not finished: request 4 reads 1 of 2 pending",
-    ),
+    "a tree behind half a prompt": (verifies(HALFWAY, 1, 1), "not finished: request 4 reads 1 of 2 pending"),
     "evicts who runs": (
         TargetPass(ints(DECODING), ints(1), ROOT, ints(DECODING)),
         "can be evicted: request 2 runs in it",
@@ -95,10 +92,7 @@ ILLEGAL: dict[str, tuple[Pass | Asked, str]] = {
         "request 4 is named twice",
     ),
     "a draft evicts who runs": (DraftPass(ints(DECODING), ints(1), ROOT, evict=ints(DECODING)), "can be evicted"),
-    "verifies more than the pool holds": (
-        verifies(DECODING, 1, 200),
-        r"GiB more cache wanted, \S+ GiB of",
-    ),
+    "verifies more than the pool holds": (verifies(DECODING, 1, 200), r"GiB more cache wanted, \S+ GiB of"),
     "drafts more than the pool holds": (extends(DECODING, 200), "GiB more cache wanted"),
     "a draft without tokens": (DraftPass(ints(DECODING), ints(0), ROOT), "without tokens"),
     "feeds the drafter too much": (

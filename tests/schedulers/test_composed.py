@@ -63,10 +63,6 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
 
 
 def test_parts_that_need_the_future_are_refused_without_it() -> None:
-    mapping = {
-        **part("composed.WithOracle"),
-        "batching": BATCHING["laps"],
-        "speculation": SPECULATION["none"],
-    }
+    mapping = {**part("composed.WithOracle"), "batching": BATCHING["laps"], "speculation": SPECULATION["none"]}
     with pytest.raises(SpecsimError, match="oracle"):
         scheduler_factory(mapping, "scheduler=mine")

@@ -89,12 +89,7 @@ class Noting(Fcfs):
 
 
 @pytest.mark.parametrize(
-    ("numbers", "mean", "infinite"),
-    [
-        ((1.0, 2.0), 1.5, 0),
-        ((1.0, np.inf), 1.0, 5),
-        ((1e308, 1e308), None, 0),
-    ],
+    ("numbers", "mean", "infinite"), [((1.0, 2.0), 1.5, 0), ((1.0, np.inf), 1.0, 5), ((1e308, 1e308), None, 0)]
 )
 def test_an_infinite_number_is_kept_and_told(
     numbers: tuple[float, ...], mean: float | None, infinite: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,8 +19,7 @@ from tests.unit.hand import sizes
 
 
 @pytest.mark.parametrize(
-    ("rows", "capacity", "passes", "verified"),
-    [(1, None, 2, 2), (2, None, 3, 4), (2, 3, 3, 3), (2, 9, 3, 6)],
+    ("rows", "capacity", "passes", "verified"), [(1, None, 2, 2), (2, None, 3, 4), (2, 3, 3, 3), (2, 9, 3, 6)]
 )
 def test_a_batch_of_several_drafts_extra_tokens_for_one_capacity(
     rows: int, capacity: int | None, passes: int, verified: int

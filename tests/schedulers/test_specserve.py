@@ -133,12 +133,7 @@ MILLI = Linear(0.0, 1e-3, 0.04)
 
 
 def released(**changed: Any) -> ReleasedSpecServe:
-    given: dict[str, Any] = {
-        "num_speculative_tokens": 8,
-        "verifier": False,
-        "first_confidence": 0.6,
-        "limit_s": None,
-    }
+    given: dict[str, Any] = {"num_speculative_tokens": 8, "verifier": False, "first_confidence": 0.6, "limit_s": None}
     return ReleasedSpecServe(**(given | changed))
 
 
@@ -171,10 +166,7 @@ def test_no_objective_is_looked_at_unless_a_limit_is_set() -> None:
     assert verified(play(released(limit_s=1.035), CHEAP, kind=0), 0.9) == [3]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "size"),
-    [(1, 0), (3, 2), (5, 4), (32, 16), (33, 32), (100, 96), (1153, 1152)],
-)
+@pytest.mark.parametrize(("tokens", "size"), [(1, 0), (3, 2), (5, 4), (32, 16), (33, 32), (100, 96), (1153, 1152)])
 def test_the_next_smaller_graph_size(tokens: int, size: int) -> None:
     assert smaller_graph(tokens) == size
 

@@ -74,11 +74,7 @@ def test_slo_selection_takes_the_fewest_nodes_that_do(forest: Forest, need: floa
 
 
 @profile
-@given(
-    forest=forests(),
-    need=st.lists(st.floats(0.5, 3.0), min_size=3, max_size=3),
-    spare=st.integers(0, NODES + 1),
-)
+@given(forest=forests(), need=st.lists(st.floats(0.5, 3.0), min_size=3, max_size=3), spare=st.integers(0, NODES + 1))
 def test_both_selections_solve_the_constrained_problem(forest: Forest, need: list[float], spare: int) -> None:
     """Algorithm 1 with true path probabilities: the most expected tokens under B and every A(r), where both can hold.
 
