@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from specsim.core.request import Floats
-from tests.claims.paired import MEASURES, attainment, mean_e2el_s
+from tests.claims.paired import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
 from tests.claims.settings import (
     ABLATIONS,
     ADASERVE,
@@ -25,8 +25,6 @@ from tests.claims.settings import (
     STUDENT_T,
     TODAY,
 )
-from tests.claims.test_smartspec_claim import LASTING, fixed
-from tests.claims.test_specserve_claim import broken
 
 VLLM = ("vllm", "vllm_spec")
 ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
@@ -54,10 +52,9 @@ def rows() -> Iterator[str]:
         for rps in SMARTSPEC_RATES:
             yield f"1, 1a engine={engine} rps={rps}: {smartspec({**SMARTSPEC, 'engine': engine, 'rps': rps})}"
         yield f"1b engine={engine}: {smartspec({**LASTING, 'engine': engine})}"
-    thinking = {key: value for key, value in SPECSERVE.items() if not key.startswith("selection_")}
     for scale in SPECSERVE_SCALES:
-        late = {name: broken(name, {**SPECSERVE, "slo_scale": scale}) for name in ("specserve", "threshold")}
-        late["specserve with selection time"] = broken("specserve", {**thinking, "slo_scale": scale})
+        late = {name: late_steps(name, {**SPECSERVE, "slo_scale": scale}) for name in ("specserve", "threshold")}
+        late["specserve with selection time"] = late_steps("specserve", {**THINKING, "slo_scale": scale})
         yield f"2, 2b scale={scale}: late steps {late}"
     for requests in LAPS_REQUESTS:
         mine, others = mean_e2el_s("laps_sd", **LAPS, requests=requests), {}
