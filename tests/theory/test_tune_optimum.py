@@ -78,7 +78,8 @@ def test_a_table_by_batch_size_with_more_choices_than_trials() -> None:
 
 
 MEASURED = {3: (2.92, 1235), 5: (3.53, 1378), 7: (3.88, 1425)}
-"""Llama-3.3-70B on 4 H200, batch 8, SGLang: by k, tokens a verification and output tokens/s (SpecForge's spec_bundle)."""
+"""Llama-3.3-70B on 4 H200, batch 8: by k, tokens a verification and output tokens/s, on SGLang
+(sgl-project/SpecForge, docs/spec_bundle)."""
 SERVED = {"requests": 160, "concurrency": 8, "trace__prompt_tokens": 400, "trace__output_tokens": 200, "slo": "one"}
 """Lengths of 400 and 200 tokens are assumed."""
 HEAD = {"profile": "llama70b_1b_4xh200", "drafter": "eagle3", "engine": "sglang_0_5", "acceptance": "bernoulli"}
