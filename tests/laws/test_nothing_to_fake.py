@@ -103,6 +103,7 @@ class AnothersTrees(Speculative):
         return right._replace(requests=right.requests[::-1].copy()) if right.forest.draft_nodes else right
 
 
+FLOATS, SMALL = (f"is an array (2,) of {kind}; expected a numpy array (n,) of int64" for kind in ("float64", "int32"))
 REFUSED: dict[type[Speculative], str] = {
     TheSameForestForEver: "a forest of the past",
     verifying("ForgedNodes", forest=chains_of_ten): "a forest that no draft pass has answered",
@@ -113,19 +114,13 @@ REFUSED: dict[type[Speculative], str] = {
     drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
     drafting("TextAsTime", stationary_until_s="1"): "DraftPass.stationary_until_s is '1' (str); expected a time",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
-    drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): (
-        "DraftPass.max_depth is an array (2,) of float64; expected a numpy array (n,) of int64"
-    ),
+    drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): f"DraftPass.max_depth {FLOATS}",
     drafting("NoDeeperThanItIs", depth=2, max_depth=lambda ids, _: np.ones_like(ids)): (
         "leaf 2 lies at depth 1, and DraftPass.max_depth of its row is 1; expected more where"
     ),
     drafting("TreesThatExplode", width=4, depth=40): "tokens; expected at most 2,097,152",
-    verifying("FloatChunks", scheduled_tokens=lambda tokens: tokens * 1.0): (
-        "TargetPass.scheduled_tokens is an array (2,) of float64; expected a numpy array (n,) of int64"
-    ),
-    verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): (
-        "TargetPass.requests is an array (2,) of int32; expected a numpy array (n,) of int64"
-    ),
+    verifying("FloatChunks", scheduled_tokens=lambda tokens: tokens * 1.0): f"TargetPass.scheduled_tokens {FLOATS}",
+    verifying("SmallIds", requests=lambda ids: ids.astype(np.int32)): f"TargetPass.requests {SMALL}",
     verifying("NoTime", stationary_until_s=lambda _: np.nan): "TargetPass.stationary_until_s is nan",
     verifying("NoForest", forest=lambda _: None): "TargetPass.forest is None; expected a Forest",
 }
@@ -212,9 +207,8 @@ class Evicting:
     """Prefills the one request, then the other in its place, for ever."""
 
     def step(self, view: View) -> Step:
-        held = view.running
         one = np.array(view.waiting[:1], dtype=np.int64)
-        yield TargetPass(one, np.array([1]), Forest.roots(1), evict=held)
+        yield TargetPass(one, np.array([1]), Forest.roots(1), evict=view.running)
 
 
 class Drafting:
@@ -228,10 +222,8 @@ class Drafting:
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])
 def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(specsim.server.planning, "PASSES", 2000)
-    said = (
-        rf"^scheduler {scheduler.__name__} at .*passes without a token or a longer cache: .*was preempted [\d,]+ times"
-    )
-    with pytest.raises(Livelock, match=said):
+    said = r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
+    with pytest.raises(Livelock, match=f"^scheduler {scheduler.__name__} at .*{said}"):
         faked(scheduler, keep_passes=False)
 
 
