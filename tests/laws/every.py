@@ -16,7 +16,7 @@ from specsim.metrics.recorder import Record
 from specsim.metrics.requests import DRAFT_PASS
 from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
-from tests.laws.subjects import factories
+from tests.laws.subjects import factories, factory_of
 from tests.laws.watch import Watched, watched
 from tests.levels import OneByOne
 from tests.made import simulations
@@ -245,8 +245,6 @@ def assert_same_record(one: Record, other: Record) -> None:
     assert_identical(one.replica_of, other.replica_of, "replica_of")
     assert (one.passes is None) == (other.passes is None)
     for column in one.passes or {}:
-        assert one.passes is not None
-        assert other.passes is not None
         assert_identical(one.passes[column], other.passes[column], column)
 
 
@@ -256,6 +254,18 @@ def assert_identical(one: Any, other: Any, what: str) -> None:
         assert one.tobytes() == other.tobytes(), what
     else:
         assert one == other, what
+
+
+def roomy_chains(simulated: Simulation) -> Simulation:
+    """Return it with memory for all, on which chains of one token are accepted where the text says so."""
+    roomy = replace(simulated.memory, capacity_bytes=1000 * simulated.memory.capacity_bytes)
+    return replace(simulated, replicas=4, scheduler=factory_of("vllm_spec", num_speculative_tokens=1), memory=roomy)
+
+
+def assert_same_text(one: Record, other: Record) -> None:
+    assert not one.rejected
+    for column in ("emitted_tokens", "decoded_tokens", "draft_tokens", "accepted_tokens", "verifications"):
+        assert np.array_equal(getattr(one.progress, column), getattr(other.progress, column)), column
 
 
 def _exchanges(seen: Watched) -> list[Any]:

@@ -21,7 +21,7 @@ from tests.laws.watch import watched
 from tests.made import hardware, memory, requests, simulation, simulations
 
 SPEED = (1.0, 2.5, 0.4)
-law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 
 
 def alike(simulated: Simulation) -> Hardware:
@@ -33,8 +33,8 @@ def machines(simulated: Simulation) -> list[Hardware]:
     own = alike(simulated)
     return [
         Hardware(
-            simulated.truth.slower(factor),  # type: ignore[attr-defined]
-            simulated.cost_model.slower(factor * 1.1),  # type: ignore[attr-defined]
+            simulated.truth.slower(factor),
+            simulated.cost_model.slower(factor * 1.1),
             replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor)),
             own.host_bytes_per_s / factor,
         )
@@ -60,14 +60,13 @@ def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulat
     plain = replace(simulated, replicas=3, router=router, scheduler=factory_of(name), selection_token_s=0.0)
     seen = watched(replace(plain, hardware=still))
     passes, record = seen.record.passes, seen.record
-    assert passes is not None
     for place, machine in enumerate(still):
         for kind, model in ((VERIFY_PASS, machine.truth.target), (DRAFT_PASS, machine.truth.draft)):
             mine = (passes["replica"] == place) & (passes["kind"] == kind)
             if kind == DRAFT_PASS and model.one_pass:
                 continue
             counts = passes["context_tokens"][mine], passes["batched_tokens"][mine]
-            wanted = model.alpha * counts[0] + model.gamma * counts[1] + model.delta  # type: ignore[attr-defined]
+            wanted = model.alpha * counts[0] + model.gamma * counts[1] + model.delta
             assert passes["seconds"][mine] == pytest.approx(wanted, rel=1e-12)
         ends_s = (passes["start_s"] + passes["seconds"])[(passes["replica"] == place) & (passes["kind"] == VERIFY_PASS)]
         here = (record.replica_of == place) & ~np.isnan(record.progress.finish_s)
@@ -106,7 +105,7 @@ def test_least_seconds_sends_more_to_the_faster_server() -> None:
     told = requests((np.arange(60) * 0.05).tolist(), [40] * 60, [20] * 60)
     plain = simulation(told, [20] * 60, factory_of("continuous"), replicas=2, truth=hardware(0.0, 1e-3, 0.02))
     own = alike(plain)
-    slow = own._replace(truth=plain.truth.slower(4.0), cost_model=plain.cost_model.slower(4.0))  # type: ignore[attr-defined]
+    slow = own._replace(truth=plain.truth.slower(4.0), cost_model=plain.cost_model.slower(4.0))
     shares = [
         np.bincount(run(replace(plain, hardware=[slow, own], router=router)).replica_of, minlength=2).tolist()
         for router in (RoundRobin, LeastSeconds)

@@ -43,7 +43,7 @@ def agree(name: str, examples: int) -> Counter[str]:
     """Compare so many cases of a scheduler; return in how many requests or passes each of `EVENTS` was seen."""
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
     @given(data=st.data())
     def compared(data: st.DataObject) -> None:
         servers = assert_agree(data.draw(cases(name)))

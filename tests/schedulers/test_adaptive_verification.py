@@ -71,7 +71,7 @@ def test_a_drafter_of_one_pass_is_priced_once() -> None:
     assert kept(hand, [[0.45] * 3] * 2) == [0, 0]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     confidences=st.lists(st.lists(st.floats(0.01, 1.0), max_size=3), min_size=1, max_size=4),
     gamma=st.floats(1e-4, 3e-2),

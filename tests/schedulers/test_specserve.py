@@ -73,7 +73,7 @@ def test_it_predicts_executes_and_corrects() -> None:
     assert verified(play(specserve(), Linear(0.0, 1e-3, 0.04)), 0.5, 0.1) == [2]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     sure=st.floats(0.05, 0.98),
     rows=st.integers(1, 5),
@@ -210,7 +210,7 @@ def algorithm_2(estimate: StepEstimate, forest: Forest) -> int:
     return len(path)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(
     confidences=st.lists(st.lists(st.floats(0.01, 1.0), max_size=5), min_size=1, max_size=6),
     gamma=st.floats(1e-4, 2e-2),

@@ -14,7 +14,7 @@ from specsim.schedulers.parts.selection import neediest_first, select, selected
 from tests.made import grown
 
 NODES = 6
-profile = settings(max_examples=80, deadline=None, derandomize=True)
+profile = settings(max_examples=80)
 SURE = st.sampled_from((1.0, 0.9, 0.7, 0.5, 0.5, 0.31, 0.11))
 
 
