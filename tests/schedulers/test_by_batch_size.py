@@ -33,9 +33,8 @@ def test_draft_tokens_of_a_batch_size(table: Any, most: int, batch_size: int, k:
 
 
 def test_it_never_drafts_where_no_batch_size_does() -> None:
-    assert not ByBatchSize(5, [[1, 9, 0]]).drafts
-    assert not ByBatchSize(0, [[1, 9, 3]]).drafts
-    assert ByBatchSize(5, [[1, 9, 0], [10, 20, 1]]).drafts
+    tables = (5, [[1, 9, 0]]), (0, [[1, 9, 3]]), (5, [[1, 9, 0], [10, 20, 1]])
+    assert [ByBatchSize(*each).drafts for each in tables] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -73,29 +72,22 @@ def test_a_limit_of_concurrency_is_a_table_of_one_row() -> None:
     assert schedule().draft_tokens(10**6) == 4
 
 
-def test_speculation_ends_for_good_where_the_mean_rate_is_too_low() -> None:
-    """Of 4 drafts 4, 1, 1 and 1 are right: means of two are 5/8, 2/8; the threshold is 0.3."""
-    part = schedule(window=2, least=0.3)
+@pytest.mark.parametrize(("least", "accepted", "ends"), [(0.3, (4, 1, 1), True), (0.125, (0, 1), False)])
+def test_speculation_ends_for_good_where_the_mean_rate_is_too_low(
+    least: float, accepted: tuple[int, ...], ends: bool
+) -> None:
+    """Of 4 drafts 4, 1 and 1 are right: means of two are 5/8, 2/8, and below 0.3. 0 and 1 are at 0.125, not below."""
+    part = schedule(window=2, least=least)
     hand = play(part, Linear(0.0, 0.0, 1.0))
-    for right in (4, 1, 1):
+    for right in accepted:
         assert part.drafts
         assert verified(hand, 0.9) == [4]
         hand.emit([right + 1], [right])
-    assert not part.drafts
-    for _ in range(3):
+    for _ in range(3 * ends):
+        assert not part.drafts
         assert verified(hand, 0.9) == [0]
         hand.emit([1])
-    assert not part.drafts
-
-
-def test_a_mean_at_the_threshold_and_a_window_that_is_not_full_end_nothing() -> None:
-    """0 of 4, below the threshold, then 1 of 4: 0.125 each in the mean."""
-    part = schedule(window=2, least=0.125)
-    hand = play(part, Linear(0.0, 0.0, 1.0))
-    for right in (0, 1):
-        verified(hand, 0.9)
-        hand.emit([right + 1], [right])
-        assert part.drafts
+    assert part.drafts != ends
 
 
 @pytest.mark.parametrize(
