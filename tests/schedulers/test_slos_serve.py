@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.core.passes import DraftPass, TargetPass
 from specsim.schedulers.slos_serve import PlannedBatches, SlosServe, accepted_prompts, batches_of, tiers_of
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
-from tests.unit.hand import Hand, sizes
+from tests.schedulers.test_specserve import verified
+from tests.unit.hand import Hand
 
 URGENT, FREE = 0, 2
 """Objectives: 30 ms a token; none."""
@@ -33,8 +33,7 @@ def test_batches_are_as_long_as_chains_allow() -> None:
     In 45 ms the first needs 1.5 tokens, a chain of 1, the other .75 and no chain. Behind one draft pass 30 ms are left:
     30 tokens. In 52.5: chains of 2 and none; 2 passes leave 32.5. In 60 no chain of the first does.
     """
-    told = requests([0.0], [5], [40])
-    _, view = ledger_and_view(told)
+    _, view = ledger_and_view(requests([0.0], [5], [40]))
     view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
     tiers, emitted = np.array([0.03, 0.06]), np.array([1, 1.5, 1.75])
     found = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
@@ -62,12 +61,9 @@ def plain(rate: float, cost: float = 0.0) -> PlannedBatches:
     return PlannedBatches(np.ones(1), whole, np.array([[cost], [0.0]]), np.full((1, 1), rate), 0.0)
 
 
-def accepted(
-    batches: PlannedBatches, due_s: list[float], tokens: list[int], tier: list[int], new: list[bool]
-) -> list[bool]:
-    counts = np.zeros(2, dtype=np.int64)
-    found = accepted_prompts(batches, counts, np.array(due_s), np.array(tokens), np.array(tier), np.array(new))
-    kept: list[bool] = found.tolist()
+def accepted(batches: PlannedBatches, *columns: Any) -> list[bool]:
+    """Return which prompts are, of which the times that they are due, tokens, tier and newness are told."""
+    kept: list[bool] = accepted_prompts(batches, np.zeros(2, dtype=np.int64), *map(np.array, columns)).tolist()
     return kept
 
 
@@ -83,9 +79,8 @@ def test_no_other_choice_accepts_more() -> None:
     for _ in range(40):
         due = np.sort(rng.uniform(0, 3, 5))
         tokens, tier = rng.integers(10, 120, 5), rng.integers(0, 2, 5)
-
         fitting = [choice for choice in product((False, True), repeat=5) if fits(choice, due, tokens, tier)]
-        found = accepted(plain(100, 30), due.tolist(), tokens.tolist(), tier.tolist(), [True] * 5)
+        found = accepted(plain(100, 30), due, tokens, tier, [True] * 5)
         assert tuple(found) in fitting
         assert sum(found) == max(map(sum, fitting))
 
@@ -114,8 +109,4 @@ def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what
     hand.begin()
     hand.emit([1, 1])
     assert scheduler.noted(2)["accepted"].tolist() == [1, 0]
-    work = hand.begin()
-    while isinstance(work, DraftPass):
-        work = hand.propose(0.9)
-    assert isinstance(work, TargetPass)
-    assert dict(zip(work.requests.tolist(), sizes(work), strict=True)) == {0: 2, 1: 0}
+    assert dict(zip(verified(hand, 0.9), hand.work.requests.tolist(), strict=True)) == {2: 0, 0: 1}

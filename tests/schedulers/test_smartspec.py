@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.api import simulate
-from specsim.core.passes import DraftPass, TargetPass
+from specsim.core.passes import TargetPass
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.smartspec.chains import GoodputChains
@@ -27,7 +27,7 @@ from specsim.schedulers.smartspec.released import ReleasedLengths
 from specsim.schedulers.smartspec.serving import PrefillFeedback, SmartSpec
 from specsim.schedulers.smartspec.tree import HeadAverage, tree_length
 from tests.made import Hardware, Linear, hardware, memory, one, requests
-from tests.schedulers.test_specserve import DRAFT_S, play, verified
+from tests.schedulers.test_specserve import DRAFT_S, play, prefilled, verified
 from tests.unit.hand import Hand
 
 
@@ -158,13 +158,6 @@ DEAR = Hardware(Linear(0.0, 1.0, 1e-3), Linear(0.0, 0.0, 1.0))
 def smart(num_speculative_tokens: int = 4, max_num_seqs: int = 8, max_num_batched_tokens: int = 64) -> SmartSpec:
     chains = GoodputChains(num_speculative_tokens, "global", window=4, first_acceptance=0.7)
     return SmartSpec(PrefillFirst(max_num_seqs, max_num_batched_tokens, watermark=0.0), chains, prefill_threshold=0.7)
-
-
-def prefilled(hand: Hand) -> Hand:
-    if isinstance(hand.begin(), DraftPass):
-        hand.propose()
-    hand.emit([1] * len(hand.work.requests))
-    return hand
 
 
 def ran(hand: Hand) -> list[int]:
@@ -309,7 +302,4 @@ def test_a_length_that_nearly_fills_the_cache_has_no_goodput() -> None:
     assert pool.capacity_bytes == 180
     hand = Hand(Composed(PrefillFirst(8, 64, 0.0), released(memory_factor=4.0, **AT_ONCE)), told, pool)
     hand.view.cost_model = Hardware(FREE, Linear(0.0, 0.0, DRAFT_S))
-    hand.begin()
-    hand.propose()
-    hand.emit([1])
-    assert verified(hand, 0.9) == [5]
+    assert verified(prefilled(hand), 0.9) == [5]
