@@ -13,9 +13,9 @@ from tests.made import Linear
 from tests.schedulers.test_specserve import chains, play, verified
 
 
-def begun(most: int = 10, least: int = 2, cap: bool = True, requests: int = 4) -> DivergenceLengths:
-    part = DivergenceLengths(most, least, cap)
-    part.begin(requests)
+def begun() -> DivergenceLengths:
+    part = DivergenceLengths(10, 2, True)
+    part.begin(4)
     return part
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +12,9 @@ from specsim.core.trees import Forest
 from specsim.errors import IllegalPass
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
-from tests.laws.every import judge, witnessed
+from tests.laws.every import judge
 from tests.laws.subjects import raw_of
+from tests.laws.watch import watched
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
 from tests.schedulers.changes import scene, with_value
 from tests.schedulers.test_specserve import play, verified
@@ -61,58 +61,40 @@ def test_going_on_costs_what_the_drafter_has_to_read() -> None:
     assert catching_up_s(hand.view) == pytest.approx(0.007)
 
 
-def sent_away(used: int) -> Any:
-    """Return a ledger of one request with `used` bytes of 400, whose drafter of 200 has just left."""
+def test_the_pool_gains_the_weights_and_gives_them_back_when_they_fit() -> None:
+    """400 bytes, 600 while the drafter is away. With 500 held it stays, though it is called; with 400 it comes."""
     told = requests([0.0], [5], [40])
     ledger, view = ledger_and_view(told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=400))
-    ids, roots = np.array([0]), Forest.roots(1)
+    ids, roots, none = np.array([0]), Forest.roots(1), np.zeros(1, dtype=np.int64)
 
-    def ran(chunk: int, away: bool) -> int:
+    def moved_by(chunk: int, away: bool) -> int:
         work = TargetPass(ids, np.array([chunk]), roots, drafter_away=away)
         shape = ledger.reserve(work)
-        nothing = np.zeros(1, dtype=np.int64)
-        done = Emitted(np.array([chunk == view.pending(ids)[0]], dtype=np.int64), nothing, nothing, np.array([False]))
-        ledger.commit_verify(work, done, 0.0, 0.01)
+        ledger.commit_verify(work, Emitted(none + 1, none, none, np.array([False])), 0.0, 0.01)
         ledger.end_step()
         return shape.moved_bytes
 
-    assert ran(5, True) == 0
-    ledger.pool.used_bytes = used
-    return ledger, view, ran
-
-
-def test_the_pool_gains_the_weights_and_gives_them_back_when_they_fit() -> None:
-    """600 bytes while it is away. With 500 held it stays, though it is called; with 400 it comes, behind the pass."""
-    ledger, view, ran = sent_away(used=500)
+    assert moved_by(5, True) == 0
+    with pytest.raises(IllegalPass, match="a draft pass while the drafter is on the host"):
+        ledger.reserve(DraftPass(ids, view.draft_pending(ids), roots))
+    ledger.pool.used_bytes = 500
     assert (view.capacity_bytes, view.free_bytes, view.drafter_away) == (600, 100, True)
-    assert ran(1, False) == 0
+    assert moved_by(1, False) == 0
     assert view.drafter_away
     ledger.pool.used_bytes = 397
-    assert ran(1, False) == 0
+    assert moved_by(1, False) == 0, "it comes behind the pass"
     assert (view.capacity_bytes, view.free_bytes, view.drafter_away) == (400, 0, False)
     ledger.pool.used_bytes = 100
-    assert ran(1, False) == 200, "the next pass waits for the transfer"
-    assert ran(1, False) == 0
-
-
-def test_no_draft_pass_runs_while_it_is_away() -> None:
-    ledger, view, _ = sent_away(used=15)
-    ids = np.array([0])
-    with pytest.raises(IllegalPass, match="a draft pass while the drafter is on the host"):
-        ledger.reserve(DraftPass(ids, view.draft_pending(ids), Forest.roots(1)))
-
-
-def away(record: Any) -> int:
-    return sum(isinstance(step.work, TargetPass) and step.work.drafter_away for heard in record.heard for step in heard)
+    assert moved_by(1, False) == 200, "the next pass waits for the transfer"
+    assert moved_by(1, False) == 0
 
 
 def test_a_tight_crowd_runs_without_the_drafter_and_every_law_holds() -> None:
     """Cache is short for most of the crowd, and the drafter leaves at once."""
     mapping = with_value(raw_of("nightjar"), "speculation.persist_s", 0.0)
     crowd = replace(scene("tight"), scheduler=scheduler_factory(mapping, "made"), host_bytes_per_s=1e4)
-    seen = witnessed(crowd).seen
-    assert away(seen) > 20
-    drafts = [isinstance(step.work, DraftPass) for step in seen.heard[0]]
-    gone = [isinstance(step.work, TargetPass) and step.work.drafter_away for step in seen.heard[0]]
-    assert any(drafts[gone.index(True) :]), "it comes back"
+    heard = watched(crowd).heard[0]
+    gone = [isinstance(step.work, TargetPass) and step.work.drafter_away for step in heard]
+    assert sum(gone) > 20
+    assert any(isinstance(step.work, DraftPass) for step in heard[gone.index(True) :]), "it comes back"
     judge("nightjar", crowd)

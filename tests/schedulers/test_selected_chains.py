@@ -43,13 +43,10 @@ def test_a_token_budget_has_room_for_equal_shares() -> None:
 def test_no_other_choice_of_prefixes_has_more_expected_tokens() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
-        forest = chains([rng.uniform(0, 1, 3).tolist() for _ in range(3)])
+        forest = chains(rng.uniform(0, 1, (3, 3)).tolist())
         paths = forest.path_probability[3:].reshape(3, 3)  # by depth, by row
-        best = max(
-            sum(paths[:k, row].sum() for row, k in enumerate(lengths))
-            for lengths in np.ndindex(4, 4, 4)
-            if sum(lengths) <= 5
-        )
+        choices = [lengths for lengths in np.ndindex(4, 4, 4) if sum(lengths) <= 5]
+        best = max(sum(paths[:k, row].sum() for row, k in enumerate(lengths)) for lengths in choices)
         kept = forest.subset(likeliest_of_all(forest, 5))
         assert kept.path_probability[3:].sum() == pytest.approx(best)
 
@@ -63,12 +60,9 @@ def test_the_first_versions_shape(requests: int, shape: tuple[int, int]) -> None
 
 
 def test_equal_shares_are_each_requests_likeliest() -> None:
-    forest = Forest.roots(2)
     path = np.array([0.5, 0.6, 0.9, 0.2, 0.1, 0.8])
-    parents = np.array([0, 1, 0, 1, 0, 1])
-    forest = grow(forest, parents, np.arange(6), path, path, np.arange(6))
-    chosen = likeliest_each(forest, 2)
-    assert chosen.tolist() == [True, True, True, True, True, False, False, True]
+    forest = grow(Forest.roots(2), np.array([0, 1] * 3), np.arange(6), path, path, np.arange(6))
+    assert likeliest_each(forest, 2).tolist() == [True, True, True, True, True, False, False, True]
 
 
 ANY = Linear(0.0, 0.0, 0.01)
@@ -89,9 +83,8 @@ def test_a_chain_ends_behind_the_first_token_below_the_threshold(sure: tuple[flo
 
 def test_the_mean_of_a_pass_stops_the_whole_batch() -> None:
     """0.9 and 0.4 have a mean of 0.65; then 0.9 and 0.2 have 0.55, and the pass is verified too."""
-    view = play(BatchThreshold(0.6, 8), ANY, rows=2).view
-    ids, ones = np.arange(2), np.ones(2, dtype=np.int64)
-    growing = BatchThreshold(0.6, 8).grow(view, Sequences(ids, ones, 2, ones))
+    view, ones = play(BatchThreshold(0.6, 8), ANY, rows=2).view, np.ones(2, dtype=np.int64)
+    growing = BatchThreshold(0.6, 8).grow(view, Sequences(np.arange(2), ones, 2, ones))
     work = next(growing)
     work = growing.send(grown(work.forest, work.leaves, [0.9, 0.4]))
     assert work.forest.row[work.leaves].tolist() == [0, 1], "also the one below the threshold goes on"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specsim.core.request import Requests
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.priority import TightestFirst
@@ -18,21 +17,14 @@ from tests.unit.hand import Hand
 
 MAX_NUM_SEQS = BatchSlots(max_num_seqs=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
 COUNT = 6
-COST_MODEL = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
-"""A step of n decodes takes 2 + 8 n ms: 30 ms carry 3, 200 ms carry 24."""
-
-
-def limited(tightest: str, order: object = first_come) -> SloLimited:
-    return SloLimited(MAX_NUM_SEQS, order, tightest)  # type: ignore[arg-type]
-
-
-def limit_of(part: SloLimited, kinds: list[int]) -> int:
-    _, view = ledger_and_view(requests([0.0] * len(kinds), [4] * len(kinds), [9] * len(kinds), kinds))
-    view.cost_model = COST_MODEL
-    return part.limit(view, np.arange(len(kinds)), np.arange(len(kinds)))
-
-
 URGENT, CHAT, FREE = 0, 1, 2
+
+
+def limit_of(tightest: str, kinds: list[int]) -> int:
+    """Return the limit where a step of n decodes takes 2 + 8 n ms: 30 ms carry 3, 200 ms carry 24."""
+    _, view = ledger_and_view(requests([0.0] * COUNT, [4] * COUNT, [9] * COUNT, kinds))
+    view.cost_model = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
+    return SloLimited(MAX_NUM_SEQS, first_come, tightest).limit(view, np.arange(COUNT), np.arange(COUNT))
 
 
 @pytest.mark.parametrize(
@@ -45,22 +37,17 @@ URGENT, CHAT, FREE = 0, 1, 2
     ],
 )
 def test_the_limit_is_the_longest_head_that_meets_the_objective(kinds: list[int], batch: int, live: int) -> None:
-    assert limit_of(limited("batch"), kinds) == batch
-    assert limit_of(limited("live"), kinds) == live
-
-
-def told() -> Requests:
-    return requests([0.0] * 3, [2, 2, 2], [9, 9, 9], [CHAT, URGENT, FREE])
+    assert (limit_of("batch", kinds), limit_of("live", kinds)) == (batch, live)
 
 
 def test_time_left_until_violation() -> None:
-    hand = Hand(Composed(limited("batch"), FixedChains(0)), told())
+    told = requests([0.0] * 3, [2, 2, 2], [9, 9, 9], [CHAT, URGENT, FREE])
+    hand = Hand(Composed(SloLimited(MAX_NUM_SEQS, first_come, "batch"), FixedChains(0)), told)
     ids = np.arange(3)
     assert closest_to_violation(hand.view, ids) == pytest.approx([0.2, 0.03, np.inf])
-    hand.begin()
-    assert hand.emit([1, 1, 1]) is None
-    hand.begin()
-    assert hand.emit([1, 1, 1]) is None
+    for _ in range(2):
+        hand.begin()
+        assert hand.emit([1, 1, 1]) is None
     # One token decoded in 10 ms: (1 + 1) objectives less those.
     assert closest_to_violation(hand.view, ids) == pytest.approx([0.39, 0.05, np.inf])
 
