@@ -8,23 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.claims import settings as frozen
 from tests.claims.paired import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s, surely_positive
-from tests.claims.settings import (
-    ABLATIONS,
-    ADASERVE,
-    ADASERVE_RATES,
-    BASELINES,
-    FIGURE_1,
-    FIXED_TOKENS,
-    LAPS,
-    LAPS_REQUESTS,
-    SMARTSPEC,
-    SMARTSPEC_MARGIN,
-    SMARTSPEC_RATES,
-    SPECSERVE,
-    SPECSERVE_SCALES,
-    TODAY,
-)
 
 pytestmark = pytest.mark.slow
 
@@ -36,21 +21,21 @@ def shipped_traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 # --- SmartSpec: a fixed k hurts past a load where k = 0 wins; SmartSpec is within 3% of the better of the two ---------
 
-AT_RATES: list[dict[str, Any]] = [{**SMARTSPEC, "rps": rps} for rps in SMARTSPEC_RATES]
+AT_RATES: list[dict[str, Any]] = [{**frozen.SMARTSPEC, "rps": rps} for rps in frozen.SMARTSPEC_RATES]
 
 
 def hurts(settings: dict[str, Any]) -> bool:
-    return surely_positive(fixed(FIXED_TOKENS, settings) - fixed(0, settings))
+    return surely_positive(fixed(frozen.FIXED_TOKENS, settings) - fixed(0, settings))
 
 
-@pytest.mark.parametrize("settings", [*AT_RATES, LASTING], ids=[*map(str, SMARTSPEC_RATES), "lasting"])
+@pytest.mark.parametrize("settings", [*AT_RATES, LASTING], ids=[*map(str, frozen.SMARTSPEC_RATES), "lasting"])
 def test_smartspec_is_within_the_margin_of_the_better(settings: dict[str, Any]) -> None:
-    better = np.minimum(fixed(0, settings), fixed(FIXED_TOKENS, settings))
-    assert (mean_e2el_s("smartspec", **settings) / better).mean() <= 1 + SMARTSPEC_MARGIN
+    better = np.minimum(fixed(0, settings), fixed(frozen.FIXED_TOKENS, settings))
+    assert (mean_e2el_s("smartspec", **settings) / better).mean() <= 1 + frozen.SMARTSPEC_MARGIN
 
 
 def test_a_fixed_length_helps_at_the_lowest_rate_and_hurts_at_some_and_where_the_load_lasts() -> None:
-    assert surely_positive(fixed(0, AT_RATES[0]) - fixed(FIXED_TOKENS, AT_RATES[0]))
+    assert surely_positive(fixed(0, AT_RATES[0]) - fixed(frozen.FIXED_TOKENS, AT_RATES[0]))
     assert any(map(hurts, AT_RATES))
     assert hurts(LASTING)
 
@@ -63,16 +48,16 @@ def test_a_fixed_length_hurts_under_tree_attention_too() -> None:
 # --- SpecServe: no step exceeds the TPOT objective whenever a step without drafts would meet it, pass by pass ---------
 
 
-@pytest.mark.parametrize("scale", SPECSERVE_SCALES)
+@pytest.mark.parametrize("scale", frozen.SPECSERVE_SCALES)
 def test_no_step_exceeds_the_objective(scale: float) -> None:
-    settings = {**SPECSERVE, "slo_scale": scale}
+    settings = {**frozen.SPECSERVE, "slo_scale": scale}
     assert late_steps("specserve", settings) == late_steps("specserve_minus", settings) == 0
     assert late_steps("threshold", settings) > 0, "chains that do not look exceed it"
 
 
 @pytest.mark.xfail(reason="the server's own thinking is in no cost model: docs/claims.md, row 2b")
 def test_no_step_exceeds_the_objective_with_the_time_for_thinking() -> None:
-    assert late_steps("specserve", {**THINKING, "slo_scale": SPECSERVE_SCALES[0]}) == 0
+    assert late_steps("specserve", {**THINKING, "slo_scale": frozen.SPECSERVE_SCALES[0]}) == 0
 
 
 # --- LAPS-SD beats LP-SJF and LAS where acceptance varies between requests --------------------------------------------
@@ -80,11 +65,11 @@ def test_no_step_exceeds_the_objective_with_the_time_for_thinking() -> None:
 LEVEL_WITH_SJF = pytest.mark.xfail(reason="does not reproduce: docs/claims.md, row 3a")
 
 
-@pytest.mark.parametrize("requests", LAPS_REQUESTS)
+@pytest.mark.parametrize("requests", frozen.LAPS_REQUESTS)
 @pytest.mark.parametrize("baseline", [pytest.param("lp_sjf", marks=LEVEL_WITH_SJF), "las"])
 def test_laps_sd_beats(baseline: str, requests: int) -> None:
-    mine = mean_e2el_s("laps_sd", **LAPS, requests=requests)
-    assert surely_positive(mean_e2el_s(baseline, **LAPS, requests=requests) - mine)
+    mine = mean_e2el_s("laps_sd", **frozen.LAPS, requests=requests)
+    assert surely_positive(mean_e2el_s(baseline, **frozen.LAPS, requests=requests) - mine)
 
 
 # --- AdaServe attains at least as much as its ablations and continuous batching, on its own mix at high load ----------
@@ -92,8 +77,8 @@ def test_laps_sd_beats(baseline: str, requests: int) -> None:
 CASES = [
     (measure, other, rps)
     for measure in MEASURES
-    for other in (*ABLATIONS, *BASELINES, *FIGURE_1)
-    for rps in ADASERVE_RATES
+    for other in (*frozen.ABLATIONS, *frozen.BASELINES, *frozen.FIGURE_1)
+    for rps in frozen.ADASERVE_RATES
 ]
 ROUNDING = 1e-12
 """Of the mean of shares; one request is 3e-3."""
@@ -103,7 +88,7 @@ WAITS = "its first tokens are late at 4.8/s: docs/claims.md, row 4d"
 FAILS = {
     **{(measure, other, 4.8): LEVEL for measure in MEASURES for other in ("equal_greedy", "global_greedy")},
     **{("tpot_attainment", "priority", rps): URGENT for rps in (4.0, 4.8)},
-    **{("slo_attainment", other, 4.8): WAITS for other in ("sarathi", "vllm_spec", *FIGURE_1)},
+    **{("slo_attainment", other, 4.8): WAITS for other in ("sarathi", "vllm_spec", *frozen.FIGURE_1)},
 }
 
 
@@ -113,7 +98,7 @@ def marked(case: tuple[str, str, float]) -> Any:
 
 @pytest.mark.parametrize(("measure", "other", "rps"), [marked(case) for case in CASES])
 def test_adaserve_attains_at_least_as_much_as(measure: str, other: str, rps: float) -> None:
-    settings = {**ADASERVE, "trace__point": rps, "rps": rps}
+    settings = {**frozen.ADASERVE, "trace__point": rps, "rps": rps}
     difference = attainment(measure, "adaserve", **settings) - attainment(measure, other, **settings)
     assert difference.mean() >= -ROUNDING
 
@@ -125,7 +110,7 @@ def test_adaserve_attains_at_least_as_much_as(measure: str, other: str, rps: flo
         ("tpot_attainment", "vllm", 4.0, True),
         ("slo_attainment", "vllm", 4.8, False),
         ("tpot_attainment", "vllm", 4.8, True),
-        *((measure, "vllm_spec", rps, False) for measure in MEASURES for rps in ADASERVE_RATES),
+        *((measure, "vllm_spec", rps, False) for measure in MEASURES for rps in frozen.ADASERVE_RATES),
     ],
 )
 def test_against_today_s_vllm_in_the_same_runs(measure: str, other: str, rps: float, ahead: bool) -> None:
@@ -133,6 +118,6 @@ def test_against_today_s_vllm_in_the_same_runs(measure: str, other: str, rps: fl
 
     AdaServe has its authors' constants and tables, on which each of its steps takes 125 ms.
     """
-    settings = {**TODAY, "trace__point": rps, "rps": rps}
+    settings = {**frozen.TODAY, "trace__point": rps, "rps": rps}
     difference = attainment(measure, "adaserve", **settings) - attainment(measure, other, **settings)
     assert surely_positive(difference if ahead else -difference)

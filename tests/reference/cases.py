@@ -24,12 +24,7 @@ GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-6, 2.0**-4, 0.02, 0.
 ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)))
 """Gap before the arrival, prompt, output, what max_tokens allows beyond it."""
 ROOMS = st.sampled_from((100.0, 0.6, 1.0, 1.5))
-CROWD = st.tuples(
-    st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6)),
-    st.sampled_from((1, 3, 8, 11)),
-    st.sampled_from((11, 17, 24, 30)),
-    st.sampled_from((0, 6)),
-)
+CROWD = st.tuples(*map(st.sampled_from, ((0.0, 0.0, 2.0**-7, 2.0**-6), (1, 3, 8, 11), (11, 17, 24, 30), (0, 6))))
 """At once and with outputs longer than prompts: whoever is let in outgrows a small cache, and others are preempted."""
 CROWDED_ROOMS = st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0))
 
@@ -54,15 +49,9 @@ class Case:
 
     def servers(self) -> list[Server]:
         """Return the reference's replicas, before they serve."""
-        told, ground_truth, pool = self.simulation.requests, self.simulation.ground_truth, self.simulation.memory
-        ranks = ground_truth.acceptance_trace.rank.tolist()
-        columns = (
-            told.arrival_s,
-            told.prompt_tokens,
-            told.max_tokens,
-            ground_truth.output_tokens,
-            ground_truth.acceptance_trace.keys,
-        )
+        told, truth, pool = self.simulation.requests, self.simulation.ground_truth, self.simulation.memory
+        ranks, keys = truth.acceptance_trace.rank.tolist(), truth.acceptance_trace.keys
+        columns = (told.arrival_s, told.prompt_tokens, told.max_tokens, truth.output_tokens, keys)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         mine = [Request(number, *row[:4], costs.text(row[4], ranks)) for number, row in enumerate(rows)]
         sizes = pool.capacity_bytes, pool.block_tokens, pool.target_token_bytes, pool.draft_token_bytes
@@ -134,7 +123,7 @@ def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, cos
     roof = scaled(replace(roof, few_s=few_s, few_logits_s=few_logits_s), scale, scale)
     roof = replace(roof, pair_s=pair_s, logit_s=logit_s)
     values = [getattr(roof, name) for name in Roofline.__dataclass_fields__]
-    return _latency(roof, overhead_s), costs.roofline(*values, overhead_s)
+    return _latency(roof, overhead_s), costs.roofline(overhead_s, *values)
 
 
 def _line(line: Linear, overhead_s: float) -> tuple[ModelLatency, costs.PassCost]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 PassCost = Callable[[int, int, int, int], float]
 WORD = 2**64
@@ -15,21 +16,11 @@ def linear(alpha_s: float, gamma_s: float, delta_s: float, overhead_s: float) ->
     return seconds
 
 
-def roofline(
-    delta_s: float,
-    gamma_s: float,
-    compute_delta_s: float,
-    compute_s: float,
-    alpha_s: float,
-    beta_s: float,
-    tile_tokens: int,
-    single_s: float,
-    pair_s: float,
-    logit_s: float,
-    few_s: tuple[float, ...],
-    few_logits_s: tuple[float, ...],
-    overhead_s: float,
-) -> PassCost:
+def roofline(overhead_s: float, *values: Any) -> PassCost:
+    """Return the cost of a roofline of these values, in the order of its fields."""
+    delta_s, gamma_s, compute_delta_s, compute_s, alpha_s, beta_s, tile_tokens, *more = values
+    single_s, pair_s, logit_s, few_s, few_logits_s = more
+
     def seconds(context: int, batched: int, pairs: int, logits: int) -> float:
         padded = batched
         while padded % tile_tokens:

@@ -19,24 +19,13 @@ def shared(clients: int, alpha: float, token_s: float, pass_s: float) -> dict[st
     def line(delta_s: float, gamma_s: float) -> dict[str, float]:
         return {"alpha_s": 1e-12, "gamma_s": gamma_s, "delta_s": delta_s}
 
-    return {
-        "profile": "llama8b_1b_h100",
-        "profile__form": "linear",
-        "profile__target__forms__linear": line(pass_s, token_s),
-        "profile__draft__forms__linear": line(DRAFT_S, 1e-9),
-        "engine": "ideal",
-        "acceptance": "bernoulli",
-        "acceptance__alpha": alpha,
-        "slo": "one",
-        "trace": "poisson",
-        "trace__prompt_tokens": 2,
-        "trace__output_tokens": 256,
-        "requests": 3 * clients,
-        "concurrency": clients,
-        "of": "output_throughput",
-        "seeds": range(3),
-        "progress": False,
-    }
+    target, draft = line(pass_s, token_s), line(DRAFT_S, 1e-9)
+    forms = {"profile__target__forms__linear": target, "profile__draft__forms__linear": draft}
+    hardware = {"profile": "llama8b_1b_h100", "profile__form": "linear", **forms, "engine": "ideal"}
+    lengths = {"trace": "poisson", "trace__prompt_tokens": 2, "trace__output_tokens": 256}
+    load = {"requests": 3 * clients, "concurrency": clients, "slo": "one"}
+    text = {"acceptance": "bernoulli", "acceptance__alpha": alpha}
+    return {**hardware, **lengths, **load, **text, "of": "output_throughput", "seeds": range(3), "progress": False}
 
 
 def tokens_per_s(k: int, clients: int, alpha: float, token_s: float, pass_s: float) -> float:
