@@ -3,15 +3,72 @@
 from __future__ import annotations
 
 import inspect
+from ast import literal_eval
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from specsim.schedulers.loading import EXTRA_KEYS
+from specsim.schedulers.loading import EXTRA_KEYS, scheduler_factory
+from specsim.simulation import Simulation, run
 from tests.laws.subjects import NAMES, raw_of, target_of
-from tests.schedulers.changes import shows
+from tests.made import Floats, acceptance_trace, hardware, memory, requests, simulation
+
+COUNT = 24
+CROWD = {"room": 5.0, "agreement": 0.6, "token_s": 6e-3, "longest": 40}
+SCENES: dict[str, dict[str, float]] = {
+    "crowd": {},
+    "tight": {"room": 2.0},
+    "cheap": {"token_s": 5e-4},
+    "sure": {"token_s": 5e-4, "agreement": 0.9},
+    "hopeless": {"agreement": 0.02},
+    "long": {"longest": 300},
+}
+"""Crowds by name. Tokens are so dear in most that no goodput is won by speculation, in others so cheap that it is."""
+
+
+@cache
+def scene(name: str) -> Simulation:
+    """Return a crowd whose urgent class comes late, without a scheduler; the cache holds `room` of the largest."""
+    made, rng, at = CROWD | SCENES[name], np.random.default_rng(7), np.arange(COUNT)
+    outputs = rng.integers(2, made["longest"], COUNT)
+    arrival_s, prompts = np.sort(rng.uniform(0, 0.3, COUNT)).tolist(), rng.integers(4, 40, COUNT).tolist()
+    told = requests(arrival_s, prompts, (outputs + 5).tolist(), np.where(at < 8, 1 + at % 2, at % 3).tolist())
+    truth, text = hardware(1e-5, made["token_s"], 6e-3), acceptance_trace(COUNT, made["agreement"])
+    return simulation(told, outputs.tolist(), pool=memory(told, made["room"]), truth=truth, text=text)
+
+
+@cache
+def finished(mapping: str, where: str) -> Floats:
+    """Return when the requests of a scene end under a YAML, which many changes start from."""
+    scheduler = scheduler_factory(literal_eval(mapping), "made")
+    return run(replace(scene(where), scheduler=scheduler)).progress.finish_s
+
+
+def with_value(mapping: dict[str, Any], path: str, value: Any, *, again: bool = False) -> dict[str, Any]:
+    """Return the YAML with another value at `path`; the same one may stand there only `again`."""
+    changed = deepcopy(mapping)
+    place = changed
+    *above, last = path.split(".")
+    for key in above:
+        place = place[key]
+    assert again or place[last] != value, path
+    place[last] = value
+    return changed
+
+
+def shows(name: str, path: str, value: Any, first: Mapping[str, Any], where: str) -> bool:
+    """Return whether a run of `name`, with the values `first` by path, is another one with `value` at `path`."""
+    mapping = raw_of(name)
+    for key, each in first.items():
+        mapping = with_value(mapping, key, each, again=True)
+    changed = with_value(mapping, path, value)
+    return not np.array_equal(finished(repr(mapping), where), finished(repr(changed), where))
 
 
 class Parameter(NamedTuple):
@@ -32,23 +89,11 @@ class Parameter(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Another value, where the shipped one hides nothing.
-
-    Attributes
-    ----------
-    value : what the parameter becomes.
-    first : other parameters in both runs, by the end of their path.
-    scene : which small run, a name of `changes.SCENES`.
-    """
+    """Another value, where the shipped one hides nothing; `first` are others in both runs, by the end of their path."""
 
     value: Any
     first: Mapping[str, Any] = MappingProxyType({})
     scene: str = "crowd"
-
-
-def parameters() -> list[Parameter]:
-    """Return every parameter of every scheduler in conf/scheduler."""
-    return [each for name in NAMES for each in _below(name, raw_of(name), "")]
 
 
 def _below(name: str, node: dict[str, Any], above: str) -> Iterator[Parameter]:
@@ -184,7 +229,7 @@ OF_ONE_CLASS = {
 def first_of_each() -> dict[tuple[str, str], Parameter]:
     """Return of each parameter of a class that of the first YAML that has it, by class and key."""
     found: dict[tuple[str, str], Parameter] = {}
-    for each in parameters():
+    for each in (each for name in NAMES for each in _below(name, raw_of(name), "")):
         # Where prompts are mixed with decodes, as in these, the drafter reads all.
         if each.key != "prefill_threshold" or each.scheduler not in ("smartspec", "smartspec_lookup"):
             found.setdefault((each.owner, each.key), each)
