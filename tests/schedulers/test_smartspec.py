@@ -100,16 +100,6 @@ def test_one_entry_of_the_surface_by_hand() -> None:
     assert surface[0, 0] == pytest.approx(1 / 0.021)
 
 
-def test_best_length_falls_to_none_as_the_batch_grows() -> None:
-    """Fig. 5, with made linear coefficients: gamma a fiftieth of delta, so 50 tokens cost as much as the weights."""
-    made, batch_sizes = hardware(alpha=0.0, gamma=4e-4, delta=0.02), [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
-    lengths = [int(np.argmax(goodput(made, batch_of(n), np.full(n, 0.7), 8)[:, -1])) for n in batch_sizes]
-    assert lengths == sorted(lengths, reverse=True)
-    assert lengths[0] >= 4
-    assert lengths[-1] == 0
-    assert len(set(lengths)) >= 4
-
-
 def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix() -> None:
     table = np.array([[1.0, 2.0, 2.0], [1.0, 3.0, 4.0]])
     assert best(table, np.ones((2, 3), dtype=bool)) == (3, 1)

@@ -38,26 +38,16 @@ def test_the_smallest_counter_is_let_in_and_charged() -> None:
     assert counters == [(6, 0), (6, 12), (12, 12), (18, 12)]
 
 
-def test_who_comes_back_from_idling_is_lifted() -> None:
-    """B arrives while A's line is not empty: to A's counter; A again, to an empty line, to the last one out."""
-    part, hand = hand_of([4, 4, 4, 4], [A, A, B, A])
+def test_who_comes_back_to_an_empty_line_is_lifted_to_the_last_one_out() -> None:
+    part, hand = hand_of([4, 4, 4], [A, B, A])
     hand.ledger.queues.strike(2)
-    hand.ledger.queues.strike(3)
-    hand.begin()
-    hand.emit([1], ends=[0])
-    assert part.served == {A: 6.0}
+    for _ in range(2):
+        hand.begin()
+        hand.emit([1], ends=[0])
+    part.served.update({A: 6.0, B: 50.0})
     hand.ledger.queues.enter(2)
-    part.served[A] = 50.0
     hand.begin()
-    assert part.served[B] == 50.0
-    hand.emit([1], ends=[0])
-    hand.begin()
-    hand.emit([1], ends=[0])
-    last = part.served[part._last_out]  # type: ignore[index]
-    part.served[A] = min(part.served.values()) - 20
-    hand.ledger.queues.enter(3)
-    hand.begin()
-    assert part.served[A] == max(last, part.served[A] - 4) + 4
+    assert part.served == {A: 50.0 + 4, B: 50.0}
 
 
 def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line() -> None:
