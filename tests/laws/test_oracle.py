@@ -76,13 +76,9 @@ def later_arrivals(simulated: Simulation) -> tuple[Simulation, float]:
     told = simulated.requests
     until_s = float(told.arrival_s[-1]) * (1 - 1e-12)
     late = told.arrival_s >= until_s
-    others = replace(
-        told,
-        arrival_s=told.arrival_s + 3.0 * late,
-        prompt_tokens=np.where(late, 1, told.prompt_tokens),
-        slo_class=np.where(late, 0, told.slo_class),
-        tpot_slo_s=np.where(late, 1e-3, told.tpot_slo_s),
-    )
+    changed = {"prompt_tokens": 1, "slo_class": 0, "tpot_slo_s": 1e-3}
+    columns = {key: np.where(late, value, getattr(told, key)) for key, value in changed.items()}
+    others = replace(told, arrival_s=told.arrival_s + 3.0 * late, **columns)
     return replace(simulated, requests=others), until_s
 
 

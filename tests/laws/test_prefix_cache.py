@@ -43,12 +43,8 @@ def sharing(draw: st.DrawFn) -> Simulation:
 def recount(view: LedgerView) -> None:
     """Count the pool again from what each request holds and shares, and the blocks that nobody uses."""
     pool, cache, everyone = view._ledger.pool, view._ledger.caches.prefix, view._ledger.queues.ids
-    used = {
-        (model, each)
-        for model in (TARGET, DRAFT)
-        for request in everyone.tolist()
-        for each in cache._hashes(request, int(cache._used[model, request]))
-    }
+    each = [(model, request) for model in (TARGET, DRAFT) for request in everyone.tolist()]
+    used = {(model, key) for model, one in each for key in cache._hashes(one, int(cache._used[model, one]))}
     shared = sum(pool.bytes_of(model, cache._tokens) for model, _ in used)
     assert pool.used_bytes == shared + int(pool.held_bytes(everyone).sum())
     assert {key for key, users in cache._users.items() if users} == used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,20 +37,6 @@ def test_draft_tokens_of_a_batch_size(table: Any, most: int, batch_size: int, k:
 def test_it_never_drafts_where_no_batch_size_does() -> None:
     tables = (5, [[1, 9, 0]]), (0, [[1, 9, 3]]), (5, [[1, 9, 0], [10, 20, 1]])
     assert [ByBatchSize(*each).drafts for each in tables] == [False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ([[1, 64]], "is no list of"),
-        ([[64, 1, 3]], "is no list of"),
-        ([[2, 64, 3]], "is not defined from batch size 1 on"),
-        ([[1, 64, 3], [64, 128, 1]], "its ranges overlap"),
-    ],
-)
-def test_what_vllm_refuses_is_refused(wrong: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        ByBatchSize(5, wrong)
 
 
 DOCUMENTED = {4: 4, 8: 2, 32: 1}
@@ -89,22 +76,6 @@ def test_speculation_ends_for_good_where_the_mean_rate_is_too_low(
         assert verified(hand, 0.9) == [0]
         hand.emit([1])
     assert part.drafts != ends
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"table": [[4, 4, 1]]}, "is no {last batch size: draft tokens}"),
-        ({"table": [[4, 4], [4, 2]]}, "has a batch size twice"),
-        ({"table": {4: -1}}, "is no {last batch size: draft tokens}"),
-        ({"table": {4: 1, 8: 2}}, "longest for other batch sizes than the smallest"),
-        ({"table": {4: 4}, "limit": 4}, "max_concurrency=4 beside draft_len_schedule"),
-        ({"limit": 0}, "max_concurrency=0 is below 1"),
-    ],
-)
-def test_what_is_no_schedule_is_refused(given: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        schedule(**given)
 
 
 # --- SGLang: what moves a slot, which slot a batch has, and what its configuration may say ----------------------------
@@ -185,18 +156,35 @@ def test_a_replica_drafts_as_far_as_it_was_right() -> None:
         hand.emit([right + 1] * 2, [right] * 2)
 
 
+# --- what none of them is ---------------------------------------------------------------------------------------------
+
+
+def adaptive(one: dict[str, Any], **more: Any) -> AdaptiveSteps:
+    return AdaptiveSteps(3, {"1": {"candidate_steps": [1]} | one, **more})
+
+
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("made", "said"),
     [
-        ({}, "is no {"),
-        ({"1": {"candidate_steps": [1025]}}, "candidate_steps=1025 is above"),
-        ({"1": {"candidate_steps": [1], "ema_alfa": 1}}, "unknown key 'ema_alfa'; did you mean 'ema_alpha'"),
-        ({"1": {"candidate_steps": [1], "up_hysteresis": float("nan")}}, "up_hysteresis: nan is no finite number"),
-        ({"1": {"candidate_steps": [1], "ema_alpha": 5}}, "ema_alpha=5 is not in"),
-        ({"1": {"candidate_steps": [1]}, 1: {"candidate_steps": [7]}}, "a batch size is there twice: 1, 1"),
-        ({"1": {"candidate_steps": [1]}, "strategy": "throughput_aware"}, "strategy: 'throughput_aware' is not simul"),
+        (lambda: ByBatchSize(5, [[1, 64]]), "is no list of"),
+        (lambda: ByBatchSize(5, [[64, 1, 3]]), "is no list of"),
+        (lambda: ByBatchSize(5, [[2, 64, 3]]), "is not defined from batch size 1 on"),
+        (lambda: ByBatchSize(5, [[1, 64, 3], [64, 128, 1]]), "its ranges overlap"),
+        (lambda: schedule(table=[[4, 4, 1]]), "is no {last batch size: draft tokens}"),
+        (lambda: schedule(table=[[4, 4], [4, 2]]), "has a batch size twice"),
+        (lambda: schedule(table={4: -1}), "is no {last batch size: draft tokens}"),
+        (lambda: schedule(table={4: 1, 8: 2}), "longest for other batch sizes than the smallest"),
+        (lambda: schedule(table={4: 4}, limit=4), "max_concurrency=4 beside draft_len_schedule"),
+        (lambda: schedule(limit=0), "max_concurrency=0 is below 1"),
+        (lambda: AdaptiveSteps(3, {}), "is no {"),
+        (lambda: adaptive({"candidate_steps": [1025]}), "candidate_steps=1025 is above"),
+        (lambda: adaptive({"ema_alfa": 1}), "unknown key 'ema_alfa'; did you mean 'ema_alpha'"),
+        (lambda: adaptive({"up_hysteresis": float("nan")}), "up_hysteresis: nan is no finite number"),
+        (lambda: adaptive({"ema_alpha": 5}), "ema_alpha=5 is not in"),
+        (lambda: adaptive({}, strategy="throughput_aware"), "strategy: 'throughput_aware' is not simul"),
+        (lambda: AdaptiveSteps(3, {key: {"candidate_steps": [1]} for key in ("1", 1)}), "is there twice: 1, 1"),
     ],
 )
-def test_what_is_no_configuration_is_refused(wrong: Any, said: str) -> None:
+def test_what_is_no_table_and_no_configuration_is_refused(made: Callable[[], Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        AdaptiveSteps(3, wrong)
+        made()

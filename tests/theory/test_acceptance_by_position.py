@@ -297,10 +297,8 @@ def test_a_run_reports_how_far_confidences_are_from_right() -> None:
 
 def test_schedulers_that_ignore_confidences_serve_the_same_and_others_do_not() -> None:
     """AdaServe sizes trees by confidence: of a drafter that is too unsure it verifies other tokens."""
+    temperature = "acceptance__confidence__temperature"
     for scheduler, same in (("vllm_spec", True), ("continuous", True), ("adaserve", False)):
-        own, told = (
-            simulate(scheduler, "poisson", requests=60, rps=20, acceptance__confidence__temperature=temperature)
-            for temperature in (1, 4)
-        )
+        own, told = (simulate(scheduler, "poisson", requests=60, rps=20, **{temperature: each}) for each in (1, 4))
         assert own.requests.equals(told.requests) == same
         assert own.requests["output_tokens"].equals(told.requests["output_tokens"])

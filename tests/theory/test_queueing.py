@@ -89,12 +89,8 @@ def test_littles_law(name: str) -> None:
     """
     rng = np.random.default_rng(5)
     count = 40
-    told = requests(
-        np.sort(rng.uniform(0, 2, count)).tolist(),
-        rng.integers(1, 40, count).tolist(),
-        [25] * count,
-        rng.integers(0, 3, count).tolist(),
-    )
+    arrival_s, prompts, kinds = np.sort(rng.uniform(0, 2, count)), rng.integers(1, 40, count), rng.integers(0, 3, count)
+    told = requests(arrival_s, prompts, [25] * count, kinds)
     simulated = simulation(told, rng.integers(1, 26, count).tolist(), factory_of(name), pool=memory(told, 3.0))
     finish_s, area = surveyed(replace(simulated, replicas=3, multi_step=False))
     sojourns_s = (finish_s - told.arrival_s).sum()
