@@ -20,13 +20,8 @@ from specsim.registry.build import parameter_types
 from specsim.schedulers.loading import AS_ENGINE, BY_ORDER, EngineBatching, scheduler_factory
 from tests.made import WIDTH
 
-
-def _names() -> list[str]:
-    files = sorted((shipped("conf") / "scheduler").glob("*.yaml"))
-    return [file.stem for file in files if "_target_" in file.read_text()]
-
-
-NAMES = _names()
+FILES = sorted((shipped("conf") / "scheduler").glob("*.yaml"))
+NAMES = [file.stem for file in FILES if "_target_" in file.read_text()]
 KINDS = (
     *("fcfs", "continuous", "sarathi", "las", "vtc", "vllm_spec", "smartspec_artifact", "specserve"),
     *("adaserve", "specinfer", "laps_sd", "slos_serve", "nightjar", "adaptive_verification"),

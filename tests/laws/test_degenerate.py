@@ -22,9 +22,7 @@ profile = settings(max_examples=10)
 @pytest.mark.parametrize(("order", "same"), [("prompts_first", "continuous"), ("mixed", "sarathi")])
 @profile
 @given(simulated=simulations(), slots=st.integers(1, 12), tokens=st.integers(1, 64))
-def test_no_draft_tokens_is_no_speculation(
-    order: str, same: str, simulated: Simulation, slots: int, tokens: int
-) -> None:
+def test_no_drafts_are_no_speculation(order: str, same: str, simulated: Simulation, slots: int, tokens: int) -> None:
     """On an engine of each order vLLM without drafts is the scheduler that has this order everywhere."""
     shared = {"max_num_seqs": slots, "max_num_batched_tokens": tokens}
     plain = run(replace(simulated, scheduler=factory_of("vllm", order, **shared)))

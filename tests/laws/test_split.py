@@ -18,7 +18,7 @@ from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.laws.watch import watched
 from tests.made import acceptance_trace, hardware, memory, requests, simulation, simulations
 
-every_scheduler, every_kind = (pytest.mark.parametrize("name", names) for names in (NAMES, KINDS))
+every_scheduler = pytest.mark.parametrize("name", NAMES)
 law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 INSTANT = Splitting(1, float("inf"))
 splits = st.builds(Splitting, st.integers(1, 3), st.sampled_from((300.0, 1e6, np.inf)), st.sampled_from((0.0, 0.05)))
@@ -32,7 +32,7 @@ def split_of(simulated: Simulation, name: str, split: Splitting, router: type = 
 @every_scheduler
 @law
 @given(simulated=simulations(24), split=splits, router=routers)
-def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
+def test_nothing_is_lost_and_nobody_runs_elsewhere(
     name: str, simulated: Simulation, split: Splitting, router: type
 ) -> None:
     """A request is read by its prefill replica and then runs on its decode replica alone, not before its cache came."""
@@ -66,7 +66,7 @@ def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
         assert_same_record(record, run(plain))
 
 
-@every_kind
+@pytest.mark.parametrize("name", KINDS)
 @law
 @given(simulated=simulations(24), split=splits)
 def test_first_tokens_come_as_if_there_were_no_others(name: str, simulated: Simulation, split: Splitting) -> None:

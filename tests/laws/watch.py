@@ -32,10 +32,9 @@ class Heard(NamedTuple):
 class Listener:
     """A scheduler that passes on what another one says, and keeps it in `heard`."""
 
-    def __init__(self, inner: Scheduler, spy: Callable[[View], None] | None = None) -> None:
-        self.inner = inner
+    def __init__(self, inner: Scheduler, spy: Callable[[View], None]) -> None:
+        self.inner, self._spy = inner, spy
         self.heard: list[Heard] = []
-        self._spy = spy
 
     def __getattr__(self, name: str) -> Any:
         """Offer `use_oracle` and `begin` exactly where the scheduler does."""
@@ -47,8 +46,7 @@ class Listener:
         step = self.inner.step(view)
         answer: Any = None
         while True:
-            if self._spy is not None:
-                self._spy(view)
+            self._spy(view)
             asked_s = view.now_s
             try:
                 work = step.send(answer)
@@ -66,14 +64,17 @@ class Watched(NamedTuple):
     views: list[LedgerView]
 
 
+Spy = Callable[[View], None]
 Inspect = Callable[[LedgerView, Pass, Ids], None]
 """Called when the slots of a pass are taken and nothing of it is booked; with the requests of those nodes, one each,
 that draft passes before it extended without being asked again."""
 
 
-def watched(
-    simulation: Simulation, spy: Callable[[View], None] | None = None, inspect: Inspect | None = None
-) -> Watched:
+def nothing(*seen: Any) -> None:
+    pass
+
+
+def watched(simulation: Simulation, spy: Spy = nothing, inspect: Inspect = nothing) -> Watched:
     """Run with every scheduler wrapped; `spy` sees each view before each decision."""
     listeners: list[Listener] = []
     views: list[LedgerView] = []
@@ -89,20 +90,18 @@ def watched(
             self._seen = view
             self._deeper: list[Ids] = []
 
-        def _taken(self) -> Ids:
+        def _inspect(self, work: Pass) -> None:
             deeper, self._deeper = np.concatenate([NOBODY, *self._deeper]), []
-            return deeper
+            inspect(self._seen, work, deeper)
 
         def draft(self, work: DraftPass, shape: PassShape) -> Drafted:
-            if inspect is not None:
-                inspect(self._seen, work, self._taken())
+            self._inspect(work)
             drafted = super().draft(work, shape)
             self._deeper.append(work.requests[drafted.forest.row[drafted.extended]])
             return drafted
 
         def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
-            if inspect is not None:
-                inspect(self._seen, work, self._taken())
+            self._inspect(work)
             return super().verify(work, shape)
 
     with patch.object(specsim.simulation, "SimulatedBackend", Inspected):

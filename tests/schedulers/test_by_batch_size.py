@@ -61,9 +61,7 @@ def test_a_limit_of_concurrency_is_a_table_of_one_row() -> None:
 
 
 @pytest.mark.parametrize(("least", "accepted", "ends"), [(0.3, (4, 1, 1), True), (0.125, (0, 1), False)])
-def test_speculation_ends_for_good_where_the_mean_rate_is_too_low(
-    least: float, accepted: tuple[int, ...], ends: bool
-) -> None:
+def test_speculation_ends_where_the_mean_rate_is_too_low(least: float, accepted: tuple[int, ...], ends: bool) -> None:
     """Of 4 drafts 4, 1 and 1 are right: means of two are 5/8, 2/8, and below 0.3. 0 and 1 are at 0.125, not below."""
     part = schedule(window=2, least=least)
     hand = play(part, Linear(0.0, 0.0, 1.0))

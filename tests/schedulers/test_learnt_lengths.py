@@ -113,9 +113,8 @@ def test_the_radius_is_that_of_equation_6() -> None:
     """L = 4, K = 2, delta = 0.1, t = 4 + 1 steps: 2 sqrt(5 / 16 (1 + 2 log(2 x 25 x sqrt 5 / 0.1))) = 4.34."""
     part = UcbLengths([0, 4], 0.1, 1.0)
     part.pulls[:] = [4, 1]
-    assert part.radius() == pytest.approx(
-        [2 * sqrt(5 / 16 * (1 + 2 * log(500 * sqrt(5)))), 2 * sqrt(2 * (1 + 2 * log(500 * sqrt(2))))]
-    )
+    wanted = [2 * sqrt(share * (1 + 2 * log(500 * sqrt(each)))) for share, each in ((5 / 16, 5), (2, 2))]
+    assert part.radius() == pytest.approx(wanted)
     assert part.radius()[0] == pytest.approx(4.34, abs=0.01)
     part.delta = 1e-320
     assert np.isfinite(part.radius()).all()
@@ -131,9 +130,7 @@ def test_the_radius_is_that_of_equation_6() -> None:
         ([50, 50, 5], [1.0, 1.2, 1.1], 0.0, 1),
     ],
 )
-def test_each_arm_is_pulled_once_and_then_the_highest_bound(
-    pulls: Any, means: Any, exploration: float, arm: int
-) -> None:
+def test_each_arm_is_pulled_once_then_the_highest_bound(pulls: Any, means: Any, exploration: float, arm: int) -> None:
     part = UcbLengths([0, 1, 3], 0.1, exploration)
     part.pulls[:], part.means[:] = pulls, means
     assert part.arm == arm
@@ -151,14 +148,11 @@ def test_a_step_is_worth_its_tokens_over_its_time_in_plain_steps() -> None:
     assert verified(hand, 0.9) == [0], "the first of equals"
     hand.emit([1])
     assert part.pulls.tolist() == [2, 1]
-
-
-def test_no_step_is_worth_more_than_an_arm_can_bring() -> None:
     part = UcbLengths([0, 2], 0.1, 0.0)
     hand = play(part, Linear(0.0, 0.0, 1.0))
     verified(hand, 0.9)
     hand.emit([1])
-    assert part.means.tolist() == [3.0, 0.0]
+    assert part.means.tolist() == [3.0, 0.0], "no step is worth more than an arm can bring"
 
 
 def test_a_step_without_memory_for_its_chains_teaches_nothing() -> None:
@@ -172,11 +166,7 @@ def test_a_step_without_memory_for_its_chains_teaches_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("arms", "delta", "said"),
-    [
-        ([], 0.1, "is no list of draft tokens"),
-        ([-1, 2], 0.1, "arms=-1 is below 0"),
-        ([0, 1], 0.0, "delta=0.0 is not in"),
-    ],
+    [([], 0.1, "is no list of draft tokens"), ([-1, 2], 0.1, "arms=-1 is below 0"), ([0], 0.0, "delta=0.0 is not in")],
 )
 def test_what_is_no_arm_is_refused(arms: Any, delta: float, said: str) -> None:
     with pytest.raises(ValueError, match=said):

@@ -28,7 +28,7 @@ from tests.unit.hand import Hand, sizes
 @pytest.mark.parametrize(
     ("rows", "capacity", "passes", "verified"), [(1, None, 2, 2), (2, None, 3, 4), (2, 3, 3, 3), (2, 9, 3, 6)]
 )
-def test_a_batch_of_several_drafts_extra_tokens_for_one_capacity(
+def test_several_draft_extra_tokens_for_one_capacity(
     rows: int, capacity: int | None, passes: int, verified: int
 ) -> None:
     """k = 2 and one extra token: one request drafts 2; two draft 3 each and verify 2 x 2, or what the capacity says."""
@@ -111,10 +111,10 @@ def part(**changed: Any) -> AdaptiveVerification:
     return AdaptiveVerification(3, **(given | changed))
 
 
-def kept(hand: Hand, confidences: list[list[float]], chunks: list[int] | None = None) -> list[int]:
+def kept(hand: Hand, confidences: list[list[float]], *chunks: int) -> list[int]:
     """Return how many tokens of each row's chain are verified, where three draft passes bring these confidences."""
     part, ones = hand.scheduler.speculation, np.ones(len(confidences), dtype=np.int64)
-    fed = ones if chunks is None else np.array(chunks)
+    fed = np.array(chunks) if chunks else ones
     growing = part.grow(hand.view, Sequences(np.arange(len(ones)), fed, np.count_nonzero(fed == 1), ones))
     next(growing)
     hand.view.now_s += 3 * DRAFT_S
@@ -156,10 +156,7 @@ def test_a_drafter_of_one_pass_is_priced_once() -> None:
 
 
 @settings(max_examples=60)
-@given(
-    confidences=st.lists(st.lists(st.floats(0.01, 1.0), max_size=3), min_size=1, max_size=4),
-    gamma=st.floats(1e-4, 3e-2),
-)
+@given(st.lists(st.lists(st.floats(0.01, 1.0), max_size=3), min_size=1, max_size=4), st.floats(1e-4, 3e-2))
 def test_no_choice_of_prefixes_brings_more_tokens_per_second(confidences: list[list[float]], gamma: float) -> None:
     """Against every combination of prefixes, where cost goes by the number of tokens."""
 
@@ -177,10 +174,7 @@ def test_a_row_amid_its_prompt_samples_nothing() -> None:
 
     1/100 = 10, 1.15/110 = 10.5, 1.17/120 = 9.8: one token. If row 1 sampled, 2/100 = 20 and 2.15/110 = 19.5: none.
     """
-    assert kept(play(part(fresh=True), EVEN, rows=2), [[0.15] * 3, []], chunks=[1, 5]) == [1, 0]
-
-
-# --- estimators -------------------------------------------------------------------------------------------------------
+    assert kept(play(part(fresh=True), EVEN, rows=2), [[0.15] * 3, []], 1, 5) == [1, 0]
 
 
 def test_only_tokens_behind_accepted_ones_are_noted() -> None:
@@ -189,9 +183,7 @@ def test_only_tokens_behind_accepted_ones_are_noted() -> None:
     forest = chains([[0.9] * 3, [0.8] * 3, [0.7]])
     answer = Emitted(*(np.array(each) for each in ([2, 4, 1], [1, 3, 0], [1, 3, 0])), np.zeros(3, dtype=bool))
     mine.on_verified(None, None, forest, answer)  # type: ignore[arg-type]
-    rates = mine._estimator
-    assert rates.accepted.tolist() == [2, 1, 1]  # type: ignore[attr-defined]
-    assert rates.observed.tolist() == [3, 2, 1]  # type: ignore[attr-defined]
+    assert (mine._estimator.accepted.tolist(), mine._estimator.observed.tolist()) == ([2, 1, 1], [3, 2, 1])
 
 
 def test_rates_by_position_begin_at_a_half_and_fade() -> None:

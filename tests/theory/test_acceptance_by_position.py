@@ -204,9 +204,7 @@ CONTRADICTORY = {"cnn": 0.24, "gsm8k": 0.19, "instructcoder": 0.55, "sharegpt": 
 
 @pytest.mark.skipif(not ROWS, reason="needs speculation/measured.csv of the data folder")
 @pytest.mark.parametrize(("named", "rates", "k", "stated"), ROWS or [("", [], 0, None)])
-def test_rates_typed_in_one_line_give_their_length(
-    named: str, rates: list[float], k: int, stated: float | None
-) -> None:
+def test_rates_typed_on_a_line_give_their_length(named: str, rates: list[float], k: int, stated: float | None) -> None:
     """The chain drafts k; 8,000 requests of 100 tokens have a standard error of about a quarter of the tolerance."""
     assert len(ROWS) == 44, "all numeric rows are there"
     made, wanted = loaded(compose({"acceptance": str(rates)})["acceptance"]), 1 + sum(rates[:k])
@@ -272,9 +270,7 @@ def test_a_pinned_benchmark_and_a_run_have_one_length(scheduler: str) -> None:
 
 
 @pytest.mark.parametrize(("temperature", "bias"), [(0.5, 0.0), (3.0, -1.0)])
-def test_the_likeliest_token_is_reported_as_the_rule_says_and_a_row_stays_a_row(
-    temperature: float, bias: float
-) -> None:
+def test_the_likeliest_token_is_reported_by_the_rule_and_a_row_stays_a_row(temperature: float, bias: float) -> None:
     text = text_of(replace(acceptance(conditional=list(MEASURED)), pool_rows=1), 8)
     told = ConfidenceCalibration(temperature, bias).applied(text)
     assert told.confidence[:, 0] == pytest.approx(expit(logit(text.confidence[:, 0]) / temperature + bias))
