@@ -12,7 +12,7 @@ from specsim.acceptance.curves import Acceptance, Curve, level_rates
 from specsim.acceptance.trace import AcceptanceTrace
 from specsim.backend.simulated import GroundTruth, SimulatedBackend
 from specsim.config.compose import compose
-from specsim.core.passes import NOBODY, DraftPass, Emitted, TargetPass
+from specsim.core.passes import NOBODY, DraftPass, TargetPass
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 from specsim.rng import mix
@@ -71,33 +71,24 @@ def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
     assert abs(tokens.mean() - expected) < 4 * tokens.std(ddof=1) / np.sqrt(len(tokens))
 
 
-class Script:
-    """A simulated backend asked directly, at `emitted` tokens of each request."""
-
-    def __init__(self, text: AcceptanceTrace, count: int, emitted: int = 1) -> None:
-        told = requests([0.0] * count, [3] * count, [1_000] * count)
-        self.ledger, view = ledger_and_view(told)
-        self.ledger.progress.emitted_tokens[:] = emitted
-        self.ledger.progress.target_cached[:] = 3 + emitted - 1
-        self.count = count
-        self.backend = SimulatedBackend(GroundTruth(np.full(count, 999), text), hardware(), view)
-
-    def grow(self, widths: list[int], ids: Any = None, beam: int | None = None) -> Forest:
-        ids = np.arange(self.count) if ids is None else np.array(ids)
-        forest, leaves = Forest.roots(len(ids)), np.arange(len(ids))
-        for width in widths:
-            before = len(forest)
-            forest = self.backend.draft(DraftPass(ids, NOBODY, forest, leaves, width, beam), SHAPE).forest
-            leaves = np.arange(before, len(forest))
-        return forest
-
-    def verify(self, forest: Forest) -> Emitted:
-        ids = np.arange(self.count)
-        return self.backend.verify(TargetPass(ids, np.ones_like(ids), forest), SHAPE)[0]
+Told = dict[tuple[int, tuple[int, ...]], float]
 
 
-def told_by(forest: Forest, ids: Any) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Return the confidence of each node, by request and ranks taken from the root."""
+def told_by(text: Any, count: int, widths: list[int], ids: Any = None, beam: Any = None, emitted: int = 1) -> Told:
+    """Return the confidence of each node that a drafter grows behind requests `ids` of `count`, `emitted` tokens in.
+
+    By request and ranks taken from the root.
+    """
+    ledger, view = ledger_and_view(requests([0.0] * count, [3] * count, [1_000] * count))
+    ledger.progress.emitted_tokens[:] = emitted
+    ledger.progress.target_cached[:] = 3 + emitted - 1
+    backend = SimulatedBackend(GroundTruth(np.full(count, 999), text), hardware(), view)
+    ids = np.arange(count) if ids is None else np.array(ids)
+    forest, leaves = Forest.roots(len(ids)), np.arange(len(ids))
+    for width in widths:
+        before = len(forest)
+        forest = backend.draft(DraftPass(ids, NOBODY, forest, leaves, width, beam), SHAPE).forest
+        leaves = np.arange(before, len(forest))
     ranks: list[tuple[int, ...]] = [()] * len(forest)
     told = {}
     for node in range(forest.rows, len(forest)):
@@ -111,12 +102,12 @@ CURVED = Acceptance({"default": Curve(agreement=0.6, concentration=3.0, spread=0
 
 def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_else_is_drafted() -> None:
     text, count = text_of(CURVED, 6), 6
-    whole = told_by(Script(text, count).grow([4, 4, 4, 4]), range(count))
+    whole = told_by(text, count, [4, 4, 4, 4])
     assert len(whole) == count * (4 + 16 + 64 + 256)
     assert len(set(whole.values())) > 0.4 * len(whole), "the acceptance trace says the same thing everywhere"
     for widths, beam in (([1] * 4, None), ([2, 3, 1, 4], None), ([4] * 4, 2), ([3] * 4, 3), ([2], None)):
         for ids in ([0, 1, 2, 3, 4, 5], [5, 3, 0], [4]):
-            part = told_by(Script(text, count).grow(widths, ids, beam), ids)
+            part = told_by(text, count, widths, ids, beam)
             assert part
             assert all(whole[key] == sure for key, sure in part.items())
 
@@ -124,25 +115,18 @@ def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_
 def test_the_right_continuation_is_found_again_one_position_later() -> None:
     """A tree that is right d tokens deep says there what a fresh tree says d positions on."""
     text, count = text_of(CURVED, 40), 40
-    deep, later = Script(text, count, 1).grow([4, 4, 4]), Script(text, count, 2).grow([4, 4])
+    behind, fresh = told_by(text, count, [4, 4, 4]), told_by(text, count, [4, 4], emitted=2)
     keys = text.on_path(np.arange(count), np.full(count, 1))
     first = text.rank[text.rows(np.arange(count), keys, mix(keys), np.True_, np.zeros(count, dtype=np.int64))]
-    behind, fresh = told_by(deep, range(count)), told_by(later, range(count))
-    compared = 0
-    for request in range(count):
-        if first[request] < 4:
-            for (who, ranks), sure in fresh.items():
-                if who == request:
-                    assert behind[request, (int(first[request]), *ranks)] == sure
-                    compared += 1
-    assert compared > 300
+    compared = [(who, ranks) for who, ranks in fresh if first[who] < 4]
+    assert len(compared) > 300
+    assert all(behind[who, (int(first[who]), *ranks)] == fresh[who, ranks] for who, ranks in compared)
 
 
 def test_off_the_path_every_way_of_being_wrong_is_another_text() -> None:
     """Siblings, their order, the position and the request all make a difference, or luck would repeat itself."""
     text, count = text_of(CURVED, 200), 200
-    told = told_by(Script(text, count).grow([4, 2, 1]), range(count))
-    later = told_by(Script(text, count, emitted=2).grow([4, 2, 1]), range(count))
+    told, later = (told_by(text, count, [4, 2, 1], emitted=emitted) for emitted in (1, 2))
     siblings = [(told[r, (a, 0)], told[r, (b, 0)]) for r in range(count) for a in range(4) for b in range(a)]
     swapped = [(told[r, (0, 1, 0)], told[r, (1, 0, 0)]) for r in range(count)]
     moved = [(told[r, (3, 0)], later[r, (3, 0)]) for r in range(count)]
