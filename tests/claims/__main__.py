@@ -9,7 +9,7 @@ import numpy as np
 
 from specsim.core.request import Floats
 from tests.claims import settings as frozen
-from tests.claims.paired import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
+from tests.claims.test_claims import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
 
 VLLM = ("vllm", "vllm_spec")
 ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")

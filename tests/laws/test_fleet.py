@@ -15,9 +15,8 @@ from specsim.metrics.requests import DRAFT_PASS, VERIFY_PASS
 from specsim.server.ledger import Ledger
 from specsim.server.state import Hardware
 from specsim.simulation import Simulation, run
-from tests.laws.every import assert_same_record
+from tests.laws.every import assert_same_record, watched
 from tests.laws.subjects import KINDS, factory_of
-from tests.laws.watch import watched
 from tests.made import hardware, memory, requests, simulation, simulations
 
 SPEED = (1.0, 2.5, 0.4)

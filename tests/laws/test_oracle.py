@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from specsim.cluster.routers import RoundRobin
 from specsim.core.protocols import View
 from specsim.simulation import Simulation
-from tests.laws.every import drawn
+from tests.laws.every import Heard, drawn, same, watched
 from tests.laws.subjects import NAMES, factory_of, uses_oracle
-from tests.laws.watch import Heard, same, watched
 from tests.made import requests, simulation
 
 WITHOUT_ORACLE = [name for name in NAMES if not uses_oracle(name)]

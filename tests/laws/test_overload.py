@@ -14,9 +14,8 @@ from specsim.metrics.recorder import Record
 from specsim.metrics.summary import summarise
 from specsim.server.admission import AdmissionControl
 from specsim.simulation import Simulation, run
-from tests.laws.every import assert_same_record, drawn
+from tests.laws.every import assert_same_record, drawn, watched
 from tests.laws.subjects import KINDS, NAMES, factory_of
-from tests.laws.watch import watched
 from tests.made import hardware, requests, simulation
 
 TIMEOUTS_S = st.sampled_from((0.004, 0.03, 0.11, 0.5, 3.0))

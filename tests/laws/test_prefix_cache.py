@@ -13,8 +13,8 @@ from specsim.core.request import Prefixes, Requests
 from specsim.server.kv_cache import DRAFT, TARGET
 from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
+from tests.laws.every import watched
 from tests.laws.subjects import KINDS, NAMES, factory_of
-from tests.laws.watch import watched
 from tests.made import memory, requests, simulation, simulations
 
 law = settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow])

@@ -18,9 +18,8 @@ from specsim.cluster.routing import Coming, Planning, Router, Server
 from specsim.core.protocols import View
 from specsim.metrics.recorder import Record
 from specsim.simulation import Simulation, run
-from tests.laws.every import assert_same_text, roomy_chains
+from tests.laws.every import assert_same_text, roomy_chains, watched
 from tests.laws.subjects import factory_of
-from tests.laws.watch import watched
 from tests.made import CLASSES, requests, simulation, simulations
 
 

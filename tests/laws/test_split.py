@@ -13,9 +13,8 @@ from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin, Slack
 from specsim.cluster.split import Splitting
 from specsim.core.passes import TargetPass
 from specsim.simulation import Simulation, run
-from tests.laws.every import assert_same_record, assert_same_text, roomy_chains
+from tests.laws.every import assert_same_record, assert_same_text, roomy_chains, watched
 from tests.laws.subjects import KINDS, NAMES, factory_of
-from tests.laws.watch import watched
 from tests.made import acceptance_trace, hardware, memory, requests, simulation, simulations
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)

@@ -13,8 +13,8 @@ from specsim.latency.model import ModelLatency
 from specsim.simulation import Simulation
 from tests.laws.subjects import factory_of
 from tests.made import LENGTHS, acceptance_trace, memory, requests, simulation
-from tests.reference import costs, policies
-from tests.reference.hardware import Hardware
+from tests.reference import policies
+from tests.reference.hardware import Hardware, PassCost, linear, roofline, text
 from tests.reference.request import Request
 from tests.reference.server import Server
 
@@ -44,8 +44,8 @@ class Case:
 
     simulation: Simulation
     policy: policies.Policy
-    draft_s: costs.PassCost
-    target_s: costs.PassCost
+    draft_s: PassCost
+    target_s: PassCost
 
     def servers(self) -> list[Server]:
         """Return the reference's replicas, before they serve."""
@@ -53,7 +53,7 @@ class Case:
         ranks, keys = truth.acceptance_trace.rank.tolist(), truth.acceptance_trace.keys
         columns = (told.arrival_s, told.prompt_tokens, told.max_tokens, truth.output_tokens, keys)
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        mine = [Request(number, *row[:4], costs.text(row[4], ranks)) for number, row in enumerate(rows)]
+        mine = [Request(number, *row[:4], text(row[4], ranks)) for number, row in enumerate(rows)]
         sizes = pool.capacity_bytes, pool.block_tokens, pool.target_token_bytes, pool.draft_token_bytes
         replicas = self.simulation.replicas
         delays = self.simulation.frontend_s, self.simulation.pipeline_steps
@@ -110,7 +110,7 @@ FEW_TOKENS = ((0.0, (), ()), (1e-4, (-1e-4, 2e-4, 4e-4), (-1e-4, 1e-4)))
 """What passes of few tokens take beside the roofline: `single_s`, `few_s` and `few_logits_s`."""
 
 
-def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, costs.PassCost]:
+def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, PassCost]:
     """Draw the latency of a model, as specsim's and as the reference's; `grid`: every pass takes the same 2^-n s."""
     if kind == "grid":
         return _line(Linear(0.0, 0.0, 2.0**-6 * scale), 0.0)
@@ -123,11 +123,11 @@ def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, cos
     roof = scaled(replace(roof, few_s=few_s, few_logits_s=few_logits_s), scale, scale)
     roof = replace(roof, pair_s=pair_s, logit_s=logit_s)
     values = [getattr(roof, name) for name in Roofline.__dataclass_fields__]
-    return _latency(roof, overhead_s), costs.roofline(overhead_s, *values)
+    return _latency(roof, overhead_s), roofline(overhead_s, *values)
 
 
-def _line(line: Linear, overhead_s: float) -> tuple[ModelLatency, costs.PassCost]:
-    return _latency(line, overhead_s), costs.linear(line.alpha_s, line.gamma_s, line.delta_s, overhead_s)
+def _line(line: Linear, overhead_s: float) -> tuple[ModelLatency, PassCost]:
+    return _latency(line, overhead_s), linear(line.alpha_s, line.gamma_s, line.delta_s, overhead_s)
 
 
 def _latency(form: Linear | Roofline, overhead_s: float) -> ModelLatency:

@@ -52,13 +52,8 @@ SPECULATION = {
 @pytest.mark.parametrize("speculation", SPECULATION)
 @pytest.mark.parametrize("batching", BATCHING)
 def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
-    seeing = batching == "laps"
-    mapping = {
-        **part(f"composed.{'WithOracle' if seeing else 'Composed'}"),
-        "oracle": seeing,
-        "batching": BATCHING[batching],
-        "speculation": SPECULATION[speculation],
-    }
+    seeing, parts = batching == "laps", {"batching": BATCHING[batching], "speculation": SPECULATION[speculation]}
+    mapping = part(f"composed.{'WithOracle' if seeing else 'Composed'}", oracle=seeing, **parts)
     simulation = replace(scene(), scheduler=scheduler_factory(mapping, "scheduler=mine"))
     progress = run(simulation).progress
     served = np.isfinite(progress.finish_s)
@@ -68,7 +63,7 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
 
 
 def test_parts_that_need_the_future_are_refused_without_it() -> None:
-    mapping = {**part("composed.WithOracle"), "batching": BATCHING["laps"], "speculation": SPECULATION["none"]}
+    mapping = part("composed.WithOracle", batching=BATCHING["laps"], speculation=SPECULATION["none"])
     with pytest.raises(SpecsimError, match="oracle"):
         scheduler_factory(mapping, "scheduler=mine")
 

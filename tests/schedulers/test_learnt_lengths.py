@@ -18,9 +18,8 @@ from specsim.schedulers.dsde import LONG, UNSTEADY, DivergenceLengths, divergenc
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.nightjar import BinGreedyLengths, Bins, catching_up_s
 from specsim.schedulers.parts.protocols import Sequences
-from tests.laws.every import judge
+from tests.laws.every import judge, watched
 from tests.laws.subjects import raw_of
-from tests.laws.watch import watched
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
 from tests.schedulers.test_every_parameter import scene, with_value
 from tests.schedulers.test_specserve import chains, play, verified

@@ -14,8 +14,8 @@ from specsim.schedulers.fastserve import LeastAttained, SkipJoin
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.parts.queues import BatchSlots, nearest
 from specsim.schedulers.vllm_spec import FixedChains
+from tests.laws.every import Watched, watched
 from tests.laws.subjects import part_of, raw_of
-from tests.laws.watch import Watched, watched
 from tests.made import Hardware, Linear, requests, simulation
 from tests.unit.hand import Hand
 

@@ -17,8 +17,8 @@ from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 from specsim.rng import mix
 from specsim.simulation import run
+from tests.laws.every import watched
 from tests.laws.subjects import NAMES, factory_of, raw_of
-from tests.laws.watch import watched
 from tests.made import Hardware, Linear, hardware, ledger_and_view, requests, simulation
 from tests.theory.test_acceptance_by_position import accepted_of, loaded, text_of
 

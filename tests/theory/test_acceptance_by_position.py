@@ -23,8 +23,8 @@ from specsim.core.request import Ints
 from specsim.rng import mix
 from specsim.simulation import Simulation, run
 from tests.data import real_file
+from tests.laws.every import watched
 from tests.laws.subjects import NAMES, factory_of
-from tests.laws.watch import watched
 from tests.made import memory, requests, simulation
 
 MEASURED = (0.85, 0.73, 0.68, 0.62, 0.58, 0.55)
