@@ -29,16 +29,12 @@ def alike(simulated: Simulation) -> Hardware:
 
 def machines(simulated: Simulation) -> list[Hardware]:
     """Return three machines, each slower or faster by its factor, with memory and link of its own."""
-    own = alike(simulated)
-    return [
-        Hardware(
-            simulated.truth.slower(factor),
-            simulated.cost_model.slower(factor * 1.1),
-            replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor)),
-            own.host_bytes_per_s / factor,
-        )
-        for factor in SPEED
-    ]
+    own, fleet = alike(simulated), []
+    for factor in SPEED:
+        models = simulated.truth.slower(factor), simulated.cost_model.slower(factor * 1.1)
+        memory = replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor))
+        fleet.append(Hardware(*models, memory, own.host_bytes_per_s / factor))
+    return fleet
 
 
 @pytest.mark.parametrize("name", ["continuous", "adaserve", "vllm_spec", "fastserve"])
@@ -105,9 +101,7 @@ def test_least_seconds_sends_more_to_the_faster_server() -> None:
     plain = simulation(told, [20] * 60, factory_of("continuous"), replicas=2, truth=hardware(0.0, 1e-3, 0.02))
     own = alike(plain)
     slow = own._replace(truth=plain.truth.slower(4.0), cost_model=plain.cost_model.slower(4.0))
-    shares = [
-        np.bincount(run(replace(plain, hardware=[slow, own], router=router)).replica_of, minlength=2).tolist()
-        for router in (RoundRobin, LeastSeconds)
-    ]
+    runs = [run(replace(plain, hardware=[slow, own], router=router)) for router in (RoundRobin, LeastSeconds)]
+    shares = [np.bincount(each.replica_of, minlength=2).tolist() for each in runs]
     assert shares[0] == [30, 30]
     assert shares[1][1] > 2 * shares[1][0]

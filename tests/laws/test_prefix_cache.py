@@ -22,12 +22,9 @@ law = settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow])
 
 def hashed(told: Requests, families: list[int], block_tokens: int) -> Prefixes:
     """Return hashes by which two prompts of one family begin alike as far as the shorter one goes."""
-    rows = [
-        [1000 * family + place for place in range(-(-tokens // block_tokens))]
-        for family, tokens in zip(families, told.prompt_tokens.tolist(), strict=True)
-    ]
-    count = np.array([len(each) for each in rows])
-    return Prefixes(np.concatenate([np.array(each) for each in rows]), np.cumsum(count) - count, count, block_tokens)
+    blocks = -(-told.prompt_tokens // block_tokens)
+    rows = [1000 * family + np.arange(count) for family, count in zip(families, blocks, strict=True)]
+    return Prefixes(np.concatenate(rows), np.cumsum(blocks) - blocks, blocks, block_tokens)
 
 
 @st.composite

@@ -171,10 +171,8 @@ def test_outputs_and_acceptance_do_not_depend_on_the_router(name: str, simulated
 def test_a_router_knows_no_output(name: str) -> None:
     """Requests that come at once are sent alike, whatever their outputs will be."""
     told = requests([0.0] * 12, [9] * 12, [40] * 12, [0, 1, 2] * 4)
-    sent = [
-        run(simulation(told, outputs, factory_of("continuous"), replicas=4, router=ROUTERS[name])).replica_of
-        for outputs in ([40] * 12, [1] * 12, list(range(1, 13)))
-    ]
+    lengths, four = ([40] * 12, [1] * 12, range(1, 13)), {"replicas": 4, "router": ROUTERS[name]}
+    sent = [run(simulation(told, outputs, factory_of("continuous"), **four)).replica_of for outputs in lengths]
     assert (np.array(sent) == sent[0]).all()
 
 

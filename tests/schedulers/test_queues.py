@@ -82,23 +82,14 @@ ATTAINED: dict[str, dict[str, Any]] = {
 """Who decides by attained service, and what lets it alone decide: nobody is perceptible, nobody is rescued."""
 
 
-def by_service(name: str) -> Any:
-    """Return the scheduler with one slot, caches that move, and token trees."""
+def played(name: str, **costs: Any) -> Watched:
+    """Play three requests that are there from the start, on one slot, with caches that move, and token trees."""
     raw = raw_of(name) | {"max_num_seqs": 1, "switching": "transfer"}
     raw["batching"] |= ATTAINED[name]
     raw["speculation"] = part_of("laps_adaserve", "speculation")
     raw.pop("num_speculative_tokens", None)
-    return scheduler_factory(raw, name)
-
-
-def played(name: str, **costs: Any) -> Watched:
-    """Play three requests that are there from the start: no arrival can fall elsewhere."""
     told = requests([0.0] * 3, [20, 12, 16], [60, 40, 50])
-    return watched(simulation(told, [55, 38, 47], by_service(name), **costs))
-
-
-def order_of(seen: Watched) -> list[int]:
-    return [int(step.work.requests[0]) for step in seen.heard[0]]
+    return watched(simulation(told, [55, 38, 47], scheduler_factory(raw, name), **costs))
 
 
 @pytest.mark.parametrize("cost", SLOW)
@@ -107,7 +98,8 @@ def test_who_runs_does_not_depend_on_what_a_switch_costs(name: str, cost: str) -
     free, dear = played(name), played(name, **SLOW[cost])
     assert free.record.progress.preemptions.sum() > 1
     assert np.nanmax(dear.record.progress.finish_s) > 2 * np.nanmax(free.record.progress.finish_s)
-    assert order_of(dear) == order_of(free)
+    orders = [[step.work.requests[0] for step in seen.heard[0]] for seen in (free, dear)]
+    assert orders[0] == orders[1]
 
 
 # --- the order of a queue, in which those that can get no slot are left out before it is sorted -----------------------
