@@ -34,17 +34,14 @@ BATCHING = {
     "priority": part("priority.TightestFirst", batch_slots=SIX_SLOTS),
     "vtc": raw_of("vtc")["batching"] | {"batch_slots": SIX_SLOTS},
 }
+FOUR = {"num_speculative_tokens": 4}
 SPECULATION = {
     "none": part("vllm_spec.FixedChains", num_speculative_tokens=0),
     "fixed": part("vllm_spec.FixedChains", num_speculative_tokens=3),
-    "smartspec": part(
-        "smartspec.chains.GoodputChains", num_speculative_tokens=4, acceptance="global", window=8, first_acceptance=0.7
-    ),
-    "specserve": part(
-        "specserve.SpecServe", num_speculative_tokens=4, verifier=True, history_steps=8, first_confidence=0.7
-    ),
+    "smartspec": part("smartspec.chains.GoodputChains", **FOUR, acceptance="global", window=8, first_acceptance=0.7),
+    "specserve": part("specserve.SpecServe", **FOUR, verifier=True, history_steps=8, first_confidence=0.7),
     "adaserve": part_of("laps_adaserve", "speculation"),
-    "threshold": part("threshold.Threshold", threshold=0.4, num_speculative_tokens=4),
+    "threshold": part("threshold.Threshold", **FOUR, threshold=0.4),
     "survival": part_of("adaptive_verification", "speculation") | {"survival": "confidence"},
 }
 

@@ -62,15 +62,6 @@ def with_value(mapping: dict[str, Any], path: str, value: Any, *, again: bool = 
     return changed
 
 
-def shows(name: str, path: str, value: Any, first: Mapping[str, Any], where: str) -> bool:
-    """Return whether a run of `name`, with the values `first` by path, is another one with `value` at `path`."""
-    mapping = raw_of(name)
-    for key, each in first.items():
-        mapping = with_value(mapping, key, each, again=True)
-    changed = with_value(mapping, path, value)
-    return not np.array_equal(finished(repr(mapping), where), finished(repr(changed), where))
-
-
 class Parameter(NamedTuple):
     """One value of a YAML: its scheduler, the keys that lead to it, and the class or function that it belongs to.
 
@@ -192,17 +183,12 @@ OF_ONE_CLASS = {
 }
 
 
-def first_of_each() -> dict[tuple[str, str], Parameter]:
-    """Return of each parameter of a class that of the first YAML that has it, by class and key."""
-    found: dict[tuple[str, str], Parameter] = {}
-    for each in (each for name in NAMES for each in _below(name, raw_of(name), "")):
-        # Where prompts are mixed with decodes, as in these, the drafter reads all.
-        if each.key != "prefill_threshold" or each.scheduler not in ("smartspec", "smartspec_lookup"):
-            found.setdefault((each.owner, each.key), each)
-    return found
-
-
-FIRST = first_of_each()
+FIRST: dict[tuple[str, str], Parameter] = {}
+"""Of each parameter of a class that of the first YAML that has it, by class and key."""
+for each in (each for name in NAMES for each in _below(name, raw_of(name), "")):
+    # Where prompts are mixed with decodes, as in these, the drafter reads all.
+    if each.key != "prefill_threshold" or each.scheduler not in ("smartspec", "smartspec_lookup"):
+        FIRST.setdefault((each.owner, each.key), each)
 
 
 def test_no_change_is_left_over() -> None:
@@ -214,6 +200,9 @@ def test_no_change_is_left_over() -> None:
 def test_a_change_shows(parameter: Parameter) -> None:
     """Where the shipped values hide it (one slot, an ample budget), `first` takes that away."""
     change = OF_ONE_CLASS.get((parameter.owner, parameter.key)) or CHANGES[parameter.key]
-    first = {whole_path(parameter.scheduler, end): value for end, value in change.first.items()}
-    first.pop(parameter.path, None)
-    assert shows(parameter.scheduler, parameter.path, change.value, first, change.scene)
+    mapping = raw_of(parameter.scheduler)
+    for end, value in change.first.items():
+        if (path := whole_path(parameter.scheduler, end)) != parameter.path:
+            mapping = with_value(mapping, path, value, again=True)
+    changed = with_value(mapping, parameter.path, change.value)
+    assert not np.array_equal(finished(repr(mapping), change.scene), finished(repr(changed), change.scene))

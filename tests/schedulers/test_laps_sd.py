@@ -16,7 +16,7 @@ from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
 from specsim.server.state import SharedRows
-from specsim.simulation import Simulation, _replica, run
+from specsim.simulation import _replica, run
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of
 from tests.made import hardware, ledger_and_view, one, requests
@@ -151,17 +151,10 @@ def test_predicted_lengths() -> None:
     assert np.corrcoef(np.log(noisy.tokens(ids)), np.log(other.tokens(ids)))[0, 1] < 0.05
 
 
-def backend_of(simulated: Simulation) -> Any:
-    """Return the backend of a replica of which no request has begun."""
-    none: Any = None
-    rows = SharedRows.of(len(simulated.requests))
-    return _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.ground_truth).backend
-
-
 def test_the_rounds_foreseen_are_the_verifications_that_run() -> None:
     simulated = replace(scene(room=100), scheduler=factory_of("vllm_spec", num_speculative_tokens=3))
-    there = np.arange(len(simulated.requests))
-    done = run(simulated).progress
-    served = there[done.emitted_tokens > 0]
-    assert np.array_equal(backend_of(simulated).rounds_left(served, 3), done.verifications[served])
+    none, rows, done = None, SharedRows.of(len(simulated.requests)), run(simulated).progress
+    fresh = _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.ground_truth)
+    served = np.flatnonzero(done.emitted_tokens)
+    assert np.array_equal(fresh.backend.rounds_left(served, 3), done.verifications[served])
     assert done.verifications[served].max() > 2
