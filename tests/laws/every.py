@@ -26,8 +26,6 @@ from tests.laws.subjects import factories, factory_of
 from tests.levels import OneByOne
 from tests.made import simulations
 
-# --- a run with somebody watching -----------------------------------------------------------------------------------
-
 
 class Heard(NamedTuple):
     """One exchange: when the scheduler asked, what for, and the answer."""

@@ -93,13 +93,13 @@ def test_an_infinite_number_is_kept_and_told(
     assert [said in note and "Noting" in note for note in told] == ([True] if infinite else [])
 
 
-NOTING = {"scheduler.speculation._target_": "specsim.schedulers.estimated_chains.EstimatedChains"}
 HALF = {"acceptance": "bernoulli", "acceptance.alpha": 0.5, "scheduler.num_speculative_tokens": 3}
+HALF |= {"scheduler.speculation._target_": "specsim.schedulers.estimated_chains.EstimatedChains"}
 ESTIMATED, MATCHED = "noted.estimated_tokens_per_verification", "noted.matched_tokens_per_verification"
 
 
 def test_the_estimate_is_the_sum_of_path_probabilities_and_the_bonus_token() -> None:
-    rows = simulate("vllm_spec", **SHORT | {"requests": 40}, **NOTING, **HALF).requests
+    rows = simulate("vllm_spec", **SHORT | {"requests": 40}, **HALF).requests
     assert rows[ESTIMATED].to_numpy() == pytest.approx(np.full(40, 1 + 0.5 + 0.25 + 0.125))
     # The confidences are the chances, so what came is what was expected, give or take the luck of some 2,000 steps.
     assert np.average(rows[MATCHED], weights=rows["verifications"]) == pytest.approx(1.875, abs=0.08)
