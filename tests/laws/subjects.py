@@ -48,12 +48,10 @@ def written_out(mapping: dict[str, Any], above: dict[str, Any] | None = None) ->
         return mapping
     handed = {**(above or {}), **mapping}
     own = mapping | {key: handed[key] for key in signature(target_of(mapping)).parameters if key in handed}
-    return {
-        key: written_out(value, {each: handed[each] for each in handed if each != key})
-        if isinstance(value, dict) and "_target_" in value
-        else value
-        for key, value in own.items()
-    }
+    for key, value in own.items():
+        if isinstance(value, dict) and "_target_" in value:
+            own[key] = written_out(value, {each: handed[each] for each in handed if each != key})
+    return own
 
 
 def part_of(name: str, *path: str) -> dict[str, Any]:

@@ -82,9 +82,6 @@ def test_figure_1(scheduler: WithOracle, finish_ms: list[int], mean_ms: float) -
     assert found_ms.mean() == pytest.approx(mean_ms, abs=1e-3)
 
 
-# --- queues -----------------------------------------------------------------------------------------------------------
-
-
 def queues_of(estimate: Any = "remaining") -> LapsQueues:
     return LapsQueues(ONE, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
 

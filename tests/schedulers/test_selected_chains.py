@@ -76,15 +76,10 @@ ANY = Linear(0.0, 0.0, 0.01)
 
 
 @pytest.mark.parametrize(
-    ("sure", "length"),
-    [
-        ((0.9, 0.4, 0.39), 3),  # 0.4 is not below 0.4; the token that is gets verified too
-        ((0.1,), 1),
-        ((0.9,), 8),
-        ((0.9, 0.9, 0.9, 0.2), 4),
-    ],
+    ("sure", "length"), [((0.9, 0.4, 0.39), 3), ((0.1,), 1), ((0.9,), 8), ((0.9, 0.9, 0.9, 0.2), 4)]
 )
 def test_a_chain_ends_behind_the_first_token_below_the_threshold(sure: tuple[float, ...], length: int) -> None:
+    """0.4 is not below 0.4; the token that is gets verified, too."""
     assert verified(play(Threshold(0.4, 8), ANY), *sure) == [length]
 
 

@@ -37,9 +37,6 @@ def batch_of(n: int, context: int = 256, longest: Any = 8, catch_up: int = 1) ->
     return Batch(np.arange(n), full * context, full * context, full * catch_up, most)
 
 
-# --- generated tokens -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("acceptance", [0.0, 0.6, 1.0])
 def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance: float) -> None:
     """l(a, k) = 1 + a + ... + a^k; k + 1 where nothing fails (Eq. 8)."""
@@ -74,9 +71,6 @@ def test_a_heads_rate_is_found_again_from_steps_of_different_widths() -> None:
     assert average.rates() == pytest.approx([0.4])
 
 
-# --- seconds ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_steps_seconds_by_hand() -> None:
     """Two requests, 100 and 200 cached, the second with room for one draft; the drafter lacks 1 and 3 tokens."""
     batch = Batch(np.arange(2), np.array([100, 200]), np.array([90, 180]), np.array([1, 3]), np.array([2, 1]))
@@ -86,9 +80,6 @@ def test_a_steps_seconds_by_hand() -> None:
     assert draft == pytest.approx(np.array([[0, 0], first, [first[0] + second, first[1] + second]]))
     target = target_seconds(Linear(1e-3, 1.0, 100.0), batch, np.array([[0, 0], [1, 1], [2, 1]]))
     assert target == pytest.approx(100 + np.array([[1.1, 2.3], [2.1, 4.3], [3.1, 5.3]])), "sum of k_i + 1, roots too"
-
-
-# --- the surface ------------------------------------------------------------------------------------------------------
 
 
 def test_one_entry_of_the_surface_by_hand() -> None:
@@ -106,9 +97,6 @@ def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix() -> No
     assert best(table, np.array([[True, True, True], [True, True, False]])) == (2, 1)
     assert best(table, np.array([[True, True, True], [True, False, False]])) == (3, 0)
     assert best(table, np.zeros((2, 3), dtype=bool)) == (0, 0)
-
-
-# --- lengths of each request's own ------------------------------------------------------------------------------------
 
 
 def goodput_of(cost_model: Hardware, batch: Batch, acceptance: Any, lengths: tuple[int, ...]) -> float:

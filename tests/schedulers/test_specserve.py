@@ -64,11 +64,8 @@ def verified(hand: Hand, *sure: float) -> list[int]:
     return sizes(work)
 
 
-# --- the adaptive drafter, Algorithm 1 --------------------------------------------------------------------------------
-
-
 def test_it_predicts_executes_and_corrects() -> None:
-    """T = 40 ms + 1 ms a token, 10 ms a draft pass; tokens/s of SL = 0: 1 / 41 = 24.4.
+    """Algorithm 1. T = 40 ms + 1 ms a token, 10 ms a draft pass; tokens/s of SL = 0: 1 / 41 = 24.4.
 
     Predicted 1.8 / 52 = 34.6: drafted, comes with 0.5, corrected to 1.5 / 52 = 28.8. Predicted with 0.5 x 0.8:
     1.9 / 63 = 30.2: drafted, comes with 0.1, corrected to 1.55 / 63 = 24.6, which is bad and yet kept.
@@ -77,25 +74,19 @@ def test_it_predicts_executes_and_corrects() -> None:
     assert verified(play(specserve(), Linear(0.0, 1e-3, 0.04)), 0.5, 0.1) == [2]
 
 
+LINES = st.builds(Linear, st.sampled_from((0.0, 1e-5, 1e-4)), st.floats(1e-5, 1e-2), st.floats(1e-3, 0.1))
+
+
 @settings(max_examples=60)
-@given(
-    sure=st.floats(0.05, 0.98),
-    rows=st.integers(1, 5),
-    alpha=st.sampled_from((0.0, 1e-5, 1e-4)),
-    gamma=st.floats(1e-5, 1e-2),
-    delta=st.floats(1e-3, 0.1),
-)
-def test_for_linear_passes_throughput_has_one_peak_and_the_drafter_stops_on_it(
-    sure: float, rows: int, alpha: float, gamma: float, delta: float
-) -> None:
-    """Section 4.3; confidences as they always were, so that predictions are right."""
-    target, longest = Linear(alpha, gamma, delta), 12
-    k = np.arange(longest + 1)
+@given(sure=st.floats(0.05, 0.98), rows=st.integers(1, 5), target=LINES)
+def test_throughput_has_one_peak_and_the_drafter_stops_on_it(sure: float, rows: int, target: Linear) -> None:
+    """Section 4.3, for linear passes; confidences as they always were, so that predictions are right."""
+    k = np.arange(13)
     seconds = DRAFT_S * k + target.seconds_array(many(5 * rows, rows * (1 + k), 0.0))
     throughput = rows * np.cumsum(sure**k) / seconds
     rising = np.diff(throughput) > 0
     assert not (rising[1:] & ~rising[:-1]).any()
-    part = specserve(num_speculative_tokens=longest, first_confidence=sure, verifier=False)
+    part = specserve(num_speculative_tokens=12, first_confidence=sure, verifier=False)
     assert verified(play(part, target, rows), sure) == [int(np.argmax(throughput))] * rows
 
 
@@ -211,14 +202,12 @@ def algorithm_2(estimate: StepEstimate, forest: Forest) -> int:
     return len(path)
 
 
+CONFIDENCES = st.lists(st.lists(st.floats(0.01, 1.0), max_size=5), min_size=1, max_size=6)
+
+
 @settings(max_examples=150)
-@given(
-    confidences=st.lists(st.lists(st.floats(0.01, 1.0), max_size=5), min_size=1, max_size=6),
-    gamma=st.floats(1e-4, 2e-2),
-    spent_s=st.floats(0.0, 0.1),
-    limit_s=st.sampled_from((np.inf, 0.1, 0.03)),
-)
-def test_it_keeps_what_the_loop_of_the_paper_keeps(
+@given(CONFIDENCES, st.floats(1e-4, 2e-2), st.floats(0.0, 0.1), st.sampled_from((np.inf, 0.1, 0.03)))
+def test_it_keeps_what_the_paper_s_loop_keeps(
     confidences: list[list[float]], gamma: float, spent_s: float, limit_s: float
 ) -> None:
     forest = chains(confidences)

@@ -93,9 +93,7 @@ def test_a_length_comes_out(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "rates"),
-    [({2: 2.19, 4: 2.5575}, (0.7, 0.7, 0.5, 0.5)), ([1.5, 1.7, 2.1], (0.5, 0.6, 0.999))],
-    ids=["equal between two k", "evened out"],
+    ("lengths", "rates"), [({2: 2.19, 4: 2.5575}, (0.7, 0.7, 0.5, 0.5)), ([1.5, 1.7, 2.1], (0.5, 0.6, 0.999))]
 )
 def test_lengths_by_k_are_steps_of_cumulative_rates(lengths: Any, rates: tuple[float, ...]) -> None:
     """1 + .7 + .49 = 2.19, and .49 (.5 + .25) more. Steps of .5, .2 and .4 are .5, .3 and .3, as they may not rise."""
