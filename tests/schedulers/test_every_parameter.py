@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -185,7 +186,7 @@ OF_ONE_CLASS = {
 
 FIRST: dict[tuple[str, str], Parameter] = {}
 """Of each parameter of a class that of the first YAML that has it, by class and key."""
-for each in (each for name in NAMES for each in _below(name, raw_of(name), "")):
+for each in chain.from_iterable(_below(name, raw_of(name), "") for name in NAMES):
     # Where prompts are mixed with decodes, as in these, the drafter reads all.
     if each.key != "prefill_threshold" or each.scheduler not in ("smartspec", "smartspec_lookup"):
         FIRST.setdefault((each.owner, each.key), each)
