@@ -8,25 +8,8 @@ from typing import Any
 import numpy as np
 
 from specsim.core.request import Floats
-from tests.claims.paired import MEASURES, attainment, mean_e2el_s
-from tests.claims.settings import (
-    ABLATIONS,
-    ADASERVE,
-    ADASERVE_RATES,
-    BASELINES,
-    FIGURE_1,
-    FIXED_TOKENS,
-    LAPS,
-    LAPS_REQUESTS,
-    SMARTSPEC,
-    SMARTSPEC_RATES,
-    SPECSERVE,
-    SPECSERVE_SCALES,
-    STUDENT_T,
-    TODAY,
-)
-from tests.claims.test_smartspec_claim import LASTING, fixed
-from tests.claims.test_specserve_claim import broken
+from tests.claims import settings as frozen
+from tests.claims.test_claims import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
 
 VLLM = ("vllm", "vllm_spec")
 ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
@@ -34,39 +17,38 @@ ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
 
 def interval(difference: Floats) -> str:
     """Return the mean of a paired difference (seeds,) and its 95% interval."""
-    half = STUDENT_T * difference.std(ddof=1) / np.sqrt(len(difference))
+    half = frozen.STUDENT_T * difference.std(ddof=1) / np.sqrt(len(difference))
     return f"{difference.mean():+.2f} ({difference.mean() - half:+.2f} to {difference.mean() + half:+.2f})"
 
 
 def smartspec(settings: dict[str, Any]) -> str:
     """Return the mean latencies of k = 0, the fixed k and SmartSpec, in seconds."""
-    none, some, own = fixed(0, settings), fixed(FIXED_TOKENS, settings), mean_e2el_s("smartspec", **settings)
+    none, some, own = fixed(0, settings), fixed(frozen.FIXED_TOKENS, settings), mean_e2el_s("smartspec", **settings)
     better = (own / np.minimum(none, some)).mean() - 1
-    times = f"k = 0 {none.mean():.2f} s, k = {FIXED_TOKENS} {some.mean():.2f} s, SmartSpec {own.mean():.2f} s"
-    return (
-        f"{times}; k = {FIXED_TOKENS} less k = 0 {interval(some - none)}; SmartSpec {100 * better:+.1f}% of the better"
-    )
+    k = f"k = {frozen.FIXED_TOKENS}"
+    times = f"k = 0 {none.mean():.2f} s, {k} {some.mean():.2f} s, SmartSpec {own.mean():.2f} s"
+    return f"{times}; {k} less k = 0 {interval(some - none)}; SmartSpec {100 * better:+.1f}% of the better"
 
 
 def rows() -> Iterator[str]:
     """Yield a line for each run or comparison."""
     for engine in ENGINES:
-        for rps in SMARTSPEC_RATES:
-            yield f"1, 1a engine={engine} rps={rps}: {smartspec({**SMARTSPEC, 'engine': engine, 'rps': rps})}"
+        for rps in frozen.SMARTSPEC_RATES:
+            yield f"1, 1a engine={engine} rps={rps}: {smartspec({**frozen.SMARTSPEC, 'engine': engine, 'rps': rps})}"
         yield f"1b engine={engine}: {smartspec({**LASTING, 'engine': engine})}"
-    thinking = {key: value for key, value in SPECSERVE.items() if not key.startswith("selection_")}
-    for scale in SPECSERVE_SCALES:
-        late = {name: broken(name, {**SPECSERVE, "slo_scale": scale}) for name in ("specserve", "threshold")}
-        late["specserve with selection time"] = broken("specserve", {**thinking, "slo_scale": scale})
+    for scale in frozen.SPECSERVE_SCALES:
+        late = {name: late_steps(name, {**frozen.SPECSERVE, "slo_scale": scale}) for name in ("specserve", "threshold")}
+        late["specserve with selection time"] = late_steps("specserve", {**THINKING, "slo_scale": scale})
         yield f"2, 2b scale={scale}: late steps {late}"
-    for requests in LAPS_REQUESTS:
-        mine, others = mean_e2el_s("laps_sd", **LAPS, requests=requests), {}
+    for requests in frozen.LAPS_REQUESTS:
+        mine, others = mean_e2el_s("laps_sd", **frozen.LAPS, requests=requests), {}
         for name in ("lp_sjf", "las"):
-            other = mean_e2el_s(name, **LAPS, requests=requests)
-            others[name] = f"{other.mean():.1f} s, less LAPS-SD {interval(other - mine)}"
-        yield f"3, 3a requests={requests}: LAPS-SD {mine.mean():.1f} s; {others}"
-    for row, given, others in (("4", ADASERVE, (*ABLATIONS, *BASELINES, *FIGURE_1)), ("4, today", TODAY, VLLM)):
-        for rps in ADASERVE_RATES:
+            other = mean_e2el_s(name, **frozen.LAPS, requests=requests)
+            others[name] = f"{other.mean():.1f} s, less frozen.LAPS-SD {interval(other - mine)}"
+        yield f"3, 3a requests={requests}: frozen.LAPS-SD {mine.mean():.1f} s; {others}"
+    papers = (*frozen.ABLATIONS, *frozen.BASELINES, *frozen.FIGURE_1)
+    for row, given, others in (("4", frozen.ADASERVE, papers), ("4, today", frozen.TODAY, VLLM)):
+        for rps in frozen.ADASERVE_RATES:
             settings = {**given, "trace__point": rps, "rps": rps}
             yield from (f"{row} rps={rps} {line}" for line in adaserve(settings, others))
 

@@ -15,31 +15,17 @@ SEEDS = (0, 1, 2, 3, 4)
 STUDENT_T = 2.776
 """97.5% point of Student's t with four degrees of freedom."""
 
-V0: dict[str, Any] = {
-    "engine__batching": "prompts_first",
-    "engine__lookahead": False,
-    "engine__max_num_seqs": 512,
-    "engine__max_num_batched_tokens": 8192,
-}
+V0: dict[str, Any] = {"engine__batching": "prompts_first", "engine__lookahead": False}
+V0 |= {"engine__max_num_seqs": 512, "engine__max_num_batched_tokens": 8192}
 """How vLLM batched when the papers compared with it: whole prompts first. Today's mixes them with decodes."""
 
 # SmartSpec, Fig. 1: 7B with a 160M drafter on one A100, 128 tokens in and out, Poisson arrivals, acceptance 0.7.
 # The engine is the one it was built into, which verifies by batch expansion: chosen when engines could be.
 # Rates double from the paper's lowest, 4 requests/s, until the paper's highest, 32 in Fig. 11, is passed once.
-SMARTSPEC: dict[str, Any] = {
-    "trace": "poisson",
-    "requests": 200,
-    "profile": "vicuna7b_160m_a100",
-    "engine": "vllm_0_6",
-    **V0,
-    "acceptance": "bernoulli",
-    "acceptance__alpha": 0.7,
-    **{
-        f"trace__{part}_tokens__{key}": value
-        for part in ("prompt", "output")
-        for key, value in {"distribution": "fixed", "mean": 128, "cv": None, "low": None, "high": None}.items()
-    },
-}
+TOKENS = {"distribution": "fixed", "mean": 128, "cv": None, "low": None, "high": None}
+SMARTSPEC: dict[str, Any] = {"trace": "poisson", "requests": 200, "profile": "vicuna7b_160m_a100", **V0}
+SMARTSPEC |= {"engine": "vllm_0_6", "acceptance": "bernoulli", "acceptance__alpha": 0.7}
+SMARTSPEC |= {f"trace__{part}_tokens__{key}": TOKENS[key] for part in ("prompt", "output") for key in TOKENS}
 SMARTSPEC_RATES = (4, 8, 16, 32, 64)
 FIXED_TOKENS = 3
 """The fixed k that hurts past some load in Fig. 1."""
@@ -48,31 +34,15 @@ SMARTSPEC_MARGIN = 0.03
 
 # SpecServe, 7.1 and Fig. 10: 7B with a 68M drafter on one 80 GB A100-class card, Azure's bursty code trace, 200 ms
 # and 30 ms times a scale of 0.8 to 1.4. The estimator knows passes alone, so the server's own thinking takes nothing.
-SPECSERVE: dict[str, Any] = {
-    "trace": "azure_code",
-    "replicas": 1,
-    "requests": 200,
-    "profile": "vicuna7b_68m_a100",
-    "engine": "profiled",
-    **V0,
-    "slo": "specserve",
-    "selection_s": 0,
-    "selection_token_s": 0,
-    "passes": True,
-}
+SPECSERVE: dict[str, Any] = {"trace": "azure_code", "replicas": 1, "requests": 200, "slo": "specserve", "passes": True}
+SPECSERVE |= {"profile": "vicuna7b_68m_a100", "engine": "profiled", **V0, "selection_s": 0, "selection_token_s": 0}
 SPECSERVE_SCALES = (0.8, 1.0, 1.4)
 
 # LAPS-SD, 5.1 and Fig. 5: 7B with a 68M drafter, one slot, 10 to 50 requests that arrive at almost the same time; the
 # paper names no rate and no lengths, so those are the shipped ones of trace=poisson. Acceptance is as uneven as in its
 # Fig. 1: rates 0.5, 0.1 and 0.8 have mean 0.47 and a standard deviation of 1.48 in their logits.
-LAPS: dict[str, Any] = {
-    "trace": "poisson",
-    "rps": 1000,
-    "profile": "vicuna7b_68m_a100",
-    "engine": "profiled",
-    "acceptance__categories__default__agreement": 0.47,
-    "acceptance__categories__default__spread": 1.48,
-}
+LAPS: dict[str, Any] = {"trace": "poisson", "rps": 1000, "profile": "vicuna7b_68m_a100", "engine": "profiled"}
+LAPS |= {f"acceptance__categories__default__{key}": value for key, value in (("agreement", 0.47), ("spread", 1.48))}
 LAPS_REQUESTS = (10, 30, 50)
 
 # AdaServe, 6.2 and Fig. 8: the artifact's own latencies for the 70B, and its 60/20/20 mix at the rates of Fig. 10 and

@@ -23,16 +23,14 @@ def text_of(name: str) -> str:
     """Return the golden file of a scheduler: one line a column."""
     parts = []
     for part, columns in columns_of(played(name)).items():
-        lines = [f"  {json.dumps(column)}: {_written(value)}" for column, value in columns.items()]
+        lines = [f"  {json.dumps(column)}: {json.dumps(_rounded(value))}" for column, value in columns.items()]
         parts.append(f"{json.dumps(part)}: {{\n" + ",\n".join(lines) + "\n}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _written(value: Any) -> str:
-    return json.dumps([_rounded(each) for each in value] if isinstance(value, list) else _rounded(value))
-
-
 def _rounded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
     return float(f"{value:.{FIGURES}g}") if isinstance(value, float) else value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -60,12 +59,7 @@ def columns_of(record: Record) -> dict[str, dict[str, Any]]:
     """Return all that a record holds, by part and column, as plain lists and numbers."""
     requests = table_of_run(record)
     totals = {name: getattr(record.totals, name) for name in RunTotals.__dataclass_fields__}
-    assert record.passes is not None
-    parts: dict[str, Mapping[str, Any]] = {
-        "requests": dict(requests.items()),
-        "totals": totals,
-        "passes": record.passes,
-    }
+    parts = {"requests": dict(requests.items()), "totals": totals, "passes": record.passes}
     return {part: {name: _plain(column) for name, column in columns.items()} for part, columns in parts.items()}
 
 

@@ -20,13 +20,8 @@ from specsim.registry.build import parameter_types
 from specsim.schedulers.loading import AS_ENGINE, BY_ORDER, EngineBatching, scheduler_factory
 from tests.made import WIDTH
 
-
-def _names() -> list[str]:
-    files = sorted((shipped("conf") / "scheduler").glob("*.yaml"))
-    return [file.stem for file in files if "_target_" in file.read_text()]
-
-
-NAMES = _names()
+FILES = sorted((shipped("conf") / "scheduler").glob("*.yaml"))
+NAMES = [file.stem for file in FILES if "_target_" in file.read_text()]
 KINDS = (
     *("fcfs", "continuous", "sarathi", "las", "vtc", "vllm_spec", "smartspec_artifact", "specserve"),
     *("adaserve", "specinfer", "laps_sd", "slos_serve", "nightjar", "adaptive_verification"),
@@ -53,12 +48,10 @@ def written_out(mapping: dict[str, Any], above: dict[str, Any] | None = None) ->
         return mapping
     handed = {**(above or {}), **mapping}
     own = mapping | {key: handed[key] for key in signature(target_of(mapping)).parameters if key in handed}
-    return {
-        key: written_out(value, {each: handed[each] for each in handed if each != key})
-        if isinstance(value, dict) and "_target_" in value
-        else value
-        for key, value in own.items()
-    }
+    for key, value in own.items():
+        if isinstance(value, dict) and "_target_" in value:
+            own[key] = written_out(value, {each: handed[each] for each in handed if each != key})
+    return own
 
 
 def part_of(name: str, *path: str) -> dict[str, Any]:

@@ -16,19 +16,15 @@ from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn
 from tests.laws.subjects import KINDS, NAMES
 
-law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 
 
 def roomy(simulated: Simulation, data: st.DataObject, **clients: Any) -> Simulation:
     """Return the simulation with these clients, and with room for every request alone."""
-    return replace(
-        simulated,
-        memory=replace(simulated.memory, capacity_bytes=1000 * simulated.memory.capacity_bytes),
-        frontend_s=data.draw(st.sampled_from((0.0, 0.013)), label="frontend_s"),
-        pipeline_steps=data.draw(st.sampled_from((0, 1)), label="pipeline_steps"),
-        replicas=data.draw(st.sampled_from((1, 2)), label="replicas"),
-        **clients,
-    )
+    ways = {"frontend_s": (0.0, 0.013), "pipeline_steps": (0, 1), "replicas": (1, 2)}
+    chosen = {key: data.draw(st.sampled_from(values), label=key) for key, values in ways.items()}
+    memory = replace(simulated.memory, capacity_bytes=1000 * simulated.memory.capacity_bytes)
+    return replace(simulated, memory=memory, **chosen, **clients)
 
 
 def closed(name: str, data: st.DataObject) -> Simulation:
@@ -39,20 +35,17 @@ def closed(name: str, data: st.DataObject) -> Simulation:
 
 def played(name: str, data: st.DataObject) -> Simulation:
     """Return sessions of up to four turns."""
-    simulated = drawn(name, data)
+    simulated, turns = drawn(name, data), data.draw(st.integers(1, 4), label="turns")
     n = len(simulated.requests)
-    turns = data.draw(st.integers(1, 4), label="turns")
     first = np.arange(n) % turns == 0
     delay_s = np.where(first, np.nan, data.draw(st.sampled_from((0.0, 0.02, 0.7)), label="delay_s"))
     then = np.where(np.append(first[1:], True), -1, np.arange(n) + 1)
-    return roomy(
-        simulated,
-        data,
-        turns=Turns(then, delay_s),
-        sessions=np.arange(n) // turns,
-        concurrency=data.draw(st.one_of(st.none(), st.integers(1, int(first.sum()))), label="concurrency"),
-        router=data.draw(st.sampled_from((Affinity, LeastTokens)), label="router"),
-    )
+    ways = {
+        "concurrency": st.none() | st.integers(1, int(first.sum())),
+        "router": st.sampled_from((Affinity, LeastTokens)),
+    }
+    clients = {key: data.draw(values, label=key) for key, values in ways.items()}
+    return roomy(simulated, data, turns=Turns(then, delay_s), sessions=np.arange(n) // turns, **clients)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,7 +78,6 @@ def test_each_turn_follows_the_answer_before_it(name: str, data: st.DataObject) 
     simulated = played(name, data)
     record, turns = run(simulated), simulated.turns
     arrival_s, finish_s = record.requests.arrival_s, record.progress.finish_s
-    assert turns is not None
     waits = np.flatnonzero(~np.isnan(turns.delay_s))
     assert np.array_equal(arrival_s[waits], finish_s[waits - 1] + turns.delay_s[waits])
     first = np.isnan(turns.delay_s)

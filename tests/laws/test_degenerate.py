@@ -1,4 +1,4 @@
-"""Settings that must change nothing, and settings that must never help."""
+"""Settings that must change nothing, settings that must never help, and settings that must redraw nothing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specsim.config.configured import from_point
+from specsim.runs.prepare import prepare
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of
 from tests.made import simulations
 
-profile = settings(max_examples=10, deadline=None, derandomize=True)
+profile = settings(max_examples=10)
 
 
 @pytest.mark.parametrize(("order", "same"), [("prompts_first", "continuous"), ("mixed", "sarathi")])
 @profile
 @given(simulated=simulations(), slots=st.integers(1, 12), tokens=st.integers(1, 64))
-def test_no_draft_tokens_is_no_speculation(
-    order: str, same: str, simulated: Simulation, slots: int, tokens: int
-) -> None:
+def test_no_drafts_are_no_speculation(order: str, same: str, simulated: Simulation, slots: int, tokens: int) -> None:
     """On an engine of each order vLLM without drafts is the scheduler that has this order everywhere."""
     shared = {"max_num_seqs": slots, "max_num_batched_tokens": tokens}
     plain = run(replace(simulated, scheduler=factory_of("vllm", order, **shared)))
@@ -53,3 +53,38 @@ def test_what_is_believed_costs_nothing_to_who_does_not_look(simulated: Simulati
     text = simulated.ground_truth.acceptance_trace
     other_text = replace(simulated.ground_truth, acceptance_trace=replace(text, rank=text.rank[::-1].copy()))
     assert_same_record(run(plain), run(replace(plain, cost_model=simulated.truth.slower(7.0), ground_truth=other_text)))
+
+
+# --- class and luck belong to (seed, row of the trace) ----------------------------------------------------------------
+
+WORDS = {"trace": "poisson", "scheduler": "continuous", "requests": "60"}
+CHANGES = ({"rps": "7"}, {"slo_scale": "0.7"}, {"replicas": "2"}, {"scheduler": "adaserve"}, {"requests": "25"})
+
+
+def prepared(words: dict[str, str]) -> Simulation:
+    return prepare(from_point(words)).simulation
+
+
+def luck(of: Simulation, rows: slice) -> list[list[int]]:
+    """Return the classes, outputs, keys of texts and places in the pools of these requests."""
+    truth, text = of.ground_truth, of.ground_truth.acceptance_trace
+    return [each[rows].tolist() for each in (of.requests.slo_class, truth.output_tokens, text.keys, text.layout.start)]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_what_the_command_line_changes_redraws_nothing(change: dict[str, str]) -> None:
+    changed = prepared(WORDS | change)
+    rows = slice(len(changed.requests))
+    assert luck(changed, rows) == luck(prepared(WORDS), rows)
+
+
+def test_luck_stays_with_the_row_when_a_window_cuts_the_front_off() -> None:
+    words = {"trace": "azure_conv", "scheduler": "continuous"}
+    whole, later = prepared(words | {"trace.window": "[0,60]"}), prepared(words | {"trace.window": "[20,60]"})
+    assert 10 < len(later.requests) < len(whole.requests)
+    assert luck(later, slice(None)) == luck(whole, slice(-len(later.requests), None))
+
+
+def test_another_seed_redraws_both() -> None:
+    one, other = (luck(prepared(WORDS | {"seed": seed}), slice(None)) for seed in "03")
+    assert all(not np.array_equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))

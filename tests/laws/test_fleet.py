@@ -15,13 +15,11 @@ from specsim.metrics.requests import DRAFT_PASS, VERIFY_PASS
 from specsim.server.ledger import Ledger
 from specsim.server.state import Hardware
 from specsim.simulation import Simulation, run
-from tests.laws.every import assert_same_record
+from tests.laws.every import assert_same_record, watched
 from tests.laws.subjects import KINDS, factory_of
-from tests.laws.watch import watched
 from tests.made import hardware, memory, requests, simulation, simulations
 
-SPEED = (1.0, 2.5, 0.4)
-law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 
 
 def alike(simulated: Simulation) -> Hardware:
@@ -30,16 +28,12 @@ def alike(simulated: Simulation) -> Hardware:
 
 def machines(simulated: Simulation) -> list[Hardware]:
     """Return three machines, each slower or faster by its factor, with memory and link of its own."""
-    own = alike(simulated)
-    return [
-        Hardware(
-            simulated.truth.slower(factor),  # type: ignore[attr-defined]
-            simulated.cost_model.slower(factor * 1.1),  # type: ignore[attr-defined]
-            replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor)),
-            own.host_bytes_per_s / factor,
-        )
-        for factor in SPEED
-    ]
+    own, fleet = alike(simulated), []
+    for factor in (1.0, 2.5, 0.4):
+        models = simulated.truth.slower(factor), simulated.cost_model.slower(factor * 1.1)
+        memory = replace(own.memory, capacity_bytes=int(own.memory.capacity_bytes * factor))
+        fleet.append(Hardware(*models, memory, own.host_bytes_per_s / factor))
+    return fleet
 
 
 @pytest.mark.parametrize("name", ["continuous", "adaserve", "vllm_spec", "fastserve"])
@@ -60,14 +54,13 @@ def test_a_pass_takes_what_it_takes_on_its_replica(name: str, simulated: Simulat
     plain = replace(simulated, replicas=3, router=router, scheduler=factory_of(name), selection_token_s=0.0)
     seen = watched(replace(plain, hardware=still))
     passes, record = seen.record.passes, seen.record
-    assert passes is not None
     for place, machine in enumerate(still):
         for kind, model in ((VERIFY_PASS, machine.truth.target), (DRAFT_PASS, machine.truth.draft)):
             mine = (passes["replica"] == place) & (passes["kind"] == kind)
             if kind == DRAFT_PASS and model.one_pass:
                 continue
             counts = passes["context_tokens"][mine], passes["batched_tokens"][mine]
-            wanted = model.alpha * counts[0] + model.gamma * counts[1] + model.delta  # type: ignore[attr-defined]
+            wanted = model.alpha * counts[0] + model.gamma * counts[1] + model.delta
             assert passes["seconds"][mine] == pytest.approx(wanted, rel=1e-12)
         ends_s = (passes["start_s"] + passes["seconds"])[(passes["replica"] == place) & (passes["kind"] == VERIFY_PASS)]
         here = (record.replica_of == place) & ~np.isnan(record.progress.finish_s)
@@ -106,10 +99,8 @@ def test_least_seconds_sends_more_to_the_faster_server() -> None:
     told = requests((np.arange(60) * 0.05).tolist(), [40] * 60, [20] * 60)
     plain = simulation(told, [20] * 60, factory_of("continuous"), replicas=2, truth=hardware(0.0, 1e-3, 0.02))
     own = alike(plain)
-    slow = own._replace(truth=plain.truth.slower(4.0), cost_model=plain.cost_model.slower(4.0))  # type: ignore[attr-defined]
-    shares = [
-        np.bincount(run(replace(plain, hardware=[slow, own], router=router)).replica_of, minlength=2).tolist()
-        for router in (RoundRobin, LeastSeconds)
-    ]
+    slow = own._replace(truth=plain.truth.slower(4.0), cost_model=plain.cost_model.slower(4.0))
+    runs = [run(replace(plain, hardware=[slow, own], router=router)) for router in (RoundRobin, LeastSeconds)]
+    shares = [np.bincount(each.replica_of, minlength=2).tolist() for each in runs]
     assert shares[0] == [30, 30]
     assert shares[1][1] > 2 * shares[1][0]

@@ -14,19 +14,13 @@ from hypothesis import strategies as st
 from specsim.cluster.routers import RoundRobin
 from specsim.core.protocols import View
 from specsim.simulation import Simulation
-from tests.laws.every import drawn
+from tests.laws.every import Heard, drawn, same, watched
 from tests.laws.subjects import NAMES, factory_of, uses_oracle
-from tests.laws.watch import Heard, same, watched
 from tests.made import requests, simulation
 
 WITHOUT_ORACLE = [name for name in NAMES if not uses_oracle(name)]
 every_scheduler = pytest.mark.parametrize("name", WITHOUT_ORACLE)
-profile = settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+profile = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def assert_same_past(one: list[Heard], other: list[Heard], until_s: float = np.inf) -> None:
@@ -34,8 +28,7 @@ def assert_same_past(one: list[Heard], other: list[Heard], until_s: float = np.i
     for mine, theirs in zip_longest(one, other):
         if all(step is None or step.asked_s >= until_s for step in (mine, theirs)):
             return
-        assert mine is not None, "only one of the two went on, although all answers were the same"
-        assert theirs is not None, "only one of the two went on, although all answers were the same"
+        assert None not in (mine, theirs), "only one of the two went on, although all answers were the same"
         assert mine.asked_s == theirs.asked_s
         assert same(mine.work, theirs.work), f"decisions differ at {mine.asked_s} s before any answer does"
         if not same(mine.answer, theirs.answer):
@@ -62,26 +55,19 @@ def shows_at(one: list[Heard], other: list[Heard]) -> float:
     return float("inf")
 
 
-def with_lengths(simulated: Simulation, output_tokens: Any) -> Simulation:
-    return replace(simulated, ground_truth=replace(simulated.ground_truth, output_tokens=output_tokens))
-
-
 def other_lengths(simulated: Simulation, seed: int) -> Simulation:
     """Return the simulation with half of the outputs anywhere within what max_tokens allows."""
-    rng = np.random.default_rng(seed)
+    rng, truth = np.random.default_rng(seed), simulated.ground_truth
     anywhere = rng.integers(1, simulated.requests.max_tokens, endpoint=True)
-    half = rng.random(len(anywhere)) < 0.5
-    return with_lengths(simulated, np.where(half, anywhere, simulated.ground_truth.output_tokens))
+    outputs = np.where(rng.random(len(anywhere)) < 0.5, anywhere, truth.output_tokens)
+    return replace(simulated, ground_truth=replace(truth, output_tokens=outputs))
 
 
 def other_target_tokens(simulated: Simulation, seed: int) -> Simulation:
     """Return the simulation with a tenth of the target's tokens drawn anew."""
-    text = simulated.ground_truth.acceptance_trace
-    rng = np.random.default_rng(seed)
+    rng, truth, text = np.random.default_rng(seed), simulated.ground_truth, simulated.ground_truth.acceptance_trace
     changed = np.where(rng.random(len(text.rank)) < 0.1, rng.integers(0, text.width, len(text.rank)), text.rank)
-    return replace(
-        simulated, ground_truth=replace(simulated.ground_truth, acceptance_trace=replace(text, rank=changed))
-    )
+    return replace(simulated, ground_truth=replace(truth, acceptance_trace=replace(text, rank=changed)))
 
 
 def later_arrivals(simulated: Simulation) -> tuple[Simulation, float]:
@@ -89,13 +75,9 @@ def later_arrivals(simulated: Simulation) -> tuple[Simulation, float]:
     told = simulated.requests
     until_s = float(told.arrival_s[-1]) * (1 - 1e-12)
     late = told.arrival_s >= until_s
-    others = replace(
-        told,
-        arrival_s=told.arrival_s + 3.0 * late,
-        prompt_tokens=np.where(late, 1, told.prompt_tokens),
-        slo_class=np.where(late, 0, told.slo_class),
-        tpot_slo_s=np.where(late, 1e-3, told.tpot_slo_s),
-    )
+    changed = {"prompt_tokens": 1, "slo_class": 0, "tpot_slo_s": 1e-3}
+    columns = {key: np.where(late, value, getattr(told, key)) for key, value in changed.items()}
+    others = replace(told, arrival_s=told.arrival_s + 3.0 * late, **columns)
     return replace(simulated, requests=others), until_s
 
 
@@ -156,16 +138,9 @@ def reachable_arrays(thing: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def future_of(simulated: Simulation) -> list[np.ndarray[Any, Any]]:
-    text, told = simulated.ground_truth.acceptance_trace, simulated.requests
-    arrays = [
-        simulated.ground_truth.output_tokens,
-        text.confidence,
-        text.rank,
-        text.keys,
-        text.layout.start,
-        text.layout.off_start,
-    ]
-    return [*arrays, told.arrival_s, told.prompt_tokens, told.max_tokens, told.slo_class, told.tpot_slo_s]
+    told, truth, text = simulated.requests, simulated.ground_truth, simulated.ground_truth.acceptance_trace
+    drawn = [text.confidence, text.rank, text.keys, text.layout.start, text.layout.off_start, truth.output_tokens]
+    return [*drawn, told.arrival_s, told.prompt_tokens, told.max_tokens, told.slo_class, told.tpot_slo_s]
 
 
 @every_scheduler

@@ -9,27 +9,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.core.passes import Pass
-from specsim.core.request import Ids, Prefixes, Requests
+from specsim.core.request import Prefixes, Requests
 from specsim.server.kv_cache import DRAFT, TARGET
-from specsim.server.prefix_cache import PrefixCache
 from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
+from tests.laws.every import watched
 from tests.laws.subjects import KINDS, NAMES, factory_of
-from tests.laws.watch import watched
 from tests.made import memory, requests, simulation, simulations
 
-law = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow])
 
 
 def hashed(told: Requests, families: list[int], block_tokens: int) -> Prefixes:
     """Return hashes by which two prompts of one family begin alike as far as the shorter one goes."""
-    rows = [
-        [1000 * family + place for place in range(-(-tokens // block_tokens))]
-        for family, tokens in zip(families, told.prompt_tokens.tolist(), strict=True)
-    ]
-    count = np.array([len(each) for each in rows])
-    return Prefixes(np.concatenate([np.array(each) for each in rows]), np.cumsum(count) - count, count, block_tokens)
+    blocks = -(-told.prompt_tokens // block_tokens)
+    rows = [1000 * family + np.arange(count) for family, count in zip(families, blocks, strict=True)]
+    return Prefixes(np.concatenate(rows), np.cumsum(blocks) - blocks, blocks, block_tokens)
 
 
 @st.composite
@@ -38,20 +33,15 @@ def sharing(draw: st.DrawFn) -> Simulation:
     drawn = draw(simulations(20))
     size = len(drawn.requests)
     families = draw(st.lists(st.integers(1, 3), min_size=size, max_size=size))
-    blocks = draw(st.sampled_from((1, 2)))
-    prefixes = hashed(drawn.requests, families, blocks * drawn.memory.block_tokens)
-    return replace(drawn, prefixes=prefixes)
+    block_tokens = draw(st.sampled_from((1, 2))) * drawn.memory.block_tokens
+    return replace(drawn, prefixes=hashed(drawn.requests, families, block_tokens))
 
 
-def recount(cache: PrefixCache, view: LedgerView) -> None:
+def recount(view: LedgerView) -> None:
     """Count the pool again from what each request holds and shares, and the blocks that nobody uses."""
-    pool, everyone = view._ledger.pool, view._ledger.queues.ids
-    used = {
-        (model, each)
-        for model in (TARGET, DRAFT)
-        for request in everyone.tolist()
-        for each in cache._hashes(request, int(cache._used[model, request]))
-    }
+    pool, cache, everyone = view._ledger.pool, view._ledger.caches.prefix, view._ledger.queues.ids
+    each = [(model, request) for model in (TARGET, DRAFT) for request in everyone.tolist()]
+    used = {(model, key) for model, one in each for key in cache._hashes(one, int(cache._used[model, one]))}
     shared = sum(pool.bytes_of(model, cache._tokens) for model, _ in used)
     assert pool.used_bytes == shared + int(pool.held_bytes(everyone).sum())
     assert {key for key, users in cache._users.items() if users} == used
@@ -65,23 +55,16 @@ def recount(cache: PrefixCache, view: LedgerView) -> None:
 def test_every_scheduler_emits_the_same_and_the_pool_is_kept(name: str, drawn: Simulation) -> None:
     simulated = replace(drawn, scheduler=factory_of(name))
 
-    def inspect(view: LedgerView, work: Pass, deeper: Ids) -> None:
-        cache = view._ledger.caches.prefix
-        assert cache is not None
-        recount(cache, view)
-
-    seen = watched(simulated, inspect=inspect)
+    seen = watched(simulated, inspect=lambda view, *_: recount(view))
     plain = run(replace(simulated, prefixes=None))
     assert np.array_equal(seen.record.progress.emitted_tokens, plain.progress.emitted_tokens)
     for view in seen.views:
         cache = view._ledger.caches.prefix
-        assert cache is not None
         assert view._ledger.pool.used_bytes == 0
         assert not view._ledger.pool.blocks.any()
         assert not cache._used.any()
         assert cache._idle_bytes <= view.capacity_bytes
-        assert not cache._waiting
-        assert not cache._watched
+        assert not [*cache._waiting, *cache._watched]
         assert 0 <= cache.hits <= cache.queries
         assert (cache._hit_tokens % cache._tokens == 0).all()
 
@@ -89,7 +72,6 @@ def test_every_scheduler_emits_the_same_and_the_pool_is_kept(name: str, drawn: S
 @law
 @given(drawn=sharing())
 def test_with_room_for_all_a_prompt_finds_what_has_been_read_before_it_begins(drawn: Simulation) -> None:
-    assert drawn.prefixes is not None
     roomy = memory(drawn.requests, 1e4, drawn.memory.block_tokens)
     simulated = replace(drawn, replicas=1, memory=roomy, scheduler=factory_of("continuous"))
     seen = watched(simulated)
@@ -107,7 +89,6 @@ def test_with_room_for_all_a_prompt_finds_what_has_been_read_before_it_begins(dr
             first, prompt = prefixes.first[request], int(drawn.requests.prompt_tokens[request])
             read |= set(prefixes.hashes[first : first + prompt // prefixes.block_tokens].tolist())
     cache = seen.views[0]._ledger.caches.prefix
-    assert cache is not None
     assert {request: int(cache._hit_tokens[request]) for request in found} == found
 
 
@@ -117,7 +98,6 @@ def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
     prefixes = Prefixes(np.array([1, 2, 3, 11, 12, 21, 1, 2, 3]), np.array([0, 3, 5, 6]), np.array([3, 2, 1, 3]), 4)
     pool = replace(memory(told, 1.0, draft_bytes=0), capacity_bytes=5 * 4 * 3)
     record = run(simulation(told, [1] * 4, factory_of("continuous"), pool=pool, prefixes=prefixes))
-    assert record.passes is not None
     assert record.passes["prefill_tokens"].tolist() == [12, 8, 4, 4]
     assert record.passes["context_tokens"].tolist() == [0, 0, 0, 8]
     assert (record.totals.prefix_queries, record.totals.prefix_hits) == (36, 8)

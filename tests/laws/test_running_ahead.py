@@ -42,17 +42,8 @@ class Looking:
         self._own.update([*view.waiting, *ids.tolist()])
         columns = tuple(each[sorted(self._own)].tobytes() for each in told)
         assert np.flatnonzero(view.waits(slice(None))).tolist() == list(view.waiting)
-        self._shown.append(
-            (
-                view.now_s,
-                view.forward_s,
-                list(view.waiting),
-                ids.tolist(),
-                view.free_bytes,
-                view.held_bytes(ids).tolist(),
-                columns,
-            )
-        )
+        held = view.free_bytes, view.held_bytes(ids).tolist()
+        self._shown.append((view.now_s, view.forward_s, list(view.waiting), ids.tolist(), held, columns))
         return self._inner.step(view)
 
 
@@ -96,15 +87,8 @@ def worlds(draw: st.DrawFn, name: str) -> Simulation:
 @st.composite
 def unseen(draw: st.DrawFn, name: str) -> Simulation:
     """Draw a simulation in which steps are decided before an arrival is seen, and no other event falls between them."""
-    return replace(
-        draw(worlds(name)),
-        replicas=1,
-        split=None,
-        concurrency=None,
-        timeout_s=None,
-        admission_control=None,
-        pipeline_steps=draw(st.sampled_from((1, 1, 2, 4))),
-    )
+    nothing = {"split": None, "concurrency": None, "timeout_s": None, "admission_control": None}
+    return replace(draw(worlds(name)), replicas=1, **nothing, pipeline_steps=draw(st.sampled_from((1, 1, 2, 4))))
 
 
 @pytest.mark.parametrize("drawn", [worlds, unseen])
@@ -113,8 +97,7 @@ def test_what_runs_at_once_is_booked_and_shown_as_one_by_one(
     name: str, drawn: Callable[[str], st.SearchStrategy[Simulation]]
 ) -> None:
     """A scheduler that is asked less often is shown, whenever it is asked, what it would be shown then."""
-    count = 15
-    fewer = 0
+    count, fewer = 15, 0
 
     @settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
     @given(simulated=drawn(name))

@@ -9,18 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specsim.backend.simulated import GroundTruth
 from specsim.cluster.routers import LeastSeconds, LeastTokens, RoundRobin, Slack
 from specsim.cluster.split import Splitting
 from specsim.core.passes import TargetPass
 from specsim.simulation import Simulation, run
-from tests.laws.every import assert_same_record
+from tests.laws.every import assert_same_record, assert_same_text, roomy_chains, watched
 from tests.laws.subjects import KINDS, NAMES, factory_of
-from tests.laws.watch import watched
 from tests.made import acceptance_trace, hardware, memory, requests, simulation, simulations
 
-every_scheduler, every_kind = (pytest.mark.parametrize("name", names) for names in (NAMES, KINDS))
-law = settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+every_scheduler = pytest.mark.parametrize("name", NAMES)
+law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 INSTANT = Splitting(1, float("inf"))
 splits = st.builds(Splitting, st.integers(1, 3), st.sampled_from((300.0, 1e6, np.inf)), st.sampled_from((0.0, 0.05)))
 routers = st.sampled_from((RoundRobin, LeastTokens, LeastSeconds, Slack))
@@ -33,7 +31,7 @@ def split_of(simulated: Simulation, name: str, split: Splitting, router: type = 
 @every_scheduler
 @law
 @given(simulated=simulations(24), split=splits, router=routers)
-def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
+def test_nothing_is_lost_and_nobody_runs_elsewhere(
     name: str, simulated: Simulation, split: Splitting, router: type
 ) -> None:
     """A request is read by its prefill replica and then runs on its decode replica alone, not before its cache came."""
@@ -41,7 +39,6 @@ def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
     seen = watched(plain)
     record, outputs = seen.record, plain.ground_truth.output_tokens
     moves, progress = record.moves, record.progress
-    assert moves is not None
     served = plain.memory.holds(plain.requests)
     assert set(record.rejected) == set(np.flatnonzero(~served).tolist())
     assert np.array_equal(progress.emitted_tokens, outputs * served)
@@ -68,33 +65,22 @@ def test_nothing_is_lost_and_nobody_runs_where_it_is_not(
         assert_same_record(record, run(plain))
 
 
-@every_kind
+@pytest.mark.parametrize("name", KINDS)
 @law
 @given(simulated=simulations(24), split=splits)
 def test_first_tokens_come_as_if_there_were_no_others(name: str, simulated: Simulation, split: Splitting) -> None:
     """The prefill pool is the same servers with outputs of one token, to the last bit."""
-    plain = split_of(simulated, name, split)
-    alone = replace(
-        plain,
-        split=None,
-        replicas=split.prefill,
-        ground_truth=GroundTruth(np.ones_like(plain.ground_truth.output_tokens), plain.ground_truth.acceptance_trace),
-    )
-    found, wanted = run(plain), run(alone)
+    plain, truth = split_of(simulated, name, split), simulated.ground_truth
+    single = replace(truth, output_tokens=np.ones_like(truth.output_tokens))
+    found, wanted = run(plain), run(replace(plain, split=None, replicas=split.prefill, ground_truth=single))
     assert found.progress.first_token_s.tobytes() == wanted.progress.first_token_s.tobytes()
 
 
 @law
 @given(simulated=simulations(30), split=splits)
 def test_the_text_is_that_of_a_run_that_is_not_split(simulated: Simulation, split: Splitting) -> None:
-    """With memory for all, a chain of one token a step is accepted where the text says so."""
-    roomy = replace(simulated.memory, capacity_bytes=1000 * simulated.memory.capacity_bytes)
-    simulated = replace(simulated, memory=roomy)
-    chains = factory_of("vllm_spec", num_speculative_tokens=1)
-    apart = run(replace(split_of(simulated, "vllm_spec", split), scheduler=chains))
-    whole = run(replace(simulated, replicas=4, scheduler=chains))
-    for column in ("emitted_tokens", "decoded_tokens", "draft_tokens", "accepted_tokens", "verifications"):
-        assert np.array_equal(getattr(apart.progress, column), getattr(whole.progress, column)), column
+    plain = roomy_chains(simulated)
+    assert_same_text(run(replace(plain, split=split)), run(plain))
 
 
 @law
@@ -104,8 +90,6 @@ def test_a_link_takes_nothing_from_anybody_else(simulated: Simulation, latency_s
     instant, later = (
         run(split_of(simulated, "continuous", INSTANT._replace(link_latency_s=s))) for s in (0, latency_s)
     )
-    assert instant.moves is not None
-    assert later.moves is not None
     assert np.array_equal(instant.progress.first_token_s, later.progress.first_token_s, equal_nan=True)
     moved = ~np.isnan(instant.moves.moving_s)
     assert not instant.moves.moving_s[moved].any()
@@ -116,19 +100,11 @@ def tight(name: str, agreement: float, factor: float, block_tokens: int) -> Simu
     """Return a crowd whose decode replicas hold `factor` times the largest request, and a drafter of that luck."""
     at = np.arange(40)
     told = requests((at // 6 * 0.1).tolist(), (1 + at * 7 % 29).tolist(), [15] * 40, (at % 3).tolist())
-    truth = hardware()
+    truth, text = hardware(), acceptance_trace(40, agreement, silent=agreement < 0.5)
     dear = replace(truth, draft=replace(truth.draft, delta=truth.target.delta / 2))
-    return simulation(
-        told,
-        (2 + at * 11 % 12).tolist(),
-        factory_of(name),
-        pool=memory(told, factor, block_tokens),
-        truth=dear,
-        text=acceptance_trace(40, agreement, silent=agreement < 0.5),
-        replicas=3,
-        split=Splitting(1, 1e6),
-        router=LeastTokens,
-    )
+    pools = {"pool": memory(told, factor, block_tokens), "replicas": 3, "split": Splitting(1, 1e6)}
+    outputs = (2 + at * 11 % 12).tolist()
+    return simulation(told, outputs, factory_of(name), truth=dear, text=text, router=LeastTokens, **pools)
 
 
 @every_scheduler

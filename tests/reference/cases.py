@@ -13,8 +13,8 @@ from specsim.latency.model import ModelLatency
 from specsim.simulation import Simulation
 from tests.laws.subjects import factory_of
 from tests.made import LENGTHS, acceptance_trace, memory, requests, simulation
-from tests.reference import costs, policies
-from tests.reference.hardware import Hardware
+from tests.reference import policies
+from tests.reference.hardware import Hardware, PassCost, linear, roofline, text
 from tests.reference.request import Request
 from tests.reference.server import Server
 
@@ -24,12 +24,7 @@ GAPS_S = st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6, 2.0**-6, 2.0**-4, 0.02, 0.
 ROW = st.tuples(GAPS_S, LENGTHS, LENGTHS, st.sampled_from((0, 0, 1, 6)))
 """Gap before the arrival, prompt, output, what max_tokens allows beyond it."""
 ROOMS = st.sampled_from((100.0, 0.6, 1.0, 1.5))
-CROWD = st.tuples(
-    st.sampled_from((0.0, 0.0, 2.0**-7, 2.0**-6)),
-    st.sampled_from((1, 3, 8, 11)),
-    st.sampled_from((11, 17, 24, 30)),
-    st.sampled_from((0, 6)),
-)
+CROWD = st.tuples(*map(st.sampled_from, ((0.0, 0.0, 2.0**-7, 2.0**-6), (1, 3, 8, 11), (11, 17, 24, 30), (0, 6))))
 """At once and with outputs longer than prompts: whoever is let in outgrows a small cache, and others are preempted."""
 CROWDED_ROOMS = st.sampled_from((1.0, 1.2, 1.5, 2.0, 3.0))
 
@@ -49,22 +44,16 @@ class Case:
 
     simulation: Simulation
     policy: policies.Policy
-    draft_s: costs.PassCost
-    target_s: costs.PassCost
+    draft_s: PassCost
+    target_s: PassCost
 
     def servers(self) -> list[Server]:
         """Return the reference's replicas, before they serve."""
-        told, ground_truth, pool = self.simulation.requests, self.simulation.ground_truth, self.simulation.memory
-        ranks = ground_truth.acceptance_trace.rank.tolist()
-        columns = (
-            told.arrival_s,
-            told.prompt_tokens,
-            told.max_tokens,
-            ground_truth.output_tokens,
-            ground_truth.acceptance_trace.keys,
-        )
+        told, truth, pool = self.simulation.requests, self.simulation.ground_truth, self.simulation.memory
+        ranks, keys = truth.acceptance_trace.rank.tolist(), truth.acceptance_trace.keys
+        columns = (told.arrival_s, told.prompt_tokens, told.max_tokens, truth.output_tokens, keys)
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        mine = [Request(number, *row[:4], costs.text(row[4], ranks)) for number, row in enumerate(rows)]
+        mine = [Request(number, *row[:4], text(row[4], ranks)) for number, row in enumerate(rows)]
         sizes = pool.capacity_bytes, pool.block_tokens, pool.target_token_bytes, pool.draft_token_bytes
         replicas = self.simulation.replicas
         delays = self.simulation.frontend_s, self.simulation.pipeline_steps
@@ -121,7 +110,7 @@ FEW_TOKENS = ((0.0, (), ()), (1e-4, (-1e-4, 2e-4, 4e-4), (-1e-4, 1e-4)))
 """What passes of few tokens take beside the roofline: `single_s`, `few_s` and `few_logits_s`."""
 
 
-def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, costs.PassCost]:
+def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, PassCost]:
     """Draw the latency of a model, as specsim's and as the reference's; `grid`: every pass takes the same 2^-n s."""
     if kind == "grid":
         return _line(Linear(0.0, 0.0, 2.0**-6 * scale), 0.0)
@@ -134,11 +123,11 @@ def _models(draw: st.DrawFn, kind: str, scale: float) -> tuple[ModelLatency, cos
     roof = scaled(replace(roof, few_s=few_s, few_logits_s=few_logits_s), scale, scale)
     roof = replace(roof, pair_s=pair_s, logit_s=logit_s)
     values = [getattr(roof, name) for name in Roofline.__dataclass_fields__]
-    return _latency(roof, overhead_s), costs.roofline(*values, overhead_s)
+    return _latency(roof, overhead_s), roofline(overhead_s, *values)
 
 
-def _line(line: Linear, overhead_s: float) -> tuple[ModelLatency, costs.PassCost]:
-    return _latency(line, overhead_s), costs.linear(line.alpha_s, line.gamma_s, line.delta_s, overhead_s)
+def _line(line: Linear, overhead_s: float) -> tuple[ModelLatency, PassCost]:
+    return _latency(line, overhead_s), linear(line.alpha_s, line.gamma_s, line.delta_s, overhead_s)
 
 
 def _latency(form: Linear | Roofline, overhead_s: float) -> ModelLatency:

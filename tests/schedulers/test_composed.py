@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 from specsim.errors import SpecsimError
+from specsim.schedulers.composed import Composed
 from specsim.schedulers.loading import scheduler_factory
-from specsim.simulation import run
+from specsim.schedulers.sarathi import TokenBudget
+from specsim.schedulers.vllm_spec import FixedChains
+from specsim.simulation import Simulation, run
 from tests.golden.scene import scene
+from tests.laws.every import assert_same_record
 from tests.laws.subjects import part_of, raw_of
+from tests.made import memory, requests, simulation
 
 
 def part(target: str, **parameters: Any) -> dict[str, Any]:
@@ -29,17 +34,14 @@ BATCHING = {
     "priority": part("priority.TightestFirst", batch_slots=SIX_SLOTS),
     "vtc": raw_of("vtc")["batching"] | {"batch_slots": SIX_SLOTS},
 }
+FOUR = {"num_speculative_tokens": 4}
 SPECULATION = {
     "none": part("vllm_spec.FixedChains", num_speculative_tokens=0),
     "fixed": part("vllm_spec.FixedChains", num_speculative_tokens=3),
-    "smartspec": part(
-        "smartspec.chains.GoodputChains", num_speculative_tokens=4, acceptance="global", window=8, first_acceptance=0.7
-    ),
-    "specserve": part(
-        "specserve.SpecServe", num_speculative_tokens=4, verifier=True, history_steps=8, first_confidence=0.7
-    ),
+    "smartspec": part("smartspec.chains.GoodputChains", **FOUR, acceptance="global", window=8, first_acceptance=0.7),
+    "specserve": part("specserve.SpecServe", **FOUR, verifier=True, history_steps=8, first_confidence=0.7),
     "adaserve": part_of("laps_adaserve", "speculation"),
-    "threshold": part("threshold.Threshold", threshold=0.4, num_speculative_tokens=4),
+    "threshold": part("threshold.Threshold", **FOUR, threshold=0.4),
     "survival": part_of("adaptive_verification", "speculation") | {"survival": "confidence"},
 }
 
@@ -47,13 +49,8 @@ SPECULATION = {
 @pytest.mark.parametrize("speculation", SPECULATION)
 @pytest.mark.parametrize("batching", BATCHING)
 def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
-    seeing = batching == "laps"
-    mapping = {
-        **part(f"composed.{'WithOracle' if seeing else 'Composed'}"),
-        "oracle": seeing,
-        "batching": BATCHING[batching],
-        "speculation": SPECULATION[speculation],
-    }
+    seeing, parts = batching == "laps", {"batching": BATCHING[batching], "speculation": SPECULATION[speculation]}
+    mapping = part(f"composed.{'WithOracle' if seeing else 'Composed'}", oracle=seeing, **parts)
     simulation = replace(scene(), scheduler=scheduler_factory(mapping, "scheduler=mine"))
     progress = run(simulation).progress
     served = np.isfinite(progress.finish_s)
@@ -63,10 +60,37 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
 
 
 def test_parts_that_need_the_future_are_refused_without_it() -> None:
-    mapping = {
-        **part("composed.WithOracle"),
-        "batching": BATCHING["laps"],
-        "speculation": SPECULATION["none"],
-    }
+    mapping = part("composed.WithOracle", batching=BATCHING["laps"], speculation=SPECULATION["none"])
     with pytest.raises(SpecsimError, match="oracle"):
         scheduler_factory(mapping, "scheduler=mine")
+
+
+# --- cache that is kept for drafts: what each decode verifies, and as many drafts behind that -------------------------
+
+DRAFTS, OUTPUT = 3, 60
+
+
+def two_on(tokens: int, *, lookahead: bool) -> Simulation:
+    """Return a run of two requests whose texts end at 80 tokens, on a cache of so many tokens of both models."""
+    told = requests([0.0, 0.0], [20, 20], [OUTPUT] * 2)
+    pool = replace(memory(told, block_tokens=1), capacity_bytes=tokens * 4)
+    scheduler = Composed(TokenBudget(8, 512, 0.0, lookahead), FixedChains(DRAFTS))
+    return replace(simulation(told, [OUTPUT] * 2, lambda: scheduler), memory=pool)
+
+
+def preempted(of: Simulation) -> int:
+    return int(run(of).progress.preemptions.sum())
+
+
+def test_the_youngest_yields_where_the_slots_behind_the_drafts_lack() -> None:
+    """Before a step each holds up to 79 tokens; it verifies 1 + 3 and keeps 3 more, or as many as it verifies."""
+    roomy, tight = 2 * (79 + 1 + 2 * DRAFTS), 2 * 80
+    assert preempted(two_on(roomy, lookahead=True)) == 0
+    assert preempted(two_on(tight, lookahead=True)) > 0
+    assert preempted(two_on(tight, lookahead=False)) == 0, "it decodes without drafts instead"
+
+
+@pytest.mark.parametrize("tokens", [120, 150, 165, 700, 1500])
+def test_steps_at_once_keep_the_same_slots(tokens: int) -> None:
+    fast = two_on(tokens, lookahead=True)
+    assert_same_record(run(fast), run(replace(fast, multi_step=False)))

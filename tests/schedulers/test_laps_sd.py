@@ -9,53 +9,23 @@ import numpy as np
 import pytest
 import simpy
 
-from specsim.cluster.clients import arrivals
-from specsim.cluster.dispatch import Dispatch
-from specsim.cluster.routers import RoundRobin
-from specsim.core.passes import DraftPass, Emitted, TargetPass
-from specsim.core.request import Floats, Ids, Ints
-from specsim.core.trees import Forest
-from specsim.core.user_code import begun
-from specsim.pass_shape import PassShape
+from specsim.core.request import Floats, Ids
 from specsim.schedulers.composed import WithOracle
 from specsim.schedulers.laps_sd import LapsQueues, ShortestPredicted
 from specsim.schedulers.parts.queues import BatchSlots
 from specsim.schedulers.perception import AcceptanceMonitor, LengthPredictor
 from specsim.schedulers.vllm_spec import FixedChains
-from specsim.server.engine import Replica
-from specsim.server.ledger import Ledger
 from specsim.server.state import SharedRows
-from specsim.server.view import LedgerView
-from specsim.simulation import Simulation, _replica, run
+from specsim.simulation import _replica, run
 from tests.golden.scene import scene
 from tests.laws.subjects import factory_of
-from tests.made import grown, hardware, ledger_and_view, memory, one, requests
+from tests.made import hardware, ledger_and_view, one, requests
+from tests.schedulers.test_specserve import chains
+from tests.unit.hand import Hand
 
 ONE = BatchSlots(1, 512, "mixed", 0.0, "keep")
 OUTPUTS = np.array([10, 5, 12])
 RATES = np.array([0.5, 0.1, 0.8])
-
-
-class Figure1:
-    """A backend at which a token of request i takes 10 ms / acceptance rate of i, and which foresees the outputs."""
-
-    def __init__(self, view: LedgerView) -> None:
-        self._view = view
-
-    def draft(self, work: DraftPass, shape: PassShape) -> Any:
-        raise AssertionError("nothing is drafted in Figure 1")
-
-    def verify(self, work: TargetPass, shape: PassShape) -> tuple[Emitted, float]:
-        (request,) = work.requests
-        one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        last = self._view.emitted_tokens[work.requests] + 1 == OUTPUTS[request]
-        return Emitted(one, none, none, last), 0.01 / float(RATES[request])
-
-    def output_tokens(self, ids: Ids) -> Ints:
-        return OUTPUTS[ids]
-
-    def right(self, forest: Any) -> Any:
-        raise AssertionError("nothing is drafted in Figure 1")
 
 
 class Told(AcceptanceMonitor):
@@ -67,28 +37,29 @@ class Told(AcceptanceMonitor):
         self.rate[:] = RATES
 
 
-class Unbooked:
-    """Keeps no row of what has run."""
+class Known:
+    """Foresees these lengths."""
 
-    def draft(self, *told: Any) -> None:
-        return
+    def __init__(self, lengths: Any) -> None:
+        self.lengths = np.asarray(lengths)
 
-    def verify(self, *told: Any) -> None:
-        return
+    def output_tokens(self, ids: Ids) -> Any:
+        return self.lengths[ids]
+
+    def right(self, forest: Any) -> Any:
+        raise NotImplementedError
 
 
 def latencies_ms(scheduler: WithOracle) -> Floats:
-    told = requests([0.0] * 3, [1] * 3, [20] * 3)
-    env = simpy.Environment()
-    ledger = Ledger(3, memory(told))
-    view = LedgerView(ledger, hardware())
-    backend = Figure1(view)
-    begun(scheduler, backend, 3)
-    replica = Replica(env, 0, ledger, view, scheduler, backend, Unbooked())
-    env.process(replica.serve())
-    env.process(arrivals(env, Dispatch([replica], RoundRobin(), told, np.arange(3))))
-    env.run()
-    return 1e3 * ledger.progress.finish_s
+    """Return when requests end of which a token takes 10 ms / acceptance rate, and whose outputs are foreseen."""
+    scheduler.use_oracle(Known(OUTPUTS))
+    hand, now_ms, finish_ms = Hand(scheduler, requests([0.0] * 3, [1] * 3, [20] * 3)), 0.0, np.zeros(3)
+    while hand.ledger.queues.live:
+        (request,) = hand.begin().requests
+        now_ms += 10 / RATES[request]
+        finish_ms[request] = now_ms
+        hand.emit([1], ends=[0] if hand.view.emitted_tokens[request] + 1 == OUTPUTS[request] else [])
+    return finish_ms
 
 
 def laps(acceptance: AcceptanceMonitor) -> WithOracle:
@@ -96,27 +67,19 @@ def laps(acceptance: AcceptanceMonitor) -> WithOracle:
     return WithOracle(part, FixedChains(0))
 
 
-def test_figure_1_first_come_first_served() -> None:
-    """One queue in which nobody is perceptible is FCFS: 200, 700, 850 ms."""
-    finish_ms = latencies_ms(laps(AcceptanceMonitor(5, 0.05)))
-    assert finish_ms == pytest.approx([200, 700, 850])
-    assert finish_ms.mean() == pytest.approx(583.333, abs=1e-3)
-
-
-def test_figure_1_shortest_output_first() -> None:
-    finish_ms = latencies_ms(WithOracle(ShortestPredicted(ONE, LengthPredictor(0.0, 0)), FixedChains(0)))
-    assert finish_ms == pytest.approx([700, 500, 850])
-    assert finish_ms.mean() == pytest.approx(683.333, abs=1e-3)
-
-
-def test_figure_1_shortest_time_first() -> None:
-    """Where the rates are known, Eq. 6 orders as the true times do: R3, R1, R2."""
-    finish_ms = latencies_ms(laps(Told(5, 0.05)))
-    assert finish_ms == pytest.approx([350, 850, 150])
-    assert finish_ms.mean() == pytest.approx(450)
-
-
-# --- queues -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("scheduler", "finish_ms", "mean_ms"),
+    [
+        (laps(AcceptanceMonitor(5, 0.05)), [200, 700, 850], 583.333),
+        (WithOracle(ShortestPredicted(ONE, LengthPredictor(0.0, 0)), FixedChains(0)), [700, 500, 850], 683.333),
+        (laps(Told(5, 0.05)), [350, 850, 150], 450),
+    ],
+    ids=["first come first served: none perceptible", "shortest output first", "rates known: shortest time first"],
+)
+def test_figure_1(scheduler: WithOracle, finish_ms: list[int], mean_ms: float) -> None:
+    found_ms = latencies_ms(scheduler)
+    assert found_ms == pytest.approx(finish_ms)
+    assert found_ms.mean() == pytest.approx(mean_ms, abs=1e-3)
 
 
 def queues_of(estimate: Any = "remaining") -> LapsQueues:
@@ -143,44 +106,20 @@ def test_the_order_of_algorithm_1() -> None:
     assert part.order(view, np.arange(7)).tolist() == [6, 3, 2, 4, 0, 1, 5], "whoever is not preempted stays in front"
 
 
-class Known:
-    """Foresees these lengths."""
-
-    def __init__(self, lengths: Any) -> None:
-        self.lengths = np.asarray(lengths)
-
-    def output_tokens(self, ids: Ids) -> Ints:
-        found: Ints = self.lengths[ids]
-        return found
-
-    def right(self, forest: Any) -> Any:
-        raise NotImplementedError
-
-
 def hear(monitor: AcceptanceMonitor, accepted: list[int], drafted: int = 4) -> list[float]:
     """Let request 0 live through rounds of `drafted` tokens; return A_0 after each."""
     rates = []
     for right in accepted:
-        forest = chain(drafted)
-        monitor.hear(np.array([0]), forest, np.array([right]))
+        monitor.hear(np.array([0]), chains([[0.9] * drafted]), np.array([right]))
         rates.append(float(monitor.rate[0]))
     return rates
-
-
-def chain(tokens: int) -> Any:
-    forest = Forest.roots(1)
-    for _ in range(tokens):
-        forest = grown(forest, [len(forest) - 1], [0.9])
-    return forest
 
 
 def test_the_stability_window_by_hand() -> None:
     """Cumulative rates 1, 1/2, 1/2, 1/2: the last three lie together, and their mean is A."""
     monitor = AcceptanceMonitor(3, 0.1)
     monitor.begin(1)
-    rates = hear(monitor, [4, 0, 2, 2])
-    assert np.isnan(rates[:3]).all()
-    assert rates[3] == 0.5
+    assert np.array_equal(hear(monitor, [4, 0, 2, 2]), [np.nan, np.nan, np.nan, 0.5], equal_nan=True)
 
 
 @pytest.mark.parametrize(("estimate", "tokens"), [("total", 100), ("remaining", 60)])
@@ -190,7 +129,6 @@ def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) ->
     part = queues_of(estimate)
     part.acceptance.begin(1)
     hear(part.acceptance, [2, 2])
-
     part.lengths.use_oracle(Known([100]))
     cost_model = hardware()
     round_s = 4 * cost_model.draft.seconds(one(50, 1, 51)) + cost_model.target.seconds(one(50, 5, 255))
@@ -210,17 +148,10 @@ def test_predicted_lengths() -> None:
     assert np.corrcoef(np.log(noisy.tokens(ids)), np.log(other.tokens(ids)))[0, 1] < 0.05
 
 
-def backend_of(simulated: Simulation) -> Any:
-    """Return the backend of a replica of which no request has begun."""
-    none: Any = None
-    rows = SharedRows.of(len(simulated.requests))
-    return _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.ground_truth).backend
-
-
 def test_the_rounds_foreseen_are_the_verifications_that_run() -> None:
     simulated = replace(scene(room=100), scheduler=factory_of("vllm_spec", num_speculative_tokens=3))
-    there = np.arange(len(simulated.requests))
-    done = run(simulated).progress
-    served = there[done.emitted_tokens > 0]
-    assert np.array_equal(backend_of(simulated).rounds_left(served, 3), done.verifications[served])
+    none, rows, done = None, SharedRows.of(len(simulated.requests)), run(simulated).progress
+    fresh = _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.ground_truth)
+    served = np.flatnonzero(done.emitted_tokens)
+    assert np.array_equal(fresh.backend.rounds_left(served, 3), done.verifications[served])
     assert done.verifications[served].max() > 2

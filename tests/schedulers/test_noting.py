@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from specsim import load_run, simulate
-from specsim.core.request import Floats
 from specsim.errors import SchedulerFault
 from specsim.metrics.requests import REQUEST_COLUMNS
 from specsim.schedulers.fcfs import Fcfs
@@ -24,28 +23,25 @@ from tests.laws.subjects import factory_of, raw_of
 SHORT: dict[str, Any] = {"trace": "poisson", "requests": 12, "rps": 20, "profile": "llama8b_1b_h100"}
 
 
-class Notes:
-    def __init__(self, column: Any, name: Any = "luck") -> None:
-        self.column, self.name = column, name
-
-    def step(self, view: Any) -> Any:
-        raise AssertionError("nothing runs here")
+class Noting(Fcfs):
+    notes: Any
 
     def noted(self, requests: int) -> Any:
-        return {self.name: self.column}
+        return self.notes
 
 
 @pytest.mark.parametrize(
     ("notes", "why"),
     [
-        (Notes(np.zeros(3)), r"noted luck has shape \(3,\); expected \(4,\)"),
-        (Notes(np.zeros(4), "my luck"), "noted 'my luck'; expected a name"),
-        (Notes(np.array(["a"] * 4)), "ValueError"),
+        ({"luck": np.zeros(3)}, r"noted luck has shape \(3,\); expected \(4,\)"),
+        ({"my luck": np.zeros(4)}, "noted 'my luck'; expected a name"),
+        ({"luck": np.array(["a"] * 4)}, "ValueError"),
     ],
 )
-def test_anything_else_is_the_schedulers_fault(notes: Notes, why: str) -> None:
-    with pytest.raises(SchedulerFault, match=f"scheduler Notes: .*{why}"):
-        noted([notes], np.zeros(4, dtype=np.int64))
+def test_anything_else_is_the_schedulers_fault(notes: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Noting, "notes", notes, raising=False)
+    with pytest.raises(SchedulerFault, match=f"scheduler Noting: .*{why}"):
+        noted([Noting(8)], np.zeros(4, dtype=np.int64))
 
 
 def test_laps_sds_estimates_are_rows_and_means(tmp_path: Path) -> None:
@@ -81,25 +77,13 @@ def test_the_moving_time_of_all_requests_is_what_switching_adds_to_the_passes() 
     assert spent_s[1] - spent_s[0] == pytest.approx(dear.totals.moving_s)
 
 
-class Noting(Fcfs):
-    numbers = (1.0, 2.0)
-
-    def noted(self, requests: int) -> dict[str, Floats]:
-        return {"estimate": np.resize(np.array(self.numbers), requests)}
-
-
 @pytest.mark.parametrize(
-    ("numbers", "mean", "infinite"),
-    [
-        ((1.0, 2.0), 1.5, 0),
-        ((1.0, np.inf), 1.0, 5),
-        ((1e308, 1e308), None, 0),
-    ],
+    ("numbers", "mean", "infinite"), [((1.0, 2.0), 1.5, 0), ((1.0, np.inf), 1.0, 5), ((1e308, 1e308), None, 0)]
 )
 def test_an_infinite_number_is_kept_and_told(
     numbers: tuple[float, ...], mean: float | None, infinite: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Noting, "numbers", numbers)
+    monkeypatch.setattr(Noting, "notes", {"estimate": np.resize(np.array(numbers), 10)}, raising=False)
     simulate(Noting(8), "poisson", requests=10, profile="llama8b_1b_h100", out=tmp_path / "run")
     run = load_run(tmp_path / "run")
     assert np.array_equal(run.requests["noted.estimate"], np.resize(np.array(numbers), 10), equal_nan=True)
@@ -109,20 +93,13 @@ def test_an_infinite_number_is_kept_and_told(
     assert [said in note and "Noting" in note for note in told] == ([True] if infinite else [])
 
 
-RUN: dict[str, Any] = {
-    "trace": "poisson",
-    "requests": 40,
-    "rps": 20,
-    "profile": "llama8b_1b_h100",
-    "acceptance": "bernoulli",
-    "acceptance.alpha": 0.5,
-}
-NOTING = {"scheduler.speculation._target_": "specsim.schedulers.estimated_chains.EstimatedChains"}
+HALF = {"acceptance": "bernoulli", "acceptance.alpha": 0.5, "scheduler.num_speculative_tokens": 3}
+HALF |= {"scheduler.speculation._target_": "specsim.schedulers.estimated_chains.EstimatedChains"}
 ESTIMATED, MATCHED = "noted.estimated_tokens_per_verification", "noted.matched_tokens_per_verification"
 
 
 def test_the_estimate_is_the_sum_of_path_probabilities_and_the_bonus_token() -> None:
-    rows = simulate("vllm_spec", **RUN, **NOTING, **{"scheduler.num_speculative_tokens": 3}).requests
+    rows = simulate("vllm_spec", **SHORT | {"requests": 40}, **HALF).requests
     assert rows[ESTIMATED].to_numpy() == pytest.approx(np.full(40, 1 + 0.5 + 0.25 + 0.125))
     # The confidences are the chances, so what came is what was expected, give or take the luck of some 2,000 steps.
     assert np.average(rows[MATCHED], weights=rows["verifications"]) == pytest.approx(1.875, abs=0.08)

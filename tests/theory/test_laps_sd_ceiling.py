@@ -7,9 +7,6 @@ import pytest
 
 from specsim.core.request import Floats
 
-REPEATS = 1500
-TOKENS = 4
-
 
 def gain(requests: int, *, bonus: bool) -> float:
     """Return how many times the mean latency is that of the shortest length first, of requests that come at once.
@@ -19,11 +16,11 @@ def gain(requests: int, *, bonus: bool) -> float:
     With `bonus` a time is Eq. 6's, length / (n A + 1) rounds; without it is Fig. 1's, length / rate.
     """
     rng = np.random.default_rng(0)
-    shape = (REPEATS, requests)
+    shape = (1500, requests)
     rate = 1 / (1 + np.exp(-(-0.16 + 1.48 * rng.standard_normal(shape))))
     sigma = np.sqrt(np.log(1 + 0.8**2))
     length = np.maximum(np.round(rng.lognormal(np.log(128) - sigma**2 / 2, sigma, shape)), 1)
-    accepted = (rate[..., None] ** np.arange(1, TOKENS + 1)).sum(axis=-1)
+    accepted = (rate[..., None] ** np.arange(1, 5)).sum(axis=-1)
     time = length / (accepted + 1) if bonus else length / rate
     return mean_latency(time, length) / mean_latency(time, time)
 

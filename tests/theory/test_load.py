@@ -1,16 +1,58 @@
-"""Overloaded, steady or too short, on queues whose load is known: how often each is said, and of what."""
+"""Overloaded, steady or too short, on queues whose load is known; intervals that cover what they say."""
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections import Counter
 from dataclasses import asdict
+from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from specsim.core.request import Floats
+from specsim.metrics.batch_means import BATCHES, T_975, Z_975, backlog, half_width, trend, warm_up
 from specsim.metrics.load import Load, judged
-from tests.theory.queues import Queue, queue, served
+from specsim.workload.synthetic import on_off
+
+
+class Queue(NamedTuple):
+    """Customers in order of arrival, (N,) seconds each."""
+
+    arrival_s: Floats
+    finish_s: Floats
+    service_s: Floats
+
+
+def queue(load: float, n: int, seed: int, *, servers: int = 1, cv: float = 0.0, bursts: bool = False) -> Queue:
+    """Return a queue served first come, first served, whose services last 1 s in the mean, log-normal with this cv.
+
+    `load` is arrivals over what the servers can do; `bursts` are of 40 customers, a fifth of the time; else Poisson.
+    """
+    rng = np.random.default_rng([seed, n])
+    rate_per_s = load * servers
+    if bursts:
+        arrival_s = on_off(rate_per_s, n, rng, burst_requests=40, on_share=0.2, off_rate_ratio=0.1)
+    else:
+        arrival_s = np.cumsum(rng.exponential(1 / rate_per_s, n))
+        arrival_s -= arrival_s[0]
+    spread = np.log1p(cv**2)
+    service_s = np.exp(np.sqrt(spread) * rng.standard_normal(n) - spread / 2)
+    return first_come(arrival_s, service_s, servers)
+
+
+def first_come(arrival_s: Floats, service_s: Floats, servers: int = 1) -> Queue:
+    free_s, finish_s = [0.0] * servers, []
+    for arrived_s, takes_s in zip(arrival_s.tolist(), service_s.tolist(), strict=True):
+        finish_s.append(max(arrived_s, free_s[0]) + takes_s)
+        heapq.heapreplace(free_s, finish_s[-1])
+    return Queue(arrival_s, np.array(finish_s), service_s)
+
+
+# --- how often each is said, and of what ------------------------------------------------------------------------------
 
 RUNS = 100
 ALL_MET = np.ones(100_000, dtype=bool)
@@ -35,34 +77,26 @@ def said(load: float, n: int, **kind) -> Counter[str]:
     return Counter("overloaded" if each.overloaded else names[each.steady] for each in found)
 
 
-@pytest.mark.parametrize(
-    ("load", "n", "kind", "most"),
-    [(load, n, kind, 2) for load in (0.5, 0.9) for n, kind in ((300, {}), (1_000, MANY))]
-    + [(load, 3_000, BURSTS, most) for load, most in ((0.5, 2), (0.8, 3), (0.9, 15))],
-)
-def test_a_server_that_keeps_up_is_hardly_ever_called_overloaded(load, n, kind, most):
-    assert said(load, n, **kind)["overloaded"] <= most
+KEEPS_UP = [(load, n, kind, 2) for load in (0.5, 0.9) for n, kind in ((300, {}), (1_000, MANY))]
+KEEPS_UP += [(load, 3_000, BURSTS, most) for load, most in ((0.5, 2), (0.8, 3), (0.9, 15))]
+STEADY = [(0.5, 1_000, {}), (0.9, 1_000, {}), (0.8, 4_000, MANY)]
+OVERLOADED = [(1.1, 4_000, {}), (1.5, 300, {}), (3.0, 300, {}), (1.1, 10_000, MANY), (1.5, 4_000, MANY)]
+VERDICTS = [(load, n, kind, "overloaded", 0, most) for load, n, kind, most in KEEPS_UP]
+VERDICTS += [(*case, "steady", 98, RUNS) for case in STEADY]
+VERDICTS += [(*case, "overloaded", 95, RUNS) for case in [*OVERLOADED, (1.5, 3_000, BURSTS)]]
 
 
-@pytest.mark.parametrize(("load", "n", "kind"), [(0.5, 1_000, {}), (0.9, 1_000, {}), (0.8, 4_000, MANY)])
-def test_a_long_run_that_keeps_up_is_steady(load, n, kind):
-    assert said(load, n, **kind)["steady"] >= 98
-
-
-@pytest.mark.parametrize(
-    ("load", "n", "kind"),
-    [(1.1, 4_000, {}), (1.5, 300, {}), (3.0, 300, {}), (1.1, 10_000, MANY), (1.5, 4_000, MANY), (1.5, 3_000, BURSTS)],
-)
-def test_overload_is_found(load, n, kind):
-    assert said(load, n, **kind)["overloaded"] >= 95
+@pytest.mark.parametrize(("load", "n", "kind", "verdict", "least", "most"), VERDICTS)
+def test_how_often_a_run_is_called_overloaded_or_steady(load, n, kind, verdict, least, most):
+    assert least <= said(load, n, **kind)[verdict] <= most
 
 
 @pytest.mark.parametrize("load", [0.5, 1.0])
-@pytest.mark.parametrize(("n", "kind"), [(40, {}), (100, MANY), (100, BURSTS)])
-def test_a_short_run_is_called_too_short(load, n, kind):
+@pytest.mark.parametrize(("n", "kind", "most"), [(40, {}, 2), (100, MANY, 2), (100, BURSTS, 16)])
+def test_a_short_run_is_called_too_short(load, n, kind, most):
     found = said(load, n, **kind)
     assert found["too short"] + found["overloaded"] == RUNS
-    assert found["overloaded"] <= (16 if kind is BURSTS else 2)
+    assert found["overloaded"] <= most
 
 
 @pytest.mark.parametrize("kind", [{}, MANY, BURSTS, {"servers": 256, "cv": 1.0}])
@@ -85,53 +119,42 @@ def test_a_drain_no_longer_than_the_longest_service_is_no_overload():
     """One request of 60 s among short ones, the last to arrive: makespan 1.6 times the arrivals' span."""
     arrival_s, service_s = np.arange(0, 100, 0.1), np.full(1_000, 0.05)
     service_s[-1] = 60.0
-    alone = Queue(arrival_s, arrival_s + service_s, service_s)
-    found = of(alone)
+    found = of(Queue(arrival_s, arrival_s + service_s, service_s))
     assert found.makespan_ratio == pytest.approx(1.6, abs=0.01)
-    assert found.overloaded is None
-    assert found.too_short
+    assert (found.overloaded, found.too_short) == (None, True)
     assert found.needed_requests == pytest.approx(10 * 60 * 10, rel=0.01)
 
 
 def with_burst(at: int, customers: int = 300) -> Queue:
     """Return a queue at half load, in which so many arrive at once as customer `at`."""
     arrival_s = np.sort(np.concatenate([np.arange(0, 2_000, 2.0), np.full(customers, 2.0 * at)]))
-    service_s = np.ones(len(arrival_s))
-    return Queue(arrival_s, served(arrival_s, service_s), service_s)
+    return first_come(arrival_s, np.ones(len(arrival_s)))
 
 
 def test_a_burst_at_the_end_of_a_server_that_had_caught_up_is_no_overload():
     found = of(with_burst(999))
-    assert found.makespan_ratio is not None
     assert found.makespan_ratio > 1.1
-    assert found.last_backlog == 301
-    assert found.overloaded is None
-    assert found.too_short
+    assert (found.last_backlog, found.overloaded, found.too_short) == (301, None, True)
     assert of(with_burst(500)).steady
 
 
 def test_a_makespan_without_a_way_back_is_overload():
     """The backlog jumps from 0 to 600 early and stays: a trend cannot be told from one jump, the makespan can."""
     arrival_s = np.sort(np.concatenate([np.arange(1_000.0), np.full(600, 400.0)]))
-    service_s = np.ones(1_600)
-    found = of(Queue(arrival_s, served(arrival_s, service_s), service_s))
-    assert found.backlog_grows is False
+    found = of(first_come(arrival_s, np.ones(1_600)))
     assert found.makespan_ratio == pytest.approx(1.6, abs=0.01)
-    assert found.overloaded
+    assert (found.backlog_grows, found.overloaded) == (False, True)
 
 
 def test_a_backlog_that_is_worked_off_is_not_steady_until_it_is_left_out():
     """A server at half load that begins with 1,000 in its queue."""
     arrival_s = np.concatenate([np.zeros(1_000), np.arange(1, 4_000, 2.0)])
-    service_s = np.ones(len(arrival_s))
-    line = Queue(arrival_s, served(arrival_s, service_s), service_s)
-    whole = judged(line.arrival_s[:1_800], line.finish_s[:1_800], service_s[:1_800], ALL_MET[:1_800])
+    line = first_come(arrival_s, np.ones(len(arrival_s)))
+    whole, late = of(Queue(*(column[:1_800] for column in line))), of(line, 2_001.0)
     assert whole.steady is False
-    assert whole.backlog_trend_interval_per_s is not None
     assert max(whole.backlog_trend_interval_per_s) < 0
-    assert of(line, 2_001.0).steady
-    late = of(line, 2_001.0).backlog_trend_per_s
-    assert late == pytest.approx(0, abs=1e-3)
+    assert late.steady
+    assert late.backlog_trend_per_s == pytest.approx(0, abs=1e-3)
 
 
 def test_a_rejected_request_is_never_in_the_system():
@@ -140,7 +163,7 @@ def test_a_rejected_request_is_never_in_the_system():
     finish_s, service_s = np.full(1_500, np.nan), np.full(1_500, np.nan)
     served_ones = np.searchsorted(arrival_s, line.arrival_s)
     finish_s[served_ones], service_s[served_ones] = line.finish_s, line.service_s
-    found, alone = judged(arrival_s, finish_s, service_s, ALL_MET[:1_500]), of(line)
+    found, alone = of(Queue(arrival_s, finish_s, service_s)), of(line)
     assert found.last_backlog == alone.last_backlog
     assert found.backlog_trend_interval_per_s == alone.backlog_trend_interval_per_s
     assert found.makespan_ratio == alone.makespan_ratio
@@ -172,6 +195,107 @@ def test_how_long_a_run_should_be_follows_from_its_batches():
     assert found.attainment_half_width == pytest.approx(half)
     assert found.needed_requests == pytest.approx(600 * (half / 0.05) ** 2 + (found.warm_up_requests or 0), abs=1)
     assert found.needed_s == pytest.approx(found.needed_requests / ((600 - 1) / line.arrival_s[-1]))
-    assert found.too_short
-    assert found.steady
-    assert not of(line).too_short
+    assert (found.too_short, found.steady, of(line).too_short) == (True, True, False)
+
+
+# --- batch means: intervals that cover what they say; MSER-5 against its definition -----------------------------------
+
+COVERED_RUNS = 400
+SLACK = 3 * sqrt(0.95 * 0.05 / COVERED_RUNS)
+"""Three standard errors of a coverage of 95% over that many runs."""
+
+
+def test_the_quantiles_are_students_and_the_normals():
+    assert stats.t.ppf(0.975, BATCHES - 1) == pytest.approx(T_975, abs=1e-12)
+    assert stats.norm.ppf(0.975) == pytest.approx(Z_975, abs=1e-12)
+
+
+def test_the_backlog_counts_who_came_and_has_not_left():
+    arrival_s, finish_s = np.array([0.0, 1.0, 1.0, 4.0]), np.array([3.0, 2.0, 5.0, 6.0])
+    at_s = np.array([0.0, 1.0, 2.0, 2.5, 4.0, 6.0])
+    assert backlog(arrival_s, finish_s, at_s).tolist() == [1, 3, 2, 2, 2, 0]
+
+
+@pytest.mark.parametrize(("arrivals_per_s", "ends_per_s"), [(10.0, 10.0), (15.0, 10.0)])
+def test_the_interval_of_a_busy_servers_trend_covers_it(arrivals_per_s, ends_per_s):
+    """Poisson arrivals and Poisson ends, an endless backlog to begin with: the drift is the difference of the rates."""
+    covered = 0
+    for seed in range(COVERED_RUNS):
+        rng = np.random.default_rng(seed)
+        arrival_s = np.cumsum(rng.exponential(1 / arrivals_per_s, 3_000))
+        finish_s = np.cumsum(rng.exponential(1 / ends_per_s, 6_000))
+        low_per_s, high_per_s = trend(arrival_s, finish_s, 0.0, 150.0).interval_per_s
+        covered += low_per_s <= arrivals_per_s - ends_per_s <= high_per_s
+    assert abs(covered / COVERED_RUNS - 0.95) < SLACK
+
+
+def test_the_trend_is_the_backlogs_change_over_time():
+    """By hand: two more every second, without a spread."""
+    found = trend(np.arange(0.25, 100, 0.5), np.empty(0), 0.0, 100.0)
+    assert found.per_s == pytest.approx(2.0)
+    assert found.interval_per_s == pytest.approx((2.0, 2.0))
+    assert found.grows
+
+
+def test_a_stable_queue_is_rarely_found_to_grow():
+    grown = 0
+    for seed in range(COVERED_RUNS):
+        arrival_s, finish_s, _ = queue(0.9, 1_000, seed)
+        grown += trend(arrival_s, finish_s, 1.0, arrival_s[-1]).grows
+    assert grown / COVERED_RUNS < 0.025
+
+
+def waits_met(seed, n=4_000):
+    """Return who of an M/D/1 queue's customers ended within 3 s."""
+    arrival_s, finish_s, _ = queue(0.7, n, seed)
+    return finish_s - arrival_s <= 3.0
+
+
+def test_the_half_width_covers_where_the_binomial_does_not():
+    """Waits resemble their neighbours'. The truth is the mean of runs that take no part in the test."""
+    truth = np.mean([waits_met(10_000 + seed, 20_000).mean() for seed in range(40)])
+    assert 0.6 < truth < 0.95
+    covered = binomial = 0
+    for seed in range(COVERED_RUNS):
+        met = waits_met(seed)
+        share = met.mean()
+        covered += abs(share - truth) <= half_width(met)
+        binomial += abs(share - truth) <= Z_975 * sqrt(share * (1 - share) / len(met))
+    assert binomial / COVERED_RUNS < 0.6, "neighbours are as good as independent here: the test could not fail"
+    assert covered / COVERED_RUNS > 0.95 - SLACK
+
+
+def test_the_half_width_of_independent_requests_is_near_the_binomials():
+    rng = np.random.default_rng(0)
+    widths = [half_width(rng.random(1_000) < 0.5) for _ in range(100)]
+    assert np.mean(widths) == pytest.approx(Z_975 * sqrt(0.25 / 1_000), rel=0.25)
+
+
+def dropped_by_definition(values):
+    """MSER-5 without cumulative sums: the d that leaves the least sum of squares over (k - d) squared."""
+    k = len(values) // 5
+    means = [np.mean(values[5 * each : 5 * each + 5]) for each in range(k)]
+    cost = [np.sum((means[d:] - np.mean(means[d:])) ** 2) / (k - d) ** 2 for d in range(max(1, k - 5))]
+    return int(np.argmin(cost))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mser_5_is_what_its_authors_define(seed):
+    rng = np.random.default_rng(seed)
+    values = 50 * np.exp(-np.arange(403) / rng.uniform(5, 80)) + rng.normal(1e3, 1, 403)
+    dropped = dropped_by_definition(values)
+    assert dropped > 0
+    assert warm_up(values) == (5 * dropped if dropped <= 40 else None)
+
+
+@pytest.mark.parametrize("high", [60, 200])
+def test_a_high_beginning_is_left_out(high):
+    rng = np.random.default_rng(1)
+    values = rng.normal(0, 1, 1_000) + np.where(np.arange(1_000) < high, 20, 0)
+    assert warm_up(values) == pytest.approx(high, abs=10)
+
+
+def test_what_never_settles_has_no_warm_up():
+    assert warm_up(np.arange(1_000.0)) is None
+    assert warm_up(np.ones(9)) is None
+    assert warm_up(np.ones(500)) == 0, "what is level needs none"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ import simpy
 
 import specsim.simulation
 from specsim.server.ledger import Ledger
-from specsim.simulation import Simulation, run
+from specsim.simulation import run
 from tests.laws.subjects import KINDS, factory_of
 from tests.made import Floats, Hardware, Linear, memory, requests, simulation
 
@@ -67,36 +65,27 @@ class Surveyor(simpy.Environment):
         self.area += live * (self.now - before_s)
 
 
-def surveyed(simulated: Simulation) -> tuple[Any, float]:
-    """Return when the requests of a run finished, and the area under its curve of live requests."""
-    ledgers: list[Ledger] = []
-
-    def kept(*arguments: Any) -> Ledger:
-        ledgers.append(Ledger(*arguments))
-        return ledgers[-1]
-
-    clock = Surveyor(ledgers)
-    room: Callable[..., Any] = patch.multiple
-    with room(specsim.simulation, Ledger=kept), patch.object(specsim.simulation.simpy, "Environment", lambda: clock):
-        return run(simulated).progress.finish_s, clock.area
-
-
 @pytest.mark.parametrize("name", KINDS)
-def test_littles_law(name: str) -> None:
+def test_littles_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """L = lambda W without statistics: live requests integrated over time are the sum of all sojourns.
 
     Step by step: who looks in the middle of passes that run at once still sees those that have ended.
     """
     rng = np.random.default_rng(5)
     count = 40
-    told = requests(
-        np.sort(rng.uniform(0, 2, count)).tolist(),
-        rng.integers(1, 40, count).tolist(),
-        [25] * count,
-        rng.integers(0, 3, count).tolist(),
-    )
+    arrival_s, prompts, kinds = np.sort(rng.uniform(0, 2, count)), rng.integers(1, 40, count), rng.integers(0, 3, count)
+    told = requests(arrival_s, prompts, [25] * count, kinds)
     simulated = simulation(told, rng.integers(1, 26, count).tolist(), factory_of(name), pool=memory(told, 3.0))
-    finish_s, area = surveyed(replace(simulated, replicas=3, multi_step=False))
+    ledgers: list[Ledger] = []
+    clock = Surveyor(ledgers)
+
+    def kept(*arguments: Any) -> Ledger:
+        ledgers.append(Ledger(*arguments))
+        return ledgers[-1]
+
+    monkeypatch.setattr(specsim.simulation, "Ledger", kept)
+    monkeypatch.setattr(specsim.simulation.simpy, "Environment", lambda: clock)
+    finish_s = run(replace(simulated, replicas=3, multi_step=False)).progress.finish_s
     sojourns_s = (finish_s - told.arrival_s).sum()
-    assert area == pytest.approx(sojourns_s, rel=1e-9)
-    assert area > 5
+    assert clock.area == pytest.approx(sojourns_s, rel=1e-9)
+    assert clock.area > 5

@@ -1,10 +1,11 @@
-"""`specsim.tune` finds the number of draft tokens that a closed form says is best, or one within its interval of it."""
+"""The best number of draft tokens: `specsim.tune` finds a closed form's; a simulated 70B has that of the real one."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from scipy.optimize import brentq
 
 import specsim
 from specsim.search.tuned import SPEEDUP_OFF
@@ -18,24 +19,13 @@ def shared(clients: int, alpha: float, token_s: float, pass_s: float) -> dict[st
     def line(delta_s: float, gamma_s: float) -> dict[str, float]:
         return {"alpha_s": 1e-12, "gamma_s": gamma_s, "delta_s": delta_s}
 
-    return {
-        "profile": "llama8b_1b_h100",
-        "profile__form": "linear",
-        "profile__target__forms__linear": line(pass_s, token_s),
-        "profile__draft__forms__linear": line(DRAFT_S, 1e-9),
-        "engine": "ideal",
-        "acceptance": "bernoulli",
-        "acceptance__alpha": alpha,
-        "slo": "one",
-        "trace": "poisson",
-        "trace__prompt_tokens": 2,
-        "trace__output_tokens": 256,
-        "requests": 3 * clients,
-        "concurrency": clients,
-        "of": "output_throughput",
-        "seeds": range(3),
-        "progress": False,
-    }
+    target, draft = line(pass_s, token_s), line(DRAFT_S, 1e-9)
+    forms = {"profile__target__forms__linear": target, "profile__draft__forms__linear": draft}
+    hardware = {"profile": "llama8b_1b_h100", "profile__form": "linear", **forms, "engine": "ideal"}
+    lengths = {"trace": "poisson", "trace__prompt_tokens": 2, "trace__output_tokens": 256}
+    load = {"requests": 3 * clients, "concurrency": clients, "slo": "one"}
+    text = {"acceptance": "bernoulli", "acceptance__alpha": alpha}
+    return {**hardware, **lengths, **load, **text, "of": "output_throughput", "seeds": range(3), "progress": False}
 
 
 def tokens_per_s(k: int, clients: int, alpha: float, token_s: float, pass_s: float) -> float:
@@ -74,3 +64,21 @@ def test_a_table_by_batch_size_with_more_choices_than_trials() -> None:
     tuned = specsim.tune("vllm_dynamic", values=values, trials=10, **shared(*of) | {"trace__output_tokens": 96})
     assert tuned.trials["vllm_dynamic"] == 10
     assert tuned.best.settings[key]["9-32"] == max(range(1, 6), key=lambda k: tokens_per_s(k, *of)) == 1
+
+
+MEASURED = {3: (2.92, 1235), 5: (3.53, 1378), 7: (3.88, 1425)}
+"""Llama-3.3-70B on 4 H200, batch 8: by k, tokens a verification and output tokens/s, on SGLang
+(sgl-project/SpecForge, docs/spec_bundle)."""
+SERVED = {"requests": 160, "concurrency": 8, "trace__prompt_tokens": 400, "trace__output_tokens": 200, "slo": "one"}
+"""Lengths of 400 and 200 tokens are assumed."""
+HEAD = {"profile": "llama70b_1b_4xh200", "drafter": "eagle3", "engine": "sglang_0_5", "acceptance": "bernoulli"}
+
+
+def test_a_head_of_the_70bs_own_shape_is_best_at_seven() -> None:
+    found = {}
+    for k, (length, _) in MEASURED.items():
+        alpha = brentq(lambda rate, k=k, length=length: sum(rate**i for i in range(k + 1)) - length, 0.0, 1.0)
+        chains = {"acceptance__alpha": alpha, "scheduler__num_speculative_tokens": k}
+        found[k] = specsim.simulate("vllm_spec", "poisson", **SERVED, **HEAD, **chains).metrics["output_throughput"]
+    assert max(found, key=found.__getitem__) == 7
+    assert found == pytest.approx({k: measured for k, (_, measured) in MEASURED.items()}, rel=0.1)

@@ -1,4 +1,4 @@
-"""SLOs-Serve by hand: batches as long as objectives allow, and the prompts that are accepted."""
+"""Objectives by hand: batches that meet the tightest (AdaServe v1, Fig. 7), priority by objective, SLOs-Serve."""
 
 from __future__ import annotations
 
@@ -8,13 +8,66 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.core.passes import DraftPass, TargetPass
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.parts.queues import BatchSlots
+from specsim.schedulers.priority import TightestFirst
+from specsim.schedulers.slo_batching import SloLimited, closest_to_violation, first_come
 from specsim.schedulers.slos_serve import PlannedBatches, SlosServe, accepted_prompts, batches_of, tiers_of
+from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import Hardware, Linear, ledger_and_view, memory, requests
-from tests.unit.hand import Hand, sizes
+from tests.schedulers.test_specserve import verified
+from tests.unit.hand import Hand
 
-URGENT, FREE = 0, 2
-"""Objectives: 30 ms a token; none."""
+MAX_NUM_SEQS = BatchSlots(max_num_seqs=8, prefill_tokens=64, prefill="mixed", watermark=0.0, switching="keep")
+COUNT = 6
+URGENT, CHAT, FREE = 0, 1, 2
+"""Objectives: 30 ms a token; 200 ms a token and a second for the first; none."""
+
+
+def limit_of(tightest: str, kinds: list[int]) -> int:
+    """Return the limit where a step of n decodes takes 2 + 8 n ms: 30 ms carry 3, 200 ms carry 24."""
+    _, view = ledger_and_view(requests([0.0] * COUNT, [4] * COUNT, [9] * COUNT, kinds))
+    view.cost_model = Hardware(Linear(0.0, 0.008, 0.002), Linear(0.0, 0.001, 0.001))
+    return SloLimited(MAX_NUM_SEQS, first_come, tightest).limit(view, np.arange(COUNT), np.arange(COUNT))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "batch", "live"),
+    [
+        ([URGENT] * COUNT, 3, 3),
+        ([FREE] * COUNT, COUNT, COUNT),
+        ([CHAT, CHAT, CHAT, CHAT, URGENT, CHAT], 4, 3),
+        ([FREE, FREE, FREE, FREE, FREE, URGENT], 5, 3),
+    ],
+)
+def test_the_limit_is_the_longest_head_that_meets_the_objective(kinds: list[int], batch: int, live: int) -> None:
+    assert (limit_of("batch", kinds), limit_of("live", kinds)) == (batch, live)
+
+
+def test_time_left_until_violation() -> None:
+    told = requests([0.0] * 3, [2, 2, 2], [9, 9, 9], [CHAT, URGENT, FREE])
+    hand = Hand(Composed(SloLimited(MAX_NUM_SEQS, first_come, "batch"), FixedChains(0)), told)
+    ids = np.arange(3)
+    assert closest_to_violation(hand.view, ids) == pytest.approx([0.2, 0.03, np.inf])
+    for _ in range(2):
+        hand.begin()
+        assert hand.emit([1, 1, 1]) is None
+    # One token decoded in 10 ms: (1 + 1) objectives less those.
+    assert closest_to_violation(hand.view, ids) == pytest.approx([0.39, 0.05, np.inf])
+
+
+def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:
+    told = requests([0.0] * 4, [3] * 4, [9] * 4, [FREE, CHAT, URGENT, URGENT])
+    hand = Hand(Composed(TightestFirst(BatchSlots(2, 64, "mixed", 0.0, "keep")), FixedChains(0)), told)
+    ran = []
+    while hand.ledger.queues.live:
+        work = hand.begin()
+        ran.append(work.requests.tolist())
+        hand.emit([1] * len(work.requests), ends=range(len(work.requests)))
+    assert ran == [[2, 3], [1, 0]]
+
+
+# --- SLOs-Serve: batches as long as objectives allow, and the prompts that are accepted -------------------------------
 
 
 def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one() -> None:
@@ -33,8 +86,7 @@ def test_batches_are_as_long_as_chains_allow() -> None:
     In 45 ms the first needs 1.5 tokens, a chain of 1, the other .75 and no chain. Behind one draft pass 30 ms are left:
     30 tokens. In 52.5: chains of 2 and none; 2 passes leave 32.5. In 60 no chain of the first does.
     """
-    told = requests([0.0], [5], [40])
-    _, view = ledger_and_view(told)
+    _, view = ledger_and_view(requests([0.0], [5], [40]))
     view.cost_model = Hardware(Linear(0.0, 1e-3, 0.01), Linear(0.0, 0.0, 0.005))
     tiers, emitted = np.array([0.03, 0.06]), np.array([1, 1.5, 1.75])
     found = batches_of(view, tiers, emitted, 6, 100.0, 128, 1.0)
@@ -62,12 +114,9 @@ def plain(rate: float, cost: float = 0.0) -> PlannedBatches:
     return PlannedBatches(np.ones(1), whole, np.array([[cost], [0.0]]), np.full((1, 1), rate), 0.0)
 
 
-def accepted(
-    batches: PlannedBatches, due_s: list[float], tokens: list[int], tier: list[int], new: list[bool]
-) -> list[bool]:
-    counts = np.zeros(2, dtype=np.int64)
-    found = accepted_prompts(batches, counts, np.array(due_s), np.array(tokens), np.array(tier), np.array(new))
-    kept: list[bool] = found.tolist()
+def accepted(batches: PlannedBatches, *columns: Any) -> list[bool]:
+    """Return which prompts are, of which the times that they are due, tokens, tier and newness are told."""
+    kept: list[bool] = accepted_prompts(batches, np.zeros(2, dtype=np.int64), *map(np.array, columns)).tolist()
     return kept
 
 
@@ -83,9 +132,8 @@ def test_no_other_choice_accepts_more() -> None:
     for _ in range(40):
         due = np.sort(rng.uniform(0, 3, 5))
         tokens, tier = rng.integers(10, 120, 5), rng.integers(0, 2, 5)
-
         fitting = [choice for choice in product((False, True), repeat=5) if fits(choice, due, tokens, tier)]
-        found = accepted(plain(100, 30), due.tolist(), tokens.tolist(), tier.tolist(), [True] * 5)
+        found = accepted(plain(100, 30), due, tokens, tier, [True] * 5)
         assert tuple(found) in fitting
         assert sum(found) == max(map(sum, fitting))
 
@@ -114,8 +162,4 @@ def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what
     hand.begin()
     hand.emit([1, 1])
     assert scheduler.noted(2)["accepted"].tolist() == [1, 0]
-    work = hand.begin()
-    while isinstance(work, DraftPass):
-        work = hand.propose(0.9)
-    assert isinstance(work, TargetPass)
-    assert dict(zip(work.requests.tolist(), sizes(work), strict=True)) == {0: 2, 1: 0}
+    assert dict(zip(verified(hand, 0.9), hand.work.requests.tolist(), strict=True)) == {2: 0, 0: 1}

@@ -1,0 +1,177 @@
+"""The papers' claims, held on the traces that ship, whatever published ones lie on the machine: docs/claims.md."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specsim.api import simulate
+from specsim.core.request import Floats
+from specsim.latency.profile import profile_from_mapping
+from specsim.metrics.requests import VERIFY_PASS
+from tests.claims import settings as frozen
+from tests.made import many
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def shipped_traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+# --- systems on the same text: one figure per seed, and what their differences say ------------------------------------
+
+MEASURES = ("slo_attainment", "tpot_attainment")
+"""The share that met every objective, and the paper's: TPOT alone."""
+LASTING: dict[str, Any] = {**frozen.SMARTSPEC, "requests": 1500, "rps": frozen.SMARTSPEC_RATES[-1]}
+"""Not of the frozen settings: the highest rate held for 23 s instead of 3, longer than any request takes."""
+THINKING = {key: value for key, value in frozen.SPECSERVE.items() if not key.startswith("selection_")}
+"""SpecServe's with the time that selecting takes."""
+
+
+@cache
+def _metrics(scheduler: str, settings: tuple[tuple[str, Any], ...]) -> list[dict[str, Any]]:
+    return [simulate(scheduler, **dict(settings), seed=seed).metrics for seed in frozen.SEEDS]
+
+
+def mean_e2el_s(scheduler: str, **settings: Any) -> Floats:
+    """Return the mean end-to-end latency per seed, (seeds,)."""
+    return np.array([found["mean_e2el_ms"] / 1e3 for found in _metrics(scheduler, tuple(settings.items()))])
+
+
+def fixed(tokens: int, settings: dict[str, Any]) -> Floats:
+    """Return the mean end-to-end latency of chains of so many tokens per seed, (seeds,)."""
+    return mean_e2el_s("vllm_spec", **settings, scheduler__num_speculative_tokens=tokens)
+
+
+def attainment(measure: str, scheduler: str, **settings: Any) -> Floats:
+    """Return one of `MEASURES` per seed, (seeds,)."""
+    return np.array([found["specsim"][measure] for found in _metrics(scheduler, tuple(settings.items()))])
+
+
+def surely_positive(difference: Floats) -> bool:
+    """Return whether the 95% interval of the mean of a paired difference (seeds,) lies above 0."""
+    half_width = frozen.STUDENT_T * difference.std(ddof=1) / np.sqrt(len(difference))
+    return bool(difference.mean() > half_width)
+
+
+def late_steps(scheduler: str, settings: dict[str, Any]) -> int:
+    """Return how many decoding steps exceed the objective although the same rows would meet it without drafts."""
+    count = 0
+    for seed in frozen.SEEDS:
+        run = simulate(scheduler, **settings, seed=seed)
+        target = profile_from_mapping(run.config["profile"], "profile").target
+        objective_s = float(run.requests["slo_tpot_s"].iloc[0])
+        ends = np.flatnonzero(run.passes["kind"] == VERIFY_PASS)
+        until_s = np.concatenate((np.zeros(1), np.cumsum(run.passes["seconds"])[ends]))
+        verified = run.passes.iloc[ends].assign(step_s=np.diff(until_s)).query("prefill_tokens == 0")
+        context, rows = verified["context_tokens"].to_numpy(), verified["requests"].to_numpy()
+        plain_s = target.seconds_array(many(context, rows, context + rows))
+        assert (plain_s <= objective_s).any()
+        late = verified["step_s"].to_numpy() > objective_s * (1 + 1e-9)
+        count += np.count_nonzero(late & (plain_s <= objective_s))
+    return count
+
+
+# --- SmartSpec: a fixed k hurts past a load where k = 0 wins; SmartSpec is within 3% of the better of the two ---------
+
+AT_RATES: list[dict[str, Any]] = [{**frozen.SMARTSPEC, "rps": rps} for rps in frozen.SMARTSPEC_RATES]
+
+
+def hurts(settings: dict[str, Any]) -> bool:
+    return surely_positive(fixed(frozen.FIXED_TOKENS, settings) - fixed(0, settings))
+
+
+@pytest.mark.parametrize("settings", [*AT_RATES, LASTING], ids=[*map(str, frozen.SMARTSPEC_RATES), "lasting"])
+def test_smartspec_is_within_the_margin_of_the_better(settings: dict[str, Any]) -> None:
+    better = np.minimum(fixed(0, settings), fixed(frozen.FIXED_TOKENS, settings))
+    assert (mean_e2el_s("smartspec", **settings) / better).mean() <= 1 + frozen.SMARTSPEC_MARGIN
+
+
+def test_a_fixed_length_helps_at_the_lowest_rate_and_hurts_at_some_and_where_the_load_lasts() -> None:
+    assert surely_positive(fixed(0, AT_RATES[0]) - fixed(frozen.FIXED_TOKENS, AT_RATES[0]))
+    assert any(map(hurts, AT_RATES))
+    assert hurts(LASTING)
+
+
+@pytest.mark.xfail(reason="tree attention reads a context once: docs/claims.md, row 1c")
+def test_a_fixed_length_hurts_under_tree_attention_too() -> None:
+    assert hurts(LASTING | {"engine": "profiled"})
+
+
+# --- SpecServe: no step exceeds the TPOT objective whenever a step without drafts would meet it, pass by pass ---------
+
+
+@pytest.mark.parametrize("scale", frozen.SPECSERVE_SCALES)
+def test_no_step_exceeds_the_objective(scale: float) -> None:
+    settings = {**frozen.SPECSERVE, "slo_scale": scale}
+    assert late_steps("specserve", settings) == late_steps("specserve_minus", settings) == 0
+    assert late_steps("threshold", settings) > 0, "chains that do not look exceed it"
+
+
+@pytest.mark.xfail(reason="the server's own thinking is in no cost model: docs/claims.md, row 2b")
+def test_no_step_exceeds_the_objective_with_the_time_for_thinking() -> None:
+    assert late_steps("specserve", {**THINKING, "slo_scale": frozen.SPECSERVE_SCALES[0]}) == 0
+
+
+# --- LAPS-SD beats LP-SJF and LAS where acceptance varies between requests --------------------------------------------
+
+LEVEL_WITH_SJF = pytest.mark.xfail(reason="does not reproduce: docs/claims.md, row 3a")
+
+
+@pytest.mark.parametrize("requests", frozen.LAPS_REQUESTS)
+@pytest.mark.parametrize("baseline", [pytest.param("lp_sjf", marks=LEVEL_WITH_SJF), "las"])
+def test_laps_sd_beats(baseline: str, requests: int) -> None:
+    mine = mean_e2el_s("laps_sd", **frozen.LAPS, requests=requests)
+    assert surely_positive(mean_e2el_s(baseline, **frozen.LAPS, requests=requests) - mine)
+
+
+# --- AdaServe attains at least as much as its ablations and continuous batching, on its own mix at high load ----------
+
+ROUNDING = 1e-12
+"""Of the mean of shares; one request is 3e-3."""
+LEVEL = "level to a third of a point: docs/claims.md, row 4b"
+URGENT = "urgent requests alone in small batches win by TPOT: docs/claims.md, row 4c"
+WAITS = "its first tokens are late at 4.8/s: docs/claims.md, row 4d"
+FAILS = {
+    **{(measure, other, 4.8): LEVEL for measure in MEASURES for other in ("equal_greedy", "global_greedy")},
+    **{("tpot_attainment", "priority", rps): URGENT for rps in (4.0, 4.8)},
+    **{("slo_attainment", other, 4.8): WAITS for other in ("sarathi", "vllm_spec", *frozen.FIGURE_1)},
+}
+
+
+CASES = product(MEASURES, (*frozen.ABLATIONS, *frozen.BASELINES, *frozen.FIGURE_1), frozen.ADASERVE_RATES)
+MARKED = [pytest.param(*each, marks=[pytest.mark.xfail(reason=FAILS[each])] if each in FAILS else []) for each in CASES]
+
+
+@pytest.mark.parametrize(("measure", "other", "rps"), MARKED)
+def test_adaserve_attains_at_least_as_much_as(measure: str, other: str, rps: float) -> None:
+    settings = {**frozen.ADASERVE, "trace__point": rps, "rps": rps}
+    difference = attainment(measure, "adaserve", **settings) - attainment(measure, other, **settings)
+    assert difference.mean() >= -ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("measure", "other", "rps", "ahead"),
+    [
+        ("slo_attainment", "vllm", 4.0, True),
+        ("tpot_attainment", "vllm", 4.0, True),
+        ("slo_attainment", "vllm", 4.8, False),
+        ("tpot_attainment", "vllm", 4.8, True),
+        *((measure, "vllm_spec", rps, False) for measure in MEASURES for rps in frozen.ADASERVE_RATES),
+    ],
+)
+def test_against_today_s_vllm_in_the_same_runs(measure: str, other: str, rps: float, ahead: bool) -> None:
+    """No claim of the paper, which compared with V0: mixed prompts let chains of four keep both objectives.
+
+    AdaServe has its authors' constants and tables, on which each of its steps takes 125 ms.
+    """
+    settings = {**frozen.TODAY, "trace__point": rps, "rps": rps}
+    difference = attainment(measure, "adaserve", **settings) - attainment(measure, other, **settings)
+    assert surely_positive(difference if ahead else -difference)
