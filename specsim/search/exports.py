@@ -1,17 +1,20 @@
 """A tuned policy in the settings of a serving engine, and back.
 
 Sources: vLLM's docs/features/speculative_decoding/dynamic_speculative_decoding.md; SGLang's
-docs/advanced_features/adaptive_speculative_decoding.md; TensorRT-LLM's llmapi `DecodingBaseConfig` (PR 10860).
+docs/advanced_features/adaptive_speculative_decoding.md; TensorRT-LLM's llmapi `DecodingBaseConfig` (PR 10860). GPUs:
+vLLM's docs/serving/expert_parallel_deployment.md; SGLang's docs/advanced_features/server_arguments.md; `BaseLlmArgs`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.yaml_file import yaml_text
+from specsim.latency.model import Profile
 from specsim.schedulers.loading import MAKERS
 from specsim.schedulers.sglang_adaptive import DEFAULT, checked_slots
 from specsim.schedulers.trtllm_schedule import checked_schedule
@@ -63,6 +66,29 @@ class Policy(NamedTuple):
         return max(k for _, _, k in self.ranges)
 
 
+class Server(NamedTuple):
+    """The server that a profile is of.
+
+    Attributes
+    ----------
+    model, draft : names on the Hugging Face hub, or what stands for them. tp, pp, ep : GPUs that share each tensor,
+        stages, and groups of experts.
+    """
+
+    model: str = MODEL
+    draft: str = DRAFT
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+
+    def split(self, *names: str) -> dict[str, int]:
+        """Return `tp`, `pp` and `ep` by an engine's names, those above 1."""
+        return {name: size for name, size in zip(names, self[2:], strict=False) if size > 1}
+
+
+UNKNOWN = Server()
+
+
 class Inexpressible(Exception):
     """An engine has no settings for a policy; the message says why."""
 
@@ -80,7 +106,19 @@ def kind_of(drafter: str, draft: str) -> str:
     return kind if drafter == "separate" and rest == HEAD and kind in DRAFTERS else drafter
 
 
-def exported(candidate: Candidate, drafter: str, engine: str) -> Export:
+def server_of(profile: Profile) -> Server:
+    """Return the server of a profile; a composed one states its experts' split and, in their own precision, models."""
+    experts = re.search(r"\(TP\d+, EP(\d+)", profile.description)
+    known = profile.provenance if profile.description.startswith(f"{profile.target.name} (TP") else ()
+    names = []
+    for model, instead in ((profile.target, MODEL), (profile.draft, DRAFT)):
+        sources = (each.get("model", "").removeprefix(f"{model.name}: ") for each in known)
+        names.append(next((each for each in sources if each.endswith(f"/{model.name}")), instead))
+    stages = profile.pipeline_parallel_size
+    return Server(names[0], names[1], profile.gpus // stages, stages, int(experts[1]) if experts else 1)
+
+
+def exported(candidate: Candidate, drafter: str, engine: str, server: Server = UNKNOWN) -> Export:
     """Return a candidate in the settings of an engine, with the scheduler of specsim that reads these.
 
     `drafter` is its kind, as of `kind_of`.
@@ -94,8 +132,9 @@ def exported(candidate: Candidate, drafter: str, engine: str) -> Export:
     method = DRAFTERS.get(drafter, (None,) * len(ENGINES))[ENGINES.index(engine)]
     if method is None and (policy.most or policy.adaptive):
         raise Inexpressible(f"{engine} has no settings for drafter={drafter}")
-    write: Callable[[Policy, str, bool], Export] = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}[engine]
-    return write(policy, str(method), drafter not in WITHOUT_MODEL)
+    writers: Mapping[str, Callable[[Policy, str, bool, Server], Export]]
+    writers = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}
+    return writers[engine](policy, str(method), drafter not in WITHOUT_MODEL, server)
 
 
 def policy_of(keys: Mapping[str, Any]) -> Policy:
@@ -151,47 +190,52 @@ def _scheduled(part: Mapping[str, Any], most: int, seqs: int) -> tuple[Ranges, t
     return _whole([[first, first, k] for first, k in zip(firsts, lengths, strict=True)], most, seqs), ends
 
 
-def _vllm(policy: Policy, method: str, has_model: bool) -> Export:
+def _vllm(policy: Policy, method: str, has_model: bool, server: Server) -> Export:
     if policy.adaptive is not None:
         raise Inexpressible("vLLM does not choose among candidate steps by acceptance")
     if policy.ends is not None:
         raise Inexpressible("vLLM does not end speculation at a low acceptance rate")
-    flags = [f"--{key.replace('_', '-')} {value}" for key, value in policy.limits.items()]
-    files = {}
+    if server.ep not in (1, server.tp):
+        raise Inexpressible(f"vLLM splits experts over all {server.tp} GPUs of a stage or over none, not {server.ep}")
+    limits, files = {key.replace("_", "-"): value for key, value in policy.limits.items()}, {}
+    flags = _flags(server.split("tensor-parallel-size", "pipeline-parallel-size"))
+    flags += ["--enable-expert-parallel"] if server.ep > 1 else []
     if policy.most:
-        config: dict[str, Any] = {"method": method, **({"model": DRAFT} if has_model else {})}
+        config: dict[str, Any] = {"method": method, **({"model": server.draft} if has_model else {})}
         config["num_speculative_tokens"] = policy.most
         if len(policy.ranges) > 1:
             config["num_speculative_tokens_per_batch_size"] = policy.ranges
-        flags.insert(0, f"--speculative-config '{json.dumps(config)}'")
-        files["vllm.json"] = json.dumps(config) + "\n"
-    return Export("vllm", _command(f"vllm serve {MODEL}", flags), files, *_by_table(policy))
+        flags.append(f"--speculative-config '{json.dumps(config)}'")
+        files["speculative_config.json"] = json.dumps(config) + "\n"
+    flags += _flags(limits)
+    return Export("vllm", _command(f"vllm serve {server.model}", flags), files, *_by_table(policy))
 
 
-def _sglang(policy: Policy, algorithm: str, has_model: bool) -> Export:
+def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Server) -> Export:
     if policy.ends is not None:
         raise Inexpressible("SGLang does not end speculation at a low acceptance rate")
     limits = {TOKENS: "chunked-prefill-size", SEQS: "max-running-requests"}
-    flags = [f"--{limits[key]} {value}" for key, value in policy.limits.items()]
+    flags = _flags(server.split("tp-size", "pp-size", "ep-size"))
     back, files = _by_table(policy), {}
     if policy.most or policy.adaptive:
         adaptive = policy.adaptive
         if adaptive is None and len(policy.ranges) > 1:
             adaptive = {str(first): {"candidate_steps": [k]} for first, _, k in policy.ranges}
         steps = policy.steps if policy.adaptive is not None else policy.ranges[0][2]
-        model = [f"--speculative-draft-model-path {DRAFT}"] if has_model else []
+        model = [f"--speculative-draft-model-path {server.draft}"] if has_model else []
         chain = [f"--speculative-num-steps {steps}", "--speculative-eagle-topk 1"]
-        own = [f"--speculative-algorithm {algorithm}", *model, *chain, f"--speculative-num-draft-tokens {steps + 1}"]
+        flags += [f"--speculative-algorithm {algorithm}", *model, *chain, f"--speculative-num-draft-tokens {steps + 1}"]
         if adaptive is not None:
-            own += ["--speculative-adaptive", "--speculative-adaptive-config sglang.json"]
+            flags += ["--speculative-adaptive", "--speculative-adaptive-config sglang.json"]
             files["sglang.json"] = json.dumps(adaptive, indent=2) + "\n"
             told = {"speculative_num_steps": max(steps, 1), "speculation.speculative_adaptive_config": dict(adaptive)}
             back = "sglang_adaptive", {**told, **policy.limits}
-        flags = own + flags
-    return Export("sglang", _command(f"python -m sglang.launch_server --model-path {MODEL}", flags), files, *back)
+    flags += _flags({limits[key]: value for key, value in policy.limits.items()})
+    command = f"python -m sglang.launch_server --model-path {server.model}"
+    return Export("sglang", _command(command, flags), files, *back)
 
 
-def _trtllm(policy: Policy, kind: str, has_model: bool) -> Export:
+def _trtllm(policy: Policy, kind: str, has_model: bool, server: Server) -> Export:
     if policy.adaptive is not None:
         raise Inexpressible("TensorRT-LLM does not choose among candidate steps by acceptance")
     if policy.ranges[0][2] < policy.most:
@@ -201,7 +245,7 @@ def _trtllm(policy: Policy, kind: str, has_model: bool) -> Export:
     back = _by_table(policy)
     if policy.most:
         own: dict[str, Any] = {"decoding_type": kind, "max_draft_len": policy.most}
-        own |= {"speculative_model": DRAFT} if has_model else {}
+        own |= {"speculative_model": server.draft} if has_model else {}
         told: dict[str, Any] = {"num_speculative_tokens": policy.most}
         told["speculation.acceptance_rate_window_size"] = told["speculation.acceptance_rate_threshold"] = None
         told["speculation.draft_len_schedule"] = None
@@ -215,8 +259,9 @@ def _trtllm(policy: Policy, kind: str, has_model: bool) -> Export:
             told["speculation.acceptance_rate_threshold"] = policy.ends[1]
         content = {"speculative_config": own, **content}
         back = "trtllm_schedule", {**told, **policy.limits}
-    text = yaml_text(content, sort_keys=False)
-    return Export("trtllm", f"# trtllm-serve {MODEL} --config trtllm.yaml\n{text}", {"trtllm.yaml": text}, *back)
+    split = server.split("tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size")
+    text = yaml_text({**split, **content}, sort_keys=False)
+    return Export("trtllm", f"# trtllm-serve {server.model} --config trtllm.yaml\n{text}", {"trtllm.yaml": text}, *back)
 
 
 def _by_table(policy: Policy) -> tuple[str, dict[str, Any]]:
@@ -227,6 +272,10 @@ def _by_table(policy: Policy) -> tuple[str, dict[str, Any]]:
         return "vllm_spec", {"num_speculative_tokens": policy.most, **policy.limits}
     table = {"speculation.num_speculative_tokens_per_batch_size": policy.ranges}
     return "vllm_dynamic", {"num_speculative_tokens": policy.most, **table, **policy.limits}
+
+
+def _flags(values: Mapping[str, int]) -> list[str]:
+    return [f"--{name} {value}" for name, value in values.items()]
 
 
 def _command(begin: str, flags: list[str]) -> str:

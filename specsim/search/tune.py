@@ -15,6 +15,7 @@ from specsim.config.space import Combination, space_of
 from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.figures.any_run import AnyRun
+from specsim.latency.model import Profile
 from specsim.metrics.capacity import Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.tables import stand_in
@@ -24,7 +25,7 @@ from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
 from specsim.search.conditions import Condition, conditions, held_out_error, rate_of, split
-from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of
+from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of, server_of
 from specsim.search.find import check_whose, search
 from specsim.search.found import Found, Line
 from specsim.search.trials import MOST_SEEDS, Search, halved
@@ -107,7 +108,7 @@ def tune(
     if found is not None and rate is not None and not kept:
         carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}
-    export, lines = _exported(judge, given, first, profile.draft.name)
+    export, lines = _exported(judge, given, first, profile)
     if goal.of != THROUGHPUT and given[0].measure.min() == 1:
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
     if found is not None:
@@ -282,18 +283,19 @@ def _carried(
 
 
 def _exported(
-    judge: _Judge, asof: Mapping[int, Judgement], first: Configured, draft: str
+    judge: _Judge, asof: Mapping[int, Judgement], first: Configured, profile: Profile
 ) -> tuple[Export | None, list[str]]:
     """Return the best candidate that the engine can express, run back, and lines about it and those before it."""
     engine, said = judge.goal.export, list[str]()
     if engine is None:
         return None, said
-    drafter, served_by = kind_of(first.config["choices"]["drafter"], draft), str(first.config["choices"]["engine"])
+    drafter = kind_of(first.config["choices"]["drafter"], profile.draft.name)
+    server, served_by = server_of(profile), str(first.config["choices"]["engine"])
     if any(Path(served_by).stem.startswith(each) for each in ENGINES if each != engine):
         said.append(f"export {engine}: tuned on engine={served_by}; expected one that serves as {engine} does")
     for place, each in enumerate(judge.candidates):
         try:
-            found = exported(each, drafter, engine)
+            found = exported(each, drafter, engine, server)
         except Inexpressible as why:
             said.append(f"export {engine}: not {each.scheduler}: {why}")
             continue

@@ -120,7 +120,7 @@ def test_the_answer_of_tune_is_a_sentence_and_files_that_any_command_takes(tmp_p
     tokens = best["num_speculative_tokens"]
     assert f"num_speculative_tokens={tokens}" in table["settings"].iloc[0]
     assert table["trials"].to_dict() == {"vllm_spec": 4, "vllm": 4}
-    export = json.loads((made / "vllm.json").read_text())
+    export = json.loads((made / "speculative_config.json").read_text())
     assert export == {"method": "draft_model", "model": "DRAFT_MODEL", "num_speculative_tokens": tokens}
     back = ["run", f"scheduler={made / 'vllm_spec.yaml'}", *TUNE[2:], f"out={tmp_path / 'back'}"]
     assert main(back) == 0

@@ -1,29 +1,31 @@
 """Exports by hand: what each engine's documentation says of its settings, and what specsim reads them as."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from specsim.api import simulate
 from specsim.config.compose import compose
-from specsim.search.exports import Inexpressible, exported, kind_of
+from specsim.latency.profile import load_profile
+from specsim.search.exports import UNKNOWN, Inexpressible, Server, exported, kind_of, server_of
 from specsim.search.tuned import Candidate
 
 TABLE = "speculation.num_speculative_tokens_per_batch_size"
 BY_SIZE = TABLE.replace(".", "__")
 
 
-def export(engine, scheduler, drafter="eagle3", **settings):
+def export(engine, scheduler, drafter="eagle3", server=UNKNOWN, **settings):
     named = {f"scheduler.{key.replace('__', '.')}": str(each).replace("'", "") for key, each in settings.items()}
     keys = compose({"scheduler": scheduler, **named})["scheduler"]
-    return exported(Candidate(scheduler, settings, keys, 1.0), drafter, engine)
+    return exported(Candidate(scheduler, settings, keys, 1.0), drafter, engine, server)
 
 
 def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
     table = [[1, 8, 7], [17, 32, 2], [33, 64, 0]]
     found = export("vllm", "vllm_dynamic", **{BY_SIZE: table})
-    config = json.loads(found.files["vllm.json"])
+    config = json.loads(found.files["speculative_config.json"])
     assert config == {
         "method": "eagle3",
         "model": "DRAFT_MODEL",
@@ -37,7 +39,7 @@ def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
 
 def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
     found = export("vllm", "vllm_spec", "separate", num_speculative_tokens=3, max_num_batched_tokens=1024)
-    config = json.loads(found.files["vllm.json"])
+    config = json.loads(found.files["speculative_config.json"])
     assert config == {"method": "draft_model", "model": "DRAFT_MODEL", "num_speculative_tokens": 3}
     assert found.text.endswith("--max-num-batched-tokens 1024")
     plain = export("vllm", "vllm", max_num_seqs=64)
@@ -80,6 +82,42 @@ def test_a_composed_profile_names_the_head_that_drafts():
     assert kind_of("separate", "eagle3 head") == "eagle3"
     assert kind_of("separate", "Llama-3.2-1B") == "separate"
     assert kind_of("lookup", "eagle3 head") == "lookup"
+
+
+@pytest.mark.parametrize(
+    ("profile", "server"),
+    [
+        ("gpt_oss_120b_eagle3_2xh100", Server("openai/gpt-oss-120b", tp=2)),
+        ("gpt_oss_120b_eagle3_2xb200", Server(tp=2)),
+        ("qwen3_235b_eagle3_8xh100", Server("Qwen/Qwen3-235B-A22B-FP8", tp=8, ep=8)),
+        ("qwen3_8b_06b_h100", Server("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B")),
+        ("llama70b_1b_4xa100", Server(tp=4)),
+    ],
+)
+def test_a_server_has_the_split_and_the_models_that_its_profile_states(profile, server):
+    """A model in another precision than its checkpoint's is the user's to name."""
+    assert server_of(load_profile(profile)) == server
+
+
+def test_stages_divide_the_gpus():
+    profile = replace(load_profile("llama70b_1b_4xa100"), pipeline_parallel_size=2)
+    assert server_of(profile) == Server(tp=2, pp=2)
+
+
+def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
+    server = Server("a/b", tp=4, pp=2, ep=4)
+    begins = {
+        "vllm": "vllm serve a/b --tensor-parallel-size 4 --pipeline-parallel-size 2 --enable-expert-parallel --spec",
+        "sglang": "python -m sglang.launch_server --model-path a/b --tp-size 4 --pp-size 2 --ep-size 4 --spec",
+    }
+    for engine, begin in begins.items():
+        assert export(engine, "vllm_spec", server=server).text.replace(" \\\n  ", " ").startswith(begin)
+    own = export("trtllm", "vllm_spec", server=server)
+    assert own.text.startswith("# trtllm-serve a/b --config trtllm.yaml\n")
+    sizes = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2, "moe_expert_parallel_size": 4}
+    assert sizes.items() <= yaml.safe_load(own.files["trtllm.yaml"]).items()
+    with pytest.raises(Inexpressible, match="vLLM splits experts over all 4 GPUs of a stage or over none, not 2"):
+        export("vllm", "vllm_spec", server=server._replace(ep=2))
 
 
 @pytest.mark.parametrize(
