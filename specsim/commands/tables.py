@@ -11,6 +11,7 @@ from specsim.metrics.sweep_table import ALL, CLASS, RUN, SEED
 from specsim.metrics.sweep_text import comparison_table, means_table
 from specsim.metrics.tables import ABSENT, WIDTH, aligned, header, shorten
 from specsim.runs.plan import PlannedRun
+from specsim.search.found import FOOTNOTES
 from specsim.store.sweeps import Sweep
 
 if TYPE_CHECKING:
@@ -52,12 +53,6 @@ def _without_seed(label: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in label.items() if key != SEED}
 
 
-SHORT, OVERLOADED, FAILED = "*", "+", "!"
-FOOTNOTES = {
-    SHORT: "a run at the rates around the answer is too short to judge",
-    OVERLOADED: "a run below the answer is overloaded or near saturation; a longer run would attain less",
-    FAILED: "a run at the rates around the answer failed, and counts as 0%",
-}
 LONGEST_NAME = 24
 """Characters of the first system in the head of a column."""
 MOST_DECIMALS = 4
@@ -71,7 +66,7 @@ def find_table(found: Found) -> Iterator[str]:
     where the systems differ in their number.
     """
     first = found.lines[0]
-    marks = [_marks(found, line) for line in found.lines]
+    marks = [found.marks(line) for line in found.lines]
     wide = max(map(len, marks))
     rates = [_answer(found, line) + each.ljust(wide) for line, each in zip(found.lines, marks, strict=True)]
     columns = [[first.keys, "", *(line.values for line in found.lines)], ["rate", UNIT, *rates]]
@@ -118,14 +113,3 @@ def interval(mean: float, half_width: float, sign: str = "") -> str:
         return f"{mean:{sign}.4g} \u00b1 0"
     decimals = min(MOST_DECIMALS, max(0, 1 - floor(log10(half_width))))
     return f"{mean:{sign}.{decimals}f} \u00b1 {half_width:.{decimals}f}"
-
-
-def _marks(found: Found, line: Line) -> str:
-    """Return the marks of the rates around an answer; of the upper one alone those that put its miss in doubt."""
-    each = found.capacity(line)
-    marks = {
-        SHORT: sum(line.unjudged(rate, found.asked.target) for rate in (each.keeps, each.misses)),
-        OVERLOADED: line.overloaded(each.keeps),
-        FAILED: line.failed(each.keeps) + line.failed(each.misses),
-    }
-    return "".join(mark for mark, count in marks.items() if count)

@@ -36,7 +36,7 @@ def tune_command(arguments: argparse.Namespace) -> int:
     """Search, print the answer and write it into the folder."""
     from specsim.search.exports import check_engine
     from specsim.search.tune import Goal, check_trials, tune
-    from specsim.search.tuned import write_tuned
+    from specsim.search.tuned import export_lines, write_tuned
 
     point, schedulers, seeds = _read(arguments.settings, arguments.schedulers)
     of = arguments.of or ("output_throughput" if "concurrency" in point else "worst")
@@ -47,7 +47,7 @@ def tune_command(arguments: argparse.Namespace) -> int:
         tuned = tune(point, schedulers, goal, root, **how(arguments))
     say(*str(tuned).splitlines())
     if tuned.export is not None:
-        say("", *tuned.export.text.splitlines(), "")
+        say("", *export_lines(tuned), "")
     for note in tuned.notes:
         say(f"note: {note}")
     say(*write_tuned(tuned, root))

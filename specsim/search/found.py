@@ -66,6 +66,13 @@ def _is_own(root: Path, name: str, identity: str, told: str) -> bool:
 
 
 WORST, ALL = "worst", "all"
+TOO_SHORT, FULL, FAILED = "*", "+", "!"
+FOOTNOTES = {
+    TOO_SHORT: "a run at the rates around the answer is too short to judge",
+    FULL: "a run at or below the answer is overloaded or near saturation; a longer run would attain less",
+    FAILED: "a run at the rates around the answer failed, and counts as 0%",
+}
+"""The meaning of the mark of an answer."""
 
 
 class Judged(NamedTuple):
@@ -336,6 +343,16 @@ class Found:
             yield f"runs failed, and count as 0%: {failed}"
         if idle := _where(line, line.judged, line.nothing_ran):
             yield f"nothing ran in {idle}: every request was rejected or cancelled"
+
+    def marks(self, line: Line) -> str:
+        """Return the marks of the rates around an answer; of the upper one only those that put its miss in doubt."""
+        each = self.capacity(line)
+        counts = {
+            TOO_SHORT: sum(line.unjudged(rate, self.asked.target) for rate in (each.keeps, each.misses)),
+            FULL: line.overloaded(each.keeps),
+            FAILED: line.failed(each.keeps) + line.failed(each.misses),
+        }
+        return "".join(mark for mark, count in counts.items() if count)
 
     def figure(self) -> Figure:
         """Return a figure of attainment against the rate; of more lines than can be told apart, of their answers."""

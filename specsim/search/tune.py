@@ -39,6 +39,7 @@ LOWEST, BEYOND, HIGHEST = 1 / 4, 1 / 64, 16.0
 LONGEST = 4000
 FURTHER = 3
 """Servers that are tried beyond the fewest that the highest rate of one would need."""
+TRIALS, DEFAULT = ("best trial", "second trial"), "default settings"
 SCHEDULER, TRACE = "scheduler", "trace"
 Say = Callable[[str], None]
 Result = AnyRun | Failure
@@ -87,8 +88,8 @@ def tune(
     """
     objects = Objects() if objects is None else objects
     runs = _Runs(point, objects, root, jobs, executor, progress, say)
+    first, *_ = [runs.configured(name, {}, {}) for name in schedulers]
     searches = [Search(space_of(name, given), goal.trials) for name, given in {PLAIN: {}, **schedulers}.items()]
-    first = runs.configured(next(iter(schedulers)), {}, {})
     if goal.of != THROUGHPUT:
         check_whose(goal.of, first.config)
     experiment = prepare(first, objects.of(first.config["choices"]))
@@ -104,15 +105,15 @@ def tune(
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     kept = float(given[0].measure.mean()) >= goal.target
     found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate, kept=kept)
-    carried: tuple[int | None, int] = int(first.config["replicas"]), 0
+    carried = _Carried(int(first.config["replicas"]), 0, given[0])
     if found is not None and rate is not None and not kept:
         carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}
-    export, lines = _exported(judge, given, first, profile)
+    export, lines = _exported(judge, given, first, profile, carried)
     if goal.of != THROUGHPUT and given[0].measure.min() == 1:
         lines.append("every run of the best attains 100%: its time per token chose it; a higher rate tells more")
     if found is not None:
-        lines += _doubts(found, [candidates[place].scheduler for place in searched], given[0], goal)
+        lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
     notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
     told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried)
     stands_in = stand_in(experiment.source.name, experiment.source.origin)
@@ -183,11 +184,22 @@ def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[
     found = []
     for of in searches:
         name = of.space.scheduler
-        for choice in of.ranked()[: 2 if alone and name != PLAIN else 1]:
+        words = TRIALS if alone and name != PLAIN else ("",)
+        default = runs.configured(name, {}, {}).config[SCHEDULER]
+        for word, choice in zip(words, of.ranked(), strict=False):
             settings = of.space.settings(choice)
             keys = runs.configured(name, settings, {}).config[SCHEDULER]
-            found.append(Candidate(name, settings, keys, of.mean(choice).measure))
+            said = DEFAULT if word and keys == default else word
+            found.append(Candidate(name, settings, keys, of.mean(choice).measure, said))
     return found
+
+
+class _Carried(NamedTuple):
+    """The servers that keep the target at the rate, the place of their candidate, and what they measured."""
+
+    replicas: int | None
+    carrier: int
+    fleet: Judgement | None
 
 
 class _Judge:
@@ -263,27 +275,30 @@ def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> 
         yield from (f"highest rate with {name}: {each}" for each in found.doubts(line))
 
 
-def _carried(
-    judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured
-) -> tuple[int | None, int]:
-    """Return how many servers keep the target at the rate, and the place of the candidate that needs fewest.
+def _carried(judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured) -> _Carried:
+    """Return how many servers keep the target at the rate, of the candidate that needs fewest.
 
     None where a few more than seems needed do not, either.
     """
     alone = {place: found.capacity(line).keeps or 0.0 for place, line in lines.items()}
     place = max(alone, key=lambda each: alone[each])
     if not alone[place] or first.config["replicas"] != 1:
-        return None, place
+        return _Carried(None, place, None)
     fewest = max(2, ceil(rate / (alone[place] * (1 + WITHIN))))
     for servers in range(fewest, fewest + FURTHER):
         judge.runs.say(f"judging: {servers} servers")
-        if judge([place], {"replicas": str(servers)})[place].measure.mean() >= judge.goal.target:
-            return servers, place
-    return None, place
+        fleet = judge([place], {"replicas": str(servers)})[place]
+        if fleet.measure.mean() >= judge.goal.target:
+            return _Carried(servers, place, fleet)
+    return _Carried(None, place, None)
 
 
 def _exported(
-    judge: _Judge, asof: Mapping[int, Judgement], first: Configured, profile: Profile
+    judge: _Judge,
+    asof: Mapping[int, Judgement],
+    first: Configured,
+    profile: Profile,
+    carried: _Carried,
 ) -> tuple[Export | None, list[str]]:
     """Return the best candidate that the engine can express, run back, and lines about it and those before it."""
     engine, said = judge.goal.export, list[str]()
@@ -297,14 +312,15 @@ def _exported(
         try:
             found = exported(each, drafter, engine, server)
         except Inexpressible as why:
-            said.append(f"export {engine}: not {each.scheduler}: {why}")
+            said.append(f"export {engine}: not {each.label}: {why}")
             continue
         (ended,) = judge.runs([(found.scheduler, found.settings)], judge.part, judge.goal.seeds)
         measure = judge.judged(ended).measure
         mean, half_width = (round(each, 9) for each in mean_interval(measure - asof[place].measure))
         apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if half_width > 0 else f"{mean:+.3g}"
         said.append(f"export {engine}: {each.name}; run back as {found.scheduler} it measures {apart} from that")
-        return found._replace(of=place, measure=measure), said
+        servers = (place == carried.carrier and carried.replicas) or int(first.config["replicas"])
+        return found._replace(of=place, measure=measure, servers=servers), said
     return None, [*said, f"export {engine}: nothing is written: it can express none of them"]
 
 

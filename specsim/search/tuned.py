@@ -15,7 +15,7 @@ from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import yaml_text
 from specsim.metrics.capacity import mean_interval
 from specsim.metrics.tables import WIDTH, aligned, header
-from specsim.search.found import ALL, WORST, Found, judged
+from specsim.search.found import ALL, FOOTNOTES, FULL, WORST, Found, judged
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -53,13 +53,19 @@ class Candidate:
     Attributes
     ----------
     scheduler : its name or path. settings : values of keys below it. keys : the scheduler's file with these values.
-    tuned : its mean measure on the part that tuned it.
+    tuned : its mean measure on the part that tuned it. word : which one it is, where its scheduler has several.
     """
 
     scheduler: str
     settings: Mapping[str, Any]
     keys: Mapping[str, Any] = field(repr=False)
     tuned: float
+    word: str = ""
+
+    @property
+    def label(self) -> str:
+        """The scheduler, and which of its configurations it is where it has several."""
+        return f"{self.scheduler} ({self.word})" if self.word else self.scheduler
 
     @property
     def name(self) -> str:
@@ -81,7 +87,7 @@ class Export(NamedTuple):
     ----------
     engine : its name. text : what to paste. files : by name, the content of files that it names.
     scheduler, settings : the scheduler of specsim that reads these settings as the engine does.
-    of : the place of the candidate. measure : what was measured when it was run back, (seeds,).
+    of : the place of the candidate. measure : what was measured when it was run back, (seeds,). servers : to start.
     """
 
     engine: str
@@ -91,6 +97,7 @@ class Export(NamedTuple):
     settings: Mapping[str, Any]
     of: int = 0
     measure: Floats = np.empty(0)
+    servers: int = 1
 
 
 def _named(name: str, pair: tuple[float, float]) -> dict[str, float]:
@@ -122,7 +129,7 @@ class Tuned:
     error : relative held-out error of the profile; None: it states none.
     found : highest rates of the candidates in the places `searched`. gpus : of one server.
     replicas : servers that keep the target at the rate; None where no number was found. carrier : the place of the
-        candidate that they run.
+        candidate that they run. fleet : what they measured at the rate.
     export : the first candidate that a serving engine can express, in its settings; None where none was asked for or
         can be. stand_ins : a note for a trace that ships in the place of another. notes : lines worth reading.
     """
@@ -139,6 +146,7 @@ class Tuned:
     gpus: int
     replicas: int | None
     carrier: int
+    fleet: Judgement | None
     export: Export | None
     stand_ins: Sequence[str]
     notes: Sequence[str]
@@ -239,6 +247,15 @@ class Tuned:
             yield from (said for said in self.judgements if self.lead(self.plain, said)[0] <= 0)
 
 
+def export_lines(tuned: Tuned) -> Iterator[str]:
+    """Yield whose settings the export is and, where there are several, the number of servers, then what to paste."""
+    if tuned.export is not None:
+        best = f", not of {tuned.best.label}, which it cannot express" if tuned.export.of else ""
+        servers = f"; start {tuned.export.servers} such servers" if tuned.export.servers > 1 else ""
+        yield f"settings of {tuned.candidates[tuned.export.of].label} for {tuned.export.engine}{best}{servers}:"
+        yield from tuned.export.text.splitlines()
+
+
 def write_tuned(tuned: Tuned, root: Path) -> list[Path]:
     """Write the best configuration of each scheduler as a scheduler's file, the tables, and the export; return them."""
     texts: dict[str, str] = {}
@@ -290,13 +307,13 @@ def _configurations(tuned: Tuned) -> Iterator[str]:
     for place, each in enumerate(tuned.candidates):
         lead = _of(tuned, *tuned.lead(place), sign="+") if place else ""
         attained = [f"{100 * float(given[place].classes[name].mean()):.1f}" for name in classes]
-        rows.append([each.scheduler, _of(tuned, each.tuned, nan), _of(tuned, *tuned.measured(place)), lead, *attained])
+        rows.append([each.label, _of(tuned, each.tuned, nan), _of(tuned, *tuned.measured(place)), lead, *attained])
     settings = ["settings", *(each.name.partition(" ")[2].strip("()") for each in tuned.candidates)]
     yield from _titled(f"{tuned.whose}{', %' if tuned.is_share else ''}; classes, %", rows, settings)
 
 
 def _conditions(tuned: Tuned) -> Iterator[str]:
-    second = tuned.candidates[1].scheduler if len(tuned.candidates) > 1 else "the second"
+    second = tuned.candidates[1].label if len(tuned.candidates) > 1 else "the second"
     rows = [["", "best", f"lead over {second}", "over no drafts"]]
     for said, of in tuned.judgements.items():
         leads = [_of(tuned, *tuned.lead(at, said), sign="+") if at and at in of else "" for at in (1, tuned.plain)]
@@ -329,19 +346,7 @@ def _of(tuned: Tuned, mean: float, half_width: float, *, sign: str = "", unit: b
 def _follows(tuned: Tuned) -> Iterator[str]:
     """Yield the highest rate, the servers for the rate, and when not to speculate."""
     if tuned.found is not None:
-        kept = f"highest rate with {100 * tuned.target:g}% of {tuned.whose}"
-        for line, place in zip(tuned.found.lines, tuned.searched, strict=True):
-            each, name = tuned.found.capacity(line), tuned.candidates[place].scheduler
-            rate = f"below {tuned.found.asked.first:g}" if each.keeps is None else f"{each.keeps:.3g}"
-            if isfinite(each.half_width):
-                rate = f"{each.mean:.3g} \u00b1 {each.half_width:.2g}"
-            elif each.keeps is not None and each.misses is None:
-                rate = f"at least {rate}"
-            yield f"{kept}: {rate} requests/s with {name}"
-        servers, gpus = tuned.replicas, tuned.gpus
-        count = "no number of servers was found" if servers is None else f"{servers * gpus} ({servers} x {gpus})"
-        by = f" with {tuned.candidates[tuned.carrier].scheduler}" if servers is not None else ""
-        yield f"GPUs for {tuned.rate:g} requests/s: {count}{by}"
+        yield from _capacities(tuned, tuned.found)
     if tuned.plain == 0:
         level = "drafts gain nothing that shows: level with decoding without drafts"
         yield "do not speculate: decoding without drafts does best" if tuned.decided(1) else level
@@ -349,3 +354,27 @@ def _follows(tuned: Tuned) -> Iterator[str]:
     since = tuned.no_drafts_from()
     when = [*tuned.drafts_cost(), *([] if since is None else [f"from {since:g} requests/s on"])]
     yield f"drafts gain nothing: {'; '.join(when)}" if when else "drafts gain under all of these conditions"
+
+
+def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
+    """Yield the highest rates, the servers for the rate with what they attain, and what the marks at these mean."""
+    kept, seen = f"highest rate with {100 * tuned.target:g}% of {tuned.whose}", ""
+    for line, place in zip(found.lines, tuned.searched, strict=True):
+        each, marks = found.capacity(line), found.marks(line)
+        rate = f"below {found.asked.first:g}" if each.keeps is None else f"{each.keeps:.3g}"
+        if isfinite(each.half_width):
+            rate = f"{each.mean:.3g} \u00b1 {each.half_width:.2g}"
+        elif each.keeps is not None and each.misses is None:
+            rate = f"at least {rate}"
+        yield f"{kept}: {rate}{marks} requests/s with {tuned.candidates[place].label}"
+        seen += marks
+    said = f"GPUs for {tuned.rate:g} requests/s: "
+    if tuned.replicas is None or tuned.fleet is None:
+        yield f"{said}no number of servers was found"
+    else:
+        mark = FULL if tuned.fleet.overloaded else ""
+        count = f"{tuned.replicas * tuned.gpus}{mark} ({tuned.replicas} x {tuned.gpus})"
+        attained = _of(tuned, *mean_interval(tuned.fleet.measure), unit=True)
+        yield f"{said}{count} with {tuned.candidates[tuned.carrier].label}: {attained}"
+        seen += mark
+    yield from (f"{mark} {meaning}" for mark, meaning in FOOTNOTES.items() if mark in seen)

@@ -302,6 +302,7 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("find trace=poisson requests=5 --of cat", "of=cat: no class of the requests; expected worst, all, coding"),
         ("find trace=poisson concurrency=3", "rps: 0.5 and concurrency=3: clients send as they are answered"),
         ("tune trace=poisson scheduler=fcfs", "scheduler=fcfs: its file declares no values to try; expected tune: "),
+        ("tune trace=poisson --schedulers vllm,vllm_specs", "scheduler=vllm_specs: unknown; did you mean 'vllm_spec'?"),
         ("tune trace=poisson scheduler=vllm_spec --export tgi", "export tgi: expected vllm, sglang, trtllm"),
         ("tune trace=poisson scheduler=vllm_spec rps=2,3", "rps=2,3: expected one value, or several of scheduler.KEY"),
     ],

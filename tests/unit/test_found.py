@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from specsim.commands.tables import FAILED, FOOTNOTES, SHORT, find_table
+from specsim.commands.tables import find_table
 from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
-from specsim.search.found import Found, Judged, Line, name_in
+from specsim.search.found import FAILED, FOOTNOTES, TOO_SHORT, Found, Judged, Line, name_in
 from specsim.store.sweeps import Sweep
 from tests.made import refusal
 
@@ -95,10 +95,10 @@ def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is():
     sure, doubted = (
         found(line(runs={4.0: [each._replace(half_width=half) for each in short]})) for half in (0.03, 0.5)
     )
-    assert SHORT not in row(sure, "4")
+    assert TOO_SHORT not in row(sure, "4")
     assert sure.table["misses_too_short"].tolist() == [0]
     assert not [note for note in sure.notes() if "too short" in note]
-    assert SHORT in row(doubted, "4")
+    assert TOO_SHORT in row(doubted, "4")
     assert doubted.table["misses_too_short"].tolist() == [3]
 
 
