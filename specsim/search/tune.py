@@ -27,7 +27,7 @@ from specsim.runs.sweep import in_order, run_all, together
 from specsim.search.conditions import Condition, conditions, held_out_error, rate_of, split
 from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of, server_of
 from specsim.search.find import check_whose, search
-from specsim.search.found import Found, Line
+from specsim.search.found import Found, Line, judged
 from specsim.search.trials import MOST_SEEDS, Search, halved
 from specsim.search.tuned import AS_GIVEN, PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.store.summaries import Failure
@@ -242,7 +242,9 @@ class _Judge:
         of = {name: [block["classes"][name] for block in blocks if name in block["classes"]] for name in names}
         classes = {name: np.array([part["slo_attainment"] for part in parts]) for name, parts in of.items()}
         overloaded = sum(depends_on_length(block["load"]) for block in blocks)
-        return Judgement(scores[:, 0], scores[:, 1], classes, overloaded)
+        shares = self.goal.of != THROUGHPUT
+        too_short = sum(shares and judged(block, self.goal.of).too_short for block in blocks)
+        return Judgement(scores[:, 0], scores[:, 1], classes, overloaded, too_short)
 
 
 def _highest(judge: _Judge, places: Sequence[int], rate: float, *, kept: bool) -> Found:

@@ -15,7 +15,7 @@ from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import yaml_text
 from specsim.metrics.capacity import mean_interval
 from specsim.metrics.tables import WIDTH, aligned, header
-from specsim.search.found import ALL, FOOTNOTES, FULL, WORST, Found, judged
+from specsim.search.found import ALL, FOOTNOTES, FULL, TOO_SHORT, WORST, Found, judged
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -108,13 +108,15 @@ def _named(name: str, pair: tuple[float, float]) -> dict[str, float]:
 class Judgement(NamedTuple):
     """The measures of a candidate under some conditions, a value a seed, (seeds,), and each class's attainment.
 
-    `overloaded` is the number of runs that are so, or near saturation: longer ones would attain less.
+    `overloaded` is the number of runs that are so, or near saturation: longer ones would attain less. `too_short` is
+    the number of runs that are too short to judge.
     """
 
     measure: Floats
     quickness: Floats
     classes: Mapping[str, Floats]
     overloaded: int
+    too_short: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,9 +374,9 @@ def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
     if tuned.replicas is None or tuned.fleet is None:
         yield f"{said}no number of servers was found"
     else:
-        mark = FULL if tuned.fleet.overloaded else ""
-        count = f"{tuned.replicas * tuned.gpus}{mark} ({tuned.replicas} x {tuned.gpus})"
+        marks = TOO_SHORT * bool(tuned.fleet.too_short) + FULL * bool(tuned.fleet.overloaded)
+        count = f"{tuned.replicas * tuned.gpus}{marks} ({tuned.replicas} x {tuned.gpus})"
         attained = _of(tuned, *mean_interval(tuned.fleet.measure), unit=True)
         yield f"{said}{count} with {tuned.candidates[tuned.carrier].label}: {attained}"
-        seen += mark
+        seen += marks
     yield from (f"{mark} {meaning}" for mark, meaning in FOOTNOTES.items() if mark in seen)

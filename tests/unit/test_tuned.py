@@ -13,8 +13,8 @@ SHARES = np.array([0.97, 0.96, 0.98])
 EXPORT = Export("vllm", "vllm serve a/b", {}, "vllm_spec", {}, of=1)
 
 
-def judgement(overloaded=0):
-    return Judgement(SHARES, -SHARES, {"chat": SHARES}, overloaded)
+def judgement(overloaded=0, too_short=0):
+    return Judgement(SHARES, -SHARES, {"chat": SHARES}, overloaded, too_short)
 
 
 def found(places):
@@ -39,12 +39,11 @@ def test_the_line_to_paste_stands_below_the_name_of_its_scheduler_and_the_number
     assert not list(export_lines(tuned(export=None)))
 
 
-@pytest.mark.parametrize("overloaded", [0, 1])
-def test_the_servers_stand_beside_what_they_attain_and_rates_have_the_marks_of_find(overloaded):
-    said = str(tuned(fleet=judgement(overloaded))).splitlines()
-    mark = FULL * (overloaded > 0)
+@pytest.mark.parametrize(("overloaded", "too_short", "marks"), [(0, 0, ""), (1, 0, FULL), (2, 3, TOO_SHORT + FULL)])
+def test_the_servers_stand_beside_what_they_attain_and_rates_have_the_marks_of_find(overloaded, too_short, marks):
+    said = str(tuned(fleet=judgement(overloaded, too_short))).splitlines()
     whose = "97.0 \u00b1 2.5% of the worst class meet their objectives"
-    assert f"GPUs for 1 requests/s: 6{mark} (3 x 2) with adaserve: {whose}" in said
+    assert f"GPUs for 1 requests/s: 6{marks} (3 x 2) with adaserve: {whose}" in said
     (rate,) = (each for each in said if each.startswith("highest rate") and each.endswith("with adaserve"))
     assert f"{TOO_SHORT} requests/s" in rate
     assert f"{TOO_SHORT} {FOOTNOTES[TOO_SHORT]}" in said
