@@ -184,7 +184,7 @@ def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[
     found = []
     for of in searches:
         name = of.space.scheduler
-        words = TRIALS if alone and name != PLAIN else ("",)
+        words = TRIALS if alone and name != PLAIN and len(of.scores) > 1 else ("",)
         default = runs.configured(name, {}, {}).config[SCHEDULER]
         for word, choice in zip(words, of.ranked(), strict=False):
             settings = of.space.settings(choice)
