@@ -5,8 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
+from specsim.config.compose import compose
 from specsim.config.configured import from_file, from_point, from_words
 from specsim.config.groups import names
+from specsim.config.identity import identity, settings_of
 from specsim.config.points import points
 from specsim.config.sweep_file import points_of
 from specsim.config.values import _parsed, fitting, value_of
@@ -331,3 +333,27 @@ def test_what_is_said_to_vary_is_what_varies(name):
     first, second = (drawn(point, seed) for seed in (0, 1))
     assert varies == tuple(each for each in first if first[each] != second[each])
     assert varies == prepare(from_point(point)).varies
+
+
+ONE_POINT = {"trace": "poisson", "scheduler": "vllm_spec"}
+
+
+def identity_of(**words):
+    return identity(settings_of(compose({**ONE_POINT, **words})))
+
+
+def test_an_order_a_default_said_a_type_of_number_a_null_key_or_its_place_changes_nothing():
+    config = compose(ONE_POINT)
+    other = dict(reversed(config.items())) | {"out": "somewhere", "new_key": None}
+    assert settings_of(other) == settings_of(config)
+    assert identity(settings_of(other)) == identity_of()
+    assert identity_of(slo_scale="1.0", replicas="1") == identity_of(slo_scale="1") == identity_of()
+    assert identity_of(rps="2") == identity_of(rps="2.0")
+
+
+@pytest.mark.parametrize(
+    "key", ["passes=true", "scheduler.num_speculative_tokens=5", "scheduler=fcfs", "cost_model=llama8b_1b_h100"]
+)
+def test_every_setting_counts(key):
+    name, _, value = key.partition("=")
+    assert identity_of(**{name: value}) != identity_of()
