@@ -1,10 +1,6 @@
 """What goes together is suggested, unless the user says more; what does not match or fit is said."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +15,7 @@ from specsim.schedulers.loading import scheduler_factory
 from tests.made import refusal
 
 
-def names_of(group: str) -> list[str]:
+def names_of(group):
     return sorted(path.stem for path in (shipped("conf") / group).glob("*.yaml") if path.stem != "file")
 
 
@@ -27,18 +23,18 @@ ACCEPTANCES = names_of("acceptance")
 SMALL = {"trace": "poisson", "requests": "3"}
 
 
-def pair_note(**point: str) -> str | None:
+def pair_note(**point):
     notes = prepare(from_point({**SMALL, **point})).drafting_notes
     return next((note for note in notes if " means " not in note), None)
 
 
-def budget_notes(**point: str) -> list[str]:
+def budget_notes(**point):
     point = {key.replace("__", "."): value for key, value in point.items()}
     return [note for note in prepare(from_point({**SMALL, **point})).notes if "verify_tokens" in note]
 
 
 @pytest.mark.parametrize("name", ACCEPTANCES)
-def test_every_acceptance_names_its_pair(name: str) -> None:
+def test_every_acceptance_names_its_pair(name):
     folder = shipped("conf") / "acceptance"
     mapping = read_yaml(folder / f"{name}.yaml")
     pair = pair_from_mapping(mapping, name, acceptance_from_mapping(mapping, name, folder).evidence)
@@ -49,28 +45,28 @@ def test_every_acceptance_names_its_pair(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ACCEPTANCES)
-def test_every_acceptance_is_as_long_as_its_line_says(name: str) -> None:
+def test_every_acceptance_is_as_long_as_its_line_says(name):
     """`specsim list acceptance` shows pair, data, length and k; the first length is the default category's."""
     line = read_yaml(shipped("conf") / "acceptance" / f"{name}.yaml")["description"]
     found = re.search(r"length ([\d.]+).* at k = (\d+)", line)
     assert found, line
     length, k = float(found[1]), int(found[2])
-    point: dict[str, Any] = {"requests": 200, "slo": "one", "acceptance": name, "any_fit": True}
+    point = {"requests": 200, "slo": "one", "acceptance": name, "any_fit": True}
     drafted = simulate("vllm_spec", "poisson", **point, scheduler__num_speculative_tokens=k).requests
     assert 1 + drafted["accepted_tokens"].sum() / drafted["verifications"].sum() == pytest.approx(length, rel=0.03)
 
 
-def test_another_pair_is_a_loud_note_where_something_is_drafted() -> None:
+def test_another_pair_is_a_loud_note_where_something_is_drafted():
     note = pair_note(profile="llama8b_1b_h100")
     said = "acceptance=llama70b_1b is of Llama-3.1-70B with Llama-3.2-1B, the run is of Llama-3.1-8B with Llama-3.2-1B"
     assert note
     assert note.startswith(f"MISMATCHED PAIR: {said}")
-    shared: dict[str, Any] = {"trace": "poisson", "requests": 3, "profile": "llama8b_1b_h100"}
+    shared = {"trace": "poisson", "requests": 3, "profile": "llama8b_1b_h100"}
     assert note in simulate("vllm_spec", **shared).notes
     assert note not in simulate("continuous", **shared).notes
 
 
-def test_what_belongs_together_or_is_generic_says_nothing() -> None:
+def test_what_belongs_together_or_is_generic_says_nothing():
     assert pair_note() is None
     assert pair_note(drafter="eagle", profile="llama8b_1b_h100") is None
     assert pair_note(drafter="medusa", profile="vicuna7b_68m_a100") is None
@@ -78,14 +74,14 @@ def test_what_belongs_together_or_is_generic_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("point", [{"scheduler": "smartspec_lookup"}, {"acceptance": "smollm2_skip"}], ids=str)
-def test_a_recording_on_another_target_is_refused_unless_asked_for(point: dict[str, str]) -> None:
+def test_a_recording_on_another_target_is_refused_unless_asked_for(point):
     assert re.search(r"recorded on SmolLM2-135M.*Llama-3\.1-70B; .*any_fit=true$", refusal(pair_note, **point))
     note = pair_note(**point, any_fit="true")
     assert note
     assert note.startswith("MISMATCHED PAIR")
 
 
-def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path: Path) -> None:
+def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path):
     mapping = read_yaml(shipped("conf") / "acceptance" / "llama70b_1b.yaml")
     del mapping["pair"]
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(mapping))
@@ -112,12 +108,12 @@ def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path: 
         ("Mixtral-8x7B", "Mixtral-8x7B-v0.1", True),
     ],
 )
-def test_names_of_one_model(one: str, other: str, same: bool) -> None:
+def test_names_of_one_model(one, other, same):
     for a, b in ((one, other), (other, one)):
         assert same_model(a, b) == same
 
 
-def test_a_budget_past_the_bend_names_both_numbers() -> None:
+def test_a_budget_past_the_bend_names_both_numbers():
     assert not budget_notes()
     (note,) = budget_notes(scheduler__verify_tokens="512")
     assert note.startswith("scheduler.verify_tokens=512 lies past the bend of profile=llama70b_1b_4xh100, 367 tokens")
@@ -131,30 +127,30 @@ def test_a_budget_past_the_bend_names_both_numbers() -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve"])
-def test_a_budget_without_room_for_every_root_is_refused(scheduler: str) -> None:
+def test_a_budget_without_room_for_every_root_is_refused(scheduler):
     point = {"scheduler": scheduler, "scheduler.max_num_seqs": "600", "scheduler.verify_tokens": "512"}
     said = refusal(prepare, from_point({**SMALL, **point}))
     assert f"scheduler={scheduler}: max_num_seqs=600 exceeds verify_tokens=512" in said
 
 
 @pytest.mark.parametrize("scheduler", ["adaserve", "laps_adaserve", "equal_greedy"])
-def test_a_budget_of_auto_is_what_profiling_chains_finds(scheduler: str) -> None:
-    made: Any = prepare(from_point({**SMALL, "scheduler": scheduler})).simulation.scheduler()
+def test_a_budget_of_auto_is_what_profiling_chains_finds(scheduler):
+    made = prepare(from_point({**SMALL, "scheduler": scheduler})).simulation.scheduler()
     assert [made.speculation.budget(requests) for requests in (0, 1, 8, 16, 64)] == [48, 48, 48, 80, 256]
     assert [made.speculation.shape(requests).depth for requests in (2, 8, 16, 64)] == [5, 4, 4, 3]
 
 
-def test_a_budget_of_auto_follows_the_profile() -> None:
+def test_a_budget_of_auto_follows_the_profile():
     found = {}
     for profile in ("vicuna7b_68m_a100", "llama8b_1b_h100", "llama70b_1b_4xh100"):
-        made: Any = prepare(from_point({**SMALL, "profile": profile, "any_fit": "true"})).simulation.scheduler()
+        made = prepare(from_point({**SMALL, "profile": profile, "any_fit": "true"})).simulation.scheduler()
         found[profile] = made.speculation.budget(16)
     assert found["vicuna7b_68m_a100"] > found["llama70b_1b_4xh100"] > found["llama8b_1b_h100"] == 4 * 16
 
 
-def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine() -> None:
-    def batching(**point: str) -> Any:
-        made: Any = prepare(from_point({**SMALL, **{key.replace("__", "."): each for key, each in point.items()}}))
+def test_a_chunk_of_auto_and_seats_of_null_follow_profile_and_engine():
+    def batching(**point):
+        made = prepare(from_point({**SMALL, **{key.replace("__", "."): each for key, each in point.items()}}))
         return made.simulation.scheduler().batching
 
     found = batching()
@@ -176,17 +172,17 @@ NOT_SHIPPED = re.compile("no acceptance of this pair ships")
 PROFILES = names_of("profile")
 
 
-def scheduler(**point: str) -> dict[str, Any]:
+def scheduler(**point):
     return compose({key.replace("__", "."): value for key, value in point.items()})["scheduler"]
 
 
-def acceptance(**point: str) -> str:
+def acceptance(**point):
     return str(compose(point)["choices"]["acceptance"])
 
 
-def test_the_issue_s_run_of_the_qwen_profile() -> None:
+def test_the_issue_s_run_of_the_qwen_profile():
     """Llama's acceptance used to stay. It looks better: 98.5 instead of 90.0% in 200 requests."""
-    shared: dict[str, Any] = {"trace": "poisson", "requests": 60, "rps": 4, "profile": "qwen32b_05b_2xa100"}
+    shared = {"trace": "poisson", "requests": 60, "rps": 4, "profile": "qwen32b_05b_2xa100"}
     followed = simulate("adaserve", **shared)
     stated = simulate("adaserve", **shared, acceptance="qwen32b_05b")
     foreign = simulate("adaserve", **shared, acceptance="llama70b_1b")
@@ -198,22 +194,22 @@ def test_the_issue_s_run_of_the_qwen_profile() -> None:
 
 
 @pytest.mark.parametrize("name", ["adaserve", "global_greedy", "equal_greedy", "laps_adaserve", "adaserve_oracle"])
-def test_the_artifact_s_profile_brings_adaserve_s_constants(name: str) -> None:
+def test_the_artifact_s_profile_brings_adaserve_s_constants(name):
     found = scheduler(scheduler=name, profile=ARTIFACT)
     assert {key: found[key] for key in CONSTANTS} == CONSTANTS
     assert {key: found["shape"][key] for key in SHAPE} == SHAPE
-    made: Any = scheduler_factory(found, name)()
+    made = scheduler_factory(found, name)()
     assert (made.batching.batch_slots if name == "laps_adaserve" else made.batching).max_num_seqs == 80
     assert {key: getattr(made.speculation.shape, key) for key in SHAPE} == SHAPE
     assert made.speculation.verify_tokens == made.speculation.shape.verify_tokens == 256
 
 
-def test_the_first_version_takes_the_budget_of_its_own_table() -> None:
+def test_the_first_version_takes_the_budget_of_its_own_table():
     """AdaServe v1, Table 1: 156 tokens on an A100, 582 on an H100; depth and width share it."""
     for profile, budget in (("llama70b_1b_4xh100", 582), ("llama70b_1b_4xa100", 156), (ARTIFACT, 156)):
         found = scheduler(scheduler="adaserve_v1", profile=profile)
         assert (found["verify_tokens"], found["max_num_seqs"], found["shape"]["depth_max"]) == (budget, 64, 8)
-        made: Any = scheduler_factory(found, "adaserve_v1")()
+        made = scheduler_factory(found, "adaserve_v1")()
         shape = made.speculation.shape
         assert shape.verify_tokens == shape.pass_tokens(1) == budget
         assert [shape(n).width for n in (budget // 3, budget // 2, budget)] == [3, 2, 1]
@@ -221,7 +217,7 @@ def test_the_first_version_takes_the_budget_of_its_own_table() -> None:
     assert (shape["depth_max"], "depth_min" in shape) == (5, False), "a constant that it has not is left out"
 
 
-def test_the_user_goes_first() -> None:
+def test_the_user_goes_first():
     assert acceptance(profile=ARTIFACT, acceptance="bernoulli") == "bernoulli"
     found = scheduler(profile=ARTIFACT, scheduler__verify_tokens="128", scheduler__shape__depth_max="4")
     assert (found["verify_tokens"], found["shape"]["depth_max"], found["shape"]["depth_min"]) == (128, 4, 3)
@@ -230,7 +226,7 @@ def test_the_user_goes_first() -> None:
     assert (shape["depth_min"], shape["depth_max"]) == (1, 2)
 
 
-def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_path: Path) -> None:
+def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_path):
     assert acceptance(profile=ARTIFACT, drafter="eagle") == "eagle"
     assert acceptance(profile=ARTIFACT, scheduler="smartspec_tree") == "medusa"
     drafter = {"kind": "lookup", "pass_s": 1e-4, "suggests": {"acceptance": "llama70b_1b"}}
@@ -238,7 +234,7 @@ def test_a_scheduler_goes_before_a_drafter_and_a_drafter_before_a_profile(tmp_pa
     assert acceptance(profile=ARTIFACT, drafter=str(tmp_path / "d.yaml")) == "llama70b_1b", "the default's name, too"
 
 
-def test_the_code_trace_brings_servers_for_its_bursts() -> None:
+def test_the_code_trace_brings_servers_for_its_bursts():
     assert compose({})["replicas"] == 4
     run = simulate("vllm", "azure_code", requests=40)
     assert len(run.metrics["specsim"]["requests_by_replica"]) == 4
@@ -252,7 +248,7 @@ def test_the_code_trace_brings_servers_for_its_bursts() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_shipped_profile_agrees_with_the_acceptance_that_it_brings(profile: str) -> None:
+def test_every_shipped_profile_agrees_with_the_acceptance_that_it_brings(profile):
     """A file says so where no acceptance of its pair ships, and brings one of another pair."""
     file = read_yaml(shipped("conf") / "profile" / f"{profile}.yaml")
     own = "acceptance" in (file.get("suggests") or {}) and not any(map(NOT_SHIPPED.match, file["assumptions"]))

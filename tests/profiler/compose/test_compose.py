@@ -1,12 +1,7 @@
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +18,6 @@ from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profi
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.latency.heads import DecoderHead
-from specsim.latency.model import Profile
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
 from tests.made import refusal
@@ -31,7 +25,7 @@ from tests.made import refusal
 pytest.importorskip("aiconfigurator_core")
 
 H100 = ComposedPlacement("h100_sxm", "vllm", 1, 1, None, "auto")
-OWN: dict[str, Any] = {
+OWN = {
     "architectures": ["LlamaForCausalLM"],
     "num_hidden_layers": 32,
     "hidden_size": 4096,
@@ -41,40 +35,40 @@ OWN: dict[str, Any] = {
     "vocab_size": 128256,
     "max_position_embeddings": 8192,
 }
-EXPERTS: dict[str, Any] = OWN | {"architectures": ["Qwen3MoeForCausalLM"], "moe_intermediate_size": 768}
+EXPERTS = OWN | {"architectures": ["Qwen3MoeForCausalLM"], "moe_intermediate_size": 768}
 EXPERTS |= {"num_experts": 128, "num_experts_per_tok": 8}
-LATENT: dict[str, Any] = EXPERTS | {"architectures": ["DeepseekV3ForCausalLM"], "kv_lora_rank": 512}
+LATENT = EXPERTS | {"architectures": ["DeepseekV3ForCausalLM"], "kv_lora_rank": 512}
 LATENT |= {"q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 
 
-def config(base: dict[str, Any] = OWN, **changed: Any) -> str:
+def config(base=OWN, **changed):
     """Return the text of a model's file, without the fields that are None."""
     return json.dumps({key: value for key, value in (base | changed).items() if value is not None})
 
 
 @cache
-def operators(name: str, place: ComposedPlacement = H100) -> Operators:
+def operators(name, place=H100):
     return Operators(model_of(name), place)
 
 
 @cache
-def mapping_of(target: str, gpu: str = "h100_sxm", **settings: Any) -> dict[str, Any]:
+def mapping_of(target, gpu="h100_sxm", **settings):
     return compose_profile(target, gpu=gpu, **settings)
 
 
-def profile_of(target: str, **settings: Any) -> Profile:
+def profile_of(target, **settings):
     return profile_from_mapping(mapping_of(target, **settings), "composed")
 
 
-def decoded(requests: int, context: int) -> ComposedPass:
+def decoded(requests, context):
     return ComposedPass("decode", (Alike(requests, context, 1),))
 
 
-def verified(requests: int, context: int, queries: int) -> ComposedPass:
+def verified(requests, context, queries):
     return ComposedPass("verify", (Alike(requests, context, queries, tree=True),))
 
 
-def test_sizes_of_a_dense_model() -> None:
+def test_sizes_of_a_dense_model():
     """A layer of Llama-3.1-8B: 4096 x 6144 + 4096 x 4096 + 3 x 4096 x 14336 weights; a cached token 2 x 8 x 128."""
     llama = operators("Llama-3.1-8B")
     assert llama.layer_bytes == llama.active_bytes == 2 * 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
@@ -92,13 +86,13 @@ def test_sizes_of_a_dense_model() -> None:
     assert profile.usable_kv_bytes == int(0.9 * 80 * 2**30) - kept - weights
 
 
-def test_four_bits_have_scales() -> None:
+def test_four_bits_have_scales():
     """Sizes of the published files: 12.8 GiB (OpenAI's model card), and Kimi-K2.5's with its images' tower."""
     for name, gpu, billions in (("gpt-oss-20b", "h100_sxm", 13.7), ("Kimi-K2.5", "b300_sxm", 595.0)):
         assert _weights_bytes(operators(name, H100._replace(gpu=gpu))) == pytest.approx(1e9 * billions, rel=5e-3)
 
 
-def test_sizes_of_a_mixture_of_experts_with_sliding_windows() -> None:
+def test_sizes_of_a_mixture_of_experts_with_sliding_windows():
     """gpt-oss-20b: 24 layers of 32 experts of 3 x 2880 x 2880 weights of 4.25 bits, 4 of them a token.
 
     Of their 8 x 64 keys and values 12 layers hold at most 128 tokens; a request has 4,096.
@@ -109,7 +103,7 @@ def test_sizes_of_a_mixture_of_experts_with_sliding_windows() -> None:
     assert found.cache_bytes == 2 * 2 * 8 * 64 * 12 * (4096 + 128) / 4096
 
 
-def test_a_draft_on_one_gpu_leaves_what_fits_there() -> None:
+def test_a_draft_on_one_gpu_leaves_what_fits_there():
     """Qwen3-0.6B has 16 heads, and runs on one of 32 GPUs: of its 114,688 bytes a token this one has all."""
     profile = profile_of("Qwen3-32B", tp=32, draft="Qwen3-0.6B")
     target, draft, found = profile.target, profile.draft, operators("Qwen3-32B", H100._replace(tp=32))
@@ -119,14 +113,14 @@ def test_a_draft_on_one_gpu_leaves_what_fits_there() -> None:
     assert profile.usable_kv_tokens == int(left / (target.kv_bytes_per_token / 32 + 114688))
 
 
-def test_eight_bits_halve_weights_and_cache() -> None:
+def test_eight_bits_halve_weights_and_cache():
     whole, half = operators("Llama-3.1-8B"), operators("Llama-3.1-8B", H100._replace(precision="fp8", cache="fp8"))
     assert half.layer_bytes == whole.layer_bytes / 2
     assert half.cache_bytes == whole.cache_bytes / 2
     assert half.products(1, False) < 0.7 * whole.products(1, False)
 
 
-def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
+def test_a_pipeline_takes_a_micro_batch_through_all_stages():
     """Four requests on two stages: a step is a pass of two on tensor parallelism alone, and the transfer between."""
     places = H100, H100._replace(tp=4), H100._replace(tp=4, pp=2)
     alone, one, two = (operators("Llama-3.1-70B", place) for place in places)
@@ -145,9 +139,7 @@ def test_a_pipeline_takes_a_micro_batch_through_all_stages() -> None:
     ("model", "engine", "precision", "lender", "kind"),
     [("gpt-oss-20b", "vllm", "mxfp4_mxfp8", "sglang", "_moe"), ("Llama-3.1-8B", "trtllm", "nvfp4", "vllm", "_gemm")],
 )
-def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
-    model: str, engine: str, precision: str | None, lender: str, kind: str
-) -> None:
+def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(model, engine, precision, lender, kind):
     place = ComposedPlacement("b200_sxm", engine, 8, 1, precision, "bf16")
     found, other = operators(model, place), operators(model, place._replace(engine=lender))
     names = [[name_of(each) for each in of._listed[0]] for of in (found, other)]
@@ -158,7 +150,7 @@ def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(
     assert f"of {ENGINE_NAMES[lender]} {other.version}" in mapping["provenance"][0]["versions"]
 
 
-def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
+def test_no_product_takes_longer_than_that_of_a_padded_pass():
     """vLLM's FP8 table on a B200 takes 26 us for a first product of 4 tokens and 13 for 16; an engine pads."""
     found = operators("Llama-3.1-70B", ComposedPlacement("b200_sxm", "vllm", 4, 1, "fp8", "auto"))
     by_size = np.array([found._products(size, False) for size in (4, 8, 16, 32, 64, 128, 256, 512)])
@@ -167,7 +159,7 @@ def test_no_product_takes_longer_than_that_of_a_padded_pass() -> None:
     assert found.products(4, False) <= found.products(16, False)
 
 
-def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the_all_reduce() -> None:
+def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the_all_reduce():
     one, two = (operators("Llama-3.1-8B", ComposedPlacement("h100_sxm", "trtllm", n, 1, None, "auto")) for n in (1, 2))
     for found in (one, two):
         assert not {"generation_rope", "generation_cache_write"} & {name_of(each) for each in found._listed[0]}
@@ -175,7 +167,7 @@ def test_tensorrt_llm_fuses_rotation_and_write_into_attention_and_norms_into_the
     assert priced[0] - priced[1] == {"generation_add_norm_1", "generation_add_norm_2"}
 
 
-def test_the_first_layers_of_deepseek_are_dense() -> None:
+def test_the_first_layers_of_deepseek_are_dense():
     """61 layers of 256 experts of 3 x 7168 x 2048 weights of a byte, but 3 of them 3 x 7168 x 18432 and no expert."""
     placed = ComposedPlacement("h200_sxm", "sglang", 8, 1, None, "auto")
     found, every = operators("DeepSeek-V3", placed), model_of("DeepSeek-V3")
@@ -185,7 +177,7 @@ def test_the_first_layers_of_deepseek_are_dense() -> None:
     assert found.layer_bytes - found.active_bytes == 58 * 248 * 3 * 7168 * 2048
 
 
-def test_latent_attention_of_vllm_is_read_from_its_table_of_it() -> None:
+def test_latent_attention_of_vllm_is_read_from_its_table_of_it():
     """A decode of 64 x 4,096 reads 61 layers of 64 x 4,096 x 576 values on each GPU: 3.8 ms at the memory's peak.
 
     Attention with a KV head for each of 16 heads would read 16 x 256 values, 27 ms.
@@ -196,7 +188,7 @@ def test_latent_attention_of_vllm_is_read_from_its_table_of_it() -> None:
     assert 61 * 64 * 4096 * 576 * 2 / vllm.bytes_per_s < vllm.decode(64, 4096) < 1.5 * sglang.decode(64, 4096)
 
 
-def test_kimi_is_the_text_model_within_its_configuration() -> None:
+def test_kimi_is_the_text_model_within_its_configuration():
     """61 layers, one dense; 384 experts of 3 x 7168 x 2048 weights in 4 bits, 8 a token; 512 + 64 cached, of 8 bits."""
     found = operators("nvidia/Kimi-K2.6-NVFP4", ComposedPlacement("gb200", "vllm", 4, 1, None, "auto"))
     assert found.model.whole("num_hidden_layers") == 61
@@ -214,7 +206,7 @@ V4 = {
 }
 
 
-def test_sizes_of_sparse_attention() -> None:
+def test_sizes_of_sparse_attention():
     """V4-Flash: 20 layers of HCA, 21 of CSA, 2 of a window alone; in each 256 experts, 6 of them a token.
 
     A request of 4,096 tokens has in each layer 128 entries of 512 bytes, and one for 128 (HCA) or 4 (CSA) tokens. CSA's
@@ -229,7 +221,7 @@ def test_sizes_of_sparse_attention() -> None:
     assert found.layer_bytes - found.active_bytes == pytest.approx(43 * 250 * 3 * 4096 * 2048 * 4.25 / 8, rel=1e-12)
 
 
-def test_attention_of_v4_is_read_from_the_engine_s_own_table() -> None:
+def test_attention_of_v4_is_read_from_the_engine_s_own_table():
     """Of vLLM in FP8 blocks, beside products with one scale; SGLang's experts are FlashInfer's."""
     pro, flash = (operators(name, place) for name, place in V4.items())
     modes = {each["Dsv4Generation"]["gemm_quant_mode"] for each in pro._listed[0] if "Dsv4Generation" in each}
@@ -239,7 +231,7 @@ def test_attention_of_v4_is_read_from_the_engine_s_own_table() -> None:
     assert seconds == pytest.approx(1e-3 * pro._engine.predict_decode_latency(64, 512), rel=0.1)
 
 
-def test_a_verification_by_sparse_attention_reads_what_each_query_chooses() -> None:
+def test_a_verification_by_sparse_attention_reads_what_each_query_chooses():
     """CSA of V4-Pro chooses 1,024 entries of 4 tokens: further queries behind 16,384 cost decodes behind 4,096."""
     found = operators("DeepSeek-V4-Pro", V4["DeepSeek-V4-Pro"])
     beside = found.products(64, False) + found.logits(64)
@@ -250,7 +242,7 @@ def test_a_verification_by_sparse_attention_reads_what_each_query_chooses() -> N
     assert long == pytest.approx(found.decode(16, 16384) + chosen, rel=1e-9)
 
 
-def test_a_markov_head_is_read_once_a_token_of_the_block() -> None:
+def test_a_markov_head_is_read_once_a_token_of_the_block():
     """DSpark on Llama-3.1-8B: five layers, five states joined, two matrices of 128,256 x 256; a block of 7."""
     mapping = mapping_of("Llama-3.1-8B", drafter="dspark")
     layer = 4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336
@@ -265,7 +257,7 @@ def test_a_markov_head_is_read_once_a_token_of_the_block() -> None:
     assert again == pytest.approx(found.markov(8), rel=1e-9)
 
 
-def test_a_decode_is_the_library_s_own_with_the_kernels_that_it_leaves_out_and_a_verification_reads_as_much() -> None:
+def test_a_decode_is_the_library_s_own_with_the_kernels_that_it_leaves_out_and_a_verification_reads_as_much():
     """Rotation moves 2 x 2 x (40 x 128) bytes a token, its write 2 x 2 x (2 x 8 x 128); each kernel 3 us more."""
     llama = operators("Llama-3.1-8B")
     library_s = 1e-3 * llama._engine.predict_decode_latency(512, 512)
@@ -281,7 +273,7 @@ def test_a_decode_is_the_library_s_own_with_the_kernels_that_it_leaves_out_and_a
     assert seconds < composed(llama, decoded(64, 4096))
 
 
-def test_a_verification_by_latent_attention_reads_each_context_once_and_projects_every_query() -> None:
+def test_a_verification_by_latent_attention_reads_each_context_once_and_projects_every_query():
     found = operators("DeepSeek-V3", ComposedPlacement("h200_sxm", "sglang", 8, 8, None, "auto"))
     own = composed(found, verified(16, 16384, 4)) - found.products(64, False) - found.logits(64)
     projected = found.decode(64, 128) - found.decode(16, 128)
@@ -290,11 +282,11 @@ def test_a_verification_by_latent_attention_reads_each_context_once_and_projects
     assert own < 0.6 * found.decode(64, 16384)
 
 
-def test_a_mixture_of_experts_pays_most_for_a_verification_at_middling_batches() -> None:
+def test_a_mixture_of_experts_pays_most_for_a_verification_at_middling_batches():
     """shared/data says of 4 tokens instead of 1: 1.75 at batch 16 and 1.12 at 64, and of a dense model 1.02 at 16."""
     moe, dense = operators("Qwen3-30B-A3B"), operators("Llama-3.1-8B")
 
-    def dearer(of: Operators, requests: int) -> float:
+    def dearer(of, requests):
         return composed(of, verified(requests, 1024, 4)) / composed(of, decoded(requests, 1024))
 
     assert dearer(moe, 16) > 1.5 > 1.3 > dearer(moe, 64)
@@ -302,7 +294,7 @@ def test_a_mixture_of_experts_pays_most_for_a_verification_at_middling_batches()
 
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B", "gpt-oss-20b"])
-def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -> None:
+def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name):
     mapping, profile, found = mapping_of(name), profile_of(name), operators(name)
     work = [each for each in passes(HELD_OUT, 100_000, 2048) if each.kind != "mixed"][::5]
     shapes = [
@@ -316,21 +308,21 @@ def test_the_written_form_predicts_passes_that_it_was_not_fitted_to(name: str) -
     assert np.max(np.abs(off)) <= max(each["worst"] for each in stated.values()) + 0.01
 
 
-def test_a_grid_reaches_the_context_that_is_measured() -> None:
+def test_a_grid_reaches_the_context_that_is_measured():
     """DeepSeek-V4 with SGLang: a million tokens. The last steps are doublings of those of every model."""
     longer = reaching(FITTED, 2**20 // 2**17)
     assert longer.contexts == (*FITTED.contexts, 2**18, 2**19, 2**20)
     assert longer.behind == (*FITTED.behind, 2**17, 2**18, 2**19)
     assert reaching(FITTED, 1) == reaching(FITTED, 0) == FITTED
     found = Operators(model_of("DeepSeek-V4-Flash"), ComposedPlacement("b200_sxm", "sglang", 8, 1, None, "auto"))
-    asked: list[int] = []
+    asked = []
     decode = found.decode
     found.decode = lambda requests, context: asked.append(context) or decode(requests, context)  # type: ignore
     fitted_forms(found, 0.0, 2**24)
     assert max(asked) == 2**20
 
 
-def test_heads_by_their_own_shape() -> None:
+def test_heads_by_their_own_shape():
     target = model_of("Qwen3-30B-A3B")
     mtp = head_of(target, DecoderHead("mtp", 2, False, False, 1, 8))
     eagle = head_of(target, DecoderHead("eagle3", 3, True, False, 1, 8, 32000))
@@ -338,7 +330,7 @@ def test_heads_by_their_own_shape() -> None:
     assert (mtp.whole("vocab_size"), eagle.whole("vocab_size")) == (151936, 32000)
 
 
-def test_a_configuration_by_path_is_the_shipped_one_and_says_its_precision(tmp_path: Path) -> None:
+def test_a_configuration_by_path_is_the_shipped_one_and_says_its_precision(tmp_path):
     file = tmp_path / "Llama-3.1-8B" / "config.json"
     file.parent.mkdir()
     file.write_text(config())
@@ -352,7 +344,7 @@ def test_a_configuration_by_path_is_the_shipped_one_and_says_its_precision(tmp_p
     assert operators(str(file.parent), whole).precision == "products fp8_static, cache bfloat16"
 
 
-def test_a_file_without_kv_heads_has_as_many_as_heads_and_names_the_model(tmp_path: Path) -> None:
+def test_a_file_without_kv_heads_has_as_many_as_heads_and_names_the_model(tmp_path):
     file = tmp_path / "own-7b.json"
     for given in (config(num_key_value_heads=None), json.dumps(OWN | {"num_key_value_heads": None})):
         file.write_text(given)
@@ -360,26 +352,26 @@ def test_a_file_without_kv_heads_has_as_many_as_heads_and_names_the_model(tmp_pa
         assert (found.name, found.config["num_key_value_heads"], found.heads) == ("own-7b", 32, (32, 32, 128))
 
 
-def test_a_head_on_latent_attention_has_heads_of_its_own() -> None:
+def test_a_head_on_latent_attention_has_heads_of_its_own():
     """Kimi-K2.5's EAGLE-3: 64 heads of 128 beside a state of 7,168, 8 of them on each of 8 GPUs."""
     draft = compose_profile("Kimi-K2-Instruct", gpu="b200_sxm", tp=8, precision="nvfp4", drafter="eagle3")["draft"]
     assert (draft["name"], draft["kv_bytes_per_token"]) == ("eagle3 head", 2 * 2 * 64 * 128)
 
 
-def test_a_model_of_the_same_sizes_keeps_its_own_context() -> None:
+def test_a_model_of_the_same_sizes_keeps_its_own_context():
     """`max_position_embeddings` of the models' files on Hugging Face."""
     stated = {"Qwen/Qwen3-30B-A3B-Instruct-2507": 262144, "DeepSeek-V3.1": 163840, "Qwen3-30B-A3B": 40960}
     assert {name: model_of(name).whole("max_position_embeddings") for name in stated} == stated
 
 
-def test_no_model_is_looked_for_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_model_is_looked_for_outside(monkeypatch):
     """Mixtral's file is in the library, its name not among those that the library reads without a network."""
     monkeypatch.setattr(library.sdk().utils, "_download_hf_json", lambda *_: pytest.fail("asked a network"))
     assert model_of("mistralai/Mixtral-8x7B-v0.1").experts == (8, 2)
     assert "no configuration of this model ships" in refusal(model_of, "mistralai/Mixtral-9x9B")
 
 
-def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_profile_that_serves(tmp_path, capsys):
     out = tmp_path / "mine.yaml"
     words = ["--target", "gpt-oss-20b", "--gpu", "h100_sxm", "--out", str(out)]
     assert main(["profile", "compose", *words]) == 0
@@ -407,11 +399,11 @@ def test_the_command_writes_a_profile_that_serves(tmp_path: Path, capsys: pytest
         ("gpt-oss-120b", H100._replace(gpu="b200_sxm", engine="trtllm"), "bfloat16, experts w4a8_mxfp4_mxfp8"),
     ],
 )
-def test_a_precision_is_that_of_the_engine_s_kernels(name: str, place: ComposedPlacement, said: str) -> None:
+def test_a_precision_is_that_of_the_engine_s_kernels(name, place, said):
     assert operators(name, place).precision == f"products {said}, cache bfloat16"
 
 
-def test_the_engine_file_is_of_the_kernels_version_and_the_acceptance_of_the_pair_or_of_one_near_it() -> None:
+def test_the_engine_file_is_of_the_kernels_version_and_the_acceptance_of_the_pair_or_of_one_near_it():
     """A100s have kernels of TensorRT-LLM 1.0 and vLLM 0.14, H100s of 1.3 and 0.24."""
     places = [(engine, gpu) for engine in ("trtllm", "vllm") for gpu in ("a100_sxm", "h100_sxm")]
     files = [mapping_of("Llama-3.1-8B", gpu, engine=engine)["suggests"]["engine"] for engine, gpu in places]
@@ -444,15 +436,15 @@ SLOWER = "  a decode of 8 requests takes {} ms, and {} ms with --engine {}: both
     ],
 )
 def test_the_command_says_whose_acceptance_it_brings_and_where_another_engine_is_far_faster(
-    words: str, said: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    words, said, tmp_path, capsys
+):
     words = f"profile compose --target {words} --gpu h100_sxm --out {tmp_path / 'mine.yaml'}"
     assert main(words.split()) == 0
     told = capsys.readouterr().out
     assert said in told if said else not re.search("MISMATCHED|no measurement", told)
 
 
-def test_the_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_models_are_listed(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["profile", "compose", "--list"])
     names = capsys.readouterr().out.splitlines()
@@ -487,7 +479,7 @@ def test_the_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("--target MiniMax-M2.5 --tp 8", "h100_sxm has them with --ep 8"),
     ],
 )
-def test_what_cannot_be_composed_is_one_line(words: str, said: str, refused: Callable[..., str]) -> None:
+def test_what_cannot_be_composed_is_one_line(words, said, refused):
     given = ["--target", "Llama-3.1-8B", "--gpu", "h100_sxm", "--out", "new/mine.yaml", *words.split()]
     (told,) = refused("profile", "compose", *given).splitlines()
     assert said in told
@@ -511,13 +503,13 @@ def test_what_cannot_be_composed_is_one_line(words: str, said: str, refused: Cal
     ],
     ids=lambda value: value[-40:],
 )
-def test_a_file_that_is_none_and_a_wrong_field_are_one_line(content: str, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_none_and_a_wrong_field_are_one_line(content, said, tmp_path):
     file = tmp_path / "config.json"
     file.write_text(content)
     assert said in refusal(model_of, str(file))
 
 
-def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path: Path) -> None:
+def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path):
     """168 layers leave less than a GiB: fewer tokens than the passes of the smallest grid hold."""
     file = tmp_path / "config.json"
     file.write_text(config(num_hidden_layers=168))
@@ -528,14 +520,14 @@ def test_a_cache_for_less_than_a_request_is_no_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "stated", "size"), [("int", 32, 32), ("float", 16, 128)])
-def test_the_group_of_a_scale_is_the_configuration_s(kind: str, stated: int, size: int) -> None:
+def test_the_group_of_a_scale_is_the_configuration_s(kind, stated, size):
     weights = {"type": kind, "num_bits": 4, "group_size": stated}
     quantised = {"config_groups": {"group_0": {"weights": weights}}}
     assert Model("own", OWN | {"quantization_config": quantised}, "own").int4_group == size
     assert Model("own", OWN | {"quantization_config": None}, "own").int4_group == 128
 
 
-def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
+def test_a_norm_over_all_heads_is_summed_over_the_gpus():
     """MiniMax-M2's: in a layer two numbers of 32 bits a token go round, and no GPU alone needs that."""
     one, two = (operators("MiniMax-M2.5", ComposedPlacement("b200_sxm", "vllm", n, 1, "nvfp4", "auto")) for n in (1, 2))
     names = [{name_of(each) for each in found._listed[0]} for found in (one, two)]
@@ -543,7 +535,7 @@ def test_a_norm_over_all_heads_is_summed_over_the_gpus() -> None:
     assert (two.exponent, operators("gpt-oss-20b").exponent) == ("1.01", "1.2")
 
 
-def test_dspark_of_v4_is_three_of_its_layers_with_a_window() -> None:
+def test_dspark_of_v4_is_three_of_its_layers_with_a_window():
     mapping = compose_profile("DeepSeek-V4-Flash", gpu="b200_sxm", tp=8, ep=8, engine="sglang", drafter="dspark")
     assert (mapping["draft"]["block_tokens"], mapping["draft"]["kv_bytes_per_token"]) == (5, 8 * 3 * 128 * 512 / 4096)
     head = DecoderHead("dspark", 3, False, True, 3, 5, None, 256)
@@ -551,8 +543,8 @@ def test_dspark_of_v4_is_three_of_its_layers_with_a_window() -> None:
     assert profile_from_mapping(mapping, "composed").unfit is None
 
 
-def test_rows_of_other_engines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+def test_rows_of_other_engines_are_not_read(monkeypatch):
+    asked = []
     databases = library.sdk().databases
     get = databases.get_database
     monkeypatch.setattr(databases, "get_database", lambda *words, **more: asked.append(more) or get(*words, **more))
