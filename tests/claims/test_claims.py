@@ -89,19 +89,19 @@ def hurts(settings: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("settings", [*AT_RATES, LASTING], ids=[*map(str, frozen.SMARTSPEC_RATES), "lasting"])
-def test_smartspec_is_within_the_margin_of_the_better(settings: dict[str, Any]) -> None:
+def test_smartspec_is_within_the_margin_of_the_better(settings):
     better = np.minimum(fixed(0, settings), fixed(frozen.FIXED_TOKENS, settings))
     assert (mean_e2el_s("smartspec", **settings) / better).mean() <= 1 + frozen.SMARTSPEC_MARGIN
 
 
-def test_a_fixed_length_helps_at_the_lowest_rate_and_hurts_at_some_and_where_the_load_lasts() -> None:
+def test_a_fixed_length_helps_at_the_lowest_rate_and_hurts_at_some_and_where_the_load_lasts():
     assert surely_positive(fixed(0, AT_RATES[0]) - fixed(frozen.FIXED_TOKENS, AT_RATES[0]))
     assert any(map(hurts, AT_RATES))
     assert hurts(LASTING)
 
 
 @pytest.mark.xfail(reason="tree attention reads a context once: docs/claims.md, row 1c")
-def test_a_fixed_length_hurts_under_tree_attention_too() -> None:
+def test_a_fixed_length_hurts_under_tree_attention_too():
     assert hurts(LASTING | {"engine": "profiled"})
 
 
@@ -109,14 +109,14 @@ def test_a_fixed_length_hurts_under_tree_attention_too() -> None:
 
 
 @pytest.mark.parametrize("scale", frozen.SPECSERVE_SCALES)
-def test_no_step_exceeds_the_objective(scale: float) -> None:
+def test_no_step_exceeds_the_objective(scale):
     settings = {**frozen.SPECSERVE, "slo_scale": scale}
     assert late_steps("specserve", settings) == late_steps("specserve_minus", settings) == 0
     assert late_steps("threshold", settings) > 0, "chains that do not look exceed it"
 
 
 @pytest.mark.xfail(reason="the server's own thinking is in no cost model: docs/claims.md, row 2b")
-def test_no_step_exceeds_the_objective_with_the_time_for_thinking() -> None:
+def test_no_step_exceeds_the_objective_with_the_time_for_thinking():
     assert late_steps("specserve", {**THINKING, "slo_scale": frozen.SPECSERVE_SCALES[0]}) == 0
 
 
@@ -127,7 +127,7 @@ LEVEL_WITH_SJF = pytest.mark.xfail(reason="does not reproduce: docs/claims.md, r
 
 @pytest.mark.parametrize("requests", frozen.LAPS_REQUESTS)
 @pytest.mark.parametrize("baseline", [pytest.param("lp_sjf", marks=LEVEL_WITH_SJF), "las"])
-def test_laps_sd_beats(baseline: str, requests: int) -> None:
+def test_laps_sd_beats(baseline, requests):
     mine = mean_e2el_s("laps_sd", **frozen.LAPS, requests=requests)
     assert surely_positive(mean_e2el_s(baseline, **frozen.LAPS, requests=requests) - mine)
 
@@ -151,7 +151,7 @@ MARKED = [pytest.param(*each, marks=[pytest.mark.xfail(reason=FAILS[each])] if e
 
 
 @pytest.mark.parametrize(("measure", "other", "rps"), MARKED)
-def test_adaserve_attains_at_least_as_much_as(measure: str, other: str, rps: float) -> None:
+def test_adaserve_attains_at_least_as_much_as(measure, other, rps):
     settings = {**frozen.ADASERVE, "trace__point": rps, "rps": rps}
     difference = attainment(measure, "adaserve", **settings) - attainment(measure, other, **settings)
     assert difference.mean() >= -ROUNDING
@@ -167,7 +167,7 @@ def test_adaserve_attains_at_least_as_much_as(measure: str, other: str, rps: flo
         *((measure, "vllm_spec", rps, False) for measure in MEASURES for rps in frozen.ADASERVE_RATES),
     ],
 )
-def test_against_today_s_vllm_in_the_same_runs(measure: str, other: str, rps: float, ahead: bool) -> None:
+def test_against_today_s_vllm_in_the_same_runs(measure, other, rps, ahead):
     """No claim of the paper, which compared with V0: mixed prompts let chains of four keep both objectives.
 
     AdaServe has its authors' constants and tables, on which each of its steps takes 125 ms.

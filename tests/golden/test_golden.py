@@ -40,7 +40,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_run_is_what_it_was(name: str) -> None:
+def test_the_run_is_what_it_was(name):
     assert file_of(name).is_file(), f"no golden run yet: python -m tests.golden.make {name}"
     golden, found = json.loads(file_of(name).read_text()), columns_of(played(name))
     assert found.keys() == golden.keys()
@@ -50,18 +50,18 @@ def test_the_run_is_what_it_was(name: str) -> None:
             assert_close(found[part][column], value, f"{part}.{column}")
 
 
-def test_schedulers_that_differ_have_golden_runs_that_differ() -> None:
+def test_schedulers_that_differ_have_golden_runs_that_differ():
     by_text: dict[str, set[str]] = {}
     for name in NAMES:
         by_text.setdefault(file_of(name).read_text(), set()).add(name)
     assert {frozenset(names) for names in by_text.values() if len(names) > 1} == set(SAME)
 
 
-def test_no_golden_file_is_left_over() -> None:
+def test_no_golden_file_is_left_over():
     assert {path.stem for path in DATA.glob("*.json")} == set(NAMES)
 
 
-def test_the_scene_is_worth_playing() -> None:
+def test_the_scene_is_worth_playing():
     """It preempts, rejects, speculates, accepts and idles somewhere, or it would guard nothing."""
     records = {name: played(name) for name in NAMES}
     assert all(len(each.rejected) == 1 for each in records.values())

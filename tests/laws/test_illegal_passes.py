@@ -91,7 +91,7 @@ ILLEGAL: dict[str, tuple[Pass | Asked, str]] = {
 
 
 @pytest.mark.parametrize("kind", ILLEGAL)
-def test_an_illegal_pass_is_refused_and_takes_no_memory(kind: str) -> None:
+def test_an_illegal_pass_is_refused_and_takes_no_memory(kind):
     work, reason = ILLEGAL[kind]
     ledger = busy()
     work = work(ledger) if callable(work) else work
@@ -101,7 +101,7 @@ def test_an_illegal_pass_is_refused_and_takes_no_memory(kind: str) -> None:
     assert ledger.pool.used_bytes == before
 
 
-def test_a_pass_that_names_who_was_rejected_says_so() -> None:
+def test_a_pass_that_names_who_was_rejected_says_so():
     told = requests([0.0], [6], [8])
     ledger = Ledger(1, Memory(14 * 4 - 1, 1, 3, 1))
     ledger.arrive(0, told, 0.0)

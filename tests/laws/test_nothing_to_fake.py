@@ -127,13 +127,13 @@ REFUSED: dict[type[Speculative], str] = {
 
 
 @pytest.mark.parametrize("scheduler", REFUSED, ids=lambda each: each.__name__)
-def test_a_pass_that_no_server_could_run_is_refused_in_one_line(scheduler: type[Speculative]) -> None:
+def test_a_pass_that_no_server_could_run_is_refused_in_one_line(scheduler):
     with pytest.raises(IllegalPass, match=re.escape(REFUSED[scheduler])) as caught:
         faked(scheduler)
     assert re.fullmatch(rf"scheduler {scheduler.__name__} at [^\n]*test_nothing_to_fake\.py:\d+\)", str(caught.value))
 
 
-def test_passes_asked_for_at_once_hold_slots_like_any_other() -> None:
+def test_passes_asked_for_at_once_hold_slots_like_any_other():
     with pytest.raises(IllegalPass, match=r"more cache wanted.*test_nothing_to_fake\.py:\d+\)$"):
         faked(drafting("DeeperThanTheMemory", depth=900), pool=memory(TOLD, 4.0))
 
@@ -173,7 +173,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("scheduler", FAULTS, ids=lambda each: each.__name__)
-def test_errors_and_values_that_cannot_be_shown_are_still_one_line(scheduler: type[Speculative]) -> None:
+def test_errors_and_values_that_cannot_be_shown_are_still_one_line(scheduler):
     with pytest.raises(SchedulerFault, match=FAULTS[scheduler]):
         faked(scheduler)
 
@@ -196,7 +196,7 @@ FIRST_NODES = verifying("FirstNodes", forest=lambda forest: forest.subset(forest
 
 
 @pytest.mark.parametrize("scheduler", [Speculative, Again, FIRST_NODES])
-def test_trees_of_this_step_may_be_drafted_anew_or_cut(scheduler: type[Speculative]) -> None:
+def test_trees_of_this_step_may_be_drafted_anew_or_cut(scheduler):
     progress = faked(scheduler).progress
     assert progress.emitted_tokens.tolist() == OUTPUT
     assert progress.accepted_tokens.sum() > 0
@@ -220,14 +220,14 @@ class Drafting:
 
 
 @pytest.mark.parametrize("scheduler", [Evicting, Drafting])
-def test_passes_that_bring_no_token_come_to_an_end(scheduler: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_that_bring_no_token_come_to_an_end(scheduler, monkeypatch):
     monkeypatch.setattr(specsim.server.planning, "PASSES", 2000)
     said = r"passes without a token or a longer cache: .*was preempted [\d,]+ times"
     with pytest.raises(Livelock, match=f"^scheduler {scheduler.__name__} at .*{said}"):
         faked(scheduler, keep_passes=False)
 
 
-def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_prompt_in_small_chunks_is_no_stall(monkeypatch):
     class OneByOne:
         def step(self, view: View) -> Step:
             ids = ids_of(view)
@@ -250,7 +250,7 @@ class Silent:
         yield
 
 
-def test_a_step_that_never_yields_is_named() -> None:
+def test_a_step_that_never_yields_is_named():
     said = r"scheduler Silent at 0 s: no next pass within step_limit_s .*fake\.py:\d+"
     with pytest.raises(SchedulerFault, match=said):
         faked(Silent, step_limit_s=0.2)

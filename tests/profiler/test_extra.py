@@ -25,7 +25,7 @@ def python_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], **more, capture_output=True, text=True, check=False)
 
 
-def test_torch_that_cannot_be_imported(tmp_path: Path) -> None:
+def test_torch_that_cannot_be_imported(tmp_path):
     for package, text in {"torch": "raise OSError('libtorch.so: no such\\nfile')", "transformers": ""}.items():
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(text)
@@ -47,7 +47,7 @@ def test_compose_without_its_library(refused, monkeypatch):
 
 
 @pytest.mark.torch
-def test_tests_without_torch_are_collected_where_there_is_none(tmp_path: Path) -> None:
+def test_tests_without_torch_are_collected_where_there_is_none(tmp_path):
     """`make test` installs no torch: its tests are imported without. There the suite itself shows that."""
     pytest.importorskip("torch")
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('not on this machine', name='torch')")
@@ -69,7 +69,7 @@ def test_what_is_needed_once_all_is_measured_is_asked_for_before(refused, monkey
 
 @pytest.mark.torch
 @pytest.mark.slow
-def test_a_checkout_holds_a_session_without_what_only_simulating_needs(tmp_path: Path) -> None:
+def test_a_checkout_holds_a_session_without_what_only_simulating_needs(tmp_path):
     """On a borrowed GPU there is torch and transformers, and what it takes to keep samples."""
     pytest.importorskip("torch")
     for package in ("hydra", "omegaconf", "simpy", "pandas", "numba", "joblib"):

@@ -1,11 +1,8 @@
 """One run at a time on one file, whatever became of the runs before."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +22,7 @@ with only_one(Path(sys.argv[1])):
 OLD = ".specsim-elsewhere-7-01234567.tmp"
 
 
-def test_another_process_is_refused_until_it_ends_even_killed(tmp_path: Path) -> None:
+def test_another_process_is_refused_until_it_ends_even_killed(tmp_path):
     path = tmp_path / "s.parquet"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -38,7 +35,7 @@ def test_another_process_is_refused_until_it_ends_even_killed(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-def test_what_killed_runs_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+def test_what_killed_runs_left_is_cleared_and_nothing_else(tmp_path):
     keep = {".s.parquet.old.tmp", staging_path(tmp_path).name, "s.parquet.7.tmp", "s.parquet"}
     for name in (*keep, OLD):
         (tmp_path / name).write_text("")
@@ -48,14 +45,14 @@ def test_what_killed_runs_left_is_cleared_and_nothing_else(tmp_path: Path) -> No
     assert {each.name for each in tmp_path.iterdir()} == keep
 
 
-def test_the_lock_ends_with_an_error_inside(tmp_path: Path) -> None:
+def test_the_lock_ends_with_an_error_inside(tmp_path):
     for _ in range(2):
         with pytest.raises(OSError, match="inside"), only_one(tmp_path / "s.parquet"):
             raise BlockingIOError("inside")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="paths of Linux and macOS")
-def test_a_place_that_cannot_be_locked(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_locked(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecsimError, match="file/s: cannot be written under a lock: "), only_one(tmp_path / "file/s"):
         pytest.fail("locked")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,11 +29,11 @@ WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
         ({"1-64": 3, "65-128": 1}, 3, 65, 1),
     ],
 )
-def test_draft_tokens_of_a_batch_size(table: Any, most: int, batch_size: int, k: int) -> None:
+def test_draft_tokens_of_a_batch_size(table, most, batch_size, k):
     assert ByBatchSize(most, table).length(batch_size) == k
 
 
-def test_it_never_drafts_where_no_batch_size_does() -> None:
+def test_it_never_drafts_where_no_batch_size_does():
     tables = (5, [[1, 9, 0]]), (0, [[1, 9, 3]]), (5, [[1, 9, 0], [10, 20, 1]])
     assert [ByBatchSize(*each).drafts for each in tables] == [False, False, True]
 
@@ -47,7 +46,7 @@ def schedule(most: int = 4, table: Any = None, limit: int | None = None, window:
     return DraftLenSchedule(most, table, limit, window, least)
 
 
-def test_a_key_is_the_last_batch_size_of_its_length() -> None:
+def test_a_key_is_the_last_batch_size_of_its_length():
     part = schedule(table=DOCUMENTED)
     sizes = (1, 4, 5, 8, 9, 32, 33)
     assert [part.draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
@@ -55,13 +54,13 @@ def test_a_key_is_the_last_batch_size_of_its_length() -> None:
     assert [schedule(2, {"32": 1, "4": 4}).draft_tokens(size) for size in sizes] == [2, 2, 1, 1, 1, 1, 0]
 
 
-def test_a_limit_of_concurrency_is_a_table_of_one_row() -> None:
+def test_a_limit_of_concurrency_is_a_table_of_one_row():
     assert [schedule(limit=8).draft_tokens(size) for size in (1, 8, 9)] == [4, 4, 0]
     assert schedule().draft_tokens(10**6) == 4
 
 
 @pytest.mark.parametrize(("least", "accepted", "ends"), [(0.3, (4, 1, 1), True), (0.125, (0, 1), False)])
-def test_speculation_ends_where_the_mean_rate_is_too_low(least: float, accepted: tuple[int, ...], ends: bool) -> None:
+def test_speculation_ends_where_the_mean_rate_is_too_low(least, accepted, ends):
     """Of 4 drafts 4, 1 and 1 are right: means of two are 5/8, 2/8, and below 0.3. 0 and 1 are at 0.125, not below."""
     part = schedule(window=2, least=least)
     hand = play(part, Linear(0.0, 0.0, 1.0))
@@ -113,22 +112,22 @@ def learnt(moved: Slot, *accepted: float) -> list[tuple[int, float]]:
     ],
     ids=["down", "low", "high", "up", "hysteresis moves both bounds", "ceiling", "after a warm-up, at each interval"],
 )
-def test_steps_move_by_what_was_accepted(made: Slot, accepted: list[float], steps: list[int]) -> None:
+def test_steps_move_by_what_was_accepted(made, accepted, steps):
     assert [each[0] for each in learnt(made, *accepted)] == steps
 
 
-def test_nothing_is_learnt_at_no_steps_and_the_next_candidate_is_tried() -> None:
+def test_nothing_is_learnt_at_no_steps_and_the_next_candidate_is_tried():
     moved = slot([0, 3], 3, down_hysteresis=0.0)
     assert learnt(moved, 0.0, 9.0, 0.5, 0.0, 1.0) == [(0, 0.0), (3, 0.0), (0, 0.5), (3, 0.5), (3, 1.0)]
 
 
-def test_the_average_moves_by_its_weight() -> None:
+def test_the_average_moves_by_its_weight():
     """It begins one below the steps: 0.8 x 2 + 0.2 x 3 = 2.2, then 0.8 x 2.2 + 0.2 = 1.96."""
     moved = slot([1, 3, 7], 3, ema_alpha=0.2, warmup_batches=9)
     assert [each[1] for each in learnt(moved, 3.0, 1.0)] == pytest.approx([2.2, 1.96])
 
 
-def test_a_batch_size_has_the_slot_that_begins_at_or_below_it() -> None:
+def test_a_batch_size_has_the_slot_that_begins_at_or_below_it():
     part = AdaptiveSteps(
         5, {"strategy": "ema", "ema_alpha": 0.5, "8": {"candidate_steps": [0]}, "1": {"candidate_steps": [3, 1, 7]}}
     )
@@ -137,7 +136,7 @@ def test_a_batch_size_has_the_slot_that_begins_at_or_below_it() -> None:
     assert part.slot(1).ema_alpha == part.slot(8).ema_alpha == 0.5
 
 
-def test_without_a_configuration_it_is_that_of_sglang() -> None:
+def test_without_a_configuration_it_is_that_of_sglang():
     """3 is a candidate below 32; of 0 and 1 the second is the middle one."""
     part = AdaptiveSteps(3, None)
     part.begin(0)
@@ -145,7 +144,7 @@ def test_without_a_configuration_it_is_that_of_sglang() -> None:
     assert [part.slot(size).down_hysteresis for size in (7, 8)] == [-0.25, 0.0]
 
 
-def test_a_replica_drafts_as_far_as_it_was_right() -> None:
+def test_a_replica_drafts_as_far_as_it_was_right():
     """Both requests accept all 3, then 7 of 7; then nothing: (0 + 0) / 2 is at most 0.25."""
     part = AdaptiveSteps(3, {**EAGER, "1": {"candidate_steps": [1, 3, 7]}})
     hand = play(part, Linear(0.0, 0.0, 1.0), rows=2, most=99)
@@ -183,6 +182,6 @@ def adaptive(one: dict[str, Any], **more: Any) -> AdaptiveSteps:
         (lambda: AdaptiveSteps(3, {key: {"candidate_steps": [1]} for key in ("1", 1)}), "is there twice: 1, 1"),
     ],
 )
-def test_what_is_no_table_and_no_configuration_is_refused(made: Callable[[], Any], said: str) -> None:
+def test_what_is_no_table_and_no_configuration_is_refused(made, said):
     with pytest.raises(ValueError, match=said):
         made()

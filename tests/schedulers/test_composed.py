@@ -48,7 +48,7 @@ SPECULATION = {
 
 @pytest.mark.parametrize("speculation", SPECULATION)
 @pytest.mark.parametrize("batching", BATCHING)
-def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
+def test_every_pair_serves_everybody(batching, speculation):
     seeing, parts = batching == "laps", {"batching": BATCHING[batching], "speculation": SPECULATION[speculation]}
     mapping = part(f"composed.{'WithOracle' if seeing else 'Composed'}", oracle=seeing, **parts)
     simulation = replace(scene(), scheduler=scheduler_factory(mapping, "scheduler=mine"))
@@ -59,7 +59,7 @@ def test_every_pair_serves_everybody(batching: str, speculation: str) -> None:
     assert (progress.draft_tokens.sum() > 0) == (speculation != "none")
 
 
-def test_parts_that_need_the_future_are_refused_without_it() -> None:
+def test_parts_that_need_the_future_are_refused_without_it():
     mapping = part("composed.WithOracle", batching=BATCHING["laps"], speculation=SPECULATION["none"])
     with pytest.raises(SpecsimError, match="oracle"):
         scheduler_factory(mapping, "scheduler=mine")
@@ -82,7 +82,7 @@ def preempted(of: Simulation) -> int:
     return int(run(of).progress.preemptions.sum())
 
 
-def test_the_youngest_yields_where_the_slots_behind_the_drafts_lack() -> None:
+def test_the_youngest_yields_where_the_slots_behind_the_drafts_lack():
     """Before a step each holds up to 79 tokens; it verifies 1 + 3 and keeps 3 more, or as many as it verifies."""
     roomy, tight = 2 * (79 + 1 + 2 * DRAFTS), 2 * 80
     assert preempted(two_on(roomy, lookahead=True)) == 0
@@ -91,6 +91,6 @@ def test_the_youngest_yields_where_the_slots_behind_the_drafts_lack() -> None:
 
 
 @pytest.mark.parametrize("tokens", [120, 150, 165, 700, 1500])
-def test_steps_at_once_keep_the_same_slots(tokens: int) -> None:
+def test_steps_at_once_keep_the_same_slots(tokens):
     fast = two_on(tokens, lookahead=True)
     assert_same_record(run(fast), run(replace(fast, multi_step=False)))

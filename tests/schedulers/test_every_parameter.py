@@ -192,13 +192,13 @@ for each in chain.from_iterable(_below(name, raw_of(name), "") for name in NAMES
         FIRST.setdefault((each.owner, each.key), each)
 
 
-def test_no_change_is_left_over() -> None:
+def test_no_change_is_left_over():
     assert {key for _, key in FIRST} == CHANGES.keys()
     assert FIRST.keys() >= OF_ONE_CLASS.keys()
 
 
 @pytest.mark.parametrize("parameter", FIRST.values(), ids=lambda each: f"{each.scheduler}-{each.path}")
-def test_a_change_shows(parameter: Parameter) -> None:
+def test_a_change_shows(parameter):
     """Where the shipped values hide it (one slot, an ample budget), `first` takes that away."""
     change = OF_ONE_CLASS.get((parameter.owner, parameter.key)) or CHANGES[parameter.key]
     mapping = raw_of(parameter.scheduler)

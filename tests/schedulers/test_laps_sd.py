@@ -76,7 +76,7 @@ def laps(acceptance: AcceptanceMonitor) -> WithOracle:
     ],
     ids=["first come first served: none perceptible", "shortest output first", "rates known: shortest time first"],
 )
-def test_figure_1(scheduler: WithOracle, finish_ms: list[int], mean_ms: float) -> None:
+def test_figure_1(scheduler, finish_ms, mean_ms):
     found_ms = latencies_ms(scheduler)
     assert found_ms == pytest.approx(finish_ms)
     assert found_ms.mean() == pytest.approx(mean_ms, abs=1e-3)
@@ -86,7 +86,7 @@ def queues_of(estimate: Any = "remaining") -> LapsQueues:
     return LapsQueues(ONE, AcceptanceMonitor(2, 0.1), LengthPredictor(0.0, 0), 4, 0.4, 2.0, estimate)
 
 
-def test_the_order_of_algorithm_1() -> None:
+def test_the_order_of_algorithm_1():
     """By queue; the perceptible, shortest first; the others, first come; of those the one with a slot in front.
 
     A token is believed to take 20 ms: up to 4 lie in the first queue, of 0.1 s, and 30 in the last.
@@ -115,7 +115,7 @@ def hear(monitor: AcceptanceMonitor, accepted: list[int], drafted: int = 4) -> l
     return rates
 
 
-def test_the_stability_window_by_hand() -> None:
+def test_the_stability_window_by_hand():
     """Cumulative rates 1, 1/2, 1/2, 1/2: the last three lie together, and their mean is A."""
     monitor = AcceptanceMonitor(3, 0.1)
     monitor.begin(1)
@@ -123,7 +123,7 @@ def test_the_stability_window_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("estimate", "tokens"), [("total", 100), ("remaining", 60)])
-def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) -> None:
+def test_the_estimate_is_eq_6_of_what_is_believed(estimate, tokens):
     ledger, view = ledger_and_view(requests([0.0], [10], [200]))
     ledger.progress.emitted_tokens[0] = 40
     part = queues_of(estimate)
@@ -135,7 +135,7 @@ def test_the_estimate_is_eq_6_of_what_is_believed(estimate: Any, tokens: int) ->
     assert part.service_s(view, np.array([0])) == pytest.approx(tokens / 3 * round_s)
 
 
-def test_predicted_lengths() -> None:
+def test_predicted_lengths():
     ids = np.arange(20_000)
     exact, noisy, other = LengthPredictor(0.0, 0), LengthPredictor(0.3, 0), LengthPredictor(0.3, 1)
     for each in (exact, noisy, other):
@@ -148,7 +148,7 @@ def test_predicted_lengths() -> None:
     assert np.corrcoef(np.log(noisy.tokens(ids)), np.log(other.tokens(ids)))[0, 1] < 0.05
 
 
-def test_the_rounds_foreseen_are_the_verifications_that_run() -> None:
+def test_the_rounds_foreseen_are_the_verifications_that_run():
     simulated = replace(scene(room=100), scheduler=factory_of("vllm_spec", num_speculative_tokens=3))
     none, rows, done = None, SharedRows.of(len(simulated.requests)), run(simulated).progress
     fresh = _replica(simpy.Environment(), 0, simulated, none, none, rows, simulated.ground_truth)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import exp, log, sqrt
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ def known(*goodput: float) -> Bins:
     return Bins(np.array(goodput), np.array([each > 0 for each in goodput], dtype=np.int64))
 
 
-def test_blocks_double_and_are_cut_into_bins_of_their_root() -> None:
+def test_blocks_double_and_are_cut_into_bins_of_their_root():
     """Blocks of 1, 2, 4 and 8 steps: bins of 1; of 2; of 2 and 2; of 3, 3 and 3."""
     bins, found = known(1.0), []
     for _ in range(16):
@@ -38,13 +37,13 @@ def test_blocks_double_and_are_cut_into_bins_of_their_root() -> None:
     assert found == [(1, 1)] + [(2, 1)] * 2 + [(4, 1)] * 2 + [(4, 2)] * 2 + [(8, 1)] * 3 + [(8, 2)] * 3 + [(8, 3)] * 3
 
 
-def test_the_loss_is_seconds_a_token_and_a_switch_shared_by_the_length() -> None:
+def test_the_loss_is_seconds_a_token_and_a_switch_shared_by_the_length():
     """Of 20, 25 and 40 tokens/s: 50, 40 and 25 ms; a switch of 60 ms costs a length of 1 60, of 2 30, of 3 20."""
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.0) == pytest.approx([0.05, 0.04, 0.025, np.inf])
     assert known(20.0, 25.0, 40.0, 0.0).losses(0.06) == pytest.approx([0.05, 0.1, 0.055, np.inf])
 
 
-def test_after_a_first_bin_the_fastest_is_taken_as_often_as_not() -> None:
+def test_after_a_first_bin_the_fastest_is_taken_as_often_as_not():
     """The second bin of a block explores with 1/2, at random among 3 lengths: 2/3 of the bins take the best."""
     part = BinGreedyLengths(2, 0, 0.0, 0.0)
     found = []
@@ -55,7 +54,7 @@ def test_after_a_first_bin_the_fastest_is_taken_as_often_as_not() -> None:
     assert np.bincount(found) / 3000 == pytest.approx([1 / 6, 2 / 3, 1 / 6], abs=0.03)
 
 
-def test_going_on_costs_what_the_drafter_has_to_read() -> None:
+def test_going_on_costs_what_the_drafter_has_to_read():
     """1 ms a token beyond the one that any first draft pass reads: 8 are pending, of a prompt of 5 and 3 emitted."""
     part = BinGreedyLengths(0, 0, 0.0, 0.0)
     hand = play(part, Linear(0.0, 0.0, 1.0))
@@ -66,7 +65,7 @@ def test_going_on_costs_what_the_drafter_has_to_read() -> None:
     assert catching_up_s(hand.view) == pytest.approx(0.007)
 
 
-def test_the_pool_gains_the_weights_and_gives_them_back_when_they_fit() -> None:
+def test_the_pool_gains_the_weights_and_gives_them_back_when_they_fit():
     """400 bytes, 600 while the drafter is away. With 500 held it stays, though it is called; with 400 it comes."""
     told = requests([0.0], [5], [40])
     ledger, view = ledger_and_view(told, replace(memory(told, 1.0, block_tokens=1), capacity_bytes=400))
@@ -94,7 +93,7 @@ def test_the_pool_gains_the_weights_and_gives_them_back_when_they_fit() -> None:
     assert moved_by(1, False) == 0
 
 
-def test_a_tight_crowd_runs_without_the_drafter_and_every_law_holds() -> None:
+def test_a_tight_crowd_runs_without_the_drafter_and_every_law_holds():
     """Cache is short for most of the crowd, and the drafter leaves at once."""
     mapping = with_value(raw_of("nightjar"), "speculation.persist_s", 0.0)
     crowd = replace(scene("tight"), scheduler=scheduler_factory(mapping, "made"), host_bytes_per_s=1e4)
@@ -108,7 +107,7 @@ def test_a_tight_crowd_runs_without_the_drafter_and_every_law_holds() -> None:
 # --- UCBSpec: its confidence radius, which arm it pulls, and what a step is worth -------------------------------------
 
 
-def test_the_radius_is_that_of_equation_6() -> None:
+def test_the_radius_is_that_of_equation_6():
     """L = 4, K = 2, delta = 0.1, t = 4 + 1 steps: 2 sqrt(5 / 16 (1 + 2 log(2 x 25 x sqrt 5 / 0.1))) = 4.34."""
     part = UcbLengths([0, 4], 0.1, 1.0)
     part.pulls[:] = [4, 1]
@@ -129,13 +128,13 @@ def test_the_radius_is_that_of_equation_6() -> None:
         ([50, 50, 5], [1.0, 1.2, 1.1], 0.0, 1),
     ],
 )
-def test_each_arm_is_pulled_once_then_the_highest_bound(pulls: Any, means: Any, exploration: float, arm: int) -> None:
+def test_each_arm_is_pulled_once_then_the_highest_bound(pulls, means, exploration, arm):
     part = UcbLengths([0, 1, 3], 0.1, exploration)
     part.pulls[:], part.means[:] = pulls, means
     assert part.arm == arm
 
 
-def test_a_step_is_worth_its_tokens_over_its_time_in_plain_steps() -> None:
+def test_a_step_is_worth_its_tokens_over_its_time_in_plain_steps():
     """Every pass takes 10 ms, a plain step is believed to take 15: one token in 10 ms, 3 (of 2 right) in 3 x 10 ms."""
     part = UcbLengths([0, 2], 0.1, 0.0)
     hand = play(part, Linear(0.0, 0.0, 0.015))
@@ -154,7 +153,7 @@ def test_a_step_is_worth_its_tokens_over_its_time_in_plain_steps() -> None:
     assert part.means.tolist() == [3.0, 0.0], "no step is worth more than an arm can bring"
 
 
-def test_a_step_without_memory_for_its_chains_teaches_nothing() -> None:
+def test_a_step_without_memory_for_its_chains_teaches_nothing():
     part, view = UcbLengths([0, 2], 0.1, 0.0), SimpleNamespace(forward_s=1.0)
     one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     rows, answer = Sequences(none, one, 1, none), Emitted(one, none, none, none > 0)
@@ -167,7 +166,7 @@ def test_a_step_without_memory_for_its_chains_teaches_nothing() -> None:
     ("arms", "delta", "said"),
     [([], 0.1, "is no list of draft tokens"), ([-1, 2], 0.1, "arms=-1 is below 0"), ([0], 0.0, "delta=0.0 is not in")],
 )
-def test_what_is_no_arm_is_refused(arms: Any, delta: float, said: str) -> None:
+def test_what_is_no_arm_is_refused(arms, delta, said):
     with pytest.raises(ValueError, match=said):
         UcbLengths(arms, delta, 1.0)
 
@@ -181,13 +180,13 @@ def begun() -> DivergenceLengths:
     return part
 
 
-def test_a_sure_target_diverges_by_the_surprise_of_its_token() -> None:
+def test_a_sure_target_diverges_by_the_surprise_of_its_token():
     """Right tokens of 0.9 and 0.5: -log 0.9, -log 0.5; the wrong one of 0.8 leaves 0.2; the one behind has none."""
     found = divergences(chains([[0.9, 0.5, 0.8, 0.7], [0.25]]), np.array([2, 0]))
     assert found == pytest.approx(np.array([[-log(0.9), -log(0.5), -log(0.2), 0], [-log(0.75), 0, 0, 0]]))
 
 
-def test_the_ratio_of_variances_weighs_the_latest_most() -> None:
+def test_the_ratio_of_variances_weighs_the_latest_most():
     """Divergences 1, 0, 0, ...: a weighted mean p and variance p (1 - p), where p is the first weight's share."""
     past = np.zeros((2, LONG))
     past[0, 0] = 1.0
@@ -195,7 +194,7 @@ def test_the_ratio_of_variances_weighs_the_latest_most() -> None:
     assert variance_ratio(past) == pytest.approx([short * (1 - short) / (long * (1 - long)), UNSTEADY])
 
 
-def test_a_length_falls_with_the_divergence_of_the_last_step() -> None:
+def test_a_length_falls_with_the_divergence_of_the_last_step():
     """Eq. 8 with a ratio of 20 (nothing varies): (exp(2 x 0.01) - 1) x 20 = 0.404, so 0.596 x (8 - 2) + 2 = 5.6: 6.
 
     At 0.0249 it is 1.02, at its first order 2 x 0.0249 x 20 = 0.996, which would leave a length of 3.
@@ -208,7 +207,7 @@ def test_a_length_falls_with_the_divergence_of_the_last_step() -> None:
     assert part._steadied(np.arange(4), np.array([0.01, 0.0, 0.5, 0.0249])).tolist() == [6, 8, 2, 2]
 
 
-def test_the_mean_length_caps_the_calibrated_alone() -> None:
+def test_the_mean_length_caps_the_calibrated_alone():
     """Of 2, 3 and 8 the mean is 4.33, rounded up 5; the fourth is not calibrated yet."""
     part, rows = begun(), Sequences(np.arange(4), np.ones(4, dtype=np.int64), 4, np.zeros(4, dtype=np.int64))
     part._lengths[:] = [2, 3, 8, 10]
@@ -218,7 +217,7 @@ def test_the_mean_length_caps_the_calibrated_alone() -> None:
     assert part.lengths(rows).tolist() == [2, 3, 8, 10]
 
 
-def test_a_request_doubles_until_it_has_thirty_judged_tokens() -> None:
+def test_a_request_doubles_until_it_has_thirty_judged_tokens():
     """2 + 4 + 8 + 10 + 10 tokens are all right: 10 accepted, times 1 + mean / max = 2, bounded by 10."""
     part = DivergenceLengths(10, 2, True)
     hand = play(part, Linear(0.0, 0.0, 1.0), most=200)
@@ -231,7 +230,7 @@ def test_a_request_doubles_until_it_has_thirty_judged_tokens() -> None:
     assert verified(hand, 0.9) == [2]
 
 
-def test_calibration_is_the_most_accepted_and_how_even_divergence_was() -> None:
+def test_calibration_is_the_most_accepted_and_how_even_divergence_was():
     """Two of 3 right each time at 0.5: every divergence is log 2, so 2 x (1 + 1) = 4."""
     part = DivergenceLengths(10, 3, True)
     hand = play(part, Linear(0.0, 0.0, 1.0), most=200)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,13 +37,13 @@ class Noting(Fcfs):
         ({"luck": np.array(["a"] * 4)}, "ValueError"),
     ],
 )
-def test_anything_else_is_the_schedulers_fault(notes: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anything_else_is_the_schedulers_fault(notes, why, monkeypatch):
     monkeypatch.setattr(Noting, "notes", notes, raising=False)
     with pytest.raises(SchedulerFault, match=f"scheduler Noting: .*{why}"):
         noted([Noting(8)], np.zeros(4, dtype=np.int64))
 
 
-def test_laps_sds_estimates_are_rows_and_means(tmp_path: Path) -> None:
+def test_laps_sds_estimates_are_rows_and_means(tmp_path):
     made = simulate("laps_sd", **SHORT, out=tmp_path / "run")
     stored = read_run(tmp_path / "run").requests
     assert stored.equals(made.requests)
@@ -62,7 +61,7 @@ def test_laps_sds_estimates_are_rows_and_means(tmp_path: Path) -> None:
     )
 
 
-def test_the_moving_time_of_all_requests_is_what_switching_adds_to_the_passes() -> None:
+def test_the_moving_time_of_all_requests_is_what_switching_adds_to_the_passes():
     batching = raw_of("las")["batching"] | {"quantum_s": 0.0}
     factory = factory_of("las", batching=batching, switching="transfer", max_num_seqs=1)
     simulated = replace(scene(), scheduler=factory, keep_passes=True)
@@ -80,9 +79,7 @@ def test_the_moving_time_of_all_requests_is_what_switching_adds_to_the_passes() 
 @pytest.mark.parametrize(
     ("numbers", "mean", "infinite"), [((1.0, 2.0), 1.5, 0), ((1.0, np.inf), 1.0, 5), ((1e308, 1e308), None, 0)]
 )
-def test_an_infinite_number_is_kept_and_told(
-    numbers: tuple[float, ...], mean: float | None, infinite: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_infinite_number_is_kept_and_told(numbers, mean, infinite, tmp_path, monkeypatch):
     monkeypatch.setattr(Noting, "notes", {"estimate": np.resize(np.array(numbers), 10)}, raising=False)
     simulate(Noting(8), "poisson", requests=10, profile="llama8b_1b_h100", out=tmp_path / "run")
     run = load_run(tmp_path / "run")
@@ -98,7 +95,7 @@ HALF |= {"scheduler.speculation._target_": "specsim.schedulers.estimated_chains.
 ESTIMATED, MATCHED = "noted.estimated_tokens_per_verification", "noted.matched_tokens_per_verification"
 
 
-def test_the_estimate_is_the_sum_of_path_probabilities_and_the_bonus_token() -> None:
+def test_the_estimate_is_the_sum_of_path_probabilities_and_the_bonus_token():
     rows = simulate("vllm_spec", **SHORT | {"requests": 40}, **HALF).requests
     assert rows[ESTIMATED].to_numpy() == pytest.approx(np.full(40, 1 + 0.5 + 0.25 + 0.125))
     # The confidences are the chances, so what came is what was expected, give or take the luck of some 2,000 steps.

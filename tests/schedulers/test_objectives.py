@@ -40,11 +40,11 @@ def limit_of(tightest: str, kinds: list[int]) -> int:
         ([FREE, FREE, FREE, FREE, FREE, URGENT], 5, 3),
     ],
 )
-def test_the_limit_is_the_longest_head_that_meets_the_objective(kinds: list[int], batch: int, live: int) -> None:
+def test_the_limit_is_the_longest_head_that_meets_the_objective(kinds, batch, live):
     assert (limit_of("batch", kinds), limit_of("live", kinds)) == (batch, live)
 
 
-def test_time_left_until_violation() -> None:
+def test_time_left_until_violation():
     told = requests([0.0] * 3, [2, 2, 2], [9, 9, 9], [CHAT, URGENT, FREE])
     hand = Hand(Composed(SloLimited(MAX_NUM_SEQS, first_come, "batch"), FixedChains(0)), told)
     ids = np.arange(3)
@@ -56,7 +56,7 @@ def test_time_left_until_violation() -> None:
     assert closest_to_violation(hand.view, ids) == pytest.approx([0.39, 0.05, np.inf])
 
 
-def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:
+def test_the_tightest_run_and_the_others_follow_class_by_class():
     told = requests([0.0] * 4, [3] * 4, [9] * 4, [FREE, CHAT, URGENT, URGENT])
     hand = Hand(Composed(TightestFirst(BatchSlots(2, 64, "mixed", 0.0, "keep")), FixedChains(0)), told)
     ran = []
@@ -70,7 +70,7 @@ def test_the_tightest_run_and_the_others_follow_class_by_class() -> None:
 # --- SLOs-Serve: batches as long as objectives allow, and the prompts that are accepted -------------------------------
 
 
-def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one() -> None:
+def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one():
     """Of 11 and none at all: the first, third, fifth, seventh and ninth of them; none stays none."""
     assert [each.tolist() for each in tiers_of(np.array([0.2, 0.1, 0.2]))] == [[0.1, 0.2], [1, 0, 1]]
     objective_s = np.append(np.arange(1, 12) / 100, np.inf)
@@ -79,7 +79,7 @@ def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one() -> N
     assert tier.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5]
 
 
-def test_batches_are_as_long_as_chains_allow() -> None:
+def test_batches_are_as_long_as_chains_allow():
     """Target: 10 ms and 1 ms a token; drafter: 5 ms a pass, 0 a token. Chains of 0, 1, 2 bring 1, 1.5, 1.75 tokens.
 
     Tiers of 30 and 60 ms: T = 30 45 52.5, 60 90 105, and 138 ms, the longest pass of 128 tokens.
@@ -120,13 +120,13 @@ def accepted(batches: PlannedBatches, *columns: Any) -> list[bool]:
     return kept
 
 
-def test_a_prompt_that_was_accepted_is_kept() -> None:
+def test_a_prompt_that_was_accepted_is_kept():
     """100 tokens/s: of 90, 60 and 49 by 1, 1.2 and 1.4 s two end in time, the longest where it was accepted before."""
     assert accepted(plain(100), [1.0, 1.2, 1.4], [90, 60, 49], [0, 0, 0], [True] * 3) == [False, True, True]
     assert accepted(plain(100), [1.0, 1.2, 1.4], [90, 60, 49], [0, 0, 0], [False, True, True]) == [True, False, True]
 
 
-def test_no_other_choice_accepts_more() -> None:
+def test_no_other_choice_accepts_more():
     """Against every choice, where decodes cost what they do to the end of the plan."""
     rng = np.random.default_rng(5)
     for _ in range(40):
@@ -150,7 +150,7 @@ def fits(choice: tuple[bool, ...], due: Any, tokens: Any, tier: Any) -> bool:
     return True
 
 
-def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what_is_left() -> None:
+def test_an_accepted_request_drafts_as_its_objective_asks_and_another_takes_what_is_left():
     """Urgent: 30 ms a token. A batch of 24 ms and 1 ms a token, drafts of 2 ms: of T = 30, 45, 52.5 ms the last wins.
 
     The request without an objective was never accepted: it decodes without drafts beside the other one.

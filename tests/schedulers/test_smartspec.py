@@ -38,7 +38,7 @@ def batch_of(n: int, context: int = 256, longest: Any = 8, catch_up: int = 1) ->
 
 
 @pytest.mark.parametrize("acceptance", [0.0, 0.6, 1.0])
-def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance: float) -> None:
+def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance):
     """l(a, k) = 1 + a + ... + a^k; k + 1 where nothing fails (Eq. 8)."""
     k = np.arange(10)
     summed = [sum(acceptance**j for j in range(each + 1)) for each in range(10)]
@@ -46,7 +46,7 @@ def test_a_chains_length_is_one_and_the_chances_of_each_draft(acceptance: float)
 
 
 @pytest.mark.parametrize("top", [(1, 1, 1), (3, 2, 3), (2, 2, 0), (1, 3, 2)])
-def test_a_trees_length_is_the_mean_over_all_luck(top: tuple[int, ...]) -> None:
+def test_a_trees_length_is_the_mean_over_all_luck(top):
     """Every candidate of head i right with a_i, on its own; a level counts while all before it hold one right.
 
     The paper prints another length.
@@ -63,7 +63,7 @@ def test_a_trees_length_is_the_mean_over_all_luck(top: tuple[int, ...]) -> None:
     assert tree_length(np.array(rates), np.array([top]))[0] == pytest.approx(mean)
 
 
-def test_a_heads_rate_is_found_again_from_steps_of_different_widths() -> None:
+def test_a_heads_rate_is_found_again_from_steps_of_different_widths():
     """Every other step tries three tokens at 0.4, which hold a right one with 0.784, or one token."""
     average = HeadAverage(heads=1, window=6, first=0.9)
     for wrong, top in ((216, 3), (600, 1)) * 3:
@@ -71,7 +71,7 @@ def test_a_heads_rate_is_found_again_from_steps_of_different_widths() -> None:
     assert average.rates() == pytest.approx([0.4])
 
 
-def test_a_steps_seconds_by_hand() -> None:
+def test_a_steps_seconds_by_hand():
     """Two requests, 100 and 200 cached, the second with room for one draft; the drafter lacks 1 and 3 tokens."""
     batch = Batch(np.arange(2), np.array([100, 200]), np.array([90, 180]), np.array([1, 3]), np.array([2, 1]))
     draft = draft_seconds(Linear(1e-3, 1.0, 100.0), batch, 2)
@@ -82,7 +82,7 @@ def test_a_steps_seconds_by_hand() -> None:
     assert target == pytest.approx(100 + np.array([[1.1, 2.3], [2.1, 4.3], [3.1, 5.3]])), "sum of k_i + 1, roots too"
 
 
-def test_one_entry_of_the_surface_by_hand() -> None:
+def test_one_entry_of_the_surface_by_hand():
     """3 requests, k = 2, a = 0.5: 3 x 1.75 tokens in two draft passes of 3 tokens and one of 9."""
     made = hardware(alpha=0.0, gamma=1e-3, delta=0.02)
     surface = goodput(made, batch_of(3), np.full(3, 0.5), 4)
@@ -91,7 +91,7 @@ def test_one_entry_of_the_surface_by_hand() -> None:
     assert surface[0, 0] == pytest.approx(1 / 0.021)
 
 
-def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix() -> None:
+def test_the_best_is_the_best_that_fits_and_ties_go_to_the_longer_prefix():
     table = np.array([[1.0, 2.0, 2.0], [1.0, 3.0, 4.0]])
     assert best(table, np.ones((2, 3), dtype=bool)) == (3, 1)
     assert best(table, np.array([[True, True, True], [True, True, False]])) == (2, 1)
@@ -112,7 +112,7 @@ def goodput_of(cost_model: Hardware, batch: Batch, acceptance: Any, lengths: tup
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_own_lengths_are_the_best_of_all_that_there_are(seed: int) -> None:
+def test_own_lengths_are_the_best_of_all_that_there_are(seed):
     """Against every k_1..k_3 up to 4, contexts alike: the survival ranking misses nothing."""
     rng = np.random.default_rng(seed)
     acceptance = rng.uniform(0.1, 0.95, 3)
@@ -144,7 +144,7 @@ def ran(hand: Hand) -> list[int]:
     return list(hand.work.requests.tolist())
 
 
-def test_a_prefix_runs_where_the_youngest_costs_too_much_context() -> None:
+def test_a_prefix_runs_where_the_youngest_costs_too_much_context():
     """A context of 64 tokens more than doubles the pass for one token more: the first two run, it waits its turn."""
     told = requests([0.0] * 3, [5, 5, 64], [40, 9, 9])
     hand = Hand(smart(num_speculative_tokens=0, max_num_batched_tokens=128), told, memory(told, 9.0, block_tokens=1))
@@ -161,7 +161,7 @@ def learnt(average: AcceptanceAverage, requests_: list[int], drafted: list[int],
     average.learn(np.array(requests_), np.array(drafted), np.array(matched))
 
 
-def test_a_rate_is_conditional_and_a_token_counts_once() -> None:
+def test_a_rate_is_conditional_and_a_token_counts_once():
     """4 of 4 right, and 1 right of the 2 that were tried out of 4: 5 of 6; then 0 of 1: 5 of 7, not (5/6 + 0) / 2."""
     average = AcceptanceAverage("global", window=2, first=0.7)
     average.begin(4)
@@ -172,7 +172,7 @@ def test_a_rate_is_conditional_and_a_token_counts_once() -> None:
     assert average.of(np.array([1])) == pytest.approx([5 / 7])
 
 
-def test_a_request_without_history_is_taken_for_the_average_one() -> None:
+def test_a_request_without_history_is_taken_for_the_average_one():
     average = AcceptanceAverage("per_request", window=2, first=0.7)
     average.begin(4)
     learnt(average, [0, 1], [1, 4], [1, 0])
@@ -182,7 +182,7 @@ def test_a_request_without_history_is_taken_for_the_average_one() -> None:
     assert average.of(np.array([0, 1, 3])) == pytest.approx([1.0, 0.0, 0.5])
 
 
-def test_the_share_must_exceed_the_threshold() -> None:
+def test_the_share_must_exceed_the_threshold():
     feedback = PrefillFeedback(0.7)
     assert feedback.drafting, "nothing is known yet"
     for drafted in (0, 0, 0, 0, 0, 0, 0, 5, 5, 5):
@@ -192,7 +192,7 @@ def test_the_share_must_exceed_the_threshold() -> None:
     assert not feedback.drafting
 
 
-def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds_on_itself() -> None:
+def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds_on_itself():
     """Drafts are dear for three steps; afterwards they are cheap for ever, and nobody ever drafts again."""
     told = requests([0.0] * 2, [5, 5], [12, 40])
     hand = Hand(smart(max_num_seqs=1), told, memory(told, 9.0, block_tokens=1))
@@ -213,7 +213,7 @@ def test_a_request_prefilled_without_the_drafter_never_speculates_and_that_feeds
         assert (feedback.idle, feedback.steps, feedback.drafting) == (step, step, False)
 
 
-def test_a_policy_that_hardly_drafts_says_so_and_why_where_objectives_leave_no_room() -> None:
+def test_a_policy_that_hardly_drafts_says_so_and_why_where_objectives_leave_no_room():
     hopeless = {"acceptance": "bernoulli", "acceptance__alpha": 0.02, "engine": "vllm_0_6", "scheduler__window": 20}
     hopeless |= {"trace__output_tokens__mean": 48, "scheduler__prefill_threshold": 1.0, "profile": "llama8b_1b_h100"}
     without_room = simulate("smartspec", "poisson", requests=40, rps=8, **hopeless)
@@ -247,19 +247,19 @@ def lengths(hand: Hand, steps: int, matched: int = 0) -> list[int]:
     return found
 
 
-def test_it_decides_when_it_is_asked_the_twentieth_time() -> None:
+def test_it_decides_when_it_is_asked_the_twentieth_time():
     """With a retry after every step it is asked in each; the length before the first decision is 0."""
     assert lengths(play(released(retry_steps=1), FREE, most=400), 42, matched=8) == [0] * 19 + [8] * 23
 
 
 @pytest.mark.parametrize(("plain_factor", "length"), [(1.1, 0), (1.0, 1)])
-def test_speculation_has_to_win_by_a_tenth(plain_factor: float, length: int) -> None:
+def test_speculation_has_to_win_by_a_tenth(plain_factor, length):
     """1 / 17 ms is 58.8 tokens/s, 64.7 with the factor; k = 1 has 1.7 / 28 ms = 60.7, k = 2 2.19 / 39 ms = 56.2."""
     part = released(plain_factor=plain_factor, **AT_ONCE)
     assert lengths(play(part, Linear(0.0, 1e-3, 0.016)), 1) == [length]
 
 
-def test_the_search_stops_at_the_first_fall() -> None:
+def test_the_search_stops_at_the_first_fall():
     """All depths in one pass of 10 ms: k = 1 has 1.7 / 13 ms, below 1 / 2 ms; k = 8 would have 3.2 / 12 ms x 1.1."""
     hand = play(released(plain_factor=1.0, first_rate=1.0, **AT_ONCE), Linear(0.0, 0.0, 0.002))
     hand.view.cost_model = Hardware(Linear(0.0, 0.0, 0.002), Linear(0.0, 0.0, DRAFT_S, one_pass=True))
@@ -267,13 +267,13 @@ def test_the_search_stops_at_the_first_fall() -> None:
 
 
 @pytest.mark.parametrize(("counted", "share"), [("drafted", 2 / 8), ("tried", 2 / 3)])
-def test_a_step_that_drafted_moves_the_rate(counted: Any, share: float) -> None:
+def test_a_step_that_drafted_moves_the_rate(counted, share):
     part = released(counted=counted, **AT_ONCE)
     assert lengths(play(part, FREE), 1, matched=2) == [8]
     assert part.rate == pytest.approx(0.85 * 0.7 + 0.15 * share)
 
 
-def test_a_length_that_nearly_fills_the_cache_has_no_goodput() -> None:
+def test_a_length_that_nearly_fills_the_cache_has_no_goodput():
     """4 bytes for each of 5 + 1 + k tokens, of 180: 4 x 4 x 11 is 176, for k = 6 it is 192."""
     told = requests([0.0], [5], [40])
     pool = memory(told, 1.0, block_tokens=1)

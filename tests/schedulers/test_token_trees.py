@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,12 +23,12 @@ from tests.unit.hand import Hand, sizes
 PAPER = [1, 1, 3, 1, 1, 1, 1, 1]
 
 
-def test_the_papers_expansion_is_the_yamls_and_has_20_nodes() -> None:
+def test_the_papers_expansion_is_the_yamls_and_has_20_nodes():
     assert raw_of("specinfer")["speculation"]["expansion"] == PAPER
     assert nodes_of(PAPER) == 1 + 1 + 3 * 6 == 20
 
 
-def test_where_memory_is_short_the_last_layers_go() -> None:
+def test_where_memory_is_short_the_last_layers_go():
     told = requests([0.0], [5], [40], [2])
     pool = replace(memory(told, 1.0, block_tokens=1), capacity_bytes=4 * 45)
     for spare, nodes in ((20, 20), (19, 17), (8, 8), (4, 2), (0, 0)):
@@ -42,12 +41,12 @@ def test_where_memory_is_short_the_last_layers_go() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[0], [1.5], "1,1,3"])
-def test_what_is_no_expansion_is_refused(wrong: Any) -> None:
+def test_what_is_no_expansion_is_refused(wrong):
     with pytest.raises(ValueError, match="expansion: "):
         FixedTrees(wrong)
 
 
-def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified() -> None:
+def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified():
     """Confidences 0.6 and 0.3, then 0.5 and 0.4 behind each node, k = 2, three levels; of each level the two best grow.
 
     Level 1: .6 .3, both grow. Level 2: .3 .24 .15 .12, of which .3 and .24 grow, though .15 has a confidence of 0.5.
@@ -64,7 +63,7 @@ def test_the_likeliest_of_a_level_grow_and_the_likeliest_of_all_are_verified() -
     assert work.forest.depth.max() == 2
 
 
-def test_a_topk_of_one_is_a_chain_and_one_token_is_no_tree() -> None:
+def test_a_topk_of_one_is_a_chain_and_one_token_is_no_tree():
     hand = play(DynamicTrees(4, 1, 5), Linear(0.0, 0.0, 0.01), rows=2)
     assert verified(hand, 0.5) == [4, 4]
     assert hand.work.forest.depth.max() == 4
@@ -78,7 +77,7 @@ def part(depth: int = 3, width: int = 2, first: float = 0.6, window: int = 100) 
     return CostSizedTrees(depth, width, 32, first, window)
 
 
-def test_the_tokens_to_expect_of_a_tree_by_hand() -> None:
+def test_the_tokens_to_expect_of_a_tree_by_hand():
     """Shares .6 and .24 at each level. Chains: 1 + .6 + .36 + .216.
 
     Width 2: level 1 has .6 .24, in all .84; level 2 .84 times that: .504 .2016; level 3 .4234 .1693.
@@ -94,7 +93,7 @@ def test_the_tokens_to_expect_of_a_tree_by_hand() -> None:
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("gamma", [1e-4, 2e-3, 5e-3, 2e-2])
 @pytest.mark.parametrize("first", [0.3, 0.9])
-def test_no_other_size_has_more_tokens_a_second(rows: int, gamma: float, first: float) -> None:
+def test_no_other_size_has_more_tokens_a_second(rows, gamma, first):
     """Target: 40 ms and gamma a token; 10 ms a draft pass whatever its width. Against all sizes, one by one."""
     made, target = part(first=first), Linear(0.0, gamma, 0.04)
     hand = play(made, target, rows)
@@ -109,7 +108,7 @@ def test_no_other_size_has_more_tokens_a_second(rows: int, gamma: float, first: 
     assert found == (best if rate[best] > plain else TreeSize(0, 1, 0))
 
 
-def test_what_is_found_changes_the_tokens_to_expect() -> None:
+def test_what_is_found_changes_the_tokens_to_expect():
     """One row drafts levels 1 and 2 of confidence .9 and both are right.
 
     Level 1: (.6 + .9) / (1 + 1) = .75; level 2: (.6 + .81) / (1 + .9). Right of level 1: (1 + 1) / (1 + .9).

@@ -25,7 +25,7 @@ def hand_of(prompts: list[int], kinds: list[int], slots: BatchSlots = SLOTS) -> 
     return part, Hand(Composed(part, FixedChains(0)), requests([0.0] * count, prompts, [9] * count, kinds))
 
 
-def test_the_smallest_counter_is_let_in_and_charged() -> None:
+def test_the_smallest_counter_is_let_in_and_charged():
     """1 a prompt token, 2 an emitted one, each request emits one token: 4 + 2, 10 + 2, 4 + 2, 4 + 2."""
     part, hand = hand_of([4, 4, 4, 10], [A, A, A, B])
     ran, counters = [], []
@@ -37,7 +37,7 @@ def test_the_smallest_counter_is_let_in_and_charged() -> None:
     assert counters == [(6, 0), (6, 12), (12, 12), (18, 12)]
 
 
-def test_who_comes_back_to_an_empty_line_is_lifted_to_the_last_one_out() -> None:
+def test_who_comes_back_to_an_empty_line_is_lifted_to_the_last_one_out():
     part, hand = hand_of([4, 4, 4], [A, B, A])
     hand.ledger.queues.strike(2)
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_who_comes_back_to_an_empty_line_is_lifted_to_the_last_one_out() -> None
     assert part.served == {A: 50.0 + 4, B: 50.0}
 
 
-def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line() -> None:
+def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line():
     newcomer = 2
     part, hand = hand_of([4] * 5, [A, A, B, B, newcomer])
     hand.ledger.queues.strike(4)
@@ -62,7 +62,7 @@ def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line() -> No
 
 
 @pytest.mark.parametrize("slots", [1, 4, 16])
-def test_backlogged_tenants_are_served_alike(slots: int) -> None:
+def test_backlogged_tenants_are_served_alike(slots):
     """Theorem 4.4 of the paper: |W_a - W_b| <= 2 max(w_p L_input, w_q M), M tokens of output in a batch.
 
     Tenant A brings three times the requests, all at once; while both have requests waiting, they are served alike.

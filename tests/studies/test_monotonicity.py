@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ PROFILE = load_profile("llama70b_1b_4xa100")
 MEMORY, GPU, ACCEPTANCE, DRAFTER = KNOBS
 
 
-def test_the_page_holds_what_its_rows_say() -> None:
+def test_the_page_holds_what_its_rows_say():
     rows = kept(ROOT / KEPT)
     assert page.page(rows, compared(rows)) == TEXT
 
@@ -34,7 +33,7 @@ def test_the_page_holds_what_its_rows_say() -> None:
 @pytest.mark.parametrize(
     ("knob", "models"), [(GPU, ("target", "draft")), (DRAFTER, ("draft",))], ids=["gpu", "drafter"]
 )
-def test_faster_is_every_second_of_a_pass_divided(knob: Knob, models: tuple[str, ...]) -> None:
+def test_faster_is_every_second_of_a_pass_divided(knob, models):
     expected = {}
     for model in models:
         stated = read_yaml(ROOT / "conf/profile/llama70b_1b_4xa100.yaml")[model]
@@ -48,14 +47,14 @@ def test_faster_is_every_second_of_a_pass_divided(knob: Knob, models: tuple[str,
         assert values == pytest.approx([expected[key] / factor for factor in factors], rel=1e-5)
 
 
-def test_memory_holds_the_tokens_that_its_levels_name() -> None:
+def test_memory_holds_the_tokens_that_its_levels_name():
     token_bytes = PROFILE.target.kv_bytes_per_token + PROFILE.draft.kv_bytes_per_token
     weights_bytes = PROFILE.target.weights_bytes + PROFILE.draft.weights_bytes
     tokens = [(0.9 * each - weights_bytes) / token_bytes for each in spanned(MEMORY)[MEMORY.key]]
     assert tokens == pytest.approx([1e3 * float(level.partition("k")[0]) for level in MEMORY.levels], rel=1e-6)
 
 
-def test_a_better_draft_is_right_wherever_a_worse_one_is() -> None:
+def test_a_better_draft_is_right_wherever_a_worse_one_is():
     stated = read_yaml(ROOT / "conf/acceptance/llama70b_1b.yaml")
     curve, rows = stated["categories"]["default"], np.arange(20)
     right = []
@@ -86,7 +85,7 @@ def worse(rows: pd.DataFrame) -> list[tuple[str, str]]:
 WEAK, MIDDLE, STRONG = MEMORY.levels
 
 
-def test_an_anomaly_by_hand() -> None:
+def test_an_anomaly_by_hand():
     """E2E of 10 s on average rises by 1, 2 and 3 s, seed by seed: 20% +- 4.303 x 10% / sqrt(3)."""
     rows = rows_of(MEMORY, {WEAK: [1, 9, 20], MIDDLE: [0, 8, 19], STRONG: [2, 11, 23]})
     found = compared(rows).set_index(["measure", "weak", "strong"]).loc[("mean_e2el_s", WEAK, STRONG)]
@@ -97,14 +96,14 @@ def test_an_anomaly_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("measure", "to"), [("mean_e2el_s", 10.09), ("slo_attainment", 9.991)])
-def test_a_harm_below_one_percent_or_one_point_is_none(measure: str, to: float) -> None:
+def test_a_harm_below_one_percent_or_one_point_is_none(measure, to):
     """Attainment falls from 10 by 0.009, which is less than one point of all requests."""
     assert not worse(rows_of(MEMORY, {WEAK: [10] * 3, MIDDLE: [10] * 3, STRONG: [to] * 3}, measure))
     further = 10 + 2 * (to - 10)
     assert len(worse(rows_of(MEMORY, {WEAK: [10] * 3, MIDDLE: [10] * 3, STRONG: [further] * 3}, measure))) == 2
 
 
-def test_the_rows_are_the_runs_of_the_sweeps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_rows_are_the_runs_of_the_sweeps(monkeypatch, tmp_path):
     """From a table of all runs, each once, with what the sweeps set of each, in another order."""
     rows = kept(ROOT / KEPT)
     base = {key: values[knob.base] for knob in KNOBS for key, values in spanned(knob).items()}
@@ -127,7 +126,7 @@ def test_the_rows_are_the_runs_of_the_sweeps(monkeypatch: pytest.MonkeyPatch, tm
     assert list(rows) == list(COLUMNS)
 
 
-def test_a_limit_of_seats_takes_back_what_memory_costs() -> None:
+def test_a_limit_of_seats_takes_back_what_memory_costs():
     run = read_yaml(HERE / "memory.yaml")["run"]
     run["rps"], run["seed"] = 8, 0
 

@@ -79,7 +79,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("there", MISTAKES)
-def test_a_mistake_in_an_experiment_is_one_line_that_names_file_and_key(there: str, tmp_path: Path) -> None:
+def test_a_mistake_in_an_experiment_is_one_line_that_names_file_and_key(there, tmp_path):
     instead, said = MISTAKES[there]
     assert there.strip(" ") in TINY
     text = TINY.replace(there.strip(" "), instead)
@@ -89,7 +89,7 @@ def test_a_mistake_in_an_experiment_is_one_line_that_names_file_and_key(there: s
     assert "\n" not in str(error.value)
 
 
-def test_experiments_are_named_by_file_figure_or_path(tmp_path: Path) -> None:
+def test_experiments_are_named_by_file_figure_or_path(tmp_path):
     (one,) = experiments(("adaserve_fig9_llama",))
     assert one.name == "adaserve_fig8_llama"
     assert experiments(("adaserve_fig8_llama", "adaserve_fig12_llama")) == (one,)
@@ -109,7 +109,7 @@ def by_hand() -> Measured:
     return {("Batches", ""): pd.DataFrame(columns | batches), ("One by one", ""): pd.DataFrame(columns | single)}
 
 
-def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp_path: Path) -> None:
+def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp_path):
     text = TINY.replace("gap: percent", "gap: percent\n    speedup_over: Batches")
     experiment = read_experiment(tiny(tmp_path, text.replace("by one: [1, 2, 4]", "by one: [1, null, 0.5]")))
     one = compared(experiment, experiment.figures[1], by_hand(), quick=False)
@@ -152,7 +152,7 @@ def claimed(folder: Path, claims: str = CLAIMS) -> Compared:
     return compared(experiment, experiment.figures[0], by_hand(), quick=False)
 
 
-def test_claims_by_hand(tmp_path: Path) -> None:
+def test_claims_by_hand(tmp_path):
     one = claimed(tmp_path)
     found = findings(one, one.chosen)
     # (10 / 1 + 60 / 4) / 2 is 12.5. 9 and 9 points ahead; 55 and 57; -20 and 10. 95 and 97, 70 and 80: the intervals
@@ -184,7 +184,7 @@ def test_claims_by_hand(tmp_path: Path) -> None:
     assert text.index("| Half |") < text.index("| Always ahead |") < text.index("| Fewer violations |")
 
 
-def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
+def test_a_claim_without_its_lines_or_points_is_refused(tmp_path):
     for old, new, said in (
         ("at: [2]", "at: [3]", r"claims\[6\].value.at: '3' is unknown"),
         ("above: {of: Batches, over: One by one}}", "below: {of: Batches}}", r"claims\[3\]: has 0 of ratio, above"),
@@ -196,7 +196,7 @@ def test_a_claim_without_its_lines_or_points_is_refused(tmp_path: Path) -> None:
             claimed(tmp_path, CLAIMS.replace(old, new))
 
 
-def test_a_ratio_that_is_no_number_is_not_called_one(tmp_path: Path) -> None:
+def test_a_ratio_that_is_no_number_is_not_called_one(tmp_path):
     one = claimed(tmp_path)
     batches, ours = one.chosen["line"] == "Batches", one.chosen["ours"]
     for values, says, said, verdict in (
@@ -243,7 +243,7 @@ figures:
 """
 
 
-def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> None:
+def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path):
     experiment = read_experiment(tiny(tmp_path, NAMED))
     assert experiment.axis.names == ("few", "many")
     found = measured(experiment, tmp_path / "runs", quick=False)
@@ -265,7 +265,7 @@ def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path: Path) -> 
     assert set(quick) == {("Batches", ""), ("One by one", "")}
 
 
-def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_path: Path) -> None:
+def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_path):
     experiment = read_experiment(tiny(tmp_path))
     figure, _ = experiment.figures
     attainment = compared(experiment, figure, by_hand(), quick=False)
@@ -286,7 +286,7 @@ def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_pat
         read_rows(experiment, figure, tmp_path)
 
 
-def test_the_committed_page_is_what_the_committed_files_say() -> None:
+def test_the_committed_page_is_what_the_committed_files_say():
     """Held to the files, not to their runs: those take minutes and a trace that does not ship."""
     read = [read_rows(each, figure, ROOT / OUT) for each in experiments() for figure in each.figures]
     there = [each for each in read if each is not None and not each.quick]
@@ -295,7 +295,7 @@ def test_the_committed_page_is_what_the_committed_files_say() -> None:
     assert (docs / "reproduction.md").read_text(encoding="utf-8") == page(there, docs, ROOT / OUT)
 
 
-def test_the_published_values_are_those_of_the_data() -> None:
+def test_the_published_values_are_those_of_the_data():
     """Where the project's data is there, the YAML repeats its table of what was read from the paper."""
     file = real_file("adaserve/paper_figures.csv")
     if file is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -13,9 +11,7 @@ from studies.reproduction.experiment import FOLDER
 from tests.studies.test_reproduction import TINY, tiny
 
 
-def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(
-    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(tmp_path, started, capsys):
     out = tmp_path / "quick"
     assert main([str(tiny(tmp_path)), "--quick", "--out", str(out)]) == 0
     assert len(started) == 4  # Two systems, two rates, one seed.
@@ -26,9 +22,7 @@ def test_the_quick_form_ends_in_rows_figures_and_a_page_without_verdicts(
     assert "none (quick)" in (out / "reproduction.md").read_text(encoding="utf-8")
 
 
-def test_the_experiments_are_listed_with_their_figures_and_nothing_runs(
-    tmp_path: Path, started: list[object], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_experiments_are_listed_with_their_figures_and_nothing_runs(tmp_path, started, capsys):
     assert main(["--list"]) == 0
     said = capsys.readouterr().out.splitlines()
     files = sorted(FOLDER.glob("*.yaml"))
@@ -41,7 +35,7 @@ def test_the_experiments_are_listed_with_their_figures_and_nothing_runs(
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path, capsys):
     text, out = TINY.replace("seeds: [0, 1]", "seeds: [0]"), tmp_path / "out"
     file = tiny(tmp_path, text)
     assert main([str(file), "--out", str(out)]) == 0
@@ -60,9 +54,7 @@ def test_the_quick_form_is_not_written_over_the_whole_one(tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_what_was_run_before_an_interruption_is_not_run_again(
-    tmp_path: Path, started: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_run_before_an_interruption_is_not_run_again(tmp_path, started, monkeypatch, capsys):
     file, whole, broken = tiny(tmp_path), tmp_path / "whole", tmp_path / "broken"
     words = [str(file), "--page", str(tmp_path / "page.md"), "--out"]
     assert main([*words, str(whole)]) == 0
@@ -102,9 +94,7 @@ def test_what_was_run_before_an_interruption_is_not_run_again(
         ("slo_attainment", "slo_attainmnt", "metric: slo_attainmnt: no column of a sweep's table; did you mean"),
     ],
 )
-def test_a_wrong_word_is_one_line(
-    there: str, instead: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_word_is_one_line(there, instead, said, tmp_path, capsys):
     file = tiny(tmp_path, TINY.replace(there, instead))
     assert main([str(file), "--quick", "--out", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -112,9 +102,7 @@ def test_a_wrong_word_is_one_line(
     assert said in line
 
 
-def test_a_toy_supports_no_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], started: list[object]
-) -> None:
+def test_a_toy_supports_no_verdict(tmp_path, monkeypatch, capsys, started):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["adaserve_fig8_llama", "--out", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -123,9 +111,7 @@ def test_a_toy_supports_no_verdict(
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_rows_that_are_not_there_or_no_longer_stand_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_are_not_there_or_no_longer_stand_are_named(tmp_path, capsys):
     file, out = tiny(tmp_path), tmp_path / "out"
     assert main([str(file), "--redraw", "--out", str(out)]) == 2
     assert f"--out {out}: holds no figure's rows" in capsys.readouterr().err
@@ -138,6 +124,6 @@ def test_rows_that_are_not_there_or_no_longer_stand_are_named(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unrendered")
-def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["--quick", "--out", str(tmp_path / "out")]) == 0

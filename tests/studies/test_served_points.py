@@ -1,9 +1,5 @@
 """The points of whole engines that simulated times are held against, and the page that says how far they are."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -24,7 +20,7 @@ ROOT = shipped("conf").parent
 
 
 @needs_data
-def test_points_beyond_the_memory_do_not_fit() -> None:
+def test_points_beyond_the_memory_do_not_fit():
     server = MeasuredServer(load_profile("qwen3_32b_06b_2xh100"))
     loads = [each.load for each in points_of(DATA, SETS[0])]
     beyond = {load[:3] for load in loads if not server.fits(load, Engine())}
@@ -32,7 +28,7 @@ def test_points_beyond_the_memory_do_not_fit() -> None:
 
 
 @needs_data
-def test_the_points_of_the_docs_are_those_of_the_set() -> None:
+def test_the_points_of_the_docs_are_those_of_the_set():
     told = read_points([ROOT / "docs" / "points" / "llama70b_fp8_4xh100_vllm.csv"], 4).points
     every = points_of(DATA, SETS[1])
     assert [each.load for each in sorted(told)] == [each.load for each in every]
@@ -40,7 +36,7 @@ def test_the_points_of_the_docs_are_those_of_the_set() -> None:
         assert mine[1:] == pytest.approx(theirs[1:], rel=1e-4)
 
 
-def test_a_row_s_name_says_what_its_columns_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_s_name_says_what_its_columns_multiply(monkeypatch):
     """By name TP4 and EP4; columns of vLLM's count them twice; a copy in the unseen half is left out."""
     imax = "source_file=2026-04-06.csv; silicon_concurrency=8"
     common = {"mode": "agg", "system": "b200_sxm", "isl": 1024, "osl": 1024, "precision": "fp8"}
@@ -69,7 +65,7 @@ def test_a_row_s_name_says_what_its_columns_multiply(monkeypatch: pytest.MonkeyP
     }
 
 
-def test_what_the_rows_do_not_state_is_set_by_scripts_and_versions() -> None:
+def test_what_the_rows_do_not_state_is_set_by_scripts_and_versions():
     shares = [composed.share_of(*each) for each in ((True, "0.5.6"), (False, "0.5.6.post2"), (False, "0.5.1.post1"))]
     assert shares == [0.8, 0.95, 1.0]
     placed = [("sglang", None, 8), ("sglang", None, 4), ("sglang", "nvfp4", 4), ("vllm", None, 8)]
@@ -80,7 +76,7 @@ def test_what_the_rows_do_not_state_is_set_by_scripts_and_versions() -> None:
 
 
 @pytest.mark.parametrize("page", ["composing", "profiles"])
-def test_the_docs_say_what_the_study_kept(page: str) -> None:
+def test_the_docs_say_what_the_study_kept(page):
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     for line in composed_tables.kinds_table(page == "composing").splitlines():
         assert line in text
@@ -88,27 +84,27 @@ def test_the_docs_say_what_the_study_kept(page: str) -> None:
 
 @needs_data
 @pytest.mark.slow
-def test_the_page_holds_what_the_command_writes(tmp_path: Path) -> None:
+def test_the_page_holds_what_the_command_writes(tmp_path):
     assert main(["--data", str(DATA), "--out", str(tmp_path / "page.md")]) == 0
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert page == (ROOT / "docs" / "served-points.md").read_text(encoding="utf-8")
 
 
-def test_the_page_of_the_study_holds_what_its_rows_say() -> None:
+def test_the_page_of_the_study_holds_what_its_rows_say():
     folder = ROOT / "results" / "fidelity" / "cpu"
     remarks = (folder / "remarks.md").read_text(encoding="utf-8")
     made = study_page(read_tables(folder), figures="figures", remarks=remarks)
     assert without_images(made) == (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
 
 
-def test_missing_points_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_points_are_one_line(tmp_path, capsys):
     assert main(["--data", str(tmp_path)]) == 2
     (message,) = capsys.readouterr().err.splitlines()
     assert "perf/serving_points" in message
 
 
 @needs_data
-def test_an_engine_fitted_by_hand_says_what_calibrate_finds() -> None:
+def test_an_engine_fitted_by_hand_says_what_calibrate_finds():
     of, found = SETS[0], "finds 0.68 ms and 46 us)"
     server = MeasuredServer(load_profile(of.profile))
     points = [each for each in points_of(DATA, of) if server.fits(each.load, Engine())]

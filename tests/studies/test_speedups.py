@@ -38,12 +38,12 @@ SPOKEN = {"target": "Llama-3.1-8B-Instruct", "k_or_tree": "chain 3", "acceptance
         ("steps-topk-tokens 7-4-8", Shape(7, 4, 8)),
     ],
 )
-def test_a_shape_is_read_as_sources_write_it(said: str, shape: Shape) -> None:
+def test_a_shape_is_read_as_sources_write_it(said, shape):
     ((row,), reasons) = rows(given(k_or_tree=said))
     assert (row.side, reasons) == (Side("EAGLE-3", shape, 2.25), {})
 
 
-def test_a_source_says_what_its_rows_do_not() -> None:
+def test_a_source_says_what_its_rows_do_not():
     """SGLang's pull request 29538: no block is stated, the server runs experts in parallel."""
     cells = {"source": "sgl-project/sglang#29538", "engine_version": "SGLang", "target": "DeepSeek-V4-Flash"}
     ((row,), _) = rows(given(**cells, drafter="DSpark", k_or_tree=float("nan"), hardware="8xB200", tp="8"))
@@ -64,18 +64,18 @@ def test_a_source_says_what_its_rows_do_not() -> None:
         ({"acceptance_length": float("nan"), "load": 8.0}, "acceptance: neither stated nor measured at batch 1"),
     ],
 )
-def test_a_row_that_cannot_be_compared_says_why(cells: dict[str, object], reason: str) -> None:
+def test_a_row_that_cannot_be_compared_says_why(cells, reason):
     assert rows(given(**cells)) == ([], {2: reason})
 
 
-def test_a_lookup_matches_where_it_accepts_and_in_the_stated_share_of_other_steps() -> None:
+def test_a_lookup_matches_where_it_accepts_and_in_the_stated_share_of_other_steps():
     lookup = replace(ROW, side=Side("n-gram", Shape(3, 1, 4), None))
     match = simulated.settings(lookup, lookup.side, 1.0, 0.4)[simulated.MATCH]
     assert match == pytest.approx(0.4 * match + 0.2 * (1 - 0.4 * match), abs=1e-3), "of GSM8K"
     assert simulated.MATCH not in simulated.settings(ROW, ROW.side, 1.0, 0.4)
 
 
-def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch):
     """A verification of a chain of three at batch 1, by the profile that ships: passes by hand, no prompts."""
     profile = ROOT / "conf" / "profile" / "llama8b_eagle3_h100.yaml"
     monkeypatch.setattr(simulated, "profile_file", lambda arguments: profile)
@@ -89,7 +89,7 @@ def test_a_predicted_speed_up_is_that_of_the_two_commands(monkeypatch: pytest.Mo
     assert running.speedup_of(replace(ROW, speedup=None), 1.0, 0.95) > 1.3 * found["predicted"]
 
 
-def test_the_page_the_list_and_the_readme_are_those_of_the_kept_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_the_list_and_the_readme_are_those_of_the_kept_rows(monkeypatch):
     monkeypatch.chdir(ROOT)
     table = kept(running.KEPT)
     assert page.PAGE.read_text(encoding="utf-8") == without_images(page.page(table))
@@ -104,7 +104,7 @@ def test_the_page_the_list_and_the_readme_are_those_of_the_kept_rows(monkeypatch
 
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("line", [303, 77])
-def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_prediction_is_what_its_runs_give(line, tmp_path, monkeypatch):
     """Its profile is composed anew; where this fails, the rows are of older code: python -m studies.speedups."""
     pytest.importorskip("aiconfigurator_core")
     monkeypatch.chdir(ROOT)
@@ -119,7 +119,7 @@ def test_a_kept_prediction_is_what_its_runs_give(line: int, tmp_path: Path, monk
 
 
 @pytest.mark.usefixtures("real_data")
-def test_every_kept_row_is_one_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kept_row_is_one_of_the_file(monkeypatch):
     monkeypatch.chdir(ROOT)
     table = kept(running.KEPT)
     found, _ = rows(measured())

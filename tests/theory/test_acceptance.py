@@ -34,7 +34,7 @@ def bernoulli(alpha: float, count: int) -> AcceptanceTrace:
 
 
 @pytest.mark.parametrize("alpha", [1e-4, 2.2e-4, 0.5, 0.9995, 0.9999])
-def test_a_trace_is_right_as_often_as_it_was_asked_to_be(alpha: float) -> None:
+def test_a_trace_is_right_as_often_as_it_was_asked_to_be(alpha):
     """Within 5% of the rarer verdict, however rare."""
     text = bernoulli(alpha, 1)
     right = float((text.rank == 0).mean())
@@ -43,7 +43,7 @@ def test_a_trace_is_right_as_often_as_it_was_asked_to_be(alpha: float) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "emitted"), [(0, 1), (1, 5)])
-def test_a_drafter_that_is_never_right_or_always_still_drafts(alpha: float, emitted: int) -> None:
+def test_a_drafter_that_is_never_right_or_always_still_drafts(alpha, emitted):
     told = requests([0.0] * 6, [3] * 6, [101] * 6)
     chains = factory_of("vllm_spec", num_speculative_tokens=4)
     (heard,) = watched(simulation(told, [101] * 6, chains, text=bernoulli(alpha, 6))).heard
@@ -54,7 +54,7 @@ def test_a_drafter_that_is_never_right_or_always_still_drafts(alpha: float, emit
 
 @pytest.mark.parametrize("alpha", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_scheduler_can_do_without_doubt(name: str, alpha: float) -> None:
+def test_every_scheduler_can_do_without_doubt(name, alpha):
     told = requests([0.0, 0.0, 0.1, 0.4, 0.4], [9, 3, 30, 5, 5], [20] * 5)
     progress = run(simulation(told, [20, 11, 3, 1, 17], factory_of(name), text=bernoulli(alpha, 5))).progress
     assert progress.emitted_tokens.tolist() == [20, 11, 3, 1, 17]
@@ -63,7 +63,7 @@ def test_every_scheduler_can_do_without_doubt(name: str, alpha: float) -> None:
 
 @pytest.mark.parametrize("alpha", [0.3, 0.8])
 @pytest.mark.parametrize("k", [1, 3, 8])
-def test_a_chain_emits_a_geometric_sum(alpha: float, k: int) -> None:
+def test_a_chain_emits_a_geometric_sum(alpha, k):
     """Mean tokens of a verification are (1 - a^(k+1)) / (1 - a), within 4 standard errors."""
     tokens = np.repeat(np.arange(1, k + 2), accepted_of(one_rate(alpha), k, 24, 200))
     expected = (1 - alpha ** (k + 1)) / (1 - alpha)
@@ -100,7 +100,7 @@ def told_by(text: Any, count: int, widths: list[int], ids: Any = None, beam: Any
 CURVED = Acceptance({"default": Curve(agreement=0.6, concentration=3.0, spread=0.5, tail=0.5)}, 4, 8)
 
 
-def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_else_is_drafted() -> None:
+def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_else_is_drafted():
     text, count = text_of(CURVED, 6), 6
     whole = told_by(text, count, [4, 4, 4, 4])
     assert len(whole) == count * (4 + 16 + 64 + 256)
@@ -112,7 +112,7 @@ def test_what_a_drafter_says_does_not_depend_on_the_shape_of_the_tree_or_on_who_
             assert all(whole[key] == sure for key, sure in part.items())
 
 
-def test_the_right_continuation_is_found_again_one_position_later() -> None:
+def test_the_right_continuation_is_found_again_one_position_later():
     """A tree that is right d tokens deep says there what a fresh tree says d positions on."""
     text, count = text_of(CURVED, 40), 40
     behind, fresh = told_by(text, count, [4, 4, 4]), told_by(text, count, [4, 4], emitted=2)
@@ -123,7 +123,7 @@ def test_the_right_continuation_is_found_again_one_position_later() -> None:
     assert all(behind[who, (int(first[who]), *ranks)] == fresh[who, ranks] for who, ranks in compared)
 
 
-def test_off_the_path_every_way_of_being_wrong_is_another_text() -> None:
+def test_off_the_path_every_way_of_being_wrong_is_another_text():
     """Siblings, their order, the position and the request all make a difference, or luck would repeat itself."""
     text, count = text_of(CURVED, 200), 200
     told, later = (told_by(text, count, [4, 2, 1], emitted=emitted) for emitted in (1, 2))
@@ -143,7 +143,7 @@ DRAWN = ("bernoulli", "llama8b_eagle3", "suffix_spec_bench", "gemma4_31b_dflash"
 
 
 @pytest.mark.parametrize("name", [*DRAWN, "pinned_sglang"])
-def test_confidence_is_calibrated_and_falls_with_rank(name: str) -> None:
+def test_confidence_is_calibrated_and_falls_with_rank(name):
     """At every rank, and in every tenth of the confidences, the mean confidence is the share that is right.
 
     Of the categories that agree least and most; over all within a thousandth (the pools are a lattice), in a tenth
@@ -190,7 +190,7 @@ def kept(name: str, batch: int, text: AcceptanceTrace, length: int, **overrides:
 @pytest.mark.parametrize("acceptance", ["global", "per_request"])
 @pytest.mark.parametrize("alpha", [pytest.param(0.5, marks=pytest.mark.slow), 0.84])
 @pytest.mark.parametrize("batch", BATCHES)
-def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance: str) -> None:
+def test_smartspecs_acceptance_is_unbiased(batch, alpha, acceptance):
     """At batch 1 and chains of 8 the mean of the steps' own ratios reads 0.84 as 0.67."""
     window, length, text = STEPS // 2, int(STEPS / (1 - alpha)), bernoulli(alpha, batch)
     smart, answers = kept("smartspec", batch, text, length, acceptance=acceptance, window=window)
@@ -201,7 +201,7 @@ def test_smartspecs_acceptance_is_unbiased(batch: int, alpha: float, acceptance:
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_specserves_mean_confidence_is_unbiased(batch: int) -> None:
+def test_specserves_mean_confidence_is_unbiased(batch):
     agreement = 0.7
     text = text_of(Acceptance({"default": Curve(agreement, 3.0, 0.0, 0.5)}, 4, 1), batch)
     speculation = raw_of("specserve")["speculation"] | {"history_steps": STEPS // 2, "first_confidence": 0.2}

@@ -72,14 +72,14 @@ def length_at(chain: int, **body: Any) -> float:
     return mean_length(accepted_of(acceptance(**body), chain))
 
 
-def test_measured_conditional_rates_give_their_length() -> None:
+def test_measured_conditional_rates_give_their_length():
     """A single rate with the same length at k = 3 promises 12% more at k = 6."""
     assert abs(length_at(6, conditional=list(MEASURED), spread=0) - 3.39) < 0.03
     single = acceptance(k=3, length=1 + float(np.cumprod(MEASURED[:3]).sum())).curves["default"].rates[0]
     assert abs(length_at(6, conditional=single, spread=0) - 3.81) < 0.03
 
 
-def test_a_list_is_read_as_conditional_or_as_cumulative() -> None:
+def test_a_list_is_read_as_conditional_or_as_cumulative():
     """The same numbers, typed in both readings."""
     assert abs(length_at(6, cumulative=list(MEASURED), spread=0) - (1 + sum(MEASURED))) < 0.06
     cumulative = [float(each) for each in np.cumprod(MEASURED)]
@@ -87,7 +87,7 @@ def test_a_list_is_read_as_conditional_or_as_cumulative() -> None:
 
 
 @pytest.mark.parametrize("body", [{"k": 3, "length": 2.83}, {"k": 3, "rate": 0.61}, {"lengths": [1.77, 2.37, 2.83]}])
-def test_a_length_comes_out(body: dict[str, Any]) -> None:
+def test_a_length_comes_out(body):
     """Field case c07: an engine logs 61% of drafted tokens accepted at k = 3, and a mean length of 2.83."""
     assert abs(length_at(3, **body, spread=0) - 2.83) < 0.03
 
@@ -95,14 +95,14 @@ def test_a_length_comes_out(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("lengths", "rates"), [({2: 2.19, 4: 2.5575}, (0.7, 0.7, 0.5, 0.5)), ([1.5, 1.7, 2.1], (0.5, 0.6, 0.999))]
 )
-def test_lengths_by_k_are_steps_of_cumulative_rates(lengths: Any, rates: tuple[float, ...]) -> None:
+def test_lengths_by_k_are_steps_of_cumulative_rates(lengths, rates):
     """1 + .7 + .49 = 2.19, and .49 (.5 + .25) more. Steps of .5, .2 and .4 are .5, .3 and .3, as they may not rise."""
     assert acceptance(lengths=lengths).curves["default"].rates[: len(rates)] == pytest.approx(rates, abs=1e-6)
 
 
 @pytest.mark.parametrize("rates", [MEASURED, RISING])
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.5])
-def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...], spread: float) -> None:
+def test_rates_pooled_over_verifications_are_those_typed(rates, spread):
     """However much requests differ: in closed form over the levels, for the chain that was typed."""
     made = acceptance(conditional=list(rates), spread=spread)
     levels = level_rates(made.curves["default"], made.levels)
@@ -113,7 +113,7 @@ def test_rates_pooled_over_verifications_are_those_typed(rates: tuple[float, ...
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_scheduler_meets_the_same_text(name: str) -> None:
+def test_every_scheduler_meets_the_same_text(name):
     """A verification accepts the target's own path through the tree, as request, output and draft position say.
 
     Never as batch, replicas, memory or preemption do.
@@ -146,7 +146,7 @@ def _walked(text: AcceptanceTrace, work: TargetPass, row: int, position: int) ->
         node, depth = int(children[0]), depth + 1
 
 
-def test_typed_rates_work_from_the_command_line_and_python() -> None:
+def test_typed_rates_work_from_the_command_line_and_python():
     small = {"trace": "poisson", "requests": 60, "scheduler__num_speculative_tokens": 3}
     long = [0.9123456789012345 ** (place + 1) for place in range(16)]
     assert simulate("vllm_spec", acceptance=long, **small).metrics["completed"], "more bytes than a file's name has"
@@ -163,7 +163,7 @@ def test_typed_rates_work_from_the_command_line_and_python() -> None:
     assert "spread between requests assumed: 0.5" in said
 
 
-def test_a_lookup_drafts_in_the_stated_share_of_steps() -> None:
+def test_a_lookup_drafts_in_the_stated_share_of_steps():
     chain = 3
     record = watched(drafting(acceptance(conditional=0.6, match=0.3, spread=0.0), chain, 100)).heard[0]
     verified = [step for step in record if isinstance(step.work, TargetPass)][1:100]
@@ -202,7 +202,7 @@ CONTRADICTORY = {"cnn": 0.24, "gsm8k": 0.19, "instructcoder": 0.55, "sharegpt": 
 
 @pytest.mark.skipif(not ROWS, reason="needs speculation/measured.csv of the data folder")
 @pytest.mark.parametrize(("named", "rates", "k", "stated"), ROWS or [("", [], 0, None)])
-def test_rates_typed_on_a_line_give_their_length(named: str, rates: list[float], k: int, stated: float | None) -> None:
+def test_rates_typed_on_a_line_give_their_length(named, rates, k, stated):
     """The chain drafts k; 8,000 requests of 100 tokens have a standard error of about a quarter of the tolerance."""
     assert len(ROWS) == 44, "all numeric rows are there"
     made, wanted = loaded(compose({"acceptance": str(rates)})["acceptance"]), 1 + sum(rates[:k])
@@ -232,7 +232,7 @@ def pinned(**knobs: Any) -> Acceptance:
         *(({"synthetic_acceptance_length": each + 1}, {each: 1.0}) for each in (0, 1, 3)),
     ],
 )
-def test_a_rule_accepts_as_often_as_the_engine(knobs: dict[str, Any], accepts: dict[int, float]) -> None:
+def test_a_rule_accepts_as_often_as_the_engine(knobs, accepts):
     """Chains of five; the counts within four standard deviations, and no other count at all."""
     counts = accepted_of(pinned(**knobs), 5)
     for number, count in enumerate(counts.tolist()):
@@ -242,7 +242,7 @@ def test_a_rule_accepts_as_often_as_the_engine(knobs: dict[str, Any], accepts: d
 
 
 @pytest.mark.parametrize("length", [1.4, 2.6])
-def test_sglang_multinomial_is_a_rounded_normal_and_its_mean_is_not_the_length(length: float) -> None:
+def test_sglang_multinomial_is_a_rounded_normal_and_its_mean_is_not_the_length(length):
     """Length l in 1 ... 4 of chains of three: the normal's share between l - 0.5 and l + 0.5, its ends in 1 and 4."""
     counts = accepted_of(pinned(**{SGLANG: length}), 3)
     below = norm.cdf(np.array([1.5, 2.5, 3.5]), length)
@@ -254,7 +254,7 @@ def test_sglang_multinomial_is_a_rounded_normal_and_its_mean_is_not_the_length(l
 
 
 @pytest.mark.parametrize("scheduler", ["vllm_spec", "adaserve"])
-def test_a_pinned_benchmark_and_a_run_have_one_length(scheduler: str) -> None:
+def test_a_pinned_benchmark_and_a_run_have_one_length(scheduler):
     """Each verification of two drafts or more accepts two, a tree's no more; an output's last one may end it."""
     run = simulate(scheduler, "poisson", requests=20, acceptance="pinned_vllm")
     first, *deeper = run.metrics["spec_decode_per_position_acceptance_rates"]
@@ -268,7 +268,7 @@ def test_a_pinned_benchmark_and_a_run_have_one_length(scheduler: str) -> None:
 
 
 @pytest.mark.parametrize(("temperature", "bias"), [(0.5, 0.0), (3.0, -1.0)])
-def test_the_likeliest_token_is_reported_by_the_rule_and_a_row_stays_a_row(temperature: float, bias: float) -> None:
+def test_the_likeliest_token_is_reported_by_the_rule_and_a_row_stays_a_row(temperature, bias):
     text = text_of(replace(acceptance(conditional=list(MEASURED)), pool_rows=1), 8)
     told = ConfidenceCalibration(temperature, bias).applied(text)
     assert told.confidence[:, 0] == pytest.approx(expit(logit(text.confidence[:, 0]) / temperature + bias))
@@ -279,7 +279,7 @@ def test_the_likeliest_token_is_reported_by_the_rule_and_a_row_stays_a_row(tempe
     assert np.array_equal(told.truth, text.truth)
 
 
-def test_a_run_reports_how_far_confidences_are_from_right() -> None:
+def test_a_run_reports_how_far_confidences_are_from_right():
     """Right 70% of the time, reported at logit 0.8473 / 0.5 + 0.5 = 2.1946: 0.8998, an error of 0.1998."""
     surer = {"acceptance__confidence__temperature": 0.5, "acceptance__confidence__bias": 0.5}
     told = simulate("vllm_spec", "poisson", requests=40, acceptance="bernoulli", **surer)
@@ -289,7 +289,7 @@ def test_a_run_reports_how_far_confidences_are_from_right() -> None:
         assert numbers["calibration_error"] == pytest.approx(0.1998, abs=1e-3)
 
 
-def test_schedulers_that_ignore_confidences_serve_the_same_and_others_do_not() -> None:
+def test_schedulers_that_ignore_confidences_serve_the_same_and_others_do_not():
     """AdaServe sizes trees by confidence: of a drafter that is too unsure it verifies other tokens."""
     temperature = "acceptance__confidence__temperature"
     for scheduler, same in (("vllm_spec", True), ("continuous", True), ("adaserve", False)):

@@ -33,7 +33,7 @@ def values(experiment: str, figure: str) -> dict[str, Floats]:
     return {system: np.array(line) for system, line in read["figures"][figure]["values"].items()}
 
 
-def test_the_acceptance_of_llama_70b_is_that_of_fig_12() -> None:
+def test_the_acceptance_of_llama_70b_is_that_of_fig_12():
     published = values("adaserve_fig8_llama", "adaserve_fig12_llama")
     means = np.array([published[f"vLLM-Spec({k})"].mean() for k in (4, 6, 8)])
     p, q = least_squares(lambda each: (counted(*each) - means) / means, [0.8, 0.7]).x
@@ -41,7 +41,7 @@ def test_the_acceptance_of_llama_70b_is_that_of_fig_12() -> None:
     assert counted(p, q) == pytest.approx(means, rel=1e-3), "two numbers give all three"
 
 
-def test_outputs_end_where_figs_8_and_9_say() -> None:
+def test_outputs_end_where_figs_8_and_9_say():
     attained = values("adaserve_fig8_llama", "adaserve_fig8_llama")
     goodput = values("adaserve_fig8_llama", "adaserve_fig9_llama")
     nearly_all = [line[0] / (RATE_2_6 * attained[system][0] / 100) for system, line in goodput.items()]
@@ -74,7 +74,7 @@ def mean_latency(time: Floats, key: Floats) -> float:
     return float(np.take_along_axis(time, key.argsort(axis=1), axis=1).cumsum(axis=1).mean())
 
 
-def test_the_ceiling_is_high_under_figure_1s_cost_and_low_under_eq_6s() -> None:
+def test_the_ceiling_is_high_under_figure_1s_cost_and_low_under_eq_6s():
     """LAPS-SD's 1.47 lies at the ceiling of the one and far beyond that of the other."""
     assert gain(10, bonus=False) == pytest.approx(1.47, abs=0.05)
     assert gain(10, bonus=True) == pytest.approx(1.07, abs=0.01)

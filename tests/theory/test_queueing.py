@@ -28,7 +28,7 @@ def waits_s(load: float, seed: int, customers: int) -> tuple[Floats, Floats]:
     return arrival_s, run(single).progress.finish_s - arrival_s - SERVICE_S
 
 
-def test_waiting_time_of_m_d_1() -> None:
+def test_waiting_time_of_m_d_1():
     """Pollaczek-Khinchine: E[W] = load * service / (2 (1 - load)), within the 99.9% t-interval of 20 independent runs.
 
     The first 50 customers of each run, who find the server emptier than it will be, are left out.
@@ -41,7 +41,7 @@ def test_waiting_time_of_m_d_1() -> None:
     assert abs(means_s.mean() - expected_s) < error_s
 
 
-def test_each_wait_follows_from_the_one_before() -> None:
+def test_each_wait_follows_from_the_one_before():
     """Lindley: W' = max(0, W + service - gap), for every customer."""
     arrival_s, waited_s = waits_s(0.8, 0, 2_000)
     expected_s = np.zeros(len(arrival_s))
@@ -66,7 +66,7 @@ class Surveyor(simpy.Environment):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_littles_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_littles_law(name, monkeypatch):
     """L = lambda W without statistics: live requests integrated over time are the sum of all sojourns.
 
     Step by step: who looks in the middle of passes that run at once still sees those that have ended.

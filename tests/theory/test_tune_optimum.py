@@ -34,7 +34,7 @@ def tokens_per_s(k: int, clients: int, alpha: float, token_s: float, pass_s: flo
     return float(clients * sum(alpha**i for i in range(k + 1)) / seconds)
 
 
-def test_a_fixed_number() -> None:
+def test_a_fixed_number():
     of, lengths, best = (8, 0.8, 2e-4, 0.010), range(1, 8), 4
     assert max(lengths, key=lambda k: tokens_per_s(k, *of)) == best, "the problem itself"
     values = {"num_speculative_tokens": list(lengths), "max_num_batched_tokens": [None]}
@@ -55,7 +55,7 @@ def test_a_fixed_number() -> None:
 
 
 @pytest.mark.usefixtures("one_condition")
-def test_a_table_by_batch_size_with_more_choices_than_trials() -> None:
+def test_a_table_by_batch_size_with_more_choices_than_trials():
     """Of 5**3 tables 10 are tried; the batch of 16 uses the middle range alone."""
     of = (16, 0.7, 5e-4, 0.010)
     key = "speculation.num_speculative_tokens_per_batch_size"
@@ -74,7 +74,7 @@ SERVED = {"requests": 160, "concurrency": 8, "trace__prompt_tokens": 400, "trace
 HEAD = {"profile": "llama70b_1b_4xh200", "drafter": "eagle3", "engine": "sglang_0_5", "acceptance": "bernoulli"}
 
 
-def test_a_head_of_the_70bs_own_shape_is_best_at_seven() -> None:
+def test_a_head_of_the_70bs_own_shape_is_best_at_seven():
     found = {}
     for k, (length, _) in MEASURED.items():
         alpha = brentq(lambda rate, k=k, length=length: sum(rate**i for i in range(k + 1)) - length, 0.0, 1.0)

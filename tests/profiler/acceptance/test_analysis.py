@@ -32,14 +32,14 @@ CATEGORIES = {
 recorded = cache(read_acceptance_trace)
 
 
-def test_the_recordings_are_there_and_small() -> None:
+def test_the_recordings_are_there_and_small():
     names = {"smollm2_skip", "smollm2_lookup", "qwen1_5b_05b"}
     assert names | {f"{name}_t07" for name in names} == {path.stem for path in RECORDED}
     assert sum(path.stat().st_size for path in RECORDED) < 10_000_000
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_a_recording_is_whole_says_where_it_comes_from_and_maps_the_categories_of_the_traces(path: Path) -> None:
+def test_a_recording_is_whole_says_where_it_comes_from_and_maps_the_categories_of_the_traces(path):
     acceptance_trace, mapping = recorded(path), yaml.safe_load(path.with_suffix(".yaml").read_text())
     about = acceptance_trace.about
     categories = CATEGORIES[path.stem.partition("_")[0]]
@@ -59,7 +59,7 @@ def test_a_recording_is_whole_says_where_it_comes_from_and_maps_the_categories_o
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["smollm2_skip", "qwen1_5b_05b", "qwen1_5b_05b_t07"])
-def test_the_shipped_curves_are_those_fitted_to_the_recording(name: str) -> None:
+def test_the_shipped_curves_are_those_fitted_to_the_recording(name):
     fitted = fit_curves(read_acceptance_trace(FOLDER / f"{name}.parquet"))
     stated = yaml.safe_load((FOLDER / f"{name}_curves.yaml").read_text())["categories"]
     for name, curve in fitted.curves.items():
@@ -75,7 +75,7 @@ def flat(told: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_the_shipped_numbers_are_those_of_the_rows(path: Path) -> None:
+def test_the_shipped_numbers_are_those_of_the_rows(path):
     kept = Path(__file__).parents[3] / "results" / "acceptance" / path.stem / "summary.json"
     if not kept.is_file():
         pytest.skip("results/ is not part of this installation")
@@ -118,7 +118,7 @@ def twelve_texts() -> RecordedTrace:
 
 
 @pytest.mark.slow
-def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> None:
+def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path):
     acceptance_trace = twelve_texts()
     out = tmp_path / "mine.parquet"
     write_acceptance_trace(out, acceptance_trace)
@@ -141,7 +141,7 @@ def test_a_recording_is_summed_up_in_files_that_a_run_reads(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_a_lookup_is_compared_as_chains_alone(tmp_path: Path) -> None:
+def test_a_lookup_is_compared_as_chains_alone(tmp_path):
     acceptance_trace = twelve_texts()
     acceptance_trace.confidence[:, 1:] = 0.0
     told = analyse(acceptance_trace, tmp_path / "mine.parquet")
@@ -159,7 +159,7 @@ def lookup_trace() -> RecordedTrace:
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path: Path) -> None:
+def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path):
     truth = lookup_trace().target_probability.copy()
     truth[3, 0] = 0.25
     acceptance_trace = replace(lookup_trace(), target_probability=truth)
@@ -174,7 +174,7 @@ def test_positions_without_a_proposal_are_neither_accepted_nor_rejected(tmp_path
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path: Path) -> None:
+def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path):
     acceptance_trace = lookup_trace()
     acceptance_trace.confidence[:] = 0.0
     acceptance_trace.rank[:] = acceptance_trace.confidence.shape[1]

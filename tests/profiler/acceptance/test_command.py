@@ -57,9 +57,7 @@ def recorded(models: Path, out: Path, *more: str, drafter: str = "skip") -> Reco
     return command.acceptance_trace(parsed(words(models, out, *more, drafter=drafter)))
 
 
-def test_the_command_records_and_analyses_and_later_analyses_alone(
-    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_records_and_analyses_and_later_analyses_alone(models, tmp_path, capsys):
     out = tmp_path / "mine.parquet"
     assert run(parsed(words(models, out))) == 0
     said = capsys.readouterr().out
@@ -73,7 +71,7 @@ def test_the_command_records_and_analyses_and_later_analyses_alone(
     assert (tmp_path / "mine" / "summary.json").read_bytes() == before
 
 
-def test_layers_are_found(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layers_are_found(models, tmp_path, capsys):
     assert run(parsed(words(models, tmp_path / "none.parquet", "--find-layers", "1"))) == 0
     line = capsys.readouterr().out
     assert re.fullmatch(r"--skip-layers [01]: 0\.\d{4} agree\n", line)
@@ -81,7 +79,7 @@ def test_layers_are_found(models: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("drafter", ["skip", "separate", "lookup"])
-def test_a_recording_holds_every_text_and_says_what_it_is(drafter: str, models: Path, tmp_path: Path) -> None:
+def test_a_recording_holds_every_text_and_says_what_it_is(drafter, models, tmp_path):
     out = tmp_path / "acceptance_trace.parquet"
     acceptance_trace = recorded(models, out, drafter=drafter)
     assert acceptance_trace.categories == ("chat", "code")
@@ -101,7 +99,7 @@ def test_a_recording_holds_every_text_and_says_what_it_is(drafter: str, models: 
     assert not out.with_name("acceptance_trace.parquet.parts").exists()
 
 
-def test_a_lookups_confidence_is_its_measured_acceptance(models: Path, tmp_path: Path) -> None:
+def test_a_lookups_confidence_is_its_measured_acceptance(models, tmp_path):
     acceptance_trace = recorded(models, tmp_path / "acceptance_trace.parquet", drafter="lookup")
     for code in (0, 1):
         mine = acceptance_trace.on_path & (acceptance_trace.category == code)
@@ -128,7 +126,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch, batches: int, error: BaseException)
     return done
 
 
-def test_a_stopped_recording_goes_on_where_it_was(models: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_stopped_recording_goes_on_where_it_was(models, tmp_path, monkeypatch):
     whole = recorded(models, tmp_path / "whole.parquet", "--temperature", "0.8")
     out, before = tmp_path / "acceptance_trace.parquet", TraceWriter.rows
     done = stopped(monkeypatch, 2, KeyboardInterrupt())
@@ -146,7 +144,7 @@ def test_a_stopped_recording_goes_on_where_it_was(models: Path, tmp_path: Path, 
         assert np.array_equal(getattr(whole, name), getattr(acceptance_trace, name), equal_nan=True), name
 
 
-def test_a_file_of_other_settings_or_of_another_run_is_not_overwritten(models: Path, tmp_path: Path) -> None:
+def test_a_file_of_other_settings_or_of_another_run_is_not_overwritten(models, tmp_path):
     out = tmp_path / "acceptance_trace.parquet"
     with only_one(out):
         assert f"{out}: another run is writing it; expected one at a time" in refused(words(models, out))
@@ -175,18 +173,18 @@ def test_a_file_of_other_settings_or_of_another_run_is_not_overwritten(models: P
         (["--dtype", "float8"], "dtype 'float8' is unknown"),
     ],
 )
-def test_a_mistake_is_one_line(more: list[str], said: str, models: Path, tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(more, said, models, tmp_path):
     assert said in refused(words(models, tmp_path / "acceptance_trace.parquet", *more))
     assert not (tmp_path / "acceptance_trace.parquet").exists()
 
 
-def test_too_little_memory_keeps_what_is_done(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_keeps_what_is_done(models, tmp_path, monkeypatch):
     stopped(monkeypatch, 1, made.torch.OutOfMemoryError("CUDA"))
     assert "too little memory for 2 texts at once" in refused(words(models, tmp_path / "acceptance_trace.parquet"))
     assert len(list((tmp_path / "acceptance_trace.parquet.parts").glob("*.npz"))) == 1
 
 
-def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(models: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(models, tmp_path, monkeypatch):
     before = TraceWriter.rows
 
     def broken(self: TraceWriter, batch):
@@ -200,7 +198,7 @@ def test_a_model_that_answers_nan_and_a_full_disk_are_one_line(models: Path, tmp
     assert "cannot be written: No space left on device" in refused(words(models, tmp_path / "b.parquet"))
 
 
-def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) -> None:
+def test_a_text_stays_within_the_models_positions(models, tmp_path):
     """512 positions: with 500 output tokens only prompts of up to 12 are left."""
     shorter = recorded(models, tmp_path / "a.parquet", "--longest-prompt", "100")
     assert shorter.about["sequences"] == {"chat": 3, "code": 3}
@@ -210,7 +208,7 @@ def test_a_text_stays_within_the_models_positions(models: Path, tmp_path: Path) 
     assert "fewer --tokens" in refused(words(models, tmp_path / "c.parquet", "--tokens", "510"))
 
 
-def test_another_vocabulary_and_a_missing_extra_are_one_line(models: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_another_vocabulary_and_a_missing_extra_are_one_line(models, tmp_path, monkeypatch):
     other = words(models, tmp_path / "a.parquet", "--draft", str(models / "other_words"), drafter="separate")
     assert "token 'w10' is 10 against none" in refused(other)
     monkeypatch.setattr("profiler.models.loading.find_spec", lambda name: None if name == "torch" else name)

@@ -31,7 +31,7 @@ def naive_beam(walks: curves.Walks, walk: int, depth: int, width: int) -> int:
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_beams_equal_a_beam_by_hand(width: int) -> None:
+def test_beams_equal_a_beam_by_hand(width):
     rng = np.random.default_rng(2)
     acceptance_trace = drawn_trace(rng, sequences=12, tokens=30, confidence=np.array([0.35, 0.5, 0.8]))
     walks = curves.recorded_walks(acceptance_trace, "chat")
@@ -43,7 +43,7 @@ def test_beams_equal_a_beam_by_hand(width: int) -> None:
         assert lengths[:, depth - 1].tolist() == by_hand
 
 
-def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category() -> None:
+def test_walks_stay_within_a_text_and_take_the_off_path_pool_of_their_category():
     columns = [0] * 9 + [0] + [1] * 3, [0] * 8 + [1, 1, 2, 2, 2], [*range(8), 0, 4, 0, 1, 2], [-1] * 9 + [2] + [-1] * 3
     confidence = np.linspace(0.9, 0.1, 13)[:, None]
     acceptance_trace = acceptance_trace_of(*columns, confidence, np.ones(13, int), ("chat", "code"))
@@ -64,7 +64,7 @@ def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorde
 
 
 @pytest.mark.parametrize("curve", [Curve(0.5, 1.0, 0.0, 0.3), Curve(0.85, 5.0, 1.0, 0.6)], ids=str)
-def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from_and_no_stretches(curve: Curve) -> None:
+def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from_and_no_stretches(curve):
     acceptance_trace = as_recorded(curve, 400, 200)
     fitted = fit_curve(acceptance_trace, "chat")
     assert fitted.agreement == pytest.approx(curve.agreement, abs=0.02)
@@ -74,7 +74,7 @@ def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from_and_no_stretches(cur
     assert fitted.stretch_spread < 0.15
 
 
-def test_a_fit_finds_stretches() -> None:
+def test_a_fit_finds_stretches():
     assert spread_of(0.6, 0.0) == 0.0
     curve = Curve(0.7, 3.0, 0.4, 0.5, stretch_tokens=16, stretch_spread=1.0)
     fitted = fit_curve(as_recorded(curve, 600, 200), "chat")
@@ -84,7 +84,7 @@ def test_a_fit_finds_stretches() -> None:
     assert fitted.spread == pytest.approx(0.4, abs=0.12)
 
 
-def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much() -> None:
+def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much():
     curve = Curve(0.7, 2.0, 0.6, 0.5)
     acceptance_trace = as_recorded(curve, 300, 100)
     same = curves.compare(acceptance_trace, Acceptance({"chat": curve}, 4, 16), "chat")
@@ -95,7 +95,7 @@ def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_mu
     assert min(each.total_variation for each in other if each.width == 1) > 0.15
 
 
-def test_calibrated_confidence_rises_and_keeps_the_mean() -> None:
+def test_calibrated_confidence_rises_and_keeps_the_mean():
     rng = np.random.default_rng(4)
     claimed = rng.random(5000)
     right = rng.random(5000) < claimed**2
@@ -115,13 +115,13 @@ def patterned(*patterns: list[int]) -> RecordedTrace:
     return acceptance_trace_of(zero, sequence, position, zero - 1, confidence, np.where(right, 0, 2), ("chat",))
 
 
-def test_rows_of_a_category_leave_out_what_lies_off_the_path() -> None:
+def test_rows_of_a_category_leave_out_what_lies_off_the_path():
     rows = curves.on_path(small_trace(), "code")
     assert (rows.row.tolist(), rows.text.tolist()) == ([3], [0])
     assert "category 'cod' was not recorded; did you mean 'code'?" in refusal(curves.on_path, small_trace(), "cod")
 
 
-def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
+def test_a_round_begins_behind_the_bonus_token_of_the_last():
     rows = curves.on_path(patterned([1, 1, 0, 1, 1, 1, 1, 0], [0, 0, 1], [1]), "chat")
     # Chains of 2: 2 accepted from 0, 2 from 3, 1 from 6; none from 0 and none from 1; the last text has no room.
     assert curves.rounds(rows, 2) == (pytest.approx(5 / 5), pytest.approx(2 / 5))
@@ -131,7 +131,7 @@ def test_a_round_begins_behind_the_bonus_token_of_the_last() -> None:
     assert np.isnan(curves.clustered_error(np.ones(2), np.zeros(2, dtype=int)))
 
 
-def test_bins_hold_mean_confidence_and_acceptance() -> None:
+def test_bins_hold_mean_confidence_and_acceptance():
     confidence = np.array([0.05, 0.05, 0.72, 0.78, 1.0])
     bins = curves.by_confidence(confidence, np.array([False, True, True, False, True]))
     assert bins.rows.tolist() == [2, 0, 0, 0, 0, 0, 0, 2, 0, 1]
@@ -140,7 +140,7 @@ def test_bins_hold_mean_confidence_and_acceptance() -> None:
     assert curves.calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
 
 
-def test_running_rates_are_noted_every_ten_accepted_tokens() -> None:
+def test_running_rates_are_noted_every_ten_accepted_tokens():
     rows = curves.on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat")
     at, rate = curves.running_rates(rows, 1)
     assert at.tolist() == [19, 30]

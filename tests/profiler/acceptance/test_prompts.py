@@ -31,14 +31,14 @@ def lines(path: Path, *records: object) -> Path:
         ({"category": "mine", "prompt": "say it"}, "mine", "say it"),
     ],
 )
-def test_known_layouts_are_read(record: dict[str, object], category: str, part: str, tmp_path: Path) -> None:
+def test_known_layouts_are_read(record, category, part, tmp_path):
     (found,) = read_prompts([lines(tmp_path / "a.jsonl.gz", record)])
     assert (found.category, found.sequence) == (category, 0)
     assert part in found.text
     assert "two" not in found.text or part != "one"
 
 
-def test_files_take_turns_a_text_comes_once_and_categories_are_chosen(tmp_path: Path) -> None:
+def test_files_take_turns_a_text_comes_once_and_categories_are_chosen(tmp_path):
     def file(name: str, category: str, *texts: str) -> Path:
         return lines(tmp_path / name, *({"category": category, "prompt": text} for text in texts))
 
@@ -63,6 +63,6 @@ def test_files_take_turns_a_text_comes_once_and_categories_are_chosen(tmp_path: 
         (b'{"category": "a\\nb", "prompt": "x"}\n', "a.jsonl: line 1: category: .* printable"),
     ],
 )
-def test_a_bad_file_is_one_line(content: bytes, said: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_one_line(content, said, tmp_path):
     (tmp_path / "a.jsonl").write_bytes(content)
     assert re.search(said, refusal(read_prompts, [tmp_path / "a.jsonl"]))

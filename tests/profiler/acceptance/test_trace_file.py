@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from tests.made import refusal
 from tests.profiler.acceptance.traces import COLUMNS, small_trace
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     acceptance_trace = small_trace()
     write_acceptance_trace(tmp_path / "a.parquet", acceptance_trace)
     back = read_acceptance_trace(tmp_path / "a.parquet")
@@ -56,12 +55,12 @@ def swapped() -> RecordedTrace:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_row_that_cannot_be_is_refused(wrong: RecordedTrace, said: str, tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_is_refused(wrong, said, tmp_path):
     write_acceptance_trace(tmp_path / "a.parquet", wrong)
     assert re.search(said, refusal(read_acceptance_trace, tmp_path / "a.parquet"))
 
 
-def test_files_that_are_no_recordings_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_recordings_are_refused(tmp_path):
     path = tmp_path / "a.parquet"
     write_acceptance_trace(path, small_trace())
     table = pq.read_table(path)
@@ -95,7 +94,7 @@ def same(ours: AcceptanceRows, theirs: AcceptanceRows) -> bool:
     return all(np.array_equal(mine, other, equal_nan=True) for mine, other in zip(ours, theirs, strict=True))
 
 
-def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> None:
+def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path):
     kept = {("chat", 0): rows(5), ("code", 3): rows(2)}
     parts = RecordedBatches(tmp_path / "a.parquet", {"seed": 0})
     parts.add({("math", 7): rows(3)})
@@ -114,7 +113,7 @@ def test_a_part_with_a_byte_flipped_is_whole_or_passed_over(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", ["[1]", "[" * 100_000, '{"seed": '])
-def test_settings_that_are_none_are_one_line(content: str, tmp_path: Path) -> None:
+def test_settings_that_are_none_are_one_line(content, tmp_path):
     folder = RecordedBatches(tmp_path / "a.parquet", {"seed": 0}).folder
     (folder / "settings.json").write_text(content)
     said = refusal(RecordedBatches, tmp_path / "a.parquet", {"seed": 0})
