@@ -37,8 +37,9 @@ GRID: dict[str, Sequence[int]] = {
 CHOOSING, JUDGING = (0, 1), range(2, 12)
 """Seeds that choose the best of the grid, and those that compare it with the default."""
 REQUESTS = 400
-PROFILES = sorted(["qwen3_8b_06b_h100", *(recipe.name for recipe in RECIPES)])
-"""Profiles of docs/adaserve.md: pairs of dense models."""
+HEADS = ("llama70b_eagle3_4xh100", "gpt_oss_120b_eagle3_2xb200")
+PROFILES = sorted(["qwen3_8b_06b_h100", *HEADS, *(recipe.name for recipe in RECIPES)])
+"""Profiles of docs/adaserve.md: pairs with a draft model, and two with a head."""
 HEAD = ("profile", "trace", *(f"{load:g}" for load in LOADS))
 SHORT = {
     "verify_tokens": "B",
