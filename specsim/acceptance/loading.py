@@ -22,7 +22,7 @@ from specsim.files.checked_mapping import CheckedMapping
 from specsim.registry.build import Kinds
 
 ANY = "any"
-OTHER_TRAINING = re.compile(r"^\.\d|-\d{4}\b")
+OTHER_TRAINING = re.compile(r"^\.\d+(?!\w)|-\d{4}\b")
 """In a name behind that of a model: a version, or the month of a training."""
 KINDS: Kinds[AcceptanceModel] = Kinds(
     "acceptance",

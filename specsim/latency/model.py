@@ -93,7 +93,7 @@ class ModelLatency:
 
     @property
     def bend_tokens(self) -> float | None:
-        """Batched tokens from which on compute is the slower side, of a table without a floor by its roofline.
+        """Batched tokens from which on compute is the slower side; of a table without a bend those of its roofline.
 
         None for a line, and where the first tokens cost most (mixtures of experts).
         """

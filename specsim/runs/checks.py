@@ -348,12 +348,12 @@ def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a line where all batch slots of a replica were taken, and another request of `rows` was there."""
     if slots is None:
         return ()
-    done = ~np.isnan(rows["finish_s"])
-    arrival_s, first_s, finish_s, replica = (
-        rows[name][done] for name in ("arrival_s", "first_token_s", "finish_s", "replica")
-    )
-    for its in (replica == each for each in np.unique(replica)):
-        if peak(first_s[its], finish_s[its]) == slots < peak(arrival_s[its], finish_s[its]):
+    left_s = np.fmax(rows["finish_s"], rows["cancelled_s"]) if "cancelled_s" in rows else rows["finish_s"]
+    for its in (~np.isnan(left_s) & (rows["replica"] == each) for each in np.unique(rows["replica"])):
+        begun = its & ~np.isnan(rows["first_token_s"])
+        running, split = peak(rows["first_token_s"][begun], left_s[begun]), "split.moving_s" in rows
+        # Behind another pool's first token a request may wait for a slot.
+        if running == slots < peak(rows["arrival_s"][its], left_s[its]) or (split and running > slots):
             return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs) were taken",)
     return ()
 

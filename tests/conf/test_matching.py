@@ -98,6 +98,7 @@ def test_an_acceptance_that_names_no_pair_says_that_it_is_not_checked(tmp_path):
     [
         ("Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct", True),
         ("any", "Vicuna-7B", True),
+        ("Qwen3-8B", "Qwen3-8B.4bit", True),
         ("SmolLM2-135M", "SmolLM2-135M less 3 layers", False),
         ("SmolLM2-135M less 3 layers", "SmolLM2-135M less 30 layers", False),
         ("Qwen2.5-3B", "Qwen2.5-32B", False),

@@ -64,6 +64,7 @@ def test_without_an_objective_or_in_passes_of_their_own_prompts_get_all_that_a_p
         pytest.param(Table((2, 64, 6400), (0.001, 0.00162, 0.63522), 0.0), 64, id="steeper"),
         pytest.param(Linear(1e-6, 1e-4, 0.01), LIMIT, id="line"),
         pytest.param(Roofline(0.01, 1e-4, 0.02, 2e-4, 0.0, 0.0), LIMIT, id="compute"),
+        pytest.param(Roofline(0.03, 3e-4, 0.02, 2e-4, 0.0, 0.0, few_s=(0.09,)), LIMIT, id="one token is slow"),
     ],
 )
 def test_prompts_fill_a_pass_up_to_its_bend_or_to_where_a_token_costs_least(form, filled):

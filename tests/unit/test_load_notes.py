@@ -190,7 +190,8 @@ def test_a_run_says_that_it_is_a_closed_loop():
 
 def test_a_run_says_that_its_batch_slots_were_all_taken_while_requests_waited():
     said = "requests waited while all 2 batch slots of a replica (max_num_seqs) were taken"
-    crowd = {"requests": 12, "rps": 100, "replicas": 2}
-    assert said in simulate("vllm", "poisson", engine__max_num_seqs=2, **crowd).notes
-    for roomy in ({"engine__max_num_seqs": 12} | crowd, {"engine__max_num_seqs": 2, "requests": 12, "rps": 0.01}):
+    crowd = {"requests": 12, "rps": 100, "replicas": 2, "engine__max_num_seqs": 2}
+    for more in ({}, {"timeout_s": 2}, {"split__prefill": 1, "split__link_gb_per_s": 50}):
+        assert said in simulate("vllm", "poisson", **crowd, **more).notes
+    for roomy in ({**crowd, "engine__max_num_seqs": 12}, {**crowd, "rps": 0.01}):
         assert not any("batch slots" in note for note in simulate("vllm", "poisson", **roomy).notes)

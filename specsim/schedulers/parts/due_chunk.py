@@ -17,6 +17,8 @@ TILE_TOKENS = 64
 """Scheduled beyond what prompts fill are multiples of it."""
 NEAR = 1.02
 """Of sizes of a pass whose prompt tokens cost at most this times the least, the greatest is taken."""
+FEW_TOKENS = 8
+"""A pass of up to so many, the shortest of them, is what a prompt's tokens are added to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,14 @@ def filled_tokens(target: PassCosts, most: int) -> int:
     """Return the batched tokens up to which prompts fill a pass of `most`, from the model of the target's passes.
 
     Up to the bend of its roofline a pass waits for the weights. Without a bend it is the size at which a token of a
-    prompt costs least: all of a pass where tokens cost most at first, as the first ones have a mixture's experts read.
+    prompt costs least: all of a pass where tokens cost most at first, as the first ones have a mixture's experts read,
+    and where all cost alike.
     """
     if target.bend_tokens is not None:
         return int(target.bend_tokens)
-    sizes = np.append(np.arange(TILE_TOKENS, most, TILE_TOKENS), max(most, 2))
-    seconds = target.seconds_array(PassShapes(0, np.append(1, sizes), 0, 1, 1, 0))
-    token_s = (seconds[1:] - seconds[0]) / (sizes - 1)
+    sizes = np.append(np.arange(TILE_TOKENS, most, TILE_TOKENS), max(most, FEW_TOKENS + 1))
+    few_s, seconds = (target.seconds_array(PassShapes(0, n, 0, 1, 1, 0)) for n in (np.arange(1, FEW_TOKENS + 1), sizes))
+    token_s = np.maximum(seconds - few_s.min(), 0.0) / (sizes - 1 - np.argmin(few_s))
     return int(sizes[np.flatnonzero(token_s <= NEAR * token_s.min())[-1]])
 
 
