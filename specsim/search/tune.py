@@ -105,7 +105,7 @@ def tune(
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     kept = float(given[0].measure.mean()) >= goal.target
     found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate, kept=kept)
-    carried = _Carried(int(first.config["replicas"]), 0, given[0])
+    carried = _Fleet(int(first.config["replicas"]), 0, given[0])
     if found is not None and rate is not None and not kept:
         carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first)
     trials = {each.space.scheduler: len(each.scores) for each in searches}
@@ -194,7 +194,7 @@ def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[
     return found
 
 
-class _Carried(NamedTuple):
+class _Fleet(NamedTuple):
     """The servers that keep the target at the rate, the place of their candidate, and what they measured."""
 
     replicas: int | None
@@ -277,7 +277,7 @@ def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> 
         yield from (f"highest rate with {name}: {each}" for each in found.doubts(line))
 
 
-def _carried(judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured) -> _Carried:
+def _carried(judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured) -> _Fleet:
     """Return how many servers keep the target at the rate, of the candidate that needs fewest.
 
     None where a few more than seems needed do not, either.
@@ -285,14 +285,14 @@ def _carried(judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float
     alone = {place: found.capacity(line).keeps or 0.0 for place, line in lines.items()}
     place = max(alone, key=lambda each: alone[each])
     if not alone[place] or first.config["replicas"] != 1:
-        return _Carried(None, place, None)
+        return _Fleet(None, place, None)
     fewest = max(2, ceil(rate / (alone[place] * (1 + WITHIN))))
     for servers in range(fewest, fewest + FURTHER):
         judge.runs.say(f"judging: {servers} servers")
         fleet = judge([place], {"replicas": str(servers)})[place]
         if fleet.measure.mean() >= judge.goal.target:
-            return _Carried(servers, place, fleet)
-    return _Carried(None, place, None)
+            return _Fleet(servers, place, fleet)
+    return _Fleet(None, place, None)
 
 
 def _exported(
@@ -300,7 +300,7 @@ def _exported(
     asof: Mapping[int, Judgement],
     first: Configured,
     profile: Profile,
-    carried: _Carried,
+    carried: _Fleet,
 ) -> tuple[Export | None, list[str]]:
     """Return the best candidate that the engine can express, run back, and lines about it and those before it."""
     engine, said = judge.goal.export, list[str]()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from specsim.config.configured import from_point
+from specsim.config.groups import names
 from specsim.config.points import points
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import engine_from_mapping
@@ -17,6 +18,7 @@ from specsim.latency.model import ModelLatency
 from specsim.latency.peaks import implied, peak_notes, peak_of
 from specsim.latency.profile import Profile, load_profile, profile_from_mapping
 from specsim.runs.prepare import prepare
+from specsim.schedulers.parts.tree_shape import profiled_budget
 from tests.made import one, refusal
 from tools.compose_profiles import SHIPPED, texts
 
@@ -60,6 +62,13 @@ def test_profiles_of_a_library_s_kernels_are_plausible(name):
         assert list(model.fit_error) == ["decode", "verify", "prefill", "mixed"]
         assert all(error["median"] <= error["p95"] < 0.25 for error in model.fit_error.values())
     assert all(entry["licence"] and entry["versions"] for entry in profile.provenance)
+
+
+@pytest.mark.parametrize("name", [name for name in names("profile") if name != "smollm2_skip_cpu"])
+def test_a_request_alone_verifies_48_tokens_on_dense_models_and_fewer_on_mixtures_of_experts(name):
+    profile = load_profile(FOLDER / f"{name}.yaml")
+    budget = profiled_budget(profile, 1)
+    assert budget(1) < 48 if profile.target.sparse else budget(1) == 48
 
 
 @pytest.mark.slow
