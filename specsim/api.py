@@ -19,16 +19,15 @@ from specsim.runs.iterations import iterations
 from specsim.runs.objects import named
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import composed
-from specsim.runs.until import check_until, run_points
+from specsim.runs.sweep import check_until, run_points
 from specsim.search.exports import check_engine
 from specsim.search.find import RATE, SEED, check_asked, search
 from specsim.search.found import Found
 from specsim.search.tune import Goal, check_trials
 from specsim.search.tune import tune as tune_settings
 from specsim.search.tuned import Tuned, write_tuned
-from specsim.store.runs import StoredRun, holds_remains, read_run
+from specsim.store.runs import StoredRun, check_place, holds_remains, read_run
 from specsim.store.sweeps import Sweep, load_sweep
-from specsim.store.writer import check_place
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 

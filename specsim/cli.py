@@ -8,15 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specsim.commands.calibrate import calibrate_command, profiler_command
+from specsim.commands.calibrate import add_import, calibrate_command, profiler_command
 from specsim.commands.compare import add_compare
-from specsim.commands.find import add_find
-from specsim.commands.imports import add_import
-from specsim.commands.options import added, asked_for
-from specsim.commands.parser import Parser, guarded, run
-from specsim.commands.run import run_command
-from specsim.commands.sweep import add_sweep, add_sweep_options
-from specsim.commands.tune import add_tune
+from specsim.commands.parser import Parser, added, asked_for, guarded, run
+from specsim.commands.run import add_sweep, add_sweep_options, run_command
+from specsim.commands.search import add_find, add_tune
 from specsim.config import schema
 from specsim.errors import SpecsimError, nearest, say
 from specsim.files.checked_mapping import expanded

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import simpy
 
-from specsim.backend.simulated import GroundTruth, SimulatedBackend
+from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.cluster.clients import Clients, Turns, arrivals
 from specsim.cluster.dispatch import Dispatch
 from specsim.cluster.routers import RoundRobin
@@ -26,9 +26,9 @@ from specsim.metrics.requests import Window, counts
 from specsim.metrics.summary import duration
 from specsim.server.admission import AdmissionControl
 from specsim.server.engine import Replica
+from specsim.server.events import Observing, noted_by
 from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
-from specsim.server.observing import Observing, noted_by
 from specsim.server.planning import TOO_LONG, StepTooLong, watchdog
 from specsim.server.state import Hardware, Progress, SharedRows, over_pools
 from specsim.server.view import LedgerView

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from specsim.acceptance.trace import AcceptanceTrace, Pools
-from specsim.backend.simulated import GroundTruth
+from specsim.backend import GroundTruth
 from specsim.core.passes import DraftPass
 from specsim.core.protocols import Scheduler
 from specsim.core.request import Facts, Floats, Ids, Requests

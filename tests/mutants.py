@@ -61,7 +61,7 @@ FAULTS = (
         "tests/reference/test_pass_for_pass.py -k continuous",
     ),
     Fault(BOOKS, "draft_nodes[request] = draft_depth", "draft_depth", "tests/unit/test_kernels.py"),
-    Fault("specsim/backend/drafting.py", "[DEPTH] < max_", "[DEPTH] <= max_", f"{LAWS} -k smartspec_per_request"),
+    Fault("specsim/backend.py", "[DEPTH] < max_", "[DEPTH] <= max_", f"{LAWS} -k smartspec_per_request"),
     Fault(
         "specsim/cluster/routers.py",
         "].outstanding_tokens())",
@@ -81,7 +81,7 @@ FAULTS = (
         f"{LAWS} -k vllm_spec",
     ),
     Fault(TREES, "confidence[rows[0, behind], token], ahead", "0.9 if right else 0.1, ahead", f"{GOLDEN} -k specserve"),
-    Fault("specsim/server/rules.py", "leaves >= nodes", "leaves > nodes", "tests/laws/test_illegal_passes.py"),
+    Fault("specsim/server/planning.py", "leaves >= nodes", "leaves > nodes", "tests/laws/test_illegal_passes.py"),
     Fault(
         "specsim/server/engine.py",
         "possible(thinking_s + seconds)",

@@ -17,7 +17,7 @@ from typing import Any
 from profiler.compose.library import check_architecture, config_files, config_in, family_of
 from profiler.models.shapes import BY_NAME, TransformerShape
 from specsim.errors import SpecsimError
-from specsim.latency.heads import DecoderHead
+from specsim.latency.drafter import DecoderHead
 
 FIELDS = (
     *("num_hidden_layers", "hidden_size", "num_attention_heads"),

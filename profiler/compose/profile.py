@@ -27,8 +27,7 @@ from profiler.compose.passes import Alike, ComposedPass
 from specsim.acceptance.loading import ANY, same_model
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import peek_yaml, read_yaml, shipped
-from specsim.latency.drafter import drafter_from_mapping
-from specsim.latency.heads import DECODER_HEADS, DecoderHead
+from specsim.latency.drafter import DECODER_HEADS, DecoderHead, drafter_from_mapping
 from specsim.latency.model import MEMORY_SHARE, PROFILE_VERSION
 from specsim.latency.profile import profile_from_mapping
 

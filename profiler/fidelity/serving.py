@@ -20,7 +20,7 @@ from profiler.fidelity.tables import CellOutcome
 from profiler.fidelity.verdicts import CLEAR, Step, accounted
 from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
 from specsim.acceptance.trace import AcceptanceTrace
-from specsim.backend.simulated import GroundTruth, SimulatedBackend
+from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.config.configured import from_words
 from specsim.core.protocols import Backend, View
 from specsim.core.request import Floats, Ints

@@ -2,20 +2,255 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from specsim.acceptance.curves import MOST_POSITIONS, Acceptance
-from specsim.acceptance.logs import Verified, verifications
-from specsim.acceptance.positions import LEAST, MOST, SPREAD, curve_of, shape_of, worth
-from specsim.core.request import Floats
+from specsim.acceptance.positions import LEAST_RATE, MOST_RATE, SPREAD, curve_of, shape_of, worth
+from specsim.core.request import Floats, Ints
 from specsim.errors import SpecsimError
-from specsim.files.checked_mapping import CheckedMapping, expanded
+from specsim.files.checked_mapping import MOST, CheckedMapping, expanded
 from specsim.files.yaml_file import check_file
+
+NESTED: tuple[tuple[str | int, ...], ...] = (
+    ("spec_decode_acceptance",),
+    ("metrics", "speculative_decoding"),
+    ("choices", 0, "speculative_decoding"),
+    ("meta_info",),
+    ("out", "meta_info"),
+    ("choices", 0, "meta_info"),
+)
+"""Places of the counts in a line of aiperf, in an answer of vLLM, TensorRT-LLM and SGLang, and in SGLang's JSON log."""
+ACCEPTED = ("accepted", "per_step_accepted")
+HISTOGRAM = ("histogram", "acceptance_histogram", "spec_correct_drafts_histogram", "spec_accept_histogram")
+DRAFTED = ("k", "per_step_drafted", "num_spec_tokens")
+PROPOSED = ("num_draft_tokens", "total_draft_tokens", "spec_num_proposed_drafts", "spec_draft_token_num")
+COUNTED = re.compile(rf"""['"]({"|".join((*HISTOGRAM, *PROPOSED))})['"]: (\[[\d, ]*\]|\d+)""")
+"""Counts in a line of SGLang's request log as text, which prints Python's own mappings."""
+LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
+"""Counts in a line of vLLM's log."""
+SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+-]+)")
+DRAFTS, RATES = "spec_decode_num_drafts", "spec_decode_per_position_acceptance_rates"
+"""Keys of a result of `vllm bench serve`."""
+POSITION = re.compile(r'position="(\d+)"')
+"""Counters of vLLM's /metrics."""
+
+
+class Verified(NamedTuple):
+    """The verifications of one request, or of a server.
+
+    Attributes
+    ----------
+    category : of the text, "" where none is said. k : the most tokens of a draft.
+    right, reached : (k,) by draft position, verifications whose token there was right, and those that proposed one
+        behind right ones alone.
+    short : tokens by which drafts were shorter than k, where the line does not say which.
+    """
+
+    category: str
+    k: int
+    right: Floats
+    reached: Floats
+    short: int = 0
+
+
+def verifications(text: str, source: str, k: int | None, field: str | None) -> tuple[list[Verified], list[Verified]]:
+    """Return the verifications of each request, and those of a server whose lines name none.
+
+    Raises
+    ------
+    SpecsimError
+        One line naming the file, the line and the field.
+    """
+    requests: list[Verified] = []
+    intervals: list[Verified] = []
+    scraped: dict[tuple[str, str], float] = {}
+    for number, item in _items(text, source):
+        node = CheckedMapping(f"{source}: line {number}", "", {})
+        try:
+            if isinstance(item, str):
+                item = _counts(item)
+            if isinstance(item, str):
+                intervals += [_logged(node, *each) for each in LOGGED.findall(item) if int(each[0])]
+                scraped |= {each[:2]: float(each[2]) for each in SCRAPED.findall(item)}
+                continue
+            if isinstance(item, Mapping) and item.get(RATES):
+                result = CheckedMapping(node.source, "", item)
+                right = np.array([1.0, *result.numbers(RATES, 1)])
+                intervals.append(_of_server(result, right * result.whole(DRAFTS, 1)))
+                continue
+            found = _verified(item, node, k, field)
+        except (ValueError, RecursionError) as error:
+            node.refuse("", f"is damaged: {error}")
+        requests += [found] if found is not None and found.reached[0] else []
+    return requests, intervals or _scraped(CheckedMapping(source, "", {}), scraped)
+
+
+def _items(text: str, source: str) -> Iterable[tuple[int, Any]]:
+    """Yield the number of each line and the line, or of a JSON list each place and what stands there."""
+    if not re.match(r"\s*\[\s*\{", text):
+        yield from ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+        return
+    try:
+        yield from enumerate(json.loads(text), 1)
+    except (ValueError, RecursionError) as error:
+        raise SpecsimError(f"{source}: is damaged JSON: {error}") from None
+
+
+def _counts(line: str) -> Any:
+    """Return what a line of JSON or of SGLang's log as text tells, or the line where it is neither."""
+    if line.lstrip().startswith("{"):
+        return json.loads(line)
+    return {name: json.loads(value) for name, value in COUNTED.findall(line)} or line
+
+
+def _logged(node: CheckedMapping, drafted: str, rates: str) -> Verified:
+    """Return the verifications of an interval of vLLM's log."""
+    right = np.array([1.0, *map(float, rates.split(", "))])
+    return _of_server(node, right * int(drafted) / (len(right) - 1))
+
+
+def _scraped(node: CheckedMapping, counters: Mapping[tuple[str, str], float]) -> list[Verified]:
+    """Return the verifications that the last scrape of a server's /metrics tells of, all its engines together."""
+    held: dict[int, float] = {}
+    for (name, labels), value in counters.items():
+        position = POSITION.search(labels)
+        if name == "drafts" or position:
+            place = int(position[1]) if position else -1
+            held[place] = held.get(place, 0.0) + value
+    if not held.get(-1) or len(held) == 1:
+        return []
+    if sorted(held) != list(range(-1, len(held) - 1)):
+        node.refuse("", "a draft position before the last has no counter of accepted tokens")
+    return [_of_server(node, np.array([held[place] for place in sorted(held)]))]
+
+
+def _of_server(node: CheckedMapping, held: Floats) -> Verified:
+    """Return the verifications of a server from drafts and tokens that were right by draft position, (k + 1,)."""
+    if len(held) > MOST_POSITIONS + 1:
+        node.refuse("", f"{len(held) - 1} draft positions; expected at most {MOST_POSITIONS}")
+    if not np.isfinite(held).all() or (np.diff(held) > 0).any():
+        node.refuse("", "more tokens accepted at a draft position than at the one before")
+    return Verified("", len(held) - 1, held[1:], held[:-1])
+
+
+def _verified(item: Any, node: CheckedMapping, k: int | None, field: str | None) -> Verified | None:
+    """Return the verifications that a line tells of, None for aiperf's warm-up and for a line without any."""
+    if not isinstance(item, Mapping):
+        node.refuse("", "expected a mapping")
+    about = item.get("metadata")
+    about = about if isinstance(about, Mapping) else {}
+    if about.get("benchmark_phase") == "warmup":
+        return None
+    category = str(item.get("category") or about.get("source_kind") or "")
+    counts = next((each for place in NESTED if (each := _below(item, place))), item)
+    node = CheckedMapping(node.source, "", counts)
+    if field is not None:
+        return _of_positions(CheckedMapping(node.source, "", item), category, k, field)
+    drafted = _drafted(node, k)
+    listed, histogram = _first(counts, ACCEPTED), _first(counts, HISTOGRAM)
+    if listed:
+        accepted = _wholes(node, listed, MOST_POSITIONS)
+        return _counted(node, listed, category, accepted, np.ones(len(accepted)), drafted)
+    if not histogram:
+        return None
+    accepted, steps = _bars(node, histogram)
+    total, proposed = steps.sum(), _first(counts, PROPOSED)
+    if proposed is None or not total:
+        return _counted(node, histogram, category, accepted, steps, drafted)
+    held = node.whole(proposed, 0)
+    drafted = int(-(-held // total)) if drafted is None else drafted
+    if isinstance(drafted, int) and drafted > MOST_POSITIONS:
+        node.refuse(proposed, f"{held} tokens drafted by {total} verifications; expected at most {MOST_POSITIONS} each")
+    found = _counted(node, histogram, category, accepted, steps, drafted)
+    return found._replace(short=max(int(found.k * total - held), 0))
+
+
+def _drafted(node: CheckedMapping, k: int | None) -> Ints | int | None:
+    """Return the tokens of each draft as a line states them, or else the acceptance file's own k."""
+    name = _first(node.values, DRAFTED)
+    if name is None:
+        return k
+    listed = isinstance(node.values[name], list)
+    return _wholes(node, name, MOST_POSITIONS) if listed else node.whole(name, 1, MOST_POSITIONS)
+
+
+def _wholes(node: CheckedMapping, name: str, most: int) -> Ints:
+    """Return a list of whole numbers, which may be empty."""
+    return np.array(node.wholes(name, 0, most) if node.values[name] else (), dtype=np.int64)
+
+
+def _bars(node: CheckedMapping, name: str) -> tuple[Ints, Ints]:
+    """Return accepted tokens and the verifications that accepted so many, (n,) each, from a list or a mapping."""
+    value = node.values[name]
+    if not isinstance(value, Mapping):
+        steps = _wholes(node, name, MOST)
+        return np.arange(len(steps)), steps
+    if not all(str(each).isdecimal() and int(each) <= MOST_POSITIONS for each in value):
+        node.fail(name, f"verifications by accepted tokens, 0 to {MOST_POSITIONS}")
+    bars = CheckedMapping(node.source, node.path(name), value)
+    steps = np.array([bars.whole(each, 0) for each in value], dtype=np.int64)
+    return np.array([int(each) for each in value], dtype=np.int64), steps
+
+
+def _counted(
+    node: CheckedMapping, name: str, category: str, accepted: Ints, steps: Any, drafted: Ints | int | None
+) -> Verified:
+    """Return counts by draft position of `steps` verifications that accepted so many of `drafted` tokens, (n,) each."""
+    if drafted is None:
+        node.refuse(name, "without the tokens of a draft; expected k beside it, or in the acceptance file")
+    tokens = np.broadcast_to(drafted, accepted.shape) if isinstance(drafted, int) else drafted
+    if tokens.shape != accepted.shape:
+        node.refuse(name, f"{len(accepted)} verifications, but {len(tokens)} drafts")
+    if (accepted > tokens)[np.asarray(steps) > 0].any():
+        node.refuse(name, f"{int((accepted * (steps > 0)).max())} tokens accepted of {int(tokens.max())} drafted")
+    k = int(tokens.max(initial=1))
+    place = np.arange(k)[:, None]
+    right = (steps * (accepted > place)).sum(axis=1, dtype=np.float64)
+    reached = (steps * ((accepted >= place) & (tokens > place))).sum(axis=1, dtype=np.float64)
+    return Verified(category, k, right, reached)
+
+
+def _of_positions(node: CheckedMapping, category: str, k: int | None, field: str) -> Verified:
+    """Return the verifications of chains of k along a text whose every position tells the tokens of a verification.
+
+    SpecDecode-Bench writes such lists: from each output position the tokens that a verification would emit there, the
+    target's own included.
+    """
+    value = node.values.get(field)
+    if isinstance(value, Mapping):
+        node = node.child(field)
+        field = "acc_len"
+    lengths = node.wholes(field, 1)
+    if k is None:
+        node.refuse(field, "tells not how many tokens were drafted; expected k in the acceptance file")
+    accepted, at = [], 0
+    while at < len(lengths):
+        accepted.append(min(lengths[at] - 1, k))
+        at += accepted[-1] + 1
+    return _counted(node, field, category, np.array(accepted), np.ones(len(accepted)), k)
+
+
+def _below(item: Any, place: tuple[str | int, ...]) -> Mapping[str, Any] | None:
+    """Return the mapping at a place within a line, None where there is none."""
+    for key in place:
+        if not (key in item if isinstance(item, Mapping) else isinstance(item, list) and key == 0 and item):
+            return None
+        item = item[key]
+    return item if isinstance(item, Mapping) else None
+
+
+def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """Return the first of these names whose value is not null."""
+    return next((name for name in names if counts.get(name) is not None), None)
+
 
 MOST_BYTES = 1 << 30
 EXPECTED = "expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of SpecDecode-Bench"
@@ -99,7 +334,7 @@ def _fit(verified: list[Verified], *, server: bool) -> Fitted:
     steps = reached.sum(axis=0)
     told = max(int((steps >= LEAST_REACHED).sum()), 1)
     right, reached = right[:, :told], reached[:, :told]
-    rates = np.clip(right.sum(axis=0) / np.maximum(steps[:told], 1), LEAST, MOST)
+    rates = np.clip(right.sum(axis=0) / np.maximum(steps[:told], 1), LEAST_RATE, MOST_RATE)
     spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(right, reached, rates)
     short = sum(each.short for each in verified)
     lost = f", {short:,} tokens fewer drafted than k each: deep rates may be low" if short else ""

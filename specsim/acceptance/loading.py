@@ -12,14 +12,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.acceptance.accepted_lengths import runs
-from specsim.acceptance.curves import bernoulli, curves
-from specsim.acceptance.pinned import pinned
-from specsim.acceptance.positions import length, positions
+from specsim.acceptance.curves import CONFIDENCE, bernoulli, curves
+from specsim.acceptance.positions import length, pinned, positions
 from specsim.acceptance.recorded import recording_of
-from specsim.acceptance.reported import CONFIDENCE
 from specsim.acceptance.trace import AcceptanceModel, Evidence
 from specsim.files.checked_mapping import CheckedMapping
-from specsim.registry.build import Kinds
+from specsim.registry import Kinds
 
 ANY = "any"
 OTHER_TRAINING = re.compile(r"^\.\d+(?!\w)|-\d{4}\b")
@@ -85,7 +83,7 @@ def acceptance_from_mapping(
 ) -> AcceptanceModel:
     """Return the acceptance that the keys of a YAML in `folder` describe; `_target_` may name a class of `plugins`.
 
-    Reported confidences are left to `specsim.acceptance.reported`.
+    Reported confidences are left to `specsim.acceptance.curves`.
     """
     own = {key: value for key, value in mapping.items() if key != CONFIDENCE or not isinstance(value, Mapping)}
     return KINDS.made(CheckedMapping(source, "", own), folder, plugins or {})

@@ -1,4 +1,4 @@
-"""Acceptance from rates by draft position, and from acceptance lengths, as engines and model cards state them."""
+"""Acceptance by draft position: rates and lengths as engines report them, or pinned as their benchmarks do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specsim.kernels.growth import MOST_PROPOSALS
 WIDTH, LEVELS = 4, 16
 CONCENTRATION, SPREAD, TAIL = 1.0, 0.5, 0.5
 """Assumed where a file does not say: of the confidences, between requests, of the ranks behind the first."""
-LEAST, MOST = 1e-3, 0.999
+LEAST_RATE, MOST_RATE = 1e-3, 0.999
 """Bounds of a rate."""
 POSITIONS = ("conditional", "cumulative")
 """Ways to state rates by draft position: given that the drafts before are right, or of all verifications."""
@@ -88,7 +88,7 @@ def _of_positions(node: CheckedMapping, way: str) -> tuple[float, ...]:
 def _of_lengths(node: CheckedMapping, way: str) -> tuple[float, ...]:
     """Return conditional rates by draft position; of one length all are equal."""
     if way == "lengths":
-        return _checked(node, way, tuple(min(each, MOST) for each in conditional(_steps(node))))
+        return _checked(node, way, tuple(min(each, MOST_RATE) for each in conditional(_steps(node))))
     k = node.whole("k", 1, MOST_POSITIONS)
     if way == "rate":
         wanted = 1 + k * node.number("rate", above=0, below=1)
@@ -122,7 +122,7 @@ def _steps(node: CheckedMapping) -> list[float]:
     last, before = 1.0, 1.0
     for k, mean in sorted(lengths.items()):
         found += _shared(last, mean - before, k - len(found))
-        last, before = max(found[-1], LEAST**2), mean
+        last, before = max(found[-1], LEAST_RATE**2), mean
     return [float(each) for each in isotonic_regression(found, increasing=False).x]
 
 
@@ -147,8 +147,11 @@ def _checked(node: CheckedMapping, way: str, rates: tuple[float, ...]) -> tuple[
         "cumulative": "rates that fall from each draft position to the next",
         "lengths": "lengths at k = 1, 2, ... that rise by less each time, from 1",
     }.get(way, "a length")
-    if len(rates) > MOST_POSITIONS or not all(LEAST <= each <= MOST for each in rates):
-        node.fail(way, f"{expected}, each draft right with probability {LEAST:g} to {MOST:g}; {MOST_POSITIONS} at most")
+    if len(rates) > MOST_POSITIONS or not all(LEAST_RATE <= each <= MOST_RATE for each in rates):
+        node.fail(
+            way,
+            f"{expected}, each draft right with probability {LEAST_RATE:g} to {MOST_RATE:g}; {MOST_POSITIONS} at most",
+        )
     return rates
 
 
@@ -169,3 +172,53 @@ def worth(curve: Curve) -> str:
         f"{mean:.3g} tokens a verification at k = {k}, {100 * sum(right) / k:.3g}% of drafted tokens accepted, "
         f"by position (cumulative) {listed}"
     )
+
+
+RATES, LENGTH = "synthetic_acceptance_rates", "synthetic_acceptance_length"
+SGLANG, METHOD = "SGLANG_SIMULATE_ACC_LEN", "SGLANG_SIMULATE_ACC_METHOD"
+TRTLLM = "TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS"
+KNOBS = (LENGTH, RATES, SGLANG, TRTLLM)
+METHODS = ("multinomial", "match-expected")
+"""SGLang's, its default first."""
+RAREST = 1e-9
+"""The least cumulative rate that is told from 0."""
+
+
+def pinned(node: CheckedMapping) -> Acceptance:
+    """Return the acceptance of checked keys of ``kind: pinned``: one knob of an engine (docs/acceptance.md)."""
+    node.only(("kind",), ("description", "pair", METHOD, *KNOBS))
+    given = [knob for knob in KNOBS if node.given(knob)]
+    if len(given) != 1:
+        node.fail(given[1] if given else LENGTH, f"one of {', '.join(KNOBS)}")
+    (knob,) = given
+    if node.given(METHOD) and knob != SGLANG:
+        node.fail(METHOD, f"a key beside {SGLANG}")
+    cumulative = _cumulative(node, knob)
+    rates = tuple(0.0 if rate != rate else rate for rate in conditional(cumulative))
+    told = list(accumulate(rates, mul))
+    note = f"{knob} {node.values[knob]} accepts by position (cumulative) {', '.join(f'{each:.3g}' for each in told)}"
+    curve = Curve((*rates, 0.0)[:MOST_POSITIONS], concentration=0.0, spread=0.0, tail=0.0)
+    mean = f"{note}: {1 + sum(told):.4g} tokens a verification of {len(told)} drafts, the others wrong"
+    return Acceptance({"default": curve}, WIDTH, 1, evidence="assumed", note=mean)
+
+
+def _cumulative(node: CheckedMapping, knob: str) -> list[float]:
+    """Return the share of verifications that accept each draft position, up to the last that any accepts."""
+    if knob == RATES:
+        rates = list(node.numbers(RATES, 1))
+        if max(rates) > 1 or rates != sorted(rates, reverse=True) or len(rates) > MOST_POSITIONS:
+            node.fail(RATES, f"rates from 0 to 1, none above the one before, {MOST_POSITIONS} at most")
+        return rates
+    if knob == SGLANG:
+        length = node.number(SGLANG, above=0, most=MOST_POSITIONS)
+        if not node.given(METHOD) or node.choice(METHOD, METHODS) == METHODS[0]:
+            from scipy.special import ndtr
+
+            shares = [float(ndtr(length - place - 0.5)) for place in range(1, MOST_POSITIONS)]
+            return [each for each in shares if each > RAREST] or [0.0]
+        accepted = max(length - 1, 0.0)
+    elif knob == LENGTH:
+        accepted = node.number(LENGTH, least=1, most=MOST_POSITIONS) - 1
+    else:
+        accepted = node.number(TRTLLM, above=0, most=MOST_POSITIONS - 1)
+    return [1.0] * int(accepted) + [accepted % 1] * (accepted % 1 > 0) or [0.0]

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from pandas import DataFrame
 
-from specsim.acceptance.accepted_lengths import fitted
+from specsim.acceptance.accepted_lengths import Verified, fitted, verifications
 from specsim.acceptance.loading import ANY
-from specsim.acceptance.logs import Verified, verifications
 from specsim.acceptance.positions import SPREAD, curve_of, worth
 from specsim.calibration.benchmarks import BENCH, LENGTHS, NAMES, RATE, REQUESTS, Result, results, speculation_of
 from specsim.calibration.reading import counted, gathered, table_of

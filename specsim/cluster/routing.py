@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from specsim.core.protocols import CostModel
 from specsim.errors import SpecsimError, first_line
-from specsim.registry.build import Scope, build
+from specsim.registry import Scope, build
 
 
 class Coming(NamedTuple):

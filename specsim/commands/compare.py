@@ -6,7 +6,7 @@ import argparse
 from math import isfinite
 from typing import Any
 
-from specsim.commands.options import added
+from specsim.commands.parser import added
 from specsim.errors import say
 from specsim.files.checked_mapping import expanded
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specsim.metrics.seeds import point_means
 from specsim.metrics.sweep_table import ALL, CLASS, RUN, SEED
-from specsim.metrics.sweep_text import comparison_table, means_table
-from specsim.metrics.tables import ABSENT, WIDTH, aligned, header, shorten
+from specsim.metrics.tables import ABSENT, WIDTH, aligned, comparison_table, header, means_table, shorten
 from specsim.runs.plan import PlannedRun
 from specsim.search.found import FOOTNOTES
 from specsim.store.sweeps import Sweep

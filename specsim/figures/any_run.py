@@ -102,6 +102,6 @@ class Shown(WithReport):
         return why(self)
 
     def _repr_html_(self: AnyRun) -> str:
-        from specsim.metrics.sweep_text import run_html
+        from specsim.metrics.tables import run_html
 
         return run_html(self.config, self.metrics, self.notes)

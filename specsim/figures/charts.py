@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import altair as alt
 import numpy as np
 
-from specsim.figures.latency import curve
 from specsim.figures.passes import spans
+from specsim.figures.slo import curve
 from specsim.figures.style import PALETTE
 from specsim.figures.sweep import named
 from specsim.metrics.seeds import KEPT_UP

@@ -9,16 +9,157 @@ from math import inf
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from specsim.files.checked_mapping import CheckedMapping, shown
-from specsim.latency.forms import Linear
-from specsim.latency.heads import DECODER_HEADS, DecoderHead, Heads, LayersSkipped
+from specsim.latency.forms import Block, Linear, scaled
 from specsim.latency.model import ModelLatency, Profile
 from specsim.pass_shape import PassShape
-from specsim.registry.build import Kinds, Maker, asked
+from specsim.registry import Kinds, Maker, asked
+
+ELEMENT_BYTES = 2
+"""Of a weight of an embedding, of a head and of the cache: 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayersSkipped:
+    """The target without `skipped` of its `layers`: it saves their share of time and cache, and adds no weights.
+
+    It has a cache of its own, since the layers behind a skipped one get other inputs than in the target. Its host time
+    is that of a draft pass, which chooses tokens without the round trip of a verification.
+    """
+
+    layers: int
+    skipped: int
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes, shorter in proportion to the layers kept."""
+        kept = 1 - self.skipped / self.layers
+        return _of_target(profile, f"{profile.target.name} less {self.skipped} layers", kept, kept, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Heads on the target's last layer.
+
+    Parameters
+    ----------
+    one_pass : all depths in one pass (Medusa), or a pass per depth (EAGLE, MTP).
+    depth : the most tokens ahead that they propose.
+    pass_share, weights_share, cache_share : shares of the target's time for its weights, of its weights, and of its
+        cache and the time to read it. A head without cache reads the target's last state and has no prefill.
+    """
+
+    one_pass: bool
+    depth: int
+    pass_share: float
+    weights_share: float
+    cache_share: float
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes, scaled by the shares."""
+        heads = _of_target(profile, "heads", self.pass_share, self.cache_share, self.weights_share)
+        return replace(heads, one_pass=self.one_pass, cached=self.cache_share > 0, max_depth=self.depth)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderHead:
+    """A head of decoder layers of the target's own shape; its pass reads its weights and a projection to a vocabulary.
+
+    Parameters
+    ----------
+    kind : of drafter. states : vectors that a projection joins to its input. wide : whether the first attention reads
+        the token's embedding beside that, so that its products are twice as wide. one_pass : whether one pass proposes
+        all depths; it has a block of `depth` tokens for each request.
+    layers : decoder layers, each with a cache. depth : the most tokens ahead that it proposes.
+    draft_vocab_size : tokens of a vocabulary of its own; None: the target's, shared.
+    markov_rank : of a Markov head, two matrices between the vocabulary and so many numbers, one of which is read again
+        for each token of the block; 0: there is none.
+    """
+
+    kind: str
+    states: int
+    wide: bool
+    one_pass: bool
+    layers: int
+    depth: int
+    draft_vocab_size: int | None = None
+    markov_rank: int = 0
+
+    def of(self, profile: Profile) -> ModelLatency:
+        """Return the target's passes, scaled by the bytes that a pass of the head reads."""
+        target, shape = profile.target, profile.target.shape
+        if shape is None or target.nonembedding_bytes is None:
+            lacking = "nonembedding_bytes" if shape else "num_hidden_layers, hidden_size and vocab_size"
+            _refuse(f"{self.kind} is composed from the target; {profile.name} states no {lacking}; expected kind heads")
+        layers, hidden = shape.num_hidden_layers, shape.hidden_size
+        vocabulary = _square(shape.vocab_size, hidden)
+        target_read = target.nonembedding_bytes + vocabulary
+        weights = self.layers * (target.nonembedding_bytes / layers) + _square(self.states * hidden, hidden)
+        if self.wide:
+            keys = target.kv_bytes_per_token / layers / 2 / ELEMENT_BYTES
+            weights += _square(hidden, hidden + 2 * keys)
+        read = weights + vocabulary
+        if self.draft_vocab_size is not None:
+            weights = read = weights + _square(self.draft_vocab_size, hidden)
+        markov = _square(self.draft_vocab_size or shape.vocab_size, self.markov_rank)
+        weights, read = weights + 2 * markov, read + markov
+        share, cache = weights / target.weights_bytes, self.layers / layers
+        if max(read / target_read, share, cache) > 1:
+            _refuse(f"{self.kind} of {self.layers} layers is larger than {target.name}")
+        heads = Heads(self.one_pass, self.depth, read / target_read, share, cache).of(profile)
+        heads = replace(heads, name=f"{self.kind} head")
+        if not self.one_pass:
+            return heads
+        again_s = (self.depth - 1) * markov / target_read * target.chosen.seconds(PassShape.decode(0))
+        forms = {name: Block(form, self.depth) for name, form in heads.forms.items()}
+        return replace(heads, forms=forms, overhead_s=heads.overhead_s + again_s)
+
+
+def _refuse(said: str) -> NoReturn:
+    CheckedMapping("drafter", "", {}).refuse("", said)
+
+
+def _square(rows: float, columns: float) -> float:
+    """Return the bytes of a matrix of 16-bit weights."""
+    return ELEMENT_BYTES * rows * columns
+
+
+DECODER_HEADS: dict[str, tuple[int, bool, bool]] = {
+    "eagle": (2, False, False),
+    "eagle3": (3, True, False),
+    "mtp": (2, False, False),
+    "p_eagle": (3, True, True),
+    "dflash": (5, False, True),
+    "dspark": (5, False, True),
+}
+"""By kind: states joined, whether attention is wide, whether one pass proposes all depths.
+
+EAGLE (arXiv 2401.15077) and multi-token prediction (DeepSeek-V3, arXiv 2412.19437, section 2.2) join the target's state
+and the token's embedding; EAGLE-3 (arXiv 2503.01840) three of the target's states, as P-EAGLE (arXiv 2602.01469) does,
+which drafts in parallel; DFlash (arXiv 2602.06036) drafts a block from the states of five of the target's layers, and
+DSpark (arXiv 2607.05147) corrects DFlash's block token by token with a Markov head.
+"""
+
+
+def _of_target(profile: Profile, name: str, time: float, cache: float, weights: float) -> ModelLatency:
+    target = profile.target
+    return ModelLatency(
+        name=name,
+        forms={each: scaled(form, time, cache) for each, form in target.forms.items()},
+        form=target.form,
+        kv_bytes_per_token=round(cache * target.kv_bytes_per_token),
+        weights_bytes=round(weights * target.weights_bytes),
+        overhead_s=profile.draft.overhead_s,
+        request_s=profile.draft.request_s,
+        least_s=profile.draft.least_s,
+        graph_tokens=profile.draft.graph_tokens,
+        context_range=target.context_range,
+        batched_range=target.batched_range,
+    )
+
 
 SIZES = {"kv_bytes_per_token": 0, "weights_bytes": 0, "max_depth": 1}
 """Whole numbers of a model, and the least of each."""

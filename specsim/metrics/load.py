@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.core.request import Bools, Floats
-from specsim.metrics.batch_means import BATCHES, Trend, backlog, half_width, trend, warm_up
-from specsim.metrics.distribution import Sketched
 from specsim.metrics.requests import SHED_REASONS, RequestRows, RunTotals, Window, counts
+from specsim.metrics.statistics import BATCHES, Sketched, Trend, backlog, half_width, trend, warm_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

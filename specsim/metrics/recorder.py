@@ -15,8 +15,8 @@ import numpy.typing as npt
 from specsim.core.passes import Drafted, DraftPass, Rounds, by_pass
 from specsim.core.protocols import CostModel, PassCosts
 from specsim.core.request import Bools, Floats, Ids, Ints, Requests
-from specsim.metrics.distribution import BLOCK, Distribution, Sketched
 from specsim.metrics.requests import DRAFT_PASS, PASS_COLUMNS, VERIFY_PASS, RequestTable, RunTotals, Window, reasons
+from specsim.metrics.statistics import BLOCK, Distribution, Sketched
 from specsim.pass_shape import PassShape
 from specsim.server.events import DecodeSteps, SpeculativeSteps, Verification, in_turn
 from specsim.server.state import Moves, Progress

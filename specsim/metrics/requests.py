@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specsim.core.request import Bools, Facts, Floats, Ints, Requests
-from specsim.metrics.distribution import Sketched
+from specsim.metrics.statistics import Sketched
 from specsim.server.state import Moves, Progress
 
 if TYPE_CHECKING:

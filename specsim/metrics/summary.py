@@ -11,9 +11,9 @@ import numpy as np
 
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
-from specsim.metrics.distribution import Sketched
 from specsim.metrics.load import load
 from specsim.metrics.requests import NOTED, PER_POSITION, SCHEMA_VERSION, RequestRows, RunTotals, Window, counts
+from specsim.metrics.statistics import Sketched
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

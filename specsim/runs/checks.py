@@ -22,10 +22,10 @@ from specsim.core.request import Bools, Floats, Ints, Prefixes, Requests
 from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
-from specsim.latency.peaks import peak_notes
+from specsim.latency.profile import peak_notes
 from specsim.metrics.summary import peak
 from specsim.pass_shape import PassShape
-from specsim.registry.build import asked
+from specsim.registry import asked
 from specsim.runs.hardware import Fleet
 from specsim.schedulers.loading import MAKERS, SchedulerFactory, Serving
 from specsim.server.admission import AdmissionControl

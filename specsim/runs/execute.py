@@ -25,9 +25,8 @@ from specsim.runs.checks import hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
-from specsim.store.runs import StoredRun
+from specsim.store.runs import StoredRun, check_same_run, write_run
 from specsim.store.summaries import BY_THE_CLOCK, Summary, compact
-from specsim.store.writer import check_same_run, write_run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

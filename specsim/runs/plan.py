@@ -15,7 +15,7 @@ from specsim.config.schema import Settings, check_one, written
 from specsim.errors import SpecsimError, represented
 from specsim.files.staging import readable_name
 from specsim.files.yaml_file import peek_yaml
-from specsim.registry.plugins import unused_plugins
+from specsim.registry import unused_plugins
 from specsim.runs.checks import pools
 from specsim.runs.execute import guarded
 from specsim.runs.executors import LOCAL, check_executor
@@ -23,9 +23,8 @@ from specsim.runs.objects import NO_OBJECTS, Handed, Objects
 from specsim.runs.prepare import Experiment, extensible, prepare
 from specsim.runs.processes import in_processes, told
 from specsim.runs.provenance import sources_of
-from specsim.store.runs import holds_remains, key_of, run_folders
+from specsim.store.runs import check_same_run, check_writable, holds_remains, key_of, run_folders
 from specsim.store.summaries import SUMMARIES
-from specsim.store.writer import check_same_run, check_writable
 
 OF_ARRIVALS = {f"trace.{key}" for key in ("rps", "cv", "burst_requests", "on_share", "off_rate_ratio", "tick_s")}
 ERRORS = {"standard_errors", "held_out_error"}

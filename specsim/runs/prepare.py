@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.acceptance.curves import Acceptance
+from specsim.acceptance.curves import Acceptance, reported
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
-from specsim.acceptance.reported import reported
 from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
-from specsim.backend.simulated import GroundTruth
+from specsim.backend import GroundTruth
 from specsim.cluster.routing import Router
 from specsim.config.configured import Configured
 from specsim.config.groups import Choice, Choices
@@ -25,8 +24,7 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.latency.profile import Profile
 from specsim.metrics.requests import Window
-from specsim.registry.build import TARGET, Scope, asked, build
-from specsim.registry.plugins import ENTRY_POINTS, OURS, below, load_plugins, plugin_modules
+from specsim.registry import ENTRY_POINTS, OURS, TARGET, Scope, asked, below, build, load_plugins, plugin_modules
 from specsim.runs.checks import (
     admission_control,
     choice_notes,
@@ -44,7 +42,7 @@ from specsim.runs.hardware import EngineOnProfile, Fleet, closed_loop, counted, 
 from specsim.runs.objects import NOTHING, Handed
 from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
-from specsim.server.observing import Observing
+from specsim.server.events import Observing
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe, varies

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from specsim.core.protocols import CostModel, Scheduler, UsesOracle
 from specsim.errors import SpecsimError
-from specsim.registry.build import Scope, build
+from specsim.registry import Scope, build
 from specsim.schedulers.parts.due_chunk import TILE_TOKENS, DueChunk, filled_tokens
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.metrics.batch_means import independent_half_width
 from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
 from specsim.metrics.load import TARGET_HALF_WIDTH
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
+from specsim.metrics.statistics import independent_half_width
 from specsim.metrics.tables import stand_ins_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from specsim.kernels.ledger import POSITIONS, Books, ProgressColumns, commit, de
 from specsim.pass_shape import PassShape
 from specsim.server.events import Gaps
 from specsim.server.kv_cache import DRAFT, KV_CAPACITY, TARGET, KvPool, Memory, OutOfMemory
+from specsim.server.planning import Drafts, check_growth, illegal_draft, illegal_verification
 from specsim.server.prefix_cache import LINK, Caches
-from specsim.server.rules import Drafts, check_growth, illegal_draft, illegal_verification
 from specsim.server.state import RequestQueues, SharedRows
 
 BEHIND_A_ROUND = 2

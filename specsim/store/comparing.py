@@ -13,8 +13,8 @@ from pandas import DataFrame
 from specsim.calibration.benchmarks import BENCH, RATE, results, speculation_of
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
-from specsim.metrics.batch_means import BATCHES, mean_half_width
 from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
+from specsim.metrics.statistics import BATCHES, mean_half_width
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
 from specsim.metrics.tables import stand_ins, stand_ins_of
 from specsim.store.runs import read_run

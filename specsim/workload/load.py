@@ -12,7 +12,7 @@ import numpy as np
 
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping, shown
-from specsim.registry.build import Kinds, asked
+from specsim.registry import Kinds, asked
 from specsim.rng import stream_keys, uniforms
 from specsim.workload import entry as keys
 from specsim.workload.entry import Entry

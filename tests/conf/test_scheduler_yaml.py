@@ -15,7 +15,7 @@ from specsim.config.compose import compose
 from specsim.config.configured import from_words
 from specsim.core.passes import MAX_DEPTH
 from specsim.files.yaml_file import shipped
-from specsim.registry.plugins import load_plugins
+from specsim.registry import load_plugins
 from specsim.runs.plan import checked
 from specsim.schedulers.loading import AUTO, EXTRA_KEYS, scheduler_factory
 from tests.laws.subjects import NAMES, raw_of, target_of, written_out

@@ -20,7 +20,7 @@ from specsim.cli import main
 from specsim.config.configured import from_words
 from specsim.runs.plan import checked, plan
 from specsim.runs.sweep import _lost, run_all
-from specsim.store import writer
+from specsim.store import runs as stored
 from specsim.store.summaries import Failure
 from tests.files import contents
 
@@ -232,10 +232,10 @@ REFUSED = "specsim: out=mine: holds a run with other settings; expected a new fo
 TOGETHER = """
 import sys
 from pathlib import Path
-import specsim.store.writer as writer
+import specsim.store.runs as stored
 from specsim.cli import main
 
-place, me, other = writer._place, *map(Path, sys.argv[1:3])
+place, me, other = stored._place, *map(Path, sys.argv[1:3])
 
 def placed(*given):
     "Meet the other process with all files written, so that both want the place at once."
@@ -244,7 +244,7 @@ def placed(*given):
         pass
     place(*given)
 
-writer._place = placed
+stored._place = placed
 sys.exit(main(sys.argv[3:]))
 """
 
@@ -276,14 +276,14 @@ def lay_out(folder, there, rate):
 def test_a_run_whose_place_was_taken_meanwhile_is_told(here, monkeypatch, capsys, there, rates):
     """The other command comes and goes when all files of the first are written: both in this process, in turn."""
     lay_out(here, there, rates[0])
-    place, words = writer._place, [["run", *WORDS, f"rps={rate}", "out=mine"] for rate in rates]
+    place, words = stored._place, [["run", *WORDS, f"rps={rate}", "out=mine"] for rate in rates]
 
     def placed(*given):
-        monkeypatch.setattr(writer, "_place", place)
+        monkeypatch.setattr(stored, "_place", place)
         assert main(words[1]) == 0
         place(*given)
 
-    monkeypatch.setattr(writer, "_place", placed)
+    monkeypatch.setattr(stored, "_place", placed)
     assert main(words[0]) == (0 if rates == SAME else 2)
     assert capsys.readouterr().err == ("" if rates == SAME else f"{REFUSED}\n")
     assert load_run("mine").config["rps"] == float(rates[1])

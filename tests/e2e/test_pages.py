@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 from specsim import load_run, simulate
-from specsim.acceptance import loading, pinned
-from specsim.acceptance.curves import Curve
+from specsim.acceptance import loading, positions
+from specsim.acceptance.curves import CONFIDENCE, KEYS, Curve
 from specsim.acceptance.recorded import COLUMNS, DEPTH
-from specsim.acceptance.reported import CONFIDENCE, KEYS
 from specsim.cli import main
 from specsim.latency import drafter
 from specsim.runs.execute import REASONS
@@ -202,7 +201,7 @@ def test_every_key_and_column_that_is_read_stands_on_its_page():
     classes = (*slo.OBJECTIVES, "share", "acceptance", "scaled")
     assert {*slo.MIX_KEYS, *classes, "classes"} <= keys_of("slo")
     of_acceptance = keys_of("acceptance") | keys_of("your-acceptance")
-    assert {"kind", "path", "categories", "width", "alpha", "levels", *pinned.KNOBS} <= of_acceptance
+    assert {"kind", "path", "categories", "width", "alpha", "levels", *positions.KNOBS} <= of_acceptance
     assert {f"acceptance.{CONFIDENCE}.{each}" for each in KEYS} <= set(re.findall(r"[\w.]+", page("acceptance")))
     assert {*Curve.__slots__, *loading.KINDS.built_in} - {"chain"} <= of_acceptance
     assert {*COLUMNS, DEPTH} <= keys_of("your-acceptance")

@@ -11,9 +11,9 @@ import specsim
 from specsim import load_sweep, simulation, sweep
 from specsim.cli import main
 from specsim.config.configured import from_axes
-from specsim.runs import until as of_until
+from specsim.runs import sweep as resumed
 from specsim.runs.plan import checked
-from specsim.runs.until import check_until
+from specsim.runs.sweep import check_until
 from specsim.search.tuned import SPEEDUP_OFF
 from tests.files import contents, page
 from tests.made import refusal
@@ -226,8 +226,8 @@ def runs():
 def test_every_point_is_known_as_well_as_was_asked_for(runs):
     points = runs.over_seeds()
     assert (points["slo_attainment_half_width"] <= 0.14).all()
-    assert points["seeds"].min() == of_until.LEAST_SEEDS
-    assert points["seeds"].max() > of_until.LEAST_SEEDS
+    assert points["seeds"].min() == resumed.LEAST_SEEDS
+    assert points["seeds"].max() > resumed.LEAST_SEEDS
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_every_point_is_known_as_well_as_was_asked_for(runs):
 )
 def test_the_next_seeds_follow_from_how_wide_the_interval_is(attained, more):
     point = {"scheduler": ["fcfs"], "seed": range(5)}
-    seeds = of_until._Seeds(checked(from_axes(point, SETTINGS)), 0.02)
+    seeds = resumed._Seeds(checked(from_axes(point, SETTINGS)), 0.02)
     assert seeds.more() == []
     for each, share in zip(seeds.points(), attained, strict=True):
         seeds.hear(each, share)
@@ -252,7 +252,7 @@ def test_the_next_seeds_follow_from_how_wide_the_interval_is(attained, more):
 
 
 def test_a_point_gets_no_more_seeds_than_the_most(monkeypatch):
-    monkeypatch.setattr(of_until, "MOST_SEEDS", 6)
+    monkeypatch.setattr(resumed, "MOST_SEEDS", 6)
     runs = swept("0.1 points")
     assert runs.table.groupby(["scheduler", "rps"])["seed"].nunique().max() == 6
     (note,) = runs.whole_notes

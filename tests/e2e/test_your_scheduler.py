@@ -11,10 +11,9 @@ from textwrap import dedent
 
 import pytest
 
-from specsim import load_run, simulate
+from specsim import load_run, registry, simulate
 from specsim.cli import main
-from specsim.registry import plugins
-from specsim.registry.plugins import ENTRY_POINTS, installed
+from specsim.registry import ENTRY_POINTS, installed
 from tests.files import block, package, page
 from tests.made import refusal
 
@@ -116,7 +115,7 @@ def test_a_plug_in_is_read_from_its_text_never_from_bytecode(tmp_path, monkeypat
     for size in ("min", "max"):
         file.write_text(POLICY.replace("max(self.max_num_seqs", f"{size}(self.max_num_seqs"))
         os.utime(file, (1e9, 1e9))
-        module = plugins._module_of_file(file)
+        module = registry._module_of_file(file)
         assert f"{size}(self.max_num_seqs" in file.read_text()
         assert size in module.ShortestFirst._admitted.__code__.co_names
 

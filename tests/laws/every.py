@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import specsim.simulation
-from specsim.backend.simulated import GroundTruth, SimulatedBackend
+from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.cluster.routers import LeastTokens, RoundRobin, Slack
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from specsim.core.protocols import Scheduler
 from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
-from specsim.registry.build import parameter_types
+from specsim.registry import parameter_types
 from specsim.schedulers.loading import AS_ENGINE, BY_ORDER, EngineBatching, scheduler_factory
 from tests.made import WIDTH
 

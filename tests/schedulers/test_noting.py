@@ -13,7 +13,7 @@ from specsim import load_run, simulate
 from specsim.errors import SchedulerFault
 from specsim.metrics.requests import REQUEST_COLUMNS
 from specsim.schedulers.fcfs import Fcfs
-from specsim.server.observing import noted_by as noted
+from specsim.server.events import noted_by as noted
 from specsim.simulation import run
 from specsim.store.runs import read_run
 from tests.golden.scene import scene

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from specsim.acceptance.curves import Acceptance, Curve, level_rates
 from specsim.acceptance.trace import AcceptanceTrace
-from specsim.backend.simulated import GroundTruth, SimulatedBackend
+from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.config.compose import compose
 from specsim.core.passes import NOBODY, DraftPass, TargetPass
 from specsim.core.trees import Forest

@@ -13,9 +13,8 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from specsim import simulate
-from specsim.acceptance.curves import Acceptance, level_rates
+from specsim.acceptance.curves import Acceptance, ConfidenceCalibration, level_rates
 from specsim.acceptance.loading import acceptance_from_mapping
-from specsim.acceptance.reported import ConfidenceCalibration
 from specsim.acceptance.trace import AcceptanceTrace
 from specsim.config.compose import compose
 from specsim.core.passes import TargetPass

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from specsim.core.request import Floats
-from specsim.metrics.batch_means import BATCHES, T_975, Z_975, backlog, half_width, trend, warm_up
 from specsim.metrics.load import Load, judged
+from specsim.metrics.statistics import BATCHES, T_975, Z_975, backlog, half_width, trend, warm_up
 from specsim.workload.synthetic import on_off
 
 

@@ -9,7 +9,7 @@ from specsim.core.passes import DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Beginning, Scheduler
 from specsim.core.request import Requests
 from specsim.server.kv_cache import Memory
-from specsim.server.rules import owned
+from specsim.server.planning import owned
 from tests.layers import grow
 from tests.levels import one_by_one
 from tests.made import ledger_and_view

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specsim.metrics.batch_means import Z_975
 from specsim.metrics.capacity import Asked, capacity, next_rate
+from specsim.metrics.statistics import Z_975
 from specsim.search.found import Judged, Line, judged, longer
 
 

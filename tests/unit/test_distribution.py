@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import specsim.metrics.distribution
 import specsim.metrics.recorder
-from specsim.metrics.distribution import RELATIVE_ERROR, Distribution
+import specsim.metrics.statistics
+from specsim.metrics.statistics import RELATIVE_ERROR, Distribution
 from specsim.metrics.summary import summarise
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
@@ -73,7 +73,7 @@ def test_the_deviation_of_large_numbers_that_hardly_differ_is_no_rounding():
 @pytest.fixture
 def keeping_few(monkeypatch):
     monkeypatch.setattr(specsim.metrics.recorder, "BLOCK", 1_000)
-    monkeypatch.setattr(specsim.metrics.distribution, "MOST_EXACT", 2_000)
+    monkeypatch.setattr(specsim.metrics.statistics, "MOST_EXACT", 2_000)
 
 
 def mixed(window=None):

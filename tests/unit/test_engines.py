@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specsim import simulate
-from specsim.backend.drafting import SimulatedDrafter
+from specsim.backend import SimulatedDrafter
 from specsim.config.configured import from_point
 from specsim.core.passes import DraftPass
 from specsim.core.trees import Forest

@@ -16,8 +16,7 @@ from hypothesis.extra.numpy import arrays
 from specsim import SpecsimError, simulate
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
 from specsim.metrics.summary import percentile, summarise
-from specsim.metrics.sweep_text import comparison_table
-from specsim.metrics.tables import WIDTH, class_table
+from specsim.metrics.tables import WIDTH, class_table, comparison_table
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
 from tests.made import requests, simulation, table_of

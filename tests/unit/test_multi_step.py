@@ -9,7 +9,7 @@ import pytest
 
 import specsim.metrics.recorder
 import specsim.simulation
-from specsim.backend.simulated import SimulatedBackend
+from specsim.backend import SimulatedBackend
 from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.trees import Forest
 from specsim.errors import SchedulerFault

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.backend.simulated import SimulatedBackend
+from specsim.backend import SimulatedBackend
 from specsim.errors import ModelFault
 from specsim.simulation import run
 from tests.golden.scene import scene

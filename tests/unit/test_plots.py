@@ -11,10 +11,9 @@ import pytest
 from matplotlib.transforms import Bbox
 
 from specsim.errors import SpecsimError
-from specsim.figures.latency import latency_cdf
 from specsim.figures.passes import spans, timeline
 from specsim.figures.plots import run_figures, save
-from specsim.figures.slo import comparison, slo_by_class
+from specsim.figures.slo import comparison, latency_cdf, slo_by_class
 from specsim.figures.style import amount, style
 from specsim.metrics.requests import PASS_COLUMNS, RunTotals
 from specsim.metrics.summary import summarise

@@ -15,8 +15,7 @@ from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import engine_from_mapping
 from specsim.latency.forms import Linear, Roofline, Table
 from specsim.latency.model import ModelLatency
-from specsim.latency.peaks import implied, peak_notes, peak_of
-from specsim.latency.profile import Profile, load_profile, profile_from_mapping
+from specsim.latency.profile import Profile, implied, load_profile, peak_notes, peak_of, profile_from_mapping
 from specsim.runs.prepare import prepare
 from specsim.schedulers.parts.tree_shape import profiled_budget
 from tests.made import one, refusal

@@ -7,8 +7,7 @@ from specsim.commands.tables import find_table
 from specsim.figures.plots import run_figures, sweep_figures
 from specsim.figures.slo import comparison
 from specsim.metrics.sweep_table import axes_of
-from specsim.metrics.sweep_text import comparison_table
-from specsim.metrics.tables import class_table, stand_in
+from specsim.metrics.tables import class_table, comparison_table, stand_in
 from tests.unit.test_plots import caption
 
 SAID = "azure_conv: the synthetic surrogate that ships"

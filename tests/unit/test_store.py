@@ -21,9 +21,8 @@ from specsim.config.configured import Configured
 from specsim.errors import SpecsimError
 from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
 from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
-from specsim.store import writer
-from specsim.store.runs import damage, is_run, read_run, run_folders
-from specsim.store.writer import remove_run, write_run
+from specsim.store import runs
+from specsim.store.runs import damage, is_run, read_run, remove_run, run_folders, write_run
 from tests.made import columns_of, refusal
 
 FILES = {"metrics.json", "requests.parquet", "config.yaml", "provenance.json"}
@@ -70,7 +69,7 @@ def test_what_is_written_is_read(run):
 
 
 def test_tables_written_in_parts_are_read_as_one_and_have_the_types_of_the_schema(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "GROUP_ROWS", 2)
+    monkeypatch.setattr(runs, "GROUP_ROWS", 2)
     write_run(tmp_path / "run", **parts(passes=passes()))
     for name, types in (("requests.parquet", REQUEST_COLUMNS), ("passes.parquet", PASS_COLUMNS)):
         schema = pq.read_schema(tmp_path / "run" / name)

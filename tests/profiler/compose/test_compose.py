@@ -17,7 +17,7 @@ from profiler.compose.passes import Alike, ComposedPass, passes, reaching
 from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
 from profiler.text import yaml_text
 from specsim.cli import main
-from specsim.latency.heads import DecoderHead
+from specsim.latency.drafter import DecoderHead
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
 from tests.made import refusal

@@ -1,1 +1,0 @@
-"""The simulated backend: drafts and verifications without a model."""

@@ -1,1 +1,0 @@
-"""Extensions: installed entry points, plug-in modules, and objects built from a `_target_`."""
