@@ -47,6 +47,13 @@ def test_a_verification_of_sglang_is_padded_to_the_next_captured_number_of_reque
     assert engine.draft.seconds(draft) == PROFILE.draft.seconds(draft._replace(batched_tokens=4))
 
 
+def test_vllm_captures_multiples_of_what_a_request_verifies():
+    engine = Engine(graph_tokens=(1, 2, 4, 8, 16), graph_multiples=True)
+    running = engine.speculating(engine.running(PROFILE), drafts=4)
+    assert running.target.graph_tokens == running.draft.graph_tokens == (5, 10)
+    assert engine.speculating(running) == replace(running, stated_baseline_s=running.baseline_s)
+
+
 def test_batch_expansion_reads_the_context_again_for_every_node_of_the_target():
     engine = Engine(expands=True).running(PROFILE)
     again = SHAPE._replace(context_tokens=100 * 4 + 250 * 5)
