@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
 from specsim.errors import all_printable, printable
+from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import (
     AGAINST,
     ATTAINED,
@@ -309,7 +310,8 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
     rows: list[Mapping[Any, Any]] = [*points.to_dict("records")]
     there = [name for name in MEANS if name in points]
     heads = [FIGURES[ATTAINED if name == DIFFERENCE else name][0] for name in there]
-    said = [f"mean \u00b1 half width of the 95% interval over seeds; {every}"]
+    few = f", from {LEAST_SEEDS} seeds on" if points[SEEDS].min() < LEAST_SEEDS else ""
+    said = [f"mean \u00b1 half width of the 95% interval over seeds{few}; {every}"]
     if DIFFERENCE in there:
         base = str(points[AGAINST].iloc[0])
         heads[there.index(DIFFERENCE)] = ("difference", "to", shorten(base, LONGEST_NAME))
@@ -350,7 +352,7 @@ def _of_run(block: Mapping[str, Any] | None) -> list[str]:
 
 
 def mean_of(row: Mapping[Any, Any], name: str) -> str:
-    """Return a mean with half the width of its interval, without it where there is one seed."""
+    """Return a mean with half the width of its interval, without it where there are fewer than `LEAST_SEEDS`."""
     _, scale, decimals = FIGURES[ATTAINED if name == DIFFERENCE else name]
     mean, half = row[name], row[f"{name}_{HALF}"]
     if mean != mean:
@@ -359,7 +361,7 @@ def mean_of(row: Mapping[Any, Any], name: str) -> str:
     sign = "+" if name == DIFFERENCE else ""
     star = "*" if name == ATTAINED and flattered(row) else ""
     told = f"{star}{mean * scale:{sign}.{decimals}f}"
-    return told if half != half else f"{told} \u00b1 {half * scale:.{decimals}f}"
+    return told if half != half or row[SEEDS] < LEAST_SEEDS else f"{told} \u00b1 {half * scale:.{decimals}f}"
 
 
 def _load_of(row: Mapping[Any, Any]) -> str:

@@ -20,7 +20,7 @@ from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.figures.any_run import AnyRun
 from specsim.latency.model import Profile
-from specsim.metrics.capacity import Asked, mean_interval
+from specsim.metrics.capacity import LEAST_SEEDS, Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
 from specsim.metrics.tables import stand_in
 from specsim.runs.executors import LOCAL
@@ -429,7 +429,8 @@ def _exported(
         (ended,) = judge.runs([(found.scheduler, found.settings)], judge.part, judge.goal.seeds)
         measure = judge.judged(ended).measure
         mean, half_width = (round(each, 9) for each in mean_interval(measure - asof[place].measure))
-        apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if half_width > 0 else f"{mean:+.3g}"
+        known = half_width > 0 and len(measure) >= LEAST_SEEDS
+        apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if known else f"{mean:+.3g}"
         said.append(f"export {engine}: {each.name}; run back as {found.scheduler} it measures {apart} from that")
         servers = (place == carried.carrier and carried.replicas) or int(first.config["replicas"])
         return found._replace(of=place, measure=measure, servers=servers), said
