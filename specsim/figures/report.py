@@ -25,7 +25,7 @@ from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
 from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
-from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures, word
+from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, with_short_names, without_failures, word
 from specsim.metrics.tables import FIGURES, MEANS, class_rows, mean_of, number, sentences, stand_ins, stand_ins_of
 from specsim.metrics.why import CAUSES, why, why_said, with_causes
 
@@ -267,7 +267,7 @@ def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]
     SpecsimError
         When the sweep holds no run.
     """
-    whole = sweep.table
+    whole = with_short_names(sweep.table)
     table = without_failures(whole)
     axes = axes_of(table)
     lines = colours(map(word, values_of(table, axes.line)), charts.COLOURS)
@@ -394,7 +394,9 @@ def _sweep_why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: li
         table = sweep.why()
     except SpecsimError as error:
         return [Section("Why", [f"{error}."])]
-    table = table.assign(**{key: sweep.table[key].iloc[0] for key in (axes.line,) if key not in table})
+    table = with_short_names(
+        table.assign(**{key: sweep.table[key].iloc[0] for key in (axes.line,) if key not in table})
+    )
     counts = {f"missed.{name}": table["missed"] * table[f"missed.{name}"].astype(float) for name in CAUSES}
     settings_by = [axes.line, *([axes.x] if axes.x else []), *axes.rest]
     sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["requests", "missed", *counts]].sum()
@@ -422,7 +424,7 @@ def _worded(row: Mapping[Any, Any], keys: Sequence[str]) -> dict[str, str]:
 
 def _points(sweep: Sweep, axes: SweepAxes) -> Section:
     """Return the section of the table of points."""
-    points = sweep.over_seeds(of=axes.line)
+    points = with_short_names(sweep.over_seeds(of=axes.line))
     keys = [key for key in (axes.line, axes.x, *axes.rest) if key and key in points]
     shown = [name for name in MEANS if name in points and name != DIFFERENCE]
     rows = [

@@ -24,6 +24,7 @@ from specsim.metrics.seeds import (
     SHORT,
     verdict_of,
 )
+from specsim.metrics.sweep_table import short_labels, short_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -313,7 +314,7 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
     few = f", from {LEAST_SEEDS} seeds on" if points[SEEDS].min() < LEAST_SEEDS else ""
     said = [f"mean \u00b1 half width of the 95% interval over seeds{few}; {every}"]
     if DIFFERENCE in there:
-        base = str(points[AGAINST].iloc[0])
+        base = short_names(points["scheduler"])[points[AGAINST].iloc[0]]
         heads[there.index(DIFFERENCE)] = ("difference", "to", shorten(base, LONGEST_NAME))
         said.append(shorten(f"difference: attained less that of {base} with the same seed (paired), in points", WIDTH))
     figures = [[mean_of(row, name) for name in there] for row in rows]
@@ -331,7 +332,7 @@ def _lines(labels: Sequence[Label], heads: Sequence[Head], figures: Sequence[Seq
     keys = list(dict.fromkeys(key for label in labels for key in label))
     above = [list(line) for line in zip(*heads, strict=True)]
     names = [[key.rpartition(".")[2] for key in keys], *([""] * len(keys) for _ in above[1:])]
-    told = [[_text(label.get(key)) for key in keys] for label in labels]
+    told = [[_text(label.get(key)) for key in keys] for label in short_labels(labels)]
     rows = [[*label, *cells] for label, cells in zip([*names, *told], [*above, *figures], strict=True)]
     lines = aligned(rows, left=len(keys))
     if max(map(len, lines)) > WIDTH:

@@ -22,6 +22,7 @@ from specsim.figures.any_run import AnyRun
 from specsim.latency.model import Profile
 from specsim.metrics.capacity import LEAST_SEEDS, Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
+from specsim.metrics.sweep_table import short_names
 from specsim.metrics.tables import stand_in
 from specsim.runs.executors import LOCAL
 from specsim.runs.objects import Objects
@@ -291,7 +292,7 @@ def _search(searches: Sequence[Search], runs: _Runs, goal: Goal, part: Point) ->
 
 def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[Candidate]:
     """Return the best choice of each search, and the second where a scheduler stands `alone`."""
-    found = []
+    found, short = [], short_names(of.space.scheduler for of in searches)
     for of in searches:
         name = of.space.scheduler
         words = TRIALS if alone and name != PLAIN and len(of.scores) > 1 else ("",)
@@ -300,7 +301,7 @@ def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[
             settings = of.space.settings(choice)
             keys = runs.configured(name, settings, {}).config[SCHEDULER]
             said = DEFAULT if word and keys == default else word
-            found.append(Candidate(name, settings, keys, of.mean(choice).measure, said))
+            found.append(Candidate(name, settings, keys, of.mean(choice).measure, said, short[name]))
     return found
 
 

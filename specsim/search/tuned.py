@@ -54,6 +54,7 @@ class Candidate:
     ----------
     scheduler : its name or path. settings : values of keys below it. keys : the scheduler's file with these values.
     tuned : its mean measure on the part that tuned it. word : which one it is, where its scheduler has several.
+    shown : its scheduler in short.
     """
 
     scheduler: str
@@ -61,17 +62,20 @@ class Candidate:
     keys: Mapping[str, Any] = field(repr=False)
     tuned: float
     word: str = ""
+    shown: str = ""
 
     @property
     def label(self) -> str:
         """The scheduler, and which of its configurations it is where it has several."""
-        return f"{self.scheduler} ({self.word})" if self.word else self.scheduler
+        name = self.shown or self.scheduler
+        return f"{name} ({self.word})" if self.word else name
 
     @property
     def name(self) -> str:
         """The scheduler with its settings."""
         said = ", ".join(f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in self.settings.items())
-        return f"{self.scheduler} ({said})" if said else self.scheduler
+        name = self.shown or self.scheduler
+        return f"{name} ({said})" if said else name
 
 
 def _shown(value: Any) -> str:
