@@ -375,6 +375,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         """
         from specsim.figures.plots import plot_paper, save, sweep_figures
         from specsim.figures.slo import comparison
+        from specsim.figures.style import served_said
 
         if style not in STYLES:
             raise SpecsimError(f"style={shown(style)}: expected {' or '.join(STYLES)}")
@@ -386,7 +387,8 @@ class Sweep(WithReport, Sequence[AnyRun]):
                 (",".join(f"{key}={value}" for key, value in label.items()), run.metrics)
                 for label, run in zip(short_labels(self._labels()), self, strict=True)
             ]
-            return save({"comparison": comparison(said, failed=len(self.failures))}, folder)
+            drawn = comparison(said, len(self.failures), served_said(self._drawn))
+            return save({"comparison": drawn}, folder)
         return save(sweep_figures(self._drawn, axes, self._base(axes, against)), folder)
 
 

@@ -23,7 +23,6 @@ MISSPELT = [
     ("scheduler=adasrve", "scheduler=adasrve", "'adaserve'"),
     ("scheduler=EAGLE", "expected drafter=eagle"),
     ("scheduler=adaspec", "expected scheduler=specserve"),
-    ("drafter=ngram", "expected drafter=lookup"),
     ("engine=vllm", f"did you mean '{NEWEST}'"),
     ("slo=strict", "valid: absolute, adaserve"),
     ("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"),

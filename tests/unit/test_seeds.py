@@ -70,7 +70,6 @@ TWICE = pd.concat([table(), table().iloc[[4]]])
         (TWICE, pooled, "scheduler=adaserve, rps=4, seed=1 stands twice"),
         (TWICE, paired, "stands twice"),
         (table(), lambda frame: seeds.over_seeds(frame, "ttft_p99", ["rps"]), "did you mean 'p99_ttft_s'?"),
-        (table(), lambda frame: seeds.over_seeds(frame, "goodput", ["rps"]), "did you mean 'slo_goodput_tokens_per_s'"),
         (beside("slo_scale", 0.8, 1.2), paired, "differ in slo_scale, too"),
     ],
 )

@@ -40,9 +40,7 @@ def test_the_line_to_paste_stands_below_the_name_of_its_scheduler_and_the_number
 
 
 @pytest.mark.parametrize(("overloaded", "too_short", "marks"), [(0, 0, ""), (1, 0, FULL), (2, 3, TOO_SHORT + FULL)])
-def test_the_servers_stand_beside_what_they_attain_and_rates_have_the_marks_of_find(
-    overloaded, too_short, marks, monkeypatch
-):
+def test_servers_stand_beside_what_they_attain_and_rates_have_marks(overloaded, too_short, marks, monkeypatch):
     said = str(tuned(fleet=judgement(overloaded, too_short))).splitlines()
     whose = "97.0% of the worst class meet their objectives over 3 seeds"
     assert f"GPUs for 1 requests/s: 6{marks} (3 x 2) with adaserve: {whose}" in said
