@@ -89,11 +89,11 @@ def test_the_answer_of_a_sweep_says_which_points_are_overloaded_and_takes_its_le
     told = {"winner": "a", "second": "b", "mean": 0.4, "half_width": 0.03, "decided": True, "tied": 1}
     loads = [(4, "kept up", 0.1), (8, "overloaded", 0.2), (12, "overloaded", 0.3)]
     won = [{**told, "rps": x, "winner_load": load, "lead": d, report.PANEL: report.EVERY} for x, load, d in loads]
-    axes = SweepAxes("rps", "scheduler", (), ())
-    which, lead = report._sweep_answer(pd.DataFrame({"seed": range(5)}), axes, won)
+    table, axes = pd.DataFrame({"seed": range(5)}), SweepAxes("rps", "scheduler", (), ())
+    which, lead = report._sweep_answer(table, axes, won)
     assert which == "a attains most at all 3 points of rps, 2 of them overloaded."
     assert lead.endswith("The largest lead is that of a at rps = 4: 40.0%, 10.0 \u00b1 3.0 points more than b.")
-    (alone,) = report._sweep_answer(pd.DataFrame({"seed": [0, 1]}), axes, won[2:])
+    (alone,) = report._sweep_answer(table[:2], axes, won[2:])
     assert alone == "a attains most, 40.0% at rps = 12, overloaded: 30.0 points more than b."
 
 

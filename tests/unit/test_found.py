@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from specsim.commands.tables import find_table
+from specsim.commands.tables import MEAN_AND_INTERVAL, find_table
 from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
 from specsim.search.found import FAILED, FOOTNOTES, TOO_SHORT, Found, Judged, Line, name_in
@@ -58,8 +58,7 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert rows[1].split() == ["8", f"{second.mean():.2f}", f"{apart.mean():+.2f}", f"{second.mean() / 2:.4g}"]
     assert rows[2] == "mean over 3 seeds, too few for an interval, differences paired by seed"
     told = list(find_table(found(line(tested={rate: 2 * shares for rate, shares in TESTED.items()}))))
-    assert told[4].split() == ["4", *f"{RATE} \u00b1 0.14".split()]
-    assert told[5] == "mean \u00b1 half width of the 95% interval over seeds"
+    assert [told[4].split(), told[5]] == [["4", *f"{RATE} \u00b1 0.14".split()], MEAN_AND_INTERVAL]
     assert each.table["difference_rps"].tolist() == pytest.approx([np.nan, apart.mean()], nan_ok=True)
     assert each.table["difference_half_width_rps"][1] == pytest.approx(half)
 

@@ -120,10 +120,8 @@ def marked(axes):
 def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     """Whether it is overloaded cannot be told then, as of a real run."""
     frame = table()
-    frame.loc[frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all"), ["load.overloaded", "load.too_short"]] = (
-        None,
-        True,
-    )
+    short = frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all")
+    frame.loc[short, ["load.overloaded", "load.too_short"]] = None, True
     figure = drawn(frame)
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
