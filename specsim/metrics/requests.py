@@ -71,6 +71,12 @@ in which the cache moved to the host and back. ``replica`` is the index of the r
 a split run last.
 """
 
+SPENT_COLUMNS: dict[str, str] = {"prompts_s": "float64", "drafting_s": "float64"}
+"""Columns behind those: seconds from the first token to the last by what the replica spent them on.
+
+They are `specsim.metrics.recorder.Recorder.spent_s`. Runs of older versions lack them.
+"""
+
 SPLIT_COLUMNS: dict[str, str] = {
     "split.prefill_replica": "int64",
     "split.moved_bytes": "int64",
@@ -81,7 +87,7 @@ SPLIT_COLUMNS: dict[str, str] = {
 TIMEOUT_COLUMNS: dict[str, str] = {"cancelled_s": "float64"}
 """A further column of ``requests.parquet`` where clients give up: when each was cancelled, NaN if it was not."""
 
-FURTHER_COLUMNS = SPLIT_COLUMNS | TIMEOUT_COLUMNS
+FURTHER_COLUMNS = SPENT_COLUMNS | SPLIT_COLUMNS | TIMEOUT_COLUMNS
 """Columns that ``requests.parquet`` has only of some runs."""
 
 NOTED = "noted."
@@ -220,7 +226,8 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     Attributes
     ----------
     told, done : facts known at arrival, and progress, (N,) each.
-    longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. replica_of : (N,) indices.
+    longest_pause_s, moving_s : (N,) seconds. spent_s : (2, N), of `SPENT_COLUMNS`.
+    noted : (N,) by name. replica_of : (N,) indices.
     reason : (N,) why each was rejected, ``""`` for those that were not. moves : between the pools of a split.
     cancelled_s : (N,) when each was cancelled, NaN if it was not; None where no client gives up.
     first_id : id of the first row. positions : draft positions with a column each.
@@ -229,6 +236,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     told: Requests
     done: Progress
     longest_pause_s: Floats
+    spent_s: Floats
     moving_s: Floats
     noted: Mapping[str, Floats]
     replica_of: Ints
@@ -244,7 +252,8 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
         split = {} if self.moves is None else SPLIT_COLUMNS
         timeout = {} if self.cancelled_s is None else TIMEOUT_COLUMNS
         positions = {f"{PER_POSITION}{place}": "int64" for place in range(self.positions)}
-        return REQUEST_COLUMNS | split | timeout | positions | {f"{NOTED}{name}": "float64" for name in self.noted}
+        noted = {f"{NOTED}{name}": "float64" for name in self.noted}
+        return REQUEST_COLUMNS | SPENT_COLUMNS | split | timeout | positions | noted
 
     @property
     def rows(self) -> int:
@@ -260,6 +269,8 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name in _MADE:
             column: npt.NDArray[Any] = _MADE[name](self)
+        elif name in SPENT_COLUMNS:
+            column = self.spent_s[list(SPENT_COLUMNS).index(name)]
         elif name in SPLIT_COLUMNS and self.moves is not None:
             column = self.moves[list(SPLIT_COLUMNS).index(name)]
         elif name in TIMEOUT_COLUMNS and self.cancelled_s is not None:
@@ -288,6 +299,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             _each(self.told, lambda column: column[those]),
             _each(self.done, lambda column: column[those]),
             self.longest_pause_s[those],
+            self.spent_s[:, those],
             self.moving_s[those],
             {name: column[those] for name, column in self.noted.items()},
             self.replica_of[those],

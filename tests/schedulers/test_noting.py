@@ -11,7 +11,7 @@ import pytest
 
 from specsim import load_run, simulate
 from specsim.errors import SchedulerFault
-from specsim.metrics.requests import REQUEST_COLUMNS
+from specsim.metrics.requests import REQUEST_COLUMNS, SPENT_COLUMNS
 from specsim.schedulers.fcfs import Fcfs
 from specsim.server.events import noted_by as noted
 from specsim.simulation import run
@@ -47,7 +47,7 @@ def test_laps_sds_estimates_are_rows_and_means(tmp_path):
     made = simulate("laps_sd", **SHORT, out=tmp_path / "run")
     stored = read_run(tmp_path / "run").requests
     assert stored.equals(made.requests)
-    notes = stored[[name for name in stored if name not in REQUEST_COLUMNS]]
+    notes = stored[[name for name in stored if name not in REQUEST_COLUMNS | SPENT_COLUMNS]]
     assert (notes["noted.predicted_output_tokens"] == stored["output_tokens"]).all()
     told = notes["noted.perception_rounds"].notna()
     assert 0 < told.sum() < len(told), "a short output may end before its rate is steady"
