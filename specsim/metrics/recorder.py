@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -116,15 +117,15 @@ class Record:
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
 
-    def table(self) -> RequestTable:
-        """Return the columns of ``requests.parquet``."""
+    def table(self, joined: Mapping[str, Ints] = MappingProxyType({})) -> RequestTable:
+        """Return the columns of ``requests.parquet``; `joined` (N,) are those of `JOINED_COLUMNS` that there are."""
         happened = self.requests, self.progress, self.longest_pause_s, self.spent_s, self.moving_s
         why, cancelled_s = reasons(len(self.requests), self.rejected), None
         if self.cancelled_s is not None:
             cancelled_s = np.full(len(self.requests), np.nan)
             cancelled_s[list(self.cancelled_s)] = list(self.cancelled_s.values())
         right = np.flatnonzero(self.progress.accepted_at.any(axis=0))
-        rest = self.moves, cancelled_s, 0, int(right[-1]) + 1 if len(right) else 0
+        rest = self.moves, cancelled_s, 0, int(right[-1]) + 1 if len(right) else 0, joined
         return RequestTable(*happened, self.noted, self.replica_of, why, *rest)
 
 

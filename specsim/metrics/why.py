@@ -74,7 +74,7 @@ def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) ->
 
 
 def with_causes(run: AnyRun) -> DataFrame:
-    """Return the requests that the run counts, with a column ``cause``.
+    """Return the requests that the run counts, with a column ``cause``: one of `CAUSES`, "" where none was missed.
 
     Raises
     ------

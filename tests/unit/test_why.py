@@ -75,8 +75,9 @@ def test_the_terminal_says_why_only_of_a_run_that_does_badly(tmp_path, capsys):
         assert main([*words, f"rps={rate}", f"out={tmp_path / str(rate)}"]) == 0
         assert capsys.readouterr().out.count("\nwhy: of ") == said
     run = load_run(tmp_path / "60")
-    assert run.why().equals(load_run(tmp_path / "60").why())
-    old = SimpleNamespace(requests=run.requests.drop(columns="prompts_s"), metrics=run.metrics, provenance=run.provenance)
+    assert run.why()["missed"].iloc[-1] == (run.causes()["cause"] != "").sum() > 0
+    rows = run.requests.drop(columns="prompts_s")
+    old = SimpleNamespace(requests=rows, metrics=run.metrics, provenance=run.provenance)
     assert "older specsim" in refusal(why, old)
 
 
