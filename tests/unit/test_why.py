@@ -16,14 +16,8 @@ from tests.made import refusal
 
 LONE_S, PROMPT_S = 0.01, 0.3
 MET = {"ttft_s": 0.5, "slo_ttft_s": 1.0, "tpot_s": 0.02, "slo_tpot_s": 0.04, "longest_pause_s": 0.02}
-MET |= {
-    "output_tokens": 11,
-    "preemptions": 0,
-    "speculations": 0,
-    "rejected_reason": "",
-    "prompts_s": 0.17,
-    "drafting_s": 0.1,
-}
+MET |= {"output_tokens": 11, "preemptions": 0, "speculations": 0, "rejected_reason": ""}
+MET |= {"prompts_s": 0.17, "drafting_s": 0.1}
 BY_HAND = {
     "": {},
     "rejected": {"rejected_reason": "timeout", "ttft_s": 9.0},
