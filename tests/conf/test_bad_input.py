@@ -361,7 +361,7 @@ def test_what_matters_to_a_file_of_your_own(here):
 
 CONDITIONAL = {"launch_s", "graph_step", "graph_most"}
 """Keys that change something only beside another, which their refusal names."""
-TYPED_VALUES = {"N": "64", "R": "2", "K": "3", "X": "2", "S": "3"}
+TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 
 
 def typed(expected):
