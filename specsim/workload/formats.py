@@ -49,6 +49,7 @@ class Format(NamedTuple):
     unit : of numbers in `arrival`; None if it has none of its own
     failures : whether a request of 0 tokens is a failed one, which is left out; otherwise it is a mistake
     also : further required columns. optional : columns read if present
+    logged : whether a request without an output length is a failed one, too
     """
 
     name: str
@@ -59,6 +60,7 @@ class Format(NamedTuple):
     failures: bool = True
     also: Names = ()
     optional: Names = OPTIONAL
+    logged: bool = False
 
     @property
     def roles(self) -> Mapping[str, Names]:
@@ -102,12 +104,19 @@ FORMATS = (
         *("aiperf records", ("metadata.request_start_ns",), ("metrics.input_sequence_length.value",)),
         *(("metrics.output_sequence_length.value",), "ns"),
         optional=(*OPTIONAL, *AIPERF_SESSIONS),
+        logged=True,
     ),
     # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
-    Format("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"),
+    Format(
+        *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
+    ),
     # Spans of OpenTelemetry's GenAI conventions, as collectors and trace stores export them; vLLM's own spans have the
     # names before 1.27.
-    Format("OpenTelemetry spans", STARTS, INPUT_TOKENS, OUTPUT_TOKENS, "ns", optional=(*OPTIONAL, *SPAN_SESSIONS)),
+    Format(
+        *("OpenTelemetry spans", STARTS, INPUT_TOKENS, OUTPUT_TOKENS, "ns"),
+        optional=(*OPTIONAL, *SPAN_SESSIONS),
+        logged=True,
+    ),
     # LiteLLM's spend logs (startTime), OpenRouter's (created_at, tokens_prompt), answers of the OpenAI API (created,
     # usage), and what else logs call a request's start, prompt and completion.
     Format(
@@ -117,6 +126,7 @@ FORMATS = (
         (*COMPLETIONS, *OUTPUT_TOKENS),
         None,
         optional=(*OPTIONAL, *SPAN_SESSIONS),
+        logged=True,
     ),
 )
 REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)

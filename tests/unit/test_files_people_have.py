@@ -79,6 +79,20 @@ def test_any_other_names_are_given(tmp_path):
     assert "1 damaged row: line 5: sent_ms 'x' is not a number" in refusal(read_user_file, file, SOURCE, how)
 
 
+@pytest.mark.parametrize("kind", ["gateway log CSV", "gateway log JSON lines"])
+def test_a_request_without_an_output_length_failed_unless_most_have_none(tmp_path, kind):
+    file, failed = tmp_path / "t", {"created": 1_764_000_009, "usage": {"prompt_tokens": None}}
+    more = f"\n{iso(9)},a,5," if "CSV" in kind else json.dumps(failed)
+    file.write_text(READ[kind] + more)
+    trace, said = read_user_file(file, SOURCE)
+    assert trace.output_tokens.tolist() == [214, 165, 136]
+    assert "left out 1 of 4 requests (no or 0 tokens: they failed)" in said
+    file.write_text(READ[kind] + "\n".join([more] * 4))
+    said = refusal(read_user_file, file, SOURCE)
+    assert "4 of 7 requests have no" in said
+    assert "or another column: 'trace.columns={output_tokens: YOURS}'" in said
+
+
 def test_a_unit_that_no_name_tells_is_asked_for(tmp_path):
     (tmp_path / "t.csv").write_text("t,prompt_tokens,output_tokens\n0,5,6\n28,5,6\n")
     how = How("s", called=(("arrival_s", "t"),))
