@@ -106,6 +106,8 @@ FORMATS = (
         optional=(*OPTIONAL, *AIPERF_SESSIONS),
         logged=True,
     ),
+    # NVIDIA/TensorRT-LLM, trtllm-bench --request_json: its start times are of clients that wait, or all alike.
+    Format("trtllm-bench requests", (), ("num_input_tokens",), ("num_total_output_tokens", "output_tokens"), None),
     # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
     Format(
         *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
@@ -158,9 +160,20 @@ OTHERS = (
         unless="input_lens",
     ),
     Other(
-        "a summary of aiperf without its requests",
+        "a summary of aiperf or genai-perf without its requests",
         frozenset({"input_config"}),
-        "expected profile_export.jsonl of the same folder, which has a line a request",
+        f"aiperf's profile_export.jsonl of the same folder has a line a request; {POINTS}",
+    ),
+    Other(
+        "genai-perf's texts and times, without counts of tokens",
+        frozenset({"service_kind", "experiments"}),
+        f"expected profile_export_genai_perf.json of the same folder; {POINTS}",
+    ),
+    Other(
+        "a report of trtllm-bench, which does not say how many clients sent",
+        frozenset({"world_info", "request_info"}),
+        "expected its --request_json for a trace; for a point of `specsim calibrate` a CSV's row of isl, osl, "
+        "concurrency (its --concurrency), ttft_ms and tpot_ms",
     ),
     Other(
         "a summary of aiperf without its requests",

@@ -113,7 +113,7 @@ def test_names_that_do_not_fit_are_one_line(tmp_path, refused):
 
 def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
     alone, timed = tmp_path / "alone.csv", tmp_path / "timed.csv"
-    alone.write_text(csv("prompt_tokens,output_tokens", lambda t, p, o: (p, o)))
+    alone.write_text(csv("start_timestamp,num_input_tokens,num_total_output_tokens"))
     timed.write_text(csv("arrival_s,prompt_tokens,output_tokens"))
     runs = [simulate(trace=file, concurrency=2, **SMALL) for file in (alone, timed)]
     assert runs[0].metrics == runs[1].metrics
@@ -167,8 +167,10 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
         ),
         (
             json.dumps({"input_config": {}, "request_throughput": {"unit": "requests/sec", "avg": 2.0}}, indent=1),
-            "a summary of aiperf without its requests: expected profile_export.jsonl of the same folder",
+            "a summary of aiperf or genai-perf without its requests: aiperf's profile_export.jsonl of the same folder",
         ),
+        (json.dumps({"service_kind": "openai", "experiments": []}), "genai-perf's texts and times, without counts of"),
+        (json.dumps({"world_info": {}, "request_info": {}}, indent=1), "a report of trtllm-bench, which does not say"),
         (
             json.dumps({"metadata": {}, "benchmarks": [{"requests": {"successful": []}}]}),
             "a report of GuideLLM: `specsim import` makes a trace of each benchmark's requests",
