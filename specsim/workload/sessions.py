@@ -162,18 +162,23 @@ def delays(cells: Cells, session: Ints | None, rows: TableRows) -> tuple[Cells, 
 def whole_prompts(trace: Trace, turns: TurnPrompts | None, file: Path, rows: TableRows) -> Trace:
     """Return a trace whose prompts are all that is sent; the content tells whether they are where `turns` does not.
 
+    Where `turns` says so, stamped requests of a session are turns, too: they have a column of no delays.
+
     Raises
     ------
     SpecsimError
         When prompts neither hold all texts before them nor does the user say what they are.
     """
+    stamped = turns is not None and not trace.waits.any()
+    if stamped and (trace.session is None or not trace.source.timed):
+        said = "no turn waits for an answer, and no session_id beside arrivals tells turns"
+        raise SpecsimError(f"{file}: trace.turns={turns} changes nothing: {said}")
+    trace = replace(trace, delay_s=np.full(len(trace), np.nan)) if stamped else trace
     before, prompt, output = trace.before, trace.prompt_tokens, trace.output_tokens
-    waits = np.flatnonzero(trace.waits)
-    if turns is not None and not len(waits):
-        raise SpecsimError(f"{file}: trace.turns={turns} changes nothing: no turn waits for an answer")
+    waits = np.flatnonzero(before >= 0 if stamped else trace.waits)
     if not len(waits):
         return trace
-    rows.note(f"{len(waits):,} turns arrive a delay after the answer before")
+    rows.note(f"{len(waits):,} turns arrive {'when stamped' if stamped else 'a delay after the answer before'}")
     short = int(np.count_nonzero(prompt[waits] < (prompt + output)[before[waits]]))
     if short and turns is None:
         raise SpecsimError(
