@@ -54,11 +54,10 @@ class PrefixCache:
         hashes = self._hashes(request, (int(self._prompt_tokens[request]) - 1) // self._tokens)
         keys, blocks = list[BlockKey](), [0, 0]
         for model in (TARGET, DRAFT):
-            for each in hashes:
-                keys.append((model, each))
-                if keys[-1] not in self._users:
-                    break
-                blocks[model] += 1
+            unknown = (place for place, each in enumerate(hashes) if (model, each) not in self._users)
+            found = blocks[model] = next(unknown, len(hashes))
+            # Of a prompt the end is dropped first: its last block that is cached, and the next, tell of any change.
+            keys += [(model, each) for each in hashes[max(found - 1, 0) : found + 1]]
         for key in keys:
             self._watched[key].add(request)
         self._waiting[request] = keys
