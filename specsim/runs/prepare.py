@@ -82,7 +82,7 @@ class Experiment:
     recording_sha256 : of the recorded acceptance, None where it is drawn.
     plugins : checksum by name of each module outside specsim that the run rests on.
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
-    source : where the trace came from. notes : lines for the user.
+    source : where the trace came from. joined : its rows, as `Trace.joined`. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
     max_num_seqs : batch slots of each replica; None: its scheduler states none.
     """
@@ -96,6 +96,7 @@ class Experiment:
     objects: Mapping[str, Mapping[str, Any]]
     varies: tuple[str, ...]
     source: TraceSource
+    joined: Mapping[str, Ints]
     notes: tuple[str, ...]
     drafting_notes: tuple[str, ...]
     max_num_seqs: int | None
@@ -149,8 +150,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     said = session_note(routed(), str(chosen.router), load.trace)
     notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     speculates = _speculates(factory)
-    by_table = speculates and getattr(factory.example, "by_table", False)
-    running_on = served_on.speculating(by_table) if speculates else served_on
+    captured = getattr(factory.example, "by_table", False), getattr(factory.example, "captured_drafts", 0)
+    running_on = served_on.speculating(*captured) if speculates else served_on
     simulated = _simulation(
         settings, load, GroundTruth(load.assigned.output_tokens, acceptance_trace), running_on, factory, routed
     )
@@ -164,6 +165,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         objects=handed.described,
         varies=load.varies,
         source=load.trace.source,
+        joined=load.trace.joined,
         notes=tuple(filter(None, notes)),
         drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
         max_num_seqs=factory.serving.max_num_seqs,

@@ -9,7 +9,7 @@ from specsim.search.tuned import AS_GIVEN, SPEEDUP, Candidate, Export, Judgement
 from specsim.store.sweeps import Sweep
 
 SHARES = np.array([0.97, 0.96, 0.98])
-"""0.97, and half of the 95% interval is 4.303 * 0.01 / sqrt(3) = 0.025."""
+"""0.97 in the mean; twice the three: half of the 95% interval is 2.571 * 0.0089 / sqrt(6) = 0.0094."""
 EXPORT = Export("vllm", "vllm serve a/b", {}, "vllm_spec", {}, of=1)
 
 
@@ -40,14 +40,17 @@ def test_the_line_to_paste_stands_below_the_name_of_its_scheduler_and_the_number
 
 
 @pytest.mark.parametrize(("overloaded", "too_short", "marks"), [(0, 0, ""), (1, 0, FULL), (2, 3, TOO_SHORT + FULL)])
-def test_the_servers_stand_beside_what_they_attain_and_rates_have_the_marks_of_find(overloaded, too_short, marks):
+def test_servers_stand_beside_what_they_attain_and_rates_have_marks(overloaded, too_short, marks, monkeypatch):
     said = str(tuned(fleet=judgement(overloaded, too_short))).splitlines()
-    whose = "97.0 \u00b1 2.5% of the worst class meet their objectives"
+    whose = "97.0% of the worst class meet their objectives over 3 seeds"
     assert f"GPUs for 1 requests/s: 6{marks} (3 x 2) with adaserve: {whose}" in said
     (rate,) = (each for each in said if each.startswith("highest rate") and each.endswith("with adaserve"))
     assert f"{TOO_SHORT} requests/s" in rate
     assert f"{TOO_SHORT} {FOOTNOTES[TOO_SHORT]}" in said
     assert (f"{FULL} {FOOTNOTES[FULL]}" in said) == (overloaded > 0)
+    assert "\u00b1" not in "".join(said)
+    monkeypatch.setattr(f"{__name__}.SHARES", np.tile(SHARES, 2))
+    assert "97.0 \u00b1 0.9% of the worst class meet their objectives." in str(tuned())
 
 
 def test_two_configurations_of_a_scheduler_are_told_apart_in_words():
