@@ -120,13 +120,14 @@ def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path
 
     A new folder is named by the time and by the `choices` of a run, None for a sweep.
     """
+    from specsim.files.yaml_file import title_of
     from specsim.store.runs import new_folder
 
     if out is not None:
         yield Path(out)
         return
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = "sweep" if choices is None else "-".join(Path(choices[key]).stem for key in ("scheduler", "trace"))
+    name = "sweep" if choices is None else "-".join(title_of(key, choices[key]) for key in ("scheduler", "trace"))
     folder = new_folder(Path("results") / "runs" / f"{stamp}-{name}")
     try:
         yield folder
