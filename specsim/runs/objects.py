@@ -76,12 +76,11 @@ class Handed:
 
     @property
     def modules(self) -> tuple[ModuleType, ...]:
-        """The loaded modules outside specsim that the scheduler rests on."""
+        """The module outside specsim that the scheduler rests on, an empty one where it is not loaded."""
         if self.scheduler is None:
             return ()
         name = type(self.scheduler.example).__module__
-        known = name in sys.modules and name.partition(".")[0] != "specsim"
-        return (sys.modules[name],) if known else ()
+        return () if name.partition(".")[0] == "specsim" else (sys.modules.get(name) or ModuleType(name),)
 
     @property
     def note(self) -> str | None:

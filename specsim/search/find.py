@@ -89,7 +89,7 @@ def search(
         searched = searched or _identity(asked, of, points)
         # What matters to some line may be set for all: the first points are of every line, later ones of a few.
         ready = checked(points, objects, jobs=jobs, executor=executor, idle=idle and not heard)
-        planned = plan(ready, root, keep="summary")
+        planned = plan(ready, root, keep="summary", begun=bool(heard))
         say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim import Run, load_run, simulate, sweep
+from specsim import Run, find, load_run, simulate, sweep
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.plugin import Forest, Objectives, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
 from specsim.schedulers.fcfs import Fcfs
@@ -166,3 +167,13 @@ def test_objects_of_a_sweep_go_to_other_processes_and_stand_when_it_is_made_agai
     assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")} == before
     mine = partial(Counting, seen=[{1}])
     assert "whether its scheduler was this object cannot be told" in refusal(made, 1)
+    one = {"trace": frame(), "acceptance": "bernoulli", "out": tmp_path / "new", "rates": (1, 2), "within": 1}
+    assert len(find({"scheduler": [mine()], "seed": [0]}, progress=False, **one).sweep) > 1
+
+
+def test_a_run_of_code_that_lies_in_no_file_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.delattr(sys.modules[__name__], "__file__")
+    for notes in ([], [f"1 run made again: the code of {__name__} lies in no file, and may have changed"]):
+        for keep in ("runs", "summary"):
+            how = {"keep": keep, "out": tmp_path / keep, "acceptance": "bernoulli", "progress": False}
+            assert [*sweep({"scheduler": [Counting]}, trace=frame(), **how).whole_notes] == notes

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -60,6 +61,13 @@ def test_a_file_that_changed_after_its_import_is_refused(folder, name):
     plugins_sha256([module])
     (folder / name).write_text(FILES[name] + "# edited\n")
     assert f"{name}' has changed since it was imported" in refusal(plugins_sha256, [module])
+
+
+def test_code_that_no_file_holds_has_no_checksum(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", "In : ", raising=False)
+    typed = ModuleType("__main__")
+    typed.__file__ = __file__
+    assert plugins_sha256([typed, ModuleType("compiled")]) == {"__main__": None, "compiled": None}
 
 
 def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
