@@ -25,7 +25,17 @@ from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
 from specsim.metrics.seeds import DIFFERENCE, winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures, word
-from specsim.metrics.tables import FIGURES, MEANS, class_rows, mean_of, number, sentences, stand_ins, stand_ins_of
+from specsim.metrics.tables import (
+    FIGURES,
+    MEANS,
+    class_rows,
+    mean_of,
+    number,
+    sentences,
+    stand_ins,
+    stand_ins_of,
+    untold,
+)
 from specsim.metrics.why import CAUSES, why, why_said, with_causes
 
 if TYPE_CHECKING:
@@ -127,7 +137,7 @@ def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
         _timeline(passes),
         _why(run, filters),
         _slowest(requests),
-        *settings([run.config], [*sentences(stand_ins([block])), *run.notes]),
+        *settings([run.config], [*sentences(stand_ins([block])), *untold(run.notes)]),
     ]
     return filters, _answer(run), sections
 
@@ -283,7 +293,7 @@ def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]
         *_curves(whole, axes, lines, filters),
         *_sweep_why(sweep, axes, lines, filters),
     ]
-    sections += [_points(sweep, axes), *settings([run.config for run in sweep], sweep.notes)]
+    sections += [_points(sweep, axes), *settings([run.config for run in sweep], untold(sweep.notes))]
     return filters, _sweep_answer(table, axes, won), sections
 
 

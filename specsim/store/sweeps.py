@@ -33,7 +33,7 @@ from specsim.metrics.sweep_table import (
     values_of,
     without_failures,
 )
-from specsim.metrics.tables import sweep_html
+from specsim.metrics.tables import counted, sweep_html
 from specsim.metrics.why import why
 from specsim.store.runs import METRICS_FILE, PLANNED_FILE, is_run, key_of, read_run, run_folders
 from specsim.store.scan import Scan, names_of, scan
@@ -140,7 +140,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
     def __repr__(self) -> str:
         over = ", ".join(f"{key} ({len(values)})" for key, values in self.axes.items())
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}>"
+        return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}{counted(self.notes)}>"
 
     def _repr_html_(self) -> str:
         along = axes_of(self._table).along if len(self) else ()

@@ -124,7 +124,7 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     assert "difference: attained less that of fcfs with the same seed" in shown
     assert len(re.findall(r"^(?:fcfs|vllm_spec) +[24] .* \u00b1 ", shown, re.M)) == 4
     assert len(shown) < 4000
-    assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2)>"
+    assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2); 2 notes>"
     run = found[0]._repr_html_()
     assert "trace=poisson" in run
     assert "coding" in run
