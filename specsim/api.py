@@ -179,7 +179,7 @@ def sweep(
     planned, made = run_points(ready, root, until, objects, keep=keep, **workers)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {one_line(made.failures[0].error)}"
-        warnings.warn(said, stacklevel=2)
+        warnings.warn(said, stacklevel=3)  # The caller of what `with_keys` made.
     return made
 
 
