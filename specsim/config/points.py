@@ -331,8 +331,6 @@ def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
 
 def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[Given]]:
     """Return the values of each key, one of each of `settings`, several of `axes`."""
-    if not isinstance(axes, Mapping):
-        raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
     values = {key: [value] for key, value in point_of(settings).items()}
     for name, wanted in axes.items():
         if not is_several(wanted):

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim import Run, find, load_run, simulate, sweep
+from specsim import Run, find, load_run, simulate, sweep, tune
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.plugin import Forest, Objectives, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
 from specsim.schedulers.fcfs import Fcfs
@@ -144,6 +144,17 @@ MISTAKES = [
     (lambda: simulate("fcfs", slo=mix(share=0.5)), "my mix: classes: shares add up to 0.5, expected 1"),
     (lambda: simulate("fcfs", "poisson", requests="8"), "requests: '8' is not a whole number"),
     (lambda: simulate("fcfs", "poisson", rps=object()), "rps: a object that cannot be written as text"),
+    (lambda: simulate("fcfs", frame().rename(columns={"output_tokens": "out"})), "columns={'YOURS': 'output_tokens'})"),
+    (lambda: sweep({"rps": [2]}, seed=range(2)), "; expected {'seed': range(0, 2)} among the axes"),
+    (lambda: find({"slo_scale": [1]}, seeds=[0, 1]), "seeds: unknown key; expected {'seed': [0, 1]} among the axes"),
+    (lambda: sweep({"rps": [2]}, scheduler=["vllm", "fcfs"]), "; expected {'scheduler': ['vllm', 'fcfs']} among the"),
+    (lambda: sweep({"rps": [2]}, scheduler="vllm_spec", scheduler__num_speculative_tokens=[2, 4]), "4]} among the"),
+    (lambda: simulate("fcfs", "poisson", rps=[2, 4]), "; expected sweep({'rps': [2, 4]})"),
+    (lambda: tune("vllm_spec", rps=2, seed=[0, 1]), "; expected seeds=[0, 1]"),
+    (lambda: tune("vllm_spec", rps=[2, 4]), "; expected one value"),
+    (lambda: tune([Counting(), "vllm"]), ": expected names or files, whose settings are tried"),
+    (lambda: tune("vllm", target="95%"), "tune: target='95%': expected a share in (0, 1]; 0.9 is 90%"),
+    (lambda: find(["vllm"]), "['vllm']: expected values by key, as {'scheduler': ['vllm', 'fcfs']}"),
     (lambda: sweep({"trace": [frame(), "poisson"]}, trace__window=[0, 1]), "trace.window: some traces are objects"),
 ]
 

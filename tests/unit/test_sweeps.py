@@ -34,6 +34,7 @@ def copied(stored, tmp_path):
 
 def test_a_sweep_is_a_sequence_of_runs_from_which_some_are_selected(stored):
     made, found = sweep(AXES, out=stored, **SMALL), load_sweep(stored)
+    assert len((stored / "table.csv").read_text().splitlines()) == 1 + len(found.table)
     assert isinstance(made, Sweep)
     assert len(made) == len(found) == len(list(found)) == 8
     assert [run.config["choices"]["scheduler"] for run in made] == ["vllm_spec"] * 4 + ["fcfs"] * 4
