@@ -49,6 +49,17 @@ def test_a_sweep_is_a_sequence_of_runs_from_which_some_are_selected(stored):
     assert found.select(rps=range(2, 3)).axes == {"scheduler": ["fcfs", "vllm_spec"], "seed": [0, 1]}
 
 
+def test_a_loader_names_the_other_and_what_it_loaded_is_read_in_another_working_folder(stored, monkeypatch):
+    monkeypatch.chdir(stored.parent)
+    found, made = load_sweep("all"), sweep(AXES, out="all", **SMALL)
+    assert "expected load_sweep" in refusal(load_run, "all")
+    one = f"all/{found[0].folder.name}"
+    assert "holds a single run; expected load_run" in refusal(load_sweep, one)
+    alone = load_run(one)
+    monkeypatch.chdir("/")
+    assert len(found[0].requests) == len(made[0].requests) == len(alone.requests) == 8
+
+
 def test_a_row_per_run_and_class_with_what_was_measured(stored):
     found = load_sweep(stored)
     table = found.table
