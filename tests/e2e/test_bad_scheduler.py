@@ -9,10 +9,8 @@ import pytest
 
 from specsim import simulate
 from specsim.cli import main
-from specsim.core.passes import NOBODY
+from specsim.plugin import NOBODY, Sequences, grow
 from specsim.schedulers.composed import Composed
-from specsim.schedulers.parts.growth import grow
-from specsim.schedulers.parts.protocols import Sequences
 from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import refusal
@@ -99,7 +97,6 @@ PARTS = [
     ("on_verified", lambda self, view: None, "Mine.on_verified: TypeError: "),
     ("begin", lambda self: None, "Mine.begin: TypeError: "),
     ("noted", lambda self, requests: None, "Mine.noted: TypeError: noted returned None; expected arrays by name"),
-    ("noted", lambda self, requests: {"x": "y"}, "Mine.noted: ValueError: could not convert string"),
 ]
 
 
@@ -109,7 +106,6 @@ def test_a_part_at_fault_is_named_with_its_line(method, body, said):
     batching = type("Mine", (TokenBudget,), own if method == "sequences" else {})(8, 512, 0.0)
     speculation = type("Mine", (FixedChains,), {} if method == "sequences" else own)(3)
     told = refusal(simulate, Composed(batching, speculation), "poisson", requests=5)
-    assert told.startswith("scheduler Composed")
     assert said in told
     assert told.endswith(f"test_bad_scheduler.py:{body.__code__.co_firstlineno})")
 

@@ -35,7 +35,7 @@ def test_a_run_s_table_begins_with_it_and_its_figures_say_it():
     assert caption(step.draw()) == f"{SAID}."
 
 
-def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once():
+def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once(capsys, tmp_path):
     axes = {"scheduler": ["vllm", "fcfs"], "rps": [2, 4], "seed": range(2)}
     made = sweep(axes, trace="azure_conv", progress=False, **SMALL)
     each = comparison_table(made.labelled()).split("\n")
@@ -50,6 +50,8 @@ def test_the_tables_of_a_sweep_begin_with_it_and_its_figures_say_it_once():
     drawn.append(comparison([(str(number), run.metrics) for number, run in enumerate(made)]))
     assert [caption(figure).count("surrogate") for figure in drawn] == [1] * len(drawn)
     assert made.figure().caption.count("surrogate") == 1
+    assert main(["run", "-m", "trace=azure_conv", "rps=2,4", "requests=20", f"out={tmp_path}"]) == 0
+    assert capsys.readouterr().out.count("surrogate") == 1
 
 
 def test_a_search_says_it():
@@ -57,12 +59,6 @@ def test_a_search_says_it():
     assert next(iter(find_table(found))).startswith(SAID)
     assert f"{SAID}." in caption(found.figure())
     assert sum("surrogate" in note for note in found.notes()) == 1
-
-
-def test_a_command_says_it_once(capsys, tmp_path):
-    assert main(["run", "trace=azure_conv", "requests=20", f"out={tmp_path / 'one'}"]) == 0
-    assert main(["run", "-m", "trace=azure_conv", "rps=2,4", "requests=20", f"out={tmp_path / 'two'}"]) == 0
-    assert capsys.readouterr().out.count("surrogate") == 2
 
 
 def test_other_traces_say_nothing():
