@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -150,7 +150,12 @@ class PlannedRun(Configured):
 
     def prepared(self) -> Experiment:
         """Return the experiment as it was prepared, or prepare it."""
-        return self.experiment or prepare(self, self.handed)
+        if self.experiment is not None:
+            return self.experiment
+        made = prepare(self, self.handed)
+        # Another process is handed the classes of the script that asks, and has a `__main__` of its own.
+        script = {name: checksum for name, checksum in self.sources["plugins"].items() if name == "__main__"}
+        return replace(made, plugins={**made.plugins, **script})
 
     def but(self, **changed: Any) -> PlannedRun:
         """Return the same run with some fields changed, and with its key, which takes longer than all else here."""

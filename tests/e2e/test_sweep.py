@@ -84,6 +84,7 @@ def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
 
 def test_two_points_that_are_one_configuration_are_refused():
     (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
+    assert point.but(experiment=None, sources={"plugins": {"__main__": "x"}}).prepared().plugins == {"__main__": "x"}
     said = refusal(plan, [replace(point, point={"rps": rps}) for rps in ("2", "2.0")], None)
     assert "rps=2 and rps=2.0 are one configuration" in said
 
