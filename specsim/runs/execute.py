@@ -247,7 +247,7 @@ def _notes(
             said = f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests"
             yield f"{said}: its mean leaves them out"
     yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
-    yield from slots_note(experiment.max_num_seqs, table)
+    yield from slots_note(experiment.limits.get("max_num_seqs"), table)
     if totals.draft_passes:
         yield from hardly_drafts(scheduler.name, table, totals.iterations, experiment.simulation)
 

@@ -84,7 +84,7 @@ class Experiment:
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
-    max_num_seqs : batch slots of each replica; None: its scheduler states none.
+    limits : those of a batch of each replica, by key, that its scheduler states, and the engine's.
     """
 
     made_of: Configured
@@ -98,7 +98,7 @@ class Experiment:
     source: TraceSource
     notes: tuple[str, ...]
     drafting_notes: tuple[str, ...]
-    max_num_seqs: int | None
+    limits: Mapping[str, int]
 
 
 class _Load(NamedTuple):
@@ -166,7 +166,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         source=load.trace.source,
         notes=tuple(filter(None, notes)),
         drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
-        max_num_seqs=factory.serving.max_num_seqs,
+        limits=factory.serving.limits,
     )
 
 

@@ -87,7 +87,8 @@ class Export(NamedTuple):
     ----------
     engine : its name. text : what to paste. files : by name, the content of files that it names.
     scheduler, settings : the scheduler of specsim that reads these settings as the engine does.
-    of : the place of the candidate. measure : what was measured when it was run back, (seeds,). servers : to start.
+    of : the place of the candidate. measure : what was measured when it was run back, (seeds,). servers : to start,
+        behind the `router`.
     """
 
     engine: str
@@ -98,6 +99,7 @@ class Export(NamedTuple):
     of: int = 0
     measure: Floats = np.empty(0)
     servers: int = 1
+    router: str | None = None
 
 
 def _named(name: str, pair: tuple[float, float]) -> dict[str, float]:
@@ -130,8 +132,9 @@ class Tuned:
     judgements : by conditions, then by the place of a candidate, what was measured on the judging part.
     error : relative held-out error of the profile; None: it states none.
     found : highest rates of the candidates in the places `searched`. gpus : of one server.
-    replicas : servers that keep the target at the rate; None where no number was found. carrier : the place of the
-        candidate that they run. fleet : what they measured at the rate.
+    replicas : the fewest servers that keep the target at the rate; None where no number was found. carrier : the place
+        of the candidate that they, or as many as were `tried`, run. fleet : what these measured at the rate; None where
+        the settings alone say how many servers there are.
     export : the first candidate that a serving engine can express, in its settings; None where none was asked for or
         can be. stand_ins : a note for a trace that ships in the place of another. notes : lines worth reading.
     """
@@ -149,6 +152,7 @@ class Tuned:
     replicas: int | None
     carrier: int
     fleet: Judgement | None
+    tried: int
     export: Export | None
     stand_ins: Sequence[str]
     notes: Sequence[str]
@@ -250,10 +254,11 @@ class Tuned:
 
 
 def export_lines(tuned: Tuned) -> Iterator[str]:
-    """Yield whose settings the export is and, where there are several, the number of servers, then what to paste."""
+    """Yield whose settings the export is and, of several servers, their number and router, then what to paste."""
     if tuned.export is not None:
         best = f", not of {tuned.best.label}, which it cannot express" if tuned.export.of else ""
-        servers = f"; start {tuned.export.servers} such servers" if tuned.export.servers > 1 else ""
+        behind = f"; start {tuned.export.servers} such servers behind router={tuned.export.router}"
+        servers = behind if tuned.export.servers > 1 else ""
         yield f"settings of {tuned.candidates[tuned.export.of].label} for {tuned.export.engine}{best}{servers}:"
         yield from tuned.export.text.splitlines()
 
@@ -355,7 +360,15 @@ def _follows(tuned: Tuned) -> Iterator[str]:
         return
     since = tuned.no_drafts_from()
     when = [*tuned.drafts_cost(), *([] if since is None else [f"from {since:g} requests/s on"])]
-    yield f"drafts gain nothing: {'; '.join(when)}" if when else "drafts gain under all of these conditions"
+    leads = {said: tuned.lead(tuned.plain, said) for said in tuned.judgements}
+    unsure = [each for each, (lead, half_width) in leads.items() if 0 < lead <= half_width]
+    if when:
+        yield f"drafts gain nothing: {'; '.join(when)}"
+    if unsure:
+        every = len(unsure) == len(leads)
+        yield f"no gain of drafts shows beyond the noise: {'all of these conditions' if every else '; '.join(unsure)}"
+    elif not when:
+        yield "drafts gain under all of these conditions"
 
 
 def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
@@ -370,13 +383,11 @@ def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
             rate = f"at least {rate}"
         yield f"{kept}: {rate}{marks} requests/s with {tuned.candidates[place].label}"
         seen += marks
-    said = f"GPUs for {tuned.rate:g} requests/s: "
-    if tuned.replicas is None or tuned.fleet is None:
-        yield f"{said}no number of servers was found"
-    else:
+    if tuned.fleet is not None:
         marks = TOO_SHORT * bool(tuned.fleet.too_short) + FULL * bool(tuned.fleet.overloaded)
-        count = f"{tuned.replicas * tuned.gpus}{marks} ({tuned.replicas} x {tuned.gpus})"
+        none = "" if tuned.replicas else "no number of servers was found; "
+        count = f"{none}{tuned.tried * tuned.gpus}{marks} ({tuned.tried} x {tuned.gpus})"
         attained = _of(tuned, *mean_interval(tuned.fleet.measure), unit=True)
-        yield f"{said}{count} with {tuned.candidates[tuned.carrier].label}: {attained}"
+        yield f"GPUs for {tuned.rate:g} requests/s: {count} with {tuned.candidates[tuned.carrier].label}: {attained}"
         seen += marks
     yield from (f"{mark} {meaning}" for mark, meaning in FOOTNOTES.items() if mark in seen)

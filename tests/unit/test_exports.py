@@ -71,7 +71,7 @@ def test_trtllm_has_last_batch_sizes_and_its_longest_first():
     speculation |= {"draft_len_schedule": {4: 4, 8: 2, 32: 1}}
     speculation |= {"acceptance_rate_window_size": 100, "acceptance_rate_threshold": 0.2}
     config = yaml.safe_load(found.files["trtllm.yaml"])
-    assert config == {"speculative_config": speculation, "max_batch_size": 128}
+    assert config == {"speculative_config": speculation, "max_batch_size": 128, "enable_chunked_prefill": True}
     table = [[1, 8, 3], [9, 64, 1]]
     ours = export("trtllm", "vllm_dynamic", **{BY_SIZE: table})
     assert yaml.safe_load(ours.files["trtllm.yaml"])["speculative_config"]["draft_len_schedule"] == {8: 3, 2048: 1}
@@ -105,16 +105,20 @@ def test_stages_divide_the_gpus():
 
 
 def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
-    server = Server("a/b", tp=4, pp=2, ep=4)
+    server = Server("a/b", tp=4, pp=2, ep=4, fp8_cache=True, stated={"max_num_batched_tokens": 1024})
     begins = {
         "vllm": "vllm serve a/b --tensor-parallel-size 4 --pipeline-parallel-size 2 --enable-expert-parallel --spec",
         "sglang": "python -m sglang.launch_server --model-path a/b --tp-size 4 --pp-size 2 --ep-size 4 --spec",
     }
+    ends = {"vllm": "max-num-batched-tokens 512 --kv-cache-dtype fp8", "sglang": "512 --kv-cache-dtype fp8_e4m3"}
     for engine, begin in begins.items():
-        assert export(engine, "vllm_spec", server=server).text.replace(" \\\n  ", " ").startswith(begin)
+        text = export(engine, "vllm_spec", server=server).text.replace(" \\\n  ", " ")
+        assert text.startswith(begin)
+        assert text.endswith(ends[engine]), "a step of two stages is two batches"
     own = export("trtllm", "vllm_spec", server=server)
     assert own.text.startswith("# trtllm-serve a/b --config trtllm.yaml\n")
     sizes = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2, "moe_expert_parallel_size": 4}
+    sizes |= {"kv_cache_config": {"dtype": "fp8"}}
     assert sizes.items() <= yaml.safe_load(own.files["trtllm.yaml"]).items()
     with pytest.raises(Inexpressible, match="vLLM splits experts over all 4 GPUs of a stage or over none, not 2"):
         export("vllm", "vllm_spec", server=server._replace(ep=2))
