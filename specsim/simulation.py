@@ -286,4 +286,5 @@ def _record(
         cancelled_s if simulation.timeout_s is not None else None,
         totals,
         recorder.passes(),
+        [each.ledger.pool.most_bytes for each in replicas],
     )

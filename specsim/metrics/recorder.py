@@ -100,6 +100,7 @@ class Record:
     replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
     rejected : why, by request id.
     cancelled_s : when, by request id, of those that were cancelled; None where no client gives up.
+    cache_bytes : the most cache that each replica held.
     """
 
     requests: Requests
@@ -113,6 +114,7 @@ class Record:
     cancelled_s: Mapping[int, float] | None
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
+    cache_bytes: Sequence[int]
 
     def table(self) -> RequestTable:
         """Return the columns of ``requests.parquet``."""

@@ -64,11 +64,19 @@ def turns(trace: Trace, delay_s: Floats) -> Turns | None:
     return Turns(then, delay_s)
 
 
-def session_note(router: Router, source: str, trace: Trace) -> str | None:
-    """Return a line for the user where a router deals by sessions that the trace does not name."""
-    if not getattr(router, "by_session", False) or trace.session is not None:
-        return None
-    return f"{source}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+def routing_notes(router: Router, source: str, trace: Trace, pools: Sequence[int]) -> Iterator[str]:
+    """Yield lines where a router deals by sessions that the trace does not name, or by none though hits are recorded.
+
+    `pools` are the sizes of the pools that are routed in, that which reads prompts first.
+    """
+    by_session = getattr(router, "by_session", False)
+    if by_session and trace.session is None:
+        yield f"{source}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+    if pools[0] > 1 and not by_session and trace.cached_tokens is not None and trace.cached_tokens.any():
+        yield (
+            f"{source}: a recorded hit (cached_tokens) is taken on whichever replica serves, so no router "
+            "loses one: router=affinity keeps sessions together, turns with prefix_caching=true show routers apart"
+        )
 
 
 def _of_name(name: str, named: str) -> dict[str, Any]:
@@ -356,6 +364,45 @@ def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
         if running == slots < peak(rows["arrival_s"][its], left_s[its]) or (split and running > slots):
             return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs) were taken",)
     return ()
+
+
+def cache_note(simulation: Simulation, cache_bytes: Sequence[int], rows: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a line where the cache of a replica, which held so many bytes at most, had no room for more of `rows`.
+
+    It had none if another request of the mean prompt did not fit, and more were there at a time than fit.
+    """
+    for each, (its, since_s, until_s, pool) in enumerate(_visits(simulation, rows)):
+        memory = simulation.hardware_of(each).memory
+        if not its.any():
+            continue
+        tokens = int((rows["prompt_tokens"][its] + rows["output_tokens"][its] * (pool != PREFILL) / 2).mean())
+        bytes_each = int(memory.bytes_of(int(rows["prompt_tokens"][its].mean()), 0))
+        room = memory.capacity_bytes - bytes_each
+        if cache_bytes[each] > room and peak(since_s[its], until_s[its]) * bytes_each > memory.capacity_bytes:
+            share = min(cache_bytes[each] / memory.capacity_bytes, 1.0)
+            held = memory.capacity_bytes // max(int(memory.bytes_of(tokens, 0)), 1)
+            return (
+                f"requests waited while the KV cache of a {pool}replica was full: {share:.0%} of it was taken, it "
+                f"holds {held:,} requests of {tokens:,} tokens, their mean",
+            )
+    return ()
+
+
+PREFILL, DECODE = "prefill ", "decode "
+
+
+def _visits(simulation: Simulation, rows: Mapping[str, Any]) -> Iterator[tuple[Bools, Floats, Floats, str]]:
+    """Yield for each replica which requests had begun there, since when and until when each was there, and its pool."""
+    left_s = np.fmax(rows["finish_s"], rows["cancelled_s"]) if "cancelled_s" in rows else rows["finish_s"]
+    begun, first_s = ~np.isnan(rows["first_token_s"]), rows["first_token_s"]
+    split = simulation.split
+    for replica in range(simulation.replicas):
+        if split is not None and replica < split.prefill:
+            yield begun & (rows["split.prefill_replica"] == replica), rows["arrival_s"], first_s, PREFILL
+        else:
+            here = begun & (rows["replica"] == replica) & ~np.isnan(left_s)
+            since_s = rows["arrival_s"] if split is None else first_s + np.nan_to_num(rows["split.moving_s"])
+            yield here, since_s, left_s, "" if split is None else DECODE
 
 
 def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl:

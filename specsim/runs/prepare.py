@@ -34,7 +34,7 @@ from specsim.runs.checks import (
     pools,
     prefixes,
     router,
-    session_note,
+    routing_notes,
     splitting,
     turns,
 )
@@ -146,8 +146,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     _check_width(factory.example, acceptance_trace, chosen)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.assigned.requests.class_names, pooled)
-    said = session_note(routed(), str(chosen.router), load.trace)
-    notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
+    said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
+    notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     speculates = _speculates(factory)
     by_table = speculates and getattr(factory.example, "by_table", False)
     running_on = served_on.speculating(by_table) if speculates else served_on

@@ -195,3 +195,32 @@ def test_a_run_says_that_its_batch_slots_were_all_taken_while_requests_waited():
         assert said in simulate("vllm", "poisson", **crowd, **more).notes
     for roomy in ({**crowd, "engine__max_num_seqs": 12}, {**crowd, "rps": 0.01}):
         assert not any("batch slots" in note for note in simulate("vllm", "poisson", **roomy).notes)
+
+
+def test_a_run_says_that_its_cache_was_full_while_requests_waited_and_whose():
+    crowd = {"requests": 80, "rps": 400, "trace__prompt_tokens": 8000, "trace__output_tokens": 2048}
+    split = {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50}
+    for more, pool in (({}, ""), (split, "decode ")):
+        (said,) = (note for note in simulate("vllm", "poisson", **crowd, **more).notes if "KV cache" in note)
+        assert said.startswith(f"requests waited while the KV cache of a {pool}replica was full: ")
+        assert said.endswith(" requests of 9,024 tokens, their mean")
+    for roomy in ({**crowd, "rps": 0.1, "requests": 8}, {**crowd, "replicas": 8}):
+        assert not any("KV cache" in note for note in simulate("vllm", "poisson", **roomy).notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "noted"),
+    [
+        ({}, True),
+        ({"router": "least_tokens"}, True),
+        ({"router": "affinity"}, False),
+        ({"replicas": 1}, False),
+        ({"split__prefill": 1, "split__link_gb_per_s": 50}, False),
+        ({"trace": "poisson", "requests": 3}, False),
+    ],
+)
+def test_recorded_hits_that_no_router_loses_are_noted(more, noted):
+    columns = {"arrival_s": [0.0, 1.0, 2.0], "prompt_tokens": 128, "output_tokens": 8, "cached_tokens": 64}
+    hits = pd.DataFrame(columns)
+    run = simulate("vllm", **{"trace": hits, "replicas": 2, "progress": False} | more)
+    assert any("a recorded hit (cached_tokens) is taken" in note for note in run.notes) == noted
