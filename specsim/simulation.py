@@ -287,4 +287,5 @@ def _record(
         totals,
         recorder.passes(),
         [each.ledger.pool.most_bytes for each in replicas],
+        recorder.widest,
     )

@@ -23,6 +23,7 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
 from specsim.latency.profile import peak_notes
+from specsim.metrics.requests import VERIFY_PASS
 from specsim.metrics.summary import peak
 from specsim.pass_shape import PassShape
 from specsim.registry import asked
@@ -297,6 +298,19 @@ def batching_notes(chosen: Choices, order: str | None, serving: Serving) -> tupl
     return (f"{scheduler} {its}{_ORDERS[serving.order]}, {engine} {_ORDERS[order]}: no server ran the two together",)
 
 
+KERNELS = {"vLLM": "vllm", "SGLang": "sglang", "TRT-LLM": "trtllm"}
+"""The engines of `MAKERS` as a profile's provenance names them."""
+
+
+def kernels_note(engine: Choice, truth: Profile, profile: str) -> str | None:
+    """Return a line where a profile is made of the kernels of another engine than the run's."""
+    versions = truth.provenance[0].get("versions", "") if truth.provenance else ""
+    made_by, of = Path(engine.name).stem.partition("_")[0], KERNELS.get(versions.partition(" ")[0])
+    if of is None or made_by not in MAKERS or made_by == of:
+        return None
+    return f"{profile} is made of {MAKERS[of][0]}'s kernels, {engine} is of another: no server has both"
+
+
 _ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}
 
 
@@ -321,6 +335,7 @@ def choice_notes(
     yield chosen.suggestion_note
     yield from batching_notes(chosen, served_on.first.engine.batching, scheduler.serving)
     for named, each in served_on.by_name.values():
+        yield kernels_note(chosen.engine, each.truth, named)
         yield budget_note(scheduler.serving.verify_tokens, each.truth, named)
 
 
@@ -364,6 +379,21 @@ def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
         if running == slots < peak(rows["arrival_s"][its], left_s[its]) or (split and running > slots):
             return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs) were taken",)
     return ()
+
+
+def beyond(simulation: Simulation, widest: Mapping[tuple[int, int], tuple[float, float]]) -> str:
+    """Return in words which counts of passes lie above the range of their model; `widest` as of a `Record`."""
+    found: dict[tuple[str, float], float] = {}
+    for (replica, kind), counts in widest.items():
+        truth = simulation.hardware_of(replica).truth
+        model, who = (truth.target, "the target") if kind == VERIFY_PASS else (truth.draft, "the drafter")
+        for name, most in zip(("context", "batched"), counts, strict=True):
+            bound = getattr(model, f"{name}_range", (0, np.inf))[1]
+            if most > bound:
+                key = f"{name} tokens in a pass of {who}", bound
+                found[key] = max(most, found.get(key, 0))
+    said = [f"up to {most:,.0f} {what}, measured to {bound:,.0f}" for (what, bound), most in found.items()]
+    return ": " + "; ".join(said) if said else ""
 
 
 def cache_note(simulation: Simulation, cache_bytes: Sequence[int], rows: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.tables import STAND_IN, run_line, stand_in
-from specsim.runs.checks import cache_note, hardly_drafts, slots_note
+from specsim.runs.checks import beyond, cache_note, hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
@@ -240,7 +240,8 @@ def _notes(
         yield from experiment.drafting_notes
     if totals.out_of_range_passes:
         passes, outside = totals.iterations + totals.draft_passes, totals.out_of_range_passes
-        yield f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
+        said = f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
+        yield f"{said}{beyond(simulation, record.widest)}"
     for reason, count in block["rejected"].items():
         yield f"{count} requests {REASONS[reason]}"
     for name, column in table.noted.items():
