@@ -84,6 +84,7 @@ class Experiment:
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
+    known_drafts : the last draft position that its acceptance knows; None: it says nothing of that.
     limits : those of a batch of each replica, by key, that its scheduler states, and the engine's.
     """
 
@@ -98,6 +99,7 @@ class Experiment:
     source: TraceSource
     notes: tuple[str, ...]
     drafting_notes: tuple[str, ...]
+    known_drafts: int | None
     limits: Mapping[str, int]
 
 
@@ -166,6 +168,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         source=load.trace.source,
         notes=tuple(filter(None, notes)),
         drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
+        known_drafts=getattr(model, "known", None),
         limits=factory.serving.limits,
     )
 

@@ -225,7 +225,20 @@ def tune(
     if found is not None:
         lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
     notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
-    told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried)
+    told = (
+        goal.of,
+        goal.target,
+        rate,
+        trials,
+        candidates,
+        judgements,
+        error,
+        found,
+        searched,
+        profile.gpus,
+        *carried,
+        experiment.known_drafts,
+    )
     stands_in = stand_in(experiment.source.name, experiment.source.origin)
     return Tuned(*told, export, [stands_in] if stands_in else [], [*notes, *together(runs.notes)])
 
@@ -358,7 +371,9 @@ class _Judge:
         overloaded = sum(depends_on_length(block["load"]) for block in blocks)
         shares = self.goal.of != THROUGHPUT
         too_short = sum(shares and judged(block, self.goal.of).too_short for block in blocks)
-        return Judgement(scores[:, 0], scores[:, 1], classes, overloaded, too_short)
+        of_positions = "spec_decode_num_accepted_tokens_per_pos"
+        drafts = max((len(run.metrics[of_positions]) for run in ended if not isinstance(run, Failure)), default=0)
+        return Judgement(scores[:, 0], scores[:, 1], classes, overloaded, too_short, drafts)
 
 
 def _highest(judge: _Judge, places: Sequence[int], rate: float, *, kept: bool) -> Found:

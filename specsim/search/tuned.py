@@ -111,7 +111,7 @@ class Judgement(NamedTuple):
     """The measures of a candidate under some conditions, a value a seed, (seeds,), and each class's attainment.
 
     `overloaded` is the number of runs that are so, or near saturation: longer ones would attain less. `too_short` is
-    the number of runs that are too short to judge.
+    the number of runs that are too short to judge. `drafts` is the last draft position that was ever right.
     """
 
     measure: Floats
@@ -119,6 +119,7 @@ class Judgement(NamedTuple):
     classes: Mapping[str, Floats]
     overloaded: int
     too_short: int
+    drafts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ class Tuned:
     found : highest rates of the candidates in the places `searched`. gpus : of one server.
     replicas : the fewest servers that keep the target at the rate; None where no number was found. carrier : the place
         of the candidate that they, or as many as were `tried`, run. fleet : what these measured at the rate; None where
-        the settings alone say how many servers there are.
+        the settings alone say how many servers there are. known_drafts : the last draft position that the acceptance
+        knows; None: it says nothing of that.
     export : the first candidate that a serving engine can express, in its settings; None where none was asked for or
         can be. stand_ins : a note for a trace that ships in the place of another. notes : lines worth reading.
     """
@@ -153,6 +155,7 @@ class Tuned:
     carrier: int
     fleet: Judgement | None
     tried: int
+    known_drafts: int | None
     export: Export | None
     stand_ins: Sequence[str]
     notes: Sequence[str]
@@ -219,6 +222,13 @@ class Tuned:
             rows.append(row)
         return DataFrame(rows)
 
+    def guessed(self, place: int) -> str:
+        """Return a remark on a candidate's drafts behind the positions that the acceptance knows, if it has any."""
+        known, drafts = self.known_drafts, self.judgements[AS_GIVEN][place].drafts
+        if known is None or drafts <= known:
+            return ""
+        return f"drafts {known + 1} to {drafts} are guessed: the acceptance knows {known}"
+
     def band(self) -> tuple[float, float]:
         """Return the least and the most that the best measures where the profile, or predicted speed-ups, are off."""
         means = [self.measured(0, said)[0] for said in self.judgements if said.startswith((PASSES, SPEEDUP))]
@@ -259,7 +269,8 @@ def export_lines(tuned: Tuned) -> Iterator[str]:
         best = f", not of {tuned.best.label}, which it cannot express" if tuned.export.of else ""
         behind = f"; start {tuned.export.servers} such servers behind router={tuned.export.router}"
         servers = behind if tuned.export.servers > 1 else ""
-        yield f"settings of {tuned.candidates[tuned.export.of].label} for {tuned.export.engine}{best}{servers}:"
+        doubts = f"{servers}; {guessed}" if (guessed := tuned.guessed(tuned.export.of)) else servers
+        yield f"settings of {tuned.candidates[tuned.export.of].label} for {tuned.export.engine}{best}{doubts}:"
         yield from tuned.export.text.splitlines()
 
 
@@ -294,6 +305,8 @@ def answer(tuned: Tuned) -> Iterator[str]:
 def _sentences(tuned: Tuned) -> Iterator[str]:
     load = "With these clients" if tuned.rate is None else f"At {tuned.rate:g} requests/s"
     yield f"{load} the best is {tuned.best.name}: {_of(tuned, *tuned.measured(0), unit=True)}."
+    if guessed := tuned.guessed(0):
+        yield f"Its {guessed}."
     low, high = (_of(tuned, each, nan) for each in tuned.band())
     off = f"{100 * (tuned.error or 0):.2g}%"
     passes = f"its passes take {off} more or less (held-out error of the profile), or "

@@ -17,8 +17,8 @@ BEYOND = "no gain of drafts shows beyond the noise"
 EXPORT = Export("vllm", "vllm serve a/b", {}, "vllm_spec", {}, of=1)
 
 
-def judgement(overloaded=0, too_short=0):
-    return Judgement(SHARES, -SHARES, {"chat": SHARES}, overloaded, too_short)
+def judgement(overloaded=0, too_short=0, drafts=3):
+    return Judgement(SHARES, -SHARES, {"chat": SHARES}, overloaded, too_short, drafts)
 
 
 def found(places):
@@ -33,7 +33,7 @@ def tuned(names=("adaserve", "vllm_spec", "vllm"), words=("", "", ""), export=EX
     judgements = {said: dict.fromkeys(range(3), judgement()) for said in (AS_GIVEN, SPEEDUP)}
     judgements[SPEEDUP][2] = plain or judgement()
     told = ("worst", 0.95, 1.0, dict.fromkeys(names, 2), candidates, judgements, None, found([0, 2]), [0, 2], 2)
-    return Tuned(*told, keep, 0, fleet or judgement(), 3, export, [], [])
+    return Tuned(*told, keep, 0, fleet or judgement(), 3, 3, export, [], [])
 
 
 def test_the_line_to_paste_stands_below_the_name_of_its_scheduler_and_the_number_of_servers():
@@ -42,6 +42,14 @@ def test_the_line_to_paste_stands_below_the_name_of_its_scheduler_and_the_number
     own = list(export_lines(tuned(export=EXPORT._replace(of=0, servers=3, router="affinity"))))
     assert own[0] == "settings of adaserve for vllm; start 3 such servers behind router=affinity:"
     assert not list(export_lines(tuned(export=None)))
+
+
+def test_drafts_behind_the_positions_that_the_acceptance_knows_are_marked():
+    deep = tuned(export=EXPORT._replace(of=2), plain=judgement(drafts=7))
+    assert "guessed" not in str(deep)
+    deep.judgements[AS_GIVEN].update({0: judgement(drafts=7), 2: judgement(drafts=5)})
+    assert str(deep).splitlines()[1] == "Its drafts 4 to 7 are guessed: the acceptance knows 3."
+    assert "; drafts 4 to 5 are guessed: the acceptance knows 3:" in next(export_lines(deep))
 
 
 @pytest.mark.parametrize(("overloaded", "too_short", "marks"), [(0, 0, ""), (1, 0, FULL), (2, 3, TOO_SHORT + FULL)])
