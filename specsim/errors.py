@@ -90,7 +90,8 @@ def nearest(name: str, valid: Iterable[str], cutoff: float = 0.5) -> str:
         name.lower(), names, n=1, cutoff=cutoff
     )
     if close:
-        return f"; did you mean {close[0]!r}?"
+        unit = ", in seconds" if name.endswith("_ms") and close[0].endswith("_s") else ""
+        return f"; did you mean {close[0]!r}{unit}?"
     return f"; valid: {', '.join(names)}" if names else ""
 
 

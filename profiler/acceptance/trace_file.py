@@ -63,7 +63,7 @@ class RecordedTrace:
 
     @property
     def on_path(self) -> Bools:
-        """Which rows are on the target's own text, (n,)."""
+        """The rows on the target's own text, as truth values, (n,)."""
         return np.equal(self.path, ON_PATH)
 
 

@@ -13,17 +13,22 @@ if TYPE_CHECKING:
 ELEMENT_BYTES, FLOAT_BYTES = 2, 4
 MARKOV = "markov_gemm"
 BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
+HOPPER = ("h100_sxm", "h200_sxm")
 LENT = {
-    ("vllm", "Moe", "w4a8_mxfp4_mxfp8"): "sglang",
-    ("vllm", "CustomAllReduce", "half"): "trtllm",
-    ("trtllm", "Moe", "fp8_block"): "sglang",
-    ("trtllm", "Gemm", "nvfp4"): "vllm",
+    BLACKWELL: {
+        ("vllm", "Moe", "w4a8_mxfp4_mxfp8"): "sglang",
+        ("vllm", "CustomAllReduce", "half"): "trtllm",
+        ("trtllm", "Moe", "fp8_block"): "sglang",
+        ("trtllm", "Gemm", "nvfp4"): "vllm",
+    },
+    HOPPER: {("sglang", "Moe", "w4a16_mxfp4"): "vllm"},
 }
-"""Of Blackwell GPUs: engine, kind of operator and mode, and the engine whose table has the kernel.
+"""Of GPUs: engine, kind of operator and mode, and the engine whose table has the kernel.
 
-Of experts these are TensorRT-LLM's own kernels, which FlashInfer gives to the others. Of products they are CuteDSL's,
-among which TensorRT-LLM chooses; its own table has others, which take up to twice as long. vLLM's all-reduce is
-TensorRT-LLM's, by FlashInfer, with the norm behind it.
+On Blackwell those of experts are TensorRT-LLM's own kernels, which FlashInfer gives to the others. Of products they are
+CuteDSL's, among which TensorRT-LLM chooses; its own table has others, which take up to twice as long. vLLM's all-reduce
+is TensorRT-LLM's, by FlashInfer, with the norm behind it. On Hopper vLLM and SGLang multiply MXFP4 experts with
+OpenAI's Triton kernels; SGLang's own table has one that takes as long as their weights in 16 bits.
 """
 OF_DENSE = ("CustomAllReduce", "Gemm")
 """Kinds that are lent to dense models alone.
@@ -131,9 +136,10 @@ def lender_of(operator: dict[str, Any], place: ComposedPlacement, dense: bool) -
     beside = next((each for each in values.get("group_a", ()) if "Moe" in each), None)
     if beside is not None:
         return lender_of(beside, place, dense)
-    if place.gpu not in BLACKWELL or (kind in OF_DENSE and not dense) or (kind == "CustomAllReduce" and place.tp == 1):
+    if (kind in OF_DENSE and not dense) or (kind == "CustomAllReduce" and place.tp == 1):
         return None
-    return LENT.get((place.engine, kind, str(values.get("quant_mode", values.get("quant")))))
+    lent = next((each for gpus, each in LENT.items() if place.gpu in gpus), {})
+    return lent.get((place.engine, kind, str(values.get("quant_mode", values.get("quant")))))
 
 
 def lending(place: ComposedPlacement, kind: str, engine: str) -> ComposedPlacement:

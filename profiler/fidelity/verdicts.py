@@ -167,9 +167,9 @@ def shares(cells: DataFrame) -> list[Shares]:
 def pass_errors(passes: DataFrame, *, by_size: bool) -> list[Any]:
     """Return the errors of predictions, relative to what was measured, the worst first, as named tuples.
 
-    Each is of a `pair`, a `kind` and a `size` (batched tokens up to a power of two, or all): the number of `passes`, of
-    their errors without signs `median` and `p90`, their `mean`, and `noise`, the median difference of a pass from the
-    same pass of another repeat, NaN without one.
+    A row is of a `pair`, a `kind` and a `size` (batched tokens up to a power of two, or all): the number of `passes`,
+    of their errors without signs `median` and `p90`, their `mean`, and `noise`, the median difference of a pass from
+    the same pass of another repeat, NaN without one.
     """
     some = passes[passes.measured_s > 0]
     power = np.ceil(np.log2(some.batched_tokens)).astype(int) if by_size else 0

@@ -76,7 +76,7 @@ def _each(path: Path, columns: Mapping[str, Any], name: str, right: Bools, expec
 def _check_texts(path: Path, columns: Mapping[str, Any]) -> None:
     """Refuse a text whose positions on the target's path are not one after the other, in whatever order they stand.
 
-    Each has a row of draft position 0, and at most one of each other.
+    A text has a row of draft position 0, and at most one of each other.
     """
     _, code = np.unique(columns["category"], return_inverse=True)
     sequence, position, depth = columns["sequence"], columns["position"].astype(np.int64), columns[DEPTH]

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Layout(Protocol):
-    """Which rows of an acceptance trace the text of a request has."""
+    """The rows of an acceptance trace that the text of a request has."""
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row of each key, (n,).

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import floor, isfinite, log10
 from typing import TYPE_CHECKING, Any
 
+from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import point_means
 from specsim.metrics.sweep_table import ALL, CLASS, RUN, SEED
 from specsim.metrics.tables import ABSENT, WIDTH, aligned, comparison_table, header, means_table, shorten
@@ -55,6 +56,7 @@ def _without_seed(label: Mapping[str, Any]) -> dict[str, Any]:
 LONGEST_NAME = 24
 """Characters of the first system in the head of a column."""
 MOST_DECIMALS = 4
+MEAN_AND_INTERVAL = "mean \u00b1 half width of the 95% interval over seeds"
 UNIT = "requests/s"
 
 
@@ -64,13 +66,13 @@ def find_table(found: Found) -> Iterator[str]:
     Beside each answer stands its difference from that of the first system, paired by seed, and what it is for each GPU
     where the systems differ in their number.
     """
-    first = found.lines[0]
+    first, seeds = found.lines[0], len(found.capacity(found.lines[0]).by_seed)
     marks = [found.marks(line) for line in found.lines]
     wide = max(map(len, marks))
     rates = [_answer(found, line) + each.ljust(wide) for line, each in zip(found.lines, marks, strict=True)]
     columns = [[first.keys, "", *(line.values for line in found.lines)], ["rate", UNIT, *rates]]
     if len(found.lines) > 1:
-        apart = [interval(*found.difference(line), "+") for line in found.lines[1:]]
+        apart = [interval(*found.difference(line), "+", seeds) for line in found.lines[1:]]
         columns.append([f"difference to {shorten(first.values, LONGEST_NAME)}", UNIT, ABSENT, *apart])
     if len({line.gpus for line in found.lines}) > 1:
         columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
@@ -81,9 +83,11 @@ def find_table(found: Found) -> Iterator[str]:
     known = [isfinite(found.capacity(line).half_width) for line in found.lines]
     if any(known):
         paired = ", differences paired by seed" if len(found.lines) > 1 else ""
-        yield f"mean \u00b1 half width of the 95% interval over seeds{paired}"
+        few, enough = f"mean over {seeds} seeds, too few for an interval", MEAN_AND_INTERVAL
+        yield f"{enough if seeds >= LEAST_SEEDS else few}{paired}"
     if not all(known):
-        yield "a rate without \u00b1 is the highest tested that keeps the target"
+        lacks = "a mean" if any(known) and seeds < LEAST_SEEDS else "\u00b1"
+        yield f"a rate without {lacks} is the highest tested that keeps the target"
     for mark, meaning in FOOTNOTES.items():
         if any(mark in each for each in marks):
             yield f"{mark} {meaning}"
@@ -92,7 +96,7 @@ def find_table(found: Found) -> Iterator[str]:
 def _answer(found: Found, line: Line) -> str:
     each = found.capacity(line)
     if isfinite(each.half_width):
-        return interval(each.mean, each.half_width)
+        return interval(each.mean, each.half_width, seeds=len(each.by_seed))
     if each.keeps is None:
         return f"below {found.asked.first:g}"
     return f"{each.keeps:.4g}" if each.misses is not None else f"above {each.keeps:.4g}"
@@ -104,11 +108,13 @@ def _per_gpu(found: Found, line: Line) -> str:
     return ABSENT if rate is None else f"{rate / line.gpus:.4g}"
 
 
-def interval(mean: float, half_width: float, sign: str = "") -> str:
-    """Return a mean with half the width of its interval, both with as many decimals as that has two digits."""
+def interval(mean: float, half_width: float, sign: str = "", seeds: int = LEAST_SEEDS) -> str:
+    """Return a mean with half the width of its interval, both with as many decimals as that has two digits.
+
+    Of fewer than `LEAST_SEEDS` the mean stands alone.
+    """
     if not isfinite(half_width):
         return ABSENT
-    if half_width == 0:
-        return f"{mean:{sign}.4g} \u00b1 0"
-    decimals = min(MOST_DECIMALS, max(0, 1 - floor(log10(half_width))))
-    return f"{mean:{sign}.{decimals}f} \u00b1 {half_width:.{decimals}f}"
+    decimals = min(MOST_DECIMALS, max(0, 1 - floor(log10(half_width)))) if half_width else 0
+    shown = f"{mean:{sign}.{decimals}f}" if half_width else f"{mean:{sign}.4g}"
+    return f"{shown} \u00b1 {half_width:.{decimals}f}" if seeds >= LEAST_SEEDS else shown

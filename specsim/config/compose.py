@@ -22,7 +22,7 @@ from specsim.config.groups import (
 )
 from specsim.config.points import Point, check_typed, put
 from specsim.config.schema import GROUPS, TEXTS, defaults
-from specsim.config.synonyms import for_trace
+from specsim.config.synonyms import for_trace, for_word
 from specsim.config.values import PythonValue, value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import copied, expanded
@@ -166,8 +166,18 @@ def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
         from specsim.registry import defaults_of
 
         return _open(group, defaults_of(installed(group)[chosen], group))
-    hint = for_trace(chosen) if group == "trace" else ""
-    raise SpecsimError(f"{key}={chosen}: unknown{hint or nearest(chosen, names_for(key))}")
+    raise SpecsimError(f"{key}={chosen}: unknown{_hint(group, chosen) or nearest(chosen, names_for(key), 0.6)}")
+
+
+def _hint(group: str, chosen: str) -> str:
+    """Return what means a name that a group lacks: its newest version, a word of others, a choice of another group."""
+    versions = {name: name.removeprefix(f"{chosen}_").split("_") for name in names(group)}
+    numbered = {name: [*map(int, each)] for name, each in versions.items() if "".join(each).isdigit()}
+    if numbered:
+        return f"; did you mean {max(numbered, key=numbered.__getitem__)!r}?"
+    known = for_trace(chosen) if group == "trace" else for_word(f"{group}.{chosen}")
+    other = (each for each in (group, "drafter", *GROUPS) if chosen.lower() in names(each))
+    return known or next((f"; expected {each}={chosen.lower()}" for each in other), "")
 
 
 def _resolved(tree: dict[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:

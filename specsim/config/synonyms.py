@@ -30,8 +30,11 @@ WORDS = {
         "speculative_config speculative_algorithm speculative_model speculative_draft_model_path draft_model"
     ),
     "slo.ttft_s=0.2 and slo.classes.chat.tpot_s=0.05, in seconds (docs/slo.md)": (
-        "goodput slos ttft tpot ttft_ms tpot_ms itl"
+        "goodput slos ttft tpot ttft_ms tpot_ms itl "
+        "ttft_slo tpot_slo ttft_slo_ms tpot_slo_ms slo_ttft slo_tpot slo_ttft_ms slo_tpot_ms"
     ),
+    "drafter=lookup": "drafter_ngram drafter_prompt_lookup scheduler_ngram scheduler_prompt_lookup",
+    "scheduler=specserve": "scheduler_adaspec",
     "trace=./FILE, with a request a row (docs/trace-formats.md)": (
         "dataset dataset_name dataset_path data input_file custom_dataset_path trace_file workload"
     ),
@@ -53,7 +56,7 @@ WORDS = {
     "--cfg job": "info",
     "`specsim completion bash`, or zsh or fish": "shell_completion",
 }
-"""Settings that mean the words of vLLM, SGLang, aiperf, GuideLLM and Hydra, as keys or with dashes."""
+"""Settings that mean the words of vLLM, SGLang, aiperf, GuideLLM and Hydra, as keys, with dashes, or as GROUP_NAME."""
 TRACES = {
     "burstgpt": "BurstGPT_1.csv of github.com/HPMLL/BurstGPT",
     "bailian": "a file of github.com/alibaba-edu/qwen-bailian-usagetraces-anon",

@@ -160,7 +160,7 @@ class Decodes(NamedTuple):
 
     @property
     def finished(self) -> Bools:
-        """Which sequences end in one of the passes, (n,)."""
+        """The sequences that end in one of the passes, as truth values, (n,)."""
         finished: Bools = self.left <= len(self)
         return finished
 

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.core.protocols import Beginning, Oracle, Scheduler, UsesOracle
+from specsim.core.protocols import Beginning, Oracle, Scheduler, UsesOracle, View
 from specsim.errors import SchedulerFault, SpecsimError, first_line, nearest
 
 _OURS = str(Path(__file__).parents[1])
@@ -57,6 +57,8 @@ def complaint(error: BaseException) -> str:
 
 def _nearest_name(error: BaseException) -> str:
     if isinstance(error, AttributeError) and error.name is not None and error.obj is not None:
+        if isinstance(error.obj, View) and error.name.startswith("output"):
+            return "; no scheduler knows the length of an output before its end"
         public = [name for name in dir(error.obj) if not name.startswith("_")]
         ours = type(error.obj).__module__.partition(".")[0] == "specsim"
         return nearest(error.name, public) if ours or get_close_matches(error.name, public, 1, 0.5) else ""

@@ -23,8 +23,9 @@ from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
-from specsim.metrics.seeds import DIFFERENCE, winners
-from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, without_failures, word
+from specsim.metrics.capacity import LEAST_SEEDS
+from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
+from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, with_short_names, without_failures, word
 from specsim.metrics.tables import FIGURES, MEANS, class_rows, mean_of, number, sentences, stand_ins, stand_ins_of
 from specsim.metrics.why import CAUSES, why, why_said, with_causes
 
@@ -266,7 +267,7 @@ def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]
     SpecsimError
         When the sweep holds no run.
     """
-    whole = sweep.table
+    whole = with_short_names(sweep.table)
     table = without_failures(whole)
     axes = axes_of(table)
     lines = colours(map(word, values_of(table, axes.line)), charts.COLOURS)
@@ -313,20 +314,24 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
             for row in (whole.iloc[0], whole.iloc[-1])
         ]
         return [f"The runs meet the objectives of {' to '.join(dict.fromkeys(ends))} of the requests."]
-    best = max(cells, key=lambda cell: cell["lead"])
+    best = max(cells, key=lambda cell: (cell["tied"] <= 1 and cell["winner_load"] != OVERLOADED, cell["lead"]))
     keys = [*([axes.x] if axes.x else []), *axes.rest]
     at = f" at {', '.join(told(key, best[key]) for key in keys)}" if keys else ""
+    at += f", {OVERLOADED}" if best["winner_load"] == OVERLOADED else ""
     half = best["half_width"]
-    interval = "" if half != half else f" \N{PLUS-MINUS SIGN} {100 * half:.1f}"
+    interval = "" if half != half or table[SEED].nunique() < LEAST_SEEDS else f" \N{PLUS-MINUS SIGN} {100 * half:.1f}"
     lead = f"{100 * best['lead']:.1f}{interval} points more than {word(best['second'])}"
-    names = [word(cell["winner"]) for cell in cells if cell["tied"] <= 1]
+    ahead = [cell for cell in cells if cell["tied"] <= 1]
+    names = [word(cell["winner"]) for cell in ahead]
     if len(cells) == 1 or not names:
         return [f"{word(best['winner'])} attains most, {best['mean']:.1%}{at}: {lead}."]
     most, decided = max(dict.fromkeys(names), key=names.count), sum(cell["decided"] for cell in cells)
     of = "all" if names.count(most) == len(cells) else f"{names.count(most)} of"
+    count = sum(cell["winner_load"] == OVERLOADED for cell in ahead if word(cell["winner"]) == most)
+    full = f", {count} of them {OVERLOADED}" if count else ""
     seeds = "One seed decides nothing." if half != half else f"The seeds decide {decided} of the {len(cells)}."
     return [
-        f"{most} attains most at {of} {len(cells)} points of {', '.join(keys)}.",
+        f"{most} attains most at {of} {len(cells)} points of {', '.join(keys)}{full}.",
         f"{seeds} The largest lead is that of {word(best['winner'])}{at}: {best['mean']:.1%}, {lead}.",
     ]
 
@@ -389,7 +394,9 @@ def _sweep_why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: li
         table = sweep.why()
     except SpecsimError as error:
         return [Section("Why", [f"{error}."])]
-    table = table.assign(**{key: sweep.table[key].iloc[0] for key in (axes.line,) if key not in table})
+    table = with_short_names(
+        table.assign(**{key: sweep.table[key].iloc[0] for key in (axes.line,) if key not in table})
+    )
     counts = {f"missed.{name}": table["missed"] * table[f"missed.{name}"].astype(float) for name in CAUSES}
     settings_by = [axes.line, *([axes.x] if axes.x else []), *axes.rest]
     sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["requests", "missed", *counts]].sum()
@@ -417,7 +424,7 @@ def _worded(row: Mapping[Any, Any], keys: Sequence[str]) -> dict[str, str]:
 
 def _points(sweep: Sweep, axes: SweepAxes) -> Section:
     """Return the section of the table of points."""
-    points = sweep.over_seeds(of=axes.line)
+    points = with_short_names(sweep.over_seeds(of=axes.line))
     keys = [key for key in (axes.line, axes.x, *axes.rest) if key and key in points]
     shown = [name for name in MEANS if name in points and name != DIFFERENCE]
     rows = [
@@ -432,5 +439,5 @@ def _points(sweep: Sweep, axes: SweepAxes) -> Section:
     heads = [f"{f'{one} {two}'.strip()}, {unit}" for (one, two, unit), *_ in map(FIGURES.__getitem__, shown)]
     head = [*keys, "seeds", *heads, "load"]
     keyed = [{"line": row[0]} if keys[:1] == [axes.line] else {} for row in rows]
-    said = "Means over seeds, with half the width of their 95% intervals."
+    said = f"Means over seeds, from {LEAST_SEEDS} seeds on with half the width of their 95% intervals."
     return Section("Points", [said], table=PageTable(head, rows, keyed))

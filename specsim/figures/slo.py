@@ -137,11 +137,12 @@ def _marks(axes: Axes, parts: Mapping[str, Mapping[str, Any]]) -> None:
         axes.plot(places, alone, marker, markersize=5, color=GREY, mfc="white", clip_on=False, label=label)
 
 
-def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0) -> Figure:
+def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0, served: Sequence[str] = ()) -> Figure:
     """Return two panels with a row for each of the runs ``(label, metrics)``, the first on top.
 
     The left panel has attainment in % per class and of all, the right one goodput in tokens/s, stacked by class. A
-    ``key=`` with which all labels begin is left out of them. The caption counts the `failed` runs beside these.
+    ``key=`` with which all labels begin is left out of them. The caption counts the `failed` runs beside these, and has
+    the sentences `served`.
     """
     blocks = [metrics["specsim"] for _, metrics in runs]
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
@@ -161,7 +162,8 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0) -
             axes.grid(axis="y", visible=False)
         legend_above(figure, left)
         caption_below(
-            figure, ["One run each: no interval.", *sentences(stand_ins(blocks)), *marks_said(verdicts, failed)]
+            figure,
+            ["One run each: no interval.", *served, *sentences(stand_ins(blocks)), *marks_said(verdicts, failed)],
         )
         return figure
 

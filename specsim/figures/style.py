@@ -83,11 +83,20 @@ def run_said(block: Mapping[str, Any]) -> list[str]:
 
 
 def table_said(table: DataFrame) -> list[str]:
-    """Return which traces are stand-ins, and `marks_said`, of the rows of a `Sweep.table`, failed runs included."""
+    """Return `served_said`, which traces are stand-ins, and `marks_said`, of a `Sweep.table`, failed runs included."""
     failed = table[ERROR].notna() if ERROR in table else table[CLASS].isna()
-    return sentences(stand_ins_of(table)) + marks_said(
-        list(verdicts(table[(table[CLASS] == ALL) & ~failed])), int(failed.sum())
+    return (
+        served_said(table)
+        + sentences(stand_ins_of(table))
+        + marks_said(list(verdicts(table[(table[CLASS] == ALL) & ~failed])), int(failed.sum()))
     )
+
+
+def served_said(table: DataFrame) -> list[str]:
+    """Return a sentence about the profile, engine and scheduler of which all runs of a `Sweep.table` have one."""
+    alike = {key: table[key].unique() for key in ("profile", "engine", "scheduler") if key in table}
+    said = ", ".join(f"{key} {each[0]}" for key, each in alike.items() if len(each) == 1)
+    return sentences([f"{said[0].upper()}{said[1:]}"]) if 0 < len(said) < CAPTION_CHARACTERS else []
 
 
 LABEL_POINTS = 8.5

@@ -39,6 +39,7 @@ LABELS = {
     "slo_scale": "TPOT SLO scale (x)",
     "ttft_scale": "TTFT SLO scale (x)",
     "requests": "Requests in the run",
+    "concurrency": "Concurrency (clients)",
     "replicas": "Replicas",
     ATTAINMENT: "SLO attainment (%)",
     GOODPUT: "SLO goodput (tokens/s)",
@@ -112,6 +113,8 @@ def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None)
         ]
         if not any("arrivals" in each for each in covers):
             parts.append("Arrivals and lengths are the trace's own under every seed.")
+    if against is not None:
+        parts.append("A point has the stronger mark of its two runs.")
     if axes.along:
         parts.append(f"What differs along with {axes.line}: {', '.join(axes.along)}.")
     return parts
@@ -182,7 +185,8 @@ def curves(
                 f"{axes.line}, with {title}" if title else axes.line,
             )
         said = caption_of([panel.means for panel in panels], axes, against)
-        caption_below(figure, [*said, *table_said(every)])
+        aside = [f"Markers of one {axes.x} stand side by side."] if axes.x and len(shown) > 1 else []
+        caption_below(figure, [*said, *aside, *table_said(every)])
         return figure
 
 

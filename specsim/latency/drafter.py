@@ -156,6 +156,7 @@ def _of_target(profile: Profile, name: str, time: float, cache: float, weights: 
         request_s=profile.draft.request_s,
         least_s=profile.draft.least_s,
         graph_tokens=profile.draft.graph_tokens,
+        graph_requests=profile.draft.graph_requests,
         context_range=target.context_range,
         batched_range=target.batched_range,
     )

@@ -23,7 +23,7 @@ KEYS = (
     "frontend_s",
 )
 SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s", "drafted_token_s")
-LATER = (*SPECULATION, "piecewise_factor", "eager_factor", "trailing_steps")
+LATER = (*SPECULATION, "piecewise_factor", "eager_factor", "trailing_steps", "graph_requests", "graph_multiples")
 """Keys that an older file of somebody's own lacks."""
 BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs", "lookahead")
 """Keys that say how the engine batches; without `batching` it mixes."""
@@ -85,6 +85,9 @@ class Engine:
     eager_factor : on the kernels of a pass of decodes that no captured graph holds, of a mixture of experts.
     trailing_steps : verifications that a request is in behind its last token: those decided before it was known.
     graph_tokens : sizes, rising, that the batched tokens of a pass are padded to; a larger pass is not padded.
+    graph_requests : sizes, rising, that the requests of a draft pass or of a verification are padded to, each as wide
+        as the others; empty: such passes are padded by tokens as well.
+    graph_multiples : whether the sizes are rounded up to multiples of the tokens that a request verifies.
     blackwell : the `graph_tokens` and the `eager_factor` on Blackwell's data-center GPUs; None: the same.
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
@@ -109,6 +112,8 @@ class Engine:
     eager_factor: float = 1.0
     trailing_steps: int = 0
     graph_tokens: tuple[int, ...] = ()
+    graph_requests: tuple[int, ...] = ()
+    graph_multiples: bool = False
     blackwell: tuple[tuple[int, ...], float] | None = None
     expands: bool = False
     pipeline_steps: int = 0
@@ -139,29 +144,36 @@ class Engine:
         sizes, eager_factor = self._graphs(profile)
         target = replace(
             self._running(profile.target, sizes),
+            graph_requests=self.graph_requests,
             speculation_s=self.speculation_s,
             drafted_token_s=self.drafted_token_s,
             eager_s=layers * self.layer_launch_s,
             eager_factor=eager_factor if profile.target.sparse else 1.0,
         )
-        draft = self._running(profile.draft, sizes)
+        draft = replace(self._running(profile.draft, self.graph_requests or sizes), graph_requests=self.graph_requests)
         if self.draft_launch_s is not None:
             least_s = max(draft.least_s, self.draft_launch_s)
             draft = replace(draft, overhead_s=0.0, request_s=0.0, sequence_s=None, least_s=least_s)
         return replace(profile, target=target, draft=draft)
 
-    def speculating(self, profile: Profile, by_table: bool = False) -> Profile:
+    def speculating(self, profile: Profile, by_table: bool = False, drafts: int = 0) -> Profile:
         """Return a profile that this engine runs, where its server is configured to speculate; the baseline stays.
 
-        `by_table` says whether a table changes the number of drafts.
+        `by_table` says whether a table changes the number of drafts. `drafts` is the draft tokens that each request
+        verifies, the most of a table; 0 where they vary.
         """
+        sizes, width = profile.target.graph_tokens, drafts + 1 if self.graph_multiples else 1
+        rounded = {-(-size // width) * width for size in sizes}
+        sizes = tuple(sorted(size for size in rounded if size <= sizes[-1])) if width > 1 else sizes
         target = replace(
             profile.target,
+            graph_tokens=sizes,
             undrafted_s=self.undrafted_s,
             undrafted_request_s=self.undrafted_request_s,
             piecewise_factor=self.piecewise_factor if by_table else 1.0,
         )
-        return replace(profile, target=target, stated_baseline_s=profile.baseline_s)
+        draft = replace(profile.draft, graph_tokens=sizes) if width > 1 else profile.draft
+        return replace(profile, target=target, draft=draft, stated_baseline_s=profile.baseline_s)
 
     def _graphs(self, profile: Profile) -> tuple[tuple[int, ...], float]:
         """Return the captured sizes on a profile's GPUs, and the factor beyond them."""
@@ -206,6 +218,8 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         piecewise_factor=_factor(node, "piecewise_factor"),
         trailing_steps=node.whole("trailing_steps", 0, MOST_STEPS) if "trailing_steps" in node.values else 0,
         graph_tokens=graphs[0],
+        graph_multiples="graph_multiples" in node.values and node.flag("graph_multiples"),
+        graph_requests=_sizes(node, "graph_requests") if "graph_requests" in node.values else (),
         eager_factor=graphs[1],
         blackwell=None if on_blackwell == [graphs] else on_blackwell[0],
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
@@ -258,16 +272,16 @@ def _graphs(node: CheckedMapping, generation: str) -> tuple[tuple[int, ...], flo
             by_generation.only(GPU_GENERATIONS)
             chosen[key] = by_generation.values[generation]
     own = CheckedMapping(node.source, node.key, chosen)
-    return _graph_tokens(own), _factor(own, "eager_factor")
+    return _sizes(own, "graph_tokens"), _factor(own, "eager_factor")
 
 
-def _graph_tokens(node: CheckedMapping) -> tuple[int, ...]:
+def _sizes(node: CheckedMapping, key: str) -> tuple[int, ...]:
     """Return the sizes that are named, then the multiples of the step up to the largest."""
-    if not node.given("graph_tokens"):
+    if not node.given(key):
         return ()
-    named = node.wholes("graph_tokens", 1, MOST_GRAPH_TOKENS)
+    named = node.wholes(key, 1, MOST_GRAPH_TOKENS)
     if any(after <= before for before, after in pairwise(named)):
-        node.fail("graph_tokens", "sizes that rise")
+        node.fail(key, "sizes that rise")
     step = node.whole("graph_step", 1, MOST_GRAPH_TOKENS)
     most = node.whole("graph_most", named[-1], MOST_GRAPH_TOKENS)
     return (*named, *(size for size in range(step, most + 1, step) if size > named[-1]))

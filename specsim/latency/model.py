@@ -45,10 +45,10 @@ class ModelLatency:
       head; None where the file does not state them.
     - ``max_model_len`` is the most tokens of a prompt and its output; None: no limit is stated.
     - ``shape`` is what heads are composed from; None: not stated.
-    - ``request_s``, ``sequence_s``, ``speculation_s``, ``graph_tokens`` and ``expands`` are the engine's
-      (`specsim.latency.engine.Engine`). So are ``eager_s``, the least time of a pass beyond the captured sizes,
-      ``drafted_token_s``, ``piecewise_factor`` on the kernels of a captured pass of decodes, ``eager_factor`` on those
-      of larger ones, and ``undrafted_s`` and ``undrafted_request_s``, 0 unless the run's scheduler speculates.
+    - ``request_s``, ``sequence_s``, ``speculation_s``, ``graph_tokens``, ``graph_requests`` and ``expands`` are the
+      engine's (`specsim.latency.engine.Engine`). So are ``eager_s``, the least time of a pass beyond the captured
+      sizes, ``drafted_token_s``, ``piecewise_factor`` on the kernels of a captured pass of decodes, ``eager_factor`` on
+      those of larger ones, and ``undrafted_s`` and ``undrafted_request_s``, 0 unless the run's scheduler speculates.
     """
 
     name: str
@@ -69,6 +69,7 @@ class ModelLatency:
     sequence_s: float | None = None
     speculation_s: float = 0.0
     graph_tokens: tuple[int, ...] = ()
+    graph_requests: tuple[int, ...] = ()
     expands: bool = False
     eager_s: float = 0.0
     undrafted_s: float = 0.0
@@ -81,15 +82,16 @@ class ModelLatency:
     shape: ModelShape | None = None
     misfit: str | None = None
     chosen: Form = field(init=False, repr=False, compare=False)
-    _sizes: Ints = field(init=False, repr=False, compare=False)
+    _sizes: tuple[Ints, Ints] = field(init=False, repr=False, compare=False)
     _captured: int = field(init=False, repr=False, compare=False)
     _factored: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", self.forms[self.form])
         object.__setattr__(self, "_captured", self.graph_tokens[-1] if self.graph_tokens else 0)
+        sizes = np.array(self.graph_tokens, dtype=np.int64), np.array(self.graph_requests, dtype=np.int64)
+        object.__setattr__(self, "_sizes", sizes)
         object.__setattr__(self, "_factored", self.eager_factor != 1 or self.piecewise_factor != 1)
-        object.__setattr__(self, "_sizes", np.array(self.graph_tokens, dtype=np.int64))
 
     @property
     def bend_tokens(self) -> float | None:
@@ -150,8 +152,14 @@ class ModelLatency:
 
     def _run(self, shape: PassShape) -> PassShape:
         """Return the shape as the engine runs it: padded to a captured size, contexts read again by tree nodes."""
-        place = bisect_left(self.graph_tokens, shape.batched_tokens)
-        batched = self.graph_tokens[place] if place < len(self.graph_tokens) else shape.batched_tokens
+        batched = shape.batched_tokens
+        if self.graph_requests and batched == shape.logit_tokens > shape.requests:
+            place = bisect_left(self.graph_requests, shape.requests)
+            if place < len(self.graph_requests):
+                batched = -(-batched * self.graph_requests[place] // shape.requests)
+        else:
+            place = bisect_left(self.graph_tokens, batched)
+            batched = self.graph_tokens[place] if place < len(self.graph_tokens) else batched
         again = shape.repeated_tokens if self.expands else 0
         return PassShape(shape.context_tokens + again, batched, *shape[2:])  # A third of the time of _replace.
 
@@ -159,8 +167,12 @@ class ModelLatency:
         """Return `_run` of each."""
         batched = shapes.batched_tokens
         if self.graph_tokens:
-            padded = self._sizes.take(self._sizes.searchsorted(batched), mode="clip")
-            batched = np.where(np.asarray(batched) > self._sizes[-1], batched, padded)
+            batched = _padded(np.asarray(batched), self._sizes[0])
+            if self.graph_requests:
+                tokens, requests = np.asarray(shapes.batched_tokens), np.maximum(shapes.requests, 1)
+                by_request = -(-tokens * _padded(requests, self._sizes[1]) // requests)
+                wide = (tokens > requests) & (tokens == shapes.logit_tokens)
+                batched = np.where(wide, by_request, batched)
         if not self.expands:
             return shapes._replace(batched_tokens=batched)
         return shapes._replace(batched_tokens=batched, context_tokens=shapes.context_tokens + shapes.repeated_tokens)
@@ -170,6 +182,11 @@ class ModelLatency:
         least, most = self.context_range
         fewest, largest = self.batched_range
         return not (least <= shape.context_tokens <= most and fewest <= shape.batched_tokens <= largest)
+
+
+def _padded(counts: Ints, sizes: Ints) -> Ints:
+    """Return counts padded to the next of the sizes; those beyond the last are not padded."""
+    return np.where(counts > sizes[-1], counts, sizes.take(sizes.searchsorted(counts), mode="clip"))
 
 
 @dataclass(frozen=True, slots=True)

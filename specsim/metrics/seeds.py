@@ -216,7 +216,10 @@ def _numbers(table: DataFrame, measure: str) -> Series[float]:
     settings = keys_of(table) if POINT in table else []
     if not isinstance(measure, str) or measure not in table or measure in settings:
         measures = [str(each) for each in table.columns if each not in (*keys_of(table), RUN, POINT, VARIES)]
-        raise SpecsimError(f"no measure {measure!r:.60} in the table{nearest(str(measure), measures)}")
+        words = set(str(measure).removesuffix("_ms").split("_"))
+        same = [each for each in measures if words <= set(each.split("_"))][:1]
+        hint = nearest(str(measure), same, 0.0) if same else nearest(str(measure), measures)
+        raise SpecsimError(f"no measure {measure!r:.60} in the table{hint}")
     try:
         return table[measure].astype(float)
     except (TypeError, ValueError):

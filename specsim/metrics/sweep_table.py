@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specsim.errors import SpecsimError, nearest
@@ -108,7 +110,7 @@ def _determined(table: DataFrame, key: str, by: Sequence[str]) -> bool:
 
 
 def line_named(table: DataFrame, line: str, against: Any) -> Any:
-    """Return the value of `line` that `against` equals, as a value or as text.
+    """Return the value of `line` that `against` equals, as a value, as text or in short.
 
     Raises
     ------
@@ -118,8 +120,9 @@ def line_named(table: DataFrame, line: str, against: Any) -> Any:
     if isinstance(against, Iterable) and not isinstance(against, str):
         raise SpecsimError(f"against={against!r:.60}: expected one value of {line}")
     there = values_of(table, line)
+    short = short_names(there)
     for value in there:
-        if against == value or str(against) in (str(value), word(value)):
+        if against == value or str(against) in (str(value), word(value), short.get(value)):
             return value
     raise SpecsimError(f"against={against}: no run with this {line}{nearest(str(against), map(str, there))}")
 
@@ -240,6 +243,40 @@ def word(value: Any) -> str:
     if value is None or value != value:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def short_names(values: Iterable[Any]) -> dict[str, str]:
+    """Return each text among the values in short: a path as its file's stem, with the folder where two stems are equal.
+
+    Where these are equal, too, it is the path as given.
+    """
+    parts = {each: _parts(each) for each in values if isinstance(each, str)}
+    found = {each: each for each in parts}
+    for count in (2, 1):
+        short = {each: "/".join(of[-count:]) for each, of in parts.items()}
+        times = Counter(short.values())
+        found |= {each: said for each, said in short.items() if times[said] == 1}
+    return found
+
+
+def _parts(value: str) -> tuple[str, ...]:
+    path = Path(value)
+    return (*path.parts[:-1], path.stem) if "/" in value or path.suffix[1:].isalpha() else (value,)
+
+
+def short_labels(labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return labels, settings by key, with `short_names` of the values of each key."""
+    names = {key: short_names(each.get(key) for each in labels) for key in {key for each in labels for key in each}}
+    return [
+        {key: names[key][value] if isinstance(value, str) else value for key, value in each.items()} for each in labels
+    ]
+
+
+def with_short_names(table: DataFrame) -> DataFrame:
+    """Return the table with `short_names` of the choices in each group."""
+    names = {key: short_names(table[key].unique()) for key in GROUPS if key in table}
+    differ = {key: of for key, of in names.items() if any(each != said for each, said in of.items())}
+    return table.assign(**{key: table[key].map(lambda each, of=of: of.get(each, each)) for key, of in differ.items()})
 
 
 def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:

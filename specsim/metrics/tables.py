@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
 from specsim.errors import all_printable, printable
+from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import (
     AGAINST,
     ATTAINED,
@@ -23,6 +24,7 @@ from specsim.metrics.seeds import (
     SHORT,
     verdict_of,
 )
+from specsim.metrics.sweep_table import short_labels, short_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -309,9 +311,10 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
     rows: list[Mapping[Any, Any]] = [*points.to_dict("records")]
     there = [name for name in MEANS if name in points]
     heads = [FIGURES[ATTAINED if name == DIFFERENCE else name][0] for name in there]
-    said = [f"mean \u00b1 half width of the 95% interval over seeds; {every}"]
+    few = f", from {LEAST_SEEDS} seeds on" if points[SEEDS].min() < LEAST_SEEDS else ""
+    said = [f"mean \u00b1 half width of the 95% interval over seeds{few}; {every}"]
     if DIFFERENCE in there:
-        base = str(points[AGAINST].iloc[0])
+        base = short_names(points["scheduler"])[points[AGAINST].iloc[0]]
         heads[there.index(DIFFERENCE)] = ("difference", "to", shorten(base, LONGEST_NAME))
         said.append(shorten(f"difference: attained less that of {base} with the same seed (paired), in points", WIDTH))
     figures = [[mean_of(row, name) for name in there] for row in rows]
@@ -329,7 +332,7 @@ def _lines(labels: Sequence[Label], heads: Sequence[Head], figures: Sequence[Seq
     keys = list(dict.fromkeys(key for label in labels for key in label))
     above = [list(line) for line in zip(*heads, strict=True)]
     names = [[key.rpartition(".")[2] for key in keys], *([""] * len(keys) for _ in above[1:])]
-    told = [[_text(label.get(key)) for key in keys] for label in labels]
+    told = [[_text(label.get(key)) for key in keys] for label in short_labels(labels)]
     rows = [[*label, *cells] for label, cells in zip([*names, *told], [*above, *figures], strict=True)]
     lines = aligned(rows, left=len(keys))
     if max(map(len, lines)) > WIDTH:
@@ -350,7 +353,7 @@ def _of_run(block: Mapping[str, Any] | None) -> list[str]:
 
 
 def mean_of(row: Mapping[Any, Any], name: str) -> str:
-    """Return a mean with half the width of its interval, without it where there is one seed."""
+    """Return a mean with half the width of its interval, without it where there are fewer than `LEAST_SEEDS`."""
     _, scale, decimals = FIGURES[ATTAINED if name == DIFFERENCE else name]
     mean, half = row[name], row[f"{name}_{HALF}"]
     if mean != mean:
@@ -359,7 +362,7 @@ def mean_of(row: Mapping[Any, Any], name: str) -> str:
     sign = "+" if name == DIFFERENCE else ""
     star = "*" if name == ATTAINED and flattered(row) else ""
     told = f"{star}{mean * scale:{sign}.{decimals}f}"
-    return told if half != half else f"{told} \u00b1 {half * scale:.{decimals}f}"
+    return told if half != half or row[SEEDS] < LEAST_SEEDS else f"{told} \u00b1 {half * scale:.{decimals}f}"
 
 
 def _load_of(row: Mapping[Any, Any]) -> str:

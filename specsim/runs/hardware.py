@@ -75,9 +75,9 @@ class EngineOnProfile(NamedTuple):
     truth: Profile
     cost_model: Profile
 
-    def speculating(self, by_table: bool) -> EngineOnProfile:
-        """Return the same where the server is configured to speculate; `by_table`: see `Engine.speculating`."""
-        return EngineOnProfile(self.engine, *(self.engine.speculating(each, by_table) for each in self[1:]))
+    def speculating(self, by_table: bool, drafts: int) -> EngineOnProfile:
+        """Return the same where the server is configured to speculate, as `Engine.speculating` says."""
+        return EngineOnProfile(self.engine, *(self.engine.speculating(each, by_table, drafts) for each in self[1:]))
 
     def replica(self, block_tokens: int, host_bytes_per_s: float) -> Hardware:
         """Return what a replica runs on; each of its GPUs moves so many bytes to the host and back."""
@@ -109,10 +109,10 @@ class Fleet(NamedTuple):
         """The hardware of each replica; empty where all are alike."""
         return tuple(self.by_name[name][1] for name in self.names)
 
-    def speculating(self, by_table: bool) -> Fleet:
-        """Return the same where the servers are configured to speculate; `by_table`: see `Engine.speculating`."""
+    def speculating(self, by_table: bool, drafts: int) -> Fleet:
+        """Return the same where the servers are configured to speculate, as `Engine.speculating` says."""
         return self._replace(
-            by_name={name: (named, each.speculating(by_table)) for name, (named, each) in self.by_name.items()}
+            by_name={name: (named, each.speculating(by_table, drafts)) for name, (named, each) in self.by_name.items()}
         )
 
     def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:

@@ -57,6 +57,11 @@ class Composed:
         return self.speculation.by_table
 
     @property
+    def captured_drafts(self) -> int:
+        """The draft tokens that each request verifies, the most of a table; 0 where they vary."""
+        return self.speculation.draft_tokens(1) if self.drafts and is_stationary(self.speculation) else 0
+
+    @property
     def max_width(self) -> int:
         """The most children that a draft pass may give a node."""
         return self.speculation.max_width

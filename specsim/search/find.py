@@ -12,6 +12,7 @@ from specsim.errors import SpecsimError
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.requests import NOTED
+from specsim.metrics.sweep_table import short_labels
 from specsim.runs.executors import LOCAL
 from specsim.runs.objects import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
@@ -126,6 +127,8 @@ def _add_lines(lines: dict[LineKey, Line], keyed: Sequence[tuple[LineKey, Config
         told = told or {"scheduler": str(each.config["choices"]["scheduler"])}
         lines.setdefault(key, Line(told, _gpus(each.config), _endless(each)))
         check_whose(of, each.config)
+    for line, shown in zip(lines.values(), short_labels([each.label for each in lines.values()]), strict=True):
+        line.shown = shown
 
 
 def _next_tests(asked: Asked, lines: Mapping[LineKey, Line]) -> dict[Test, Sequence[LineKey]]:

@@ -184,7 +184,8 @@ class Line:
 
     Attributes
     ----------
-    label : the settings in which it differs from the others, or its scheduler. gpus : of all its replicas.
+    label : the settings in which it differs from the others, or its scheduler. shown : these in short.
+    gpus : of all its replicas.
     endless : whether its runs may be made longer.
     tested : by rate in requests/s, the attained share of each seed.
     judged : by rate, how well each seed's run knows its share; what failed has none.
@@ -198,6 +199,7 @@ class Line:
     judged: dict[float, list[Judged]] = field(default_factory=dict)
     requests: dict[float, int] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keys(self) -> str:
@@ -207,12 +209,12 @@ class Line:
     @property
     def values(self) -> str:
         """The values of these."""
-        return ", ".join(self.label.values())
+        return ", ".join((self.shown or self.label).values())
 
     @property
     def name(self) -> str:
         """Both."""
-        return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.label.items())
+        return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in (self.shown or self.label).items())
 
     def too_short(self, rate: float | None) -> int:
         """Return how many runs at a rate are too short to judge."""

@@ -20,8 +20,9 @@ from specsim.config.values import python_value
 from specsim.errors import SpecsimError, one_line
 from specsim.figures.any_run import AnyRun
 from specsim.latency.model import Profile
-from specsim.metrics.capacity import Asked, mean_interval
+from specsim.metrics.capacity import LEAST_SEEDS, Asked, mean_interval
 from specsim.metrics.seeds import depends_on_length
+from specsim.metrics.sweep_table import short_names
 from specsim.metrics.tables import stand_in
 from specsim.runs.executors import LOCAL
 from specsim.runs.objects import Objects
@@ -304,7 +305,7 @@ def _search(searches: Sequence[Search], runs: _Runs, goal: Goal, part: Point) ->
 
 def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[Candidate]:
     """Return the best choice of each search, and the second where a scheduler stands `alone`."""
-    found = []
+    found, short = [], short_names(of.space.scheduler for of in searches)
     for of in searches:
         name = of.space.scheduler
         words = TRIALS if alone and name != PLAIN and len(of.scores) > 1 else ("",)
@@ -313,7 +314,7 @@ def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[
             settings = of.space.settings(choice)
             keys = runs.configured(name, settings, {}).config[SCHEDULER]
             said = DEFAULT if word and keys == default else word
-            found.append(Candidate(name, settings, keys, of.mean(choice).measure, said))
+            found.append(Candidate(name, settings, keys, of.mean(choice).measure, said, short[name]))
     return found
 
 
@@ -458,7 +459,8 @@ def _exported(
         (ended,) = judge.runs([(found.scheduler, found.settings)], judge.part, judge.goal.seeds)
         measure = judge.judged(ended).measure
         mean, half_width = (round(each, 9) for each in mean_interval(measure - asof[place].measure))
-        apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if half_width > 0 else f"{mean:+.3g}"
+        known = half_width > 0 and len(measure) >= LEAST_SEEDS
+        apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if known else f"{mean:+.3g}"
         said.append(f"export {engine}: {each.name}; run back as {found.scheduler} it measures {apart} from that")
         servers = (place == carried.carrier and carried.replicas) or int(first.config["replicas"])
         routed = first.config["choices"]["router"] if servers > 1 else None

@@ -13,7 +13,7 @@ import numpy as np
 from specsim.core.request import Floats
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import yaml_text
-from specsim.metrics.capacity import mean_interval
+from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.metrics.tables import WIDTH, aligned, header
 from specsim.search.found import ALL, FOOTNOTES, FULL, TOO_SHORT, WORST, Found, judged
 
@@ -54,6 +54,7 @@ class Candidate:
     ----------
     scheduler : its name or path. settings : values of keys below it. keys : the scheduler's file with these values.
     tuned : its mean measure on the part that tuned it. word : which one it is, where its scheduler has several.
+    shown : its scheduler in short.
     """
 
     scheduler: str
@@ -61,17 +62,20 @@ class Candidate:
     keys: Mapping[str, Any] = field(repr=False)
     tuned: float
     word: str = ""
+    shown: str = ""
 
     @property
     def label(self) -> str:
         """The scheduler, and which of its configurations it is where it has several."""
-        return f"{self.scheduler} ({self.word})" if self.word else self.scheduler
+        name = self.shown or self.scheduler
+        return f"{name} ({self.word})" if self.word else name
 
     @property
     def name(self) -> str:
         """The scheduler with its settings."""
         said = ", ".join(f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in self.settings.items())
-        return f"{self.scheduler} ({said})" if said else self.scheduler
+        name = self.shown or self.scheduler
+        return f"{name} ({said})" if said else name
 
 
 def _shown(value: Any) -> str:
@@ -180,6 +184,12 @@ class Tuned:
         """The place of the candidate that never drafts."""
         return next(place for place, each in enumerate(self.candidates) if each.scheduler == PLAIN)
 
+    @property
+    def few_seeds(self) -> str:
+        """How many seeds judged, in words, where they are too few for an interval that is believed."""
+        seeds = len(self.judgements[AS_GIVEN][0].measure)
+        return f"over {seeds} seed{'s' * (seeds > 1)}" if seeds < LEAST_SEEDS else ""
+
     def measured(self, place: int, conditions: str = AS_GIVEN) -> tuple[float, float]:
         """Return the mean of a candidate over the seeds, and half the width of its 95% interval."""
         return mean_interval(self.judgements[conditions][place].measure)
@@ -255,7 +265,8 @@ class Tuned:
 
     def __repr__(self) -> str:
         mean, half = self.measured(0)
-        return f"<Tuned: {self.best.name}: {self.of} {mean:.4g} \u00b1 {half:.2g}>"
+        interval = "" if self.few_seeds else f" \u00b1 {half:.2g}"
+        return f"<Tuned: {self.best.name}: {self.of} {mean:.4g}{interval}>"
 
     def drafts_cost(self) -> Iterator[str]:
         """Yield the conditions under which the best, which drafts, attains no more than plain decoding."""
@@ -359,7 +370,8 @@ def _of(tuned: Tuned, mean: float, half_width: float, *, sign: str = "", unit: b
     else:
         shown, half = f"{100 * mean:{sign}.1f}", f"{100 * half_width:.1f}"
         said = f"% of {tuned.whose} meet their objectives"
-    known = f" \u00b1 {half}" if isfinite(half_width) else ""
+    said += f" {tuned.few_seeds}" if tuned.few_seeds else ""
+    known = f" \u00b1 {half}" if isfinite(half_width) and not tuned.few_seeds else ""
     return f"{shown}{known}{said if unit else ''}"
 
 
@@ -391,7 +403,7 @@ def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
         each, marks = found.capacity(line), found.marks(line)
         rate = f"below {found.asked.first:g}" if each.keeps is None else f"{each.keeps:.3g}"
         if isfinite(each.half_width):
-            rate = f"{each.mean:.3g} \u00b1 {each.half_width:.2g}"
+            rate = f"{each.mean:.3g}" + ("" if tuned.few_seeds else f" \u00b1 {each.half_width:.2g}")
         elif each.keeps is not None and each.misses is None:
             rate = f"at least {rate}"
         yield f"{kept}: {rate}{marks} requests/s with {tuned.candidates[place].label}"

@@ -30,7 +30,10 @@ from specsim.metrics.sweep_table import (
     in_short,
     keys_of,
     line_named,
+    short_labels,
+    short_names,
     values_of,
+    with_short_names,
     without_failures,
 )
 from specsim.metrics.tables import sweep_html
@@ -161,6 +164,10 @@ class Sweep(WithReport, Sequence[AnyRun]):
     def _table(self) -> DataFrame:
         return without_failures(self._whole)
 
+    @cached_property
+    def _drawn(self) -> DataFrame:
+        return with_short_names(self._whole)
+
     @property
     def table(self) -> DataFrame:
         """One row per run and SLO class: the settings that differ, then every metric (docs/sweeps.md).
@@ -284,7 +291,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         from specsim.figures.sweep import curves
 
         axes, base = self._two_axes("curves", x, line, against)
-        return curves(self._whole, axes, measure, base)
+        return curves(self._drawn, axes, measure, base)
 
     def figure(
         self,
@@ -307,7 +314,9 @@ class Sweep(WithReport, Sequence[AnyRun]):
         from specsim.figures.plots import paper_figure
 
         axes, base = self._two_axes("figure", x, line, against)
-        return paper_figure(self._whole, axes, measures, against=base, of=of, names=names, columns=columns)
+        short = short_names(values_of(self._whole, axes.line))
+        own = {short.get(line, line): name for line, name in (names or {}).items()}
+        return paper_figure(self._drawn, axes, measures, against=base, of=of, names=own, columns=columns)
 
     def _two_axes(self, name: str, x: str | None, line: str | None, against: Any) -> tuple[SweepAxes, Any]:
         """Return the axes of a figure that shows every run, and the line it compares with; `name` asks for it."""
@@ -315,7 +324,12 @@ class Sweep(WithReport, Sequence[AnyRun]):
         if axes.rest:
             key, values = axes.rest[0], values_of(self._table, axes.rest[0])
             raise SpecsimError(f"{name}: the runs differ in {key}, too; expected select({key}=..) of {values[:6]}")
-        return axes, None if against is None else line_named(self._table, axes.line, against)
+        return axes, self._base(axes, against)
+
+    def _base(self, axes: SweepAxes, against: Any) -> Any:
+        """Return the line that figures compare with, as they name it; None for None."""
+        base = None if against is None else line_named(self._table, axes.line, against)
+        return short_names(values_of(self._whole, axes.line))[base] if isinstance(base, str) else base
 
     def winners(
         self,
@@ -335,7 +349,8 @@ class Sweep(WithReport, Sequence[AnyRun]):
         """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`."""
         from specsim.figures.capacity import winner_map
 
-        return winner_map(self.winners(measure, by=[x, y, panel], of=of), self._whole, measure, x, y, panel)
+        found = winners(without_failures(self._drawn), measure, [x, y, panel], of=of)
+        return winner_map(found, self._drawn, measure, x, y, panel)
 
     def plot(
         self,
@@ -360,16 +375,21 @@ class Sweep(WithReport, Sequence[AnyRun]):
         """
         from specsim.figures.plots import plot_paper, save, sweep_figures
         from specsim.figures.slo import comparison
+        from specsim.figures.style import served_said
 
         if style not in STYLES:
             raise SpecsimError(f"style={shown(style)}: expected {' or '.join(STYLES)}")
         axes = axes_of(self._table, x, line)
         if style == "paper":
-            return plot_paper(self._whole, axes, folder, against)
+            return plot_paper(self._drawn, axes, folder, self._base(axes, against))
         if axes.x is None and self._table[SEED].nunique() == 1:
-            said = [(",".join(f"{key}={value}" for key, value in named.items()), got) for named, got in self.labelled()]
-            return save({"comparison": comparison(said, failed=len(self.failures))}, folder)
-        return save(sweep_figures(self._whole, axes, against), folder)
+            said = [
+                (",".join(f"{key}={value}" for key, value in label.items()), run.metrics)
+                for label, run in zip(short_labels(self._labels()), self, strict=True)
+            ]
+            drawn = comparison(said, len(self.failures), served_said(self._drawn))
+            return save({"comparison": drawn}, folder)
+        return save(sweep_figures(self._drawn, axes, self._base(axes, against)), folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ OTHERS = (
 
 
 class Columns(NamedTuple):
-    """Which columns of a table are read, and as what.
+    """The columns of a table that are read, and their meaning.
 
     Attributes
     ----------

@@ -94,7 +94,7 @@ class Trace:
 
     @property
     def waits(self) -> NDArray[np.bool_]:
-        """Which requests (N,) are turns that arrive a delay after an answer."""
+        """The turns among the requests that arrive a delay after an answer, as truth values, (N,)."""
         return np.zeros(len(self), np.bool_) if self.delay_s is None else ~np.isnan(self.delay_s)
 
     @property

@@ -1,4 +1,4 @@
-"""Each level of a resource against each weaker one, paired by seed: what became worse, and how surely."""
+"""Levels of a resource against weaker ones, paired by seed: what became worse, and how surely."""
 
 from __future__ import annotations
 

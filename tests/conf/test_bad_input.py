@@ -18,8 +18,15 @@ HUGE = "9" * 24
 
 BASE = {"scheduler": "continuous", "trace": "poisson", "requests": "5", "acceptance": "bernoulli"}
 
+NEWEST = max((each for each in shipped_names("engine") if "vllm" in each), key=lambda each: int(each.split("_")[-1]))
 MISSPELT = [
     ("scheduler=adasrve", "scheduler=adasrve", "'adaserve'"),
+    ("scheduler=EAGLE", "expected drafter=eagle"),
+    ("scheduler=adaspec", "expected scheduler=specserve"),
+    ("engine=vllm", f"did you mean '{NEWEST}'"),
+    ("slo=strict", "valid: absolute, adaserve"),
+    ("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"),
+    ("tpot_slo_ms=20", "slo.classes.chat.tpot_s=0.05, in seconds"),
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
     ("schduler=fcfs", "schduler", "'scheduler'"),
     ("new=1", "new", "valid: acceptance"),

@@ -28,6 +28,7 @@ BODIES = {
     "raises": ("raise RuntimeError('boom\\nand more')\n        yield", "boom and more", HERE),
     "raises in a part of specsim": ("yield from grow_trees(view, None, None, 1, 1, 1)", "TypeError", HERE),
     "misspells a field": ("view.runing\n        yield", "did you mean 'running'?", HERE),
+    "asks for the future": ("view.output_tokens\n        yield", "'output_tokens'; no scheduler knows", HERE),
     "no generator": ("return None", "step returned None", HERE - 1),
     "a pass returned, not yielded": ("if 0: yield\n        return verify([0], [1])", "returned a TargetPass", HERE - 1),
     "yields no pass": ("yield 'pass'", "step yielded 'pass' (str)", HERE),

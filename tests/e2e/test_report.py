@@ -6,14 +6,17 @@ import runpy
 import shutil
 import subprocess
 
+import pandas as pd
 import pytest
 
 from specsim import load_run, load_sweep, simulate, sweep
 from specsim.cli import main
+from specsim.metrics.sweep_table import SweepAxes
 from tests.files import block, commands, page
 
 pytest.importorskip("altair", reason="needs specsim[report]")
 pytest.importorskip("vl_convert", reason="needs specsim[report]")
+report = pytest.importorskip("specsim.figures.report")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PROBE = """<script>
 const said = [];
@@ -80,6 +83,18 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
     drawn = [each for each in values_in(attainment) if each["requests of"] == "all classes"]
     shown = {(each["line"], each["x"]): each["mean"] for each in drawn}
     assert shown == {(each["scheduler"], each["rps"]): 100 * each["mean"] for each in means}
+
+
+def test_the_answer_of_a_sweep_says_which_points_are_overloaded_and_takes_its_lead_from_others():
+    told = {"winner": "a", "second": "b", "mean": 0.4, "half_width": 0.03, "decided": True, "tied": 1}
+    loads = [(4, "kept up", 0.1), (8, "overloaded", 0.2), (12, "overloaded", 0.3)]
+    won = [{**told, "rps": x, "winner_load": load, "lead": d, report.PANEL: report.EVERY} for x, load, d in loads]
+    table, axes = pd.DataFrame({"seed": range(5)}), SweepAxes("rps", "scheduler", (), ())
+    which, lead = report._sweep_answer(table, axes, won)
+    assert which == "a attains most at all 3 points of rps, 2 of them overloaded."
+    assert lead.endswith("The largest lead is that of a at rps = 4: 40.0%, 10.0 \u00b1 3.0 points more than b.")
+    (alone,) = report._sweep_answer(table[:2], axes, won[2:])
+    assert alone == "a attains most, 40.0% at rps = 12, overloaded: 30.0 points more than b."
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")

@@ -36,6 +36,24 @@ def test_a_pass_is_padded_to_the_next_captured_size(tokens, padded):
     assert model.seconds_array(PassShapes.decode(5_000, np.array([tokens])))[0] == pytest.approx(model.seconds(shape))
 
 
+@pytest.mark.parametrize(("requests", "padded"), [(1, 1), (2, 2), (3, 4), (5, 5)])
+def test_a_verification_of_sglang_is_padded_to_the_next_captured_number_of_requests(requests, padded):
+    engine = Engine(graph_tokens=(1, 2, 16), graph_requests=(1, 2, 4)).running(PROFILE)
+    shape = PassShape.of(*np.full((3, requests), [[100], [1], [4]]))
+    assert engine.target.seconds(shape) == PROFILE.target.seconds(shape._replace(batched_tokens=5 * padded))
+    many = PassShapes(**{name: getattr(shape, name) for name in PassShapes._fields})
+    assert engine.target.seconds_array(many) == pytest.approx(engine.target.seconds(shape))
+    draft = PassShape.decode(5_000, 3)
+    assert engine.draft.seconds(draft) == PROFILE.draft.seconds(draft._replace(batched_tokens=4))
+
+
+def test_vllm_captures_multiples_of_what_a_request_verifies():
+    engine = Engine(graph_tokens=(1, 2, 4, 8, 16), graph_multiples=True)
+    running = engine.speculating(engine.running(PROFILE), drafts=4)
+    assert running.target.graph_tokens == running.draft.graph_tokens == (5, 10)
+    assert engine.speculating(running) == replace(running, stated_baseline_s=running.baseline_s)
+
+
 def test_batch_expansion_reads_the_context_again_for_every_node_of_the_target():
     engine = Engine(expands=True).running(PROFILE)
     again = SHAPE._replace(context_tokens=100 * 4 + 250 * 5)

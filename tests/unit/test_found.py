@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from specsim.commands.tables import find_table
+from specsim.commands.tables import MEAN_AND_INTERVAL, find_table
 from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
 from specsim.search.found import FAILED, FOOTNOTES, TOO_SHORT, Found, Judged, Line, name_in
@@ -14,7 +14,7 @@ from tests.made import refusal
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)
 TESTED = {1.0: [1.0, 1.0, 0.97], 2.0: [0.96, 0.9, 0.93], 4.0: [0.5, 0.8, 0.7]}
-RATE = "2.17 \u00b1 0.37"
+RATE = "2.17"
 """The mean of the rates at which its seeds fall below the target: 4 + 0.06 / 0.46 of the way from 2 to 4, and so on."""
 KEY = "scheduler.num_speculative_tokens"
 
@@ -55,8 +55,10 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert heads.split() == ["num_speculative_tokens", "rate", "difference", "to", "4", "rate", "per", "GPU"]
     assert units.split() == ["requests/s"] * 3
     assert rows[0].split() == ["4", *RATE.split(), "-", "2.174"]
-    told = f"{apart.mean():+.2f} \u00b1 {half:.2f}"
-    assert rows[1].split() == ["8", f"{second.mean():.2f}", "\u00b1", "0.27", *told.split(), f"{second.mean() / 2:.4g}"]
+    assert rows[1].split() == ["8", f"{second.mean():.2f}", f"{apart.mean():+.2f}", f"{second.mean() / 2:.4g}"]
+    assert rows[2] == "mean over 3 seeds, too few for an interval, differences paired by seed"
+    told = list(find_table(found(line(tested={rate: 2 * shares for rate, shares in TESTED.items()}))))
+    assert [told[4].split(), told[5]] == [["4", *f"{RATE} \u00b1 0.14".split()], MEAN_AND_INTERVAL]
     assert each.table["difference_rps"].tolist() == pytest.approx([np.nan, apart.mean()], nan_ok=True)
     assert each.table["difference_half_width_rps"][1] == pytest.approx(half)
 

@@ -69,6 +69,7 @@ TWICE = pd.concat([table(), table().iloc[[4]]])
         (table(slo_scale=[0.8, 1.2]).drop(columns="slo_scale"), pooled, "does not hold"),
         (TWICE, pooled, "scheduler=adaserve, rps=4, seed=1 stands twice"),
         (TWICE, paired, "stands twice"),
+        (table(), lambda frame: seeds.over_seeds(frame, "ttft_p99", ["rps"]), "did you mean 'p99_ttft_s'?"),
         (beside("slo_scale", 0.8, 1.2), paired, "differ in slo_scale, too"),
     ],
 )

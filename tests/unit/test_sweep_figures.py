@@ -11,8 +11,9 @@ from specsim import sweep
 from specsim.errors import SpecsimError
 from specsim.figures.plots import sweep_figures
 from specsim.figures.sweep import curves
+from specsim.files.yaml_file import shipped
 from specsim.metrics.seeds import over_seeds, paired_difference
-from specsim.metrics.sweep_table import axes_of, without_failures
+from specsim.metrics.sweep_table import axes_of, short_names, without_failures
 from tests.made import refusal
 from tests.unit import test_seeds
 from tests.unit.test_plots import caption
@@ -87,6 +88,7 @@ def test_differences_are_paired_by_seed():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["adaserve", "vtc"]
     assert "paired by seed: means over 3 seeds with 95% intervals, which cover classes" in caption(figure)
     assert len(adaserve[0]) == 3
+    assert "A point has the stronger mark of its two runs. Markers of one rps stand side by side." in caption(figure)
 
 
 COVER = "over 3 seeds with 95% intervals, which cover"
@@ -118,10 +120,8 @@ def marked(axes):
 def test_a_point_that_is_too_short_to_judge_is_neither_full_nor_hollow():
     """Whether it is overloaded cannot be told then, as of a real run."""
     frame = table()
-    frame.loc[frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all"), ["load.overloaded", "load.too_short"]] = (
-        None,
-        True,
-    )
+    short = frame["rps"].isin([2, 4]) & (frame["slo_class"] == "all")
+    frame.loc[short, ["load.overloaded", "load.too_short"]] = None, True
     figure = drawn(frame)
     for axes in figure.axes:
         assert marked(axes) == {"hollow": [[8], [8]], "half": [[2, 4], [2, 4]]}
@@ -240,6 +240,15 @@ def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
     assert "style='print': expected screen or paper" in refusal(runs.plot, tmp_path, style="print")
 
 
+def test_a_file_is_called_by_its_stem_with_its_folder_where_another_is_called_so():
+    alone = {"./a.yaml": "a", "/x/y/b.yaml": "y/b", "z/b.yaml": "z/b", "0.8": "0.8", "vllm": "vllm"}
+    assert short_names([*alone, "./c.yaml", "c", None]) == {**alone, "./c.yaml": "./c.yaml", "c": "c"}
+    path = str(shipped("conf") / "scheduler" / "fcfs.yaml")
+    runs = sweep({"scheduler": [path, "vllm"], "rps": [2, 4]}, trace="poisson", requests=4)
+    assert [each.get_text() for each in runs.curves().legends[0].get_texts()] == ["fcfs", "vllm"]
+    assert "minus fcfs" in runs.curves(against="fcfs").axes[0].get_ylabel()
+
+
 def test_what_cannot_be_shown_is_refused(runs):
     assert "figure: the runs differ in no number" in refusal(lambda: runs.select(rps=2).figure())
     assert "figure: names=fcf: no such line; did you mean 'fcfs'" in refusal(runs.figure, names={"fcf": "first come"})
@@ -257,6 +266,8 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     axes = axes_of(frame)
     assert (axes.rest, axes.along) == ((), ("acceptance",))
     assert "along with scheduler: acceptance" in caption(curves(frame, axes))
+    said = caption(curves(frame.assign(profile="llama8b_1b_h100", engine="ideal"), axes))
+    assert "Profile llama8b_1b_h100, engine ideal. " in said
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
 

@@ -122,7 +122,8 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     shown = found._repr_html_()
     assert "Sweep of 8 runs: scheduler (2), rps (2), seed (2)" in shown
     assert "difference: attained less that of fcfs with the same seed" in shown
-    assert len(re.findall(r"^(?:fcfs|vllm_spec) +[24] .* \u00b1 ", shown, re.M)) == 4
+    assert len(re.findall(r"^(?:fcfs|vllm_spec) +[24] +[*0-9.]+ +[-+0-9.]+ ", shown, re.M)) == 4
+    assert "mean \u00b1 half width of the 95% interval over seeds, from 5 seeds on; " in shown
     assert len(shown) < 4000
     assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2)>"
     run = found[0]._repr_html_()

@@ -1,4 +1,4 @@
-"""Which profiles ship, and what each is made of."""
+"""The profiles that ship, and their parts."""
 
 from __future__ import annotations
 

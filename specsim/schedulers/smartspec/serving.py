@@ -67,7 +67,7 @@ class PrefillFeedback:
 
 
 class Proposer(Protocol):
-    """Which prefix runs, and with what trees: a `Speculation` that chooses among the rows too.
+    """A `Speculation` that chooses among the rows, too: the prefix that runs, and its trees.
 
     A part that derives from this learns nothing unless it defines `on_verified`.
     """
