@@ -99,12 +99,9 @@ def test_a_server_has_the_split_and_the_models_that_its_profile_states(profile, 
     assert server_of(load_profile(profile)) == server
 
 
-def test_stages_divide_the_gpus():
-    profile = replace(load_profile("llama70b_1b_4xa100"), pipeline_parallel_size=2)
-    assert server_of(profile) == Server(tp=2, pp=2)
-
-
 def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
+    stages = replace(load_profile("llama70b_1b_4xa100"), pipeline_parallel_size=2)
+    assert server_of(stages) == Server(tp=2, pp=2)
     server = Server("a/b", tp=4, pp=2, ep=4, fp8_cache=True, stated={"max_num_batched_tokens": 1024})
     begins = {
         "vllm": "vllm serve a/b --tensor-parallel-size 4 --pipeline-parallel-size 2 --enable-expert-parallel --spec",
