@@ -148,6 +148,8 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         [each.truth for each in hardware],
         lambda name, at_s: replicas[name].queued(at_s),
         pauses,
+        lambda name: replicas[name].ledger.progress.emitted_tokens,
+        len(requests),
     )
     prefill = simulation.split.prefill if simulation.split is not None else 0
     observers = [make() for make in simulation.observers]
@@ -267,6 +269,8 @@ def _record(
     sent_to = [dispatch.replica_of] if moves is None else [moves.prefill_of, dispatch.replica_of]
     visits = zip(rows, sent_to, strict=True)
     moving_s = np.add.reduce([_moving_s(simulation, replicas, each.progress.moved_bytes, to) for each, to in visits])
+    # The first token of a request that was read elsewhere is older than its place in the second queue.
+    began_s = np.fmax(happened.first_token_s, rows[-1].reached_s)
     shared = [each.ledger.caches.prefix for each in replicas]
     totals = replace(
         totals,
@@ -278,6 +282,7 @@ def _record(
         told,
         happened,
         pauses.longest_s,
+        recorder.spent_s(dispatch.replica_of, began_s, happened.finish_s),
         moving_s,
         noted_of,
         dispatch.replica_of,

@@ -167,6 +167,7 @@ def table_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = 
 def columns_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None = None, **columns: Any) -> RequestTable:
     """Return the request table of these columns, (N,) each, by the names of what was told and of what happened."""
     longest_pause_s = columns.pop("longest_pause_s")
+    spent_s = columns.pop("spent_s", np.zeros((2, len(longest_pause_s))))
     moving_s = columns.pop("moving_s", np.zeros(len(longest_pause_s)))
     noted = columns.pop("noted", {})
     cancelled_s = columns.pop("cancelled_s", None)
@@ -176,7 +177,7 @@ def columns_of(class_names: tuple[str, ...], rejected: Mapping[int, str] | None 
     replica_of = columns.pop("replica_of", np.zeros(n, dtype=np.int64))
     done = replace(empty_rows(Progress, n), **columns)
     why = reasons(n, rejected or {})
-    return RequestTable(told, done, longest_pause_s, moving_s, noted, replica_of, why, cancelled_s=cancelled_s)
+    return RequestTable(told, done, longest_pause_s, spent_s, moving_s, noted, replica_of, why, cancelled_s=cancelled_s)
 
 
 def table_of_run(record: Record) -> DataFrame:

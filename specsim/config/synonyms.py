@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MODEL = "profile=NAME, a pair of models measured on its GPUs (`specsim list profiles`)"
+COMPOSED = "profile=./mine.yaml, of `specsim profile compose --{}`"
 LENGTHS = "trace=poisson trace.{}_tokens=N, or trace=./FILE with a length each"
 WORDS = {
     "rps=R": "request_rate qps rate arrival_rate requests_per_second",
@@ -16,15 +17,31 @@ WORDS = {
     "--jobs N beside -m": "jobs hydra_launcher",
     "--executor NAME beside -m": "executor",
     MODEL: "model model_path model_name served_model_name tokenizer hardware gpu gpu_type",
-    f"{MODEL}; replicas=N for more servers": "gpus num_gpus tp tp_size tensor_parallel_size n_gpus",
+    f"{MODEL}; replicas=N for more servers": "gpus num_gpus n_gpus",
+    COMPOSED.format("tp N, --ep N or --pp N"): (
+        "tp tp_size tensor_parallel_size pp pp_size pipeline_parallel_size "
+        "ep ep_size expert_parallel_size enable_expert_parallel moe_expert_parallel_size"
+    ),
+    COMPOSED.format("kv-cache-dtype TYPE"): "kv_cache_dtype kv_cache_config_dtype",
+    "no such choice: weights and cache take 0.9 of profile.memory_bytes, or the cache profile.usable_kv_bytes": (
+        "mem_fraction_static gpu_memory_utilization kv_cache_free_gpu_mem_fraction kv_cache_free_gpu_memory_fraction "
+        "free_gpu_memory_fraction"
+    ),
+    "no such choice: attention is split by heads (docs/composing.md)": (
+        "enable_dp_attention enable_attention_dp attention_dp_size"
+    ),
+    "replicas=N split.prefill=M": "disaggregation_mode pd_disaggregation kv_transfer_config",
     "replicas=N": "dp dp_size data_parallel_size num_replicas instances",
     "scheduler=vllm scheduler.max_num_batched_tokens=N": (
-        "max_num_batched_tokens chunked_prefill_size max_prefill_tokens batched_tokens token_budget"
+        "max_num_batched_tokens chunked_prefill_size max_prefill_tokens max_num_tokens batched_tokens token_budget"
     ),
     "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
     "scheduler=vllm_spec scheduler.num_speculative_tokens=K": (
-        "num_speculative_tokens speculative_num_steps speculative_num_draft_tokens speculative_tokens k gamma "
-        "scheduler_k scheduler_draft_tokens"
+        "num_speculative_tokens speculative_num_steps speculative_tokens max_draft_len num_nextn_predict_layers "
+        "k gamma scheduler_k scheduler_draft_tokens"
+    ),
+    "scheduler=vllm_spec scheduler.num_speculative_tokens=N-1, or scheduler=eagle2_tree for a tree": (
+        "speculative_num_draft_tokens speculative_eagle_topk"
     ),
     "drafter=NAME (`specsim list drafters`)": (
         "speculative_config speculative_algorithm speculative_model speculative_draft_model_path draft_model"
@@ -69,7 +86,10 @@ TRACES = {
 def for_word(word: str) -> str:
     """Return what means a word of other tools, ``; expected rps=R``; empty where no table has it."""
     plain = re.sub("[-./]", "_", word.lstrip("-").partition("=")[0]).lower()
-    return next((f"; expected {key}" for key, words in WORDS.items() if plain in words.split()), "")
+    leaf = re.sub("-", "_", word.partition("=")[0].rpartition(".")[2]).lower()
+    known = {each: key for key, words in WORDS.items() for each in words.split()}
+    means = known.get(plain) or known.get(leaf)
+    return "" if means is None else f"; {means}" if means.startswith("no such") else f"; expected {means}"
 
 
 def for_trace(name: str) -> str:

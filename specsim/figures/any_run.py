@@ -101,6 +101,12 @@ class Shown(WithReport):
 
         return why(self)
 
+    def causes(self: AnyRun) -> DataFrame:
+        """Return the requests that the run counts, and each one's cause: see `specsim.metrics.why.with_causes`."""
+        from specsim.metrics.why import with_causes
+
+        return with_causes(self)
+
     def _repr_html_(self: AnyRun) -> str:
         from specsim.metrics.tables import run_html
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,7 @@ class Record:
     ----------
     requests, progress : what was told of each request, and what has happened to it, (N,) each.
     longest_pause_s : (N,) seconds between two emissions, NaN where there was one at most.
+    spent_s : (2, N) as `Recorder.spent_s`.
     moving_s : (N,) seconds in which the request's cache went to the host or came back from there.
     noted : what the scheduler noted of each request, (N,) by name.
     replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
@@ -107,6 +109,7 @@ class Record:
     requests: Requests
     progress: Progress
     longest_pause_s: Floats
+    spent_s: Floats
     moving_s: Floats
     noted: Mapping[str, Floats]
     replica_of: Ints
@@ -118,15 +121,15 @@ class Record:
     cache_bytes: Sequence[int]
     widest: Mapping[tuple[int, int], tuple[float, float]]
 
-    def table(self) -> RequestTable:
-        """Return the columns of ``requests.parquet``."""
-        happened = self.requests, self.progress, self.longest_pause_s, self.moving_s
+    def table(self, joined: Mapping[str, Ints] = MappingProxyType({})) -> RequestTable:
+        """Return the columns of ``requests.parquet``; `joined` (N,) are those of `JOINED_COLUMNS` that there are."""
+        happened = self.requests, self.progress, self.longest_pause_s, self.spent_s, self.moving_s
         why, cancelled_s = reasons(len(self.requests), self.rejected), None
         if self.cancelled_s is not None:
             cancelled_s = np.full(len(self.requests), np.nan)
             cancelled_s[list(self.cancelled_s)] = list(self.cancelled_s.values())
         right = np.flatnonzero(self.progress.accepted_at.any(axis=0))
-        rest = self.moves, cancelled_s, 0, int(right[-1]) + 1 if len(right) else 0
+        rest = self.moves, cancelled_s, 0, int(right[-1]) + 1 if len(right) else 0, joined
         return RequestTable(*happened, self.noted, self.replica_of, why, *rest)
 
 
@@ -136,11 +139,22 @@ CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
 
 @dataclass(slots=True)
 class Busy:
-    """Seconds of one replica: prefill, the scheduler's selection, and passes of the draft and the target model."""
+    """Seconds of one replica: prefill, the scheduler's selection, and passes of the draft and the target model.
+
+    `marks` holds, of each verification behind which they differ, its end and the seconds so far of prefill and of
+    drafts with selection, one behind the other.
+    """
 
     prefill_s: float = 0.0
     selection_s: float = 0.0
     model_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    marks: array[float] = field(default_factory=lambda: array("d", (-np.inf, 0.0, 0.0)))
+
+    def mark(self, end_s: float) -> None:
+        """Keep the seconds so far if they differ from those at the last verification."""
+        drafting_s = self.model_s[DRAFT_PASS] + self.selection_s
+        if self.marks[-2] != self.prefill_s or self.marks[-1] != drafting_s:
+            self.marks.extend((end_s, self.prefill_s, drafting_s))
 
 
 class Recorder:
@@ -152,10 +166,18 @@ class Recorder:
     truths : the latency model of each replica; tells which passes are outside its range.
     queued : returns how many requests wait at a replica at a time not before its last verification began.
     pauses : records the pauses between emissions.
+    emitted : returns the tokens that each request has emitted so far, (N,), at a replica.
+    requests : number of request ids, N.
     """
 
     def __init__(
-        self, keep_passes: bool, truths: Sequence[CostModel], queued: Callable[[int, float], int], pauses: Pauses
+        self,
+        keep_passes: bool,
+        truths: Sequence[CostModel],
+        queued: Callable[[int, float], int],
+        pauses: Pauses,
+        emitted: Callable[[int], Ints],
+        requests: int,
     ) -> None:
         self._passes: dict[str, array[Any]] | None = None
         if keep_passes:
@@ -163,6 +185,8 @@ class Recorder:
         self._models = [(truth.draft, truth.target) for truth in truths]
         self._queued = queued
         self._pauses = pauses
+        self._emitted = emitted
+        self._evicts, self._again_s = False, np.zeros(requests)
         self._out_of_range = 0
         self.widest: dict[tuple[int, int], tuple[float, float]] = {}
         self.watch: Callable[[], None] | None = None
@@ -175,6 +199,7 @@ class Recorder:
         for (shape, _, _), each in zip(drafted.levels, seconds, strict=True):
             self._spend(replica, DRAFT_PASS, shape, each)
         self.draft_passes += len(seconds)
+        self._evicts |= len(work.evict) > 0
         if self._passes is None:
             return
         rows, depth = drafted.forest.rows, drafted.forest.depth
@@ -197,8 +222,14 @@ class Recorder:
     def verify(self, replica: int, verified: Verification) -> None:
         """Record a verification; see `specsim.server.events.EventLog`."""
         start_s, thinking_s, seconds, work, shape, answer, gaps = verified
-        self._spend(replica, VERIFY_PASS, shape, seconds)
-        self._busy[replica].selection_s += thinking_s
+        busy = self._spend(replica, VERIFY_PASS, shape, seconds)
+        busy.selection_s += thinking_s
+        busy.mark(start_s + (thinking_s + seconds))
+        self._evicts |= len(work.evict) > 0
+        if self._evicts and shape.prefill_tokens:
+            begun = self._emitted(replica)[work.requests] > answer.tokens
+            again = np.where(begun & (work.scheduled_tokens > 1), work.scheduled_tokens, 0)
+            self._again_s[work.requests] += again * (seconds / shape.batched_tokens)
         self.iterations += 1
         if self.watch is not None and self.iterations % WATCHED_EVERY == 0:
             self.watch()
@@ -243,6 +274,7 @@ class Recorder:
         depth, model_s = rounds.depth, self._busy[replica].model_s
         model_s[DRAFT_PASS] = float(in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())[-1])
         model_s[VERIFY_PASS] = float(in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])[-1])
+        self._busy[replica].mark(float(starts_s[-1]))
         drafts, verifications = rounds_outside(*self._models[replica], rounds)
         self._stray(replica, DRAFT_PASS, drafts, rounds.draft.context_tokens, rounds.draft.batched_tokens)
         self._stray(replica, VERIFY_PASS, verifications, rounds.verify.context_tokens, rounds.verify.batched_tokens)
@@ -275,7 +307,7 @@ class Recorder:
             values = np.asarray(rows.get(name, 0)).astype(PASS_COLUMNS[name])
             column.frombytes(np.broadcast_to(values, shape).tobytes())
 
-    def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> None:
+    def _spend(self, replica: int, kind: int, shape: PassShape, seconds: float) -> Busy:
         busy = self._busy[replica]
         if shape.prefill_tokens:
             prefill_s = seconds * shape.prefill_tokens / shape.batched_tokens
@@ -284,6 +316,7 @@ class Recorder:
         busy.model_s[kind] += seconds
         if self._models[replica][kind].extrapolates(shape):
             self._stray(replica, kind, 1, shape.context_tokens, shape.batched_tokens)
+        return busy
 
     def _stray(self, replica: int, kind: int, count: int, context_tokens: Any, batched_tokens: Any) -> None:
         """Count passes outside the range of their model, and keep the largest counts of those that were told of."""
@@ -320,6 +353,21 @@ class Recorder:
             clients=clients,
             replicas=replicas,
         )
+
+    def spent_s(self, replica_of: Ints, since_s: Floats, until_s: Floats) -> Floats:
+        """Return what the replica of each request spent between two emissions, (N,) each, on what, (2, N) seconds.
+
+        They are those of prefill, less the target's passes over its own tokens, and of drafts with selection, in the
+        passes that end within; NaN without an end.
+        """
+        found: Floats = np.where(np.isnan(until_s), np.nan, np.zeros((2, len(until_s))))
+        for replica, busy in self._busy.items():
+            here = np.flatnonzero((replica_of == replica) & ~np.isnan(until_s))
+            ends_s, *sums_s = np.array(busy.marks).reshape(-1, 3).T
+            first, last = (ends_s.searchsorted(each[here], side="right") - 1 for each in (since_s, until_s))
+            found[:, here] = [sum_s[last] - sum_s[first] for sum_s in sums_s]
+        found[0] -= self._again_s
+        return found
 
     def passes(self) -> dict[str, npt.NDArray[Any]] | None:
         """Return one array per column of `passes.parquet`, in the order of the passes' ends; None if not kept."""

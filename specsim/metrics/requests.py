@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -71,6 +71,12 @@ in which the cache moved to the host and back. ``replica`` is the index of the r
 a split run last.
 """
 
+SPENT_COLUMNS: dict[str, str] = {"prompts_s": "float64", "drafting_s": "float64"}
+"""Columns behind those: seconds from the first token to the last by what the replica spent them on.
+
+They are `specsim.metrics.recorder.Recorder.spent_s`. Runs of older versions lack them.
+"""
+
 SPLIT_COLUMNS: dict[str, str] = {
     "split.prefill_replica": "int64",
     "split.moved_bytes": "int64",
@@ -81,7 +87,10 @@ SPLIT_COLUMNS: dict[str, str] = {
 TIMEOUT_COLUMNS: dict[str, str] = {"cancelled_s": "float64"}
 """A further column of ``requests.parquet`` where clients give up: when each was cancelled, NaN if it was not."""
 
-FURTHER_COLUMNS = SPLIT_COLUMNS | TIMEOUT_COLUMNS
+JOINED_COLUMNS: dict[str, str] = {"trace_row": "int64", "session": "int64"}
+"""Further columns where the trace is a recording, or names sessions (`specsim.workload.trace.Trace.joined`)."""
+
+FURTHER_COLUMNS = SPENT_COLUMNS | SPLIT_COLUMNS | TIMEOUT_COLUMNS | JOINED_COLUMNS
 """Columns that ``requests.parquet`` has only of some runs."""
 
 NOTED = "noted."
@@ -220,15 +229,18 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     Attributes
     ----------
     told, done : facts known at arrival, and progress, (N,) each.
-    longest_pause_s, moving_s : (N,) seconds. noted : (N,) by name. replica_of : (N,) indices.
+    longest_pause_s, moving_s : (N,) seconds. spent_s : (2, N), of `SPENT_COLUMNS`.
+    noted : (N,) by name. replica_of : (N,) indices.
     reason : (N,) why each was rejected, ``""`` for those that were not. moves : between the pools of a split.
     cancelled_s : (N,) when each was cancelled, NaN if it was not; None where no client gives up.
     first_id : id of the first row. positions : draft positions with a column each.
+    joined : (N,) by name, of `JOINED_COLUMNS`.
     """
 
     told: Requests
     done: Progress
     longest_pause_s: Floats
+    spent_s: Floats
     moving_s: Floats
     noted: Mapping[str, Floats]
     replica_of: Ints
@@ -237,6 +249,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     cancelled_s: Floats | None = None
     first_id: int = 0
     positions: int = 0
+    joined: Mapping[str, Ints] = field(default_factory=dict)
 
     @cached_property
     def types(self) -> dict[str, str]:
@@ -244,7 +257,9 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
         split = {} if self.moves is None else SPLIT_COLUMNS
         timeout = {} if self.cancelled_s is None else TIMEOUT_COLUMNS
         positions = {f"{PER_POSITION}{place}": "int64" for place in range(self.positions)}
-        return REQUEST_COLUMNS | split | timeout | positions | {f"{NOTED}{name}": "float64" for name in self.noted}
+        noted = {f"{NOTED}{name}": "float64" for name in self.noted}
+        joined = {name: JOINED_COLUMNS[name] for name in self.joined}
+        return REQUEST_COLUMNS | SPENT_COLUMNS | joined | split | timeout | positions | noted
 
     @property
     def rows(self) -> int:
@@ -260,6 +275,10 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name in _MADE:
             column: npt.NDArray[Any] = _MADE[name](self)
+        elif name in SPENT_COLUMNS:
+            column = self.spent_s[list(SPENT_COLUMNS).index(name)]
+        elif name in self.joined:
+            column = self.joined[name]
         elif name in SPLIT_COLUMNS and self.moves is not None:
             column = self.moves[list(SPLIT_COLUMNS).index(name)]
         elif name in TIMEOUT_COLUMNS and self.cancelled_s is not None:
@@ -276,7 +295,8 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
 
     def apart(self) -> RequestTable:
         """Return the table with copies of what was told: a caller's trace may be written to after the run."""
-        return replace(self, told=_each(self.told, np.copy))
+        joined = {name: column.copy() for name, column in self.joined.items()}
+        return replace(self, told=_each(self.told, np.copy), joined=joined)
 
     def parts(self, rows: int) -> Iterator[RequestTable]:
         """Yield the table in parts of so many rows, which hold no copies."""
@@ -288,6 +308,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             _each(self.told, lambda column: column[those]),
             _each(self.done, lambda column: column[those]),
             self.longest_pause_s[those],
+            self.spent_s[:, those],
             self.moving_s[those],
             {name: column[those] for name, column in self.noted.items()},
             self.replica_of[those],
@@ -296,6 +317,7 @@ class RequestTable(Mapping[str, npt.NDArray[Any]]):
             None if self.cancelled_s is None else self.cancelled_s[those],
             self.first_id + those.start,
             self.positions,
+            {name: column[those] for name, column in self.joined.items()},
         )
 
     def frame(self) -> DataFrame:

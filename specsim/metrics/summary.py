@@ -240,6 +240,7 @@ def _classes(rows: RequestRows, span: _Span) -> dict[str, Any]:
             "completed": len(done),
             "rejected": len(part) - len(done),
             **_service(part, span),
+            **_noted(done),
         }
         for column in ("tpot_s", "decode_tpot_s", "ttft_s", "e2el_s"):
             values = done[column]

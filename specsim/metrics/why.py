@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from specsim.errors import SpecsimError
-from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, RequestRows, counts
+from specsim.metrics.requests import SLO_RELATIVE_TOLERANCE, SPENT_COLUMNS, RequestRows, counts
 from specsim.metrics.summary import ratio
 from specsim.pass_shape import PassShape
 
@@ -47,37 +46,35 @@ def alone(profiles: Sequence[Profile]) -> dict[str, Any]:
     return {"decode_s": min(each.target.seconds(decode) for each in profiles), "prompt_s": prompts}
 
 
-def causes(
-    rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64], spent: Mapping[str, float]
-) -> NDArray[np.object_]:
+def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) -> NDArray[np.object_]:
     """Return the cause of each missed request, (N,), "" for those that met their objectives.
 
     Parameters
     ----------
     decode_s : seconds of a lone decode. prompt_s : (N,) seconds of each prompt alone.
-    spent : seconds of the run by what they went to, as ``time_s`` of ``metrics.json``.
     """
-    busy_s = sum(spent.values()) - spent["idle"]
-    drafting = ratio(spent["draft"] + spent["selection"], busy_s) or 0.0
-    reading = ratio(spent["prefill"], busy_s) or 0.0
     late, missed, tpot_s = ~rows["ttft_ok"], ~rows["slo_ok"], rows["tpot_s"]
     slo_s = rows["slo_tpot_s"] * (1 + SLO_RELATIVE_TOLERANCE)
-    steady = tpot_s - rows["longest_pause_s"] / np.maximum(rows["output_tokens"] - 1, 1) <= slo_s
+    gaps, reading_s, drafting_s = np.maximum(rows["output_tokens"] - 1, 1), rows["prompts_s"], rows["drafting_s"]
+    steady, unread, undrafted = (
+        tpot_s - seconds / gaps <= slo_s for seconds in (rows["longest_pause_s"], reading_s, drafting_s)
+    )
+    others = steady | unread
     holds = {
         "rejected": rows["rejected_reason"] != "",
         "queue": late & (rows["ttft_s"] - prompt_s > rows["slo_ttft_s"]),
         "own_prompt": late,
         "objective": rows["slo_tpot_s"] < decode_s,
         "preemption": steady & (rows["preemptions"] > 0),
-        "draft": (rows["speculations"] > 0) & (tpot_s * (1 - drafting) <= slo_s),
-        "other_prompts": steady | (tpot_s * (1 - reading) <= slo_s),
+        "draft": (rows["speculations"] > 0) & undrafted & ~(others & (reading_s > drafting_s)),
+        "other_prompts": others,
     }
     found = np.select([missed & held.astype(bool) for held in holds.values()], list(holds), "batch")
     return np.where(missed, found, "").astype(object)
 
 
 def with_causes(run: AnyRun) -> DataFrame:
-    """Return the requests that the run counts, with a column ``cause``.
+    """Return the requests that the run counts, with a column ``cause``: one of `CAUSES`, "" where none was missed.
 
     Raises
     ------
@@ -85,12 +82,12 @@ def with_causes(run: AnyRun) -> DataFrame:
         When the run was stored before specsim kept what a request takes alone, or keeps no requests.
     """
     requests, block, told = run.requests, run.metrics["specsim"], run.provenance.get(ALONE)
-    if told is None:
+    if told is None or not SPENT_COLUMNS.keys() <= {*requests}:
         raise SpecsimError("why: the run was made by an older specsim, which kept no pass times; expected it run again")
     if block["window"] is not None:
         requests = requests[counts(block["window"], requests["arrival_s"].to_numpy())].reset_index(drop=True)
     prompt_s = np.interp(requests["prompt_tokens"], PROMPTS, told["prompt_s"])
-    return requests.assign(cause=causes(RequestRows.of(requests), told["decode_s"], prompt_s, block["time_s"]))
+    return requests.assign(cause=causes(RequestRows.of(requests), told["decode_s"], prompt_s))
 
 
 def why(run: AnyRun) -> DataFrame:

@@ -180,7 +180,7 @@ def execute(
     if len(simulation.requests) >= MANY:
         # Replicas refer to themselves: what they held of each request would stay until Python looks.
         gc.collect()
-    table, totals, pass_rows = record.table(), record.totals, record.passes
+    table, totals, pass_rows = record.table(experiment.joined), record.totals, record.passes
     if experiment.source.origin == OBJECT:
         table = table.apart()
     metrics = summarise(table, totals, simulation.window)

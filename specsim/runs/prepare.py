@@ -82,7 +82,7 @@ class Experiment:
     recording_sha256 : of the recorded acceptance, None where it is drawn.
     plugins : checksum by name of each module outside specsim that the run rests on.
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
-    source : where the trace came from. notes : lines for the user.
+    source : where the trace came from. joined : its rows, as `Trace.joined`. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
     known_drafts : the last draft position that its acceptance knows; None: it says nothing of that.
     limits : those of a batch of each replica, by key, that its scheduler states, and the engine's.
@@ -97,6 +97,7 @@ class Experiment:
     objects: Mapping[str, Mapping[str, Any]]
     varies: tuple[str, ...]
     source: TraceSource
+    joined: Mapping[str, Ints]
     notes: tuple[str, ...]
     drafting_notes: tuple[str, ...]
     known_drafts: int | None
@@ -166,6 +167,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         objects=handed.described,
         varies=load.varies,
         source=load.trace.source,
+        joined=load.trace.joined,
         notes=tuple(filter(None, notes)),
         drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
         known_drafts=getattr(model, "known", None),

@@ -56,6 +56,7 @@ class Trace:
     prefixes : hashes of the prompts' blocks, of N prompts, or None
     delay_s : (N,) float64, seconds from the answer to the turn before it in its session to this one, NaN where a
         request arrives by itself, or None; a turn stands behind the one before it, at the same ``arrival_s``
+    drawn_row : (N,) int64, row number in the source of requests that were numbered anew, or None
     """
 
     arrival_s: Floats
@@ -72,6 +73,7 @@ class Trace:
     session: Ints | None = None
     prefixes: Prefixes | None = None
     delay_s: Floats | None = None
+    drawn_row: Ints | None = None
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s)
@@ -106,6 +108,13 @@ class Trace:
             same = np.diff(self.session[order]) == 0
             found[order[1:][same]] = order[:-1][same]
         return found
+
+    @property
+    def joined(self) -> dict[str, Ints]:
+        """Columns (N,) by which a row of the source is found: its row, and its session where there are any."""
+        row = {"trace_row": self.row if self.drawn_row is None else self.drawn_row}
+        drawn = self.source.origin == "synthetic"
+        return ({} if drawn else row) | ({} if self.session is None else {"session": self.session})
 
     @property
     def rate_per_s(self) -> float:
@@ -171,7 +180,7 @@ class Trace:
         """
         taken = self._taken(rows, arrival_s - arrival_s[0], np.arange(len(rows), dtype=np.int64))
         session = None if self.session is None else block * (self.session.max() + 1) + taken.session
-        return replace(taken, prefixes=None, session=session)
+        return replace(taken, prefixes=None, session=session, drawn_row=self.row[rows])
 
     def noted(self, note: str | None) -> Trace:
         """Return the trace with a note for the user before the reader's."""
@@ -205,6 +214,7 @@ class Trace:
             output_tokens=self.output_tokens[rows],
             row=row,
             prefixes=None if self.prefixes is None else self.prefixes.taken(rows),
+            drawn_row=None if self.drawn_row is None else self.drawn_row[rows],
             **optional,  # type: ignore[arg-type]
         )
 

@@ -106,8 +106,10 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
         clock, unit = arrivals
         if unit is None:
             raise unit_asked(cells[ARRIVAL], read.called[ARRIVAL], table)
-        rows.notes.extend(check_time_unit(clock, read.called[ARRIVAL], table, unit, how.time_unit is not None))
         since_s = clock.since_s
+        # A turn that waits for an answer has the arrival of the one before it.
+        given = clock if delay_s is None else clock._replace(since_s=since_s[np.isnan(delay_s)])
+        rows.notes.extend(check_time_unit(given, read.called[ARRIVAL], table, unit, how.time_unit is not None))
     else:
         since_s = np.zeros(len(prompt)) if delay_s is None else optional["session"].astype(np.float64)
     if "cached_tokens" in optional:
@@ -198,7 +200,7 @@ def _note_order(since_s: Floats, trace: Trace, tick_s: float | None, rows: Table
     early = int(np.count_nonzero(since_s < np.maximum.accumulate(since_s)))
     if early:
         rows.note(f"sorted by arrival ({early:,} of {len(trace):,} stood behind a later one)")
-    for note in ticks(trace.arrival_s) if tick_s is None else ():
+    for note in ticks(trace.arrival_s[~trace.waits]) if tick_s is None else ():
         rows.note(note)
 
 
@@ -216,7 +218,11 @@ def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str
     left = [name if len(name) <= 40 else shown(name) for name in left]
     more = [f"{len(unused) - TOLD} more"] if len(unused) > TOLD else []
     ignored = [f"not read: {', '.join(left + more)}"] if left else []
-    span = rate_text(trace.arrival_s) if trace.source.timed else f"{len(trace):,} requests, no arrivals"
+    span = rate_text(trace.arrival_s[~trace.waits])
+    if not trace.source.timed:
+        span = f"{len(trace):,} requests, no arrivals"
+    elif trace.waits.any():
+        span = f"{len(trace):,} requests; with an arrival of their own: {span}"
     told = ", ".join(read.called[name] for name in (*ROLES, *read.form.also) if name in read.called)
     return "; ".join((f"read as {read.form.name} {table.kind}: {told}", span, *rows.notes, *ignored))
 

@@ -27,6 +27,9 @@ MISSPELT = [
     ("slo=strict", "valid: absolute, adaserve"),
     ("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"),
     ("tpot_slo_ms=20", "slo.classes.chat.tpot_s=0.05, in seconds"),
+    ("engine.max_batch_size=64", "expected scheduler.max_num_seqs=N"),
+    ("mem_fraction_static=0.9", "0.9 of profile.memory_bytes"),
+    ("tp=4", "`specsim profile compose --tp N"),
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
     ("schduler=fcfs", "schduler", "'scheduler'"),
     ("new=1", "new", "valid: acceptance"),
@@ -358,7 +361,7 @@ def test_what_matters_to_a_file_of_your_own(here):
 
 CONDITIONAL = {"launch_s", "graph_step", "graph_most"}
 """Keys that change something only beside another, which their refusal names."""
-TYPED_VALUES = {"N": "64", "R": "2", "K": "3", "X": "2", "S": "3"}
+TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 
 
 def typed(expected):

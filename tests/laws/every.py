@@ -345,6 +345,7 @@ def assert_same_record(one: Record, other: Record) -> None:
         for field in fields(mine):
             assert_identical(getattr(mine, field.name), getattr(theirs, field.name), field.name)
     assert_identical(one.longest_pause_s, other.longest_pause_s, "longest_pause_s")
+    assert_identical(one.spent_s, other.spent_s, "spent_s")
     assert_identical(one.rejected, other.rejected, "rejected")
     assert_identical(one.replica_of, other.replica_of, "replica_of")
     assert (one.passes is None) == (other.passes is None)

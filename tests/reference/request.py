@@ -36,6 +36,8 @@ class Request:
     preemptions: int = 0
     decoded_tokens: int = 0
     longest_pause_s: float = nan
+    prompts_s: float = 0.0
+    drafting_s: float = 0.0
 
     @property
     def pending(self) -> int:

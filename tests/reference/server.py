@@ -96,6 +96,11 @@ class Server:
         seconds = cost(context, batched, pairs, logits)
         self.passes.append(Pass(self.now_s, seconds, kind, len(rows), batched, context, prefill, drafted, depth))
         self.now_s += seconds
+        prefill_s = seconds * prefill / batched
+        for each in (each for each in self.requests if 0 < each.output_tokens < each.output):
+            own = sum(row.chunk for row in rows if row.request is each and kind == VERIFY and row.chunk > 1)
+            each.prompts_s += prefill_s - seconds * own / batched
+            each.drafting_s += (kind == DRAFT) * (seconds - prefill_s)
         self._let_arrive()
 
     def _in_queue_s(self, request: Request) -> float:

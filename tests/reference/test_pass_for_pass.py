@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,9 @@ def assert_same_requests(record: Record, servers: list[Server]) -> None:
     assert_same(table["rejected_reason"].to_numpy() != "", [each.rejected for each in mine], "rejected")
     for name in COLUMNS:
         assert_same(table[name].to_numpy(), [getattr(each, name) for each in mine], name)
+    for name in ("prompts_s", "drafting_s"):
+        seconds = [nan if isnan(each.finish_s) else getattr(each, name) for each in mine]
+        assert table[name].to_numpy() == pytest.approx(seconds, rel=1e-9, abs=SUM_TOLERANCE, nan_ok=True), name
 
 
 def assert_same_totals(record: Record, servers: list[Server]) -> None:

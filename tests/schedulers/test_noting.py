@@ -11,7 +11,6 @@ import pytest
 
 from specsim import load_run, simulate
 from specsim.errors import SchedulerFault
-from specsim.metrics.requests import REQUEST_COLUMNS
 from specsim.schedulers.fcfs import Fcfs
 from specsim.server.events import noted_by as noted
 from specsim.simulation import run
@@ -47,7 +46,7 @@ def test_laps_sds_estimates_are_rows_and_means(tmp_path):
     made = simulate("laps_sd", **SHORT, out=tmp_path / "run")
     stored = read_run(tmp_path / "run").requests
     assert stored.equals(made.requests)
-    notes = stored[[name for name in stored if name not in REQUEST_COLUMNS]]
+    notes = stored.filter(like="noted.")
     assert (notes["noted.predicted_output_tokens"] == stored["output_tokens"]).all()
     told = notes["noted.perception_rounds"].notna()
     assert 0 < told.sum() < len(told), "a short output may end before its rate is steady"
@@ -56,6 +55,8 @@ def test_laps_sds_estimates_are_rows_and_means(tmp_path):
     assert np.allclose(notes["noted.estimate_error"], error, equal_nan=True)
     block = made.metrics["specsim"]
     assert block["noted"]["estimate_error"] == pytest.approx(error.mean())
+    by_class = {name: part["noted"]["service_s"] for name, part in block["classes"].items()}
+    assert by_class == pytest.approx(stored.groupby("slo_class")["noted.service_s"].mean().to_dict())
     assert notes["noted.service_s"].sum() == pytest.approx(
         sum(block["time_s"][kind] for kind in ("prefill", "draft", "verify"))
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from specsim import SpecsimError, simulate
-from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS, RunTotals
+from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS, SPENT_COLUMNS, RunTotals
 from specsim.metrics.summary import percentile, summarise
 from specsim.metrics.tables import WIDTH, class_table, comparison_table
 from specsim.simulation import run
@@ -186,7 +186,7 @@ def test_a_percentile_of_few_values_is_that_of_numpy_to_the_last_bit(values, per
 def test_docs_name_every_column_and_key():
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", page))
-    keys = {*REQUEST_COLUMNS, *PASS_COLUMNS, *METRICS, *METRICS["specsim"]}
+    keys = {*REQUEST_COLUMNS, *SPENT_COLUMNS, *PASS_COLUMNS, *METRICS, *METRICS["specsim"]}
     keys |= {*METRICS["specsim"]["classes"]["chat"], *METRICS["specsim"]["time_s"]}
     bare = {re.sub(r"^(mean|median|std|p99)_(?=ttft|tpot|itl|e2el|decode)", "", key) for key in keys}
     assert bare - named == set()

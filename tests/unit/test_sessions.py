@@ -65,6 +65,8 @@ def test_a_turn_arrives_its_delay_after_the_answer_before_it():
     arrival_s, finish_s = done.requests["arrival_s"].to_numpy(), done.requests["finish_s"].to_numpy()
     assert arrival_s.tolist() == [0.0, finish_s[0] + 1.5, 0.7, finish_s[2] + 0.8]
     assert any("2 turns arrive a delay after the answer before" in note for note in done.notes)
+    assert any("4 requests; with an arrival of their own: 2 requests in 0.7 s, 1.43/s" in note for note in done.notes)
+    assert done.requests[["trace_row", "session"]].to_numpy().tolist() == [[0, 0], [2, 0], [1, 1], [3, 1]]
 
 
 def test_a_client_plays_a_session_and_then_the_next():

@@ -7,6 +7,7 @@ import pytest
 
 from specsim.cluster.split import Splitting
 from specsim.errors import RouterFault
+from specsim.metrics.requests import DRAFT_PASS
 from specsim.server.kv_cache import Memory
 from specsim.server.state import Hardware
 from specsim.simulation import run
@@ -41,6 +42,8 @@ def test_what_the_drafter_has_read_moves_too():
     passes = record.passes
     assert set(passes["replica"][passes["prefill_tokens"] > 0].tolist()) == {0}, "nothing is read again"
     assert passes["draft_tokens"][passes["replica"] == 0].tolist() == [0, 0]
+    drafts = (passes["replica"] == 1) & (passes["kind"] == DRAFT_PASS)
+    assert record.spent_s[:, 0] == pytest.approx([0, passes["seconds"][drafts].sum()])
 
 
 def test_one_link_sends_one_cache_after_the_other():

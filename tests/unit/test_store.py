@@ -20,7 +20,7 @@ from specsim.cli import main
 from specsim.config.configured import Configured
 from specsim.errors import SpecsimError
 from specsim.files.staging import DAY_S, in_one_step, remove_stale, staging_path
-from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS
+from specsim.metrics.requests import PASS_COLUMNS, REQUEST_COLUMNS, SPENT_COLUMNS
 from specsim.store import runs
 from specsim.store.runs import damage, is_run, read_run, remove_run, run_folders, write_run
 from tests.made import columns_of, refusal
@@ -71,7 +71,7 @@ def test_what_is_written_is_read(run):
 def test_tables_written_in_parts_are_read_as_one_and_have_the_types_of_the_schema(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "GROUP_ROWS", 2)
     write_run(tmp_path / "run", **parts(passes=passes()))
-    for name, types in (("requests.parquet", REQUEST_COLUMNS), ("passes.parquet", PASS_COLUMNS)):
+    for name, types in (("requests.parquet", REQUEST_COLUMNS | SPENT_COLUMNS), ("passes.parquet", PASS_COLUMNS)):
         schema = pq.read_schema(tmp_path / "run" / name)
         on_disk = {field.name: str(field.type).replace("double", "float64") for field in schema}
         assert list(on_disk.items()) == list(types.items())

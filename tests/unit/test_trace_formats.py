@@ -374,10 +374,11 @@ def test_advice_on_the_unit_can_be_followed():
 def test_a_window_and_blocks_are_of_any_trace(given):
     unit = {"trace__time_unit": "ms"} if isinstance(given, pd.DataFrame) else {}
     late = simulate("fcfs", given, trace__window=[400, 1000], **unit, **SMALL)
-    assert late.requests["arrival_s"].tolist() == [0, 400]
+    assert late.requests[["arrival_s", "trace_row"]].to_numpy().tolist() == [[0, 1], [400, 2]]
     assert late.config["trace"]["window"] == [400, 1000]
     drawn = [simulate("fcfs", given, trace__resample=450, seed=seed, **unit, **SMALL) for seed in range(4)]
     assert len({tuple(run.requests["arrival_s"]) for run in drawn}) > 1
+    assert all((run.requests["prompt_tokens"] == run.requests["trace_row"] + 5).all() for run in drawn)
     assert "arrivals" in drawn[0].provenance["varies_with_seed"]
 
 
