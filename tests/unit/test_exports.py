@@ -26,12 +26,11 @@ def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
     table = [[1, 8, 7], [17, 32, 2], [33, 64, 0]]
     found = export("vllm", "vllm_dynamic", **{BY_SIZE: table})
     config = json.loads(found.files["speculative_config.json"])
-    assert config == {
-        "method": "eagle3",
-        "model": "DRAFT_MODEL",
-        "num_speculative_tokens": 5,
-        "num_speculative_tokens_per_batch_size": [[1, 16, 5], [17, 32, 2], [33, 2048, 0]],
-    }, "7 is cut to num_speculative_tokens=5, the gap from 9 to 16 has the k before it, 0 holds past the end"
+    ranges = {TABLE.partition(".")[2]: [[1, 16, 5], [17, 32, 2], [33, 2048, 0]]}
+    shared = {"method": "eagle3", "model": "DRAFT_MODEL", "num_speculative_tokens": 5}
+    assert config == shared | ranges, (
+        "7 is cut to num_speculative_tokens=5, the gap from 9 to 16 has the k before it, 0 holds past the end"
+    )
     assert found.text.startswith("vllm serve TARGET_MODEL \\\n  --speculative-config '{")
     assert found.scheduler == "vllm_dynamic"
     assert found.settings == {"num_speculative_tokens": 5, TABLE: config["num_speculative_tokens_per_batch_size"]}
@@ -48,14 +47,9 @@ def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
 
 def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
     found = export("sglang", "vllm_spec", num_speculative_tokens=3, max_num_batched_tokens=512)
-    assert found.text.split(" \\\n  ")[1:] == [
-        "--speculative-algorithm EAGLE3",
-        "--speculative-draft-model-path DRAFT_MODEL",
-        "--speculative-num-steps 3",
-        "--speculative-eagle-topk 1",
-        "--speculative-num-draft-tokens 4",
-        "--chunked-prefill-size 512",
-    ]
+    flags = "algorithm EAGLE3", "draft-model-path DRAFT_MODEL", "num-steps 3", "eagle-topk 1", "num-draft-tokens 4"
+    wanted = [*(f"--speculative-{each}" for each in flags), "--chunked-prefill-size 512"]
+    assert found.text.split(" \\\n  ")[1:] == wanted
     table = [[1, 8, 4], [9, 512, 0]]
     by_size = export("sglang", "vllm_dynamic", **{BY_SIZE: table})
     assert json.loads(by_size.files["sglang.json"]) == {"1": {"candidate_steps": [4]}, "9": {"candidate_steps": [0]}}

@@ -195,7 +195,9 @@ def test_a_run_says_that_its_cache_was_full_while_requests_waited_and_whose():
     crowd = {"requests": 80, "rps": 400, "trace__prompt_tokens": 8000, "trace__output_tokens": 2048}
     split = {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50}
     for more, pool in (({}, ""), (split, "decode ")):
-        (said,) = (note for note in simulate("vllm", "poisson", **crowd, **more).notes if "KV cache" in note)
+        notes = simulate("vllm", "poisson", **crowd, **more).notes
+        wide, said = (note for note in notes if "extrapolated" in note or "KV cache" in note)
+        assert " up to 8,192 batched tokens in a pass of the target, measured to 4,096" in wide
         assert f"cache of a {pool}replica was full: " in said
         assert said.endswith(" requests of 9,024 tokens, their mean")
     for roomy in ({**crowd, "rps": 0.1, "requests": 8}, {**crowd, "replicas": 8}):
