@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specsim.config.configured import Configured, from_axes, from_point
-from specsim.config.points import point_of, with_keys
+from specsim.config.points import is_several, point_of, with_keys
 from specsim.core.protocols import Observer, Scheduler
-from specsim.errors import SpecsimError, one_line
+from specsim.errors import SpecsimError, one_line, represented
 from specsim.files.checked_mapping import expanded
 from specsim.latency.model import Profile
 from specsim.metrics.capacity import LONGEST
@@ -19,15 +20,15 @@ from specsim.runs.iterations import iterations
 from specsim.runs.objects import named
 from specsim.runs.plan import check_keep, checked
 from specsim.runs.processes import composed
-from specsim.runs.sweep import check_until, run_points
+from specsim.runs.sweep import check_until, run_points, write_table
 from specsim.search.exports import check_engine
-from specsim.search.find import RATE, SEED, check_asked, search
+from specsim.search.find import RATE, SEED, check_asked, check_share, search
 from specsim.search.found import Found
 from specsim.search.tune import Goal, check_trials
 from specsim.search.tune import tune as tune_settings
 from specsim.search.tuned import Tuned, write_tuned
-from specsim.store.runs import StoredRun, check_place, holds_remains, read_run
-from specsim.store.sweeps import Sweep, load_sweep
+from specsim.store.runs import StoredRun, check_place, holds_remains, is_run, read_run
+from specsim.store.sweeps import Sweep, holds_runs, load_sweep
 from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 
@@ -125,7 +126,11 @@ def load_run(folder: str | Path) -> StoredRun:
     SpecsimError
         When the folder is missing, damaged, or of a newer schema.
     """
-    return read_run(expanded(str(folder)))
+    place = expanded(str(folder))
+    if holds_runs(place) and not is_run(place):
+        raise SpecsimError(f"{str(place)!r} holds a sweep; expected load_sweep, or one of its runs")
+    # The working folder may be another by the time a table is read.
+    return replace(read_run(place), folder=place.absolute())
 
 
 @with_keys
@@ -149,8 +154,8 @@ def sweep(
     axes : values by key: a list, range, numpy array or pandas Series each. ``__`` in a key stands for a dot.
         Schedulers, traces, profiles and SLO mixes may be objects, as of `simulate`; those must be picklable if points
         run in other processes.
-    out : folder below which each run gets one of its own; runs that are already there are not run again. Without it
-        all runs stay in memory, their tables included.
+    out : folder below which each run gets one of its own, with a ``table.csv`` of all its runs; runs that are already
+        there are not run again. Without it all runs stay in memory, their tables included.
     jobs : points that run at once; the results are those of one at a time.
     executor : what runs them: ``"local"``: processes here; ``"ray"``, ``"dask"``, ``"slurm"``: docs/sweep-folders.md.
     keep : ``"runs"``: each run with its requests; ``"summary"``: its metrics alone, a row a run.
@@ -177,9 +182,11 @@ def sweep(
     workers: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
     ready = checked(chosen, objects, **workers)
     planned, made = run_points(ready, root, until, objects, keep=keep, **workers)
+    if root is not None:
+        write_table(root)
     if made.failures:
         said = f"{len(made.failures)} of {len(planned)} runs failed, the first: {one_line(made.failures[0].error)}"
-        warnings.warn(said, stacklevel=2)
+        warnings.warn(said, stacklevel=3)  # The caller of what `with_keys` made.
     return made
 
 
@@ -225,10 +232,10 @@ def find(
     True
     """
     asked = check_asked(target, rates, within, longest)
+    axes, settings, objects = named(axes, settings)
     if RATE in axes or RATE in settings:
         raise SpecsimError("find: rps is what is looked for; expected rates=(lowest, highest)")
     seeds = {} if SEED in axes or SEED in settings else {SEED: range(5)}
-    axes, settings, objects = named(axes, settings)
 
     def at(rate: float) -> Sequence[Configured]:
         return from_axes({**axes, **seeds}, {**settings, RATE: rate}, objects.described)
@@ -257,7 +264,7 @@ def tune(
 
     Parameters
     ----------
-    schedulers : names or paths; what is tried of each stands in its file under ``tune``.
+    schedulers : names or paths, no objects; what is tried of each stands in its file under ``tune``.
     values : lists of values by key below the schedulers, in the place of what their files say; a mapping that a key
         takes has a list for each of its own keys.
     of : ``"worst"``: attainment of the worst class; ``"all"``; a class; or ``"output_throughput"``.
@@ -271,9 +278,11 @@ def tune(
     SpecsimError
         One line for any mistake in what was given.
     """
-    if not 0 < target <= 1:
-        raise SpecsimError(f"tune: target={target!r}: expected a share in (0, 1]")
-    names = [str(each) for each in ([schedulers] if isinstance(schedulers, str | Path) else schedulers)]
+    check_share("tune: target", target)
+    several: Any = schedulers if is_several(schedulers) else [schedulers]
+    if handed := [each for each in several if not isinstance(each, str | Path)]:
+        raise SpecsimError(f"tune: {represented(handed[0])}: expected names or files, whose settings are tried")
+    names = [*map(str, several)]
     _, settings, objects = named({}, settings)
     tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
     goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export))

@@ -229,7 +229,7 @@ def _plot(arguments: argparse.Namespace) -> int:
         say("note: no timeline; a run with passes=true keeps what it needs")
     elif len(runs) == 1 and not runs[0].metrics["specsim"]["iterations"]:
         say("note: no timeline: no request was served")
-    files = execution.plot(runs, arguments.out)
+    files = execution.plot(runs, arguments.out or places[0] / "figures")
     if len(runs) > 1 and arguments.out is None:
         say("note: the figure of all runs stands in the first run's folder; --out DIR puts it elsewhere")
     say(*files)

@@ -18,6 +18,8 @@ REQUESTS = "requests"
 """The key of the rows of a GuideLLM benchmark's requests."""
 SPECULATED = ("spec_decode_acceptance_rate", "accept_length")
 """Keys of a server that speculates, of vLLM's and SGLang's results."""
+OF_VLLM = ("spec_decode_per_position_acceptance_rates", "spec_decode_acceptance_length")
+"""Keys by which vLLM's client tells the draft tokens of a step, by how many rates it lists, and what a step brings."""
 NAMES = frozenset({"completed", *TOTALS.values()})
 
 
@@ -25,7 +27,7 @@ def results(raw: bytes) -> list[Result]:
     """Return the results in a file, none where it holds something else.
 
     They are those of `vllm bench serve` and sglang.bench_serving, one, a list or one a line, GuideLLM's benchmarks, or
-    aiperf's summary.
+    the summary of aiperf or genai-perf.
     """
     found = [each for value in _objects(lines(utf8(raw)[0]).read()) for each in _translated(value)]
     return found if all(NAMES & each.keys() for each in found) else []
@@ -34,6 +36,27 @@ def results(raw: bytes) -> list[Result]:
 def speculation_of(result: Result) -> str | None:
     """Return the key by which a result is of a server that speculates; None: of one that does not."""
     return next((key for key in SPECULATED if result.get(key) is not None), None)
+
+
+def drafted(result: Result) -> tuple[int | None, Any, str | None]:
+    """Return the draft tokens of a step, the tokens that a step brings, and what does not tell them.
+
+    SGLang counts the root of a draft among its draft tokens.
+    """
+    key = speculation_of(result)
+    if key == SPECULATED[1]:
+        names = ("num_draft_tokens", "num_steps", "eagle_topk")
+        tokens, steps, width = (_at(result, "server_info", f"speculative_{name}") for name in names)
+        k = tokens - 1 if isinstance(tokens, int) else steps
+        if width not in (None, 1):
+            return None, None, f"{key} of trees (speculative_eagle_topk {width}); expected that of chains"
+        if not isinstance(k, int) or k < 1:
+            return None, None, f"{key}, but no server_info.speculative_num_steps: what a step drafts is not known"
+        return k, number(result[key]) or 0.0, None
+    lacking = [each for each in OF_VLLM if key and each not in result]
+    said = f"{key}, but no {lacking[0]}: what a step drafts and brings is not known" if lacking else None
+    positions, length = (result.get(each) for each in OF_VLLM)
+    return len(positions) if isinstance(positions, list) else None, length, said
 
 
 def _objects(text: str) -> list[Any]:
@@ -78,13 +101,19 @@ def _of_guidellm(benchmark: Any) -> Result:
 
 
 def _of_aiperf(summary: Result) -> Result:
-    """Return a summary of aiperf, whose inter-token latency is (latency - TTFT) / (tokens - 1)."""
+    """Return a summary of aiperf or genai-perf, whose inter-token latency is (latency - TTFT) / (tokens - 1).
+
+    The latter sends requests of a rate at even gaps.
+    """
     names = {"isl": "input_sequence_length", "osl": "output_sequence_length"}
     names |= {"ttft": "time_to_first_token", "tpot": "inter_token_latency"}
     means = {key: _at(summary, name, "avg") for key, name in names.items()}
-    load = _at(summary, "input_config", "loadgen") or {}
-    rate = _at(load, "request_rate")
-    sent = {BENCH: _at(load, "concurrency"), RATE: inf if rate is None else rate}
+    given = summary["input_config"]
+    load = _at(given, "loadgen")
+    genai = _at(given, "perf_analyzer", "stimulus") or given
+    clients, rate = (_at(genai if load is None else load, key) for key in ("concurrency", "request_rate"))
+    sent = {BENCH: clients, RATE: inf if rate is None and clients is not None else rate}
+    sent |= {"burstiness": inf} if load is None and rate is not None else {}
     return {**_result(_at(summary, "request_count", "avg"), means), **sent}
 
 

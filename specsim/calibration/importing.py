@@ -16,7 +16,17 @@ from pandas import DataFrame
 from specsim.acceptance.accepted_lengths import Verified, fitted, verifications
 from specsim.acceptance.loading import ANY
 from specsim.acceptance.positions import SPREAD, curve_of, worth
-from specsim.calibration.benchmarks import BENCH, LENGTHS, NAMES, RATE, REQUESTS, Result, results, speculation_of
+from specsim.calibration.benchmarks import (
+    BENCH,
+    LENGTHS,
+    NAMES,
+    RATE,
+    REQUESTS,
+    Result,
+    drafted,
+    results,
+    speculation_of,
+)
 from specsim.calibration.reading import counted, gathered, table_of
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import CheckedMapping
@@ -59,6 +69,7 @@ class Holdings:
     Attributes
     ----------
     traces : with a line each on how it was read. requests, server : verifications by request, and of whole servers.
+    lengths : by k of SGLang's drafts, pairs of output tokens and mean tokens of a verification.
     tables : of points. models : names of targets. logs : names of the files of verifications.
     lacks : pairs of a kind and why a file has none.
     named : whether a file has a column of the names that are given. unnamed : why another does not have them.
@@ -67,6 +78,7 @@ class Holdings:
     traces: list[tuple[Trace, str]] = field(default_factory=list)
     requests: list[Verified] = field(default_factory=list)
     server: list[Verified] = field(default_factory=list)
+    lengths: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
     tables: list[FileTable] = field(default_factory=list)
     models: set[str] = field(default_factory=set)
     logs: list[str] = field(default_factory=list)
@@ -184,10 +196,14 @@ def _read_results(file: Path, found: Sequence[Result], held: Holdings) -> None:
             break
         except SpecsimError as error:
             held.lacks.append((POINTS, str(error)))
-    for each in found:
-        if each.get("accept_length") is not None:
-            said = f"accept_length {each['accept_length']:g} needs its k: a file of kind length states both"
-            held.lacks.append((ACCEPTANCE, f"{file}: {said} (docs/acceptance.md)"))
+    for each in [each for each in found if each.get("accept_length") is not None]:
+        k, length, lacking = drafted(each)
+        if k is not None and 1 < length < k + 1:
+            held.lengths.setdefault(k, []).append((each.get("total_output_tokens") or 1.0, length))
+            held.logs.append(file.name)
+        else:
+            said = lacking or f"accept_length {length:g} of k = {k}; expected above 1 and below k + 1"
+            held.lacks.append((ACCEPTANCE, f"{file}: {said}; a file of kind length states both (docs/acceptance.md)"))
     held.models |= {str(each["model_id"]) for each in found if each.get("model_id")}
 
 
@@ -258,21 +274,32 @@ def _frame(trace: Trace) -> DataFrame:
 
 
 def _acceptance(held: Holdings) -> Iterator[ImportedFile]:
-    """Yield an acceptance file of rates by draft position."""
-    if not (held.requests or held.server):
+    """Yield an acceptance file: rates by draft position, or else SGLang's mean lengths by k."""
+    counted, kind = bool(held.requests or held.server), "positions"
+    if not (counted or held.lengths):
         return
     categories: dict[str, Any] = {}
     said = []
-    for name, each in fitted(held.requests, held.server).items():
+    for name, each in fitted(held.requests, held.server).items() if counted else ():
         rates = [float(f"{rate:.4g}") for rate in each.rates + each.rates[-1:] * (each.chain - len(each.rates))]
         spread = {} if each.spread is None else {"spread": float(f"{each.spread:.3g}")}
         categories[name] = {"conditional": rates, **spread}
         curve = curve_of(CheckedMapping("", "", categories[name]), tuple(rates), each.chain, SPREAD)
         said.append(f"{name}: {each.counts}: {worth(curve)}")
+    if not counted:
+        kind, means = "length", {k: _mean(held.lengths[k]) for k in sorted(held.lengths)}
+        categories["default"] = {"lengths": means}
+        said = [f"{mean:g} tokens a verification at k = {k}" for k, mean in means.items()]
     pair = {"pair": {"target": next(iter(held.models)), "draft": ANY}} if len(held.models) == 1 else {}
-    keys = {"description": f"Accepted lengths of {', '.join(held.logs)}", **pair, "kind": "positions"}
+    keys = {"description": f"Accepted lengths of {', '.join(dict.fromkeys(held.logs))}", **pair, "kind": kind}
     text = yaml_text({**keys, "categories": categories}, sort_keys=False)
     yield ImportedFile(f"{ACCEPTANCE}.yaml", "; ".join(said), lambda to: to.write_text(text, encoding="utf-8"))
+
+
+def _mean(lengths: Sequence[tuple[float, float]]) -> float:
+    """Return the tokens of all verifications by their number, of pairs of output tokens and mean lengths."""
+    mean = sum(told for told, _ in lengths) / sum(told / length for told, length in lengths)
+    return float(f"{mean:.4g}")
 
 
 def _points(held: Holdings) -> Iterator[ImportedFile]:

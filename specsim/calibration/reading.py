@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, TOTALS, Result, results, speculation_of
+from specsim.calibration.benchmarks import BENCH, LENGTHS, RATE, TOTALS, Result, drafted, results
 from specsim.calibration.replay import BenchLoad, Cost, Door, Loop, served
 from specsim.errors import SpecsimError, nearest
 from specsim.latency.drafter import Drafter, equipped
@@ -138,12 +138,8 @@ def _loop(load: BenchLoad, budget_tokens: int, pipeline_steps: int, prompts_firs
 
 
 NO_PAUSE = (inf, "inf")
-OF_RESULTS = {
-    "num_speculative_tokens": "spec_decode_per_position_acceptance_rates",
-    "acceptance_length": "spec_decode_acceptance_length",
-}
-"""Columns of speculation, and the key of a result of vLLM's client that tells each: the first by how many it lists."""
-COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *OF_RESULTS)
+SPECULATION = ("num_speculative_tokens", "acceptance_length")
+COLUMNS = ("isl", "osl", "concurrency", "rate", "requests", "mean_ttft_ms", "mean_tpot_ms", *SPECULATION)
 KEYS = ("completed", *TOTALS.values(), "mean_ttft_ms", "mean_tpot_ms")
 
 
@@ -163,15 +159,15 @@ def _point(place: int, result: Mapping[str, Any], rows: TableRows) -> dict[str, 
     """Return the cells of one result; what is wrong in it is noted."""
     missing = [key for key in KEYS if key not in result]
     done = number(result.get("completed"))
+    *speculation, lacking = drafted(result)
     if missing:
         rows.damage.add(place, f"no {missing[0]}")
     elif done is None or done < 1:
         rows.damage.add(place, f"completed {result['completed']!r}; expected requests that were served")
     elif wrong := _wrong_load(result):
         rows.damage.add(place, wrong)
-    elif speculation_of(result) and (lacking := [key for key in OF_RESULTS.values() if key not in result]):
-        said = f"{speculation_of(result)}, but no {lacking[0]}: what a step drafts and brings is not known"
-        rows.damage.add(place, said)
+    elif lacking:
+        rows.damage.add(place, lacking)
     if result.get("failed"):
         rows.note(f"{rows.damage.file}: {result['failed']} requests failed; the means are of the others")
     if any(len(set(result[name])) > 1 for name in LENGTHS if isinstance(result.get(name), list)):
@@ -180,9 +176,7 @@ def _point(place: int, result: Mapping[str, Any], rows: TableRows) -> dict[str, 
     for name, total in TOTALS.items():
         held = number(result.get(total))
         cells[name] = result.get(total) if held is None or not done else round(held / done)
-    positions, length = (result.get(key) for key in OF_RESULTS.values())
-    drafts = len(positions) if isinstance(positions, list) else None
-    cells |= {"num_speculative_tokens": drafts, "acceptance_length": length}
+    cells |= zip(SPECULATION, speculation, strict=True)
     rate = result.get(RATE)
     return {**cells, "concurrency": result.get(BENCH), "rate": rate, "requests": result.get("completed")}
 

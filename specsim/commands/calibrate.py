@@ -184,9 +184,9 @@ def _draw(held: Sequence[Held], file: Path) -> None:
 
 HOW = ("trace.time_unit", "trace.tick_s", "trace.columns", "trace.turns")
 IMPORT_HELP = f"""\
-FILE: a result of `vllm bench serve` or sglang.bench_serving, an export of aiperf or GuideLLM, a scrape of vLLM's
-/metrics, a server's log, spans of OpenTelemetry or a gateway's log as CSV or JSON lines; their content tells which.
-Words such as trace.time_unit=ms ({", ".join(HOW)}) say how requests are read.
+FILE: a result of `vllm bench serve` or sglang.bench_serving, an export of aiperf, genai-perf or GuideLLM, a scrape of
+vLLM's /metrics, a server's log, spans of OpenTelemetry or a gateway's log as CSV or JSON lines; their content tells
+which. Words such as trace.time_unit=ms ({", ".join(HOW)}) say how requests are read.
 """
 
 

@@ -27,7 +27,7 @@ OF_SWEEPS = ("jobs", "executor", "keep", "until", "each")
 def run_command(arguments: argparse.Namespace) -> int:
     """Run what the settings name, and return the exit code: 1 if a run of a sweep failed."""
     from specsim.config.configured import against, from_words
-    from specsim.metrics.tables import class_table
+    from specsim.metrics.tables import class_table, untold
     from specsim.metrics.why import why_said
     from specsim.runs import plan
     from specsim.runs.execute import execute
@@ -52,7 +52,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         run = execute(ready.prepared(), folder, progress=True)
     others = {each.chosen.scheduler.name: execute(each.prepared(), None, progress=True) for each in beside}
     own = [f"{name}: {note}" for name, each in others.items() for note in each.notes if note not in run.notes]
-    for note in (*run.notes, *own):
+    for note in untold((*run.notes, *own)):
         say(f"note: {note}")
     say(*class_table(run.metrics, {name: each.metrics for name, each in others.items()}).split("\n"))
     say(*why_said(run), folder)
@@ -62,6 +62,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> int:
     """Run a sweep with the options of `add_sweep_options` and print its table; return 1 if a run failed."""
     from specsim.commands.tables import sweep_lines
+    from specsim.metrics.tables import untold
     from specsim.runs import plan
     from specsim.runs.sweep import check_until, run_points, write_table
 
@@ -74,7 +75,7 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
     stored = write_table(root)
     # Where the folder holds no other runs, these were read and their table made for it already.
     told_of = stored if len(stored) == len(runs) else runs
-    for line in dict.fromkeys((*told_of.notes, *runs.whole_notes, *stored.whole_notes)):
+    for line in dict.fromkeys(untold((*told_of.notes, *runs.whole_notes, *stored.whole_notes))):
         say(f"note: {line}")
     say(*sweep_lines(planned, runs, told_of, each=arguments.each), *told_of.seeds_said(), root)
     return _say_failures(runs.failures, debug=arguments.debug)
@@ -120,13 +121,14 @@ def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path
 
     A new folder is named by the time and by the `choices` of a run, None for a sweep.
     """
+    from specsim.files.yaml_file import title_of
     from specsim.store.runs import new_folder
 
     if out is not None:
         yield Path(out)
         return
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = "sweep" if choices is None else "-".join(Path(choices[key]).stem for key in ("scheduler", "trace"))
+    name = "sweep" if choices is None else "-".join(title_of(key, choices[key]) for key in ("scheduler", "trace"))
     folder = new_folder(Path("results") / "runs" / f"{stamp}-{name}")
     try:
         yield folder

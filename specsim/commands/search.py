@@ -43,6 +43,7 @@ def find_command(arguments: argparse.Namespace) -> int:
     from specsim.config.configured import from_words
     from specsim.files.staging import in_one_step
     from specsim.metrics.capacity import LONGEST
+    from specsim.metrics.tables import untold
     from specsim.search.find import check_asked, search
     from specsim.search.found import FIRST, name_in
 
@@ -60,7 +61,7 @@ def find_command(arguments: argparse.Namespace) -> int:
     with in_one_step(root / f"{name}.csv") as partial:
         found.table.to_csv(partial, index=False)
     say(*find_table(found))
-    for note in found.notes():
+    for note in untold(found.notes()):
         say(f"note: {note}")
     if name != FIRST:
         say(f"note: {root / FIRST}.csv holds another search; this one is {name}.csv")

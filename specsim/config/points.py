@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -280,7 +282,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def with_keys(function: Function) -> Function:
-    """Put every key of a run into the signature, before ``**settings``: `help`, Jupyter and editors show them."""
+    """Put every key of a run into the signature, before ``**settings``: `help`, Jupyter and editors show them.
+
+    A refusal of several values where one was expected says how several are given.
+    """
+
+    @wraps(function)
+    def told(*given: Any, **settings: Any) -> Any:
+        try:
+            return function(*given, **settings)
+        except SpecsimError as error:
+            error.args = (_with_axis(function.__name__, settings, str(error)),)
+            raise
+
     shown = signature(function)
     *own, rest = shown.parameters.values()
     chosen = [(group, None, "str | Path | None") for group in GROUPS]
@@ -290,8 +304,23 @@ def with_keys(function: Function) -> Function:
         for name, default, kind in (*chosen, *typed)
         if name not in shown.parameters
     ]
-    function.__signature__ = shown.replace(parameters=[*own, *keys, rest])  # type: ignore[attr-defined]
-    return function
+    told.__signature__ = shown.replace(parameters=[*own, *keys, rest])  # type: ignore[attr-defined]
+    return cast(Function, told)
+
+
+def _with_axis(asked: str, settings: Mapping[str, Any], said: str) -> str:
+    """Return what is `said` of a setting, with the way to give several where `asked` was given several."""
+    for name, value in settings.items():
+        lists = "tuple" in next((each.type for each in declared() if each.name == name), "")
+        several = is_several(value) and not lists and re.search(rf"\b{name.rpartition('__')[2]}: [\[(]", said)
+        if several or said.startswith("seeds: unknown key"):
+            key, values = ("seed", value if is_several(value) else range(5)) if name == "seeds" else (name, value)
+            axis = f"{{{key!r}: {represented(values)}}}"
+            of_tune = f"values={axis.replace('scheduler__', '', 1)}" if name.startswith("scheduler__") else "one value"
+            of_tune = f"seeds={represented(values)}" if key == "seed" else of_tune
+            ways = {"simulate": f"sweep({axis})", "tune": of_tune}
+            return f"{said.partition(';')[0]}; expected {ways.get(asked, f'{axis} among the axes')}"
+    return said
 
 
 def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
@@ -302,8 +331,6 @@ def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:
 
 def axes_of(axes: Mapping[str, Iterable[Any]], settings: Mapping[str, Any]) -> dict[str, list[Given]]:
     """Return the values of each key, one of each of `settings`, several of `axes`."""
-    if not isinstance(axes, Mapping):
-        raise SpecsimError(f"sweep: {shown(axes)}: expected values by key, as {{'rps': [2, 4]}}")
     values = {key: [value] for key, value in point_of(settings).items()}
     for name, wanted in axes.items():
         if not is_several(wanted):

@@ -30,7 +30,9 @@ WORDS = {
     "no such choice: attention is split by heads (docs/composing.md)": (
         "enable_dp_attention enable_attention_dp attention_dp_size"
     ),
-    "replicas=N split.prefill=M": "disaggregation_mode pd_disaggregation kv_transfer_config",
+    "replicas=N split.prefill=M split.link_gb_per_s=X (docs/replicas.md)": (
+        "disaggregation_mode pd_disaggregation kv_transfer_config"
+    ),
     "replicas=N": "dp dp_size data_parallel_size num_replicas instances",
     "scheduler=vllm scheduler.max_num_batched_tokens=N": (
         "max_num_batched_tokens chunked_prefill_size max_prefill_tokens max_num_tokens batched_tokens token_budget"

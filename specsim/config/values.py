@@ -51,7 +51,9 @@ def python_value(name: str, value: object) -> PythonValue:
         str(made)
     except Exception as error:
         what = f"{type(value).__name__} that cannot be written as text"
-        raise SpecsimError(f"{name}: a {what} ({first_line(error)}); expected a setting") from None
+        names = "names of classes in plugins=, as 'module.Class'; simulate takes objects, too"
+        expected = names if name == "observers" else "a setting"
+        raise SpecsimError(f"{name}: a {what} ({first_line(error)}); expected {expected}") from None
     return made
 
 

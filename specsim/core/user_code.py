@@ -7,15 +7,19 @@ import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+import numpy as np
+
 from specsim.core.passes import DraftPass, TargetPass
-from specsim.core.protocols import Beginning, Oracle, Scheduler, UsesOracle, View
-from specsim.errors import SchedulerFault, SpecsimError, first_line, nearest
+from specsim.core.protocols import Beginning, Noting, Oracle, Scheduler, UsesOracle, View
+from specsim.core.request import Floats
+from specsim.errors import SchedulerFault, SpecsimError, first_line, nearest, represented
 
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
@@ -33,14 +37,51 @@ def own_line(trace: TracebackType | None, scheduler: object) -> str:
 
 def own_frames(trace: TracebackType | None, scheduler: object) -> list[tuple[FrameType, int]]:
     """Return the frames of the user's own code with their lines, the innermost last; that alone where none is own."""
+    return _own(trace, scheduler) or list(traceback.walk_tb(trace))[-1:]
+
+
+def _own(trace: TracebackType | None, scheduler: object) -> list[tuple[FrameType, int]]:
     package = type(scheduler).__module__.partition(".")[0]
-    frames = list(traceback.walk_tb(trace))
-    own = [
+    return [
         (frame, line)
-        for frame, line in frames
+        for frame, line in traceback.walk_tb(trace)
         if _is_own(frame.f_code.co_filename, frame.f_globals.get("__name__", ""), package)
     ]
-    return own or frames[-1:]
+
+
+def blame(error: BaseException, *methods: Any) -> None:
+    """Note on an error which answer it comes of: that of the first method that is not specsim's own."""
+    error.__dict__.setdefault("part", next((each for each in methods if not _is_ours(each)), None))
+
+
+@contextmanager
+def blaming(method: Any) -> Iterator[None]:
+    """Note on an error that it comes of this method of a part."""
+    try:
+        yield
+    except Exception as error:
+        blame(error, method)
+        raise
+
+
+def placed(said: str, error: BaseException, method: Any) -> str:
+    """Return what is `said` of an error and the line of the user's own code that raised it.
+
+    Where none did, an answer is at fault, of `method` or of the part that was blamed: it is named by its definition.
+    """
+    trace, part = error.__traceback__, getattr(error, "part", None)
+    of = part or method
+    owner = getattr(of, "__self__", None)
+    if _own(trace, owner):
+        return said + own_line(trace, owner)
+    if _is_ours(of):
+        return said + (own_line(trace and trace.tb_next, owner) or definition(of))  # The first frame is the caller's.
+    name = f"{type(owner).__name__}.{of.__name__}"
+    return f"{'' if part is None or name in said else f'{name}: '}{said}{definition(of)}"
+
+
+def _is_ours(method: Any) -> bool:
+    return type(getattr(method, "__self__", None)).__module__.partition(".")[0] == "specsim"
 
 
 def definition(function: Any) -> str:
@@ -82,17 +123,39 @@ def _short(file: str) -> str:
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file
 
 
+def kind_of(value: Any) -> str:
+    """Return in words what somebody gave."""
+    if isinstance(value, DraftPass | TargetPass):
+        return f"a {type(value).__name__}"
+    if value is None:
+        return "None"
+    if isinstance(value, np.ndarray):
+        kind = "an array" if type(value) is np.ndarray else f"a {type(value).__name__}"
+        return f"{kind} {value.shape} of {value.dtype}"
+    return f"{represented(value)} ({type(value).__name__})"
+
+
 def guarded(
-    method: Callable[..., Any], arguments: tuple[Any, ...], who: str, fault: type[SpecsimError], owner: object = None
+    method: Callable[..., Any], arguments: tuple[Any, ...], who: str, fault: type[SpecsimError], of: Any = None
 ) -> Any:
-    """Return what a method of somebody's object answers; whatever it raises becomes a fault of one line."""
+    """Return what a method of somebody's object answers; whatever it raises becomes a fault of one line.
+
+    `of` is the method that `method` asks, if it asks one.
+    """
     try:
         return method(*arguments)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        owner = getattr(method, "__self__", owner)
-        raise fault(f"{who}: {complaint(error)}{own_line(error.__traceback__, owner)}") from error
+        raise fault(f"{who}: {placed(complaint(error), error, of or method)}") from error
+
+
+def columns(noting: Noting, requests: int) -> dict[str, Floats]:
+    """Return what somebody's object notes of each request, (requests,) by name; TypeError where it is no mapping."""
+    told: Any = noting.noted(requests)
+    if not isinstance(told, Mapping):
+        raise TypeError(f"noted returned {kind_of(told)}; expected arrays by name")
+    return {name: np.asarray(column, dtype=np.float64) for name, column in told.items()}
 
 
 def begun(scheduler: Scheduler, oracle: Oracle, requests: int) -> None:

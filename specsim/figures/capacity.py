@@ -31,7 +31,7 @@ from specsim.figures.style import (
 from specsim.figures.sweep import around, is_share, legend_of, look_of, named, told
 from specsim.metrics.capacity import Capacity, capacity, mean_interval
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT, worst
-from specsim.metrics.sweep_table import SEED, without_failures
+from specsim.metrics.sweep_table import SEED, without_failures, word
 from specsim.metrics.tables import shorten
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ UNDECIDED: Any = {"facecolor": "white", "hatch": "////"}
 TIE = "#cccccc"
 
 
-def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str, panel: str) -> Figure:
+def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str, panel: str | None) -> Figure:
     """Return a cell for each `x` and `y`: the winner's colour and mean, and its lead over the second.
 
     A cell is hatched where the paired seeds do not decide between the two, and grey where several are best. The mark
@@ -59,7 +59,7 @@ def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str,
         they are of; the caption counts its failed runs.
     """
     columns, rows = sorted(found[x].unique()), sorted(found[y].unique(), reverse=True)
-    parts = sorted(found[panel].unique())
+    parts = [None] if panel is None else sorted(found[panel].unique())
     ahead = found[found["tied"] <= 1]
     names = sorted(ahead["winner"].unique())
     colour = colours(names)
@@ -67,11 +67,12 @@ def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str,
         figure = new_figure(AROUND_WINNERS_IN + CELL_IN * len(rows), WIDE_IN)
         grid = figure.subplots(1, len(parts), sharey=True, squeeze=False).ravel()
         for axes, part in zip(grid, parts, strict=True):
-            for cell in found[found[panel] == part].to_dict("records"):
+            here: Any = found if panel is None else found[found[panel] == part]
+            for cell in here.to_dict("records"):
                 _cell(axes, columns.index(cell[x]), rows.index(cell[y]), cell, colour, share=is_share(measure))
-            axes.set_title(told(panel, part))
-            axes.set_xticks(range(len(columns)), [f"{each:g}" for each in columns])
-            axes.set_yticks(range(len(rows)), [f"{each:g}" for each in rows])
+            axes.set_title("" if panel is None else told(panel, part))
+            axes.set_xticks(range(len(columns)), [*map(word, columns)])
+            axes.set_yticks(range(len(rows)), [*map(word, rows)])
             axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
             axes.tick_params(length=0)
             axes.grid(visible=False)

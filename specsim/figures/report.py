@@ -22,11 +22,21 @@ from specsim.figures.style import colours, marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
-from specsim.files.yaml_file import config_text
+from specsim.files.yaml_file import config_text, title_of
 from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, with_short_names, without_failures, word
-from specsim.metrics.tables import FIGURES, MEANS, class_rows, mean_of, number, sentences, stand_ins, stand_ins_of
+from specsim.metrics.tables import (
+    FIGURES,
+    MEANS,
+    class_rows,
+    mean_of,
+    number,
+    sentences,
+    stand_ins,
+    stand_ins_of,
+    untold,
+)
 from specsim.metrics.why import CAUSES, why, why_said, with_causes
 
 if TYPE_CHECKING:
@@ -128,7 +138,7 @@ def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
         _timeline(passes),
         _why(run, filters),
         _slowest(requests),
-        *settings([run.config], [*sentences(stand_ins([block])), *run.notes]),
+        *settings([run.config], [*sentences(stand_ins([block])), *untold(run.notes)]),
     ]
     return filters, _answer(run), sections
 
@@ -136,7 +146,7 @@ def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
 def _answer(run: AnyRun) -> list[str]:
     """Return the answer in a sentence, and further sentences: the worst class, and why."""
     block, choices = run.metrics["specsim"], run.config["choices"]
-    scheduler, trace, profile = (Path(choices[key]).stem for key in ("scheduler", "trace", "profile"))
+    scheduler, trace, profile = (title_of(key, choices[key]) for key in ("scheduler", "trace", "profile"))
     rate = f" at {run.config['rps']:g} requests/s" if run.config["rps"] else ""
     attained_by = f"{block['slo_attainment']:.1%} of {block['arrived']:,} requests"
     worst = f"The worst class is {block['worst_class']}, {block['worst_class_attainment']:.1%}."
@@ -284,7 +294,7 @@ def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]
         *_curves(whole, axes, lines, filters),
         *_sweep_why(sweep, axes, lines, filters),
     ]
-    sections += [_points(sweep, axes), *settings([run.config for run in sweep], sweep.notes)]
+    sections += [_points(sweep, axes), *settings([run.config for run in sweep], untold(sweep.notes))]
     return filters, _sweep_answer(table, axes, won), sections
 
 

@@ -7,6 +7,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -191,6 +192,8 @@ def _with_slo(name: str, part: Mapping[str, Any]) -> str:
 
 
 BAND = 0.1
+MOST_OF_A_PANEL = 50
+"""The ratio of the ends of an axis up to which 2 and 5 have room between its decades in half a figure."""
 
 
 class Pairs(NamedTuple):
@@ -223,9 +226,14 @@ def _pairs_panel(axes: Axes, groups: Mapping[str, Pairs]) -> None:
         axes.plot(*pairs, linestyle="none", markersize=4, alpha=0.85, label=name, **look)
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())
+        _label(axis, dense=high < MOST_OF_A_PANEL * low)
+
+
+def _label(axis: Axis, dense: bool) -> None:
+    """Label the decades of a logarithmic axis, and where they are few 2 and 5 times each."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if dense else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 # More points than a printed line can show only enlarge the PDF.
@@ -302,10 +310,7 @@ def _limits(axes: Axes, values: Floats) -> tuple[float, float]:
     if low > 0 and high > 10 * low:
         low, high = low / 1.15, high * 1.15
         axes.set_xscale("log")
-        subs: Sequence[float] = (1, 2, 5) if high < 200 * low else (1,)
-        axes.xaxis.set_major_locator(LogLocator(subs=subs))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        _label(axes.xaxis, dense=high < 200 * low)
     else:
         edge = 0.06 * (high - low) or 0.1 * high
         low, high = low - edge, high + edge

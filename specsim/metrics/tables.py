@@ -42,12 +42,19 @@ def run_title(config: Mapping[str, Any]) -> str:
     return f"Run: {', '.join([*chosen, *set_to])}"
 
 
-def run_line(config: Mapping[str, Any], metrics: Mapping[str, Any], folder: Path | None) -> str:
+def run_line(
+    config: Mapping[str, Any], metrics: Mapping[str, Any], folder: Path | None, notes: Collection[str] = ()
+) -> str:
     """Return what a run looks like in Python."""
     block = metrics["specsim"]
-    attained = f"{block['arrived']:,} requests, {block['slo_attainment']:.1%} attained"
+    attained = [f"{block['arrived']:,} requests", f"{block['slo_attainment']:.1%} attained", _mark(block["load"])]
     where = "in memory" if folder is None else f"in {folder}"
-    return printable(f"<{run_title(config)}; {attained}; {where}>")
+    return printable(f"<{run_title(config)}; {', '.join(filter(None, attained))}{counted(notes)}; {where}>")
+
+
+def counted(notes: Collection[str]) -> str:
+    """Return how many notes there are, as the end of a line; nothing for none."""
+    return f"; {len(notes)} note{'s' * (len(notes) > 1)}" if notes else ""
 
 
 def shorten(text: str, width: int) -> str:
@@ -246,11 +253,22 @@ def stand_ins_of(table: DataFrame) -> list[str]:
     return stand_ins({STAND_IN: each} for each in table[STAND_IN].unique()) if STAND_IN in table else []
 
 
+GETS = "gets the original"
+
+
+def originals(said: Iterable[str]) -> list[str]:
+    """Return a note for each trace that stands in for another: how the other is got."""
+    return [f"{each}; `specsim trace fetch {each.rpartition(': ')[0]}` {GETS}" for each in said]
+
+
 def header(said: Iterable[str], width: int) -> list[str]:
     """Return the lines above a table, none where no trace stands in for another."""
-    names = [(each, each.rpartition(": ")[0]) for each in said]
-    told = [f"{each}; `specsim trace fetch {name}` gets the original" for each, name in names]
-    return [line for each in told for line in wrap(each, width, break_on_hyphens=False)]
+    return [line for each in originals(said) for line in wrap(each, width, break_on_hyphens=False)]
+
+
+def untold(notes: Iterable[str]) -> list[str]:
+    """Return the notes without those that a header or a caption says."""
+    return [each for each in notes if not each.endswith(GETS)]
 
 
 def sentences(said: Iterable[str]) -> list[str]:
@@ -434,5 +452,5 @@ def sweep_html(sweep: Sweep, keys: Sequence[str]) -> str:
 
 
 def _html(title: str, table: str, lines: Sequence[str]) -> str:
-    below = "".join(f"<div>{escape(line)}</div>" for line in lines)
+    below = "".join(f"<div>{escape(line)}</div>" for line in untold(lines))
     return f"<div><b>{escape(title)}</b><pre>{escape(table)}</pre>{below}</div>"

@@ -142,18 +142,20 @@ def prefixes(settings: Settings, trace: Trace) -> Prefixes:
         One line when the trace tells no hashes or tells what is cached, or its blocks are no whole blocks of the cache.
     """
     name, found, block_tokens = trace.source.name, trace.prefixes, settings.block_tokens
-    if found is None and trace.waits.any():
+    if trace.cached_tokens is not None:
+        raise SpecsimError(f"prefix_caching=true: trace {name!r} tells cached_tokens itself; expected false")
+    if found is None and trace.delay_s is not None:
         found = prefixes_of_turns(trace, block_tokens)
     if found is None:
         shipped = trace.source.origin in ("surrogate", "toy")
         who = f"the shipped {trace.source.origin} of trace {name!r}" if shipped else f"trace {name!r}"
         cure = "expected a list a request, by blocks of one size, not resampled"
+        if trace.session is not None:
+            cure += "; or trace.turns=whole, if each turn of a session_id sends all before it (docs/closed-loops.md)"
         raise SpecsimError(f"prefix_caching=true: {who} has no hash_ids that can be used; {cure}")
     for other, given in (("split.prefill", settings.split.prefill is not None), ("shed.ttft", settings.shed.ttft)):
         if given:
             raise SpecsimError(f"prefix_caching=true: not with {other}; expected one of them")
-    if trace.cached_tokens is not None:
-        raise SpecsimError(f"prefix_caching=true: trace {name!r} tells cached_tokens itself; expected false")
     if found.block_tokens % block_tokens:
         said = f"hash_ids of {found.block_tokens} tokens are no whole blocks of block_tokens={block_tokens}"
         raise SpecsimError(f"prefix_caching=true: {said}")

@@ -20,7 +20,7 @@ from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
-from specsim.metrics.tables import STAND_IN, run_line, stand_in
+from specsim.metrics.tables import STAND_IN, originals, run_line, stand_in, stand_ins
 from specsim.runs.checks import beyond, cache_note, hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
@@ -126,7 +126,7 @@ class Run(Shown):
         return Summary(key, name, compact(self.config), compact(self.metrics), compact(provenance))
 
     def __repr__(self) -> str:
-        return run_line(self.config, self.metrics, self.folder)
+        return run_line(self.config, self.metrics, self.folder, self.notes)
 
 
 OBJECT = "object"
@@ -232,6 +232,7 @@ def _notes(
     from specsim.metrics.load import load_notes
 
     scheduler, totals, simulation = experiment.made_of.chosen.scheduler, record.totals, experiment.simulation
+    yield from originals(stand_ins([block]))
     yield from experiment.notes
     if observers:
         seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)

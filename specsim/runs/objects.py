@@ -17,7 +17,7 @@ from specsim.config.schema import GROUPS
 from specsim.config.values import python_value
 from specsim.core.user_code import complaint, own_line
 from specsim.errors import SpecsimError, represented
-from specsim.files.checked_mapping import CheckedMapping
+from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.latency.model import Profile
 from specsim.schedulers.loading import SchedulerFactory
 from specsim.workload import entry as keys
@@ -76,12 +76,11 @@ class Handed:
 
     @property
     def modules(self) -> tuple[ModuleType, ...]:
-        """The loaded modules outside specsim that the scheduler rests on."""
+        """The module outside specsim that the scheduler rests on, an empty one where it is not loaded."""
         if self.scheduler is None:
             return ()
         name = type(self.scheduler.example).__module__
-        known = name in sys.modules and name.partition(".")[0] != "specsim"
-        return (sys.modules[name],) if known else ()
+        return () if name.partition(".")[0] == "specsim" else (sys.modules.get(name) or ModuleType(name),)
 
     @property
     def note(self) -> str | None:
@@ -161,7 +160,7 @@ def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Mapping
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in LEFT_OPEN}
     if not isinstance(axes, Mapping):
-        return axes, settings, NO_OBJECTS
+        raise SpecsimError(f"{shown(axes)}: expected values by key, as {{'scheduler': ['vllm', 'fcfs']}}")
     values = {group: list(axes[group]) for group in HANDED if group in axes and is_several(axes[group])}
     values |= {group: [settings[group]] for group in HANDED if group in settings}
     trace = next((each for each in values.get("trace", ()) if not isinstance(each, str | Path)), None)

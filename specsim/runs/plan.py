@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -150,7 +150,12 @@ class PlannedRun(Configured):
 
     def prepared(self) -> Experiment:
         """Return the experiment as it was prepared, or prepare it."""
-        return self.experiment or prepare(self, self.handed)
+        if self.experiment is not None:
+            return self.experiment
+        made = prepare(self, self.handed)
+        # Another process is handed the classes of the script that asks, and has a `__main__` of its own.
+        script = {name: checksum for name, checksum in self.sources["plugins"].items() if name == "__main__"}
+        return replace(made, plugins={**made.plugins, **script})
 
     def but(self, **changed: Any) -> PlannedRun:
         """Return the same run with some fields changed, and with its key, which takes longer than all else here."""
@@ -178,9 +183,11 @@ def check_keep(keep: object) -> str:
 
 
 def plan(
-    points: Sequence[PlannedRun], root: Path | None, *, keep: str = KEEP[0], progress: bool = False
+    points: Sequence[PlannedRun], root: Path | None, *, keep: str = KEEP[0], progress: bool = False, begun: bool = False
 ) -> list[PlannedRun]:
     """Return the `checked` points of a sweep with their labels and places; `progress` tells how many are named.
+
+    `begun`: `root` was found to fit these objects before, and holds runs of them by now.
 
     A run that lies below `root` already keeps its folder, whatever its name. A new one is named by its label and by
     the hash of its settings, so that no other run takes its place; it has no folder if only its summary is kept.
@@ -196,7 +203,7 @@ def plan(
     if root is not None:
         if holds_remains(root):
             raise SpecsimError(f"out={root}: holds a single run; expected a new folder, or one of sweeps")
-        if root.is_dir() and any(root.iterdir()):
+        if not begun and root.is_dir() and any(root.iterdir()):
             for each in points:
                 each.handed.check_known(root)
     stored = {} if root is None else {key_of(place): place for place in reversed(run_folders(root))}

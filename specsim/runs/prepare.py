@@ -80,7 +80,7 @@ class Experiment:
     simulation : ready for `specsim.simulation.run`.
     profiles : the true latency profiles, each once, that of the first replica first.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
-    plugins : checksum by name of each module outside specsim that the run rests on.
+    plugins : checksum by name of each module outside specsim that the run rests on, None where no file holds its code.
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. joined : its rows, as `Trace.joined`. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
@@ -93,7 +93,7 @@ class Experiment:
     simulation: Simulation
     profiles: tuple[Profile, ...]
     recording_sha256: str | None
-    plugins: Mapping[str, str]
+    plugins: Mapping[str, str | None]
     objects: Mapping[str, Mapping[str, Any]]
     varies: tuple[str, ...]
     source: TraceSource

@@ -94,17 +94,21 @@ def folder_sha256(folder: Path) -> str:
     return _sha256_of(folder.rglob("*.py"), folder)
 
 
-def plugins_sha256(modules: Sequence[ModuleType]) -> dict[str, str]:
+def plugins_sha256(modules: Sequence[ModuleType]) -> dict[str, str | None]:
     """Return a checksum by name of each plug-in: its code, and that of the modules it uses from its own folder.
 
-    A package counts whole. A module without a file of code (built in, compiled) has none.
+    A package counts whole. A module whose code no file of Python holds (typed at a prompt or in a notebook, compiled)
+    has none: None.
 
     Raises
     ------
     SpecsimError
         When a file has changed since its module was first seen: the code in memory is another one.
     """
-    return {module.__name__: _sha256_of(_files(module), None) for module in modules}
+    files = {module: _files(module) for module in modules}
+    # A package without a file has no code of its own.
+    unknown = {module for module, found in files.items() if not found and not hasattr(module, "__path__")}
+    return {each.__name__: None if each in unknown else _sha256_of(found, None) for each, found in files.items()}
 
 
 def _files(module: ModuleType) -> set[Path]:
@@ -159,7 +163,9 @@ def _used(module: ModuleType | None, file: Path) -> Iterator[str]:
 
 
 def _file_of(module: ModuleType) -> Path | None:
-    file = getattr(module, "__file__", None)
+    """Return the file that holds the code of a module; None where none does, or where code is typed beside it."""
+    prompted = module.__name__ == "__main__" and (sys.flags.interactive or hasattr(sys, "ps1"))
+    file = None if prompted else getattr(module, "__file__", None)
     return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None
 
 

@@ -66,6 +66,8 @@ def changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Return what makes the numbers of a run and has changed since it was made; None where nothing has."""
     before, after = stored.get("plugins", {}), now["plugins"]
     for name in sorted({*before, *after}):
+        if name in after and after[name] is None:
+            return f"the code of {name} lies in no file, and may have changed"
         if before.get(name) != after.get(name):
             return f"plug-in {name} has changed"
     if stored.get("trace") != now["trace"]:
@@ -324,7 +326,7 @@ def run_points(
         elif ended:
             break
         points = seeds.points()
-        planned = plan(points, root, keep=keep, progress=progress)
+        planned = plan(points, root, keep=keep, progress=progress, begun=bool(ended))
         new = [(point, each) for point, each in zip(points, planned, strict=True) if each.key not in ended]
         made = run([each for _, each in new], planned)
         notes += made.whole_notes

@@ -7,8 +7,10 @@ Deviations: none. A preempted request gives up its cache before the first pass o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from specsim.core.passes import TargetPass
 from specsim.core.protocols import Beginning, Noting, Oracle, Step, UsesOracle, View, is_stationary
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
+from specsim.core.user_code import blame, blaming, columns, kind_of
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Sequences, Speculation, evicting
 from specsim.schedulers.sarathi import TokenBudget
 
@@ -70,34 +73,42 @@ class Composed:
         """Have the parts make their state of so many requests."""
         for part in (self.batching, self.speculation):
             if isinstance(part, Beginning):
-                part.begin(requests)
+                with blaming(part.begin):
+                    part.begin(requests)
 
     def step(self, view: View) -> Step:
         """Yield the drafter's passes and one verification."""
-        forward_s = view.forward_s
-        drafts = self.speculation.drafts
-        sequences = self.batching.sequences(
-            view, drafts, self.speculation.draft_tokens(len(view.running)) if drafts else 0
-        )
-        if not len(sequences.requests):
-            return
-        if sequences.stationary_until_s > view.now_s and not self._stationary:
-            sequences = sequences._replace(stationary_until_s=-inf)
-        forest, evicted = Forest.roots(len(sequences.requests)), sequences.evicted
-        if drafts:
-            growing = self.speculation.grow(view, sequences)
-            if len(evicted):
-                forest, evicted = yield from evicting(growing, evicted, sequences.transfer)
-            else:
-                forest = yield from growing
-            self._check(sequences, forest)
-        until_s = -inf if drafts else sequences.stationary_until_s
-        away = self.speculation.drafter_away
-        answer = yield TargetPass(
-            sequences.requests, sequences.scheduled_tokens, forest, evicted, sequences.transfer, until_s, away
-        )
-        self.speculation.on_verified(view, sequences, forest, answer)
-        self.batching.on_verified(view, sequences, forest, answer, view.forward_s - forward_s)
+        forward_s, drafts = view.forward_s, self.speculation.drafts
+        asked: Callable[..., Any] = self.speculation.draft_tokens
+        try:
+            most, asked = asked(len(view.running)) if drafts else 0, self.batching.sequences
+            sequences = asked(view, drafts, most)
+            _check_sequences(sequences, asked)
+            if not len(sequences.requests):
+                return
+            if sequences.stationary_until_s > view.now_s and not self._stationary:
+                sequences = sequences._replace(stationary_until_s=-inf)
+            forest, evicted = Forest.roots(len(sequences.requests)), sequences.evicted
+            if drafts:
+                asked = self.speculation.grow
+                growing = asked(view, sequences)
+                if len(evicted):
+                    forest, evicted = yield from evicting(growing, evicted, sequences.transfer)
+                else:
+                    forest = yield from growing
+                self._check(sequences, forest)
+            until_s = -inf if drafts else sequences.stationary_until_s
+            away, asked = self.speculation.drafter_away, self.batching.sequences
+            answer = yield TargetPass(
+                sequences.requests, sequences.scheduled_tokens, forest, evicted, sequences.transfer, until_s, away
+            )
+            asked = self.speculation.on_verified
+            asked(view, sequences, forest, answer)
+            asked = self.batching.on_verified
+            asked(view, sequences, forest, answer, view.forward_s - forward_s)
+        except Exception as error:
+            blame(error, asked, self.batching.sequences, self.speculation.grow)
+            raise
 
     def _check(self, sequences: Sequences, forest: Forest) -> None:
         """Refuse what no `Speculation` may return: no forest, or more drafts than its token budget has room for."""
@@ -117,7 +128,25 @@ class Composed:
     def noted(self, requests: int) -> dict[str, Floats]:
         """Return what the parts note of each request, (requests,) by name; see `Noting`."""
         parts = [each for each in (self.batching, self.speculation) if isinstance(each, Noting)]
-        return {name: column for part in parts for name, column in part.noted(requests).items()}
+        found: dict[str, Floats] = {}
+        for part in parts:
+            with blaming(part.noted):
+                found |= columns(part, requests)
+        return found
+
+
+ARRAYS = ("requests", "scheduled_tokens", "catch_up", "evicted")
+
+
+def _check_sequences(found: Any, asked: Any) -> None:
+    """Refuse what no `Batching` may return, whose method was `asked`."""
+    name = f"{type(asked.__self__).__name__}.{asked.__name__}"
+    if not isinstance(found, Sequences):
+        raise TypeError(f"{name} returned {kind_of(found)}; expected Sequences")
+    for each in ARRAYS:
+        array = getattr(found, each)
+        if type(array) is not np.ndarray or array.dtype != np.int64:
+            raise TypeError(f"{name}: {each} is {kind_of(array)}; expected a numpy array (n,) of int64")
 
 
 @dataclass
@@ -128,4 +157,5 @@ class WithOracle(Composed):
         """Hand the oracle to the parts that take it."""
         for part in (self.batching, self.speculation):
             if isinstance(part, UsesOracle):
-                part.use_oracle(oracle)
+                with blaming(part.use_oracle):
+                    part.use_oracle(oracle)

@@ -8,7 +8,7 @@ from typing import Any
 
 from specsim.config.configured import Configured, labels_of
 from specsim.config.identity import flat, identity
-from specsim.errors import SpecsimError
+from specsim.errors import SpecsimError, represented
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
 from specsim.metrics.requests import NOTED
@@ -36,19 +36,28 @@ Result = tuple[Mapping[str, Any], AnyRun | Failure]
 
 def check_asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:
     """Return the question of a search between two rates, requests/s; SpecsimError where it is none."""
+    check_share("find: target", target)
+    check_share("find: within", within)
     try:
         first, last = rates
-        sound = 0 < target <= 1 and 0 < within <= 1 and 0 < first < last < float("inf")
+        sound = 0 < first < last < float("inf")
     except (TypeError, ValueError):
         sound = False
     if not sound:
-        raise SpecsimError(
-            f"find: target={target!r}, within={within!r}, rates={rates!r}: "
-            "expected shares in (0, 1], and two rates, the lower first"
-        )
-    if longest < 1:
+        raise SpecsimError(f"find: rates={rates!r}: expected two rates in requests/s, the lower first")
+    if isinstance(longest, str) or longest < 1:
         raise SpecsimError(f"find: longest={longest}: expected a number of requests, at least 1")
     return Asked(target, first, last, within, longest)
+
+
+def check_share(name: str, value: Any) -> None:
+    """Refuse what is no share above 0; SpecsimError with its name."""
+    try:
+        sound = not isinstance(value, bool) and 0 < value <= 1
+    except TypeError:
+        sound = False
+    if not sound:
+        raise SpecsimError(f"{name}={represented(value)}: expected a share in (0, 1]; 0.9 is 90%")
 
 
 def search(
@@ -90,7 +99,7 @@ def search(
         searched = searched or _identity(asked, of, points)
         # What matters to some line may be set for all: the first points are of every line, later ones of a few.
         ready = checked(points, objects, jobs=jobs, executor=executor, idle=idle and not heard)
-        planned = plan(ready, root, keep="summary")
+        planned = plan(ready, root, keep="summary", begun=bool(heard))
         say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]

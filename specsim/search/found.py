@@ -19,7 +19,7 @@ from specsim.metrics.load import TARGET_HALF_WIDTH
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
 from specsim.metrics.statistics import independent_half_width
-from specsim.metrics.tables import stand_ins_of
+from specsim.metrics.tables import counted, stand_ins_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -260,7 +260,7 @@ class Found:
     def __repr__(self) -> str:
         share = f"{100 * self.asked.target:.4g}% of {self.whose}"
         systems = f"{len(self.lines)} system{'s' * (len(self.lines) > 1)}"
-        return f"<Found of {systems} in {len(self.sweep)} runs: {share}>"
+        return f"<Found of {systems} in {len(self.sweep)} runs: {share}{counted([*self.notes()])}>"
 
     def capacity(self, line: Line) -> Capacity:
         """Return what the tested rates of a line say."""

@@ -277,7 +277,7 @@ class _Runs:
             for seed in seeds
         ]
         ready = checked(points, self.objects, idle=not self.keys, **self.how)
-        planned = plan(ready, self.root, keep="summary")
+        planned = plan(ready, self.root, keep="summary", begun=bool(self.keys))
         made = run_all(planned, self.root, beside=self.keys, progress=self.progress, **self.how)
         self.keys += [each.key for each in planned]
         self.notes += made.whole_notes

@@ -10,7 +10,7 @@ import numpy as np
 from specsim.core.passes import Decodes, Drafted, DraftPass, Emitted, Rounds, TargetPass
 from specsim.core.protocols import Beginning, Noting, Observer, PassEvent, Scheduler
 from specsim.core.request import Floats, Ids, Ints
-from specsim.core.user_code import guarded
+from specsim.core.user_code import columns, guarded
 from specsim.errors import ObserverFault, SchedulerFault, SpecsimError, represented
 from specsim.pass_shape import PassShape
 
@@ -159,11 +159,7 @@ def noted_by(schedulers: Sequence[Scheduler], replica_of: Ints) -> dict[str, Flo
 
 
 def _columns(noting: Noting, requests: int, who: str, fault: Fault) -> dict[str, Floats]:
-    def numbers(count: int) -> dict[str, Floats]:
-        told: Mapping[str, Floats] = noting.noted(count)
-        return {name: np.asarray(column, dtype=np.float64) for name, column in told.items()}
-
-    found: dict[str, Floats] = guarded(numbers, (requests,), who, fault, noting)
+    found: dict[str, Floats] = guarded(columns, (noting, requests), who, fault, noting.noted)
     for name, column in found.items():
         if not isinstance(name, str) or not name.isidentifier():
             raise fault(f"{who}: noted {name!r}; expected a name of letters, digits and underscores")

@@ -16,8 +16,8 @@ from specsim.core.passes import MAX_DEPTH, NOBODY, DraftPass, Pass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import ROOTS, Forest, give
-from specsim.core.user_code import complaint, definition, own_line
-from specsim.errors import IllegalPass, ModelFault, SchedulerFault, represented
+from specsim.core.user_code import complaint, definition, kind_of, placed
+from specsim.errors import IllegalPass, ModelFault, SchedulerFault
 from specsim.server.state import Progress, RequestQueues
 
 
@@ -221,18 +221,6 @@ def illegal_verification(work: TargetPass, pending: Ints) -> IllegalPass:
     return IllegalPass(f"a forest with nodes of other rows than its {len(requests)}")
 
 
-def kind_of(value: Any) -> str:
-    """Return in words what a scheduler gave."""
-    if isinstance(value, DraftPass | TargetPass):
-        return f"a {type(value).__name__}"
-    if value is None:
-        return "None"
-    if isinstance(value, np.ndarray):
-        kind = "an array" if type(value) is _ARRAY else f"a {type(value).__name__}"
-        return f"{kind} {value.shape} of {value.dtype}"
-    return f"{represented(value)} ({type(value).__name__})"
-
-
 def _first_wrong(wrong: Bools, text: str, *columns: Ints) -> str:
     """Return `text` filled with the first row of the `columns`, (n,) each, that is `wrong` (n,)."""
     row = int(np.flatnonzero(wrong)[0])
@@ -349,14 +337,11 @@ class Conversation:
         thrown = IllegalPass(reason)
         with suppress(BaseException):
             self._step.throw(thrown)
-        raise IllegalPass(self._told(reason + own_line(thrown.__traceback__, self._scheduler))) from thrown
+        raise IllegalPass(self._told(placed(reason, thrown, self._scheduler.step))) from thrown
 
     def _failed(self, error: BaseException) -> SchedulerFault:
-        # The first frame is ours.
-        trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
-        where = own_line(trace, self._scheduler) or definition(self._scheduler.step)
         said = TOO_LONG if isinstance(error, StepTooLong) else complaint(error)
-        return SchedulerFault(self._told(said + where))
+        return SchedulerFault(self._told(placed(said, error, self._scheduler.step)))
 
     def _fault(self, what: str) -> SchedulerFault:
         return SchedulerFault(self._told(what + definition(self._scheduler.step)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -54,11 +54,10 @@ class PrefixCache:
         hashes = self._hashes(request, (int(self._prompt_tokens[request]) - 1) // self._tokens)
         keys, blocks = list[BlockKey](), [0, 0]
         for model in (TARGET, DRAFT):
-            for each in hashes:
-                keys.append((model, each))
-                if keys[-1] not in self._users:
-                    break
-                blocks[model] += 1
+            unknown = (place for place, each in enumerate(hashes) if (model, each) not in self._users)
+            found = blocks[model] = next(unknown, len(hashes))
+            # Of a prompt the end is dropped first: its last block that is cached, and the next, tell of any change.
+            keys += [(model, each) for each in hashes[max(found - 1, 0) : found + 1]]
         for key in keys:
             self._watched[key].add(request)
         self._waiting[request] = keys
@@ -87,7 +86,7 @@ class PrefixCache:
             self._unwatch(request)
             for model in (TARGET, DRAFT):
                 keys = [(model, each) for each in self._hashes(request, cached[model] // self._tokens)]
-                self._use(keys)
+                self._use(model, keys)
                 self._used[model, request] = len(keys)
                 self._pool.lend(model, request, len(keys) * self._tokens)
             self._hit_tokens[request] += cached[TARGET]
@@ -109,19 +108,19 @@ class PrefixCache:
                     self._changed |= self._watched.get(key, set())
             # What the request holds of its own is freed, so there is room for what all hold.
             self._pool.hand_over(model, request, len(keys) * self._tokens)
-            self._use(keys)
+            self._use(model, keys)
             self._used[model, request] = blocks
 
-    def _use(self, keys: Iterable[BlockKey]) -> None:
-        """Count one more user of each block; one that nobody used takes room in the pool."""
+    def _use(self, model: int, keys: Sequence[BlockKey]) -> None:
+        """Count one more user of each block of a model; those that nobody used take room in the pool."""
+        unused = [key for key in keys if not self._users.get(key)]
+        idle = [key for key in unused if key in self._users]
+        self._pool.take(model, self._blocks * len(unused))
+        self._idle_bytes -= len(idle) * self._pool.bytes_of(model, self._tokens)
+        for key in idle:
+            del self._idle[key]
         for key in keys:
-            users = self._users.get(key, 0)
-            if not users:
-                self._pool.take(key[0], self._blocks)
-                if self._users.get(key) == 0:
-                    del self._idle[key]
-                    self._idle_bytes -= self._pool.bytes_of(key[0], self._tokens)
-            self._users[key] = users + 1
+            self._users[key] = self._users.get(key, 0) + 1
 
     def end(self, ids: Iterable[int]) -> None:
         """Note that requests give up their blocks, or wait no more."""
@@ -130,17 +129,17 @@ class PrefixCache:
             for model in (DRAFT, TARGET):
                 if not (blocks := int(self._used[model, request])):
                     continue
-                for each in reversed(self._hashes(request, blocks)):
-                    self._leave((model, each))
+                self._leave(model, [(model, each) for each in reversed(self._hashes(request, blocks))])
                 self._used[model, request] = 0
                 self._pool.lend(model, request, 0)
 
-    def _leave(self, key: BlockKey) -> None:
-        self._users[key] -= 1
-        if not self._users[key]:
-            self._pool.take(key[0], -self._blocks)
-            self._idle[key] = None
-            self._idle_bytes += self._pool.bytes_of(key[0], self._tokens)
+    def _leave(self, model: int, keys: Sequence[BlockKey]) -> None:
+        for key in keys:
+            self._users[key] -= 1
+        unused = [key for key in keys if not self._users[key]]
+        self._pool.take(model, -self._blocks * len(unused))
+        self._idle.update(dict.fromkeys(unused))
+        self._idle_bytes += len(unused) * self._pool.bytes_of(model, self._tokens)
 
     def alone_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of the blocks that each request is the only one to use, (n,)."""

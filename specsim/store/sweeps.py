@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
+from specsim.errors import beside as beside_path
 from specsim.figures.any_run import AnyRun, WithReport
 from specsim.files.checked_mapping import expanded, shown
 from specsim.files.staging import in_one_step
@@ -36,7 +37,7 @@ from specsim.metrics.sweep_table import (
     with_short_names,
     without_failures,
 )
-from specsim.metrics.tables import sweep_html
+from specsim.metrics.tables import counted, sweep_html
 from specsim.metrics.why import why
 from specsim.store.runs import METRICS_FILE, PLANNED_FILE, is_run, key_of, read_run, run_folders
 from specsim.store.scan import Scan, names_of, scan
@@ -79,7 +80,10 @@ def load_sweep(*folders: str | Path) -> Sweep:
     notes: list[str] = []
     for root in roots:
         if not holds_runs(root):
-            raise SpecsimError(f"{str(root)!r} holds no run folders; expected what `specsim run -m ... out=DIR` wrote")
+            wrote = f"{str(root)!r} holds no run folders; expected what `specsim run -m ... out=DIR` wrote"
+            one = f"{str(root)!r} holds a single run; expected load_run, or the sweep's folder: {str(root.parent)!r}"
+            none = f"no folder {str(root)!r}{beside_path(root)}"
+            raise SpecsimError(one if is_run(root) else wrote if root.exists() else none)
         rows = read_rows(root)
         summaries += [each for key, each in rows.runs.items() if key not in in_folders]
         failures += [each for key, each in rows.failures.items() if key not in in_folders]
@@ -115,7 +119,8 @@ class Sweep(WithReport, Sequence[AnyRun]):
     ):
         if not isinstance(runs, Iterable):
             raise SpecsimError(f"Sweep: {shown(runs)}: expected a list of runs")
-        self._runs = tuple(runs)
+        # The working folder may be another by the time a run is read.
+        self._runs = tuple(each.absolute() if isinstance(each, Path) else each for each in runs)
         for each in self._runs:
             if not (isinstance(each, Path) or hasattr(each, "folder")):
                 raise SpecsimError(f"Sweep: {shown(each)} is no run; expected runs, or the paths of their folders")
@@ -143,7 +148,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
     def __repr__(self) -> str:
         over = ", ".join(f"{key} ({len(values)})" for key, values in self.axes.items())
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}>"
+        return f"<Sweep of {len(self)} runs{failed}{f': {over}' if over else ''}{counted(self.notes)}>"
 
     def _repr_html_(self) -> str:
         along = axes_of(self._table).along if len(self) else ()
@@ -345,11 +350,28 @@ class Sweep(WithReport, Sequence[AnyRun]):
             by = beside(self._table, of)
         return winners(self._table, measure, by, of=of, better=better)
 
-    def map(self, x: str, y: str, panel: str, *, measure: str = "slo_attainment", of: str = "scheduler") -> Figure:
-        """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`."""
+    def map(
+        self, x: str, y: str, panel: str | None = None, *, measure: str = "slo_attainment", of: str = "scheduler"
+    ) -> Figure:
+        """Return a map of which `of` is best: a cell per `x` and `y`, a panel per value of `panel`; see `winners`.
+
+        Raises
+        ------
+        SpecsimError
+            When an axis stands twice, or the runs differ in a further setting.
+        """
         from specsim.figures.capacity import winner_map
 
-        found = winners(without_failures(self._drawn), measure, [x, y, panel], of=of)
+        by = [x, y] if panel is None else [x, y, panel]
+        for name, key in zip(("of", "x", "y", "panel"), (of, *by), strict=False):
+            check_setting(self._table, name, key)
+        if len({*by, of}) <= len(by):
+            raise SpecsimError(f"map: {', '.join((*by, of))}: one stands twice; expected each once")
+        left = [key for key in beside(self._table, of) if key not in by]
+        if left:
+            way = "" if panel else f"panel={left[0]!r} or "
+            raise SpecsimError(f"map: the runs differ in {left[0]}, too; expected {way}select({left[0]}=..)")
+        found = winners(without_failures(self._drawn), measure, by, of=of)
         return winner_map(found, self._drawn, measure, x, y, panel)
 
     def plot(

@@ -46,6 +46,16 @@ def is_zero(cell: object) -> bool:
     return (not isinstance(cell, str) or cell[:1] in " +-0.") and number(cell) == 0
 
 
+def is_missing(cell: Any) -> bool:
+    """Return whether a cell is None, NaN or pandas' NA, which equals nothing and differs from nothing."""
+    return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
+
+
+def is_empty(cell: Any) -> bool:
+    """Return whether a cell is missing or an empty text."""
+    return is_missing(cell) or cell == ""
+
+
 def not_a_number(cell: object, wanted: str = "a number") -> str:
     """Return what is wrong with a cell that is no number."""
     comma = isinstance(cell, str) and COMMA.fullmatch(cell)

@@ -49,6 +49,7 @@ class Format(NamedTuple):
     unit : of numbers in `arrival`; None if it has none of its own
     failures : whether a request of 0 tokens is a failed one, which is left out; otherwise it is a mistake
     also : further required columns. optional : columns read if present
+    logged : whether a request without an output length is a failed one, too
     """
 
     name: str
@@ -59,6 +60,7 @@ class Format(NamedTuple):
     failures: bool = True
     also: Names = ()
     optional: Names = OPTIONAL
+    logged: bool = False
 
     @property
     def roles(self) -> Mapping[str, Names]:
@@ -102,12 +104,21 @@ FORMATS = (
         *("aiperf records", ("metadata.request_start_ns",), ("metrics.input_sequence_length.value",)),
         *(("metrics.output_sequence_length.value",), "ns"),
         optional=(*OPTIONAL, *AIPERF_SESSIONS),
+        logged=True,
     ),
+    # NVIDIA/TensorRT-LLM, trtllm-bench --request_json: its start times are of clients that wait, or all alike.
+    Format("trtllm-bench requests", (), ("num_input_tokens",), ("num_total_output_tokens", "output_tokens"), None),
     # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
-    Format("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"),
+    Format(
+        *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
+    ),
     # Spans of OpenTelemetry's GenAI conventions, as collectors and trace stores export them; vLLM's own spans have the
     # names before 1.27.
-    Format("OpenTelemetry spans", STARTS, INPUT_TOKENS, OUTPUT_TOKENS, "ns", optional=(*OPTIONAL, *SPAN_SESSIONS)),
+    Format(
+        *("OpenTelemetry spans", STARTS, INPUT_TOKENS, OUTPUT_TOKENS, "ns"),
+        optional=(*OPTIONAL, *SPAN_SESSIONS),
+        logged=True,
+    ),
     # LiteLLM's spend logs (startTime), OpenRouter's (created_at, tokens_prompt), answers of the OpenAI API (created,
     # usage), and what else logs call a request's start, prompt and completion.
     Format(
@@ -117,6 +128,7 @@ FORMATS = (
         (*COMPLETIONS, *OUTPUT_TOKENS),
         None,
         optional=(*OPTIONAL, *SPAN_SESSIONS),
+        logged=True,
     ),
 )
 REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)
@@ -148,9 +160,20 @@ OTHERS = (
         unless="input_lens",
     ),
     Other(
-        "a summary of aiperf without its requests",
+        "a summary of aiperf or genai-perf without its requests",
         frozenset({"input_config"}),
-        "expected profile_export.jsonl of the same folder, which has a line a request",
+        f"aiperf's profile_export.jsonl of the same folder has a line a request; {POINTS}",
+    ),
+    Other(
+        "genai-perf's texts and times, without counts of tokens",
+        frozenset({"service_kind", "experiments"}),
+        f"expected profile_export_genai_perf.json of the same folder; {POINTS}",
+    ),
+    Other(
+        "a report of trtllm-bench, which does not say how many clients sent",
+        frozenset({"world_info", "request_info"}),
+        "expected its --request_json for a trace; for a point of `specsim calibrate` a CSV's row of isl, osl, "
+        "concurrency (its --concurrency), ttft_ms and tpot_ms",
     ),
     Other(
         "a summary of aiperf without its requests",
@@ -256,6 +279,9 @@ def _lacking(table: FileTable, form: Format, missing: list[str]) -> str:
     """Return the line about columns that no name tells."""
     lacks = ", ".join(form.roles.get(name, (name,))[0] for name in missing)
     roles = ", ".join(f"{name}: YOURS" for name in missing if name in ROLES)
-    if table.in_memory or not roles:
+    if not roles:
         return f"no column {lacks}"
+    if table.in_memory:
+        renamed = ", ".join(f"'YOURS': {name!r}" for name in missing if name in ROLES)
+        return f"no column {lacks}; if yours has another name: df.rename(columns={{{renamed}}})"
     return f"no column {lacks}; if yours has another name: 'trace.columns={{{roles}}}' (docs/trace-formats.md)"

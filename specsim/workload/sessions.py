@@ -14,7 +14,7 @@ import numpy as np
 from specsim.core.request import Floats, Ints, Prefixes
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import shown
-from specsim.workload.columns import CHAT, PARENT, not_a_number, number
+from specsim.workload.columns import CHAT, PARENT, is_empty, not_a_number, number
 from specsim.workload.formats import ARRIVAL, DELAYS, HASHES, SESSIONS
 from specsim.workload.readers import Cells, TableRows
 from specsim.workload.trace import Trace
@@ -139,19 +139,19 @@ def delays(cells: Cells, session: Ints | None, rows: TableRows) -> tuple[Cells, 
         rows.note(f"{column} is not read: no {SESSIONS[0]} tells whose turns they are")
         return cells, None
     arrivals = list(cells.get(ARRIVAL, [None] * len(rows.numbers)))
-    timed, seen = not all(map(_empty, arrivals)), dict[int, object]()
+    timed, seen = not all(map(is_empty, arrivals)), dict[int, object]()
     seconds = np.full(len(arrivals), np.nan)
     for place, (name, row) in enumerate(zip(session.tolist(), rows.numbers, strict=True)):
         cell, first = cells[column][place], name not in seen
-        if first or not _empty(arrivals[place]):
-            if timed and _empty(arrivals[place]):
+        if first or not is_empty(arrivals[place]):
+            if timed and is_empty(arrivals[place]):
                 rows.damage.add(row, f"the first turn of its session has no arrival; expected one beside {column}")
-            if not first and not _empty(cell):
+            if not first and not is_empty(cell):
                 rows.damage.add(row, f"{column} {shown(cell)} and an arrival; expected one of them")
         else:
             arrivals[place], value = seen[name], number(cell)
             if value is None or value < 0:
-                wrong = "neither an arrival nor a" if _empty(cell) else not_a_number(cell, "a number of at least 0:")
+                wrong = "neither an arrival nor a" if is_empty(cell) else not_a_number(cell, "a number of at least 0:")
                 rows.damage.add(row, f"{wrong} {column}")
             seconds[place] = DELAYS[column] * max(value or 0.0, 0.0)
         seen[name] = arrivals[place]
@@ -159,25 +159,26 @@ def delays(cells: Cells, session: Ints | None, rows: TableRows) -> tuple[Cells, 
     return ({**rest, ARRIVAL: arrivals} if timed else rest), seconds
 
 
-def _empty(cell: object) -> bool:
-    return cell is None or cell == "" or cell != cell
-
-
 def whole_prompts(trace: Trace, turns: TurnPrompts | None, file: Path, rows: TableRows) -> Trace:
     """Return a trace whose prompts are all that is sent; the content tells whether they are where `turns` does not.
+
+    Where `turns` says so, stamped requests of a session are turns, too: they have a column of no delays.
 
     Raises
     ------
     SpecsimError
         When prompts neither hold all texts before them nor does the user say what they are.
     """
+    stamped = turns is not None and not trace.waits.any()
+    if stamped and (trace.session is None or not trace.source.timed):
+        said = "no turn waits for an answer, and no session_id beside arrivals tells turns"
+        raise SpecsimError(f"{file}: trace.turns={turns} changes nothing: {said}")
+    trace = replace(trace, delay_s=np.full(len(trace), np.nan)) if stamped else trace
     before, prompt, output = trace.before, trace.prompt_tokens, trace.output_tokens
-    waits = np.flatnonzero(trace.waits)
-    if turns is not None and not len(waits):
-        raise SpecsimError(f"{file}: trace.turns={turns} changes nothing: no turn waits for an answer")
+    waits = np.flatnonzero(before >= 0 if stamped else trace.waits)
     if not len(waits):
         return trace
-    rows.note(f"{len(waits):,} turns arrive a delay after the answer before")
+    rows.note(f"{len(waits):,} turns arrive {'when stamped' if stamped else 'a delay after the answer before'}")
     short = int(np.count_nonzero(prompt[waits] < (prompt + output)[before[waits]]))
     if short and turns is None:
         raise SpecsimError(

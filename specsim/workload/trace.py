@@ -55,7 +55,8 @@ class Trace:
     session : (N,) int64, equal for turns of one conversation, or None where the trace names none
     prefixes : hashes of the prompts' blocks, of N prompts, or None
     delay_s : (N,) float64, seconds from the answer to the turn before it in its session to this one, NaN where a
-        request arrives by itself, or None; a turn stands behind the one before it, at the same ``arrival_s``
+        request arrives by itself, or None where sessions are no turns; a turn stands behind the one before it, at the
+        same ``arrival_s``
     drawn_row : (N,) int64, row number in the source of requests that were numbered anew, or None
     """
 
@@ -101,7 +102,7 @@ class Trace:
 
     @property
     def before(self) -> Ints:
-        """The request (N,) before each in its session, -1 for none; all -1 where no turn waits for an answer."""
+        """The request (N,) before each in its session, -1 for none; all -1 where sessions are no turns."""
         found = np.full(len(self), -1, dtype=np.int64)
         if self.session is not None and self.delay_s is not None:
             order = np.argsort(self.session, kind="stable")

@@ -135,12 +135,20 @@ def _served(read: Columns, cells: Cells, rows: TableRows, named: bool) -> tuple[
     count = len(rows.numbers)
     if not (read.form.failures or named):
         return cells, rows, np.arange(count, dtype=np.int64)
-    lengths = zip(cells[PROMPT], cells[OUTPUT], strict=True)
-    served = [place for place, pair in enumerate(lengths) if not any(map(columns.is_zero, pair))]
+    lengths = list(zip(cells[PROMPT], cells[OUTPUT], strict=True))
+    logged = read.form.logged or named
+    untold = {place for place, (_, output) in enumerate(lengths) if logged and columns.is_empty(output)}
+    if 2 * len(untold) > count:
+        raise SpecsimError(
+            f"{rows.damage.file}: {len(untold):,} of {count:,} requests have no {read.called[OUTPUT]}; expected counts "
+            "of all answers' tokens (streams, too), or another column: 'trace.columns={output_tokens: YOURS}'"
+        )
+    served = [at for at, pair in enumerate(lengths) if at not in untold and not any(map(columns.is_zero, pair))]
     if not served:
         raise SpecsimError(f"{rows.damage.file}: every request has 0 tokens")
     if len(served) < count:
-        rows.note(f"left out {count - len(served):,} of {count:,} requests (0 tokens: they failed)")
+        none = "no or 0" if untold else "0"
+        rows.note(f"left out {count - len(served):,} of {count:,} requests ({none} tokens: they failed)")
         cells = {name: [column[place] for place in served] for name, column in cells.items()}
         rows = rows._replace(numbers=[rows.numbers[place] for place in served])
     return cells, rows, np.array(served, np.int64)
@@ -304,9 +312,4 @@ def _cells(column: Any, name: str) -> list[object]:
     if values.dtype.kind == "M":
         return ["NaT" if np.isnat(each) else each for each in values.astype("datetime64[ns]")]
     cells: list[object] = values.tolist()
-    return cells if name in REQUIRED else [None if _is_missing(cell) else cell for cell in cells]
-
-
-def _is_missing(cell: Any) -> bool:
-    """Return whether a cell is None, NaN or pandas' NA, which equals nothing and differs from nothing."""
-    return cell is None or type(cell).__name__ == "NAType" or bool(cell != cell)
+    return cells if name in REQUIRED else [None if columns.is_missing(cell) else cell for cell in cells]

@@ -4,9 +4,16 @@ import bisect
 import re
 import sys
 
+import numpy as np
 import pytest
 
+from specsim import simulate
 from specsim.cli import main
+from specsim.plugin import NOBODY, Sequences, grow
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.sarathi import TokenBudget
+from specsim.schedulers.vllm_spec import FixedChains
+from tests.made import refusal
 
 BASE = ["trace=poisson", "requests=5", "acceptance=bernoulli", "profile=llama8b_1b_h100", "engine=profiled", "out=here"]
 TOP = """
@@ -81,6 +88,27 @@ def test_debug_shows_the_users_own_line(here, capsys):
     assert f'  File "{here}/theirs.py", line {HERE}, in step' in trace
     assert "    yield verify([-1], [1])" in trace
     assert last.startswith("specsim: scheduler Mine at 0 s: a pass names request -1")
+
+
+PARTS = [
+    ("sequences", lambda self, *_: None, "TypeError: Mine.sequences returned None; expected Sequences"),
+    ("sequences", lambda self, *_: Sequences([0], *[NOBODY] * 3), "TypeError: Mine.sequences: requests is [0] (list);"),
+    ("grow", lambda self, view, of: grow(of.requests, of.catch_up, np.zeros(1), (1,)), "Mine.grow: TypeError: max_de"),
+    ("grow", lambda self, view, of: grow(of.requests, NOBODY, of.catch_up, (1,)), "Mine.grow: a leaf can only be"),
+    ("on_verified", lambda self, view: None, "Mine.on_verified: TypeError: "),
+    ("begin", lambda self: None, "Mine.begin: TypeError: "),
+    ("noted", lambda self, requests: None, "Mine.noted: TypeError: noted returned None; expected arrays by name"),
+]
+
+
+@pytest.mark.parametrize(("method", "body", "said"), PARTS)
+def test_a_part_at_fault_is_named_with_its_line(method, body, said):
+    body.__name__, own = method, {method: body}
+    batching = type("Mine", (TokenBudget,), own if method == "sequences" else {})(8, 512, 0.0)
+    speculation = type("Mine", (FixedChains,), {} if method == "sequences" else own)(3)
+    told = refusal(simulate, Composed(batching, speculation), "poisson", requests=5)
+    assert said in told
+    assert told.endswith(f"test_bad_scheduler.py:{body.__code__.co_firstlineno})")
 
 
 RAISES = "class Mine:\n    def __init__(self):\n        raise RuntimeError('boom\\nand more')\n    step = print\n"

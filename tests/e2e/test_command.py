@@ -91,7 +91,7 @@ def test_a_pipe_shows_notes_surrogate_table_and_folder_and_no_progress_bar(tmp_p
     provenance = json.loads((tmp_path / "here" / "provenance.json").read_text())
     assert provenance["trace"]["origin"] == "surrogate"
     assert "CC BY 4.0" in provenance["trace"]["licence"]
-    assert [f"note: {note}" for note in provenance["notes"]] == notes
+    assert [f"note: {note}" for note in provenance["notes"]] == [f"note: {above}", *notes]
 
 
 def test_a_terminal_shows_a_progress_bar_that_leaves_nothing(tmp_path, monkeypatch, capsys):

@@ -106,7 +106,7 @@ def test_what_is_no_observer_is_refused_before_anything_runs(in_time):
     outside = refusal(simulate, "vllm", **SMALL, observers=["os.system"])
     assert "observers: os.system: _target_: 'os.system' is not allowed" in outside
     objects = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[Counting()])
-    assert "observers: a list that cannot be written as text" in objects
+    assert "expected names of classes in plugins=, as 'module.Class'; simulate takes objects, too" in objects
 
 
 def test_a_search_aims_at_the_mean_of_a_noted_column(in_time):

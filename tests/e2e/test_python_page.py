@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim import Run, load_run, simulate, sweep
+from specsim import Run, find, load_run, simulate, sweep, tune
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.plugin import Forest, Objectives, SloClass, SloMix, TargetPass, decode, load_profile, trace_of
 from specsim.schedulers.fcfs import Fcfs
@@ -124,25 +125,25 @@ def frame(**columns):
     return pd.DataFrame({**COLUMNS, **columns})
 
 
-class Needy:
-    def __init__(self, slots):
-        self.slots = slots
-
-
-def broken():
-    raise KeyError("no such thing")
-
-
 MISTAKES = [
     (lambda: simulate(7), "scheduler: 7; expected a name, a path, a scheduler, or what makes one"),
-    (lambda: simulate(Needy), "missing 1 required positional argument: 'slots'; expected a scheduler, or what makes"),
-    (lambda: simulate(broken), "KeyError"),
+    (lambda: simulate(Fcfs), "missing 1 required positional argument: 'max_num_seqs'; expected a scheduler, or what"),
+    (lambda: simulate(lambda: {}["no such thing"]), "KeyError"),
     (lambda: simulate(Counting(), scheduler__steps=3), "scheduler is an object; expected the value in it"),
     (lambda: simulate("fcfs", frame(output_tokens=[20, 0, 10])), "DataFrame: 1 damaged row: index 1: output_tokens 0"),
     (lambda: simulate("fcfs", frame().drop(columns="output_tokens")), "no column output_tokens"),
     (lambda: simulate("fcfs", slo=mix(share=0.5)), "my mix: classes: shares add up to 0.5, expected 1"),
     (lambda: simulate("fcfs", "poisson", requests="8"), "requests: '8' is not a whole number"),
     (lambda: simulate("fcfs", "poisson", rps=object()), "rps: a object that cannot be written as text"),
+    (lambda: simulate("fcfs", frame().rename(columns={"output_tokens": "out"})), "columns={'YOURS': 'output_tokens'})"),
+    (lambda: sweep({"rps": [2]}, seed=range(2)), "; expected {'seed': range(0, 2)} among the axes"),
+    (lambda: find({"slo_scale": [1]}, seeds=[0, 1]), "seeds: unknown key; expected {'seed': [0, 1]} among the axes"),
+    (lambda: sweep({"rps": [2]}, scheduler="vllm_spec", scheduler__num_speculative_tokens=[2, 4]), "4]} among the"),
+    (lambda: simulate("fcfs", "poisson", rps=[2, 4]), "; expected sweep({'rps': [2, 4]})"),
+    (lambda: tune("vllm_spec", rps=2, seed=[0, 1]), "; expected seeds=[0, 1]"),
+    (lambda: tune([Counting(), "vllm"]), ": expected names or files, whose settings are tried"),
+    (lambda: tune("vllm", target="95%"), "tune: target='95%': expected a share in (0, 1]; 0.9 is 90%"),
+    (lambda: find(["vllm"]), "['vllm']: expected values by key, as {'scheduler': ['vllm', 'fcfs']}"),
     (lambda: sweep({"trace": [frame(), "poisson"]}, trace__window=[0, 1]), "trace.window: some traces are objects"),
 ]
 
@@ -166,3 +167,13 @@ def test_objects_of_a_sweep_go_to_other_processes_and_stand_when_it_is_made_agai
     assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")} == before
     mine = partial(Counting, seen=[{1}])
     assert "whether its scheduler was this object cannot be told" in refusal(made, 1)
+    one = {"trace": frame(), "acceptance": "bernoulli", "out": tmp_path / "new", "rates": (1, 2), "within": 1}
+    assert len(find({"scheduler": [mine()], "seed": [0]}, progress=False, **one).sweep) > 1
+
+
+def test_a_run_of_code_that_lies_in_no_file_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.delattr(sys.modules[__name__], "__file__")
+    for notes in ([], [f"1 run made again: the code of {__name__} lies in no file, and may have changed"]):
+        for keep in ("runs", "summary"):
+            how = {"keep": keep, "out": tmp_path / keep, "acceptance": "bernoulli", "progress": False}
+            assert [*sweep({"scheduler": [Counting]}, trace=frame(), **how).whole_notes] == notes

@@ -75,9 +75,8 @@ def test_a_class_of_which_no_request_arrived_in_a_run_is_one_line(tmp_path, caps
 
 def test_a_mistake_in_find_is_one_line():
     assert "find: rps is what is looked for" in refusal(specsim.find, {"rps": [1, 2]})
-    assert "target=0, " in refusal(specsim.find, {}, target=0)
-    for wrong in ({"target": 0}, {"target": "90%"}, {"rates": (1,)}, {"rates": 4}):
-        assert "expected shares in (0, 1], and two rates, the lower first" in refusal(specsim.find, {}, **wrong)
+    for name, value, said in (("target", "90%", "a share"), ("within", 95, "a share"), ("rates", (1,), "two rates")):
+        assert f"find: {name}={value!r}: expected {said}" in refusal(specsim.find, {}, **{name: value})
 
 
 TUNE = ["tune", "scheduler=vllm_spec", "trace=poisson", "profile=llama8b_1b_h100", "rps=30", "requests=30", "seed=0"]

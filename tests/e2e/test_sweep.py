@@ -1,10 +1,8 @@
 """`-m`: a folder per point, one table, nothing run twice; what is damaged or made by other code is made anew."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from math import prod
@@ -86,6 +84,7 @@ def test_a_point_of_a_sweep_is_the_run_alone(tmp_path):
 
 def test_two_points_that_are_one_configuration_are_refused():
     (point,) = checked(from_words(["scheduler=fcfs", "trace=poisson", "requests=5"], sweep=False))
+    assert point.but(experiment=None, sources={"plugins": {"__main__": "x"}}).prepared().plugins == {"__main__": "x"}
     said = refusal(plan, [replace(point, point={"rps": rps}) for rps in ("2", "2.0")], None)
     assert "rps=2 and rps=2.0 are one configuration" in said
 
@@ -201,7 +200,6 @@ def test_a_plain_line_tells_done_failed_rate_time_left_and_the_worst_class(capsy
 PLUGIN = """
 from dataclasses import dataclass
 from specsim.schedulers.fcfs import Fcfs
-{imports}
 
 @dataclass(frozen=True, slots=True)
 class Mine(Fcfs):
@@ -294,16 +292,11 @@ def test_other_code_of_specsim_makes_all_runs_again(root, capsys, started, monke
 
 @pytest.fixture
 def plugin(here, monkeypatch):
-    """Write a scheduler of one's own, with a helper module beside it where one is named."""
+    """Write a scheduler of one's own."""
     monkeypatch.syspath_prepend(here)
     (here / "my_policy.yaml").write_text("description: mine\n_target_: my_policy.Mine\nmax_num_seqs: 64\n")
-
-    def write(size, imports=""):
-        (here / "my_policy.py").write_text(PLUGIN.format(size=size, imports=imports))
-
-    yield write
-    for name in ("my_policy", "my_sizes"):
-        sys.modules.pop(name, None)
+    yield lambda size: (here / "my_policy.py").write_text(PLUGIN.format(size=size))
+    sys.modules.pop("my_policy", None)
 
 
 MINE = ["run", "-m", "rps=20,40", "scheduler=./my_policy.yaml", "plugins=[my_policy.py]", *WORDS, "out=all"]
@@ -321,14 +314,3 @@ def test_an_edited_plug_in_is_not_read_back_from_an_old_run(plugin, capsys, star
     assert main(MINE) == 0
     assert len(started) == 4
     assert "made again" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_an_edited_module_that_a_plug_in_imports_counts_in_a_new_process(plugin, tmp_path):
-    plugin("SIZE", "from my_sizes import SIZE")
-    for size, again in ((1, ""), (64, "note: 2 runs made again: plug-in my_policy has changed")):
-        (tmp_path / "my_sizes.py").write_text(f"SIZE = {size}\n")
-        environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-        command = [sys.executable, "-m", "specsim", *MINE]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert again in done.stdout.splitlines() or not again

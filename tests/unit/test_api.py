@@ -92,8 +92,7 @@ def test_a_value_without_a_text_of_its_own_is_one_line(value):
         (lambda: simulate("fcfs", out="file", **SMALL), "file"),
         (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
         (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
-        (lambda: sweep(None, scheduler="fcfs", **SMALL), "expected values by key"),
-        (lambda: load_sweep("nope"), "nope"),
+        (lambda: load_sweep("nope"), "no folder 'nope'"),
     ],
 )
 def test_a_mistake_is_one_line_and_starts_nothing(call, named, tmp_path, started):

@@ -50,10 +50,11 @@ READ = {
     "inference-perf records JSON": json.dumps(
         [{"start_time": 9e5 + t, "info": {"input_tokens": p, "output_tokens": o}} for t, p, o in ROWS]
     ),
-    "gateway log CSV": csv("startTime,model,prompt_tokens,completion_tokens", lambda t, p, o: (iso(t), "a", p, o)),
+    "gateway log CSV": csv("startTime,input_tokens,output_tokens", lambda t, p, o: (iso(t), p, o)) + f"\n{iso(9)},5,",
     "gateway log JSON lines": lines(
         lambda t, p, o: {"created": 1_764_000_000 + t, "usage": {"prompt_tokens": p, "completion_tokens": o}}
-    ),
+    )
+    + json.dumps({"created": 1_764_000_009, "usage": {"prompt_tokens": None}, "error": "timeout"}),
 }
 
 
@@ -64,6 +65,7 @@ def test_usual_names_are_known(tmp_path, kind):
     assert trace.arrival_s == pytest.approx([0, 0.3, 0.9], abs=1e-6)
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([653, 600, 604], [214, 165, 136])
     assert said.startswith(f"read as {kind}: ")
+    assert ("left out 1 of 4 requests (no or 0 tokens: they failed)" in said) is kind.startswith("gateway")
 
 
 def test_any_other_names_are_given(tmp_path):
@@ -99,7 +101,7 @@ def test_names_that_do_not_fit_are_one_line(tmp_path, refused):
 
 def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
     alone, timed = tmp_path / "alone.csv", tmp_path / "timed.csv"
-    alone.write_text(csv("prompt_tokens,output_tokens", lambda t, p, o: (p, o)))
+    alone.write_text(csv("start_timestamp,num_input_tokens,num_total_output_tokens"))
     timed.write_text(csv("arrival_s,prompt_tokens,output_tokens"))
     runs = [simulate(trace=file, concurrency=2, **SMALL) for file in (alone, timed)]
     assert runs[0].metrics == runs[1].metrics
@@ -143,26 +145,17 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (
-            json.dumps(VLLM),
-            "a summary of `vllm bench serve` without its requests: expected one of --save-result --save-",
-        ),
+        (json.dumps(VLLM), "a summary of `vllm bench serve` without its requests: expected one of --save-result"),
         (
             "\n".join(json.dumps({**VLLM, **LENGTHS, "start_times": [0, 1]}) for _ in range(2)),
             "results of several benchmarks, a line each: `specsim import` makes a trace of each",
         ),
-        (
-            json.dumps({"input_config": {}, "request_throughput": {"unit": "requests/sec", "avg": 2.0}}, indent=1),
-            "a summary of aiperf without its requests: expected profile_export.jsonl of the same folder",
-        ),
-        (
-            json.dumps({"metadata": {}, "benchmarks": [{"requests": {"successful": []}}]}),
-            "a report of GuideLLM: `specsim import` makes a trace of each benchmark's requests",
-        ),
-        (
-            lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{"input_toks": p}]}),
-            "sessions of LLMServingSim",
-        ),
+        (json.dumps({"input_config": {}}, indent=1), "a summary of aiperf or genai-perf without its requests: aip"),
+        ("created,input_tokens,output_tokens\n1,5,6\n2,5,\n3,5,", "2 of 3 requests have no output_tokens; expected"),
+        (json.dumps({"service_kind": "openai", "experiments": []}), "genai-perf's texts and times, without counts of"),
+        (json.dumps({"world_info": {}, "request_info": {}}, indent=1), "a report of trtllm-bench, which does not say"),
+        (json.dumps({"metadata": {}, "benchmarks": [{}]}), "a report of GuideLLM: `specsim import` makes a trace of"),
+        (lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{}]}), "sessions of LLMServingSim"),
     ],
 )
 def test_files_of_another_kind_are_told_what_to_do(tmp_path, content, said):

@@ -76,15 +76,22 @@ def test_a_result_of_a_server_that_speculates_is_an_acceptance_and_a_point(tmp_p
     assert main(["run", *files, "rps=4", f"out={out / 'r'}"]) == 0
 
 
-def test_results_of_sglang_are_points_and_a_length_asks_for_its_k(tmp_path, capsys):
-    sglang = {"total_output_tokens_retokenized": 200}
-    lines = [result(2, **sglang, accept_length=None), result(3, **sglang, accept_length=2.9)]
-    out = imported(tmp_path, "\n".join(map(json.dumps, lines)))
-    assert [load for load, _, _ in points_in(out)] == [BenchLoad(100, 10, 2, 20)]
+CHAIN = {"speculative_num_steps": 3, "speculative_eagle_topk": 1}
+TREE = CHAIN | {"speculative_eagle_topk": 4}
+
+
+@pytest.mark.parametrize(
+    ("server", "lacks"),
+    [(CHAIN, ""), (TREE, "of trees (speculative_eagle_topk 4)"), (None, "but no server_info.speculative_num_steps")],
+)
+def test_results_of_sglang_are_points_with_drafts_where_the_server_tells_its_k(tmp_path, capsys, server, lacks):
+    spec = [result(clients, accept_length=2.9, server_info=server) for clients in (3, 4)]
+    out = imported(tmp_path, "\n".join(map(json.dumps, [result(2, accept_length=None), *spec])))
+    drafted = [] if lacks else [BenchLoad(100, 10, each, 20, drafts=3, acceptance_length=2.9) for each in (3, 4)]
+    assert [load for load, _, _ in points_in(out)] == [BenchLoad(100, 10, 2, 20), *drafted]
     said = capsys.readouterr().out
-    assert "accept_length 2.9 needs its k: a file of kind length" in said
-    assert "accept_length, but no spec_decode_per_position_acceptance_rates: what a step drafts" in said
-    assert f"no trace: {tmp_path / 'given'}: 2 results without their requests" in said
+    assert (lacks or "acceptance.yaml: 2.9 tokens a verification at k = 3") in said
+    assert f"no trace: {tmp_path / 'given'}: 3 results without their requests" in said
 
 
 @pytest.mark.parametrize(
@@ -107,8 +114,12 @@ def test_a_report_of_guidellm_is_a_trace_and_a_point(tmp_path, capsys, strategy,
         assert points_in(out) == [(load, pytest.approx(0.04), pytest.approx(0.009))]
 
 
-def test_a_summary_of_aiperf_is_a_point(tmp_path):
-    summary = {"input_config": {"loadgen": {"concurrency": 5}}, "request_count": {"avg": 10.0}}
+GENAI = {"perf_analyzer": {"stimulus": {"concurrency": 5}}}
+
+
+@pytest.mark.parametrize("load", [{"loadgen": {"concurrency": 5}}, GENAI, {"concurrency": 5, "request_rate": None}])
+def test_a_summary_of_aiperf_or_genai_perf_is_a_point(tmp_path, load):
+    summary = {"input_config": load, "request_count": {"avg": 10.0}}
     summary |= {"input_sequence_length": {"avg": 200.0}, "output_sequence_length": {"avg": 50.0}}
     summary |= {"time_to_first_token": {"avg": 70.0}, "inter_token_latency": {"avg": 8.0}}
     out = imported(tmp_path, json.dumps(summary, indent=1))

@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 from specsim.errors import SpecsimError
 from specsim.figures.passes import spans, timeline
 from specsim.figures.plots import run_figures, save
-from specsim.figures.slo import comparison, latency_cdf, slo_by_class
+from specsim.figures.slo import Pairs, calibration, comparison, latency_cdf, slo_by_class
 from specsim.figures.style import amount, style
 from specsim.metrics.requests import PASS_COLUMNS, RunTotals
 from specsim.metrics.summary import summarise
@@ -202,6 +202,14 @@ def mark_boxes(figure, axes):
         pixels = reach * figure.dpi / 72
         found += [Bbox([place - pixels, place + pixels]) for place in axes.transData.transform(line.get_xydata())]
     return found
+
+
+def test_no_label_of_a_wide_axis_covers_another():
+    wide = {"all": Pairs(np.array([70.0, 3e4]), np.array([80.0, 4e4]))}
+    figure = calibration({"TPOT": wide, "TTFT": wide})
+    figure.canvas.draw()
+    words = [text.get_window_extent() for text in figure.axes[1].get_xticklabels()]
+    assert not any(one.overlaps(other) for one, other in pairwise(words))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -62,16 +63,19 @@ def test_a_file_that_changed_after_its_import_is_refused(folder, name):
     assert f"{name}' has changed since it was imported" in refusal(plugins_sha256, [module])
 
 
+def test_code_that_no_file_holds_has_no_checksum(monkeypatch):
+    monkeypatch.setattr(sys, "ps1", "In : ", raising=False)
+    typed = ModuleType("__main__")
+    typed.__file__ = __file__
+    assert plugins_sha256([typed, ModuleType("compiled")]) == {"__main__": None, "compiled": None}
+
+
 def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
-    for name in ("a.py", "b/c.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x = 1\n")
+    (tmp_path / "b").mkdir()
     monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
     monkeypatch.setattr(provenance, "folder_sha256", provenance.folder_sha256.__wrapped__)
-    found = {package_sha256.__wrapped__()}
-    for name, text in (("a.py", "x = 2\n"), ("b/c.py", "x = 2\n"), ("b/d.py", "")):
+    found = []
+    for name, text in zip(["a.py", "b/c.py", "a.py", "b/c.py", "b/d.py", "notes.txt"], "112234", strict=True):
         (tmp_path / name).write_text(text)
-        found.add(package_sha256.__wrapped__())
-    (tmp_path / "notes.txt").write_text("no code")
-    found.add(package_sha256.__wrapped__())
-    assert len(found) == 4
+        found.append(package_sha256.__wrapped__())
+    assert [found.index(each) for each in found] == [0, 1, 2, 3, 4, 4]

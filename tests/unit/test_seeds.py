@@ -211,6 +211,10 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     means = runs.means().query("slo_class == 'all'").groupby(["rps", "slo_scale", "acceptance.alpha"])["mean"].max()
     assert found["mean"].tolist() == pytest.approx(means.tolist())
     found = found.set_index(["acceptance.alpha", "rps", "slo_scale"])
+    one = runs.select(acceptance__alpha=0.5).map("rps", "slo_scale")
+    assert [len(axes.patches) for axes in one.axes] == [4]
+    assert "differ in acceptance.alpha, too; expected panel='acceptance.alpha'" in refusal(runs.map, "rps", "slo_scale")
+    assert "map: rps, slo_scale, rps, scheduler: one stands twice" in refusal(runs.map, "rps", "slo_scale", "rps")
     figure = runs.map("rps", "slo_scale", "acceptance.alpha")
     assert [axes.get_title() for axes in figure.axes] == ["alpha = 0.5", "alpha = 0.9"]
     for alpha, axes in zip((0.5, 0.9), figure.axes, strict=True):

@@ -91,6 +91,8 @@ def test_the_prompts_of_turns_are_whole_or_what_a_turn_adds():
     assert "1 of 2 turns have prompts shorter than the texts before" in refusal(trace_of, short)
     assert trace_of(short, turns="whole").prompt_tokens.tolist() == [300, 100, 200, 330]
     assert trace_of(short, turns="added").prompt_tokens.tolist() == [300, 460, 200, 580]
+    stamped = {name: short[name] for name in short if name != "delay"} | {"timestamp": [0, 900, 4000, 9000]}
+    assert trace_of(stamped, turns="added", time_unit="ms").prompt_tokens.tolist() == [300, 200, 460, 580]
     alone = {"arrival_s": [0], "prompt_tokens": [5], "output_tokens": [6]}
     assert "trace.turns=added changes nothing" in refusal(trace_of, alone, turns="added")
 
@@ -100,6 +102,10 @@ def test_a_turn_finds_the_prompt_before_it_cached():
     asked = {"prefix_caching": True, "block_tokens": 16, "replicas": 2, "router": "affinity", "out": None}
     done = simulate("continuous", frame(), **asked)
     assert done.metrics["specsim"]["prefix_cache_hits"] == 16 * (18 + 12)
+    stamped = frame(timestamp=[0, 9000, 20_000, 30_000]).drop(columns="delay")
+    of_log = simulate("continuous", stamped, trace__turns="whole", trace__time_unit="ms", **asked)
+    assert of_log.metrics["specsim"]["prefix_cache_hits"] == 16 * (18 + 12)
+    assert "; or trace.turns=whole, if each" in refusal(simulate, "continuous", stamped, trace__time_unit="ms", **asked)
     shrinks = simulate("continuous", frame(input_length=[300, 200, 299, 330]), trace__turns="whole", **asked)
     assert shrinks.metrics["specsim"]["prefix_cache_hits"] == 16 * 12
 

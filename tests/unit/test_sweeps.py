@@ -34,6 +34,7 @@ def copied(stored, tmp_path):
 
 def test_a_sweep_is_a_sequence_of_runs_from_which_some_are_selected(stored):
     made, found = sweep(AXES, out=stored, **SMALL), load_sweep(stored)
+    assert len((stored / "table.csv").read_text().splitlines()) == 1 + len(found.table)
     assert isinstance(made, Sweep)
     assert len(made) == len(found) == len(list(found)) == 8
     assert [run.config["choices"]["scheduler"] for run in made] == ["vllm_spec"] * 4 + ["fcfs"] * 4
@@ -46,6 +47,16 @@ def test_a_sweep_is_a_sequence_of_runs_from_which_some_are_selected(stored):
     assert [run.config["rps"] for run in some] == [2, 4]
     assert isinstance(some, Sweep)
     assert found.select(rps=range(2, 3)).axes == {"scheduler": ["fcfs", "vllm_spec"], "seed": [0, 1]}
+
+
+def test_a_loader_names_the_other_and_what_it_loaded_is_read_in_another_working_folder(stored, monkeypatch):
+    monkeypatch.chdir(stored.parent)
+    found, made = load_sweep("all"), sweep(AXES, out="all", **SMALL)
+    assert "expected load_sweep" in refusal(load_run, "all")
+    alone = load_run(f"all/{found[0].folder.name}")
+    assert "holds a single run; expected load_run" in refusal(load_sweep, alone.folder)
+    monkeypatch.chdir("/")
+    assert len(found[0].requests) == len(made[0].requests) == len(alone.requests) == 8
 
 
 def test_a_row_per_run_and_class_with_what_was_measured(stored):
@@ -125,7 +136,7 @@ def test_what_jupyter_shows_is_short_and_names_what_differs(stored):
     assert len(re.findall(r"^(?:fcfs|vllm_spec) +[24] +[*0-9.]+ +[-+0-9.]+ ", shown, re.M)) == 4
     assert "mean \u00b1 half width of the 95% interval over seeds, from 5 seeds on; " in shown
     assert len(shown) < 4000
-    assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2)>"
+    assert repr(found) == "<Sweep of 8 runs: scheduler (2), rps (2), seed (2); 2 notes>"
     run = found[0]._repr_html_()
     assert "trace=poisson" in run
     assert "coding" in run

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped
+from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped, title_of
 from tests.made import refusal
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -67,6 +67,11 @@ def test_a_reference_to_a_key_of_the_file_stays_as_it_is(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("a: 1\nb: {c: '${..a}', d: ['${...a}']}\nf: '${.a}'\n$g: 5 $ and $5\n")
     assert read_yaml(path)["b"] == {"c": "${..a}", "d": ["${...a}"]}
+
+
+def test_a_file_called_as_its_group_is_titled_by_its_folder():
+    files = ("poisson", "a/mine/trace.csv", "mine/trace_2.csv", "mine/trace_day.csv", "../trace.csv")
+    assert [title_of("trace", each) for each in files] == ["poisson", "mine", "mine_2", "trace_day", "trace"]
 
 
 def test_every_file_that_ships_may_be_copied_and_changed():
