@@ -291,4 +291,6 @@ def _record(
         cancelled_s if simulation.timeout_s is not None else None,
         totals,
         recorder.passes(),
+        [each.ledger.pool.most_bytes for each in replicas],
+        recorder.widest,
     )

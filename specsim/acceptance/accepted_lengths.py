@@ -294,7 +294,8 @@ def runs(node: CheckedMapping, folder: Path) -> Acceptance:
         curves[name] = curve_of(node, each.rates, each.chain, SPREAD if each.spread is None else each.spread)
         how = f"{'stated' if node.given('spread') else each.how}: {curves[name].spread:.3g}"
         said.append(f"{name}: {each.counts}: {worth(curves[name])}; spread between requests {how}")
-    return Acceptance(curves, width, levels, note="; ".join(said), sha256=checksum)
+    known = min(each.chain for each in curves.values())
+    return Acceptance(curves, width, levels, note="; ".join(said), sha256=checksum, known=known)
 
 
 @lru_cache(maxsize=4)

@@ -80,7 +80,8 @@ class Acceptance:
     """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
 
     The `evidence` of Bernoulli numbers is ``assumed``. `note` is a line for the user of a run, `sha256` the checksum of
-    the file that the curves were fitted to.
+    the file that the curves were fitted to. `known` is the last draft position that was stated or counted, in every
+    category; None: rates are not of so many positions.
     """
 
     curves: Mapping[str, Curve]
@@ -90,6 +91,7 @@ class Acceptance:
     evidence: Evidence = "fitted"
     note: str | None = None
     sha256: str | None = None
+    known: int | None = None
 
     def scaled(self, factor: float) -> Acceptance:
         """Return it with each draft position's rate, given that the drafts before are right, times a factor."""

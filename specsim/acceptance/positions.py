@@ -41,13 +41,14 @@ def _acceptance(
     node.only(("kind", "categories"), ("description", "pair", "width", "levels"))
     width, levels = shape_of(node)
     bodies = node.children("categories", "at least one category by name", " or ".join(ways))
-    curves, said = {}, []
+    curves, said, known = {}, [], []
     for name, body in bodies.items():
         way = _way(body, ways)
         rates, single = read(body, way), not isinstance(body.values[way], list | tuple | Mapping)
         curves[name] = curve_of(body, rates, body.values.get("k", USUAL_K if single else len(rates)), SPREAD)
         said.append(f"{name}: {_said(body, way, curves[name])}")
-    return Acceptance(curves, width, levels, evidence="fitted", note="; ".join(said))
+        known += [curves[name].chain] if not single or "k" in body.values else []
+    return Acceptance(curves, width, levels, note="; ".join(said), known=min(known, default=None))
 
 
 def _way(node: CheckedMapping, ways: tuple[str, ...]) -> str:

@@ -102,6 +102,8 @@ class Record:
     replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
     rejected : why, by request id.
     cancelled_s : when, by request id, of those that were cancelled; None where no client gives up.
+    cache_bytes : the most cache that each replica held. widest : the most context and batched tokens of passes outside
+        the range of their model, by replica and kind of pass.
     """
 
     requests: Requests
@@ -116,6 +118,8 @@ class Record:
     cancelled_s: Mapping[int, float] | None
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
+    cache_bytes: Sequence[int]
+    widest: Mapping[tuple[int, int], tuple[float, float]]
 
     def table(self, joined: Mapping[str, Ints] = MappingProxyType({})) -> RequestTable:
         """Return the columns of ``requests.parquet``; `joined` (N,) are those of `JOINED_COLUMNS` that there are."""
@@ -184,6 +188,7 @@ class Recorder:
         self._emitted = emitted
         self._evicts, self._again_s = False, np.zeros(requests)
         self._out_of_range = 0
+        self.widest: dict[tuple[int, int], tuple[float, float]] = {}
         self.watch: Callable[[], None] | None = None
         self.iterations = 0
         self.draft_passes = 0
@@ -250,7 +255,8 @@ class Recorder:
         seconds, context, rows, _ = decodes
         model_s = self._busy[replica].model_s
         model_s[VERIFY_PASS] = float(in_turn(model_s[VERIFY_PASS], seconds)[-1])
-        self._out_of_range += decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
+        outside = decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
+        self._stray(replica, VERIFY_PASS, outside, context, rows)
         self._iterate(len(decodes))
         self._pauses.add(replica, *gaps)
         between_s = starts_s[2:] - starts_s[1:-1]
@@ -269,7 +275,9 @@ class Recorder:
         model_s[DRAFT_PASS] = float(in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())[-1])
         model_s[VERIFY_PASS] = float(in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])[-1])
         self._busy[replica].mark(float(starts_s[-1]))
-        self._out_of_range += rounds_outside(*self._models[replica], rounds)
+        drafts, verifications = rounds_outside(*self._models[replica], rounds)
+        self._stray(replica, DRAFT_PASS, drafts, rounds.draft.context_tokens, rounds.draft.batched_tokens)
+        self._stray(replica, VERIFY_PASS, verifications, rounds.verify.context_tokens, rounds.verify.batched_tokens)
         self.draft_passes += depth * len(rounds)
         self._iterate(len(rounds))
         self._pauses.add(replica, *gaps)
@@ -306,8 +314,17 @@ class Recorder:
             busy.prefill_s += prefill_s
             seconds -= prefill_s
         busy.model_s[kind] += seconds
-        self._out_of_range += self._models[replica][kind].extrapolates(shape)
+        if self._models[replica][kind].extrapolates(shape):
+            self._stray(replica, kind, 1, shape.context_tokens, shape.batched_tokens)
         return busy
+
+    def _stray(self, replica: int, kind: int, count: int, context_tokens: Any, batched_tokens: Any) -> None:
+        """Count passes outside the range of their model, and keep the largest counts of those that were told of."""
+        if count:
+            self._out_of_range += count
+            most = float(np.max(context_tokens)), float(np.max(batched_tokens))
+            before = self.widest.get((replica, kind), most)
+            self.widest[replica, kind] = max(most[0], before[0]), max(most[1], before[1])
 
     def _keep(self, shape: PassShape, **row: float) -> None:
         """Keep a row of `PASS_COLUMNS`: the counts of the shape, and the other columns as given."""
@@ -387,16 +404,16 @@ def decodes_outside(target: PassCosts, context_tokens: Ints, rows: Ints | int) -
     return _outside(target, context_tokens, np.broadcast_to(rows, context_tokens.shape))
 
 
-def rounds_outside(draft: PassCosts, target: PassCosts, rounds: Rounds) -> int:
-    """Return how many passes of rounds lie outside the range of their model; contexts rise from round to round."""
+def rounds_outside(draft: PassCosts, target: PassCosts, rounds: Rounds) -> tuple[int, int]:
+    """Return how many drafts and verifications lie outside the range of their model; contexts rise by round."""
     depth, fed, read = rounds.depth, rounds.draft.context_tokens, rounds.verify.context_tokens
     drafted = rounds.draft.requests, rounds.draft.batched_tokens.max()
     queries = rounds.verify.batched_tokens
     if _inside(draft, (fed[0, 0], fed[1, -1]), drafted) and _inside(target, read[[0, -1]], (queries, queries)):
-        return 0
+        return 0, 0
     context, batched = counts_of(rounds, "context_tokens"), counts_of(rounds, "batched_tokens")
     drafts = _outside(draft, context[:, :depth], batched[:, :depth])
-    return drafts + _outside(target, context[:, depth], batched[:, depth])
+    return drafts, _outside(target, context[:, depth], batched[:, depth])
 
 
 def counts_of(rounds: Rounds, name: str) -> Ints:

@@ -350,8 +350,9 @@ def _numbers(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+EXTRAPOLATED = "extrapolated"
 COLUMNS = {
-    "extrapolated": ("out_of_range_passes",),
+    EXTRAPOLATED: ("out_of_range_passes",),
     "OVERLOADED": ("load.overloaded",),
     "too short": ("load.too_short", "load.attainment_half_width"),
     "near saturation": ("load.saturated",),
@@ -376,5 +377,7 @@ def in_short(notes: Sequence[Sequence[str]], name: Names) -> list[str]:
         elif found:
             tell = f"column {columns[0]} tells" if len(columns) == 1 else f"columns {' and '.join(columns)} tell"
             count = f"{len(found)} of {len(notes)} runs"
+            if (sizes := max(reason.partition(": ")[2] for _, reason in found)) and kind == EXTRAPOLATED:
+                count += f", such as {sizes}"
             lines.append(f"{kind}: {count}; the table's {tell} which, the notes in each run's provenance why")
     return lines

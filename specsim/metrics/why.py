@@ -130,5 +130,16 @@ def why_said(run: AnyRun) -> tuple[str, ...]:
     whole: dict[Any, Any] = why(run).iloc[-1].to_dict()
     shares = {name: float(whole[f"missed.{name}"]) for name in CAUSES}
     first, second, *_ = sorted(shares, key=lambda name: -shares[name])
-    tail = f"; {shares[second]:.0%}: {CAUSES[second]}" if shares[second] >= SPOKEN else ""
-    return (f"why: of {whole['missed']:,} missed requests {shares[first]:.0%}: {CAUSES[first]}{tail}",)
+    said = [f"{shares[name]:.0%}: {CAUSES[name]}{_pool(run, name)}" for name in (first, second)]
+    parts = said[: 1 + (shares[second] >= SPOKEN)]
+    return (f"why: of {whole['missed']:,} missed requests {'; '.join(parts)}",)
+
+
+def _pool(run: AnyRun, cause: str) -> str:
+    """Return the pool of a split run that a cause lies in: TTFT is the prefill pool's alone."""
+    prefill, replicas = (run.config.get("split") or {}).get("prefill"), run.config["replicas"]
+    if prefill is None or cause == "rejected":
+        return ""
+    reads = cause in ("queue", "own_prompt")
+    pool, count = ("prefill", prefill) if reads else ("decode", replicas - prefill)
+    return f" (the {pool} pool, {count} of {replicas} replicas)"

@@ -23,6 +23,7 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
 from specsim.latency.profile import peak_notes
+from specsim.metrics.requests import VERIFY_PASS
 from specsim.metrics.summary import peak
 from specsim.pass_shape import PassShape
 from specsim.registry import asked
@@ -64,11 +65,19 @@ def turns(trace: Trace, delay_s: Floats) -> Turns | None:
     return Turns(then, delay_s)
 
 
-def session_note(router: Router, source: str, trace: Trace) -> str | None:
-    """Return a line for the user where a router deals by sessions that the trace does not name."""
-    if not getattr(router, "by_session", False) or trace.session is not None:
-        return None
-    return f"{source}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+def routing_notes(router: Router, source: str, trace: Trace, pools: Sequence[int]) -> Iterator[str]:
+    """Yield lines where a router deals by sessions that the trace does not name, or by none though hits are recorded.
+
+    `pools` are the sizes of the pools that are routed in, that which reads prompts first.
+    """
+    by_session = getattr(router, "by_session", False)
+    if by_session and trace.session is None:
+        yield f"{source}: trace {trace.source.name!r} names no sessions: each request is one of its own"
+    if pools[0] > 1 and not by_session and trace.cached_tokens is not None and trace.cached_tokens.any():
+        yield (
+            f"{source}: a recorded hit (cached_tokens) is taken on whichever replica serves, so no router "
+            "loses one: router=affinity keeps sessions together, turns with prefix_caching=true show routers apart"
+        )
 
 
 def _of_name(name: str, named: str) -> dict[str, Any]:
@@ -291,6 +300,19 @@ def batching_notes(chosen: Choices, order: str | None, serving: Serving) -> tupl
     return (f"{scheduler} {its}{_ORDERS[serving.order]}, {engine} {_ORDERS[order]}: no server ran the two together",)
 
 
+KERNELS = {"vLLM": "vllm", "SGLang": "sglang", "TRT-LLM": "trtllm"}
+"""The engines of `MAKERS` as a profile's provenance names them."""
+
+
+def kernels_note(engine: Choice, truth: Profile, profile: str) -> str | None:
+    """Return a line where a profile is made of the kernels of another engine than the run's."""
+    versions = truth.provenance[0].get("versions", "") if truth.provenance else ""
+    made_by, of = Path(engine.name).stem.partition("_")[0], KERNELS.get(versions.partition(" ")[0])
+    if of is None or made_by not in MAKERS or made_by == of:
+        return None
+    return f"{profile} is made of {MAKERS[of][0]}'s kernels, {engine} is of another: no server has both"
+
+
 _ORDERS = {"prompts_first": "reads prompts before decodes", "mixed": "mixes prompts with decodes"}
 
 
@@ -315,6 +337,7 @@ def choice_notes(
     yield chosen.suggestion_note
     yield from batching_notes(chosen, served_on.first.engine.batching, scheduler.serving)
     for named, each in served_on.by_name.values():
+        yield kernels_note(chosen.engine, each.truth, named)
         yield budget_note(scheduler.serving.verify_tokens, each.truth, named)
 
 
@@ -358,6 +381,60 @@ def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
         if running == slots < peak(rows["arrival_s"][its], left_s[its]) or (split and running > slots):
             return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs) were taken",)
     return ()
+
+
+def beyond(simulation: Simulation, widest: Mapping[tuple[int, int], tuple[float, float]]) -> str:
+    """Return in words which counts of passes lie above the range of their model; `widest` as of a `Record`."""
+    found: dict[tuple[str, float], float] = {}
+    for (replica, kind), counts in widest.items():
+        truth = simulation.hardware_of(replica).truth
+        model, who = (truth.target, "the target") if kind == VERIFY_PASS else (truth.draft, "the drafter")
+        for name, most in zip(("context", "batched"), counts, strict=True):
+            bound = getattr(model, f"{name}_range", (0, np.inf))[1]
+            if most > bound:
+                key = f"{name} tokens in a pass of {who}", bound
+                found[key] = max(most, found.get(key, 0))
+    said = [f"up to {most:,.0f} {what}, measured to {bound:,.0f}" for (what, bound), most in found.items()]
+    return ": " + "; ".join(said) if said else ""
+
+
+def cache_note(simulation: Simulation, cache_bytes: Sequence[int], rows: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a line where the cache of a replica, which held so many bytes at most, had no room for more of `rows`.
+
+    It had none if another request of the mean prompt did not fit, and more were there at a time than fit.
+    """
+    for each, (its, since_s, until_s, pool) in enumerate(_visits(simulation, rows)):
+        memory = simulation.hardware_of(each).memory
+        if not its.any():
+            continue
+        tokens = int((rows["prompt_tokens"][its] + rows["output_tokens"][its] * (pool != PREFILL) / 2).mean())
+        bytes_each = int(memory.bytes_of(int(rows["prompt_tokens"][its].mean()), 0))
+        room = memory.capacity_bytes - bytes_each
+        if cache_bytes[each] > room and peak(since_s[its], until_s[its]) * bytes_each > memory.capacity_bytes:
+            share = min(cache_bytes[each] / memory.capacity_bytes, 1.0)
+            held = memory.capacity_bytes // max(int(memory.bytes_of(tokens, 0)), 1)
+            return (
+                f"requests waited while the KV cache of a {pool}replica was full: {share:.0%} of it was taken, it "
+                f"holds {held:,} requests of {tokens:,} tokens, their mean",
+            )
+    return ()
+
+
+PREFILL, DECODE = "prefill ", "decode "
+
+
+def _visits(simulation: Simulation, rows: Mapping[str, Any]) -> Iterator[tuple[Bools, Floats, Floats, str]]:
+    """Yield for each replica which requests had begun there, since when and until when each was there, and its pool."""
+    left_s = np.fmax(rows["finish_s"], rows["cancelled_s"]) if "cancelled_s" in rows else rows["finish_s"]
+    begun, first_s = ~np.isnan(rows["first_token_s"]), rows["first_token_s"]
+    split = simulation.split
+    for replica in range(simulation.replicas):
+        if split is not None and replica < split.prefill:
+            yield begun & (rows["split.prefill_replica"] == replica), rows["arrival_s"], first_s, PREFILL
+        else:
+            here = begun & (rows["replica"] == replica) & ~np.isnan(left_s)
+            since_s = rows["arrival_s"] if split is None else first_s + np.nan_to_num(rows["split.moving_s"])
+            yield here, since_s, left_s, "" if split is None else DECODE
 
 
 def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl:

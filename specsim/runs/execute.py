@@ -21,7 +21,7 @@ from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.tables import STAND_IN, originals, run_line, stand_in, stand_ins
-from specsim.runs.checks import hardly_drafts, slots_note
+from specsim.runs.checks import beyond, cache_note, hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
@@ -144,7 +144,8 @@ REASONS = {
 
 if TYPE_CHECKING:
     from specsim.metrics.load import Recorded
-    from specsim.metrics.requests import RequestTable, RunTotals
+    from specsim.metrics.recorder import Record
+    from specsim.metrics.requests import RequestTable
     from specsim.simulation import Simulation
 
 
@@ -187,7 +188,7 @@ def execute(
     metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
     requests, acceptance_trace = simulation.requests, simulation.ground_truth.acceptance_trace
     metrics["specsim"]["acceptance"] = calibration(acceptance_trace, requests.slo_class, requests.class_names)
-    notes = tuple(_notes(experiment, observers, table, totals, metrics["specsim"]))
+    notes = tuple(_notes(experiment, observers, record, table, metrics["specsim"]))
     provenance = provenance_of(experiment, notes, started, loop_s, totals.iterations)
     provenance["router"] = experiment.router
     provenance["varies_with_seed"] = list(experiment.varies)
@@ -223,14 +224,14 @@ def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
 def _notes(
     experiment: Experiment,
     observers: Sequence[Observer | type[Observer]],
+    record: Record,
     table: RequestTable,
-    totals: RunTotals,
     block: Mapping[str, Any],
 ) -> Iterator[str]:
     """Yield the notes of a run; `block` is that of its metrics."""
     from specsim.metrics.load import load_notes
 
-    scheduler = experiment.made_of.chosen.scheduler
+    scheduler, totals, simulation = experiment.made_of.chosen.scheduler, record.totals, experiment.simulation
     yield from originals(stand_ins([block]))
     yield from experiment.notes
     if observers:
@@ -240,7 +241,8 @@ def _notes(
         yield from experiment.drafting_notes
     if totals.out_of_range_passes:
         passes, outside = totals.iterations + totals.draft_passes, totals.out_of_range_passes
-        yield f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
+        said = f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
+        yield f"{said}{beyond(simulation, record.widest)}"
     for reason, count in block["rejected"].items():
         yield f"{count} requests {REASONS[reason]}"
     for name, column in table.noted.items():
@@ -248,9 +250,10 @@ def _notes(
             said = f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests"
             yield f"{said}: its mean leaves them out"
     yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
-    yield from slots_note(experiment.max_num_seqs, table)
+    yield from slots_note(experiment.limits.get("max_num_seqs"), table)
+    yield from cache_note(simulation, record.cache_bytes, table)
     if totals.draft_passes:
-        yield from hardly_drafts(scheduler.name, table, totals.iterations, experiment.simulation)
+        yield from hardly_drafts(scheduler.name, table, totals.iterations, simulation)
 
 
 def _recorded(experiment: Experiment) -> Recorded | None:

@@ -34,7 +34,7 @@ from specsim.runs.checks import (
     pools,
     prefixes,
     router,
-    session_note,
+    routing_notes,
     splitting,
     turns,
 )
@@ -84,7 +84,8 @@ class Experiment:
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. joined : its rows, as `Trace.joined`. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
-    max_num_seqs : batch slots of each replica; None: its scheduler states none.
+    known_drafts : the last draft position that its acceptance knows; None: it says nothing of that.
+    limits : those of a batch of each replica, by key, that its scheduler states, and the engine's.
     """
 
     made_of: Configured
@@ -99,7 +100,8 @@ class Experiment:
     joined: Mapping[str, Ints]
     notes: tuple[str, ...]
     drafting_notes: tuple[str, ...]
-    max_num_seqs: int | None
+    known_drafts: int | None
+    limits: Mapping[str, int]
 
 
 class _Load(NamedTuple):
@@ -147,8 +149,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     _check_width(factory.example, acceptance_trace, chosen)
     pooled = pools(settings.split, settings.replicas)
     routed = router(chosen.router, plugins, load.assigned.requests.class_names, pooled)
-    said = session_note(routed(), str(chosen.router), load.trace)
-    notes = (*load.notes, said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
+    said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
+    notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     speculates = _speculates(factory)
     captured = getattr(factory.example, "by_table", False), getattr(factory.example, "captured_drafts", 0)
     running_on = served_on.speculating(*captured) if speculates else served_on
@@ -168,7 +170,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         joined=load.trace.joined,
         notes=tuple(filter(None, notes)),
         drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
-        max_num_seqs=factory.serving.max_num_seqs,
+        known_drafts=getattr(model, "known", None),
+        limits=factory.serving.limits,
     )
 
 

@@ -19,7 +19,7 @@ EXTRA_KEYS = {"description", "oracle", "suggests", "family", "served_by", "tune"
 """Keys of a scheduler's file that are no arguments of its class."""
 
 
-MAX_NUM_SEQS = "max_num_seqs"
+MAX_NUM_SEQS, TOKENS = "max_num_seqs", "max_num_batched_tokens"
 """The key of the batch slots: the engine's where it is null."""
 AS_ENGINE = "engine"
 """The `batching` that follows the run's engine."""
@@ -56,14 +56,14 @@ class Serving(NamedTuple):
     maker : the engine that ships it, a key of `MAKERS`, or None.
     order : the order in which its engine reads prompts, as in `EngineBatching`; None: any.
     verify_tokens : its constant verification budget; None: it has none, or one that follows profile and batch.
-    max_num_seqs : its batch slots, the engine's included; None: it states none.
+    limits : those of a batch by their keys, the engine's included; without those that it does not state.
     """
 
     as_engine: bool = False
     maker: str | None = None
     order: str | None = None
     verify_tokens: float | None = None
-    max_num_seqs: int | None = None
+    limits: Mapping[str, int] = {}
 
 
 NEEDS_NONE = Serving()
@@ -119,8 +119,8 @@ def scheduler_factory(
         return scheduler
 
     example = make()
-    slots = arguments.get(MAX_NUM_SEQS)
-    serving = _serving(mapping, source)._replace(max_num_seqs=slots if type(slots) is int else None)
+    stated = {key: each for key in (MAX_NUM_SEQS, TOKENS) if type(each := arguments.get(key)) is int}
+    serving = _serving(mapping, source)._replace(limits=stated)
     return SchedulerFactory(make, example, serving)
 
 
@@ -151,7 +151,7 @@ def _serving(mapping: Mapping[str, Any], source: str) -> Serving:
 def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any]:
     """Return a scheduler's keys with the engine's limits and, where it is asked for, the part that batches so."""
     as_engine, budget = mapping.get("batching") == AS_ENGINE, mapping.get(BUDGET)
-    keys = (MAX_NUM_SEQS, "max_num_batched_tokens") if as_engine else (MAX_NUM_SEQS,)
+    keys = (MAX_NUM_SEQS, TOKENS) if as_engine else (MAX_NUM_SEQS,)
     limits = {key: getattr(engine, key) for key in keys if mapping.get(key, 0) is None}
     if MAX_NUM_SEQS in limits and type(budget) is int:
         limits[MAX_NUM_SEQS] = min(limits[MAX_NUM_SEQS], max(budget, 1))

@@ -72,7 +72,8 @@ class Server(NamedTuple):
     Attributes
     ----------
     model, draft : names on the Hugging Face hub, or what stands for them. tp, pp, ep : GPUs that share each tensor,
-        stages, and groups of experts.
+        stages, and groups of experts. fp8_cache : whether its KV cache is in FP8. stated :
+        limits of a batch where a policy states none.
     """
 
     model: str = MODEL
@@ -80,10 +81,18 @@ class Server(NamedTuple):
     tp: int = 1
     pp: int = 1
     ep: int = 1
+    fp8_cache: bool = False
+    stated: Mapping[str, int] = {}
 
     def split(self, *names: str) -> dict[str, int]:
         """Return `tp`, `pp` and `ep` by an engine's names, those above 1."""
-        return {name: size for name, size in zip(names, self[2:], strict=False) if size > 1}
+        return {name: size for name, size in zip(names, self[2:5], strict=False) if size > 1}
+
+    def limits(self, policy: Policy, tokens: str, seqs: str) -> dict[str, int]:
+        """Return a policy's limits by an engine's names; a step is as many batches of tokens as there are stages."""
+        known = {**self.stated, **policy.limits}
+        of = {tokens: known.get(TOKENS, 0) // self.pp, seqs: known.get(SEQS, 0)}
+        return {name: value for name, value in of.items() if value}
 
 
 UNKNOWN = Server()
@@ -115,7 +124,8 @@ def server_of(profile: Profile) -> Server:
         sources = (each.get("model", "").removeprefix(f"{model.name}: ") for each in known)
         names.append(next((each for each in sources if each.endswith(f"/{model.name}")), instead))
     stages = profile.pipeline_parallel_size
-    return Server(names[0], names[1], profile.gpus // stages, stages, int(experts[1]) if experts else 1)
+    fp8_cache = any("cache fp8" in each.get("precision", "") for each in profile.provenance[:1])
+    return Server(names[0], names[1], profile.gpus // stages, stages, int(experts[1]) if experts else 1, fp8_cache)
 
 
 def exported(candidate: Candidate, drafter: str, engine: str, server: Server = UNKNOWN) -> Export:
@@ -197,7 +207,7 @@ def _vllm(policy: Policy, method: str, has_model: bool, server: Server) -> Expor
         raise Inexpressible("vLLM does not end speculation at a low acceptance rate")
     if server.ep not in (1, server.tp):
         raise Inexpressible(f"vLLM splits experts over all {server.tp} GPUs of a stage or over none, not {server.ep}")
-    limits, files = {key.replace("_", "-"): value for key, value in policy.limits.items()}, {}
+    files = {}
     flags = _flags(server.split("tensor-parallel-size", "pipeline-parallel-size"))
     flags += ["--enable-expert-parallel"] if server.ep > 1 else []
     if policy.most:
@@ -207,14 +217,14 @@ def _vllm(policy: Policy, method: str, has_model: bool, server: Server) -> Expor
             config["num_speculative_tokens_per_batch_size"] = policy.ranges
         flags.append(f"--speculative-config '{json.dumps(config)}'")
         files["speculative_config.json"] = json.dumps(config) + "\n"
-    flags += _flags(limits)
+    flags += _flags(server.limits(policy, "max-num-batched-tokens", "max-num-seqs"))
+    flags += ["--kv-cache-dtype fp8"] if server.fp8_cache else []
     return Export("vllm", _command(f"vllm serve {server.model}", flags), files, *_by_table(policy))
 
 
 def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Server) -> Export:
     if policy.ends is not None:
         raise Inexpressible("SGLang does not end speculation at a low acceptance rate")
-    limits = {TOKENS: "chunked-prefill-size", SEQS: "max-running-requests"}
     flags = _flags(server.split("tp-size", "pp-size", "ep-size"))
     back, files = _by_table(policy), {}
     if policy.most or policy.adaptive:
@@ -230,7 +240,8 @@ def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Server) -> 
             files["sglang.json"] = json.dumps(adaptive, indent=2) + "\n"
             told = {"speculative_num_steps": max(steps, 1), "speculation.speculative_adaptive_config": dict(adaptive)}
             back = "sglang_adaptive", {**told, **policy.limits}
-    flags += _flags({limits[key]: value for key, value in policy.limits.items()})
+    flags += _flags(server.limits(policy, "chunked-prefill-size", "max-running-requests"))
+    flags += ["--kv-cache-dtype fp8_e4m3"] if server.fp8_cache else []
     command = f"python -m sglang.launch_server --model-path {server.model}"
     return Export("sglang", _command(command, flags), files, *back)
 
@@ -240,8 +251,10 @@ def _trtllm(policy: Policy, kind: str, has_model: bool, server: Server) -> Expor
         raise Inexpressible("TensorRT-LLM does not choose among candidate steps by acceptance")
     if policy.ranges[0][2] < policy.most:
         raise Inexpressible("TensorRT-LLM's draft_len_schedule is longest for the smallest batches")
-    limits = {TOKENS: "max_num_tokens", SEQS: "max_batch_size"}
-    content: dict[str, Any] = {limits[key]: value for key, value in policy.limits.items()}
+    content: dict[str, Any] = dict(server.limits(policy, "max_num_tokens", "max_batch_size"))
+    # Simulated prompts are cut to fit; without chunks one above max_num_tokens is refused.
+    content["enable_chunked_prefill"] = True
+    content |= {"kv_cache_config": {"dtype": "fp8"}} if server.fp8_cache else {}
     back = _by_table(policy)
     if policy.most:
         own: dict[str, Any] = {"decoding_type": kind, "max_draft_len": policy.most}

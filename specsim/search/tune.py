@@ -216,9 +216,9 @@ def tune(
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     kept = float(given[0].measure.mean()) >= goal.target
     found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate, kept=kept)
-    carried = _Fleet(int(first.config["replicas"]), 0, given[0])
-    if found is not None and rate is not None and not kept:
-        carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first)
+    carried = _Fleet(None, 0, None, int(first.config["replicas"]))
+    if found is not None and rate is not None:
+        carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first, given[0])
     trials = {each.space.scheduler: len(each.scores) for each in searches}
     export, lines = _exported(judge, given, first, profile, carried)
     if goal.of != THROUGHPUT and given[0].measure.min() == 1:
@@ -226,7 +226,20 @@ def tune(
     if found is not None:
         lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
     notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
-    told = (goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried)
+    told = (
+        goal.of,
+        goal.target,
+        rate,
+        trials,
+        candidates,
+        judgements,
+        error,
+        found,
+        searched,
+        profile.gpus,
+        *carried,
+        experiment.known_drafts,
+    )
     stands_in = stand_in(experiment.source.name, experiment.source.origin)
     return Tuned(*told, export, [stands_in] if stands_in else [], [*notes, *together(runs.notes)])
 
@@ -306,11 +319,15 @@ def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[
 
 
 class _Fleet(NamedTuple):
-    """The servers that keep the target at the rate, the place of their candidate, and what they measured."""
+    """The servers that keep the target at the rate, their candidate's place, and what they, or as many as `tried`, did.
+
+    `fleet` is None where the settings alone say how many servers there are.
+    """
 
     replicas: int | None
     carrier: int
     fleet: Judgement | None
+    tried: int
 
 
 class _Judge:
@@ -355,7 +372,9 @@ class _Judge:
         overloaded = sum(depends_on_length(block["load"]) for block in blocks)
         shares = self.goal.of != THROUGHPUT
         too_short = sum(shares and judged(block, self.goal.of).too_short for block in blocks)
-        return Judgement(scores[:, 0], scores[:, 1], classes, overloaded, too_short)
+        of_positions = "spec_decode_num_accepted_tokens_per_pos"
+        drafts = max((len(run.metrics[of_positions]) for run in ended if not isinstance(run, Failure)), default=0)
+        return Judgement(scores[:, 0], scores[:, 1], classes, overloaded, too_short, drafts)
 
 
 def _highest(judge: _Judge, places: Sequence[int], rate: float, *, kept: bool) -> Found:
@@ -388,22 +407,30 @@ def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> 
         yield from (f"highest rate with {name}: {each}" for each in found.doubts(line))
 
 
-def _carried(judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured) -> _Fleet:
-    """Return how many servers keep the target at the rate, of the candidate that needs fewest.
+def _carried(
+    judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured, given: Judgement
+) -> _Fleet:
+    """Return the fewest servers that keep the target at the rate, of the candidate that needs fewest.
 
-    None where a few more than seems needed do not, either.
+    `given` is what those of the settings measured. None where a few more than seems needed do not, either.
     """
-    alone = {place: found.capacity(line).keeps or 0.0 for place, line in lines.items()}
-    place = max(alone, key=lambda each: alone[each])
-    if not alone[place] or first.config["replicas"] != 1:
-        return _Fleet(None, place, None)
-    fewest = max(2, ceil(rate / (alone[place] * (1 + WITHIN))))
-    for servers in range(fewest, fewest + FURTHER):
-        judge.runs.say(f"judging: {servers} servers")
+    target, typed = judge.goal.target, int(first.config["replicas"])
+    each_carries = {place: (found.capacity(line).keeps or 0.0) / typed for place, line in lines.items()}
+    place = max(each_carries, key=lambda each: each_carries[each])
+    kept = float(given.measure.mean()) >= target
+    if first.config["split"]["prefill"] is not None or first.config.get("replica_profiles"):
+        return _Fleet(None, 0, None, typed)
+    tried = _Fleet(typed if kept else None, 0, given, typed)
+    if not each_carries[place]:
+        return tried
+    fewest = max(1 if kept else typed + 1, ceil(rate / (each_carries[place] * (1 + WITHIN))))
+    for servers in range(fewest, typed if kept else fewest + FURTHER):
+        judge.runs.say(f"judging: {servers} server{'s' * (servers > 1)}")
         fleet = judge([place], {"replicas": str(servers)})[place]
-        if fleet.measure.mean() >= judge.goal.target:
-            return _Fleet(servers, place, fleet)
-    return _Fleet(None, place, None)
+        if fleet.measure.mean() >= target:
+            return _Fleet(servers, place, fleet, servers)
+        tried = tried if kept else _Fleet(None, place, fleet, servers)
+    return tried
 
 
 def _exported(
@@ -422,8 +449,10 @@ def _exported(
     if any(Path(served_by).stem.startswith(each) for each in ENGINES if each != engine):
         said.append(f"export {engine}: tuned on engine={served_by}; expected one that serves as {engine} does")
     for place, each in enumerate(judge.candidates):
+        made = judge.runs.configured(each.scheduler, each.settings, judge.part)
+        ran = prepare(made, judge.runs.objects.of(made.config["choices"]))
         try:
-            found = exported(each, drafter, engine, server)
+            found = exported(each, drafter, engine, server._replace(stated=ran.limits))
         except Inexpressible as why:
             said.append(f"export {engine}: not {each.label}: {why}")
             continue
@@ -434,7 +463,8 @@ def _exported(
         apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if known else f"{mean:+.3g}"
         said.append(f"export {engine}: {each.name}; run back as {found.scheduler} it measures {apart} from that")
         servers = (place == carried.carrier and carried.replicas) or int(first.config["replicas"])
-        return found._replace(of=place, measure=measure, servers=servers), said
+        routed = first.config["choices"]["router"] if servers > 1 else None
+        return found._replace(of=place, measure=measure, servers=servers, router=routed), said
     return None, [*said, f"export {engine}: nothing is written: it can express none of them"]
 
 

@@ -91,7 +91,8 @@ class Export(NamedTuple):
     ----------
     engine : its name. text : what to paste. files : by name, the content of files that it names.
     scheduler, settings : the scheduler of specsim that reads these settings as the engine does.
-    of : the place of the candidate. measure : what was measured when it was run back, (seeds,). servers : to start.
+    of : the place of the candidate. measure : what was measured when it was run back, (seeds,). servers : to start,
+        behind the `router`.
     """
 
     engine: str
@@ -102,6 +103,7 @@ class Export(NamedTuple):
     of: int = 0
     measure: Floats = np.empty(0)
     servers: int = 1
+    router: str | None = None
 
 
 def _named(name: str, pair: tuple[float, float]) -> dict[str, float]:
@@ -113,7 +115,7 @@ class Judgement(NamedTuple):
     """The measures of a candidate under some conditions, a value a seed, (seeds,), and each class's attainment.
 
     `overloaded` is the number of runs that are so, or near saturation: longer ones would attain less. `too_short` is
-    the number of runs that are too short to judge.
+    the number of runs that are too short to judge. `drafts` is the last draft position that was ever right.
     """
 
     measure: Floats
@@ -121,6 +123,7 @@ class Judgement(NamedTuple):
     classes: Mapping[str, Floats]
     overloaded: int
     too_short: int
+    drafts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,10 @@ class Tuned:
     judgements : by conditions, then by the place of a candidate, what was measured on the judging part.
     error : relative held-out error of the profile; None: it states none.
     found : highest rates of the candidates in the places `searched`. gpus : of one server.
-    replicas : servers that keep the target at the rate; None where no number was found. carrier : the place of the
-        candidate that they run. fleet : what they measured at the rate.
+    replicas : the fewest servers that keep the target at the rate; None where no number was found. carrier : the place
+        of the candidate that they, or as many as were `tried`, run. fleet : what these measured at the rate; None where
+        the settings alone say how many servers there are. known_drafts : the last draft position that the acceptance
+        knows; None: it says nothing of that.
     export : the first candidate that a serving engine can express, in its settings; None where none was asked for or
         can be. stand_ins : a note for a trace that ships in the place of another. notes : lines worth reading.
     """
@@ -153,6 +158,8 @@ class Tuned:
     replicas: int | None
     carrier: int
     fleet: Judgement | None
+    tried: int
+    known_drafts: int | None
     export: Export | None
     stand_ins: Sequence[str]
     notes: Sequence[str]
@@ -225,6 +232,13 @@ class Tuned:
             rows.append(row)
         return DataFrame(rows)
 
+    def guessed(self, place: int) -> str:
+        """Return a remark on a candidate's drafts behind the positions that the acceptance knows, if it has any."""
+        known, drafts = self.known_drafts, self.judgements[AS_GIVEN][place].drafts
+        if known is None or drafts <= known:
+            return ""
+        return f"drafts {known + 1} to {drafts} are guessed: the acceptance knows {known}"
+
     def band(self) -> tuple[float, float]:
         """Return the least and the most that the best measures where the profile, or predicted speed-ups, are off."""
         means = [self.measured(0, said)[0] for said in self.judgements if said.startswith((PASSES, SPEEDUP))]
@@ -261,11 +275,13 @@ class Tuned:
 
 
 def export_lines(tuned: Tuned) -> Iterator[str]:
-    """Yield whose settings the export is and, where there are several, the number of servers, then what to paste."""
+    """Yield whose settings the export is and, of several servers, their number and router, then what to paste."""
     if tuned.export is not None:
         best = f", not of {tuned.best.label}, which it cannot express" if tuned.export.of else ""
-        servers = f"; start {tuned.export.servers} such servers" if tuned.export.servers > 1 else ""
-        yield f"settings of {tuned.candidates[tuned.export.of].label} for {tuned.export.engine}{best}{servers}:"
+        behind = f"; start {tuned.export.servers} such servers behind router={tuned.export.router}"
+        servers = behind if tuned.export.servers > 1 else ""
+        doubts = f"{servers}; {guessed}" if (guessed := tuned.guessed(tuned.export.of)) else servers
+        yield f"settings of {tuned.candidates[tuned.export.of].label} for {tuned.export.engine}{best}{doubts}:"
         yield from tuned.export.text.splitlines()
 
 
@@ -300,6 +316,8 @@ def answer(tuned: Tuned) -> Iterator[str]:
 def _sentences(tuned: Tuned) -> Iterator[str]:
     load = "With these clients" if tuned.rate is None else f"At {tuned.rate:g} requests/s"
     yield f"{load} the best is {tuned.best.name}: {_of(tuned, *tuned.measured(0), unit=True)}."
+    if guessed := tuned.guessed(0):
+        yield f"Its {guessed}."
     low, high = (_of(tuned, each, nan) for each in tuned.band())
     off = f"{100 * (tuned.error or 0):.2g}%"
     passes = f"its passes take {off} more or less (held-out error of the profile), or "
@@ -367,7 +385,15 @@ def _follows(tuned: Tuned) -> Iterator[str]:
         return
     since = tuned.no_drafts_from()
     when = [*tuned.drafts_cost(), *([] if since is None else [f"from {since:g} requests/s on"])]
-    yield f"drafts gain nothing: {'; '.join(when)}" if when else "drafts gain under all of these conditions"
+    leads = {said: tuned.lead(tuned.plain, said) for said in tuned.judgements}
+    unsure = [each for each, (lead, half_width) in leads.items() if 0 < lead <= half_width]
+    if when:
+        yield f"drafts gain nothing: {'; '.join(when)}"
+    if unsure:
+        every = len(unsure) == len(leads)
+        yield f"no gain of drafts shows beyond the noise: {'all of these conditions' if every else '; '.join(unsure)}"
+    elif not when:
+        yield "drafts gain under all of these conditions"
 
 
 def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
@@ -382,13 +408,11 @@ def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
             rate = f"at least {rate}"
         yield f"{kept}: {rate}{marks} requests/s with {tuned.candidates[place].label}"
         seen += marks
-    said = f"GPUs for {tuned.rate:g} requests/s: "
-    if tuned.replicas is None or tuned.fleet is None:
-        yield f"{said}no number of servers was found"
-    else:
+    if tuned.fleet is not None:
         marks = TOO_SHORT * bool(tuned.fleet.too_short) + FULL * bool(tuned.fleet.overloaded)
-        count = f"{tuned.replicas * tuned.gpus}{marks} ({tuned.replicas} x {tuned.gpus})"
+        none = "" if tuned.replicas else "no number of servers was found; "
+        count = f"{none}{tuned.tried * tuned.gpus}{marks} ({tuned.tried} x {tuned.gpus})"
         attained = _of(tuned, *mean_interval(tuned.fleet.measure), unit=True)
-        yield f"{said}{count} with {tuned.candidates[tuned.carrier].label}: {attained}"
+        yield f"GPUs for {tuned.rate:g} requests/s: {count} with {tuned.candidates[tuned.carrier].label}: {attained}"
         seen += marks
     yield from (f"{mark} {meaning}" for mark, meaning in FOOTNOTES.items() if mark in seen)

@@ -50,7 +50,8 @@ class Memory:
 class KvPool:
     """Blocks held per request and model; never more than the capacity (PagedAttention, Kwon et al. 2023).
 
-    `capacity_bytes` are those of the memory, and the drafter's weights' while `drafter_away`.
+    `capacity_bytes` are those of the memory, and the drafter's weights' while `drafter_away`; `most_bytes` the most
+    that was ever held.
     `blocks` and `lent` (2, N) are columns of `specsim.kernels.ledger.Books`, by model: the blocks that each request
     holds of its own, and its tokens in blocks that are lent to it.
     """
@@ -58,7 +59,7 @@ class KvPool:
     def __init__(self, memory: Memory, blocks: Ints, lent: Ints) -> None:
         self.memory = memory
         self.capacity_bytes = memory.capacity_bytes
-        self.used_bytes = 0
+        self.used_bytes = self.most_bytes = 0
         self._block_bytes = (
             memory.block_tokens * memory.target_token_bytes,
             memory.block_tokens * memory.draft_token_bytes,
@@ -154,6 +155,8 @@ class KvPool:
         if more > 0 and more > self.free_bytes:
             raise OutOfMemory(f"{_gib(more)} more cache wanted, {self.room()}")
         self.used_bytes += more
+        if self.used_bytes > self.most_bytes:
+            self.most_bytes = self.used_bytes
 
     def bytes_of(self, model: int, tokens: int) -> int:
         """Return the bytes of so many tokens of one model, whole blocks."""

@@ -102,7 +102,7 @@ OF_ONE = r"vllm_spec \((?:best trial|second trial|default settings)\)"
 PATTERNS = [
     rf"note: highest rate with {OF_ONE}: too short to judge: ",
     rf"GPUs for 30 requests/s: .* with {OF_ONE}: .*% of the worst class meet their objectives over 1 seed\n",
-    rf"\nsettings of {OF_ONE} for vllm.*:\nvllm serve ",
+    rf"\nsettings of {OF_ONE} for vllm.*:\nvllm serve (?s:.*)--max-num-batched-tokens 8192 \\\n  --max-num-seqs 1024",
 ]
 
 

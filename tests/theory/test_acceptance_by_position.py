@@ -89,6 +89,7 @@ def test_a_list_is_read_as_conditional_or_as_cumulative():
 def test_a_length_comes_out(body):
     """Field case c07: an engine logs 61% of drafted tokens accepted at k = 3, and a mean length of 2.83."""
     assert abs(length_at(3, **body, spread=0) - 2.83) < 0.03
+    assert (acceptance(**body).known, acceptance(conditional=0.7).known) == (3, None)
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,7 @@ def test_an_engine_without_batching_mixes_and_is_noted():
         ("sglang_adaptive", "sglang_0_5", False),
     ],
 )
-def test_a_scheduler_on_an_engine_that_never_ran_it_is_noted(scheduler, engine, noted):
+def test_a_scheduler_or_kernels_on_an_engine_that_never_ran_them_is_noted(scheduler, engine, noted):
     notes = prepare(from_point({"engine": engine, "scheduler": scheduler, "trace": "poisson"})).notes
     assert any("no server ran the two together" in each for each in notes) is noted
+    assert any("is made of vLLM's kernels" in each for each in notes) is not engine.startswith("vllm")

@@ -26,12 +26,11 @@ def test_vllm_has_ranges_without_gaps_and_no_k_above_the_most():
     table = [[1, 8, 7], [17, 32, 2], [33, 64, 0]]
     found = export("vllm", "vllm_dynamic", **{BY_SIZE: table})
     config = json.loads(found.files["speculative_config.json"])
-    assert config == {
-        "method": "eagle3",
-        "model": "DRAFT_MODEL",
-        "num_speculative_tokens": 5,
-        "num_speculative_tokens_per_batch_size": [[1, 16, 5], [17, 32, 2], [33, 2048, 0]],
-    }, "7 is cut to num_speculative_tokens=5, the gap from 9 to 16 has the k before it, 0 holds past the end"
+    ranges = {TABLE.partition(".")[2]: [[1, 16, 5], [17, 32, 2], [33, 2048, 0]]}
+    shared = {"method": "eagle3", "model": "DRAFT_MODEL", "num_speculative_tokens": 5}
+    assert config == shared | ranges, (
+        "7 is cut to num_speculative_tokens=5, the gap from 9 to 16 has the k before it, 0 holds past the end"
+    )
     assert found.text.startswith("vllm serve TARGET_MODEL \\\n  --speculative-config '{")
     assert found.scheduler == "vllm_dynamic"
     assert found.settings == {"num_speculative_tokens": 5, TABLE: config["num_speculative_tokens_per_batch_size"]}
@@ -48,14 +47,9 @@ def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
 
 def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
     found = export("sglang", "vllm_spec", num_speculative_tokens=3, max_num_batched_tokens=512)
-    assert found.text.split(" \\\n  ")[1:] == [
-        "--speculative-algorithm EAGLE3",
-        "--speculative-draft-model-path DRAFT_MODEL",
-        "--speculative-num-steps 3",
-        "--speculative-eagle-topk 1",
-        "--speculative-num-draft-tokens 4",
-        "--chunked-prefill-size 512",
-    ]
+    flags = "algorithm EAGLE3", "draft-model-path DRAFT_MODEL", "num-steps 3", "eagle-topk 1", "num-draft-tokens 4"
+    wanted = [*(f"--speculative-{each}" for each in flags), "--chunked-prefill-size 512"]
+    assert found.text.split(" \\\n  ")[1:] == wanted
     table = [[1, 8, 4], [9, 512, 0]]
     by_size = export("sglang", "vllm_dynamic", **{BY_SIZE: table})
     assert json.loads(by_size.files["sglang.json"]) == {"1": {"candidate_steps": [4]}, "9": {"candidate_steps": [0]}}
@@ -71,7 +65,7 @@ def test_trtllm_has_last_batch_sizes_and_its_longest_first():
     speculation |= {"draft_len_schedule": {4: 4, 8: 2, 32: 1}}
     speculation |= {"acceptance_rate_window_size": 100, "acceptance_rate_threshold": 0.2}
     config = yaml.safe_load(found.files["trtllm.yaml"])
-    assert config == {"speculative_config": speculation, "max_batch_size": 128}
+    assert config == {"speculative_config": speculation, "max_batch_size": 128, "enable_chunked_prefill": True}
     table = [[1, 8, 3], [9, 64, 1]]
     ours = export("trtllm", "vllm_dynamic", **{BY_SIZE: table})
     assert yaml.safe_load(ours.files["trtllm.yaml"])["speculative_config"]["draft_len_schedule"] == {8: 3, 2048: 1}
@@ -99,22 +93,23 @@ def test_a_server_has_the_split_and_the_models_that_its_profile_states(profile, 
     assert server_of(load_profile(profile)) == server
 
 
-def test_stages_divide_the_gpus():
-    profile = replace(load_profile("llama70b_1b_4xa100"), pipeline_parallel_size=2)
-    assert server_of(profile) == Server(tp=2, pp=2)
-
-
 def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
-    server = Server("a/b", tp=4, pp=2, ep=4)
+    stages = replace(load_profile("llama70b_1b_4xa100"), pipeline_parallel_size=2)
+    assert server_of(stages) == Server(tp=2, pp=2)
+    server = Server("a/b", tp=4, pp=2, ep=4, fp8_cache=True, stated={"max_num_batched_tokens": 1024})
     begins = {
         "vllm": "vllm serve a/b --tensor-parallel-size 4 --pipeline-parallel-size 2 --enable-expert-parallel --spec",
         "sglang": "python -m sglang.launch_server --model-path a/b --tp-size 4 --pp-size 2 --ep-size 4 --spec",
     }
+    ends = {"vllm": "max-num-batched-tokens 512 --kv-cache-dtype fp8", "sglang": "512 --kv-cache-dtype fp8_e4m3"}
     for engine, begin in begins.items():
-        assert export(engine, "vllm_spec", server=server).text.replace(" \\\n  ", " ").startswith(begin)
+        text = export(engine, "vllm_spec", server=server).text.replace(" \\\n  ", " ")
+        assert text.startswith(begin)
+        assert text.endswith(ends[engine]), "a step of two stages is two batches"
     own = export("trtllm", "vllm_spec", server=server)
     assert own.text.startswith("# trtllm-serve a/b --config trtllm.yaml\n")
     sizes = {"tensor_parallel_size": 4, "pipeline_parallel_size": 2, "moe_expert_parallel_size": 4}
+    sizes |= {"kv_cache_config": {"dtype": "fp8"}}
     assert sizes.items() <= yaml.safe_load(own.files["trtllm.yaml"]).items()
     with pytest.raises(Inexpressible, match="vLLM splits experts over all 4 GPUs of a stage or over none, not 2"):
         export("vllm", "vllm_spec", server=server._replace(ep=2))

@@ -111,22 +111,16 @@ def metrics(every_s, **more):
     return summarise(record.table(), record.totals)
 
 
-@pytest.mark.parametrize("more", [{"timeout_s": 3.0}, {"admission_control": AdmissionControl(2)}])
-def test_a_server_that_gives_up_a_third_of_what_comes_is_overloaded(more):
-    block = metrics(0.67, **more)["specsim"]["load"]
-    assert block["overloaded"]
-    assert block["steady"] is False
-    assert block["turned_away"] >= COUNT / 4
-    assert block["makespan_ratio"] >= 1
-
-
-@pytest.mark.parametrize("more", [{"timeout_s": 3.0}, {"timeout_s": 0.75}])
-def test_a_server_with_time_to_spare_is_not(more):
+@pytest.mark.parametrize("more", [{"timeout_s": 3.0}, {"admission_control": AdmissionControl(2)}, {"timeout_s": 0.75}])
+def test_a_server_that_gives_up_a_third_of_what_comes_is_overloaded_and_one_with_time_to_spare_is_not(more):
     """Of the last, each request takes longer than its client waits: more or quicker servers alone would not help."""
-    block = metrics(2.0, **more)["specsim"]["load"]
-    assert block["turned_away"] == 0
-    assert block["overloaded"] is False
-    assert block["steady"]
+    crowded, spare = (metrics(every_s, **more)["specsim"]["load"] for every_s in (0.67, 2.0))
+    assert (spare["turned_away"], spare["overloaded"], spare["steady"]) == (0, False, True)
+    if more != {"timeout_s": 0.75}:
+        assert crowded["overloaded"]
+        assert crowded["steady"] is False
+        assert crowded["turned_away"] >= COUNT / 4
+        assert crowded["makespan_ratio"] >= 1
 
 
 def test_a_run_whose_last_request_is_cancelled_lasts_until_then():
@@ -195,3 +189,24 @@ def test_a_run_says_that_its_batch_slots_were_all_taken_while_requests_waited():
         assert said in simulate("vllm", "poisson", **crowd, **more).notes
     for roomy in ({**crowd, "engine__max_num_seqs": 12}, {**crowd, "rps": 0.01}):
         assert not any("batch slots" in note for note in simulate("vllm", "poisson", **roomy).notes)
+
+
+def test_a_run_says_that_its_cache_was_full_while_requests_waited_and_whose():
+    crowd = {"requests": 80, "rps": 400, "trace__prompt_tokens": 8000, "trace__output_tokens": 2048}
+    split = {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50}
+    for more, pool in (({}, ""), (split, "decode ")):
+        notes = simulate("vllm", "poisson", **crowd, **more).notes
+        wide, said = (note for note in notes if "extrapolated" in note or "KV cache" in note)
+        assert " up to 8,192 batched tokens in a pass of the target, measured to 4,096" in wide
+        assert f"cache of a {pool}replica was full: " in said
+        assert said.endswith(" requests of 9,024 tokens, their mean")
+    for roomy in ({**crowd, "rps": 0.1, "requests": 8}, {**crowd, "replicas": 8}):
+        assert not any("KV cache" in note for note in simulate("vllm", "poisson", **roomy).notes)
+
+
+def test_recorded_hits_that_no_router_loses_are_noted():
+    hits = pd.DataFrame({"arrival_s": [0.0, 1.0], "prompt_tokens": 128, "output_tokens": 8, "cached_tokens": 64})
+    split = {"split__prefill": 1, "split__link_gb_per_s": 50}
+    for more, noted in (({}, True), ({"router": "affinity"}, False), ({"replicas": 1}, False), (split, False)):
+        notes = simulate("vllm", hits, **{"replicas": 2} | more).notes
+        assert any("a recorded hit (cached_tokens) is taken" in note for note in notes) == noted

@@ -1,20 +1,24 @@
 """The answer of a tuning by hand: names of configurations, marks of rates, and whose the exported settings are."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from specsim.metrics.capacity import Asked
 from specsim.search.found import FOOTNOTES, FULL, TOO_SHORT, Found, Judged, Line
+from specsim.search.tune import Goal, _carried
 from specsim.search.tuned import AS_GIVEN, SPEEDUP, Candidate, Export, Judgement, Tuned, export_lines
 from specsim.store.sweeps import Sweep
 
 SHARES = np.array([0.97, 0.96, 0.98])
 """0.97 in the mean; twice the three: half of the 95% interval is 2.571 * 0.0089 / sqrt(6) = 0.0094."""
+BEYOND = "no gain of drafts shows beyond the noise"
 EXPORT = Export("vllm", "vllm serve a/b", {}, "vllm_spec", {}, of=1)
 
 
-def judgement(overloaded=0, too_short=0):
-    return Judgement(SHARES, -SHARES, {"chat": SHARES}, overloaded, too_short)
+def judgement(overloaded=0, too_short=0, drafts=3):
+    return Judgement(SHARES, -SHARES, {"chat": SHARES}, overloaded, too_short, drafts)
 
 
 def found(places):
@@ -24,19 +28,28 @@ def found(places):
     return Found(Asked(0.95, 1.0, 2.0, 1.0), "worst", lines, Sweep([]), "of this search")
 
 
-def tuned(names=("adaserve", "vllm_spec", "vllm"), words=("", "", ""), export=EXPORT, fleet=None):
+def tuned(names=("adaserve", "vllm_spec", "vllm"), words=("", "", ""), export=EXPORT, fleet=None, plain=None, keep=3):
     candidates = [Candidate(name, {}, {}, 0.9, word) for name, word in zip(names, words, strict=True)]
-    judgements = dict.fromkeys((AS_GIVEN, SPEEDUP), dict.fromkeys(range(3), judgement()))
+    judgements = {said: dict.fromkeys(range(3), judgement()) for said in (AS_GIVEN, SPEEDUP)}
+    judgements[SPEEDUP][2] = plain or judgement()
     told = ("worst", 0.95, 1.0, dict.fromkeys(names, 2), candidates, judgements, None, found([0, 2]), [0, 2], 2)
-    return Tuned(*told, 3, 0, fleet or judgement(), export, [], [])
+    return Tuned(*told, keep, 0, fleet or judgement(), 3, 3, export, [], [])
 
 
 def test_the_line_to_paste_stands_below_the_name_of_its_scheduler_and_the_number_of_servers():
     lines = list(export_lines(tuned()))
     assert lines == ["settings of vllm_spec for vllm, not of adaserve, which it cannot express:", "vllm serve a/b"]
-    own = list(export_lines(tuned(export=EXPORT._replace(of=0, servers=3))))
-    assert own[0] == "settings of adaserve for vllm; start 3 such servers:"
+    own = list(export_lines(tuned(export=EXPORT._replace(of=0, servers=3, router="affinity"))))
+    assert own[0] == "settings of adaserve for vllm; start 3 such servers behind router=affinity:"
     assert not list(export_lines(tuned(export=None)))
+
+
+def test_drafts_behind_the_positions_that_the_acceptance_knows_are_marked():
+    deep = tuned(export=EXPORT._replace(of=2), plain=judgement(drafts=7))
+    assert "guessed" not in str(deep)
+    deep.judgements[AS_GIVEN].update({0: judgement(drafts=7), 2: judgement(drafts=5)})
+    assert str(deep).splitlines()[1] == "Its drafts 4 to 7 are guessed: the acceptance knows 3."
+    assert "; drafts 4 to 5 are guessed: the acceptance knows 3:" in next(export_lines(deep))
 
 
 @pytest.mark.parametrize(("overloaded", "too_short", "marks"), [(0, 0, ""), (1, 0, FULL), (2, 3, TOO_SHORT + FULL)])
@@ -44,6 +57,8 @@ def test_servers_stand_beside_what_they_attain_and_rates_have_marks(overloaded, 
     said = str(tuned(fleet=judgement(overloaded, too_short))).splitlines()
     whose = "97.0% of the worst class meet their objectives over 3 seeds"
     assert f"GPUs for 1 requests/s: 6{marks} (3 x 2) with adaserve: {whose}" in said
+    none = str(tuned(fleet=judgement(overloaded, too_short), keep=None))
+    assert f"GPUs for 1 requests/s: no number of servers was found; 6{marks} (3 x 2) with adaserve: {whose}" in none
     (rate,) = (each for each in said if each.startswith("highest rate") and each.endswith("with adaserve"))
     assert f"{TOO_SHORT} requests/s" in rate
     assert f"{TOO_SHORT} {FOOTNOTES[TOO_SHORT]}" in said
@@ -60,3 +75,29 @@ def test_two_configurations_of_a_scheduler_are_told_apart_in_words():
     assert "\nvllm_spec (default settings) " in said
     assert "lead over vllm_spec (default settings)" in said
     assert said.count("with vllm_spec (second trial)") == 2, "of the highest rate and of the servers"
+
+
+def test_the_gain_of_drafts_respects_the_intervals():
+    scattered = judgement()._replace(measure=SHARES - np.array([0.9, 0.1, 0.9]))
+    said = str(tuned(plain=scattered)).splitlines()[-2:]
+    assert said == ["drafts gain nothing: as given; from 1 requests/s on", f"{BEYOND}: {SPEEDUP}"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "prefill", "needed", "told"),
+    [(8, None, 5, (5, 5)), (2, None, 5, (5, 5)), (5, None, 5, (5, 5)), (2, None, 9, (None, 6)), (8, 2, 5, (None, 8))],
+)
+def test_the_fewest_servers_are_searched_whatever_number_was_typed(typed, prefill, needed, told):
+    """As many as are typed carry 1 request/s: a half of that is looked for from four of 8 on, twice that from four."""
+
+    def judge(places, changed):
+        return {places[0]: of(int(changed["replicas"]))}
+
+    def of(servers):
+        return judgement()._replace(measure=SHARES - (servers < needed))
+
+    judge.goal, judge.runs = Goal("worst", 0.95, 2, [0, 1, 2]), SimpleNamespace(say=lambda _: None)
+    first = SimpleNamespace(config={"replicas": typed, "split": {"prefill": prefill}, "replica_profiles": None})
+    rate, lines = 0.5 if typed == 8 else 2.0, found([0, 2])
+    carried = _carried(judge, dict(zip([0, 2], lines.lines, strict=True)), lines, rate, first, of(typed))
+    assert (carried.replicas, carried.tried, carried.fleet is None) == (*told, prefill is not None)

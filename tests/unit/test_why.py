@@ -68,6 +68,9 @@ def test_the_terminal_says_why_only_of_a_run_that_does_badly(tmp_path, capsys):
     for rate, said in ((0.5, 0), (60, 1)):
         assert main([*words, f"rps={rate}", f"out={tmp_path / str(rate)}"]) == 0
         assert capsys.readouterr().out.count("\nwhy: of ") == said
+    split = ["replicas=2", "split.prefill=1", "split.link_gb_per_s=50", f"out={tmp_path / 'split'}"]
+    assert main([*words, "rps=60", *split]) == 0
+    assert "prompts of others (the decode pool, 1 of 2 replicas)" in capsys.readouterr().out
     run = load_run(tmp_path / "60")
     assert run.why()["missed"].iloc[-1] == (run.causes()["cause"] != "").sum() > 0
     rows = run.requests.drop(columns="prompts_s")
