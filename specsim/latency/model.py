@@ -153,7 +153,7 @@ class ModelLatency:
     def _run(self, shape: PassShape) -> PassShape:
         """Return the shape as the engine runs it: padded to a captured size, contexts read again by tree nodes."""
         batched = shape.batched_tokens
-        if self.graph_requests and batched == shape.logit_tokens > shape.requests:
+        if self.graph_requests and batched == shape.logit_tokens > shape.requests > 0:
             place = bisect_left(self.graph_requests, shape.requests)
             if place < len(self.graph_requests):
                 batched = -(-batched * self.graph_requests[place] // shape.requests)
@@ -169,9 +169,9 @@ class ModelLatency:
         if self.graph_tokens:
             batched = _padded(np.asarray(batched), self._sizes[0])
             if self.graph_requests:
-                tokens, requests = np.asarray(shapes.batched_tokens), np.maximum(shapes.requests, 1)
-                by_request = -(-tokens * _padded(requests, self._sizes[1]) // requests)
-                wide = (tokens > requests) & (tokens == shapes.logit_tokens)
+                tokens, requests = np.asarray(shapes.batched_tokens), np.asarray(shapes.requests)
+                by_request = -(-tokens * _padded(requests, self._sizes[1]) // np.maximum(requests, 1))
+                wide = (tokens > requests) & (tokens == shapes.logit_tokens) & (requests > 0)
                 batched = np.where(wide, by_request, batched)
         if not self.expands:
             return shapes._replace(batched_tokens=batched)

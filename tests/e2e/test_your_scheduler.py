@@ -70,7 +70,7 @@ def test_a_policy_of_parts_drafts_as_far_as_a_requests_own_drafts_are_right(here
     assert length.corr(right) > 0.5
     run(block(PAGE, "sh", "as_accepted.yaml"), here)
     said = capsys.readouterr().out
-    assert re.search(r"points against (vllm_spec|\./as_accepted.yaml) ", said), said
+    assert re.search(r"points against (vllm_spec|as_accepted) ", said), said
 
 
 def test_from_python(written, monkeypatch, capsys):
