@@ -208,5 +208,4 @@ def test_every_key_and_column_that_is_read_stands_on_its_page():
     drafters = (drafter.Separate, drafter.Lookup, drafter.LayersSkipped, drafter.Heads)
     keys = {key for kind in drafters for key in kind.__slots__} - {"name"} | set(drafter.KINDS.built_in)
     assert keys <= keys_of("drafters")
-    named = set(re.findall(r"`([\w .]+)`", page("traces") + page("trace-formats")))
-    assert named >= KNOWN
+    assert set(re.findall(r"`([\w .]+)`", page("traces") + page("trace-formats"))) >= KNOWN

@@ -43,8 +43,7 @@ PASSES = {**CAUSAL, **TREES}
 
 def pools(work, share, width, dtype=torch.float64, page=PAGE):
     """Return a cache's shape, two dealings of pages, and random query, keys and values for 2 key heads."""
-    pages = int(np.ceil(work.key_tokens / page).sum()) + 4
-    shape = CacheShape(1, 2, width, pages, page)
+    shape = CacheShape(1, 2, width, int(np.ceil(work.key_tokens / page).sum()) + 4, page)
     rng = np.random.default_rng(0)
     tables = [deal(work, shape, rng) for _ in range(2)]
     generator = torch.Generator().manual_seed(0)

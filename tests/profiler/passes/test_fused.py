@@ -104,8 +104,7 @@ def test_weights_are_taken_over_and_none_are_held_twice():
     mine += [each.bias for each in products if each.bias is not None]
     mine += [each for layer in weights.layers for each in (layer.before_attention, layer.before_mlp)]
     own = {each.data_ptr(): each.numel() for each in mine}
-    assert sum(own.values()) == size
-    assert weights.head.weight.data_ptr() == weights.embedding.data_ptr()
+    assert (sum(own.values()), weights.head.weight.data_ptr()) == (size, weights.embedding.data_ptr())
     left = {each.data_ptr() for each in model.parameters()}
     assert left < held
     assert left <= own.keys()
