@@ -46,11 +46,8 @@ SPECIAL = [
     ("scheduler", "_target_: specsim.schedulers.loading._plugin\nname: ./evil.py\n", "_plugin"),
     ("trace", "", "empty"),
     ("trace", HEADER + "0,5,5\nnan,5,5\n", "line 3"),
-    ("trace", HEADER + "1700000000000000000,5,5\n1700000001000000000,5,5\n", "trace.time_unit=ns"),
     ("trace", '{"request_throughput": 1.0, "total_input_tokens": 5}', "--save-detailed"),
     ("trace", '{"input_lens": [1], "output_lens": [1]}', "no arrivals"),
-    ("trace", b"\x1f\x8bnothing", "gzip"),
-    ("trace", HEADER + "0,5,5\n", "requests=2"),
 ]
 
 
