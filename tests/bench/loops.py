@@ -57,7 +57,6 @@ def batch(rows: int, output_tokens: int = 2000) -> tuple[str, ...]:
 
 
 def main_loops(folder: Path) -> Iterator[Loop]:
-    """Yield the loops that have targets."""
     apart = {"multi_step": False}
     yield Loop("continuous, azure_conv, step by step", ("scheduler=continuous", *CONV), "25,000 it/s", apart)
     yield Loop("continuous, azure_code, step by step", ("scheduler=continuous", *CODE), "25,000 it/s", apart)
@@ -114,7 +113,6 @@ def prepared(words: tuple[str, ...]) -> Simulation:
 
 
 def measured() -> Iterator[Row]:
-    """Yield the rows of the loops that have targets."""
     with tempfile.TemporaryDirectory() as folder:
         for loop in main_loops(Path(folder)):
             yield timed(loop, "loop")

@@ -106,7 +106,6 @@ def made(root):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Make the sweep of which only summaries are kept."""
     root = tmp_path_factory.mktemp("summaries") / "whole"
     made(root)
     return root

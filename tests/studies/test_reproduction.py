@@ -58,7 +58,6 @@ figures:
 
 
 def tiny(folder: Path, text: str = TINY) -> Path:
-    """Return the experiment's file, written into `folder`."""
     file = folder / "tiny.yaml"
     file.write_text(text, encoding="utf-8")
     return file
@@ -145,7 +144,6 @@ CLAIMS = """\
 
 
 def claimed(folder: Path, claims: str = CLAIMS) -> Compared:
-    """Return the first figure, with these claims."""
     text = TINY.replace("    values: {Batches", claims + "    values: {Batches")
     experiment = read_experiment(tiny(folder, text))
     return compared(experiment, experiment.figures[0], by_hand(), quick=False)

@@ -161,8 +161,6 @@ def test_ceilings_and_facts_of_this_machine():
 
 
 def answering(monkeypatch, answers):
-    """Make nvidia-smi answer queries."""
-
     def run(command, **_):
         assert command[-1] == "--id=GPU-1-2-3"
         return SimpleNamespace(stdout=answers[command[1].removeprefix("--query-gpu=")])

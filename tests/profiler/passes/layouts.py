@@ -54,7 +54,6 @@ def pools(work, share, width, dtype=torch.float64, page=PAGE):
 
 
 def exact(work, share, tables, query, keys, values, scaling=0.3):
-    """Return attention by SDPA in float64."""
     plan = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
     return plan(query.double(), keys.double(), values.double(), scaling)
 
@@ -71,7 +70,6 @@ class Rerun:
 
 
 def rerun(run, warm_up):
-    """Capture as `profiler.passes.graphs.capture` does."""
     warm_up()
     result = run()
     return Rerun(run, result), result
