@@ -96,8 +96,7 @@ def refused(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str
         except SystemExit as stop:
             code = stop.code
         said = capsys.readouterr()
-        assert (code, said.out) == (2, "")
-        assert len(said.err.splitlines()) == 1
+        assert (code, said.out, len(said.err.splitlines())) == (2, "", 1)
         assert said.err.startswith("specsim: ")
         assert "Traceback" not in said.err
         assert sorted(here.rglob("*")) == before

@@ -19,7 +19,6 @@ OVERLOADED = ("continuous", "vtc")
 
 
 def loops(folder: Path) -> Iterator[Loop]:
-    """Yield runs that differ in one size each."""
     for rows in (2, 8, 64, 256):
         yield Loop(f"batch {rows}, continuous", ("scheduler=continuous", *batch(rows, 1000)), fields=APART)
     for rows in (2, 8, 64, 256):
@@ -41,7 +40,6 @@ def loops(folder: Path) -> Iterator[Loop]:
 
 
 def measured() -> Iterator[Row]:
-    """Yield their rows."""
     with tempfile.TemporaryDirectory() as folder:
         for loop in loops(Path(folder)):
             yield timed(loop, "growth", repeats=2)

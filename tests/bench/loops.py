@@ -57,7 +57,6 @@ def batch(rows: int, output_tokens: int = 2000) -> tuple[str, ...]:
 
 
 def main_loops(folder: Path) -> Iterator[Loop]:
-    """Yield the loops that have targets."""
     apart = {"multi_step": False}
     yield Loop("continuous, azure_conv, step by step", ("scheduler=continuous", *CONV), "25,000 it/s", apart)
     yield Loop("continuous, azure_code, step by step", ("scheduler=continuous", *CODE), "25,000 it/s", apart)
@@ -69,8 +68,7 @@ def main_loops(folder: Path) -> Iterator[Loop]:
     for name in ("smartspec", "specserve"):
         yield Loop(f"{name}, azure_conv", (f"scheduler={name}", *CONV), "8,000 it/s")
         yield Loop(f"{name}, azure_code", (f"scheduler={name}", *CODE), "8,000 it/s")
-    tree = (steady(folder, 8, 3, 512), *batch(64))
-    yield Loop("adaserve 64 x 8 x 3, budget 512, steady", tree, "8,000 it/s")
+    yield Loop("adaserve 64 x 8 x 3, budget 512, steady", (steady(folder, 8, 3, 512), *batch(64)), "8,000 it/s")
 
 
 def steady(folder: Path, depth: int, width: int, budget: int) -> str:
@@ -86,8 +84,7 @@ def every_scheduler() -> Iterator[Loop]:
 
     for name in names("scheduler"):
         # The recording that a scheduler suggests may be of another target: of no matter for its speed.
-        words = (*CONV[:2], "requests=500", "any_fit=true")
-        yield Loop(name, (f"scheduler={name}", *words))
+        yield Loop(name, (f"scheduler={name}", *CONV[:2], "requests=500", "any_fit=true"))
 
 
 def timed(loop: Loop, group: str, repeats: int = REPEATS) -> Row:
@@ -112,12 +109,10 @@ def prepared(words: tuple[str, ...]) -> Simulation:
     from specsim.runs.plan import checked
 
     (point,) = checked(from_words(words, sweep=False))
-    assert point.experiment is not None
     return point.experiment.simulation
 
 
 def measured() -> Iterator[Row]:
-    """Yield the rows of the loops that have targets."""
     with tempfile.TemporaryDirectory() as folder:
         for loop in main_loops(Path(folder)):
             yield timed(loop, "loop")

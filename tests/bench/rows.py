@@ -54,7 +54,6 @@ class Row:
         return self.us / self.yardstick_us
 
     def line(self) -> str:
-        """Return the row as the terminal shows it."""
         if self.seconds is not None:
             told = f"{self.seconds:>10.2f} s {self.us / 1e6:>8.2f} CPU s {self.peak_mb:>6.0f} MB"
         else:

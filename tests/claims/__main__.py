@@ -31,7 +31,6 @@ def smartspec(settings: dict[str, Any]) -> str:
 
 
 def rows() -> Iterator[str]:
-    """Yield a line for each run or comparison."""
     for engine in ENGINES:
         for rps in frozen.SMARTSPEC_RATES:
             yield f"1, 1a engine={engine} rps={rps}: {smartspec({**frozen.SMARTSPEC, 'engine': engine, 'rps': rps})}"
@@ -64,7 +63,6 @@ def adaserve(settings: dict[str, Any], others: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print every row as it is known."""
     for row in rows():
         print(row, flush=True)
 

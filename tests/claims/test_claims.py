@@ -41,7 +41,6 @@ def _metrics(scheduler: str, settings: tuple[tuple[str, Any], ...]) -> list[dict
 
 
 def mean_e2el_s(scheduler: str, **settings: Any) -> Floats:
-    """Return the mean end-to-end latency per seed, (seeds,)."""
     return np.array([found["mean_e2el_ms"] / 1e3 for found in _metrics(scheduler, tuple(settings.items()))])
 
 
@@ -51,7 +50,6 @@ def fixed(tokens: int, settings: dict[str, Any]) -> Floats:
 
 
 def attainment(measure: str, scheduler: str, **settings: Any) -> Floats:
-    """Return one of `MEASURES` per seed, (seeds,)."""
     return np.array([found["specsim"][measure] for found in _metrics(scheduler, tuple(settings.items()))])
 
 

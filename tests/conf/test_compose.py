@@ -77,8 +77,7 @@ def test_a_key_below_a_path_means_what_it_means_below_a_name(made, word):
 def test_a_path_may_hold_what_file_names_hold(made, name):
     (made / "sub").mkdir()
     (made / "trace.csv").rename(made / "sub" / name)
-    experiment = prepare(chosen(f"trace=./sub/{name}", "profile=llama8b_1b_h100"))
-    assert len(experiment.simulation.requests) == 3
+    assert len(prepare(chosen(f"trace=./sub/{name}", "profile=llama8b_1b_h100")).simulation.requests) == 3
 
 
 @pytest.mark.parametrize("word", ["plugins=[~/mine.py]", "plugins=~/mine.py", "plugins=['~/mine.py']"])
@@ -215,8 +214,7 @@ def test_a_grid_is_the_words_of_a_multirun(tmp_path):
     file = "run: {trace: poisson, requests: 9}\ngrid: {scheduler: [fcfs, continuous], rps: 'range(1,3)'}\nseeds: 2\n"
     words = ["trace=poisson", "requests=9", "scheduler=fcfs,continuous", "rps=range(1,3)", "seed=0,1"]
     found, typed = from_file(written(tmp_path, file), []), from_words(words, sweep=True)
-    assert [each.config for each in found] == [each.config for each in typed]
-    assert len(found) == 8
+    assert ([each.config for each in found], len(found)) == ([each.config for each in typed], 8)
 
 
 def test_zipped_values_stand_side_by_side(tmp_path):
@@ -310,8 +308,7 @@ def files(here):
     for name, column in (("plain", ""), ("classed", ",slo_class")):
         classes = ("coding", "chat", "summarization") * 20
         lines = [f"{i},5,5" + (f",{name}" if column else "") for i, name in enumerate(classes)]
-        text = "\n".join([f"arrival_s,prompt_tokens,output_tokens{column}", *lines])
-        (here / f"{name}.csv").write_text(text)
+        (here / f"{name}.csv").write_text("\n".join([f"arrival_s,prompt_tokens,output_tokens{column}", *lines]))
 
 
 def drawn(point, seed):
@@ -345,8 +342,7 @@ def identity_of(**words):
 def test_an_order_a_default_said_a_type_of_number_a_null_key_or_its_place_changes_nothing():
     config = compose(ONE_POINT)
     other = dict(reversed(config.items())) | {"out": "somewhere", "new_key": None}
-    assert settings_of(other) == settings_of(config)
-    assert identity(settings_of(other)) == identity_of()
+    assert (settings_of(other), identity(settings_of(other))) == (settings_of(config), identity_of())
     assert identity_of(slo_scale="1.0", replicas="1") == identity_of(slo_scale="1") == identity_of()
     assert identity_of(rps="2") == identity_of(rps="2.0")
 

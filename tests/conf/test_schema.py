@@ -27,8 +27,7 @@ def test_the_keys_are_keywords_of_python(function):
     for each in declared():
         assert each.name == "out" or shown[each.name.replace(".", "__")].default == each.default
     assert set(GROUPS) <= set(shown)
-    assert shown["cost_model"].annotation == "str | Path | None"
-    assert shown["rps"].annotation == "float | None"
+    assert (shown["cost_model"].annotation, shown["rps"].annotation) == ("str | Path | None", "float | None")
 
 
 def test_a_shown_configuration_says_what_each_key_means():

@@ -73,10 +73,8 @@ def test_the_folder_tells_of_the_failure_until_it_alone_is_tried_again(tmp_path,
     found = load_sweep(tmp_path)
     assert [run.config["rps"] for run in found] == [2, 8, 16]
     (failure,) = found.failures
-    assert (failure.config["rps"], failure.label) == (4, {"rps": "4"})
-    assert found.table["error"].count() == 1
-    assert found.axes == {"rps": [2, 8, 16]}
-    assert found.means()["count"].tolist() == [1] * 3 * CLASSES
+    assert (failure.config["rps"], failure.label, found.table["error"].count()) == (4, {"rps": "4"}, 1)
+    assert (found.axes, found.means()["count"].tolist()) == ({"rps": [2, 8, 16]}, [1] * 3 * CLASSES)
     assert pd.read_csv(tmp_path / "table.csv")["error"].count() == 1
     world.fault, world.started = None, 0
     capsys.readouterr()
@@ -108,7 +106,6 @@ def made(root):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Make the sweep of which only summaries are kept."""
     root = tmp_path_factory.mktemp("summaries") / "whole"
     made(root)
     return root
@@ -212,8 +209,7 @@ def test_a_run_in_which_nothing_ran(scheduler, settings, capsys):
     made = simulate(scheduler, **settings, passes=True, out="run")
     assert [file.stem for file in made.plot("figures") if file.suffix == ".png"] == ["slo_by_class", "latency_cdf"]
     for run in (made, load_run("run")):
-        assert len(run.requests) == 6
-        assert len(run.passes) == 0
+        assert (len(run.requests), len(run.passes)) == (6, 0)
         assert "nothing ran: every request was rejected or cancelled" in class_table(run.metrics)
         assert "%" not in class_table(run.metrics).partition("nothing ran")[2]
         assert "iterations: no request was served: the run has none" in refusal(iterations, run, [0])
@@ -227,8 +223,7 @@ def test_a_run_in_which_nothing_ran(scheduler, settings, capsys):
 def test_a_sweep_in_which_nothing_ran(settings, capsys):
     axes = {"scheduler": ["continuous", "fcfs"], "rps": [1, 2], "seed": [0, 1]}
     sweep(axes, out="sweep", keep="summary", **settings)
-    runs = load_sweep("sweep")
-    assert len(runs.table)
+    assert len(load_sweep("sweep").table)
     assert main(["sweep", "status", "sweep"]) == 0
     assert main(["plot", "sweep"]) == 0
     said = capsys.readouterr()

@@ -45,7 +45,6 @@ def test_every_reason_is_told_on_the_page_and_in_rows_metrics_and_notes(here):
 
 
 def alike(folder):
-    """Write the trace of the page on caching there."""
     (writes,) = re.findall(r"^\$ (printf .*)$", CACHING, re.MULTILINE)
     subprocess.run(["sh", "-c", writes], cwd=folder, check=True)
     return folder / "alike.jsonl"
@@ -117,7 +116,6 @@ def test_other_hashes_are_not_read_and_a_note_says_so(tmp_path, hashes, said):
 
 @pytest.fixture
 def router(here):
-    """Write the router of the page on replicas."""
     for kind, file in {"python": "most_room.py", "yaml": "most_room.yaml"}.items():
         (here / file).write_text(block(REPLICAS, kind))
     return here
@@ -208,5 +206,4 @@ def test_every_key_and_column_that_is_read_stands_on_its_page():
     drafters = (drafter.Separate, drafter.Lookup, drafter.LayersSkipped, drafter.Heads)
     keys = {key for kind in drafters for key in kind.__slots__} - {"name"} | set(drafter.KINDS.built_in)
     assert keys <= keys_of("drafters")
-    named = set(re.findall(r"`([\w .]+)`", page("traces") + page("trace-formats")))
-    assert named >= KNOWN
+    assert set(re.findall(r"`([\w .]+)`", page("traces") + page("trace-formats"))) >= KNOWN

@@ -21,8 +21,7 @@ def test_figures_of_one_run(stored, capsys):
     assert main(["plot", str(stored)]) == 0
     files = capsys.readouterr().out.splitlines()
     stems = ("slo_by_class", "latency_cdf", "timeline")
-    expected = {str(stored / "figures" / f"{stem}.{kind}") for stem in stems for kind in ("png", "pdf")}
-    assert set(files) == expected
+    assert set(files) == {str(stored / "figures" / f"{stem}.{kind}") for stem in stems for kind in ("png", "pdf")}
 
 
 def test_what_is_no_run_folder_or_needs_a_sweep(stored, here, refused):

@@ -76,8 +76,7 @@ def test_a_strangers_runs_are_shown_without_codes(evil, said):
     assert "RED" in said("run", "-m", *SWEEP, f"out={evil}")
     said("plot", str(evil))
     said("plot", *map(str, sorted(evil.glob("rps*"))))
-    run = specsim.load_run(next(evil.glob("rps*")))
-    assert repr(run).isprintable()
+    assert repr(specsim.load_run(next(evil.glob("rps*")))).isprintable()
 
 
 def test_the_trace_of_a_plugin_is_named_without_codes(said):
@@ -147,10 +146,8 @@ def test_a_run_whose_table_cannot_be_printed_is_stored(shell):
 
 @pytest.mark.parametrize("command", ["list", pytest.param(RUN, marks=pytest.mark.slow)])
 def test_a_reader_that_has_gone_is_no_mistake(shell, command):
-    done = shell(command, "2>said | true; echo ${PIPESTATUS[0]}; cat said")
-    assert done.stdout == "0\n"
-    slow = shell(command, "2>said > >(exec true); echo $?; cat said")
-    assert slow.stdout == "0\n"
+    assert shell(command, "2>said | true; echo ${PIPESTATUS[0]}; cat said").stdout == "0\n"
+    assert shell(command, "2>said > >(exec true); echo $?; cat said").stdout == "0\n"
 
 
 @pytest.mark.parametrize(

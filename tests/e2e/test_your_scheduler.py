@@ -76,8 +76,7 @@ def test_a_policy_of_parts_drafts_as_far_as_a_requests_own_drafts_are_right(here
 def test_from_python(written, monkeypatch, capsys):
     monkeypatch.chdir(written)
     exec(compile(block(PAGE, "python", "simulate(").replace("requests=100", "requests=40"), "page", "exec"), {})
-    attainment = load_run(written / "one").metrics["specsim"]["slo_attainment"]
-    assert float(capsys.readouterr().out) == attainment
+    assert float(capsys.readouterr().out) == load_run(written / "one").metrics["specsim"]["slo_attainment"]
 
 
 @pytest.mark.slow
@@ -93,8 +92,7 @@ def test_as_an_installed_package(written, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^shortest_first +installed by shortest_first$", done.stdout, re.MULTILINE)
     mine, plugin = load_run(tmp_path / "installed"), load_run(written / "one")
-    assert mine.metrics == plugin.metrics
-    assert mine.config["scheduler"]["num_speculative_tokens"] == 2
+    assert (mine.metrics, mine.config["scheduler"]["num_speculative_tokens"]) == (plugin.metrics, 2)
 
 
 def test_a_broken_package_of_somebody_else_is_told_only_when_it_is_chosen(here, monkeypatch, capsys, refused):
@@ -196,8 +194,7 @@ def test_as_installed_packages(parts):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(parts), *filter(None, sys.path)])}
     folder.mkdir()
     words = [f"{group}={module}" for group, module in MODULES.items()]
-    keys = {"easy": 0.9, "hard": 0.4, "easy_share": 0.5}
-    more = [f"acceptance.{key}={value}" for key, value in keys.items()]
+    more = [f"acceptance.{key}={value}" for key, value in {"easy": 0.9, "hard": 0.4, "easy_share": 0.5}.items()]
     words = ["run", "scheduler=vllm_spec", "profile=llama8b_1b_h100", *words, *more, "out=run"]
     words += ["trace.path=../served.log", "trace.skip_lines=1", "drafter.round_trip_s=2e-3"]
     code = f"from specsim.cli import main; assert main({words}) == 0 == main(['list'])"

@@ -25,7 +25,6 @@ OLD = ".specsim-elsewhere-7-01234567.tmp"
 def test_another_process_is_refused_until_it_ends_even_killed(tmp_path):
     path = tmp_path / "s.parquet"
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         with pytest.raises(SpecsimError, match="another run is writing it; expected one at a time"), only_one(path):
             pytest.fail("held twice")

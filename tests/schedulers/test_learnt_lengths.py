@@ -56,8 +56,7 @@ def test_after_a_first_bin_the_fastest_is_taken_as_often_as_not():
 
 def test_going_on_costs_what_the_drafter_has_to_read():
     """1 ms a token beyond the one that any first draft pass reads: 8 are pending, of a prompt of 5 and 3 emitted."""
-    part = BinGreedyLengths(0, 0, 0.0, 0.0)
-    hand = play(part, Linear(0.0, 0.0, 1.0))
+    hand = play(BinGreedyLengths(0, 0, 0.0, 0.0), Linear(0.0, 0.0, 1.0))
     hand.view.cost_model = Hardware(Linear(0.0, 0.0, 1.0), Linear(0.0, 1e-3, 0.01))
     for _ in range(2):
         verified(hand, 0.9)
@@ -112,8 +111,7 @@ def test_the_radius_is_that_of_equation_6():
     part = UcbLengths([0, 4], 0.1, 1.0)
     part.pulls[:] = [4, 1]
     wanted = [2 * sqrt(share * (1 + 2 * log(500 * sqrt(each)))) for share, each in ((5 / 16, 5), (2, 2))]
-    assert part.radius() == pytest.approx(wanted)
-    assert part.radius()[0] == pytest.approx(4.34, abs=0.01)
+    assert (part.radius(), part.radius()[0]) == (pytest.approx(wanted), pytest.approx(4.34, abs=0.01))
     part.delta = 1e-320
     assert np.isfinite(part.radius()).all()
 

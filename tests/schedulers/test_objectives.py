@@ -73,8 +73,7 @@ def test_the_tightest_run_and_the_others_follow_class_by_class():
 def test_of_many_objectives_six_are_tiers_and_no_request_gets_a_laxer_one():
     """Of 11 and none at all: the first, third, fifth, seventh and ninth of them; none stays none."""
     assert [each.tolist() for each in tiers_of(np.array([0.2, 0.1, 0.2]))] == [[0.1, 0.2], [1, 0, 1]]
-    objective_s = np.append(np.arange(1, 12) / 100, np.inf)
-    tpot_s, tier = tiers_of(objective_s)
+    tpot_s, tier = tiers_of(np.append(np.arange(1, 12) / 100, np.inf))
     assert tpot_s.tolist() == [0.01, 0.03, 0.05, 0.07, 0.09, np.inf]
     assert tier.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5]
 

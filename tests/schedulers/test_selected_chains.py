@@ -54,8 +54,7 @@ def test_no_other_choice_of_prefixes_has_more_expected_tokens() -> None:
         paths = forest.path_probability[3:].reshape(3, 3)  # by depth, by row
         choices = [lengths for lengths in np.ndindex(4, 4, 4) if sum(lengths) <= 5]
         best = max(sum(paths[:k, row].sum() for row, k in enumerate(lengths)) for lengths in choices)
-        kept = forest.subset(likeliest_of_all(forest, 5))
-        assert kept.path_probability[3:].sum() == pytest.approx(best)
+        assert forest.subset(likeliest_of_all(forest, 5)).path_probability[3:].sum() == pytest.approx(best)
 
 
 @pytest.mark.parametrize(

@@ -84,8 +84,7 @@ def test_a_steps_seconds_by_hand():
 
 def test_one_entry_of_the_surface_by_hand():
     """3 requests, k = 2, a = 0.5: 3 x 1.75 tokens in two draft passes of 3 tokens and one of 9."""
-    made = hardware(alpha=0.0, gamma=1e-3, delta=0.02)
-    surface = goodput(made, batch_of(3), np.full(3, 0.5), 4)
+    surface = goodput(hardware(alpha=0.0, gamma=1e-3, delta=0.02), batch_of(3), np.full(3, 0.5), 4)
     assert surface.shape == (5, 3)
     assert surface[2, 2] == pytest.approx(3 * 1.75 / (2 * (0.002 + 3e-4) + 0.02 + 9e-3))
     assert surface[0, 0] == pytest.approx(1 / 0.021)
@@ -255,8 +254,7 @@ def test_it_decides_when_it_is_asked_the_twentieth_time():
 @pytest.mark.parametrize(("plain_factor", "length"), [(1.1, 0), (1.0, 1)])
 def test_speculation_has_to_win_by_a_tenth(plain_factor, length):
     """1 / 17 ms is 58.8 tokens/s, 64.7 with the factor; k = 1 has 1.7 / 28 ms = 60.7, k = 2 2.19 / 39 ms = 56.2."""
-    part = released(plain_factor=plain_factor, **AT_ONCE)
-    assert lengths(play(part, Linear(0.0, 1e-3, 0.016)), 1) == [length]
+    assert lengths(play(released(plain_factor=plain_factor, **AT_ONCE), Linear(0.0, 1e-3, 0.016)), 1) == [length]
 
 
 def test_the_search_stops_at_the_first_fall():

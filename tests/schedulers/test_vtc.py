@@ -33,8 +33,7 @@ def test_the_smallest_counter_is_let_in_and_charged():
         ran.append(hand.begin().requests.tolist())
         hand.emit([1], ends=[0])
         counters.append((part.served[A], part.served[B]))
-    assert ran == [[0], [3], [1], [2]]
-    assert counters == [(6, 0), (6, 12), (12, 12), (18, 12)]
+    assert (ran, counters) == ([[0], [3], [1], [2]], [(6, 0), (6, 12), (12, 12), (18, 12)])
 
 
 def test_who_comes_back_to_an_empty_line_is_lifted_to_the_last_one_out():

@@ -48,8 +48,7 @@ def test_a_cell_is_tuned_judged_and_kept_and_a_second_call_runs_nothing(tmp_path
     monkeypatch.setattr(running, "_tuned", lambda *_: pytest.fail("it was tuned before"))
     more = running.run(tmp_path / "runs", 1)
     assert "2 of 2: poisson urgent at vllm_spec sure, 2 seeds" in capsys.readouterr().out
-    assert sorted(more["seed"]) == sorted(2 * [*range(7)])
-    assert more["tuned"].nunique() == 1
+    assert (sorted(more["seed"]), more["tuned"].nunique()) == (sorted(2 * [*range(7)]), 1)
 
 
 def test_the_committed_page_is_what_the_committed_rows_say():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from specsim.errors import SpecsimError
 from specsim.figures.plots import save
 from specsim.files.yaml_file import shipped
 from studies.reproduction.__main__ import OUT
@@ -19,6 +19,7 @@ from studies.reproduction.plot import drawn
 from studies.reproduction.running import Measured, measured
 from studies.reproduction.verdict import line_gaps
 from tests.data import real_file
+from tests.made import refusal
 
 ROOT = shipped("conf").parent
 TINY = """\
@@ -57,7 +58,6 @@ figures:
 
 
 def tiny(folder: Path, text: str = TINY) -> Path:
-    """Return the experiment's file, written into `folder`."""
     file = folder / "tiny.yaml"
     file.write_text(text, encoding="utf-8")
     return file
@@ -83,10 +83,9 @@ def test_a_mistake_in_an_experiment_is_one_line_that_names_file_and_key(there, t
     instead, said = MISTAKES[there]
     assert there.strip(" ") in TINY
     text = TINY.replace(there.strip(" "), instead)
-    with pytest.raises(SpecsimError, match=said) as error:
-        read_experiment(tiny(tmp_path, text))
-    assert str(error.value).startswith(str(tmp_path / "tiny.yaml"))
-    assert "\n" not in str(error.value)
+    told = refusal(read_experiment, tiny(tmp_path, text))
+    assert re.search(said, told)
+    assert told.startswith(str(tmp_path / "tiny.yaml"))
 
 
 def test_experiments_are_named_by_file_figure_or_path(tmp_path):
@@ -95,8 +94,8 @@ def test_experiments_are_named_by_file_figure_or_path(tmp_path):
     assert experiments(("adaserve_fig8_llama", "adaserve_fig12_llama")) == (one,)
     assert one in experiments()
     assert experiments((str(tiny(tmp_path)),))[0].systems["Batches"] == ("scheduler=continuous",)
-    with pytest.raises(SpecsimError, match="reproduce adaserve_fig7_llama: unknown; did you mean 'adaserve_fig"):
-        experiments(("adaserve_fig7_llama",))
+    said = "reproduce adaserve_fig7_llama: unknown; did you mean 'adaserve_fig"
+    assert said in refusal(experiments, ("adaserve_fig7_llama",))
 
 
 def by_hand() -> Measured:
@@ -118,8 +117,7 @@ def test_a_speedup_is_that_of_each_seed_and_what_is_not_published_has_no_gap(tmp
     assert list(told["ours"]) == pytest.approx([1 / 1.1, 0.5, (1 / 3 + 1 / 5) / 2])
     assert list(told["gap"].isna()) == [False, True, False]
     (gap,) = line_gaps(one)
-    assert gap.theirs == pytest.approx(0.75)
-    assert gap.ours == pytest.approx((1 / 1.1 + 4 / 15) / 2)
+    assert (gap.theirs, gap.ours) == (pytest.approx(0.75), pytest.approx((1 / 1.1 + 4 / 15) / 2))
     assert gap.mean_gap == pytest.approx((100 * (1 - 1 / 1.1) + 100 * (0.5 - 4 / 15) / 0.5) / 2)
     assert "| One by one | 1.00 / 0.91 | - / 0.50 | 0.50 / 0.27 |" in page([one], tmp_path, tmp_path)
     assert read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) is not None
@@ -146,7 +144,6 @@ CLAIMS = """\
 
 
 def claimed(folder: Path, claims: str = CLAIMS) -> Compared:
-    """Return the first figure, with these claims."""
     text = TINY.replace("    values: {Batches", claims + "    values: {Batches")
     experiment = read_experiment(tiny(folder, text))
     return compared(experiment, experiment.figures[0], by_hand(), quick=False)
@@ -192,8 +189,7 @@ def test_a_claim_without_its_lines_or_points_is_refused(tmp_path):
         ("over: One by one, paper: 3", "paper: 3", "crossing.over: missing key; expected a l"),
     ):
         assert old in CLAIMS
-        with pytest.raises(SpecsimError, match=said):
-            claimed(tmp_path, CLAIMS.replace(old, new))
+        assert re.search(said, refusal(claimed, tmp_path, CLAIMS.replace(old, new)))
 
 
 def test_a_ratio_that_is_no_number_is_not_called_one(tmp_path):
@@ -251,8 +247,7 @@ def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path):
     one = compared(experiment, experiment.figures[0], found, quick=False)
     assert list(one.chosen.groupby("line", sort=False).size()) == [4, 4, 4]
     varied = one.rows[one.rows["variant"] == "8 at once"]
-    assert list(varied["line"]) == ["Batches, first token", "Batches, chat"]
-    assert set(varied["point"]) == {"many"}
+    assert (list(varied["line"]), set(varied["point"])) == (["Batches, first token", "Batches, chat"], {"many"})
     base = one.chosen.query("line == 'Batches, first token' and point == 'many' and seed == 0")
     assert varied["ours"].iloc[0] < base["ours"].iloc[0]
     text = page([read_rows(experiment, one.figure, write_rows(one, tmp_path).parent) or one], tmp_path, tmp_path)
@@ -261,8 +256,7 @@ def test_an_experiment_of_named_points_lines_and_ranges_runs(tmp_path):
     assert ["as chosen" in rows[0], "8 at once" in rows[1], len(rows)] == [True, True, 2]
     save({"named": drawn(one)}, tmp_path, ("png",))
     assert (tmp_path / "named.png").read_bytes()[:4] == b"\x89PNG"
-    quick = measured(experiment, tmp_path / "quick", quick=True)
-    assert set(quick) == {("Batches", ""), ("One by one", "")}
+    assert set(measured(experiment, tmp_path / "quick", quick=True)) == {("Batches", ""), ("One by one", "")}
 
 
 def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_path):
@@ -272,18 +266,16 @@ def test_rows_are_read_as_they_were_written_until_the_experiment_changes(tmp_pat
     assert read_rows(experiment, figure, tmp_path) is None
     path = write_rows(attainment, tmp_path)
     again = read_rows(experiment, figure, tmp_path)
-    assert again is not None
     pd.testing.assert_frame_equal(again.rows, attainment.rows, check_dtype=False)
     assert not again.quick
     told = read_experiment(tiny(tmp_path, TINY.replace("Batches attain more", "Batches win")))
     assert read_rows(told, told.figures[0], tmp_path) is not None
     for old, new in (("[99, 98, 90]", "[99, 98, 91]"), ("scheduler=fcfs", "scheduler=sarathi"), ("[0, 1]", "[0, 2]")):
         other = read_experiment(tiny(tmp_path, TINY.replace(old, new)))
-        with pytest.raises(SpecsimError, match=r"tiny.yaml has changed since it was written; `python -m .* tiny`"):
-            read_rows(other, other.figures[0], tmp_path)
+        said = refusal(read_rows, other, other.figures[0], tmp_path)
+        assert re.search("tiny.yaml has changed since it was written; `python -m .* tiny`", said)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(SpecsimError, match=r"tiny_attainment.parquet: cannot be read"):
-        read_rows(experiment, figure, tmp_path)
+    assert "tiny_attainment.parquet: cannot be read" in refusal(read_rows, experiment, figure, tmp_path)
 
 
 def test_the_committed_page_is_what_the_committed_files_say():

@@ -83,6 +83,5 @@ def beam_of(rows: Any, path: Any, beam: int | None) -> Any:
 
 
 def sizes(work: TargetPass) -> list[int]:
-    """Return the drafted nodes of each row."""
     tokens: list[int] = work.forest.tree_tokens().tolist()
     return tokens

@@ -1,15 +1,17 @@
 """Accepted lengths of verifications as people have them: each form by hand, and known rates that come back."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from specsim import SpecsimError, simulate
+from specsim import simulate
 from specsim.acceptance.curves import calibration
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.trace import AcceptanceTrace, Pools
+from tests.made import refusal
 
 K = 3
 ACCEPTED = [3, 0, 1, 3, 0, 0, 2, 1] * 10
@@ -71,8 +73,7 @@ FORMS = {
 @pytest.mark.parametrize("line", FORMS.values(), ids=FORMS)
 def test_each_form_tells_the_same_rates(tmp_path, line):
     curve = read(tmp_path, [line]).curves["default"]
-    assert curve.rates == pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9)
-    assert curve.chain == K
+    assert (curve.rates, curve.chain) == (pytest.approx((*RATES, *RATES[-1:] * 5), rel=1e-9), K)
 
 
 def test_a_servers_intervals_and_engines_are_pooled(tmp_path):
@@ -97,8 +98,7 @@ def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_
     line = {"id": "134", "acc_eagle": {"acc_len": [1, 5, 4, 3, 2, 2, 1, 1, 3, 2, 1]}}
     curve = read(tmp_path, [line] * 10, k=3, field="acc_eagle").curves["default"]
     assert curve.rates[:3] == pytest.approx((3 / 5, 2 / 3, 1 / 2))
-    with pytest.raises(SpecsimError, match=r"line 1: acc_eagle.acc_len: .* expected k"):
-        read(tmp_path, [line], field="acc_eagle")
+    assert re.search("line 1: acc_eagle.acc_len: .* expected k", refusal(read, tmp_path, [line], field="acc_eagle"))
 
 
 def test_a_rate_is_of_those_verifications_that_tell_of_its_position(tmp_path):
@@ -171,8 +171,7 @@ def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path):
 
 
 def test_a_run_takes_a_log_and_reproduces_it(tmp_path):
-    lines = drawn([1.5, 1.0, 0.8], 0.5, 100, seed=4)
-    wanted = read(tmp_path, lines).curves["chat"]
+    wanted = read(tmp_path, drawn([1.5, 1.0, 0.8], 0.5, 100, seed=4)).curves["chat"]
     path = str(tmp_path / "log.jsonl")
     run = simulate("vllm_spec", "poisson", requests=200, acceptance=path, scheduler__num_speculative_tokens=3)
     rates = run.metrics["spec_decode_per_position_acceptance_rates"]
@@ -198,8 +197,7 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path):
     ],
 )
 def test_what_is_no_log_is_one_line(tmp_path, line, said):
-    with pytest.raises(SpecsimError, match=said):
-        read(tmp_path, [line])
+    assert re.search(said, refusal(read, tmp_path, [line]))
 
 
 def test_calibration_is_counted_anew_for_another_rank_and_for_one_that_is_written():

@@ -37,8 +37,7 @@ def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budge
     assert asked == [([1, 1], 2, 2, 2), ([], 4, 2, 2)]
     # Paths per row: 0.8, 0.1; then 0.64 behind the first, and of 0.08 twice the beam keeps one. B = 9: 7 nodes.
     assert len(work.forest) == 9
-    taken = np.sort(work.forest.path_probability[2:])[::-1]
-    assert np.allclose(taken, [0.8, 0.8, 0.64, 0.64, 0.1, 0.1, 0.08])
+    assert np.allclose(np.sort(work.forest.path_probability[2:])[::-1], [0.8, 0.8, 0.64, 0.64, 0.1, 0.1, 0.08])
 
 
 def test_where_memory_is_short_trees_are_shortened():
@@ -65,14 +64,12 @@ def test_who_is_behind_its_objective_gets_the_nodes():
 
 def test_tokens_needed_is_equation_5():
     """A(r) = (l + t_spec) / t_TPOT - o: 0.15 s since decoding began, 4 tokens since, 0.06 s to come, 30 ms: 3."""
-    told = requests([0.0] * 4, [6] * 4, [30] * 4, [0, 1, 2, 0])
-    ledger, view = ledger_and_view(told)
+    ledger, view = ledger_and_view(requests([0.0] * 4, [6] * 4, [30] * 4, [0, 1, 2, 0]))
     ledger.progress.emitted_tokens[:] = [5, 5, 5, 1]
     ledger.progress.first_decode_s[:] = [1.0, 1.0, 1.0, np.nan]
     view.now_s = 1.15
     need = tokens_needed(view, np.arange(4), 0.06)
-    assert need[0] == pytest.approx(0.21 / 0.03 - 4)
-    assert need[1] == pytest.approx(0.21 / 0.2 - 4)
+    assert need[:2] == pytest.approx([0.21 / 0.03 - 4, 0.21 / 0.2 - 4])
     assert need[2] == -np.inf, "no objective"
     assert need[3] == pytest.approx(0.06 / 0.03 - 0), "decoding begins now"
 
@@ -88,6 +85,5 @@ def test_depth_and_width_are_equations_8_and_9(requests_, depth, width):
 
 def test_orders_and_caps():
     need = np.array([1.5, 9.0, -np.inf, 1.5])
-    assert neediest_first(need).tolist() == [1, 0, 3, 2]
-    assert least_needy_first(need).tolist() == [2, 0, 3, 1]
+    assert (neediest_first(need).tolist(), least_needy_first(need).tolist()) == ([1, 0, 3, 2], [2, 0, 3, 1])
     assert at_most_the_tree(need, 4).tolist() == [1.5, 5.0, -np.inf, 1.5]

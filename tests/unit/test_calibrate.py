@@ -17,10 +17,10 @@ from specsim.calibration.reading import MeasuredPoint, MeasuredServer, read_poin
 from specsim.calibration.replay import BenchLoad, Door
 from specsim.calibration.replay import served as replayed
 from specsim.cli import main
-from specsim.errors import SpecsimError
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.latency.engine import Engine
 from specsim.latency.profile import load_profile
+from tests.made import refusal
 
 NAME = "llama8b_1b_h100"
 PROFILE = load_profile(NAME)
@@ -34,8 +34,7 @@ LOADS = tuple(
 @cache
 def served(engine, loads=LOADS):
     """Return what a server that is the engine itself would be measured at."""
-    nothing = [MeasuredPoint(load, 1.0, 1.0) for load in loads]
-    return [each.simulated for each in SERVER.simulated(nothing, engine)]
+    return [each.simulated for each in SERVER.simulated([MeasuredPoint(load, 1.0, 1.0) for load in loads], engine)]
 
 
 def frame(points):
@@ -68,8 +67,7 @@ def test_the_launch_of_the_drafter_is_found_beside_the_host_time():
     found = Fit(SERVER, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((6e-4, 2e-5), rel=1e-6)
     assert (found.draft_launch_s, found.speculation_s) == pytest.approx((4e-3, 1e-3), rel=0.01)
-    held = Fit(SERVER, Engine()).held_out(points)
-    assert max(abs(each.tpot_error) for each in held) < 2e-3
+    assert max(abs(each.tpot_error) for each in Fit(SERVER, Engine()).held_out(points)) < 2e-3
     one = Fit(SERVER, replace(Engine(), speculation_s=1e-3)).engine([each for each in points if each.load.drafts != 2])
     assert one.draft_launch_s == pytest.approx(4e-3, rel=0.01)
     hidden = served(replace(TRUE, draft_launch_s=1e-5), loads)
@@ -97,8 +95,7 @@ def test_the_host_time_is_found_from_open_loops():
 
 @pytest.mark.slow
 def test_the_way_in_is_found_from_ttft():
-    true = replace(TRUE, pipeline_steps=1, frontend_s=1e-2)
-    found = Fit(SERVER, Engine(), whole=True).engine(served(true))
+    found = Fit(SERVER, Engine(), whole=True).engine(served(replace(TRUE, pipeline_steps=1, frontend_s=1e-2)))
     assert (found.pipeline_steps, found.frontend_s) == (1, 1e-2)
     assert found.overhead_s == pytest.approx(6e-4, rel=0.05)
 
@@ -224,9 +221,7 @@ BAD_RESULTS = [
 def test_bad_points_are_one_line(change, said, tmp_path, refused):
     made = change(frame(served(TRUE))).to_csv(index=False) if callable(change) else json.dumps(result(**change))
     (tmp_path / "points").write_text(made)
-    told = refused(*command("points", "--out", "mine.yaml"))
-    assert said in told
-    assert told.count("\n") == 1
+    assert said in refused(*command("points", "--out", "mine.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -238,9 +233,7 @@ def test_bad_points_are_one_line(change, said, tmp_path, refused):
     ],
 )
 def test_bad_words_are_one_line(words, said, csv, refused):
-    told = refused(*command(csv, *words))
-    assert said in told
-    assert told.count("\n") == 1
+    assert said in refused(*command(csv, *words))
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -266,10 +259,8 @@ def test_a_wrong_unit_is_told(csv, tmp_path, capsys):
     misfit = read_yaml(out)["misfit"]
     assert misfit.startswith("the median held-out error of TPOT is ")
     assert f"note: not fit for use: {misfit}" in said
-    with pytest.raises(SpecsimError) as refused:
-        simulate("sarathi", "poisson", profile=NAME, engine=str(out), requests=5)
-    expected = "expected another engine, or any_fit=true"
-    assert str(refused.value) == f"engine={out}: not fit for use: {misfit}; {expected}"
+    said = refusal(simulate, "sarathi", "poisson", profile=NAME, engine=str(out), requests=5)
+    assert said == f"engine={out}: not fit for use: {misfit}; expected another engine, or any_fit=true"
     run = simulate("sarathi", "poisson", profile=NAME, engine=str(out), requests=5, any_fit=True)
     assert any(misfit in note for note in run.provenance["notes"])
 
@@ -288,8 +279,7 @@ def test_a_wrong_unit_that_host_time_explains_is_told(csv, tmp_path, capsys):
 @pytest.mark.slow
 def test_the_docs_show_what_the_command_prints(tmp_path, monkeypatch, capsys):
     root = shipped("conf").parent
-    page = (root / "docs" / "engines.md").read_text(encoding="utf-8")
-    _, _, told = page.partition("$ specsim calibrate ")
+    _, _, told = (root / "docs" / "engines.md").read_text(encoding="utf-8").partition("$ specsim calibrate ")
     words, _, shown = told.partition("mine.yaml\n")
     (tmp_path / "docs").symlink_to(root / "docs")
     monkeypatch.chdir(tmp_path)

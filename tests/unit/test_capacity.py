@@ -39,15 +39,13 @@ def test_what_is_met_again_is_said_and_not_counted():
     asked = Asked(0.9, 1.0, 32.0, 0.1)
     found, tested = searched(asked, lambda rate: (0.95 if rate < 3 or 7 < rate < 12 else 0.5,))
     assert found.keeps < 3
-    assert found.again == (8.0,)
-    assert max(tested) == 32.0
+    assert (found.again, max(tested)) == ((8.0,), 32.0)
 
 
 def test_the_interval_is_that_of_the_seeds_own_crossings():
     asked = Asked(0.9, 1.0, 32.0, 0.02)
     found, _ = searched(asked, lambda rate: tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0)))
-    assert found.by_seed == pytest.approx([4.0, 5.0, 6.0])
-    assert found.mean == pytest.approx(5.0)
+    assert (found.by_seed, found.mean) == (pytest.approx([4.0, 5.0, 6.0]), pytest.approx(5.0))
     assert found.half_width == pytest.approx(4.302653 * 1.0 / np.sqrt(3), rel=1e-6)
 
 

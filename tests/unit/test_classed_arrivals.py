@@ -30,7 +30,6 @@ def entry(**shares):
 
 
 def drawn(given, seed):
-    """Return the trace and the names of its requests' classes."""
     trace = trace_recipe(given).trace(seed=seed)
     return trace, np.array(trace.slo_names)[trace.slo_class]
 

@@ -52,8 +52,7 @@ def test_up_to_the_bound_all_is_kept_and_beyond_it_the_error_is_the_stated_one(k
     if len(numbers) <= most_exact:
         assert known.tobytes() == numbers.tobytes()
         return
-    assert known.count == len(numbers)
-    assert known.least == np.min(numbers)
+    assert (known.count, known.least) == (len(numbers), np.min(numbers))
     assert known.mean == pytest.approx(np.mean(numbers), rel=1e-12)
     assert known.std == pytest.approx(np.std(numbers), rel=1e-12, abs=1e-12 * np.mean(numbers))
     for found, percent in ((known.median, 50), (known.p99, 99)):
@@ -66,8 +65,7 @@ def test_up_to_the_bound_all_is_kept_and_beyond_it_the_error_is_the_stated_one(k
 def test_the_deviation_of_large_numbers_that_hardly_differ_is_no_rounding():
     """A sum of squares less the square of the sum would return 0, or the root of a negative number."""
     numbers = 1e9 + np.random.default_rng(0).standard_normal(100_000)
-    known = filled(numbers, [1_000] * 100, most_exact=0).result
-    assert known.std == pytest.approx(np.std(numbers - 1e9), rel=1e-6)
+    assert filled(numbers, [1_000] * 100, most_exact=0).result.std == pytest.approx(np.std(numbers - 1e9), rel=1e-6)
 
 
 @pytest.fixture
@@ -107,8 +105,7 @@ def decoding(tokens):
 def test_a_run_too_long_to_keep_differs_in_its_latencies_alone(keeping_few, monkeypatch):
     sketched = run(decoding(400))
     monkeypatch.undo()
-    exact = run(decoding(400))
-    mine, theirs = (summarise(table_of_run(each), each.totals) for each in (sketched, exact))
+    mine, theirs = (summarise(table_of_run(each), each.totals) for each in (sketched, run(decoding(400))))
     assert mine["specsim"].pop("itl_relative_error") == RELATIVE_ERROR
     assert theirs["specsim"].pop("itl_relative_error") == 0.0
     for name in ("mean_itl_ms", "std_itl_ms"):

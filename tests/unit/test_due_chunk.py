@@ -100,5 +100,4 @@ def test_a_small_batch_verifies_more_than_its_chains_where_a_step_hardly_takes_l
         profiled_budget(made.Hardware(made.Linear(0.0, token_s, 0.02), made.Linear(0.0, 0.0, 0.001)), 2)
         for token_s in (1e-5, 1e-3)
     )
-    assert (dense(1), dense(2)) == (48, 48)
-    assert (experts.depth(1), experts(1)) == (5, 9)
+    assert (dense(1), dense(2), experts.depth(1), experts(1)) == (48, 48, 5, 9)

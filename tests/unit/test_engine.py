@@ -114,7 +114,6 @@ def test_a_round_names_the_model_whose_pass_is_wrong(wrong, place, model):
 def test_a_request_is_in_the_verifications_decided_before_its_end(steps, behind, multi_step):
     told = requests([0.0, 0.0], [1, 1], [50, 50])
     simulated = simulation(told, [10, 12], factory_of("continuous"), truth=hardware(0.0, 1.0, 0.0))
-    record = run(replace(simulated, trailing_steps=steps, multi_step=multi_step))
-    one_s, other_s = record.progress.finish_s
+    one_s, other_s = run(replace(simulated, trailing_steps=steps, multi_step=multi_step)).progress.finish_s
     assert one_s == 2 * 10, "a second a token, two requests"
     assert other_s - one_s == 2 + behind, "two passes are left; so many hold the first request once more"

@@ -63,8 +63,7 @@ def test_a_file_is_downloaded_checked_and_not_downloaded_again(home, tmp_path):
     folder = tmp_path / "new" / "folder"
     assert fetch("made", entry(home), folder) == (folder / "file.csv",)
     assert (folder / "file.csv").read_bytes() == BODY
-    assert [file.name for file in folder.iterdir()] == ["file.csv"]
-    assert home.asked == [None]
+    assert ([file.name for file in folder.iterdir()], home.asked) == (["file.csv"], [None])
     fetch("made", entry(home), folder)
     assert home.asked == [None]
 
@@ -76,8 +75,7 @@ def test_a_cut_connection_keeps_its_part_and_the_next_run_resumes(home, tmp_path
     assert (tmp_path / "file.csv.part").stat().st_size == 100_000
     home.cut_after = None
     fetch("made", entry(home), tmp_path, progress=False)
-    assert home.asked == [None, "bytes=100000-"]
-    assert (tmp_path / "file.csv").read_bytes() == BODY
+    assert (home.asked, (tmp_path / "file.csv").read_bytes()) == ([None, "bytes=100000-"], BODY)
     assert not (tmp_path / "file.csv.part").exists()
 
 
@@ -89,8 +87,7 @@ def test_a_server_without_ranges_begins_again_and_one_that_resumes_elsewhere_is_
     (tmp_path / "file.csv.part").write_bytes(BODY[:1000])
     home.ranges = False
     fetch("made", entry(home), tmp_path, progress=False)
-    assert home.asked == ["bytes=1000-"] * 2
-    assert (tmp_path / "file.csv").read_bytes() == BODY
+    assert (home.asked, (tmp_path / "file.csv").read_bytes()) == (["bytes=1000-"] * 2, BODY)
 
 
 @pytest.mark.parametrize("left", [b"", b"x" * 1000, b"x" * len(BODY)])

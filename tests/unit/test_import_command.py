@@ -168,8 +168,7 @@ def test_sessions_and_hashes_come_out_as_they_went_in(tmp_path, hashed):
     rows += [{"session_id": "s", "delay": 1500, "input_length": 1000, "output_length": 40, "hash_ids": [1, 3]}]
     for row in rows:
         None if hashed else row.pop("hash_ids")
-    given = "\n".join(map(json.dumps, rows))
-    out = imported(tmp_path, given)
+    out = imported(tmp_path, "\n".join(map(json.dumps, rows)))
     one, other = trace_in(tmp_path / "given"), trace_in(out / ("trace.parquet" if hashed else "trace.csv"))
     for name, column in one.columns().items():
         assert np.array_equal(column, other.columns()[name], equal_nan=True)
@@ -184,8 +183,7 @@ def test_settings_of_a_trace_say_how_requests_are_read(tmp_path, refused):
     assert "set trace.time_unit=" in refused("import", "given", "--out", "out")
     unknown = refused("import", "given", "--out", "out", "trace.window=[0,1]")
     assert "trace.window=[0,1]: expected one of trace.time_unit, trace.tick_s" in unknown
-    out = imported(tmp_path, given, "trace.time_unit=ms")
-    assert trace_in(out / "trace.csv").arrival_s.tolist() == [0.0, 4.0]
+    assert trace_in(imported(tmp_path, given, "trace.time_unit=ms") / "trace.csv").arrival_s.tolist() == [0.0, 4.0]
 
 
 @pytest.mark.parametrize("page", ["import", "closed-loops"])
@@ -240,8 +238,7 @@ def test_one_file_of_several_that_holds_nothing_is_an_error_with_its_hint_and_wr
 def test_names_of_columns_are_of_the_file_that_has_them(tmp_path, capsys, refused):
     (tmp_path / "log.csv").write_text("when,n_in,n_out\n0,5,6\n")
     names = "trace.columns={arrival_s: when, prompt_tokens: n_in, output_tokens: n_out}"
-    detailed = json.dumps(result(2, **DETAILS))
-    out = imported(tmp_path, detailed, str(tmp_path / "log.csv"), names)
+    out = imported(tmp_path, json.dumps(result(2, **DETAILS)), str(tmp_path / "log.csv"), names)
     assert [len(trace_in(out / f"trace_{place}.csv")) for place in (1, 2)] == [2, 1]
     capsys.readouterr()
     assert "log.csv: trace.columns: arrival_s: no column 'whn'; did you mean 'when'?" in refused(

@@ -129,9 +129,7 @@ def test_the_trees_are_drawn(steps):
         tree = step.nodes[step.nodes["request"] == row.request]
         marks = [line for line in axes.lines if line.get_linestyle() == "None"]
         assert len(marks) == len(tree)
-        blue = [line for line in marks if line.get_markerfacecolor() == PALETTE[0]]
-        assert len(blue) == tree["for_slo"].sum()
+        assert len([line for line in marks if line.get_markerfacecolor() == PALETTE[0]]) == tree["for_slo"].sum()
         assert f"Request {row.request}, {row.slo_class}" in axes.get_title(loc="left")
-        thick = [line for line in axes.lines if line.get_linewidth() == 2.0]
-        assert len(thick) == row.accepted_tokens
+        assert len([line for line in axes.lines if line.get_linewidth() == 2.0]) == row.accepted_tokens
     assert len(step.draw(decoding["request"].tolist()[:1]).axes) == 1

@@ -25,8 +25,7 @@ many = settings(max_examples=200, deadline=None, derandomize=True)
 def assert_equal(one, other):
     for mine, theirs in zip(one, other, strict=True):
         assert np.asarray(mine).dtype == np.asarray(theirs).dtype
-        assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
-        assert np.shape(mine) == np.shape(theirs)
+        assert (np.asarray(mine).tobytes(), np.shape(mine)) == (np.asarray(theirs).tobytes(), np.shape(theirs))
 
 
 @st.composite

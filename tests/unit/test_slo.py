@@ -72,7 +72,6 @@ def of_two_classes(ttft_slo_s):
 
 
 def told(requests):
-    """Return the TTFT and TPOT objectives and the most tokens of requests."""
     return requests.ttft_slo_s.tolist(), requests.tpot_slo_s.tolist(), requests.max_tokens.tolist()
 
 

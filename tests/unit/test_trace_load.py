@@ -53,8 +53,7 @@ def test_what_ships_stands_in_and_says_so(name):
     trace = trace_recipe(entry(name)).trace(seed=1)
     said = {"surrogate": "the synthetic surrogate that ships", "toy": "the toy that ships, its first requests"}
     kind = "surrogate" if entry(name)["file"].startswith("Azure") else "toy"
-    assert trace.source.origin == kind
-    assert stand_in(trace.source.name, kind) == f"{name}: {said[kind]}"
+    assert (trace.source.origin, stand_in(trace.source.name, kind)) == (kind, f"{name}: {said[kind]}")
     assert "found neither" not in (trace.source.note or "")
     assert trace.source.licence
     refused(entry(name, surrogate=False), "trace.surrogate=false, but ")
@@ -160,8 +159,7 @@ def test_blocks_are_pieces_of_the_recording_laid_end_to_end(trace):
 def test_a_block_begins_anywhere(trace):
     """Half of the first blocks lie in the first half of the recording, and hardly two begin alike."""
     firsts = np.array([resample(trace, 50.0, seed=seed).prompt_tokens[0] for seed in range(200)])
-    share = (trace.arrival_s[firsts - 1] < trace.arrival_s[-1] / 2).mean()
-    assert abs(share - 0.5) < 3 * 0.5 / np.sqrt(200)
+    assert abs((trace.arrival_s[firsts - 1] < trace.arrival_s[-1] / 2).mean() - 0.5) < 3 * 0.5 / np.sqrt(200)
     assert len(set(firsts.tolist())) > 150
 
 
@@ -178,8 +176,7 @@ def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
     inside = trace_recipe(entry("azure_code", window=window)).trace(seed=0)
     known = set(zip(inside.prompt_tokens.tolist(), inside.output_tokens.tolist(), strict=True))
     drawn = trace_recipe(entry("azure_code", window=window, resample=30)).trace(seed=3, requests=500, rps=4.0)
-    assert len(drawn) == 500
-    assert drawn.rate_per_s == pytest.approx(4.0)
+    assert (len(drawn), drawn.rate_per_s) == (500, pytest.approx(4.0))
     assert set(zip(drawn.prompt_tokens.tolist(), drawn.output_tokens.tolist(), strict=True)) <= known
     assert "trace.resample=30: the seed draws blocks of 30 s from the recording" in (drawn.source.note or "")
 
@@ -187,8 +184,7 @@ def test_a_window_is_resampled_within_itself_and_a_rate_comes_last():
 def test_luck_differs_between_the_two_places_of_one_request(tmp_path):
     lines = [f"{10 * i},{i + 1},9" for i in range(40)]
     (tmp_path / "mine.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]))
-    given = {"trace": str(tmp_path / "mine.csv"), "trace.resample": "50"}
-    simulation = prepare(from_point(given)).simulation
+    simulation = prepare(from_point({"trace": str(tmp_path / "mine.csv"), "trace.resample": "50"})).simulation
     prompt = simulation.requests.prompt_tokens
     twice = [each for each in set(prompt.tolist()) if (prompt == each).sum() > 1]
     assert len(twice) > 3

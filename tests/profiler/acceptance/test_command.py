@@ -62,8 +62,7 @@ def test_the_command_records_and_analyses_and_later_analyses_alone(models, tmp_p
     assert run(parsed(words(models, out))) == 0
     said = capsys.readouterr().out
     assert said.count("\n| c") == 2
-    written = {"mine", "mine.parquet", "mine.yaml", "mine_curves.yaml"}
-    assert {path.name for path in tmp_path.iterdir()} == written
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "mine.parquet", "mine.yaml", "mine_curves.yaml"}
     before = (tmp_path / "mine" / "summary.json").read_bytes()
     (tmp_path / "mine" / "summary.json").unlink()
     assert run(parsed(["--out", str(out)])) == 0
@@ -73,8 +72,7 @@ def test_the_command_records_and_analyses_and_later_analyses_alone(models, tmp_p
 
 def test_layers_are_found(models, tmp_path, capsys):
     assert run(parsed(words(models, tmp_path / "none.parquet", "--find-layers", "1"))) == 0
-    line = capsys.readouterr().out
-    assert re.fullmatch(r"--skip-layers [01]: 0\.\d{4} agree\n", line)
+    assert re.fullmatch(r"--skip-layers [01]: 0\.\d{4} agree\n", capsys.readouterr().out)
     assert not list(tmp_path.iterdir())
 
 

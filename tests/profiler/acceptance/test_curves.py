@@ -65,8 +65,7 @@ def as_recorded(curve: Curve, texts: int, tokens: int, seed: int = 0) -> Recorde
 
 @pytest.mark.parametrize("curve", [Curve(0.5, 1.0, 0.0, 0.3), Curve(0.85, 5.0, 1.0, 0.6)], ids=str)
 def test_a_fit_finds_the_curves_that_a_trace_was_drawn_from_and_no_stretches(curve):
-    acceptance_trace = as_recorded(curve, 400, 200)
-    fitted = fit_curve(acceptance_trace, "chat")
+    fitted = fit_curve(as_recorded(curve, 400, 200), "chat")
     assert fitted.agreement == pytest.approx(curve.agreement, abs=0.02)
     assert fitted.concentration == pytest.approx(curve.concentration, rel=0.15)
     assert fitted.spread == pytest.approx(curve.spread, abs=0.12)
@@ -78,10 +77,8 @@ def test_a_fit_finds_stretches():
     assert spread_of(0.6, 0.0) == 0.0
     curve = Curve(0.7, 3.0, 0.4, 0.5, stretch_tokens=16, stretch_spread=1.0)
     fitted = fit_curve(as_recorded(curve, 600, 200), "chat")
-    assert fitted.stretch_tokens == 16
-    assert fitted.stretch_spread == pytest.approx(1.0, rel=0.1)
-    assert fitted.concentration == pytest.approx(3.0, rel=0.15)
-    assert fitted.spread == pytest.approx(0.4, abs=0.12)
+    assert (fitted.stretch_tokens, fitted.stretch_spread) == (16, pytest.approx(1.0, rel=0.1))
+    assert (fitted.concentration, fitted.spread) == (pytest.approx(3.0, rel=0.15), pytest.approx(0.4, abs=0.12))
 
 
 def test_traces_drawn_from_the_right_curves_differ_little_and_from_wrong_ones_much():
@@ -101,8 +98,7 @@ def test_calibrated_confidence_rises_and_keeps_the_mean():
     right = rng.random(5000) < claimed**2
     found = calibrated(claimed, right)
     assert found.mean() == pytest.approx(right.mean())
-    order = np.argsort(claimed)
-    assert (np.diff(found[order]) >= 0).all()
+    assert (np.diff(found[np.argsort(claimed)]) >= 0).all()
     assert np.abs(found - claimed**2).mean() < 0.04
 
 
@@ -132,8 +128,7 @@ def test_a_round_begins_behind_the_bonus_token_of_the_last():
 
 
 def test_bins_hold_mean_confidence_and_acceptance():
-    confidence = np.array([0.05, 0.05, 0.72, 0.78, 1.0])
-    bins = curves.by_confidence(confidence, np.array([False, True, True, False, True]))
+    bins = curves.by_confidence(np.array([0.05, 0.05, 0.72, 0.78, 1.0]), np.array([False, True, True, False, True]))
     assert bins.rows.tolist() == [2, 0, 0, 0, 0, 0, 0, 2, 0, 1]
     assert bins.confidence[[0, 7, 9]] == pytest.approx([0.05, 0.75, 1.0])
     assert bins.accepted[[0, 7, 9]] == pytest.approx([0.5, 0.5, 1.0])
@@ -141,7 +136,5 @@ def test_bins_hold_mean_confidence_and_acceptance():
 
 
 def test_running_rates_are_noted_every_ten_accepted_tokens():
-    rows = curves.on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat")
-    at, rate = curves.running_rates(rows, 1)
-    assert at.tolist() == [19, 30]
-    assert rate == pytest.approx([10 / 19, 20 / 30])
+    at, rate = curves.running_rates(curves.on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat"), 1)
+    assert (at.tolist(), rate) == ([19, 30], pytest.approx([10 / 19, 20 / 30]))

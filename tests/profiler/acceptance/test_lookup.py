@@ -59,8 +59,7 @@ def test_rows_hold_matches_ranks_and_the_targets_probability_also_of_a_text_of_o
     tokens, on = text.tokens.tolist(), rows.path < 0
     for position, token in enumerate(tokens):
         hit = brute([*prompt, *tokens[:position]], 1, 4)
-        assert rows.match[position] == hit.match
-        assert rows.rank[position] == (0 if hit.token == token else 8)
+        assert (rows.match[position], rows.rank[position]) == (hit.match, 0 if hit.token == token else 8)
         assert rows.confidence[position].tolist() == [float(hit.match > 0)] + [0.0] * 7
         p = np.exp(made.logits(model, [*prompt, *tokens[:position]])[-1])
         expected = p[hit.token] / p.sum() if hit.match else 0.0

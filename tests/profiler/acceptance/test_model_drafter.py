@@ -44,9 +44,7 @@ def test_rows_on_the_path_equal_a_loop_over_tokens(temperature):
             q, p = (softmax(made.logits(of, before)[-1], temperature or 1.0) for of in (DRAFT, TARGET))
             best = np.argsort(-q)[:K]
             place = best.tolist().index(token) if token in best else K
-            assert rows.position[position] == position
-            assert rows.path[position] == -1
-            assert rows.rank[position] == place
+            assert (rows.position[position], rows.path[position], rows.rank[position]) == (position, -1, place)
             assert np.allclose(rows.confidence[position], q[best], atol=1e-6)
             assert np.allclose(rows.target_probability[position], p[best], atol=1e-6)
             assert np.isclose(rows.overlap[position], np.minimum(p, q).sum(), atol=1e-6)
@@ -93,8 +91,7 @@ def test_assisted_generation_accepts_what_the_trace_says(monkeypatch):
     """Greedy chains: transformers' own speculative loop, its accepted runs noted, against runs of rank 0."""
     target, prompt = made.llama(3, seed=3), made.prompt_ids(2)[1]
     draft = without_layers(target, [2])
-    text = made.written(target, [prompt], tokens=40)[0]
-    rows = recorded(target, draft, prompt, text)
+    rows = recorded(target, draft, prompt, made.written(target, [prompt], tokens=40)[0])
     right = rows.rank[rows.path < 0] == 0
     expected, position = [], 0
     while position < len(right):

@@ -35,8 +35,7 @@ def test_what_is_not_there_is_one_line(tmp_path):
 
 
 def test_without_a_network_the_hub_is_not_asked_again_and_again(monkeypatch):
-    unknown = socket.gaierror(-2, "Name or service not known")
-    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=unknown))
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=socket.gaierror(-2, "Name or service not known")))
     monkeypatch.setattr(models, "getproxies", dict)
     for load in (load_model, load_tokenizer):
         assert "not in the cache, and its hub cannot be reached (no network?)" in refusal(load, "nobody/nothing")

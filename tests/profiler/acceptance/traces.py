@@ -24,7 +24,6 @@ def acceptance_trace_of(
 
 
 def small_trace() -> RecordedTrace:
-    """Return two texts of two categories, one row of them off the path."""
     confidence = np.array([[0.5, 0.25, 0.125], [0.75, 0.125, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.25, 0.25, 0.0]])
     columns = [0, 0, 0, 1, 1], [0, 0, 0, 4, 4], [0, 1, 2, 0, 1], [-1, -1, -1, -1, 2]
     return acceptance_trace_of(*columns, confidence, [0, 3, 1, 2, 3], ("chat", "code"))

@@ -61,8 +61,7 @@ def test_chains_and_trees_of_the_target_itself_are_right(name, more):
     seen: Counter[str] = Counter()
     told = requests([0.0] * 6, [3, 9, 17, 4, 30, 8], [30] * 6)
     run_ = simulation(told, [30] * 6, factory_of(name, **more), pool=memory(told, 3.0))
-    ran = real(run_, ITSELF, verified=surely_right(seen))
-    assert ran.backend.drafter.unpriced_tokens == 0
+    assert real(run_, ITSELF, verified=surely_right(seen)).backend.drafter.unpriced_tokens == 0
     assert seen["sure"] > 60
     assert seen["deeper"] > 10
 
@@ -93,8 +92,7 @@ def test_a_leaf_that_is_accepted_without_having_been_extended_is_fed_later():
         forest = yield DraftPass(ROOT, view.draft_pending(ROOT), Forest.roots(1), ROOT, 2)
         forest = yield DraftPass(ROOT, NOBODY, forest, np.array([2]), 1)
         answer = yield TargetPass(ROOT, ONE, forest)
-        assert answer.matched.tolist() == [1]
-        assert view.draft_pending(ROOT).tolist() == [1]
+        assert (answer.matched.tolist(), view.draft_pending(ROOT).tolist()) == ([1], [1])
 
     def chain(view):
         forest = yield DraftPass(ROOT, view.draft_pending(ROOT), Forest.roots(1), ROOT, 1, depth=3)
@@ -121,8 +119,7 @@ def test_a_lookup_finds_what_the_recording_one_finds(text, fewest, most):
     """Acceptance is recorded with `lookups`: its proposal for the token behind the text, and the match's length."""
     text = np.array(text)
     expected = lookups(np.append(text, 0), len(text), fewest, most)[0][0]
-    drafter = LookupDrafter(Known([text], np.zeros(1, int)), None, fewest, most, 0.5)
-    chain, sure = drafter.search(0)
+    chain, sure = LookupDrafter(Known([text], np.zeros(1, int)), None, fewest, most, 0.5).search(0)
     assert (int(chain[0]), sure) == (expected.token, 0.5) if len(chain) else (expected.match, sure) == (0, 0.0)
     if len(chain):
         assert match_lengths(text, most)[len(text) - len(chain) - 1] == expected.match

@@ -81,8 +81,7 @@ def test_who_gives_up_leaves_nothing_behind():
     """Two run at a time, and a later request is served when the others have ended or given up."""
     told = requests([0.0] * 5 + [30.0], [5] * 6, [9] * 6)
     factory = factory_of("vllm_spec", max_num_seqs=2)
-    simulated = simulation(told, [9] * 6, factory, truth=hardware(delta=0.5), timeout_s=6.0)
-    ran = real(simulated, "separate")
+    ran = real(simulation(told, [9] * 6, factory, truth=hardware(delta=0.5), timeout_s=6.0), "separate")
     assert set(ran.record.rejected.values()) == {"timeout"}
     assert 0 < ran.record.progress.emitted_tokens[list(ran.record.rejected)].max() < 9
     for request in set(range(6)) - set(ran.record.rejected):

@@ -44,8 +44,7 @@ def test_the_first_round_comes_at_once_and_the_others_by_shares(ready, tmp_path,
     study = rounds_of(ready, tmp_path)
     first = study.first()
     points = len(timed)
-    assert {turn for turn, _, _ in timed} == {0}
-    assert len({each[1:] for each in timed}) == points
+    assert ({turn for turn, _, _ in timed}, len({each[1:] for each in timed})) == ({0}, points)
     for _ in range(2):
         study.go_on(0.25)
         assert len(timed) == points + round(points / 2)

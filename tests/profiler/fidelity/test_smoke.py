@@ -91,8 +91,7 @@ def test_the_profile_that_simulates_predicts_what_real_runs_did(root):
     assert_predicted_alike(root, 10)
     passes = read_tables(root).passes
     assert set(passes.side) == {"real"}
-    timed = passes[passes.kind != "draft lookup"]
-    assert (timed[["measured_s", "predicted_s"]] > 0).all(axis=None)
+    assert (passes[passes.kind != "draft lookup"][["measured_s", "predicted_s"]] > 0).all(axis=None)
     assert {"target decode", "target verify", "target prefill", "draft step", "draft lookup"} <= set(passes.kind)
 
 
@@ -163,8 +162,7 @@ def test_a_cell_that_fails_is_a_row_with_its_error_and_runs_again_the_next_time(
 @pytest.mark.usefixtures("unrendered")
 def test_a_run_that_clearly_differs_is_a_fault(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(serving, "differing", lambda *_: (1, 0.5))
-    words = ["tiny", "--pairs", "lookup", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]
-    assert fidelity(words) == 1
+    assert fidelity(["tiny", "--pairs", "lookup", "--loads", "1", "--repeats", "1", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "fidelity tiny: 6 of 9 runs clearly differ from what the target says alone\n"
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "**A fault:** 6 runs clearly differ from what the target says alone." in report
@@ -218,8 +216,7 @@ def test_the_models_of_a_pair_go_before_those_of_the_next_come(monkeypatch):
     monkeypatch.setattr(cache, "_made", lambda *given: there.append(gone()) or made(*given))
     del ready
     again = cache.ready(replace(TWO_LAYERS, random_weights=("tiny-llama-skip1", "tiny-llama")), {16})
-    assert there == [None]
-    assert again.models.target.shape.layers == 1
+    assert (there, again.models.target.shape.layers) == ([None], 1)
 
 
 def test_models_that_share_weights_do_without_the_fused_path(monkeypatch):
@@ -257,6 +254,5 @@ def test_the_gpu_study_is_rehearsed_with_tiny_shapes(tmp_path, monkeypatch):
     file.write_text(study, encoding="utf-8")
     assert fidelity([str(file), "--out", str(tmp_path / "out")]) == 0
     tables = read_tables(tmp_path / "out")
-    assert len(tables.cells) == 2 * 2 * 6
-    assert set(tables.samples.pair) == {"a.1", "a.2"}
+    assert (len(tables.cells), set(tables.samples.pair)) == (2 * 2 * 6, {"a.1", "a.2"})
     assert (tables.cells.rejected == 0).all()

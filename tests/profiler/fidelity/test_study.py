@@ -33,8 +33,7 @@ def test_real_cells_come_first_and_take_turns_and_all_run_on_both_clocks():
         assert len(cells) == len(set(cells))
         assert Counter(each.side for each in cells) == {REAL: 2 * 2 * 3, SIMULATED: 2 * 3, REVERSE: 2 * 3}
         repeats = [each.repeat for each in cells[: 2 * 2 * 3] if each.side == REAL]
-        assert len(repeats) == 2 * 2 * 3
-        assert repeats == sorted(repeats)
+        assert (len(repeats), repeats) == (2 * 2 * 3, sorted(repeats))
 
 
 def test_words_beside_a_study_hold_against_those_of_its_pairs_and_schedulers():
@@ -140,8 +139,7 @@ def test_tokens_come_at_the_ends_of_passes_and_the_clock_waits_for_who_runs():
 
 
 def test_a_row_that_emits_nothing_has_no_first_token_yet_and_without_tokens_there_are_no_means():
-    steps = [Step((0, 1), (0, 2), 1.0), Step((0, 1), (1, 0), 1.0)]
-    times = accounted(steps, ARRIVAL_S)
+    times = accounted([Step((0, 1), (0, 2), 1.0), Step((0, 1), (1, 0), 1.0)], ARRIVAL_S)
     np.testing.assert_allclose(times.first_token_s, [3.0, 2.0, np.nan])
     np.testing.assert_allclose(times.finish_s, [3.0, 2.0, np.nan])
     assert np.isnan(list(accounted([], ARRIVAL_S).means(ARRIVAL_S).values())).all()

@@ -18,7 +18,6 @@ COLUMNS = {"runs": 9, "least_s": 0.0, "spread_s": 0.0, "sm_clock_mhz": 1500.0, "
 
 
 def sample(point, role="target", mode="graph", seconds=0.01, status="ok", **changes):
-    """Return a sample of a point, measured at one time."""
     timing = Timing(seconds, seconds, 0.0, 0.0, COLUMNS["runs"])
     shares = {"prepare_s": 0.0002, "sample_s": 0.0001, "measured_at": "2026-01-02T03:04:05+00:00"}
     return sample_of(role, point, mode, status, timing, **{**shares, **COLUMNS, **changes})
@@ -36,7 +35,6 @@ def samples_of(form, role="target", noise=0.0, grid=FULL):
 
 
 def written(path, samples, **facts):
-    """Write a file of samples; return its path."""
     file = SampleFile(path, FACTS | facts)
     file.samples = samples
     file.write()

@@ -4,7 +4,6 @@ import pytest
 
 from profiler.latency.choice import judge, usable
 from profiler.latency.points import FULL, QUICK, GridPoint
-from specsim.errors import SpecsimError
 from specsim.latency.forms import Linear, Roofline
 from tests.made import one, refusal
 from tests.profiler.latency.made import sample, samples_of
@@ -74,8 +73,8 @@ def test_means_are_fitted_where_asked_for_and_known():
     samples = [replace(each, mean_s=2 * each.median_s) for each in samples_of(CURVED, noise=0.002, grid=QUICK)]
     medians, means = (judge(samples, "target", statistic).roofline.fitted.form for statistic in ("median", "mean"))
     assert means.delta_s == pytest.approx(2 * medians.delta_s)
-    with pytest.raises(SpecsimError, match="target: samples without the means of their runs"):
-        judge([replace(each, mean_s=float("nan")) for each in samples], "target", "mean")
+    said = refusal(judge, [replace(each, mean_s=float("nan")) for each in samples], "target", "mean")
+    assert "target: samples without the means of their runs" in said
 
 
 def test_a_kernel_for_few_rows_is_found_up_to_its_last_row():

@@ -29,8 +29,7 @@ GRIDS = {"full": FULL, "quick": QUICK, "cpu": CPU, "cpu_quick": CPU_QUICK}
 def test_a_grid_has_every_kind_of_pass_within_its_limits(name, role, kinds):
     grid = GRIDS[name]
     points = grid.passes(role)
-    assert {point.kind for point in points} == set(kinds)
-    assert len({point.key for point in points}) == len(points)
+    assert ({point.kind for point in points}, len({point.key for point in points})) == (set(kinds), len(points))
     assert len({point.shape for point in points}) > FEWEST_SHAPES + 3, "some may be skipped"
     for point in points:
         work = point.work()
@@ -50,19 +49,15 @@ def test_a_point_is_the_same_pass_every_time_and_ragged():
 
 def test_a_draft_step_asks_for_leaves_behind_cached_levels():
     work = GridPoint("draft", 2, 50, 3).work()
-    assert work.chunk.tolist() == [0, 0]
-    assert work.new_tokens.tolist() == [3, 3]
+    assert (work.chunk.tolist(), work.new_tokens.tolist()) == ([0, 0], [3, 3])
     assert work.key_tokens.sum() == 100 + 2 * 9
-    leaves = np.flatnonzero(~work.node_cached)
-    assert work.node_cached[work.node_parent[leaves]].all()
+    assert work.node_cached[work.node_parent[np.flatnonzero(~work.node_cached)]].all()
 
 
 def test_a_mixed_pass_is_a_fresh_chunk_beside_rows_that_may_verify_trees():
     point = GridPoint("mixed", 1, 200, 64, 3, 5)
     work = point.work()
-    assert work.chunk.tolist() == [64, 1, 1, 1]
-    assert work.context[0] == 0
-    assert work.new_tokens.tolist() == [64, 5, 5, 5]
+    assert (work.chunk.tolist(), work.context[0], work.new_tokens.tolist()) == ([64, 1, 1, 1], 0, [64, 5, 5, 5])
     assert (work.batched_tokens, work.context_tokens) == point.tokens_most()[::-1] == (79, 600)
     parents = work.node_parent[work.node_parent >= 0]
     assert np.array_equal(work.node_row[parents], work.node_row[work.node_parent >= 0])
@@ -104,13 +99,11 @@ ORDER = interleaved({role: FULL.passes(role) for role in ROLES})
 
 def test_every_point_has_one_turn_and_a_fifth_of_them_every_kind_of_both_roles_small_and_large():
     wanted = [(role, point) for role in ROLES for point in FULL.passes(role)]
-    assert len(ORDER) == len(set(ORDER)) == len(wanted)
-    assert set(ORDER) == set(wanted)
+    assert (len(ORDER), set(ORDER)) == (len(wanted), set(wanted))
     first = ORDER[: len(ORDER) // 5]
     for role, kinds in (("target", TARGET_KINDS), ("draft", DRAFT_KINDS)):
         tokens = [point.tokens_most()[1] for each, point in first if each == role]
-        assert {point.kind for each, point in first if each == role} == set(kinds)
-        assert min(tokens) == 1
+        assert ({point.kind for each, point in first if each == role}, min(tokens)) == (set(kinds), 1)
         assert max(tokens) >= 2048
 
 

@@ -60,14 +60,12 @@ def test_offsets_of_few_tokens_are_written_and_read(tmp_path, measured):
     mapping, choices = profile_mapping("mine", [written(tmp_path / "s.parquet", samples)])
     (tmp_path / "mine.yaml").write_text(yaml_text(mapping, "made"), encoding="utf-8")
     few_s = load_profile(tmp_path / "mine.yaml").target.forms["roofline"].few_s
-    assert few_s == pytest.approx(choices["target"].roofline.fitted.form.few_s, rel=1e-5)
-    assert len(few_s) == 3
+    assert (few_s, len(few_s)) == (pytest.approx(choices["target"].roofline.fitted.form.few_s, rel=1e-5), 3)
     assert mapping["target"]["standard_errors"]["roofline"]["few_s"][1] is None
 
 
 def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
-    padded = sample(GridPoint("verify", 1, 128, 3), captured_tokens=4)
-    assert as_columns([padded]).batched.tolist() == [4.0]
+    assert as_columns([sample(GridPoint("verify", 1, 128, 3), captured_tokens=4)]).batched.tolist() == [4.0]
 
 
 def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lacked_are_counted(tmp_path, measured):

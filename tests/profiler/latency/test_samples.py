@@ -37,8 +37,7 @@ def test_samples_reach_the_disk_without_being_told(tmp_path):
     file.add(sample(ONE))
     assert not file.path.exists()
     file.add(sample(TWO))
-    assert len(read_samples(file.path)[1]) == 2
-    assert [each.name for each in tmp_path.iterdir()] == ["s.parquet"]
+    assert (len(read_samples(file.path)[1]), [each.name for each in tmp_path.iterdir()]) == (2, ["s.parquet"])
 
 
 @pytest.mark.parametrize(("key", "value"), [("target", "bigger"), ("hardware", "Other card")])
@@ -83,8 +82,7 @@ def test_samples_without_means_are_read_and_their_means_are_unknown(tmp_path):
     pq.write_table(old, tmp_path / "old.parquet")
     (now,), (then,) = (read_samples(tmp_path / name)[1] for name in ("s.parquet", "old.parquet"))
     assert math.isnan(then.mean_s)
-    known = {**asdict(then), "mean_s": now.mean_s}
-    assert known == pytest.approx(asdict(now), nan_ok=True)
+    assert {**asdict(then), "mean_s": now.mean_s} == pytest.approx(asdict(now), nan_ok=True)
 
 
 def test_a_sweep_that_measured_nothing_leaves_nothing_and_an_empty_file_is_anybodys(tmp_path):

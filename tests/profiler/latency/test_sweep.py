@@ -82,8 +82,7 @@ def test_time_that_is_up_stops_it_after_a_point_at_least_and_at_the_last_one_lea
     for calls in (1, 2):
         timer = CountingTimer()
         assert sweep(tmp_path / "s.parquet", timer, deadline=-1, clock=lambda: 0.0).run() == POINTS - calls
-        assert len(timer.calls) == 1
-        assert len(read_samples(tmp_path / "s.parquet")[1]) == calls
+        assert (len(timer.calls), len(read_samples(tmp_path / "s.parquet")[1])) == (1, calls)
     timer = CountingTimer()
     late = sweep(tmp_path / "late.parquet", timer, deadline=0, clock=lambda: float(len(timer.calls) == POINTS))
     assert late.run() == 0
@@ -119,8 +118,7 @@ def test_memory_that_runs_out_before_the_first_point_is_one_line(tmp_path, monke
 def test_inputs_come_round_again_only_when_the_others_have_outgrown_the_cache_twice():
     point, turns = GridPoint("decode", 4, 64, 1), []
     read = 4 * 64 * 512
-    model = random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32)
-    forward = Forward(model, TINY_LLAMA, 100)
+    forward = Forward(random_model(TINY_LLAMA, device=torch.device("cpu"), dtype=torch.float32), TINY_LLAMA, 100)
     for cache_bytes, repeats, others in ((4 * read, 20, 9), (4 * read, 5, 5), (0, 20, 2), (read // 9, 1, 2)):
         bench = Bench("target", forward, TINY_LLAMA, HostTimer(), Clocks(None), Effort(repeats, 1.0), cache_bytes)
         ready = bench._rotation(point.work(), 4)

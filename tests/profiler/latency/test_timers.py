@@ -43,8 +43,7 @@ def test_median_and_mean_are_of_the_runs_without_warm_up_and_rotating():
         watch.now += 1000
 
     timing = HostTimer(watch).launched(watch.passes([99, 98, 1, 2, 3, 4, 50]), rotate, Effort(5, 1e9))
-    assert timing == Timing(3.0, 12.0, 1.0, 2.0, 5)
-    assert turns == [0, 1, 0, 1, 2, 3, 4]
+    assert (timing, turns) == (Timing(3.0, 12.0, 1.0, 2.0, 5), [0, 1, 0, 1, 2, 3, 4])
 
 
 def test_slow_passes_are_run_less_often_but_five_times():
@@ -131,8 +130,7 @@ def test_replays_stand_in_line_so_that_only_the_device_counts(waits):
     timer, rotate = CudaTimer(cuda, cuda.host), lambda _: waits and cuda.synchronize()
     timing = timer.captured(cuda.kernel(2.0, 0.5), rotate, Effort(10, 1e9))
     assert (timing.median_s, timing.host_s, timing.runs) == (pytest.approx(2.0), None, 10)
-    assert cuda.log[-2:] == ["reset", "emptied"]
-    assert cuda.log.count("run") == 4
+    assert (cuda.log[-2:], cuda.log.count("run")) == (["reset", "emptied"], 4)
 
 
 def test_every_capture_warms_up_and_records_on_one_stream():
@@ -163,8 +161,6 @@ def test_ceilings_and_facts_of_this_machine():
 
 
 def answering(monkeypatch, answers):
-    """Make nvidia-smi answer queries."""
-
     def run(command, **_):
         assert command[-1] == "--id=GPU-1-2-3"
         return SimpleNamespace(stdout=answers[command[1].removeprefix("--query-gpu=")])
@@ -203,8 +199,7 @@ def test_nvml_is_asked_for_the_gpu_by_its_uuid(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     with clocks_of(torch.device("cuda:1")).watch() as seen:
         wait_for(lambda: seen.readings)
-    assert asked == ["GPU-1-2-3"]
-    assert seen.median() == (1755.0, 2619.0)
+    assert (asked, seen.median()) == (["GPU-1-2-3"], (1755.0, 2619.0))
 
 
 def test_nvidia_smi_reads_where_nvml_is_not_and_clocks_that_cannot_be_read_are_nan(monkeypatch):

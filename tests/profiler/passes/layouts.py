@@ -43,8 +43,7 @@ PASSES = {**CAUSAL, **TREES}
 
 def pools(work, share, width, dtype=torch.float64, page=PAGE):
     """Return a cache's shape, two dealings of pages, and random query, keys and values for 2 key heads."""
-    pages = int(np.ceil(work.key_tokens / page).sum()) + 4
-    shape = CacheShape(1, 2, width, pages, page)
+    shape = CacheShape(1, 2, width, int(np.ceil(work.key_tokens / page).sum()) + 4, page)
     rng = np.random.default_rng(0)
     tables = [deal(work, shape, rng) for _ in range(2)]
     generator = torch.Generator().manual_seed(0)
@@ -55,7 +54,6 @@ def pools(work, share, width, dtype=torch.float64, page=PAGE):
 
 
 def exact(work, share, tables, query, keys, values, scaling=0.3):
-    """Return attention by SDPA in float64."""
     plan = Sdpa(share, device=CPU, dtype=torch.float64).plan(work, pack(work), tables, len(query))
     return plan(query.double(), keys.double(), values.double(), scaling)
 
@@ -72,7 +70,6 @@ class Rerun:
 
 
 def rerun(run, warm_up):
-    """Capture as `profiler.passes.graphs.capture` does."""
     warm_up()
     result = run()
     return Rerun(run, result), result

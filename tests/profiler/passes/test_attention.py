@@ -71,11 +71,9 @@ def test_flex_visits_a_rows_own_pages_up_to_the_last_key_seen_in_tables_of_the_l
     shape = replace(shape, pages=500)
     packed = pack(work)
     arrays, _ = group_arrays(np.array([0]), work, packed, tables)
-    assert arrays["blocks"].tolist() == [[[tables.pages[0].tolist()]]]
-    assert arrays["count"].tolist() == [[[3]]]
+    assert (arrays["blocks"].tolist(), arrays["count"].tolist()) == ([[[tables.pages[0].tolist()]]], [[[3]]])
     arrays, _ = group_arrays(np.array([1]), work, packed, tables)
-    assert arrays["count"].tolist() == [[[2, 2]]]
-    assert arrays["blocks"].shape == (1, 1, 2, 2)
+    assert (arrays["count"].tolist(), arrays["blocks"].shape) == ([[[2, 2]]], (1, 1, 2, 2))
     (long, short) = Flex(shape, compiled=False, device=CPU).plan(work, packed, tables, 141)._masks
     assert long.kv_indices.shape == (1, 1, 1, 500)
     assert long.full_kv_num_blocks is short.full_kv_num_blocks is None
@@ -103,9 +101,7 @@ def test_flex_asks_for_kernels_that_exist(share, queries):
         assert (heads, options) == (2 * share, {})
         return
     together = heads // 2
-    assert together.bit_count() == 1
-    assert QUERY_BLOCK % options["BLOCK_M"] == 0
-    assert options["BLOCK_M"] % together == 0
+    assert (together.bit_count(), QUERY_BLOCK % options["BLOCK_M"], options["BLOCK_M"] % together) == (1, 0, 0)
     assert options["BLOCK_M"] >= min(together * padded, QUERY_BLOCK)
     assert options["BLOCK_M"] <= 16 * options["num_warps"]
 

@@ -203,7 +203,6 @@ def test_fa3_where_it_cannot_be(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (9, 0))
     said = "'fa3' does not take torch.float32; expected bfloat16 or float16"
     assert said in refusal(planner, "fa3", shape, 4, device=cuda, dtype=torch.float32)
-    assert best_kernel(cuda) == "fa3"
-    assert page_tokens("auto", cuda) == 16
+    assert (best_kernel(cuda), page_tokens("auto", cuda)) == ("fa3", 16)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (8, 0))
     assert best_kernel(cuda) == "flex"

@@ -52,7 +52,6 @@ def model_of(name):
 
 
 def logits_of(made, work, size=3):
-    """Return the logits of a pass over a filled cache."""
     made.cache.fill(0)
     tables = deal(work, made.cache.shape, np.random.default_rng(0))
     tokens = np.random.default_rng(1).integers(0, 97, work.batched_tokens)
@@ -61,7 +60,6 @@ def logits_of(made, work, size=3):
 
 @cache
 def both(name, **options):
-    """Return the paths of transformers and of few kernels over the same weights."""
     shape = shape_of(model_of(name), name)
     return Forward(model_of(name), shape, 64, "sdpa"), Fused(model_of(name), shape, 64, **options)
 
@@ -104,8 +102,7 @@ def test_weights_are_taken_over_and_none_are_held_twice():
     mine += [each.bias for each in products if each.bias is not None]
     mine += [each for layer in weights.layers for each in (layer.before_attention, layer.before_mlp)]
     own = {each.data_ptr(): each.numel() for each in mine}
-    assert sum(own.values()) == size
-    assert weights.head.weight.data_ptr() == weights.embedding.data_ptr()
+    assert (sum(own.values()), weights.head.weight.data_ptr()) == (size, weights.embedding.data_ptr())
     left = {each.data_ptr() for each in model.parameters()}
     assert left < held
     assert left <= own.keys()

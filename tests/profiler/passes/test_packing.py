@@ -47,10 +47,8 @@ def test_counts_by_hand():
     work = Work.of([3], [0], [0, 0, 0], [-1, 0, 1], [True, True, False])
     assert (work.batched_tokens, work.context_tokens, work.attention_pairs, work.logit_tokens) == (1, 3, 4, 1)
     work = Work.of([10, 0], [1, 4], [0, 0], [-1, 0])
-    assert work.new_tokens.tolist() == [3, 4]
-    assert work.key_tokens.tolist() == [13, 4]
-    assert work.attention_pairs == 11 + 2 * 12 + 10
-    assert work.logit_tokens == 1 + 2 + 1
+    assert (work.new_tokens.tolist(), work.key_tokens.tolist()) == ([3, 4], [13, 4])
+    assert (work.attention_pairs, work.logit_tokens) == (11 + 2 * 12 + 10, 1 + 2 + 1)
     assert pack(work).logits.tolist() == [0, 1, 2, 6]
 
 

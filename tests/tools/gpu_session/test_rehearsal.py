@@ -80,8 +80,7 @@ def test_a_session_measures_every_pair_and_checks_everything(folder, undisturbed
     assert counted.keys() >= {"two-quick.samples.parquet", "drift", *CHECKS} - {"flex"}, "which a GPU alone compiles"
     assert "failed" not in {each[2] for each in undisturbed}
     told = {"one-quick.again.samples.parquet": 20, "one-quick.samples.parquet": 26, "engine drafting": 9}
-    assert {name: counted[name] for name in told} == told
-    assert read_state(folder / "whole").done == list(STAGES)
+    assert ({name: counted[name] for name in told}, read_state(folder / "whole").done) == (told, list(STAGES))
 
 
 def cut(folder, state, seen, number, *words):

@@ -145,7 +145,6 @@ made.run(["check", "sweep"])
 def test_a_signal_ends_session_and_stage_and_leaves_the_archive(session, tmp_path, number):
     session(check="long")
     with subprocess.Popen([sys.executable, "-c", SESSION, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         while "at long" not in process.stdout.readline():
             assert process.poll() is None
         pid = int((tmp_path / "state" / "stage.pid").read_text())
