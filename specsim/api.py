@@ -284,6 +284,11 @@ def tune(
         raise SpecsimError(f"tune: {represented(handed[0])}: expected names or files, whose settings are tried")
     names = [*map(str, several)]
     _, settings, objects = named({}, settings)
+    if not isinstance(seeds, Iterable) or not isinstance(values or {}, Mapping):
+        wrong = f"values={represented(values)}" if isinstance(seeds, Iterable) else f"seeds={represented(seeds)}"
+        raise SpecsimError(
+            f"tune: {wrong}: expected seeds in a list, range(5), and values by key, {{'watermark': [0]}}"
+        )
     tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
     goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export))
     root = None if out is None else expanded(str(out), "out=")

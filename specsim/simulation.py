@@ -270,7 +270,7 @@ def _record(
     visits = zip(rows, sent_to, strict=True)
     moving_s = np.add.reduce([_moving_s(simulation, replicas, each.progress.moved_bytes, to) for each, to in visits])
     # The first token of a request that was read elsewhere is older than its place in the second queue.
-    began_s = np.fmax(happened.first_token_s, rows[-1].reached_s)
+    began_s = happened.first_token_s + (0.0 if moves is None else np.nan_to_num(moves.moving_s))
     shared = [each.ledger.caches.prefix for each in replicas]
     totals = replace(
         totals,

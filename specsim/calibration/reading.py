@@ -87,14 +87,15 @@ class MeasuredServer:
     on_load: Callable[[], object] = int
     drafter: Drafter | None = None
 
-    def running(self, engine: Engine) -> Profile:
-        """Return the profile as an engine runs it, with the drafter."""
+    def running(self, engine: Engine, load: BenchLoad) -> Profile:
+        """Return the profile as an engine runs a load, with the drafter."""
         profile = engine.running(self.profile)
-        return profile if self.drafter is None else equipped(profile, self.drafter)
+        profile = profile if self.drafter is None else equipped(profile, self.drafter)
+        return engine.speculating(profile, drafts=load.drafts) if load.drafts else profile
 
     def cache_tokens(self, load: BenchLoad, engine: Engine) -> float:
         """Return the tokens that fit beside the weights: a server without speculation has no drafter."""
-        profile = self.running(engine)
+        profile = self.running(engine, load)
         models = (profile.target, profile.draft) if load.drafts else (profile.target,)
         left_bytes = MEMORY_SHARE * self.profile.memory_bytes - sum(each.weights_bytes for each in models)
         return left_bytes / sum(each.kv_bytes_per_token for each in models)
@@ -109,17 +110,17 @@ class MeasuredServer:
 
     def simulated(self, points: Sequence[MeasuredPoint], engine: Engine) -> list[Held]:
         """Return the points beside their simulation on an engine."""
-        models = self._models(engine)
-        again = [MeasuredPoint(each.load, *self._loop(each.load, engine).latencies(*models)) for each in points]
+        models = {each.load.drafts: self._models(engine, each.load) for each in points}
+        again = [MeasuredPoint(load, *self._loop(load, engine).latencies(*models[load.drafts])) for load, *_ in points]
         return [Held(*both) for both in zip(points, again, strict=True)]
 
     def costs(self, load: BenchLoad, engine: Engine) -> tuple[Cost, Cost]:
         """Return TTFT and TPOT as the host's seconds change them, in the passes that an engine runs."""
         bare = replace(engine, overhead_s=0.0, request_s=0.0)
-        return self._loop(load, engine).costs(*self._models(bare))
+        return self._loop(load, engine).costs(*self._models(bare, load))
 
-    def _models(self, engine: Engine) -> tuple[ModelLatency, ModelLatency]:
-        profile = self.running(engine)
+    def _models(self, engine: Engine, load: BenchLoad) -> tuple[ModelLatency, ModelLatency]:
+        profile = self.running(engine, load)
         return profile.target, profile.draft
 
     def _loop(self, load: BenchLoad, engine: Engine) -> Loop:
@@ -127,7 +128,7 @@ class MeasuredServer:
         first = engine.batches_on(self.profile).order == "prompts_first"
         if not engine.frontend_s and not load.rate:
             return _loop(load, self.budget_tokens, engine.pipeline_steps, first)
-        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine), prompts_first=first)
+        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine, load), prompts_first=first)
         return served(load, self.budget_tokens, door)
 
 
@@ -189,7 +190,7 @@ def _wrong_load(result: Mapping[str, Any]) -> str | None:
     if clients is not None and rate not in NO_PAUSE:
         return f"{RATE} {rate} and {BENCH} {clients}; expected one of them"
     if rate not in NO_PAUSE and result.get("burstiness", 1.0) != 1.0:
-        return f"burstiness {result['burstiness']}; expected 1, a Poisson process"
+        return f"burstiness {result['burstiness']}; expected 1, a Poisson process (inf: requests at even gaps)"
     return None
 
 

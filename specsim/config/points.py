@@ -313,7 +313,7 @@ def _with_axis(asked: str, settings: Mapping[str, Any], said: str) -> str:
     for name, value in settings.items():
         lists = "tuple" in next((each.type for each in declared() if each.name == name), "")
         several = is_several(value) and not lists and re.search(rf"\b{name.rpartition('__')[2]}: [\[(]", said)
-        if several or said.startswith("seeds: unknown key"):
+        if several or (name == "seeds" and said.startswith("seeds: unknown key")):
             key, values = ("seed", value if is_several(value) else range(5)) if name == "seeds" else (name, value)
             axis = f"{{{key!r}: {represented(values)}}}"
             of_tune = f"values={axis.replace('scheduler__', '', 1)}" if name.startswith("scheduler__") else "one value"

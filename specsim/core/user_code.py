@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from specsim.core.request import Floats
 from specsim.errors import SchedulerFault, SpecsimError, first_line, nearest, represented
 
 _OURS = str(Path(__file__).parents[1])
-_LIBRARIES = tuple({_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))})
+_LIBRARIES = {_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))}
+_FOLDERS = tuple(folder + os.sep for folder in _LIBRARIES)
 _FIELDS = {"DraftPass": DraftPass._fields, "TargetPass": TargetPass._fields}
 
 
@@ -90,6 +92,27 @@ def definition(function: Any) -> str:
     return "" if code is None else f" ({_short(code.co_filename)}:{code.co_firstlineno})"
 
 
+def own_modules(given: object) -> set[str]:
+    """Return the names of the user's modules that hold the class of an object or of its parts, or their functions."""
+    found, seen, todo = set[str](), list[object](), [given]
+    while todo:
+        each = todo.pop()
+        if any(each is other for other in seen) or isinstance(each, str | bytes | int | float | ModuleType):
+            continue
+        seen.append(each)
+        if isinstance(each, Mapping | list | tuple | set | frozenset):
+            todo += each.values() if isinstance(each, Mapping) else each
+        name = getattr(each if hasattr(each, "__qualname__") else type(each), "__module__", None) or "builtins"
+        file = getattr(sys.modules.get(name), "__file__", None) or ""
+        ours = file.startswith(_OURS + os.sep)
+        # Code that was typed has no file, or one such as <stdin>.
+        if ours or (name not in sys.builtin_module_names and not file.startswith(_FOLDERS)):
+            found |= set() if ours else {name}
+            slots = (slot for kind in type(each).__mro__ for slot in getattr(kind, "__slots__", ()))
+            todo += [getattr(each, slot) for slot in (*getattr(each, "__dict__", {}), *slots) if hasattr(each, slot)]
+    return found
+
+
 def complaint(error: BaseException) -> str:
     """Return the kind of an error and what it says, with the nearest valid name where an unknown one was used."""
     name, said = type(error).__name__, first_line(error)
@@ -115,7 +138,7 @@ def _nearest_name(error: BaseException) -> str:
 def _is_own(file: str, module: str, package: str) -> bool:
     if package == module.partition(".")[0] != "specsim":
         return True
-    return not file.startswith(("<", *(folder + os.sep for folder in _LIBRARIES)))
+    return not file.startswith(("<", *_FOLDERS))
 
 
 def _short(file: str) -> str:

@@ -207,6 +207,8 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
     """
     node = CheckedMapping(source, "", mapping)
     node.only(KEYS, (*LABELS, *BATCHING, *LATER))
+    if node.values.get("graph_requests") is not None and not node.given("graph_tokens"):
+        node.fail("graph_requests", "graph_tokens beside it")
     graphs, *on_blackwell = (_graphs(node, each) for each in reversed(GPU_GENERATIONS))
     return Engine(
         overhead_s=node.number("overhead_s") if node.given("overhead_s") else None,

@@ -15,7 +15,7 @@ from typing import Any
 from specsim.config.points import HANDED, is_several
 from specsim.config.schema import GROUPS
 from specsim.config.values import python_value
-from specsim.core.user_code import complaint, own_line
+from specsim.core.user_code import complaint, own_line, own_modules
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.latency.model import Profile
@@ -76,11 +76,9 @@ class Handed:
 
     @property
     def modules(self) -> tuple[ModuleType, ...]:
-        """The module outside specsim that the scheduler rests on, an empty one where it is not loaded."""
-        if self.scheduler is None:
-            return ()
-        name = type(self.scheduler.example).__module__
-        return () if name.partition(".")[0] == "specsim" else (sys.modules.get(name) or ModuleType(name),)
+        """The modules outside specsim that the scheduler and its parts rest on, an empty one for one not loaded."""
+        names = set() if self.scheduler is None else own_modules(self.scheduler.example)
+        return tuple(sys.modules.get(name) or ModuleType(name) for name in sorted(names))
 
     @property
     def note(self) -> str | None:

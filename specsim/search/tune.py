@@ -209,7 +209,8 @@ def tune(
     judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
     candidates, given = judge.ranked()
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
-    shown, searched = sorted({0, 1, plain_at}), [0, plain_at or 1]
+    second = min(1, len(candidates) - 1)
+    shown, searched = sorted({0, second, plain_at}), sorted({0, plain_at or second})
     error, judgements = held_out_error(profile), {AS_GIVEN: given}
     for each in conditions(first.config, rate, error, parts.clients, attainment=goal.of != THROUGHPUT):
         say(f"judging: {each.said}")

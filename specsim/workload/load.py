@@ -111,9 +111,11 @@ class TraceRecipe:
             if given is not None:
                 raise SpecsimError(f"trace.{key}: {lacks}")
         if rps is None and not clients:
+            named = "df.rename(columns={'YOURS': 'arrival_s'})"
+            named = named if trace.source.origin == "object" else "'trace.columns={arrival_s: YOURS}'"
             raise SpecsimError(
                 f"{lacks}; expected concurrency=N (clients that wait) or rps=R (Poisson arrivals), or the name of the "
-                "column: 'trace.columns={arrival_s: YOURS}'"
+                f"column: {named}"
             )
 
 

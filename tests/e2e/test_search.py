@@ -170,6 +170,12 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
 
 
 @pytest.mark.usefixtures("coarse", "one_condition")
+def test_plain_decoding_is_tuned_alone():
+    tuned = specsim.tune("vllm", trace="poisson", rps=20, requests=30, trials=2, seeds=[0], progress=False)
+    assert [each.scheduler for each in tuned.candidates] == ["vllm"]
+
+
+@pytest.mark.usefixtures("coarse", "one_condition")
 def test_the_servers_for_a_rate_keep_the_target_and_a_single_one_does_not():
     """Whichever policy carries more of it: where one server attains nothing, the time per token ranks the answer."""
     given = {"trace": "poisson", "rps": 120, "requests": 240, "profile": "llama8b_eagle3_h100", "slo": "one"}

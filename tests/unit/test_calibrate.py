@@ -343,6 +343,8 @@ def test_a_loop_with_drafts_takes_about_what_a_run_takes(alpha, length):
     ttft_s, tpot_s = replayed(load, 8192).latencies(running.target, running.draft)
     assert tpot_s == pytest.approx(run.metrics["mean_tpot_ms"] / 1e3, rel=0.02)
     assert alpha or ttft_s == pytest.approx(run.metrics["mean_ttft_ms"] / 1e3, rel=0.02), "luck parts the clients"
+    captured = replace(engine, graph_tokens=(1, 2, 8, 16), graph_multiples=True)
+    assert MeasuredServer(PROFILE, 8192).running(captured, load).target.graph_tokens == (4, 8, 16)
 
 
 def test_arrivals_at_a_rate_end_when_they_should():

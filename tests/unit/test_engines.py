@@ -212,6 +212,7 @@ def test_sizes_are_those_named_then_multiples():
     [
         ({"overhead_s": -1.0}, "overhead_s"),
         ({"graph_tokens": [4, 2]}, "sizes that rise"),
+        ({"graph_requests": [1, 2]}, "graph_tokens beside it"),
         ({"graph_tokens": [1, 2, 600]}, "graph_most"),
         ({"verification": "tree"}, "tree_attention"),
         ({"overhed_s": 1.0}, "overhead_s"),

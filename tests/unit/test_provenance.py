@@ -6,8 +6,12 @@ from types import ModuleType
 
 import pytest
 
+from specsim.core.user_code import own_modules
 from specsim.runs import provenance
 from specsim.runs.provenance import package_sha256, plugins_sha256
+from specsim.schedulers.composed import Composed
+from specsim.schedulers.sarathi import TokenBudget
+from specsim.schedulers.vllm_spec import FixedChains
 from tests.made import refusal
 
 FILES = {
@@ -68,6 +72,11 @@ def test_code_that_no_file_holds_has_no_checksum(monkeypatch):
     typed = ModuleType("__main__")
     typed.__file__ = __file__
     assert plugins_sha256([typed, ModuleType("compiled")]) == {"__main__": None, "compiled": None}
+
+
+def test_the_code_of_a_part_counts():
+    part = type("Part", (FixedChains,), {"__module__": __name__})
+    assert own_modules(Composed(TokenBudget(8, 512, 0.0), part(3))) == {__name__}
 
 
 def test_every_file_of_specsims_own_counts(tmp_path, monkeypatch):
