@@ -20,7 +20,7 @@ from specsim.core.user_code import complaint, own_frames, own_line
 from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
-from specsim.metrics.tables import STAND_IN, originals, run_line, stand_in, stand_ins
+from specsim.metrics.tables import STAND_IN, originals, run_line, stand_in
 from specsim.runs.checks import beyond, cache_note, hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
@@ -232,7 +232,7 @@ def _notes(
     from specsim.metrics.load import load_notes
 
     scheduler, totals, simulation = experiment.made_of.chosen.scheduler, record.totals, experiment.simulation
-    yield from originals(stand_ins([block]))
+    yield from originals([block[STAND_IN]] if block[STAND_IN] else [])
     yield from experiment.notes
     if observers:
         seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)

@@ -75,9 +75,10 @@ class EngineOnProfile(NamedTuple):
     truth: Profile
     cost_model: Profile
 
-    def speculating(self, by_table: bool, drafts: int) -> EngineOnProfile:
-        """Return the same where the server is configured to speculate, as `Engine.speculating` says."""
-        return EngineOnProfile(self.engine, *(self.engine.speculating(each, by_table, drafts) for each in self[1:]))
+    def speculating(self, scheduler: object) -> EngineOnProfile:
+        """Return the same where the server is configured to speculate as a scheduler does; see `Engine.speculating`."""
+        captured = getattr(scheduler, "by_table", False), getattr(scheduler, "captured_drafts", 0)
+        return EngineOnProfile(self.engine, *(self.engine.speculating(each, *captured) for each in self[1:]))
 
     def replica(self, block_tokens: int, host_bytes_per_s: float) -> Hardware:
         """Return what a replica runs on; each of its GPUs moves so many bytes to the host and back."""
@@ -109,10 +110,10 @@ class Fleet(NamedTuple):
         """The hardware of each replica; empty where all are alike."""
         return tuple(self.by_name[name][1] for name in self.names)
 
-    def speculating(self, by_table: bool, drafts: int) -> Fleet:
-        """Return the same where the servers are configured to speculate, as `Engine.speculating` says."""
+    def speculating(self, scheduler: object) -> Fleet:
+        """Return the same where the servers are configured to speculate as a scheduler does."""
         return self._replace(
-            by_name={name: (named, each.speculating(by_table, drafts)) for name, (named, each) in self.by_name.items()}
+            by_name={name: (named, each.speculating(scheduler)) for name, (named, each) in self.by_name.items()}
         )
 
     def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:

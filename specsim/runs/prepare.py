@@ -152,8 +152,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
     notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     speculates = _speculates(factory)
-    captured = getattr(factory.example, "by_table", False), getattr(factory.example, "captured_drafts", 0)
-    running_on = served_on.speculating(*captured) if speculates else served_on
+    running_on = served_on.speculating(factory.example) if speculates else served_on
     simulated = _simulation(
         settings, load, GroundTruth(load.assigned.output_tokens, acceptance_trace), running_on, factory, routed
     )
