@@ -16,8 +16,8 @@ from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from specsim.config.configured import Configured
+    from specsim.store.status import SweepStatus
     from specsim.store.summaries import Failure
-    from specsim.store.sweeps import SweepStatus
 
 
 OF_SWEEPS = ("jobs", "executor", "keep", "until", "each")
@@ -181,7 +181,7 @@ def sweep_command(arguments: argparse.Namespace) -> int:
 
 
 def _status(words: Sequence[str]) -> None:
-    from specsim.store.sweeps import sweep_status
+    from specsim.store.status import sweep_status
 
     if len(words) != 1:
         raise SpecsimError(f"{' '.join(('sweep status', *words))}: expected the folder of one sweep")

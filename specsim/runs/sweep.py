@@ -32,8 +32,9 @@ from specsim.runs.plan import PlannedRun, checked, plan
 from specsim.runs.processes import Worst, progress_bar, worst_of
 from specsim.runs.provenance import PACKAGES, versions
 from specsim.store.runs import METRICS_FILE, StoredRun, check_same_run, damage, is_run, remove_run
+from specsim.store.status import write_planned
 from specsim.store.summaries import Failure, Summary, append_row, read_rows, settle
-from specsim.store.sweeps import Sweep, load_sweep, write_planned
+from specsim.store.sweeps import Sweep, load_sweep
 
 AGAIN = re.compile(r"(\d+) runs? made again: (.*)")
 

@@ -215,10 +215,9 @@ def tune(
     for each in conditions(first.config, rate, error, parts.clients, attainment=goal.of != THROUGHPUT):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
-    kept = float(given[0].measure.mean()) >= goal.target
-    found = None if rate is None or goal.of == THROUGHPUT else _highest(judge, searched, rate, kept=kept)
-    carried = _Fleet(None, 0, None, int(first.config["replicas"]))
-    if found is not None and rate is not None:
+    found, carried = None, _Fleet(None, 0, None, int(first.config["replicas"]))
+    if rate is not None and goal.of != THROUGHPUT:
+        found = _highest(judge, searched, rate, kept=float(given[0].measure.mean()) >= goal.target)
         carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first, given[0])
     trials = {each.space.scheduler: len(each.scores) for each in searches}
     export, lines = _exported(judge, given, first, profile, carried)
@@ -227,22 +226,9 @@ def tune(
     if found is not None:
         lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
     notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
-    told = (
-        goal.of,
-        goal.target,
-        rate,
-        trials,
-        candidates,
-        judgements,
-        error,
-        found,
-        searched,
-        profile.gpus,
-        *carried,
-        experiment.known_drafts,
-    )
-    stands_in = stand_in(experiment.source.name, experiment.source.origin)
-    return Tuned(*told, export, [stands_in] if stands_in else [], [*notes, *together(runs.notes)])
+    told = goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried
+    stands_in = [*filter(None, [stand_in(experiment.source.name, experiment.source.origin)])]
+    return Tuned(*told, experiment.known_drafts, export, stands_in, [*notes, *together(runs.notes)])
 
 
 class _Runs:

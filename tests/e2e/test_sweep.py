@@ -17,8 +17,8 @@ from specsim.config.configured import from_words
 from specsim.runs.plan import checked, plan
 from specsim.runs.processes import SweepProgress, Worst
 from specsim.store.runs import PLANNED_FILE
+from specsim.store.status import sweep_status
 from specsim.store.summaries import Failure, append_row, read_rows, settle
-from specsim.store.sweeps import sweep_status
 from tests.files import contents, run_in
 from tests.made import refusal
 
