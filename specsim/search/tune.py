@@ -32,7 +32,7 @@ from specsim.runs.sweep import in_order, run_all, together
 from specsim.search.conditions import Condition, conditions, held_out_error, rate_of, split
 from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of, server_of
 from specsim.search.find import check_whose, search
-from specsim.search.found import Found, Line, judged
+from specsim.search.found import Found, judged
 from specsim.search.tuned import AS_GIVEN, PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
 from specsim.store.summaries import Failure
 
@@ -215,10 +215,10 @@ def tune(
     for each in conditions(first.config, rate, error, parts.clients, attainment=goal.of != THROUGHPUT):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
-    found, carried = None, _Fleet(None, 0, None, int(first.config["replicas"]))
+    found = None
     if rate is not None and goal.of != THROUGHPUT:
         found = _highest(judge, searched, rate, kept=float(given[0].measure.mean()) >= goal.target)
-        carried = _carried(judge, dict(zip(searched, found.lines, strict=True)), found, rate, first, given[0])
+    carried = _carried(judge, searched, found, rate, first, given[0])
     trials = {each.space.scheduler: len(each.scores) for each in searches}
     export, lines = _exported(judge, given, first, profile, carried)
     if goal.of != THROUGHPUT and given[0].measure.min() == 1:
@@ -395,18 +395,20 @@ def _doubts(found: Found, names: Sequence[str], best: Judgement, goal: Goal) -> 
 
 
 def _carried(
-    judge: _Judge, lines: Mapping[int, Line], found: Found, rate: float, first: Configured, given: Judgement
+    judge: _Judge, searched: Sequence[int], found: Found | None, rate: float | None, first: Configured, given: Judgement
 ) -> _Fleet:
     """Return the fewest servers that keep the target at the rate, of the candidate that needs fewest.
 
-    `given` is what those of the settings measured. None where a few more than seems needed do not, either.
+    `given` is what those of the settings measured. None where no rate was found, or a few more than seem needed do not.
     """
     target, typed = judge.goal.target, int(first.config["replicas"])
+    of_kinds = first.config["split"]["prefill"] is not None or first.config.get("replica_profiles")
+    if found is None or rate is None or of_kinds:
+        return _Fleet(None, 0, None, typed)
+    lines = dict(zip(searched, found.lines, strict=True))
     each_carries = {place: (found.capacity(line).keeps or 0.0) / typed for place, line in lines.items()}
     place = max(each_carries, key=lambda each: each_carries[each])
     kept = float(given.measure.mean()) >= target
-    if first.config["split"]["prefill"] is not None or first.config.get("replica_profiles"):
-        return _Fleet(None, 0, None, typed)
     tried = _Fleet(typed if kept else None, 0, given, typed)
     if not each_carries[place]:
         return tried
