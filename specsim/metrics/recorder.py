@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
+from struct import Struct
 from types import MappingProxyType
 from typing import Any
 
@@ -135,6 +136,7 @@ class Record:
 
 WATCHED_EVERY = 64
 CODES = {"float64": "d", "int8": "b", "int32": "i", "int64": "q"}
+MARK = Struct("3d")
 
 
 @dataclass(slots=True)
@@ -152,9 +154,9 @@ class Busy:
 
     def mark(self, end_s: float) -> None:
         """Keep the seconds so far if they differ from those at the last verification."""
-        drafting_s = self.model_s[DRAFT_PASS] + self.selection_s
-        if self.marks[-2] != self.prefill_s or self.marks[-1] != drafting_s:
-            self.marks.extend((end_s, self.prefill_s, drafting_s))
+        marks, drafting_s = self.marks, self.model_s[DRAFT_PASS] + self.selection_s
+        if marks[-1] != drafting_s or marks[-2] != self.prefill_s:
+            marks.frombytes(MARK.pack(end_s, self.prefill_s, drafting_s))  # Half the time of `extend`.
 
 
 class Recorder:
@@ -199,7 +201,7 @@ class Recorder:
         for (shape, _, _), each in zip(drafted.levels, seconds, strict=True):
             self._spend(replica, DRAFT_PASS, shape, each)
         self.draft_passes += len(seconds)
-        self._evicts |= len(work.evict) > 0
+        self._evicts = self._evicts or len(work.evict) > 0
         if self._passes is None:
             return
         rows, depth = drafted.forest.rows, drafted.forest.depth
@@ -225,7 +227,7 @@ class Recorder:
         busy = self._spend(replica, VERIFY_PASS, shape, seconds)
         busy.selection_s += thinking_s
         busy.mark(start_s + (thinking_s + seconds))
-        self._evicts |= len(work.evict) > 0
+        self._evicts = self._evicts or len(work.evict) > 0
         if self._evicts and shape.prefill_tokens:
             begun = self._emitted(replica)[work.requests] > answer.tokens
             again = np.where(begun & (work.scheduled_tokens > 1), work.scheduled_tokens, 0)
