@@ -105,9 +105,7 @@ def test_the_make_targets_of_the_readme_exist():
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme_run_in_their_order_and_print_what_it_says(here, capsys, monkeypatch):
-    # Other conditions take most of tune's time, and are judged in docs/tune.md's test.
-    monkeypatch.setattr("specsim.search.tune.conditions", lambda *_, **__: ())
+def test_the_commands_of_the_readme_run_in_their_order_and_print_what_it_says(here, capsys):
     lines = [*commands(README), *map(shlex.split, TYPED)]
     assert len(lines) >= 6
     for words in lines:
