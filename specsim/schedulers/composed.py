@@ -136,25 +136,22 @@ class Composed:
 
 
 ARRAYS = ("requests", "scheduled_tokens", "catch_up", "evicted")
-_ARRAY, _INT64 = np.ndarray, np.dtype(np.int64)
+_INT64 = np.dtype(np.int64)
 
 
 def _check_sequences(found: Any, asked: Any) -> None:
     """Refuse what no `Batching` may return, whose method was `asked`."""
-    if isinstance(found, Sequences):
-        for array in (found.requests, found.scheduled_tokens, found.catch_up, found.evicted):
-            # The same kind is the same object, but for integers of another name: quicker than a comparison.
-            if type(array) is not _ARRAY or array.dtype is not _INT64:
-                break
-        else:
-            return
-    name = f"{type(asked.__self__).__name__}.{asked.__name__}"
     if not isinstance(found, Sequences):
-        raise TypeError(f"{name} returned {kind_of(found)}; expected Sequences")
+        raise TypeError(f"{_named(asked)} returned {kind_of(found)}; expected Sequences")
     for each in ARRAYS:
         array = getattr(found, each)
-        if type(array) is not _ARRAY or array.dtype != _INT64:
-            raise TypeError(f"{name}: {each} is {kind_of(array)}; expected a numpy array (n,) of int64")
+        # The same kind is the same object, but for integers of another name: quicker than a comparison.
+        if type(array) is not np.ndarray or (array.dtype is not _INT64 and array.dtype != _INT64):
+            raise TypeError(f"{_named(asked)}: {each} is {kind_of(array)}; expected a numpy array (n,) of int64")
+
+
+def _named(method: Any) -> str:
+    return f"{type(method.__self__).__name__}.{method.__name__}"
 
 
 @dataclass
