@@ -12,6 +12,7 @@ import numpy as np
 
 from specsim.acceptance.curves import Acceptance, reported
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
+from specsim.acceptance.recorded import Recording
 from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
 from specsim.backend import GroundTruth
 from specsim.cluster.routing import Router
@@ -138,12 +139,12 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     pair = pair_from_mapping(chosen.acceptance.values, str(chosen.acceptance), model.evidence)
     refused = model.evidence == "recorded" and not any_fit
     pair_said = pair_note(pair, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)
-    rates_said = getattr(model, "note", None)
     misfits = misfit_notes(chosen, served_on, any_fit=any_fit)
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
     observers = _observers(settings.observers, plugins) if settings.observers else []
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
+    rates_said = _rates_said(model, load.assigned)
     told = reported(chosen.acceptance.values, str(chosen.acceptance))
     acceptance_trace = told.applied(_acceptance_trace(model, load, settings.seed, str(chosen.acceptance)))
     _check_width(factory.example, acceptance_trace, chosen)
@@ -198,6 +199,16 @@ def _acceptance(choice: Choice, scale: float | None, plugins: Plugins) -> Accept
     if not isinstance(model, Acceptance):
         raise SpecsimError(f"acceptance_scale={scale:g}: {choice} holds texts; expected an acceptance of rates")
     return model.scaled(scale)
+
+
+def _rates_said(model: AcceptanceModel, assigned: Assigned) -> str:
+    """Return the model's own note, and the classes that take `default` for want of a category of their name."""
+    curves, texts = isinstance(model, Acceptance) and model.curves, isinstance(model, Recording) and model.categories
+    known = set(curves or texts or ())
+    classes = zip(assigned.requests.class_names, assigned.acceptance, strict=True)
+    lost = [name if name == wanted else f"{name} ({wanted})" for name, wanted in classes if wanted not in known]
+    said = f"{', '.join(lost)}: default (no category of that name)" if lost and known - {"default"} else None
+    return "; ".join(filter(None, (getattr(model, "note", None), said)))
 
 
 def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, Any]]:

@@ -6,7 +6,7 @@ A mistake in a mix is a SpecsimError of one line that names the mix and the key.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,6 +73,7 @@ class SloMix:
     of_trace : for classes of the trace, by name, the objectives that replace the trace's.
     redraw_classes : draw classes by share even if the trace names them.
     own_objectives : for classes of the trace, whether its own objectives count before the default.
+    acceptance : for classes of the trace, by name, the category of the acceptance file where it is not the name.
     """
 
     source: str
@@ -81,6 +82,7 @@ class SloMix:
     of_trace: Mapping[str, Objectives]
     redraw_classes: bool
     own_objectives: bool = True
+    acceptance: Mapping[str, str] = field(default_factory=dict)
 
 
 def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
@@ -94,7 +96,10 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     if from_trace:
         if redraw:
             node.refuse("redraw_classes", "true, but the classes of this mix are the trace's own")
-        return SloMix(source, (), default, _of_trace(node), False, own_objectives=whose != "mix")
+        bodies = _of_trace(node)
+        of_trace = {name: _objectives(body) for name, body in bodies.items()}
+        categories = {name: _category(body, name) for name, body in bodies.items()}
+        return SloMix(source, (), default, of_trace, False, whose != "mix", categories)
     if whose == "trace":
         node.refuse(
             "objectives_from", "'trace', but the classes of this mix are its own; expected classes_from: trace too"
@@ -142,13 +147,17 @@ def _objectives(node: CheckedMapping) -> Objectives:
     return Objectives(tpot_s, ratio, ttft_s, node.whole("max_tokens") if "max_tokens" in node.values else None)
 
 
-def _of_trace(node: CheckedMapping) -> dict[str, Objectives]:
+def _of_trace(node: CheckedMapping) -> dict[str, CheckedMapping]:
     if not node.values.get("classes"):
         return {}
     bodies = node.children("classes", "objectives by class of the trace", "objectives such as tpot_s")
     for body in bodies.values():
-        body.only((), OBJECTIVES)
-    return {name: _objectives(body) for name, body in bodies.items()}
+        body.only((), (*OBJECTIVES, "acceptance"))
+    return bodies
+
+
+def _category(node: CheckedMapping, name: str) -> str:
+    return node.text("acceptance", "the name of a category") if "acceptance" in node.values else name
 
 
 def _class(name: str, node: CheckedMapping, default: Objectives) -> SloClass:
@@ -159,8 +168,7 @@ def _class(name: str, node: CheckedMapping, default: Objectives) -> SloClass:
     scaled = "scaled" in node.values and node.flag("scaled")
     if scaled and objectives.tpot_s is None and objectives.tpot_ratio is None:
         node.refuse("scaled", "true, but the class has no TPOT objective to scale")
-    acceptance = node.text("acceptance", "the name of a category") if "acceptance" in node.values else name
-    return SloClass(name, node.number("share", above=0, most=1), objectives, acceptance, scaled)
+    return SloClass(name, node.number("share", above=0, most=1), objectives, _category(node, name), scaled)
 
 
 def _filled(objectives: Objectives, default: Objectives) -> Objectives:
@@ -302,7 +310,8 @@ def _by_trace(mix: SloMix, trace: Trace, seed: int, baseline_s: float, slo_scale
             ttft_s[mine] = objectives.ttft_s
         if objectives.max_tokens is not None:
             most[mine] = objectives.max_tokens
-    return Dealt(codes, _scaled(seconds, ratio * baseline_s, slo_scale), ttft_s, most, names, names)
+    categories = tuple(mix.acceptance.get(name, name) for name in names)
+    return Dealt(codes, _scaled(seconds, ratio * baseline_s, slo_scale), ttft_s, most, names, categories)
 
 
 def _scaled(seconds: Floats, ratio_s: Floats, slo_scale: float) -> Floats:

@@ -65,6 +65,21 @@ def test_another_pair_is_a_loud_note_where_something_is_drafted():
     assert note not in simulate("continuous", **shared).notes
 
 
+@pytest.mark.parametrize(
+    ("acceptance", "said"),
+    [
+        ("gpt_oss_20b_eagle3", "; chat (chats), summarization:"),
+        ("smollm2_skip_curves", ": chat (chats):"),
+        ("eagle", ""),
+    ],
+)
+def test_classes_without_a_category_of_their_name_are_said_to_take_the_default(acceptance, said):
+    point = {**SMALL, "acceptance": acceptance, "slo.classes.chat.acceptance": "chats"}
+    note = prepare(from_point(point)).drafting_notes[0]
+    assert said in note
+    assert note.endswith("default (no category of that name)") == bool(said)
+
+
 def test_what_belongs_together_or_is_generic_says_nothing():
     assert pair_note() is None
     assert pair_note(drafter="eagle", profile="llama8b_1b_h100") is None

@@ -100,6 +100,7 @@ def test_the_trace_s_objectives_give_way_to_those_set_for_a_class_and_fill_up_fr
     mix = {**OWN, "ttft_s": 2.0, "classes": {"a": {"ttft_s": 0.1, "tpot_s": 0.01, "max_tokens": 5}}}
     assert told(assigned(mix, given).requests) == ([0.1, 0.3, 0.1, 2.0, 0.1, 2.0], [0.01, 0.05] * 3, [5, 30] * 3)
     assert "classes.chat: unknown" in refusal(assigned, {**OWN, "classes": {"chat": {"ttft_s": 1.0}}}, given)
+    assert assigned({**OWN, "classes": {"a": {"acceptance": "code"}}}, given).acceptance == ("code", "b")
 
 
 def labelled(names, **columns):
