@@ -54,6 +54,12 @@ Points with speculation have num_speculative_tokens, too, and acceptance_length,
 At least 15 points. Exit code 4: the engine file is written, but not fit for use. docs/engines.md has an example.
 """
 
+VERBS = {
+    "specsim profile": ("latency", "compose", "fit", "acceptance"),
+    "specsim trace": ("fetch",),
+    "specsim sweep": ("status",),
+}
+"""Words that stand below a command."""
 HYDRAS = ("-cn", "-cp", "-cd")
 """Flags of Hydra's for configurations of one's own."""
 
@@ -78,7 +84,8 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     if "=" in first or (words[:1] and words[0] in ("-m", "--multirun", "--cfg", "-c")):
         parser.error(f"no command; expected specsim run {' '.join(words)}")
     if first and first not in commands:
-        parser.error(f"{first}: unknown command{nearest(first, commands)}")
+        above = next((each for each, verbs in VERBS.items() if first in verbs), "")
+        parser.error(f"{first}: unknown command{f'; expected {above} {first}' if above else nearest(first, commands)}")
     # -c of --cfg would take the rest of such a word.
     if first == "run" and (hydras := next((word for word in words if word[:3] in HYDRAS), "")):
         commands[first].error(_unrecognized(hydras, commands[first]))
@@ -103,7 +110,7 @@ def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     if instead := for_word(word):
         return f"{word}: unknown{instead}"
     flags = [flag for action in parser._actions for flag in action.option_strings]
-    return f"unrecognized argument {word}{nearest(word, flags) if word.startswith('-') else ''}"
+    return f"unrecognized argument {word}{nearest(word, flags, 0.8) if word.startswith('-') else ''}"
 
 
 def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:

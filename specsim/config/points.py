@@ -113,7 +113,7 @@ def check_key(key: str) -> None:
     known = known_keys()
     head, *rest = key.split(".")
     if head not in known:
-        raise SpecsimError(f"{key}: unknown key{for_word(key) or _below_a_group(key) or nearest(head, known, 0.65)}")
+        raise SpecsimError(f"{key}: unknown key{for_word(key) or _below_a_group(key) or nearest(head, known, 0.8)}")
     if head not in GROUPS and (rest or known[head]) and rest not in [[each] for each in known[head]]:
         raise SpecsimError(f"{key}: unknown key{nearest('.'.join(rest), known[head])}")
 

@@ -11,6 +11,8 @@ WORDS = {
     "rps=R": "request_rate qps rate arrival_rate requests_per_second",
     "concurrency=N": "max_concurrency num_concurrent streams clients users",
     "requests=N": "num_prompts num_requests request_count max_requests num_samples",
+    "requests=N, the rate times the seconds; trace.window=[0,S] of a file": "max_seconds duration benchmark_duration",
+    "timeout_s=S": "request_timeout request_timeout_seconds",
     "warmup=10% (of the arrivals' span), or seconds": "num_warmups warmup_request_count warmup_percent warmup_requests",
     "warmup=[a,b]": "metrics_window",
     "any_fit=true": "any_target",
@@ -23,10 +25,11 @@ WORDS = {
         "ep ep_size expert_parallel_size enable_expert_parallel moe_expert_parallel_size"
     ),
     COMPOSED.format("kv-cache-dtype TYPE"): "kv_cache_dtype kv_cache_config_dtype",
-    "no such choice: weights and cache take 0.9 of profile.memory_bytes, or the cache profile.usable_kv_bytes": (
+    "no such choice: weights and cache take 0.9 of profile.memory_bytes, or as the file says (docs/your-profile.md)": (
         "mem_fraction_static gpu_memory_utilization kv_cache_free_gpu_mem_fraction kv_cache_free_gpu_memory_fraction "
-        "free_gpu_memory_fraction"
+        "free_gpu_memory_fraction num_gpu_blocks_override"
     ),
+    "no such choice: weights stay on the GPUs, in 0.9 of profile.memory_bytes": "cpu_offload_gb",
     "no such choice: attention is split by heads (docs/composing.md)": (
         "enable_dp_attention enable_attention_dp attention_dp_size"
     ),
@@ -35,12 +38,16 @@ WORDS = {
     ),
     "replicas=N": "dp dp_size data_parallel_size num_replicas instances",
     "scheduler=vllm scheduler.max_num_batched_tokens=N": (
-        "max_num_batched_tokens chunked_prefill_size max_prefill_tokens max_num_tokens batched_tokens token_budget"
+        "max_num_batched_tokens chunked_prefill_size chunk_size max_prefill_tokens max_num_tokens batched_tokens "
+        "token_budget"
     ),
     "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
     "scheduler=vllm_spec scheduler.num_speculative_tokens=K": (
         "num_speculative_tokens speculative_num_steps speculative_tokens max_draft_len num_nextn_predict_layers "
         "k gamma scheduler_k scheduler_draft_tokens"
+    ),
+    "scheduler=vllm_dynamic 'scheduler.speculation.num_speculative_tokens_per_batch_size={1-16: 3}'": (
+        "num_speculative_tokens_per_batch_size"
     ),
     "scheduler=vllm_spec scheduler.num_speculative_tokens=N-1, or scheduler=eagle2_tree for a tree": (
         "speculative_num_draft_tokens speculative_eagle_topk"
@@ -52,13 +59,18 @@ WORDS = {
         "goodput slos ttft tpot ttft_ms tpot_ms itl "
         "ttft_slo tpot_slo ttft_slo_ms tpot_slo_ms slo_ttft slo_tpot slo_ttft_ms slo_tpot_ms"
     ),
-    "drafter=lookup": "drafter_ngram drafter_prompt_lookup scheduler_ngram scheduler_prompt_lookup",
+    "scheduler=vllm_spec drafter=lookup any_fit=true (its acceptance is SmolLM2's: docs/drafters.md)": (
+        "drafter_ngram drafter_prompt_lookup scheduler_ngram scheduler_prompt_lookup"
+    ),
     "scheduler=specserve": "scheduler_adaspec",
     "trace=./FILE, with a request a row (docs/trace-formats.md)": (
         "dataset dataset_name dataset_path data input_file custom_dataset_path trace_file workload"
     ),
-    LENGTHS.format("prompt"): "input_len random_input_len isl synthetic_input_tokens_mean prompt_tokens input_tokens",
-    LENGTHS.format("output"): "output_len random_output_len osl output_tokens_mean output_tokens",
+    "trace=NAME (`specsim list traces`)": "arrival arrival_pattern rate_type",
+    LENGTHS.format("prompt"): (
+        "input_len random_input_len isl isl_mean synthetic_input_tokens_mean prompt_tokens input_tokens"
+    ),
+    LENGTHS.format("output"): "output_len random_output_len osl osl_mean output_tokens_mean output_tokens",
     "trace=gamma trace.cv=X, where burstiness is 1 / X^2": "burstiness arrival_smoothness",
     "trace=./FILE 'trace.columns={prompt_tokens: YOURS}'": "columns",
     "block_tokens=N": "block_size page_size",
@@ -86,12 +98,17 @@ TRACES = {
 
 
 def for_word(word: str) -> str:
-    """Return what means a word of other tools, ``; expected rps=R``; empty where no table has it."""
+    """Return what means a word of other tools, ``; expected rps=R``; empty where no table has it.
+
+    Below a group one plain word, such as rate, is another tool's only where its meaning names that group.
+    """
     plain = re.sub("[-./]", "_", word.lstrip("-").partition("=")[0]).lower()
-    leaf = re.sub("-", "_", word.partition("=")[0].rpartition(".")[2]).lower()
+    above, _, leaf = re.sub("-", "_", word.partition("=")[0]).lower().rpartition(".")
     known = {each: key for key, words in WORDS.items() for each in words.split()}
-    means = known.get(plain) or known.get(leaf)
-    return "" if means is None else f"; {means}" if means.startswith("no such") else f"; expected {means}"
+    below = known.get(leaf, "")
+    fits = "_" in leaf or re.search(rf"\b{above.partition('.')[0]}\b", below)
+    means = known.get(plain) or (below if fits else "")
+    return f"; {means}" if means.startswith("no such") else f"; expected {means}" if means else ""
 
 
 def for_trace(name: str) -> str:

@@ -28,7 +28,12 @@ MISSPELT = [
     ("slo.classes.coding.tpot_ms=20", "did you mean 'tpot_s', in seconds?"),
     ("tpot_slo_ms=20", "slo.classes.chat.tpot_s=0.05, in seconds"),
     ("engine.max_batch_size=64", "expected scheduler.max_num_seqs=N"),
-    ("mem_fraction_static=0.9", "0.9 of profile.memory_bytes"),
+    ("mem_fraction_static=0.9", "0.9 of profile.memory_bytes, or as the file says (docs/your-profile.md)"),
+    ("acceptance.rate=0.6", "acceptance.rate=0.6: bernoulli has no such key; valid: alpha"),
+    ("drafter=ngram", "expected scheduler=vllm_spec drafter=lookup any_fit=true"),
+    ("num_gpu_blocks_override=9", "docs/your-profile.md"),
+    ("scheduler.num_speculative_tokens_per_batch_size=3", "expected scheduler=vllm_dynamic 'scheduler.speculation."),
+    *((f"{each}=1", f"{each}: unknown key; valid: acceptance, ") for each in ("speedup", "share")),
     ("tp=4", "`specsim profile compose --tp N"),
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
     ("schduler=fcfs", "schduler", "'scheduler'"),
@@ -280,6 +285,15 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
     [
         ("", "expected one of run, sweep, list"),
         ("rn", "'run'"),
+        ("compose", "compose: unknown command; expected specsim profile compose"),
+        *((f"run {flag} 9", f"unrecognized argument {flag}; valid: ") for flag in ("--dtype", "--target-rate")),
+        *((f"run {flag} 9", "expected trace=NAME") for flag in ("--rate-type", "--arrival")),
+        ("run --isl-mean 9", "expected trace=poisson trace.prompt_tokens=N"),
+        *((f"run {flag} 9", "expected requests=N, the rate times") for flag in ("--duration", "--max-seconds")),
+        ("run request_timeout=3", "expected timeout_s=S"),
+        ("run chunk_size=512", "expected scheduler=vllm scheduler.max_num_batched_tokens=N"),
+        ("run cpu_offload_gb=3", "no such choice: weights stay on the GPUs"),
+        ("run --multirn", "did you mean '--multirun'?"),
         ("-x", "-x"),
         ("list nope", "valid: acceptance"),
         ("scheduler=fcfs rps=2", "specsim run scheduler=fcfs rps=2"),
@@ -366,7 +380,9 @@ TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 
 def typed(expected):
     """Return the settings in what was expected, with values in the place of capital letters."""
-    named = re.findall(r"[a-z][a-z_.]*=[A-Z]\b|[a-z][a-z_.]*=(?:\d[\d.]*%?|vllm\w*|poisson|gamma|true)", expected)
+    named = re.findall(
+        r"[a-z][a-z_.]*=[A-Z]\b|[a-z][a-z_.]*=(?:\d[\d.]*%?|vllm\w*|poisson|gamma|true|lookup|{\d[^}]*})", expected
+    )
     return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
 
 
