@@ -207,7 +207,8 @@ def _rates_said(model: AcceptanceModel, assigned: Assigned) -> str:
     known = set(curves or texts or ())
     classes = zip(assigned.requests.class_names, assigned.acceptance, strict=True)
     lost = [name if name == wanted else f"{name} ({wanted})" for name, wanted in classes if wanted not in known]
-    said = f"{', '.join(lost)}: default (no category of that name)" if lost and known - {"default"} else None
+    some = ", ".join(lost[:4]) + (f" and {len(lost) - 4:,} more classes" if len(lost) > 4 else "")
+    said = f"{some}: default (no category of that name)" if lost and known - {"default"} else None
     return "; ".join(filter(None, (getattr(model, "note", None), said)))
 
 

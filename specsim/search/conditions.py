@@ -15,7 +15,7 @@ from specsim.config.values import python_value
 from specsim.latency.model import Profile
 from specsim.runs.objects import Objects
 from specsim.runs.prepare import Experiment, recipe
-from specsim.search.tuned import PASSES, SPEEDUP, SPEEDUP_OFF
+from specsim.search.tuned import COMPOSED, COMPOSED_OFF, HELD_OUT, PASSES, SPEEDUP, SPEEDUP_OFF
 from specsim.workload.trace import Trace
 
 REQUESTS = 1000
@@ -170,7 +170,14 @@ def _objectives(config: Mapping[str, Any], factor: float) -> Point:
     }
 
 
-def held_out_error(profile: Profile) -> float | None:
-    """Return the largest median of the held-out relative errors of a kind of pass, of the target or the drafter."""
+def error_of(profile: Profile) -> tuple[float | None, str]:
+    """Return the relative error of a profile's passes, and whose it is.
+
+    It is the largest median of the held-out errors of a kind of pass, of the target or the drafter. Those of a composed
+    profile are against tables of kernels: in their place it has the error of its kind against servers.
+    """
+    source = profile.provenance[0] if profile.provenance else {}
+    if "aiconfigurator" in source.get("origin", ""):
+        return COMPOSED_OFF["MoE" if "moe" in source.get("tables", "").lower() else "dense"], COMPOSED
     kinds = [kind for model in (profile.target, profile.draft) for kind in model.fit_error.values()]
-    return max((kind["median"] for kind in kinds if "median" in kind), default=None)
+    return max((kind["median"] for kind in kinds if "median" in kind), default=None), HELD_OUT

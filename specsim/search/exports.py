@@ -207,7 +207,7 @@ def _vllm(policy: Policy, method: str, has_model: bool, server: Server) -> Expor
         raise Inexpressible("vLLM does not end speculation at a low acceptance rate")
     if server.ep not in (1, server.tp):
         raise Inexpressible(f"vLLM splits experts over all {server.tp} GPUs of a stage or over none, not {server.ep}")
-    files = {}
+    policy, files = _startable(policy, method, server), {}
     flags = _flags(server.split("tensor-parallel-size", "pipeline-parallel-size"))
     flags += ["--enable-expert-parallel"] if server.ep > 1 else []
     if policy.most:
@@ -220,6 +220,19 @@ def _vllm(policy: Policy, method: str, has_model: bool, server: Server) -> Expor
     flags += _flags(server.limits(policy, "max-num-batched-tokens", "max-num-seqs"))
     flags += ["--kv-cache-dtype fp8"] if server.fp8_cache else []
     return Export("vllm", _command(f"vllm serve {server.model}", flags), files, *_by_table(policy))
+
+
+def _startable(policy: Policy, method: str, server: Server) -> Policy:
+    """Return a policy with no more sequences than fit into a step of tokens: vLLM refuses to start with more.
+
+    A draft model takes a further place of each sequence, DFlash one of each draft. Sources: vLLM's
+    `SchedulerConfig.verify_max_model_len` and `VllmConfig._set_max_num_scheduled_tokens`.
+    """
+    known = server.limits(policy, TOKENS, SEQS)
+    slots = {"draft_model": min(policy.most, 1), "dflash": policy.most}.get(method, 0)
+    most = max(known.get(TOKENS, 0) // (1 + slots), 1)
+    fits = TOKENS not in known or known.get(SEQS, 0) <= most
+    return policy if fits else policy._replace(limits={**policy.limits, SEQS: most})
 
 
 def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Server) -> Export:

@@ -29,7 +29,7 @@ from specsim.runs.objects import Objects
 from specsim.runs.plan import checked, plan
 from specsim.runs.prepare import prepare
 from specsim.runs.sweep import in_order, run_all, together
-from specsim.search.conditions import Condition, conditions, held_out_error, rate_of, split
+from specsim.search.conditions import Condition, conditions, error_of, rate_of, split
 from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of, server_of
 from specsim.search.find import check_whose, search
 from specsim.search.found import Found, judged
@@ -211,8 +211,8 @@ def tune(
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
     second = min(1, len(candidates) - 1)
     shown, searched = sorted({0, second, plain_at}), sorted({0, plain_at or second})
-    error, judgements = held_out_error(profile), {AS_GIVEN: given}
-    for each in conditions(first.config, rate, error, parts.clients, attainment=goal.of != THROUGHPUT):
+    error, judgements = error_of(profile), {AS_GIVEN: given}
+    for each in conditions(first.config, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     found = None
@@ -226,7 +226,7 @@ def tune(
     if found is not None:
         lines += _doubts(found, [candidates[place].label for place in searched], given[0], goal)
     notes = [*parts.notes, *experiment.notes, *experiment.drafting_notes, *lines, *_fewer(searches, goal.trials)]
-    told = goal.of, goal.target, rate, trials, candidates, judgements, error, found, searched, profile.gpus, *carried
+    told = goal.of, goal.target, rate, trials, candidates, judgements, *error, found, searched, profile.gpus, *carried
     stands_in = [*filter(None, [stand_in(experiment.source.name, experiment.source.origin)])]
     return Tuned(*told, experiment.known_drafts, export, stands_in, [*notes, *together(runs.notes)])
 

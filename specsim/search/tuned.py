@@ -24,6 +24,10 @@ AS_GIVEN = "as given"
 """The conditions that the settings describe."""
 SPEEDUP_OFF = 0.038
 """By how much predicted speed-ups are off, the median over the measured ones of docs/speedups.md."""
+COMPOSED_OFF = {"dense": 0.047, "MoE": 0.075}
+"""By how much TPOT of composed profiles is off, the median over the unseen served points of docs/composing.md."""
+COMPOSED, HELD_OUT = "error of composed profiles against servers, docs/composing.md", "held-out error of the profile"
+"""Whose error `Tuned.error` is."""
 PASSES, SPEEDUP = "passes", "speed-up"
 """The first words of conditions under which passes take longer or less long, and drafts bring less or more."""
 THROUGHPUT, TOKENS_PER_S = "output_throughput", "output tokens/s"
@@ -135,7 +139,7 @@ class Tuned:
     of : the measure. target : share of the requests that is to be kept. rate : requests/s; None: clients that wait.
     trials : by scheduler how many configurations were tried. candidates : those that were judged, the best first.
     judgements : by conditions, then by the place of a candidate, what was measured on the judging part.
-    error : relative held-out error of the profile; None: it states none.
+    error : relative error of the profile, `error_of` says whose; None: it states none.
     found : highest rates of the candidates in the places `searched`. gpus : of one server.
     replicas : the fewest servers that keep the target at the rate; None where no number was found. carrier : the place
         of the candidate that they, or as many as were `tried`, run. fleet : what these measured at the rate; None where
@@ -152,6 +156,7 @@ class Tuned:
     candidates: Sequence[Candidate]
     judgements: Mapping[str, Mapping[int, Judgement]]
     error: float | None
+    error_of: str
     found: Found | None
     searched: Sequence[int]
     gpus: int
@@ -320,7 +325,7 @@ def _sentences(tuned: Tuned) -> Iterator[str]:
         yield f"Its {guessed}."
     low, high = (_of(tuned, each, nan) for each in tuned.band())
     off = f"{100 * (tuned.error or 0):.2g}%"
-    passes = f"its passes take {off} more or less (held-out error of the profile), or "
+    passes = f"its passes take {off} more or less ({tuned.error_of}), or "
     drafts = f"drafts bring {100 * SPEEDUP_OFF:.2g}% less or more (median error of predicted speed-ups)"
     yield f"{low} to {high}{'%' if tuned.is_share else ''} if {passes if tuned.error else ''}{drafts}."
     for place in dict.fromkeys((1, tuned.plain)):

@@ -11,10 +11,12 @@ import specsim
 from specsim import load_sweep, simulation, sweep
 from specsim.cli import main
 from specsim.config.configured import from_axes
+from specsim.latency.profile import load_profile
 from specsim.runs import sweep as resumed
 from specsim.runs.plan import checked
 from specsim.runs.sweep import check_until
-from specsim.search.tuned import SPEEDUP_OFF
+from specsim.search.conditions import error_of
+from specsim.search.tuned import COMPOSED, COMPOSED_OFF, HELD_OUT, SPEEDUP_OFF
 from tests.files import contents, page
 from tests.made import refusal
 
@@ -90,7 +92,7 @@ def coarse(monkeypatch):
 
 
 ANSWER = [
-    "held-out error of the profile",
+    f"4.7% more or less ({COMPOSED}), or ",
     "drafts bring 3.8% less or more (median error of predicted speed-ups)",
     "note: engine=vllm_0_15 (with profile=llama8b_1b_h100), as suggested there",
     "note: MISMATCHED PAIR: acceptance=llama70b_1b is of Llama-3.1-70B",
@@ -199,6 +201,14 @@ def test_the_error_of_predicted_speed_ups_is_the_study_s():
     row = r"^\| median error of the speed-up \| [^|]* \| ([0-9.]+)% \|"
     (median,) = re.findall(row, page("speedups"), re.MULTILINE)
     assert pytest.approx(float(median) / 100) == SPEEDUP_OFF
+
+
+def test_the_error_of_a_composed_profile_is_that_of_its_kind_against_servers():
+    medians = re.findall(r"^\| (MoE|dense) \| all \| [0-9]+ \| ([0-9.]+) /", page("composing"), re.MULTILINE)
+    assert pytest.approx({kind: float(median) / 100 for kind, median in medians}) == COMPOSED_OFF
+    kinds = {"llama8b_1b_h100": "dense", "llama8b_eagle3_h100": "dense", "deepseek_v3_mtp_8xh200": "MoE"}
+    assert all(error_of(load_profile(name)) == (COMPOSED_OFF[kind], COMPOSED) for name, kind in kinds.items())
+    assert error_of(load_profile("qwen32b_05b_h200"))[1] == HELD_OUT
 
 
 def test_acceptance_may_be_scaled_but_not_that_of_recorded_texts():

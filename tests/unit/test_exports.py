@@ -45,6 +45,16 @@ def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
     assert (plain.text, plain.files) == ("vllm serve TARGET_MODEL \\\n  --max-num-seqs 64", {})
 
 
+@pytest.mark.parametrize(
+    ("drafter", "stages", "seqs"), [("eagle3", 1, 512), ("separate", 1, 256), ("dflash", 1, 128), ("eagle3", 2, 256)]
+)
+def test_vllm_has_no_more_sequences_than_a_step_has_tokens(drafter, stages, seqs):
+    server = Server(pp=stages, stated={"max_num_seqs": 1024})
+    found = export("vllm", "vllm_spec", drafter, server, num_speculative_tokens=3, max_num_batched_tokens=512)
+    assert found.text.endswith(f"--max-num-batched-tokens {512 // stages} \\\n  --max-num-seqs {seqs}")
+    assert found.settings["max_num_seqs"] == seqs, "run back with the server's"
+
+
 def test_sglang_has_flags_of_a_chain_and_steps_by_batch_size():
     found = export("sglang", "vllm_spec", num_speculative_tokens=3, max_num_batched_tokens=512)
     flags = "algorithm EAGLE3", "draft-model-path DRAFT_MODEL", "num-steps 3", "eagle-topk 1", "num-draft-tokens 4"

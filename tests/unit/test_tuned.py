@@ -32,7 +32,7 @@ def tuned(names=("adaserve", "vllm_spec", "vllm"), words=("", "", ""), export=EX
     candidates = [Candidate(name, {}, {}, 0.9, word) for name, word in zip(names, words, strict=True)]
     judgements = {said: dict.fromkeys(range(3), judgement()) for said in (AS_GIVEN, SPEEDUP)}
     judgements[SPEEDUP][2] = plain or judgement()
-    told = ("worst", 0.95, 1.0, dict.fromkeys(names, 2), candidates, judgements, None, found([0, 2]), [0, 2], 2)
+    told = ("worst", 0.95, 1.0, dict.fromkeys(names, 2), candidates, judgements, None, "", found([0, 2]), [0, 2], 2)
     return Tuned(*told, keep, 0, fleet or judgement(), 3, 3, export, [], [])
 
 
