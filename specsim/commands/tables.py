@@ -74,7 +74,7 @@ def find_table(found: Found) -> Iterator[str]:
     if len(found.lines) > 1:
         apart = [interval(*found.difference(line), "+", seeds) for line in found.lines[1:]]
         columns.append([f"difference to {shorten(first.values, LONGEST_NAME)}", UNIT, ABSENT, *apart])
-    if len({line.gpus for line in found.lines}) > 1:
+    if len({line.gpus for line in found.lines if line.gpus}) > 1:
         columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
     lines = aligned(list(zip(*columns, strict=True)), left=1)
     yield from header(found.stand_ins, WIDTH)

@@ -211,7 +211,7 @@ class AttainmentCurve(NamedTuple):
     Attributes
     ----------
     tested : by rate in requests/s, the attained share of each seed.
-    answer : the highest rate that keeps the target, as the table has it; None: no tested rate keeps it.
+    answer : the table's rate: a mean over seeds, or the highest tested one that keeps the target; None: there is none.
     doubts : the key of `SAID` of the rates that have one.
     """
 
@@ -278,7 +278,7 @@ def _caption(curves: Collection[AttainmentCurve], covered: Sequence[str]) -> lis
     several = any(len(shares) > 1 for curve in curves for shares in curve.tested.values())
     parts = ["Means over seeds with 95% intervals." if several else "One seed: no interval."]
     parts += [f"{each}." for each in covered]
-    parts += ["Dotted: the highest rate that keeps the target."]
+    parts += ["Dotted: the rate in the table, above which attainment falls below the target."]
     if len(curves) > 1:
         parts += ["Markers of one rate stand side by side; dotted lines stand at their rate."]
     kinds = {kind for curve in curves for kind in curve.doubts.values()}

@@ -163,8 +163,16 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
     worst = f"worst class {block['worst_class']} {number(block['worst_class_attainment'], 100, 1)}%"
     lines.append(f"{worst}; {_missed_words(block)}; {_span(block['load'])}")
     goodput = number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
-    lines.append(f"goodput {goodput} tok/s while requests arrive")
+    lines.append(f"goodput {goodput} tok/s while requests arrive{_per_gpu(block)}")
     return lines
+
+
+def _per_gpu(block: Mapping[str, Any]) -> str:
+    """Return the output on a GPU; nothing of runs that older versions stored."""
+    if "gpus" not in block:
+        return ""
+    on = "a GPU" if block["gpus"] == 1 else f"each of {block['gpus']} GPUs"
+    return f"; output {number(block['output_throughput_per_gpu'], 1, 1)} tok/s on {on}"
 
 
 def _span(load: Mapping[str, Any]) -> str:

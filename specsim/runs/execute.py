@@ -184,7 +184,9 @@ def execute(
     if experiment.source.origin == OBJECT:
         table = table.apart()
     metrics = summarise(table, totals, simulation.window)
-    metrics["specsim"]["router"] = experiment.router
+    gpus, output = experiment.gpus, metrics["output_throughput"]
+    per_gpu = None if output is None else output / gpus
+    metrics["specsim"] |= {"router": experiment.router, "gpus": gpus, "output_throughput_per_gpu": per_gpu}
     metrics["specsim"][STAND_IN] = stand_in(experiment.source.name, experiment.source.origin)
     requests, acceptance_trace = simulation.requests, simulation.ground_truth.acceptance_trace
     metrics["specsim"]["acceptance"] = calibration(acceptance_trace, requests.slo_class, requests.class_names)

@@ -110,6 +110,10 @@ class Fleet(NamedTuple):
         """The hardware of each replica; empty where all are alike."""
         return tuple(self.by_name[name][1] for name in self.names)
 
+    def gpus(self, replicas: int) -> int:
+        """Return the number of GPUs of so many replicas."""
+        return sum(each.truth.gpus for each in self.replicas or (self.first,) * replicas)
+
     def speculating(self, scheduler: object) -> Fleet:
         """Return the same where the servers are configured to speculate as a scheduler does."""
         return self._replace(

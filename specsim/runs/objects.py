@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from specsim.config.groups import Choices
 from specsim.config.points import HANDED, is_several
 from specsim.config.schema import GROUPS
 from specsim.config.values import python_value
@@ -113,9 +114,10 @@ class Objects:
             for group, several in self.named.items()
         }
 
-    def of(self, choices: Mapping[str, str]) -> Handed:
+    def of(self, chosen: Choices) -> Handed:
         """Return the objects that a run's choices name."""
-        held = {group: several[choices[group]] for group, several in self.named.items() if choices[group] in several}
+        names = {group: getattr(chosen, group).name for group in self.named}
+        held = {group: self.named[group][name] for group, name in names.items() if name in self.named[group]}
         objects: dict[str, Any] = {group: getattr(each, group) for group, each in held.items()}
         return Handed(**objects, described={group: each.described[group] for group, each in held.items()})
 

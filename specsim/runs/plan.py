@@ -249,7 +249,7 @@ def checked(
     first: dict[Any, int] = {}
     leaders = [first.setdefault(_apart_from_seed(each), place) for place, each in enumerate(chosen)]
     wanted = sorted(set(leaders))
-    held = [objects.of(each.config["choices"]) for each in chosen]
+    held = [objects.of(each.chosen) for each in chosen]
     leading = [chosen[place] for place in wanted]
     if here == 1 or objects.named:
         ending = _prepared_here(zip(leading, (held[place] for place in wanted), strict=True))
@@ -274,7 +274,7 @@ def _apart_from_seed(each: Configured) -> Any:
     Points have nothing in common where another setting may follow the seed: one that refers to it, and what a trace or
     an acceptance of somebody's own reads.
     """
-    foreign = any("_target_" in each.config[group] for group in ("trace", "acceptance"))
+    foreign = any("_target_" in group.values for group in (each.chosen.trace, each.chosen.acceptance))
     if foreign or any("$" in str(value) for value in each.point.values()):
         return id(each)
     return tuple((key, str(value)) for key, value in each.point.items() if key != "seed")

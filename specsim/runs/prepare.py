@@ -78,6 +78,7 @@ class Experiment:
     Attributes
     ----------
     made_of : the settings and choices of the run. router : its choice, None where no pool has two replicas.
+    gpus : of all replicas.
     simulation : ready for `specsim.simulation.run`.
     profiles : the true latency profiles, each once, that of the first replica first.
     recording_sha256 : of the recorded acceptance, None where it is drawn.
@@ -91,6 +92,7 @@ class Experiment:
 
     made_of: Configured
     router: str | None
+    gpus: int
     simulation: Simulation
     profiles: tuple[Profile, ...]
     recording_sha256: str | None
@@ -160,6 +162,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     return Experiment(
         made_of=made_of,
         router=chosen.router.name if max(pooled) > 1 else None,
+        gpus=served_on.gpus(settings.replicas),
         simulation=replace(simulated, observers=observers),
         profiles=tuple(each.truth for _, each in served_on.by_name.values()),
         recording_sha256=model.sha256,

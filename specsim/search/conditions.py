@@ -11,6 +11,7 @@ import numpy as np
 
 from specsim.config.configured import Configured
 from specsim.config.points import Point
+from specsim.config.schema import Settings
 from specsim.config.values import python_value
 from specsim.latency.model import Profile
 from specsim.runs.objects import Objects
@@ -57,15 +58,15 @@ def split(first: Configured, objects: Objects) -> Parts:
     The seeds draw a synthetic trace anew. Of a recording the first half of the window tunes and the second judges; each
     seed draws blocks of it, unless the settings say how.
     """
-    config = first.config
-    handed = objects.of(config["choices"])
+    settings, described = first.settings, first.chosen.trace.values
+    handed = objects.of(first.chosen)
     source = recipe(first, handed)
     if "arrivals" in source.reader.drawn:
-        drawn = int(config["requests"] or config["trace"].get("n") or REQUESTS)
+        drawn = int(settings.requests or described.get("n") or REQUESTS)
         return Parts({}, {}, drawn, ("other seeds of the trace tune than judge",))
-    asked = config["requests"] or REQUESTS
+    asked = settings.requests or REQUESTS
     trace = replace(source, block_s=None).trace(0, clients=True)
-    if not trace.source.timed or (handed.trace is None and "window" not in config["trace"]):
+    if not trace.source.timed or (handed.trace is None and "window" not in described):
         return _halves(trace, asked, objects)
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
@@ -86,7 +87,7 @@ def split(first: Configured, objects: Objects) -> Parts:
     said = [
         f"seconds {start:g} to {middle:g} of the trace tune, {middle:g} to {stop:g} judge; each seed draws blocks anew"
     ]
-    if config["requests"] and kept < asked:
+    if settings.requests and kept < asked:
         said.append(f"requests={asked}: runs have {kept}, no more than either part of the trace holds")
     return Parts(part(start, middle), part(middle, stop), clients, tuple(said))
 
@@ -107,18 +108,18 @@ def _halves(trace: Trace, asked: int, objects: Objects) -> Parts:
     return Parts({"requests": str(kept), "trace": tuning}, {"requests": str(kept), "trace": judging}, clients, (said,))
 
 
-def rate_of(config: Mapping[str, Any], experiment: Experiment) -> float | None:
+def rate_of(settings: Settings, experiment: Experiment) -> float | None:
     """Return the rate of arrivals, requests/s; None where clients wait for their answers."""
-    if config["concurrency"] is not None:
+    if settings.concurrency is not None:
         return None
-    if config["rps"] is not None:
-        return float(config["rps"])
+    if settings.rps is not None:
+        return settings.rps
     arrival_s = experiment.simulation.requests.arrival_s
     return float(f"{(len(arrival_s) - 1) / max(float(arrival_s[-1] - arrival_s[0]), 1e-9):.3g}")
 
 
 def conditions(
-    config: Mapping[str, Any], rate: float | None, error: float | None, most: int, *, attainment: bool
+    first: Configured, rate: float | None, error: float | None, most: int, *, attainment: bool
 ) -> Iterator[Condition]:
     """Yield what may be otherwise than it was given; `most` clients are there at most.
 
@@ -130,8 +131,8 @@ def conditions(
     """
 
     def slowed(slower: float) -> tuple[Point, float]:
-        load = {} if rate is None else _load(config, rate, slower, most)
-        return {**load, **_objectives(config, 1 / slower)}, slower
+        load = {} if rate is None else _load(first.settings, rate, slower, most)
+        return {**load, **_objectives(first.chosen.slo.values, 1 / slower)}, slower
 
     for sign, word in ((1, "slower"), (-1, "faster")) if error else ():
         yield Condition(f"{PASSES} {100 * (error or 0):.2g}% {word}", *slowed(1 + sign * (error or 0)))
@@ -141,26 +142,25 @@ def conditions(
         )
     for factor in (1 - OFF, 1 + OFF):
         said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else 'higher'}"
-        scale = factor * (config["acceptance_scale"] or 1)
-        if config["acceptance"].get("kind") != "recorded":
+        scale = factor * (first.settings.acceptance_scale or 1)
+        if first.chosen.acceptance.values.get("kind") != "recorded":
             yield Condition(f"acceptance {said}", {"acceptance_scale": f"{scale:g}"})
-        if load := _load(config, rate, factor, most):
+        if load := _load(first.settings, rate, factor, most):
             yield Condition(f"{'load' if rate is None else 'rate'} {said}", load)
-        if attainment and (objectives := _objectives(config, factor)):
+        if attainment and (objectives := _objectives(first.chosen.slo.values, factor)):
             yield Condition(f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives)
 
 
-def _load(config: Mapping[str, Any], rate: float | None, factor: float, most: int) -> Point:
+def _load(settings: Settings, rate: float | None, factor: float, most: int) -> Point:
     if rate is not None:
         return {"rps": f"{rate * factor:.6g}"}
-    clients = config["concurrency"]
+    clients = settings.concurrency or 0
     changed = round(clients * factor)
     return {} if changed in (0, clients) or changed > most else {"concurrency": str(changed)}
 
 
-def _objectives(config: Mapping[str, Any], factor: float) -> Point:
+def _objectives(mix: Mapping[str, Any], factor: float) -> Point:
     """Return the objectives of a mix times a factor; none where an object or the trace states them."""
-    mix = config["slo"]
     holders = {"slo": mix, **{f"slo.classes.{name}": each for name, each in (mix.get("classes") or {}).items()}}
     return {
         f"{holder}.{name}": python_value(name, each[name] * factor)

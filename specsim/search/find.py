@@ -30,8 +30,8 @@ Test = tuple[float, int | None]
 At = Callable[[float], Sequence[Configured]]
 """Returns the points of a rate: every line's, with every seed."""
 Say = Callable[[str], None]
-Result = tuple[Mapping[str, Any], AnyRun | Failure]
-"""A configuration, and what came of it."""
+Result = tuple[Configured, AnyRun | Failure]
+"""A point, and what came of it."""
 
 
 def check_asked(target: float, rates: tuple[float, float], within: float, longest: int) -> Asked:
@@ -106,7 +106,7 @@ def search(
         notes += made.whole_notes
         results: dict[tuple[LineKey, float], list[Result]] = {}
         for (key, each), run in zip(keyed, in_order(points, made), strict=True):
-            results.setdefault((key, float(each.config[RATE])), []).append((each.config, run))
+            results.setdefault((key, float(each.config[RATE])), []).append((each, run))
         for (key, rate), those in results.items():
             _hear(lines[key], asked, of, rate, those)
         heard |= results
@@ -133,9 +133,9 @@ def _add_lines(lines: dict[LineKey, Line], keyed: Sequence[tuple[LineKey, Config
     """Add the lines that no point before has shown."""
     for (key, each), label in zip(keyed, labels_of([each.point for _, each in keyed]), strict=True):
         told = {name: value for name, value in label.items() if name not in (RATE, SEED)}
-        told = told or {"scheduler": str(each.config["choices"]["scheduler"])}
-        lines.setdefault(key, Line(told, _gpus(each.config), _endless(each)))
-        check_whose(of, each.config)
+        told = told or {"scheduler": each.chosen.scheduler.name}
+        lines.setdefault(key, Line(told, endless=_endless(each)))
+        check_whose(of, each)
     for line, shown in zip(lines.values(), short_labels([each.label for each in lines.values()]), strict=True):
         line.shown = shown
 
@@ -169,12 +169,6 @@ def _key(each: Configured) -> LineKey:
     return tuple(f"{key}={value}" for key, value in each.point.items() if key not in (RATE, SEED))
 
 
-def _gpus(config: Mapping[str, Any]) -> int:
-    profiles = config.get("profiles") or {}
-    names = config.get("replica_profiles") or [None] * int(config["replicas"])
-    return sum(int(profiles.get(name, config["profile"])["gpus"]) for name in names)
-
-
 def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Result]) -> None:
     """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing.
 
@@ -182,19 +176,20 @@ def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Resu
     """
     shares, runs = line.tested[rate], line.judged[rate] = [], []
     absent = []
-    for config, run in results:
+    for point, run in results:
         if isinstance(run, Failure):
-            line.errors.append(f"{rate:g} requests/s, seed {config[SEED]}: {run.error}")
+            line.errors.append(f"{rate:g} requests/s, seed {point.settings.seed}: {run.error}")
             shares.append(0.0)
             continue
         block = run.metrics["specsim"]
+        line.gpus = block["gpus"]
         if of not in (ALL, WORST, *block["classes"]) and not of.startswith(NOTED):
-            absent.append(config[SEED])
+            absent.append(point.settings.seed)
         runs.append(judged(block, of)._replace(held=run.provenance["trace"]["requests"]))
         shares.append(runs[-1].share)
-    config = results[0][0]
+    point = results[0][0]
     if line.endless:
-        line.requests[rate] = config[REQUESTS] or config["trace"]["n"]
+        line.requests[rate] = point.settings.requests or point.chosen.trace.values["n"]
     if absent and longer(asked, line, rate) is None:
         where = f"at {rate:g} requests/s with seed {absent[0]}"
         raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
@@ -202,12 +197,13 @@ def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Resu
 
 def _endless(each: Configured) -> bool:
     """Return whether the search may choose how long runs are: their trace is drawn, and no setting says it."""
-    drawn = each.config["trace"].get("kind") == DRAWN and not isinstance(each.config["warmup"], list | tuple)
-    return drawn and each.config[REQUESTS] is None and "trace.n" not in each.point
+    drawn = each.chosen.trace.values.get("kind") == DRAWN and not isinstance(each.settings.warmup, tuple)
+    return drawn and each.settings.requests is None and "trace.n" not in each.point
 
 
-def check_whose(of: str, config: Mapping[str, Any]) -> None:
+def check_whose(of: str, point: Configured) -> None:
     """Refuse an attainment that is no class's of the mix, as far as it says its classes; SpecsimError as one line."""
-    known = [WORST, ALL, *config["slo"].get("classes", ())]
-    if of not in known and not of.startswith(NOTED) and "classes" in config["slo"]:
+    mix = point.chosen.slo.values
+    known = [WORST, ALL, *mix.get("classes", ())]
+    if of not in known and not of.startswith(NOTED) and "classes" in mix:
         raise SpecsimError(f"of={of}: no class of the requests; expected {', '.join(known)} or {NOTED}NAME")

@@ -185,7 +185,7 @@ class Line:
     Attributes
     ----------
     label : the settings in which it differs from the others, or its scheduler. shown : these in short.
-    gpus : of all its replicas.
+    gpus : of all its replicas; 0 as long as no run has told.
     endless : whether its runs may be made longer.
     tested : by rate in requests/s, the attained share of each seed.
     judged : by rate, how well each seed's run knows its share; what failed has none.
@@ -193,7 +193,7 @@ class Line:
     """
 
     label: Mapping[str, str]
-    gpus: int = 1
+    gpus: int = 0
     endless: bool = False
     tested: dict[float, list[float]] = field(default_factory=dict)
     judged: dict[float, list[Judged]] = field(default_factory=dict)

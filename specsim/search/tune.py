@@ -202,9 +202,9 @@ def tune(
     first, *_ = [runs.configured(name, {}, {}) for name in schedulers]
     searches = [Search(space_of(name, given), goal.trials) for name, given in {PLAIN: {}, **schedulers}.items()]
     if goal.of != THROUGHPUT:
-        check_whose(goal.of, first.config)
-    experiment = prepare(first, objects.of(first.config["choices"]))
-    parts, rate, profile = split(first, objects), rate_of(first.config, experiment), experiment.profiles[0]
+        check_whose(goal.of, first)
+    experiment = prepare(first, objects.of(first.chosen))
+    parts, rate, profile = split(first, objects), rate_of(first.settings, experiment), experiment.profiles[0]
     _search(searches, runs, goal, parts.tuning)
     judge = _Judge(runs, goal, parts.judging, _finalists(searches, runs, alone=len(schedulers) == 1))
     candidates, given = judge.ranked()
@@ -212,7 +212,7 @@ def tune(
     second = min(1, len(candidates) - 1)
     shown, searched = sorted({0, second, plain_at}), sorted({0, plain_at or second})
     error, judgements = error_of(profile), {AS_GIVEN: given}
-    for each in conditions(first.config, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT):
+    for each in conditions(first, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     found = None
@@ -401,8 +401,8 @@ def _carried(
 
     `given` is what those of the settings measured. None where no rate was found, or a few more than seem needed do not.
     """
-    target, typed = judge.goal.target, int(first.config["replicas"])
-    of_kinds = first.config["split"]["prefill"] is not None or first.config.get("replica_profiles")
+    target, typed = judge.goal.target, first.settings.replicas
+    of_kinds = first.settings.split.prefill is not None or first.settings.replica_profiles
     if found is None or rate is None or of_kinds:
         return _Fleet(None, 0, None, typed)
     lines = dict(zip(searched, found.lines, strict=True))
@@ -433,13 +433,13 @@ def _exported(
     engine, said = judge.goal.export, list[str]()
     if engine is None:
         return None, said
-    drafter = kind_of(first.config["choices"]["drafter"], profile.draft.name)
-    server, served_by = server_of(profile), str(first.config["choices"]["engine"])
+    drafter = kind_of(first.chosen.drafter.name, profile.draft.name)
+    server, served_by = server_of(profile), first.chosen.engine.name
     if any(Path(served_by).stem.startswith(each) for each in ENGINES if each != engine):
         said.append(f"export {engine}: tuned on engine={served_by}; expected one that serves as {engine} does")
     for place, each in enumerate(judge.candidates):
         made = judge.runs.configured(each.scheduler, each.settings, judge.part)
-        ran = prepare(made, judge.runs.objects.of(made.config["choices"]))
+        ran = prepare(made, judge.runs.objects.of(made.chosen))
         try:
             found = exported(each, drafter, engine, server._replace(stated=ran.limits))
         except Inexpressible as why:
@@ -451,8 +451,8 @@ def _exported(
         known = half_width > 0 and len(measure) >= LEAST_SEEDS
         apart = f"{mean:+.3g} \u00b1 {half_width:.2g}" if known else f"{mean:+.3g}"
         said.append(f"export {engine}: {each.name}; run back as {found.scheduler} it measures {apart} from that")
-        servers = (place == carried.carrier and carried.replicas) or int(first.config["replicas"])
-        routed = first.config["choices"]["router"] if servers > 1 else None
+        servers = (place == carried.carrier and carried.replicas) or first.settings.replicas
+        routed = first.chosen.router.name if servers > 1 else None
         return found._replace(of=place, measure=measure, servers=servers, router=routed), said
     return None, [*said, f"export {engine}: nothing is written: it can express none of them"]
 

@@ -113,7 +113,7 @@ def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
     assert low == pytest.approx(93 - 4.302653 * 3.0 / np.sqrt(3))
     assert high == 100
     (caption,) = (text.get_text() for text in figure.texts if "95% intervals" in text.get_text())
-    assert "Dotted: the highest rate that keeps the target." in caption
+    assert "Dotted: the rate in the table, above which attainment falls below the target." in caption
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "num_speculative_tokens"
     assert [text.get_text() for text in legend.get_texts()] == ["4", "8"]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from specsim.config.schema import Settings, Split
 from specsim.metrics.capacity import Asked
 from specsim.search.found import FOOTNOTES, FULL, TOO_SHORT, Found, Judged, Line
 from specsim.search.tune import Goal, _carried
@@ -97,7 +98,7 @@ def test_the_fewest_servers_are_searched_whatever_number_was_typed(typed, prefil
         return judgement()._replace(measure=SHARES - (servers < needed))
 
     judge.goal, judge.runs = Goal("worst", 0.95, 2, [0, 1, 2]), SimpleNamespace(say=lambda _: None)
-    first = SimpleNamespace(config={"replicas": typed, "split": {"prefill": prefill}, "replica_profiles": None})
+    first = SimpleNamespace(settings=Settings(replicas=typed, split=Split(prefill=prefill)))
     rate, lines = 0.5 if typed == 8 else 2.0, found([0, 2])
     carried = _carried(judge, dict(zip([0, 2], lines.lines, strict=True)), lines, rate, first, of(typed))
     assert (carried.replicas, carried.tried, carried.fleet is None) == (*told, prefill is not None)
