@@ -160,8 +160,9 @@ def load(rows: RequestRows, totals: RunTotals, window: Window | None) -> dict[st
     idle = totals.idle_s / whole_s if whole_s else 1.0
     turned = int(np.count_nonzero(turned_away(rows, totals)))
     lost = len(rows) >= LEAST_JUDGED and turned >= max(LEAST_TURNED_AWAY, idle) * len(rows)
-    found = judged(arrival_s, left_s, service_s(rows, totals)[order], met, start_s, began_s, lost=lost)
-    return asdict(_crowded(replace(found, turned_away=turned), arrival_s, left_s, alone_s(rows, totals)[order], idle))
+    own_s, lone_s = service_s(rows, totals)[order], alone_s(rows, totals)[order]
+    found = judged(arrival_s, left_s, own_s, met, start_s, began_s, lone_s, lost=lost)
+    return asdict(_crowded(replace(found, turned_away=turned), arrival_s, left_s, lone_s, idle))
 
 
 def _crowded(found: Load, arrival_s: Floats, left_s: Floats, alone_s: Floats, idle: float) -> Load:
@@ -198,6 +199,7 @@ class Lives:
     first_s, last_s : first and last arrival, refused requests included.
     arrival_s, left_s : (N,) of the requests that were let in, in order of arrival.
     longest_s : the longest own service.
+    lone_s : the longest time that one request takes, own service or alone.
     began_s : (N,) time of the first token, or of the end where none came; None: not known.
     """
 
@@ -206,6 +208,7 @@ class Lives:
     arrival_s: Floats
     left_s: Floats
     longest_s: float
+    lone_s: float
     began_s: Floats | None = None
 
     @property
@@ -257,6 +260,7 @@ def judged(
     met: NDArray[np.bool_],
     start_s: float = 0.0,
     began_s: Floats | None = None,
+    lone_s: Floats | None = None,
     *,
     lost: bool = False,
 ) -> Load:
@@ -264,6 +268,7 @@ def judged(
 
     `met` (M,) says which of the counted requests attained. The backlog's trend begins at `start_s` or later.
     `began_s` (N,) are the times of the first tokens, NaN where none came; without them no queue is judged.
+    `lone_s` (N,) are the times that requests take alone, where their own services may be shorter.
     `lost` says that too many were turned away.
     """
     half = half_width(met) if len(met) else None
@@ -275,7 +280,9 @@ def judged(
         drain_s = float(left_s[served].max()) - last_s
         return Load(arrival_span_s=0.0, drain_s=drain_s, attainment_half_width=half, too_short=False)
     began_s = None if began_s is None else np.fmin(began_s, left_s)[served]
-    lives = Lives(first_s, last_s, arrival_s[served], left_s[served], float(service_s[served].max()), began_s)
+    longest_s = float(service_s[served].max())
+    most_s = longest_s if lone_s is None else max(longest_s, float(lone_s[served].max()))
+    lives = Lives(first_s, last_s, arrival_s[served], left_s[served], longest_s, most_s, began_s)
     found = _trend(lives, arrival_s, start_s)
     overloaded = lost or _overloaded(lives, found)
     steady = None if overloaded is None else not overloaded and (found is None or found.interval_per_s[1] >= 0)
@@ -319,18 +326,18 @@ def _trend(lives: Lives, arrival_s: Floats, start_s: float) -> Trend | None:
 def _overloaded(lives: Lives, found: Trend | None) -> bool | None:
     """Return whether arrivals exceeded the server; None if the run is too short to tell.
 
-    A makespan ratio out of bounds is overload, with two exceptions: a drain no longer than the longest own service,
-    which any server takes, and a backlog from a burst after the server had caught up.
+    A makespan ratio out of bounds is overload, with two exceptions: a drain no longer than the longest own service or
+    time alone, which any server takes, and a backlog from a burst after the server had caught up.
     """
     ratio, drain_s = lives.makespan_ratio, lives.drain_s
     if found is None:
-        evident = ratio > EVIDENT_RATIO and drain_s > LEAST_SERVICES * lives.longest_s
+        evident = ratio > EVIDENT_RATIO and drain_s > max(LEAST_SERVICES * lives.longest_s, lives.lone_s)
         return True if evident or lives.queues() else None
     if found.grows:
         return True
     if ratio <= MOST_MAKESPAN_RATIO:
         return False
-    return None if drain_s <= lives.longest_s or lives.caught_up() else True
+    return None if drain_s <= lives.lone_s or lives.caught_up() else True
 
 
 class Recorded(NamedTuple):
@@ -363,7 +370,10 @@ def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None
 
 def _known(block: Mapping[str, Any]) -> str:
     half, goal = (100 * each for each in (block["attainment_half_width"], TARGET_HALF_WIDTH))
-    return f"slo_attainment is known to +-{half:.1f} points (95%); +-{goal:g} take"
+    known, wanted = f"slo_attainment is known to +-{half:.1f} points (95%)", f"+-{goal:g}"
+    if half <= goal and block["warm_up_requests"]:
+        known, wanted = f"{known} with the warm-up of {block['warm_up_requests']:,} requests", f"{wanted} without it"
+    return f"{known}; {wanted} take"
 
 
 def _excess(block: Mapping[str, Any]) -> str:

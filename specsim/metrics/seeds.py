@@ -43,6 +43,7 @@ MEASURES = (
     TPOT,
 )
 SEEDS, FAILED, LOAD, DIFFERENCE, AGAINST, HALF = "seeds", "failed", "load", "difference", "against", "half_width"
+LOAD_SEEDS = "load_seeds"
 
 
 def point_means(table: DataFrame, *, against: Any = None, of: str = "scheduler") -> DataFrame:
@@ -52,7 +53,7 @@ def point_means(table: DataFrame, *, against: Any = None, of: str = "scheduler")
     `MEASURES`, its mean over these seeds, and beside it the half width of its 95% interval, as
     ``slo_attainment_half_width``; ``difference`` of the attainment from that of ``against``, over the seeds that both
     have, and ``difference_half_width``, missing without such a pair (none of the three where `of` does not differ);
-    ``load``, the verdict of its runs with the strongest caveat.
+    ``load``, the verdict of its runs with the strongest caveat, and ``load_seeds``, how many of them have it.
 
     Parameters
     ----------
@@ -84,8 +85,9 @@ def point_means(table: DataFrame, *, against: Any = None, of: str = "scheduler")
     if of in keys:
         base = ended[of].iloc[0] if against is None else line_named(ended, of, against)
         found = _beside(found, _differences(ended, base, of), keys, DIFFERENCE).assign(**{AGAINST: base})
-    judged = {point: worst(each) for point, each in verdicts(ended).groupby(ended[POINT])}
-    found[LOAD] = [judged.get(point) for point in points]
+    judged = {point: [*each] for point, each in verdicts(ended).groupby(ended[POINT])}
+    found[LOAD] = [worst(judged[point]) if point in judged else None for point in points]
+    found[LOAD_SEEDS] = [judged.get(point, []).count(load) for point, load in zip(points, found[LOAD], strict=True)]
     return found
 
 

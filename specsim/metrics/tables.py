@@ -18,6 +18,7 @@ from specsim.metrics.seeds import (
     HALF,
     KEPT_UP,
     LOAD,
+    LOAD_SEEDS,
     OVERLOADED,
     SATURATED,
     SEEDS,
@@ -393,7 +394,8 @@ def mean_of(row: Mapping[Any, Any], name: str) -> str:
 
 def _load_of(row: Mapping[Any, Any]) -> str:
     if not row[FAILED]:
-        return MARKS[row[LOAD]]
+        few = f"{row[LOAD_SEEDS]} of {row[SEEDS]} " if row[LOAD_SEEDS] < row[SEEDS] else ""
+        return f"{few}{MARKS[row[LOAD]]}"
     return f"{row[FAILED]} of {row[FAILED] + row[SEEDS]} FAILED" if row[SEEDS] else "FAILED"
 
 

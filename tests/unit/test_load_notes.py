@@ -63,11 +63,27 @@ def test_the_block_by_hand_and_of_it_a_window_judges_the_attainment_of_those_it_
             "OVERLOADED: the last request ends 90 s after the last arrival, which makes 3.5 times the arrivals' "
             f"span; {LONGER}",
         ),
+        (
+            {"too_short": True, "attainment_half_width": 0.046, "warm_up_requests": 1_210, "needed_requests": 3_300},
+            "too short: slo_attainment is known to +-4.6 points (95%) with the warm-up of 1,210 requests; "
+            "+-5 without it take about 3,300 requests",
+        ),
     ],
 )
 def test_the_notes_say_what_is_wrong_and_how_long_is_long_enough(changes, said):
     assert load_notes(FINE, 40) == ()
-    assert load_notes(FINE | changes, 40) == (said,)
+    assert load_notes(FINE | {"needed_s": None} | changes, 40) == (said,)
+
+
+def test_a_last_request_of_few_accepted_drafts_is_no_overload():
+    """The others take 0.01 s a token, it takes 0.1 s: its own service, at their pace, is 6 of its 60 s."""
+    arrival_s, last = np.arange(100) / 10, np.arange(100) == 99
+    given = {"first_token_s": arrival_s + 0.1, "finish_s": arrival_s + np.where(last, 60.1, 1.1)}
+    given |= {"output_tokens": np.where(last, 601, 101), "verifications": np.where(last, 600, 10)}
+    spent = totals(iterations=1_600, verify_s=160.0, itl_s=np.array([0.1]))
+    block = load(RequestRows.of(made_table([0] * 100).assign(arrival_s=arrival_s, **given)), spent, None)
+    assert block["longest_service_s"] == pytest.approx(6.1, abs=0.01)
+    assert (block["drain_s"], block["overloaded"]) == (pytest.approx(60.1), None)
 
 
 def test_a_short_recording_is_told_apart_from_a_short_run(tmp_path):
@@ -117,10 +133,8 @@ def test_a_server_that_gives_up_a_third_of_what_comes_is_overloaded_and_one_with
     crowded, spare = (metrics(every_s, **more)["specsim"]["load"] for every_s in (0.67, 2.0))
     assert (spare["turned_away"], spare["overloaded"], spare["steady"]) == (0, False, True)
     if more != {"timeout_s": 0.75}:
-        assert crowded["overloaded"]
-        assert crowded["steady"] is False
+        assert (crowded["overloaded"], crowded["steady"]) == (True, False)
         assert crowded["turned_away"] >= COUNT / 4
-        assert crowded["makespan_ratio"] >= 1
 
 
 def test_a_run_whose_last_request_is_cancelled_lasts_until_then():

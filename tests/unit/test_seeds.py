@@ -1,6 +1,7 @@
 """Means over the seed alone, paired differences, a row a point, who is best where; what would pool more is refused."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from scipy import stats
 
 from specsim import sweep
 from specsim.metrics import seeds
+from specsim.metrics.tables import means_table
 from tests.made import refusal
 
 MEASURE = "slo_attainment"
@@ -33,10 +35,8 @@ def test_one_seed_has_no_interval_and_says_so():
     found = seeds.over_seeds(given[(given["seed"] == 0) | (given["rps"] == 2)], MEASURE, ["scheduler", "rps"])
     assert list(found.columns) == ["scheduler", "rps", "mean", "half_width", "count", seeds.COVERS]
     one, several = found[found["rps"] == 4], found[found["rps"] == 2]
-    assert one["half_width"].isna().all()
-    assert set(one[seeds.COVERS]) == {seeds.ONE_SEED}
-    assert several["half_width"].notna().all()
-    assert set(several[seeds.COVERS]) == {"classes, acceptance"}
+    assert (set(one["half_width"].isna()), set(several["half_width"].isna())) == ({True}, {False})
+    assert (set(one[seeds.COVERS]), set(several[seeds.COVERS])) == ({seeds.ONE_SEED}, {"classes, acceptance"})
     assert (set(one["count"]), set(several["count"])) == ({1}, {3})
 
 
@@ -47,14 +47,8 @@ def beside(key, own, common):
     return frame
 
 
-def pooled(frame):
-    return seeds.over_seeds(frame, MEASURE, ["scheduler", "rps"])
-
-
-def paired(frame):
-    return seeds.paired_difference(frame, MEASURE, "fcfs", ["rps"])
-
-
+pooled = partial(seeds.over_seeds, measure=MEASURE, by=["scheduler", "rps"])
+paired = partial(seeds.paired_difference, measure=MEASURE, against="fcfs", by=["rps"])
 TWICE = pd.concat([table(), table().iloc[[4]]])
 
 
@@ -105,10 +99,13 @@ def half_width(of):
 
 def test_a_point_is_one_row_in_the_order_of_the_sweep_with_the_mean_and_interval_of_each_measure():
     given = table(**POINTS)
+    given.loc[[1, 6, 7, 8], "load.overloaded"] = True
     found = seeds.point_means(given)
     points = [["vllm", 10], ["vllm", 2], ["adaserve", 10], ["adaserve", 2]]
     assert found[["scheduler", "rps"]].to_numpy().tolist() == points
-    assert found["seeds"].tolist() == [3, 3, 3, 3]
+    assert found[["seeds", "load_seeds"]].to_numpy().tolist() == [[3, 1], [3, 3], [3, 3], [3, 3]]
+    lines = means_table(found, [{"rps": rps} for _, rps in points], [], "").splitlines()
+    assert [line.count("OVERLOADED") + line.count("  1 of 3 OVERLOADED") for line in lines[4:8]] == [2, 0, 1, 0]
     for row in found.to_dict("records"):
         for name in seeds.MEASURES:
             of = values(given, row["scheduler"], row["rps"], name)
