@@ -86,9 +86,9 @@ def nearest(name: str, valid: Iterable[str], cutoff: float = 0.5) -> str:
     from difflib import get_close_matches
 
     names = sorted(set(valid))
-    close = get_close_matches(name, names, n=1, cutoff=cutoff) or get_close_matches(
-        name.lower(), names, n=1, cutoff=cutoff
-    )
+    swapped = [each for each in names if sorted(each) == sorted(name)]
+    alike = (get_close_matches(word, names, n=1, cutoff=cutoff) for word in (name, name.lower()))
+    close = next(filter(None, alike), swapped)
     if close:
         unit = ", in seconds" if name.endswith("_ms") and close[0].endswith("_s") else ""
         return f"; did you mean {close[0]!r}{unit}?"

@@ -13,7 +13,7 @@ QUANTILES = (0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TraceShape:
     """Statistics of a trace; bins start at the first arrival, variances are those of the population.
 
     Attributes
@@ -49,13 +49,13 @@ class Shape:
     output_rank_lag1: float
 
 
-def describe(trace: Trace) -> Shape:
+def describe(trace: Trace) -> TraceShape:
     """Return the statistics of a trace of at least three requests."""
     gaps_s = np.diff(trace.arrival_s)
     work = per_bin(trace.arrival_s, 10, trace.prompt_tokens)
     decode = per_bin(trace.arrival_s, 10, trace.output_tokens)
     prompt, output = rankdata(trace.prompt_tokens), rankdata(trace.output_tokens)
-    return Shape(
+    return TraceShape(
         requests=len(trace),
         interarrival_cv=float(gaps_s.std() / gaps_s.mean()),
         gap_quantiles_s=_quantiles(gaps_s),

@@ -34,7 +34,7 @@ from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import shipped
 from specsim.workload.load import trace_recipe
 from specsim.workload.trace import Floats, Ints, Trace, TraceSource
-from tools.describe import QUANTILES, Shape, describe
+from tools.describe import QUANTILES, TraceShape, describe
 
 SEED, DRAWS = 2023, 24
 SURROGATES = ("azure_code", "azure_conv")
@@ -142,7 +142,7 @@ def _surrogate(real: Trace, cells: Ints, rng: np.random.Generator) -> Trace:
     return Trace(arrival_s, prompt, output, real.row, TraceSource(real.source.name, "surrogate"))
 
 
-def worst(real: Shape, surrogate: Shape) -> float:
+def worst(real: TraceShape, surrogate: TraceShape) -> float:
     """Return the largest relative difference of a statistic, without rank correlations, which are near 0."""
     return max(abs(b / a - 1) for name, a, b in compared(real, surrogate) if "rank" not in name)
 
@@ -190,7 +190,7 @@ def entry(name: str, **changes: Any) -> dict[str, Any]:
     return {**values, "surrogate": False, **changes}
 
 
-def compared(real: Shape, surrogate: Shape) -> Iterator[tuple[str, float, float]]:
+def compared(real: TraceShape, surrogate: TraceShape) -> Iterator[tuple[str, float, float]]:
     """Yield (statistic, real, surrogate), with each quantile as a statistic."""
     theirs: Mapping[str, Any] = asdict(surrogate)
     for name, value in asdict(real).items():

@@ -66,7 +66,7 @@ class Policy(NamedTuple):
         return max(k for _, _, k in self.ranges)
 
 
-class Server(NamedTuple):
+class Deployment(NamedTuple):
     """The server that a profile is of.
 
     Attributes
@@ -95,7 +95,7 @@ class Server(NamedTuple):
         return {name: value for name, value in of.items() if value}
 
 
-UNKNOWN = Server()
+UNKNOWN = Deployment()
 
 
 class Inexpressible(Exception):
@@ -115,7 +115,7 @@ def kind_of(drafter: str, draft: str) -> str:
     return kind if drafter == "separate" and rest == HEAD and kind in DRAFTERS else drafter
 
 
-def server_of(profile: Profile) -> Server:
+def server_of(profile: Profile) -> Deployment:
     """Return the server of a profile; a composed one states its experts' split and, in their own precision, models."""
     experts = re.search(r"\(TP\d+, EP(\d+)", profile.description)
     known = profile.provenance if profile.description.startswith(f"{profile.target.name} (TP") else ()
@@ -125,10 +125,10 @@ def server_of(profile: Profile) -> Server:
         names.append(next((each for each in sources if each.endswith(f"/{model.name}")), instead))
     stages = profile.pipeline_parallel_size
     fp8_cache = any("cache fp8" in each.get("precision", "") for each in profile.provenance[:1])
-    return Server(names[0], names[1], profile.gpus // stages, stages, int(experts[1]) if experts else 1, fp8_cache)
+    return Deployment(names[0], names[1], profile.gpus // stages, stages, int(experts[1]) if experts else 1, fp8_cache)
 
 
-def exported(candidate: Candidate, drafter: str, engine: str, server: Server = UNKNOWN) -> Export:
+def exported(candidate: Candidate, drafter: str, engine: str, server: Deployment = UNKNOWN) -> Export:
     """Return a candidate in the settings of an engine, with the scheduler of specsim that reads these.
 
     `drafter` is its kind, as of `kind_of`.
@@ -142,7 +142,7 @@ def exported(candidate: Candidate, drafter: str, engine: str, server: Server = U
     method = DRAFTERS.get(drafter, (None,) * len(ENGINES))[ENGINES.index(engine)]
     if method is None and (policy.most or policy.adaptive):
         raise Inexpressible(f"{engine} has no settings for drafter={drafter}")
-    writers: Mapping[str, Callable[[Policy, str, bool, Server], Export]]
+    writers: Mapping[str, Callable[[Policy, str, bool, Deployment], Export]]
     writers = {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}
     return writers[engine](policy, str(method), drafter not in WITHOUT_MODEL, server)
 
@@ -200,7 +200,7 @@ def _scheduled(part: Mapping[str, Any], most: int, seqs: int) -> tuple[Ranges, t
     return _whole([[first, first, k] for first, k in zip(firsts, lengths, strict=True)], most, seqs), ends
 
 
-def _vllm(policy: Policy, method: str, has_model: bool, server: Server) -> Export:
+def _vllm(policy: Policy, method: str, has_model: bool, server: Deployment) -> Export:
     if policy.adaptive is not None:
         raise Inexpressible("vLLM does not choose among candidate steps by acceptance")
     if policy.ends is not None:
@@ -222,7 +222,7 @@ def _vllm(policy: Policy, method: str, has_model: bool, server: Server) -> Expor
     return Export("vllm", _command(f"vllm serve {server.model}", flags), files, *_by_table(policy))
 
 
-def _startable(policy: Policy, method: str, server: Server) -> Policy:
+def _startable(policy: Policy, method: str, server: Deployment) -> Policy:
     """Return a policy with no more sequences than fit into a step of tokens: vLLM refuses to start with more.
 
     A draft model takes a further place of each sequence, DFlash one of each draft. Sources: vLLM's
@@ -235,7 +235,7 @@ def _startable(policy: Policy, method: str, server: Server) -> Policy:
     return policy if fits else policy._replace(limits={**policy.limits, SEQS: most})
 
 
-def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Server) -> Export:
+def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Deployment) -> Export:
     if policy.ends is not None:
         raise Inexpressible("SGLang does not end speculation at a low acceptance rate")
     flags = _flags(server.split("tp-size", "pp-size", "ep-size"))
@@ -259,7 +259,7 @@ def _sglang(policy: Policy, algorithm: str, has_model: bool, server: Server) -> 
     return Export("sglang", _command(command, flags), files, *back)
 
 
-def _trtllm(policy: Policy, kind: str, has_model: bool, server: Server) -> Export:
+def _trtllm(policy: Policy, kind: str, has_model: bool, server: Deployment) -> Export:
     if policy.adaptive is not None:
         raise Inexpressible("TensorRT-LLM does not choose among candidate steps by acceptance")
     if policy.ranges[0][2] < policy.most:

@@ -13,8 +13,8 @@ from specsim.figures.plots import save
 from specsim.files.checked_mapping import expanded
 from specsim.runs import provenance
 from specsim.runs.processes import check_jobs
-from studies.reproduction.comparison import Compared, compared, file_of, is_quick, read_rows, write_rows
-from studies.reproduction.experiment import Experiment, experiments
+from studies.reproduction.comparison import ComparedFigure, compared, file_of, is_quick, read_rows, write_rows
+from studies.reproduction.experiment import PaperExperiment, experiments
 from studies.reproduction.page import FIGURES, page
 from studies.reproduction.plot import drawn
 from studies.reproduction.running import measured
@@ -69,7 +69,7 @@ def _command(words: Sequence[str]) -> int:
     return 0
 
 
-def _listed(chosen: Iterable[Experiment]) -> Iterator[str]:
+def _listed(chosen: Iterable[PaperExperiment]) -> Iterator[str]:
     """Yield each experiment, and below it its figures with their titles."""
     for each in chosen:
         yield f"{each.name}:"
@@ -77,7 +77,7 @@ def _listed(chosen: Iterable[Experiment]) -> Iterator[str]:
         yield from (f"  {figure.name:{wide}}  {figure.title}" for figure in each.figures)
 
 
-def _check_quick(chosen: Iterable[Experiment], out: Path) -> None:
+def _check_quick(chosen: Iterable[PaperExperiment], out: Path) -> None:
     """Refuse to write the short form's rows over those of the whole form, also where these no longer stand."""
     for figure in (figure for each in chosen for figure in each.figures):
         path = file_of(out, figure)
@@ -85,7 +85,7 @@ def _check_quick(chosen: Iterable[Experiment], out: Path) -> None:
             raise SpecsimError(f"--out {out}: holds {figure.name} in its whole form; --quick expects another folder")
 
 
-def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:
+def _stored(known: Iterable[PaperExperiment], out: Path) -> Iterator[ComparedFigure]:
     """Yield the figures that have rows in `out`; print a note about rows that no longer stand."""
     older = []
     for each in known:
@@ -103,7 +103,7 @@ def _stored(known: Iterable[Experiment], out: Path) -> Iterator[Compared]:
         say(f"note: {said}; `make reproduce` makes them anew")
 
 
-def _publish(there: Sequence[Compared], out: Path, file: Path) -> None:
+def _publish(there: Sequence[ComparedFigure], out: Path, file: Path) -> None:
     """Draw every figure, and write the page of all of them."""
     if not there:
         raise SpecsimError(f"--out {out}: holds no figure's rows; expected a run without --redraw first")

@@ -15,8 +15,8 @@ from specsim.errors import SpecsimError
 from specsim.metrics.sweep_table import CLASS, SEED
 from specsim.runs.provenance import package_sha256
 from studies.report import half_width, keep, kept
-from studies.reproduction.experiment import Experiment
-from studies.reproduction.figure import Figure, Line
+from studies.reproduction.experiment import PaperExperiment
+from studies.reproduction.figure import Figure, FigureLine
 from studies.reproduction.running import AS_CHOSEN, PLACE, Measured, X
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ Floats = NDArray[np.float64]
 EXPERIMENT, QUICK, CODE = "specsim_experiment", "specsim_quick", "specsim_code"
 
 
-class Compared(NamedTuple):
+class ComparedFigure(NamedTuple):
     """A figure with its rows (`COLUMNS`), whether they are of the short form, and the checksum of the code that ran.
 
     The checksum is empty where a file of an older version does not tell it.
     """
 
-    experiment: Experiment
+    experiment: PaperExperiment
     figure: Figure
     rows: DataFrame
     quick: bool
@@ -54,7 +54,7 @@ class Compared(NamedTuple):
         return self.rows[self.rows["variant"] == AS_CHOSEN]
 
 
-def compared(experiment: Experiment, figure: Figure, found: Measured, *, quick: bool) -> Compared:
+def compared(experiment: PaperExperiment, figure: Figure, found: Measured, *, quick: bool) -> ComparedFigure:
     """Return the figure's rows from what was `found` of each system and variant."""
     from pandas import DataFrame, concat
 
@@ -68,12 +68,12 @@ def compared(experiment: Experiment, figure: Figure, found: Measured, *, quick: 
             ours = figure.scale * _measure(figure, line, variant, found)
             rows = ours.rename("ours").reset_index()
             parts.append(rows.assign(variant=variant, line=name, theirs=rows[PLACE].map(published).astype(float)))
-    return Compared(
+    return ComparedFigure(
         experiment, figure, DataFrame(concat(parts, ignore_index=True))[list(COLUMNS)], quick, package_sha256()
     )
 
 
-def _measure(figure: Figure, line: Line, variant: str, found: Measured) -> Series[float]:
+def _measure(figure: Figure, line: FigureLine, variant: str, found: Measured) -> Series[float]:
     """Return a line's metric by x, point and seed, or its speedup for the same point and seed."""
     own = _column(line, found[line.system, variant])
     if figure.speedup_over is not None:
@@ -82,7 +82,7 @@ def _measure(figure: Figure, line: Line, variant: str, found: Measured) -> Serie
     return own
 
 
-def _column(line: Line, rows: DataFrame) -> Series[float]:
+def _column(line: FigureLine, rows: DataFrame) -> Series[float]:
     return rows[rows[CLASS] == line.of].set_index([X, PLACE, SEED])[line.metric].astype(float)
 
 
@@ -123,7 +123,7 @@ def file_of(folder: Path, figure: Figure) -> Path:
     return folder / f"{figure.name}.parquet"
 
 
-def write_rows(one: Compared, folder: Path) -> Path:
+def write_rows(one: ComparedFigure, folder: Path) -> Path:
     """Write a figure's Parquet file, whole or not at all, and return its path."""
     about = {EXPERIMENT: _made_of(one.experiment, one.figure), QUICK: json.dumps(one.quick), CODE: one.code}
     return keep(one.rows.astype(COLUMNS), file_of(folder, one.figure), about)
@@ -137,7 +137,7 @@ def is_quick(path: Path) -> bool:
         return False
 
 
-def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared | None:
+def read_rows(experiment: PaperExperiment, figure: Figure, folder: Path) -> ComparedFigure | None:
     """Return a figure's rows as they were written, None where there is no file.
 
     Raises
@@ -155,10 +155,10 @@ def read_rows(experiment: Experiment, figure: Figure, folder: Path) -> Compared 
     if about[EXPERIMENT] != _made_of(experiment, figure):
         cure = f"`python -m studies.reproduction {experiment.name}` makes it anew"
         raise SpecsimError(f"{path}: {experiment.file} has changed since it was written; {cure}")
-    return Compared(experiment, figure, rows, about[QUICK] == "true", about.get(CODE, ""))
+    return ComparedFigure(experiment, figure, rows, about[QUICK] == "true", about.get(CODE, ""))
 
 
-def _made_of(experiment: Experiment, figure: Figure) -> str:
+def _made_of(experiment: PaperExperiment, figure: Figure) -> str:
     """Return a checksum of all that the rows of a figure are made of; prose and claims are left out."""
     words = {name: experiment.systems[name] for name in sorted(figure.systems)}
     axis = [(each.name, each.x, each.words) for each in experiment.axis.points]

@@ -71,7 +71,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
+class PaperExperiment:
     """Figures of a paper that one set of runs makes.
 
     Attributes
@@ -94,7 +94,7 @@ class Experiment:
     choices: Words = ()
 
 
-def experiments(names: tuple[str, ...] = ()) -> tuple[Experiment, ...]:
+def experiments(names: tuple[str, ...] = ()) -> tuple[PaperExperiment, ...]:
     """Return the experiments of these names, figures' names or paths; all of `FOLDER` if none is given.
 
     Raises
@@ -104,7 +104,7 @@ def experiments(names: tuple[str, ...] = ()) -> tuple[Experiment, ...]:
     """
     known = _shipped()
     by_figure = {figure.name: each for each in known.values() for figure in each.figures}
-    found: dict[Path, Experiment] = {}
+    found: dict[Path, PaperExperiment] = {}
     for name in names or tuple(known):
         each = read_experiment(expanded(name)) if is_path(name) else (known | by_figure).get(name)
         if each is None:
@@ -114,11 +114,11 @@ def experiments(names: tuple[str, ...] = ()) -> tuple[Experiment, ...]:
 
 
 @cache
-def _shipped() -> dict[str, Experiment]:
+def _shipped() -> dict[str, PaperExperiment]:
     return {path.stem: read_experiment(path) for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-def read_experiment(path: Path) -> Experiment:
+def read_experiment(path: Path) -> PaperExperiment:
     """Return the experiment that a YAML file describes; its name is the file's.
 
     Raises
@@ -134,7 +134,7 @@ def read_experiment(path: Path) -> Experiment:
     made = ("axis", "quick", "systems", "ranges", "figures")
     rest = CheckedMapping(node.source, "", {key: value for key, value in node.values.items() if key not in made})
     found = typed(
-        Experiment,
+        PaperExperiment,
         rest,
         name=path.stem,
         file=path,
@@ -148,7 +148,7 @@ def read_experiment(path: Path) -> Experiment:
     return found
 
 
-def _check_words(found: Experiment, node: CheckedMapping) -> None:
+def _check_words(found: PaperExperiment, node: CheckedMapping) -> None:
     """Refuse words that set the experiment's own keys or that of its axis, and a variant's name given twice."""
     words = [*found.common, *(word for each in found.systems.values() for word in each)]
     axis = node.child("axis")

@@ -16,7 +16,7 @@ GAPS = {"points": "points", "percent": "%"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FigureLine:
     """A line of a figure: a system, the column of a sweep's table that it shows, and of which SLO class."""
 
     system: str
@@ -38,7 +38,7 @@ class Figure:
     """
 
     name: str
-    lines: Mapping[str, Line]
+    lines: Mapping[str, FigureLine]
     values: Mapping[str, tuple[int | float | None, ...]]
     claims: tuple[Claim, ...]
     title: str
@@ -74,11 +74,11 @@ def read_figure(name: str, node: CheckedMapping, points: Sequence[str], systems:
     if not values and "claims" not in given:
         node.refuse("values", "missing key; expected values, claims or both")
     if "lines" in given:
-        lines: dict[str, Line] = value_of(Mapping[str, Line], node, "lines")
+        lines: dict[str, FigureLine] = value_of(Mapping[str, FigureLine], node, "lines")
     else:
         drawn = values if values and "claims" not in given else systems
         metric, of = node.text("metric"), node.text("of") if "of" in given else ALL
-        lines = {each: Line(each, metric, of) for each in systems if each in drawn and each != over}
+        lines = {each: FigureLine(each, metric, of) for each in systems if each in drawn and each != over}
     known(node, "system", [each.system for each in lines.values()], systems)
     known(node, "values", list(values), list(lines) if "lines" in given else systems)
     for line, each in values.items():

@@ -10,7 +10,7 @@ import numpy as np
 
 from studies.report import half_width, students_t
 from studies.reproduction.claim import Claim
-from studies.reproduction.comparison import Compared, Floats, by_line
+from studies.reproduction.comparison import ComparedFigure, Floats, by_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     verdict: str
 
 
-def findings(one: Compared, rows: DataFrame) -> list[Finding]:
+def findings(one: ComparedFigure, rows: DataFrame) -> list[Finding]:
     """Return a finding for each claim of a figure whose lines and points have `rows`."""
     lines, xs, points, _, ours = by_line(rows)
     whole, found = dict(zip(lines, ours, strict=True)), []

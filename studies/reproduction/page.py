@@ -11,7 +11,7 @@ from pandas import DataFrame, concat
 
 from profiler.text import table
 from specsim.metrics.sweep_table import SEED
-from studies.reproduction.comparison import Compared, file_of, means
+from studies.reproduction.comparison import ComparedFigure, file_of, means
 from studies.reproduction.figure import GAPS
 from studies.reproduction.findings import CLOSE, DIRECTION, NOT, REPRODUCED, UNDECIDED, Finding, findings
 from studies.reproduction.running import PLACE
@@ -26,7 +26,7 @@ QUICK = "\nThis is the quick form: few points, one seed, short runs, perhaps on 
 NOTHING = "None."
 
 
-def page(found: Sequence[Compared], folder: Path, rows: Path) -> str:
+def page(found: Sequence[ComparedFigure], folder: Path, rows: Path) -> str:
     """Return the page of these figures, whose files lie in `rows`, as it stands in `folder`: links are relative."""
     told = [(each, one) for each in found for one in findings(each, each.chosen)]
     return TEMPLATE.read_text(encoding="utf-8").format(
@@ -43,7 +43,7 @@ def page(found: Sequence[Compared], folder: Path, rows: Path) -> str:
     )
 
 
-def _count_rows(found: Sequence[tuple[Compared, Finding]]) -> Iterator[Sequence[str]]:
+def _count_rows(found: Sequence[tuple[ComparedFigure, Finding]]) -> Iterator[Sequence[str]]:
     """Yield for each paper how many of its claims have each verdict."""
     verdicts = tuple(reversed(WORST_FIRST))
     yield ("paper", "claims", *verdicts)
@@ -53,7 +53,7 @@ def _count_rows(found: Sequence[tuple[Compared, Finding]]) -> Iterator[Sequence[
         yield (paper, str(sum(counts)), *map(str, counts))
 
 
-def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+def _figure_rows(found: Sequence[ComparedFigure]) -> Iterator[Sequence[str]]:
     yield ("figure", "claim", "points", "mean absolute gap", "order kept", "verdict")
     told = [(each, figure_gap(each, each.chosen)) for each in found if each.figure.values]
     for each, gap in sorted(told, key=lambda pair: -pair[1].mean_gap):
@@ -68,7 +68,7 @@ def _figure_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
         )
 
 
-def _claim_rows(found: Sequence[tuple[Compared, Finding]]) -> Iterator[Sequence[str]]:
+def _claim_rows(found: Sequence[tuple[ComparedFigure, Finding]]) -> Iterator[Sequence[str]]:
     yield ("figure", "the paper says", "paper", "ours", "gap", "verdict", "why")
     for each, one in sorted(found, key=lambda pair: _rank(pair[1])):
         paper = "-" if one.claim.paper is None else f"{one.claim.paper:g}"
@@ -81,12 +81,12 @@ def _rank(one: Finding) -> tuple[int, float]:
     return WORST_FIRST.index(one.verdict), 0.0 if isnan(one.gap) else -abs(one.gap)
 
 
-def _link(each: Compared) -> str:
+def _link(each: ComparedFigure) -> str:
     title = each.figure.title.rpartition(":")[0] or each.figure.title
     return f"[{title}](#{each.figure.name})"
 
 
-def _line_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+def _line_rows(found: Sequence[ComparedFigure]) -> Iterator[Sequence[str]]:
     yield ("figure", "line", "paper", "ours", "gap", "mean absolute gap", "largest gap", "verdict", "why")
     told = [(each, line) for each in found for line in line_gaps(each)]
     for each, gap in sorted(told, key=lambda pair: -pair[1].mean_gap):
@@ -108,7 +108,7 @@ def _ours(gap: LineGap) -> str:
     return _value(gap.ours) if isnan(gap.half_width) else f"{_value(gap.ours)} ± {_value(gap.half_width)}"
 
 
-def _range_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
+def _range_rows(found: Sequence[ComparedFigure]) -> Iterator[Sequence[str]]:
     """Yield what each variant of a range comes to, after what was chosen at the same points and of the same seed."""
     yield ("figure", "choice", "variant", "lines", "mean absolute gap", "claims")
     for each in found:
@@ -124,7 +124,7 @@ def _range_rows(found: Sequence[Compared]) -> Iterator[Sequence[str]]:
                 yield (_link(each), one.choice, told, ", ".join(lines), _gap(each, rows, lines), _claims(each, rows))
 
 
-def _gap(each: Compared, rows: DataFrame, lines: Sequence[str]) -> str:
+def _gap(each: ComparedFigure, rows: DataFrame, lines: Sequence[str]) -> str:
     """Return the mean absolute gap of some lines, a dash where nothing was published of them."""
     if not each.figure.values:
         return "-"
@@ -132,11 +132,11 @@ def _gap(each: Compared, rows: DataFrame, lines: Sequence[str]) -> str:
     return "-" if isnan(gap) else f"{gap:.1f} {GAPS[each.figure.gap]}"
 
 
-def _claims(each: Compared, rows: DataFrame) -> str:
+def _claims(each: ComparedFigure, rows: DataFrame) -> str:
     return "; ".join(one.said for one in findings(each, rows)) or "-"
 
 
-def _sections(found: Sequence[Compared], folder: Path, rows: Path) -> Iterator[str]:
+def _sections(found: Sequence[ComparedFigure], folder: Path, rows: Path) -> Iterator[str]:
     """Yield a section for each experiment, and below it one for each of its figures."""
     for file in dict.fromkeys(each.experiment.file for each in found):
         those = [each for each in found if each.experiment.file == file]
@@ -144,7 +144,7 @@ def _sections(found: Sequence[Compared], folder: Path, rows: Path) -> Iterator[s
         yield from (_section(each, folder, rows) for each in those)
 
 
-def _head(one: Compared, folder: Path) -> str:
+def _head(one: ComparedFigure, folder: Path) -> str:
     """Return what an experiment's figures have in common."""
     experiment = one.experiment
     seeds = "1 seed" if one.quick else f"{len(experiment.seeds)} seeds"
@@ -158,7 +158,7 @@ def _head(one: Compared, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(each: Compared, folder: Path, rows: Path) -> str:
+def _section(each: ComparedFigure, folder: Path, rows: Path) -> str:
     figure, experiment = each.figure, each.experiment
     files = (
         f"[{experiment.file.name}]({_to(experiment.file, folder)}), "
@@ -180,7 +180,7 @@ def _to(file: Path, folder: Path) -> str:
     return Path(os.path.relpath(file, folder)).as_posix()
 
 
-def _point_rows(each: Compared) -> Iterator[Sequence[str]]:
+def _point_rows(each: ComparedFigure) -> Iterator[Sequence[str]]:
     told = means(each.figure, each.chosen)
     yield ("line", *told.sort_values("x")["point"].drop_duplicates())
     for line, rows in told.groupby("line", sort=False):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from studies.reproduction.comparison import Compared
+    from studies.reproduction.comparison import ComparedFigure
 
 COLUMNS = 3
 PANEL_IN, AROUND_IN = 1.45, 0.75
@@ -28,7 +28,7 @@ MOST_CHARACTERS = 90
 """Of all names together, that stand beside each other without being turned."""
 
 
-def drawn(one: Compared) -> Figure:
+def drawn(one: ComparedFigure) -> Figure:
     """Return theirs and ours: a panel for each line along an axis of numbers, one panel along an axis of names."""
     axis, rows = one.experiment.axis, means(one.figure, one.chosen)
     with style():

@@ -11,7 +11,7 @@ from specsim.errors import SpecsimError, nearest
 from specsim.metrics.sweep_table import CLASS, RUN, SEED
 from specsim.runs.plan import PlannedRun, checked, plan
 from specsim.runs.sweep import run_all
-from studies.reproduction.experiment import REQUESTS, Experiment, Point, key_of
+from studies.reproduction.experiment import REQUESTS, PaperExperiment, Point, key_of
 from studies.reproduction.figure import Figure
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ STAND_INS = ("surrogate", "toy")
 """Traces that ship in a published one's place: another workload, of which a paper's figure says nothing."""
 
 
-class Batch(NamedTuple):
+class RunBatch(NamedTuple):
     """Runs of one system: its words in one variant, at some points, under some seeds."""
 
     system: str
@@ -39,7 +39,7 @@ Measured = dict[tuple[str, str], "DataFrame"]
 """By system and variant, a row per run and SLO class: ``x``, ``point``, ``seed``, ``slo_class`` and every measure."""
 
 
-def batches(experiment: Experiment, *, quick: bool) -> Iterator[Batch]:
+def batches(experiment: PaperExperiment, *, quick: bool) -> Iterator[RunBatch]:
     """Yield what an experiment runs: every system, then the variants of its ranges, which have one seed.
 
     Parameters
@@ -51,12 +51,12 @@ def batches(experiment: Experiment, *, quick: bool) -> Iterator[Batch]:
     points = tuple(each for each in experiment.axis.points if each.name in chosen)
     seeds = experiment.seeds[:1] if quick else experiment.seeds
     for system, own in experiment.systems.items():
-        yield Batch(system, AS_CHOSEN, _instead((*experiment.common, *own), short), points, seeds)
+        yield RunBatch(system, AS_CHOSEN, _instead((*experiment.common, *own), short), points, seeds)
     for each in () if quick else experiment.ranges:
         points = tuple(point for point in experiment.axis.points if point.name in each.points)
         for (variant, more), system in ((pair, name) for pair in each.variants.items() for name in each.systems):
             words = _instead((*experiment.common, *experiment.systems[system]), more)
-            yield Batch(system, variant, words, points, experiment.seeds[:1])
+            yield RunBatch(system, variant, words, points, experiment.seeds[:1])
 
 
 def _instead(words: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
@@ -65,7 +65,9 @@ def _instead(words: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     return (*(word for word in words if key_of(word) not in keys), *more)
 
 
-def measured(experiment: Experiment, root: Path, *, quick: bool, jobs: int = 1, say: Say = lambda _: None) -> Measured:
+def measured(
+    experiment: PaperExperiment, root: Path, *, quick: bool, jobs: int = 1, say: Say = lambda _: None
+) -> Measured:
     """Return what the runs of an experiment measured; runs that are missing in `root` run.
 
     Every point is checked before the first one runs.
@@ -89,7 +91,7 @@ def measured(experiment: Experiment, root: Path, *, quick: bool, jobs: int = 1, 
     return found
 
 
-def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[PlannedRun]:
+def _checked(experiment: PaperExperiment, batch: RunBatch, *, quick: bool) -> list[PlannedRun]:
     """Return a system's points, checked: the axis outside, the seeds inside."""
     where = f"{experiment.file}: systems.{batch.system}"
     found: list[PlannedRun] = []
@@ -111,7 +113,7 @@ def _checked(experiment: Experiment, batch: Batch, *, quick: bool) -> list[Plann
 
 
 def _rows(
-    experiment: Experiment, batch: Batch, points: Sequence[PlannedRun], root: Path, jobs: int, say: Say
+    experiment: PaperExperiment, batch: RunBatch, points: Sequence[PlannedRun], root: Path, jobs: int, say: Say
 ) -> DataFrame:
     planned = plan(points, root)
     runs = run_all(planned, progress=True, jobs=jobs)
@@ -129,7 +131,7 @@ def _rows(
     return table[[CLASS, *_wanted(experiment, batch, table)]].assign(**told)
 
 
-def _wanted(experiment: Experiment, batch: Batch, table: DataFrame) -> list[str]:
+def _wanted(experiment: PaperExperiment, batch: RunBatch, table: DataFrame) -> list[str]:
     """Return the columns that the figures show of a system; each of them holds a number in each run."""
     found: dict[str, None] = {}
     for figure in experiment.figures:

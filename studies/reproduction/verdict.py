@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from studies.report import half_width
-from studies.reproduction.comparison import Compared, by_line, means
+from studies.reproduction.comparison import ComparedFigure, by_line, means
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -65,7 +65,7 @@ class FigureGap(NamedTuple):
         return "order only" if ordered else "not reproduced"
 
 
-def line_gaps(one: Compared) -> list[LineGap]:
+def line_gaps(one: ComparedFigure) -> list[LineGap]:
     """Return a figure's lines over the published points, the one with the largest mean absolute gap first."""
     found = []
     for line, rows in means(one.figure, one.chosen).dropna(subset="theirs").groupby("line", sort=False):
@@ -76,7 +76,7 @@ def line_gaps(one: Compared) -> list[LineGap]:
     return sorted(found, key=lambda each: -each.mean_gap)
 
 
-def figure_gap(one: Compared, rows: DataFrame) -> FigureGap:
+def figure_gap(one: ComparedFigure, rows: DataFrame) -> FigureGap:
     """Return what rows of a figure come to over all its lines and points."""
     told = means(one.figure, rows).dropna(subset="theirs")
     pairs = kept = turned = 0
@@ -91,6 +91,6 @@ def figure_gap(one: Compared, rows: DataFrame) -> FigureGap:
     return FigureGap(float(told["gap"].abs().mean()), pairs, kept, turned)
 
 
-def _apart(one: Compared, a: float, b: float) -> float:
+def _apart(one: ComparedFigure, a: float, b: float) -> float:
     """Return how far two published values are apart, in points or in % of the larger; NaN where one is missing."""
     return abs(a - b) if one.figure.gap == "points" else 100 * abs(a - b) / max(abs(a), abs(b))

@@ -11,14 +11,14 @@ import numpy as np
 from profiler.text import table
 from specsim.calibration.fit import Errors, Group
 from specsim.calibration.reading import Held
-from studies.served_points.sets import POINTS, SETS, Compared, points_of
+from studies.served_points.sets import POINTS, SETS, ScoredSet, points_of
 from tools.public import sources
 
 SET_HEAD = ("points", "profile", "in all", "caches do not fit", "lengths", "shipped engine that fits", "fitted to them")
 ERROR_HEAD = ("points", "engine", "TPOT", "E2E", "TTFT")
 
 
-def sets_table(those: Sequence[Compared]) -> str:
+def sets_table(those: Sequence[ScoredSet]) -> str:
     """Return which points are there, and which are left out."""
     rows = [
         [
@@ -41,7 +41,7 @@ def unused(data: Path) -> str:
     return f"{len(rows) - sum(len(points_of(data, each)) for each in SETS)} of {len(rows)}"
 
 
-def errors_table(those: Sequence[Compared]) -> str:
+def errors_table(those: Sequence[ScoredSet]) -> str:
     """Return the errors of each set on each engine: median / p90 / mean."""
     rows = []
     for each in those:
@@ -52,7 +52,7 @@ def errors_table(those: Sequence[Compared]) -> str:
     return table(ERROR_HEAD, rows)
 
 
-def means(those: Sequence[Compared]) -> str:
+def means(those: Sequence[ScoredSet]) -> str:
     """Return the mean size of the errors on points not fitted, the figure that other simulators publish."""
 
     def told(name: str, held: Sequence[Held]) -> str:

@@ -79,7 +79,7 @@ SETS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ScoredSet:
     """A set's points on some engines.
 
     `shipped` holds the shipped engine that fits, `others` those that a profile alone and a run without a choice take,
@@ -115,13 +115,13 @@ def points_of(data: Path, of: PublishedSet) -> list[MeasuredPoint]:
     )
 
 
-def compared(data: Path, of: PublishedSet) -> Compared:
+def compared(data: Path, of: PublishedSet) -> ScoredSet:
     """Return the points of a set whose caches fit, simulated on the engines that they are held against."""
     server = MeasuredServer(load_profile(of.profile))
     every = points_of(data, of)
     base = engine_named(of.engine)
     points = [each for each in every if server.fits(each.load, base)]
-    return Compared(
+    return ScoredSet(
         of,
         len(every) - len(points),
         {name: server.simulated(points, engine_named(name)) for name in (PROFILED, DEFAULT)},

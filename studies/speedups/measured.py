@@ -37,7 +37,7 @@ OPEN, CLOSED = "open loop", "closed loop"
 LENGTH_ALONE = ("acceptance", "acceptance length", "acceptance length incl. bonus")
 
 
-class Shape(NamedTuple):
+class PublishedTree(NamedTuple):
     """The drafts of a request: a chain of `steps` tokens, or SGLang's tree of `tokens`, root included."""
 
     steps: int
@@ -52,12 +52,12 @@ class Side(NamedTuple):
     """A drafter, by the key of study.yaml, its shape, and the length that the source states."""
 
     drafter: str
-    shape: Shape
+    shape: PublishedTree
     length: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PublishedRow:
     """A row that is compared: `against` is None for no speculation. Measured values are None where not stated."""
 
     line: int
@@ -88,7 +88,7 @@ class Row:
         where = (self.source, self.version, self.target, self.hardware, self.dataset, self.kind)
         return (*where, quantity, self.drafter, self.side.shape, self.against)
 
-    def at(self, load: float) -> Row:
+    def at(self, load: float) -> PublishedRow:
         """Return a point of the series at another load, of no line of the file."""
         nothing: dict[str, Any] = dict.fromkeys(("value_with", "value_without", "speedup"))
         return replace(self, line=0, load=load, **nothing)
@@ -147,7 +147,7 @@ def measured() -> DataFrame:
     return table
 
 
-def rows(table: DataFrame) -> tuple[list[Row], dict[int, str]]:
+def rows(table: DataFrame) -> tuple[list[PublishedRow], dict[int, str]]:
     """Return the rows that are compared, and by line why others are not."""
     found, reasons = [], {}
     for line, given in table.iterrows():
@@ -170,7 +170,7 @@ def rows(table: DataFrame) -> tuple[list[Row], dict[int, str]]:
     return [_with_length(row, found) for row in found if row.line not in reasons], reasons
 
 
-def _with_length(row: Row, found: list[Row]) -> Row:
+def _with_length(row: PublishedRow, found: list[PublishedRow]) -> PublishedRow:
     """Return a row with the mean of the lengths that its series states, where it has none itself."""
     if row.side.length or row.rate:
         return row
@@ -209,7 +209,7 @@ def _shape_of(given: Series[Any]) -> str:
     return str(about("sources", str(given["source"])).get("shape", given["k_or_tree"]))
 
 
-def _shapes(said: str, drafter: str) -> tuple[Shape | None, Shape | None]:
+def _shapes(said: str, drafter: str) -> tuple[PublishedTree | None, PublishedTree | None]:
     """Return the shape of a row, and that of the drafter it is compared with."""
     if said.startswith("best ("):
         return _chain(int(dict(re.findall(r"([\w-]*EAGLE[\w-]*) (\d+)", said))[drafter])), None
@@ -218,14 +218,14 @@ def _shapes(said: str, drafter: str) -> tuple[Shape | None, Shape | None]:
     if chain := re.fullmatch(r"(?:chain )?(\d+)", said):
         return _chain(int(chain[1])), None
     if tree := re.fullmatch(r"tree depth (\d+) branching (\d+) \((\d+) tokens\)", said):
-        return Shape(*map(int, tree.groups())), None
+        return PublishedTree(*map(int, tree.groups())), None
     if tree := re.fullmatch(r"steps-topk-tokens (\d+)-(\d+)-(\d+)", said):
-        return Shape(*map(int, tree.groups())), None
+        return PublishedTree(*map(int, tree.groups())), None
     return None, None
 
 
-def _chain(tokens: int) -> Shape:
-    return Shape(tokens, 1, tokens + 1)
+def _chain(tokens: int) -> PublishedTree:
+    return PublishedTree(tokens, 1, tokens + 1)
 
 
 def _key(table: str, name: str) -> str | None:
@@ -240,14 +240,14 @@ def about(table: str, name: str) -> Mapping[str, Any]:
     return said
 
 
-def _row(line: int, given: Series[Any], table: DataFrame) -> Row:
+def _row(line: int, given: Series[Any], table: DataFrame) -> PublishedRow:
     first, second = _drafters(str(given["drafter"]))
     shape, other = _shapes(_shape_of(given), first)
     assert shape is not None
     hardware = str(given["hardware"])
     lengths, cv = _lengths(given)
     rate = re.match(r">?(\.\d+)", str(given["acceptance_per_position"]))
-    return Row(
+    return PublishedRow(
         line=line,
         source=str(given["source"]),
         version=str(given["engine_version"]),
@@ -277,7 +277,7 @@ def _kind(given: Series[Any]) -> str:
     return CLOSED
 
 
-def _side(given: Series[Any], drafter: str, shape: Shape, table: DataFrame) -> Side:
+def _side(given: Series[Any], drafter: str, shape: PublishedTree, table: DataFrame) -> Side:
     """Return a drafter with its length: the row's own, or what the same source states of it elsewhere."""
     key = _key("drafters", drafter)
     assert key is not None

@@ -16,7 +16,18 @@ from studies.report import without_images
 from studies.speedups import figures
 from studies.speedups.measured import STUDY, THROUGHPUT, TPOT
 from studies.speedups.running import FITTED
-from studies.speedups.scores import Best, Errors, Stop, best_lengths, open_loops, ratios, side, speedups, stops, values
+from studies.speedups.scores import (
+    Best,
+    RelativeErrors,
+    Stop,
+    best_lengths,
+    open_loops,
+    ratios,
+    side,
+    speedups,
+    stops,
+    values,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -64,17 +75,17 @@ def page(rows: DataFrame) -> str:
     open_errors = open_loops(rows)
     return TEMPLATE.read_text(encoding="utf-8").format(
         rows=len(scored),
-        **dict(zip(("median", "p90", "bias"), str(Errors.of(scored["error"])).split(" / "), strict=True)),
-        lookups=Errors.of(copies[lookups]["error"]),
-        copies=Errors.of(copies[~lookups]["error"]),
+        **dict(zip(("median", "p90", "bias"), str(RelativeErrors.of(scored["error"])).split(" / "), strict=True)),
+        lookups=RelativeErrors.of(copies[lookups]["error"]),
+        copies=RelativeErrors.of(copies[~lookups]["error"]),
         large=f"{(told & large).sum()} of the {large.sum()}",
         told=told.sum(),
-        others=Errors.of(scored[~told]["error"]),
-        later=Errors.of(scored[scored["version"] == "vLLM >=0.16"]["error"]),
+        others=RelativeErrors.of(scored[~told]["error"]),
+        later=RelativeErrors.of(scored[scored["version"] == "vLLM >=0.16"]["error"]),
         near_rows=near.sum(),
-        near=Errors.of(scored[near]["error"]),
-        far=Errors.of(scored[~near]["error"]),
-        plain_tpot=Errors.of(values(rows, TPOT, "without")["error"]),
+        near=RelativeErrors.of(scored[near]["error"]),
+        far=RelativeErrors.of(scored[~near]["error"]),
+        plain_tpot=RelativeErrors.of(values(rows, TPOT, "without")["error"]),
         above=above,
         below=below,
         always=f"{above.rows} of {above.rows} and 0 of {below.rows}",
@@ -92,7 +103,7 @@ def page(rows: DataFrame) -> str:
         stops=table(("target, engine", "drafts", "data", "measured", "predicted"), _stops(stopped)),
         best=table(("target", "drafter", "data: k measured, predicted"), _best(best)),
         ratios=table(("data", "clients", "measured", "predicted", "error, %"), _ratios(ratios(rows))),
-        ratio_errors=Errors.of(ratios(rows)["error"]),
+        ratio_errors=RelativeErrors.of(ratios(rows)["error"]),
         values=table(VALUES_HEAD, _values(rows)),
         open=table(
             ("requests/s", "metric", "with: measured", "predicted", "%", "without: measured", "predicted", "%"),
@@ -109,12 +120,12 @@ def page(rows: DataFrame) -> str:
 def _targets(rows: DataFrame) -> Iterable[Sequence[object]]:
     """Yield a row a target of the study: what was wanted, what is reached, and whether."""
     scored = speedups(rows)
-    errors = Errors.of(scored["error"])
+    errors = RelativeErrors.of(scored["error"])
     small = scored[scored["tree"] & scored["nodes"].isin((6, 21))]
     above, below = (side(scored, faster=faster) for faster in (True, False))
     best, stopped = list(best_lengths(rows)), list(stops(rows))
     near = sum(abs(each.measured - each.predicted) <= 1 for each in best)
-    tpot = Errors.of(values(rows, TPOT, "with")["error"])
+    tpot = RelativeErrors.of(values(rows, TPOT, "with")["error"])
     opened = open_loops(rows)
     served = opened[opened["quantity"] == THROUGHPUT][["error_with", "error_without"]].abs().to_numpy().max()
     within = sum(each.within for each in stopped)
@@ -145,7 +156,7 @@ def _source(name: str) -> str:
 
 def _groups(scored: DataFrame) -> Iterable[Sequence[object]]:
     keys = ["source", "version", "target", "tree"]
-    grouped = [(names, Errors.of(those["error"]), those) for names, those in scored.groupby(keys)]
+    grouped = [(names, RelativeErrors.of(those["error"]), those) for names, those in scored.groupby(keys)]
     for (source, version, target, tree), errors, those in sorted(grouped, key=lambda each: -each[1].median):
         worst = those["error"].iloc[int(those["error"].abs().to_numpy().argmax())]
         drafts = ", ".join(sorted({figures.NAMES.get(name, name.split("/")[-1]) for name in those["drafter"]}))
@@ -160,7 +171,7 @@ def _batches(scored: DataFrame) -> Iterable[Sequence[object]]:
         those = scored[(scored["load"] > low) & (scored["load"] <= high)]
         if len(those):
             name = f"{low + 1}-{high}" if high < bounds[-1] else f"above {low}"
-            yield "1" if high == 1 else name, len(those), Errors.of(those["error"])
+            yield "1" if high == 1 else name, len(those), RelativeErrors.of(those["error"])
 
 
 def _worst(scored: DataFrame) -> Iterable[Sequence[object]]:
@@ -223,7 +234,7 @@ def _ratios(those: DataFrame) -> Iterable[Sequence[object]]:
     for dataset, here in those.groupby("dataset"):
         here = here.sort_values("load")
         cells = (", ".join(f"{value:.2f}" for value in here[column]) for column in ("measured", "predicted"))
-        yield dataset, ", ".join(f"{load:g}" for load in here["load"]), *cells, Errors.of(here["error"])
+        yield dataset, ", ".join(f"{load:g}" for load in here["load"]), *cells, RelativeErrors.of(here["error"])
 
 
 def _values(rows: DataFrame) -> Iterable[Sequence[object]]:
@@ -233,7 +244,7 @@ def _values(rows: DataFrame) -> Iterable[Sequence[object]]:
         for source in sources:
             cells: list[object] = []
             for those in both:
-                errors = Errors.of(those[those["source"] == source]["error"])
+                errors = RelativeErrors.of(those[those["source"] == source]["error"])
                 cells += [errors.rows, errors] if errors.rows else ["0", "-"]
             yield f"{quantity}, {_source(str(source))}", *cells
 

@@ -15,7 +15,18 @@ from profiler.compose.library import version
 from specsim.errors import say
 from specsim.files.yaml_file import shipped
 from studies.report import keep, kept
-from studies.speedups.measured import CLOSED, STUDY, THROUGHPUT, TPOT, Row, Shape, Side, data_file, measured, rows
+from studies.speedups.measured import (
+    CLOSED,
+    STUDY,
+    THROUGHPUT,
+    TPOT,
+    PublishedRow,
+    PublishedTree,
+    Side,
+    data_file,
+    measured,
+    rows,
+)
 from studies.speedups.simulated import (
     Measures,
     command,
@@ -39,7 +50,7 @@ LEAST_RATE, MOST_RATE, ERROR = 0.01, 0.99, 3e-3
 """Bounds of the conditional rate of a draft, and the relative error of what it is solved for."""
 
 
-def rate_of(row: Row, side: Side, trees: Mapping[Shape, Sequence[float]]) -> float:
+def rate_of(row: PublishedRow, side: Side, trees: Mapping[PublishedTree, Sequence[float]]) -> float:
     """Return the conditional rate of a side's drafts: stated, of the length, or of the speed-up at batch 1.
 
     `trees` holds the lengths of shapes at `RATES`.
@@ -55,12 +66,12 @@ def rate_of(row: Row, side: Side, trees: Mapping[Shape, Sequence[float]]) -> flo
     return round(float(np.interp(side.length, trees[side.shape], RATES)), 4)
 
 
-def tree_lengths(row: Row) -> list[float]:
+def tree_lengths(row: PublishedRow) -> list[float]:
     """Return the tokens that a verification of a row's tree yields at `RATES`."""
     return [ran(settings(row, row.side, 1.0, rate)).length for rate in RATES]
 
 
-def speedup_of(row: Row, load: float, rate: float) -> float:
+def speedup_of(row: PublishedRow, load: float, rate: float) -> float:
     """Return the predicted speed-up of a row's side over no speculation at a load."""
     both = [ran(settings(row, side, load, rate)) for side in (row.side, None)]
     return _ratio(row, *both)
@@ -83,14 +94,14 @@ def solved(function: Callable[[float], float], wanted: float) -> float:
     return round(rate, 4)
 
 
-def _ratio(row: Row, fast: Measures, slow: Measures) -> float:
+def _ratio(row: PublishedRow, fast: Measures, slow: Measures) -> float:
     """Return how much faster the first is, by the row's quantity."""
     if row.quantity == THROUGHPUT:
         return fast.throughput / slow.throughput
     return slow.of(row) / fast.of(row) if row.metric != "tok/s/user" else fast.of(row) / slow.of(row)
 
 
-def series_rows(those: Sequence[Row], trees: Mapping[Shape, Sequence[float]]) -> list[dict[str, Any]]:
+def series_rows(those: Sequence[PublishedRow], trees: Mapping[PublishedTree, Sequence[float]]) -> list[dict[str, Any]]:
     """Return what a series predicts: a mapping for each row, and for each further point of its line."""
     first = min(those, key=lambda row: (row.load, row.quantity != TPOT))
     rates = [rate_of(first, side, trees) for side in (first.side, first.against) if side is not None]
@@ -103,12 +114,12 @@ def series_rows(those: Sequence[Row], trees: Mapping[Shape, Sequence[float]]) ->
     return found
 
 
-def _gave(row: Row, first: Row) -> bool:
+def _gave(row: PublishedRow, first: PublishedRow) -> bool:
     """Return whether a row says no more than the one that gave the acceptance: its load, and not throughput."""
     return row.load == first.load and (row.kind == CLOSED or row.quantity not in (THROUGHPUT, "TTFT"))
 
 
-def _predicted(row: Row, rates: Sequence[float], role: str) -> dict[str, Any]:
+def _predicted(row: PublishedRow, rates: Sequence[float], role: str) -> dict[str, Any]:
     both = [
         settings(row, row.side, row.load, rates[0]),
         settings(row, row.against, row.load, rates[-1] if row.against else None),
@@ -159,7 +170,7 @@ def run(jobs: int) -> None:
     keep(table, KEPT, about_them)
 
 
-def _profiles(found: Sequence[Row]) -> Iterator[Mapping[str, Any]]:
+def _profiles(found: Sequence[PublishedRow]) -> Iterator[Mapping[str, Any]]:
     """Yield the arguments of every profile that rows need, each once."""
     sides = ((row, side) for row in found for side in (row.side, row.against) if side is not None)
     yield from {profile_file(each): each for each in (composed(row, side) for row, side in sides)}.values()

@@ -18,7 +18,7 @@ FASTER, SLOWER = 1.03, 0.97
 """Speed-ups between them have no side: runs of one server differ by as much."""
 
 
-class Errors(NamedTuple):
+class RelativeErrors(NamedTuple):
     """Relative errors: how many, the median and the 90th percentile of their size, and their mean."""
 
     rows: int
@@ -27,7 +27,7 @@ class Errors(NamedTuple):
     bias: float
 
     @classmethod
-    def of(cls, errors: Series[float]) -> Errors:
+    def of(cls, errors: Series[float]) -> RelativeErrors:
         """Return the summary of errors."""
         sizes = errors.abs()
         return cls(len(errors), float(sizes.median()), float(sizes.quantile(0.9)), float(errors.mean()))
@@ -36,7 +36,7 @@ class Errors(NamedTuple):
         return f"{100 * self.median:.1f} / {100 * self.p90:.1f} / {100 * self.bias:+.1f}"
 
 
-class Side(NamedTuple):
+class SideCount(NamedTuple):
     """Of rows whose measured speed-up is on one side of 1: how many, and of how many the predicted one is, too."""
 
     rows: int
@@ -82,11 +82,11 @@ def ratios(rows: DataFrame) -> DataFrame:
     return chosen.assign(error=chosen["predicted"] / chosen["measured"] - 1)
 
 
-def side(scored: DataFrame, *, faster: bool) -> Side:
+def side(scored: DataFrame, *, faster: bool) -> SideCount:
     """Return on how many rows the predicted side of 1 is right, of those that are measured to be on one."""
     measured = scored["measured"]
     chosen = scored[measured > FASTER] if faster else scored[measured < SLOWER]
-    return Side(len(chosen), int(((chosen["predicted"] > 1) == faster).sum()))
+    return SideCount(len(chosen), int(((chosen["predicted"] > 1) == faster).sum()))
 
 
 def values(rows: DataFrame, quantity: str, which: str) -> DataFrame:

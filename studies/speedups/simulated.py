@@ -16,7 +16,7 @@ from profiler.compose.profile import compose_profile
 from profiler.text import write, yaml_text
 from specsim.api import simulate
 from specsim.errors import say
-from studies.speedups.measured import OPEN, STUDY, TPOT, Row, Side, about
+from studies.speedups.measured import OPEN, STUDY, TPOT, PublishedRow, Side, about
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,7 +39,7 @@ class Measures(NamedTuple):
     e2e_s: float
     length: float
 
-    def of(self, row: Row) -> float:
+    def of(self, row: PublishedRow) -> float:
         """Return the measure of a row's metric, in its unit."""
         by_metric = {
             "output tok/s/GPU": self.throughput / row.gpus,
@@ -53,7 +53,7 @@ class Measures(NamedTuple):
         return by_metric.get(row.metric, self.throughput)
 
 
-def composed(row: Row, side: Side) -> dict[str, Any]:
+def composed(row: PublishedRow, side: Side) -> dict[str, Any]:
     """Return the arguments of `compose_profile` of a row's target, GPU and drafter."""
     target = {key: value for key, value in STUDY["targets"][row.target].items() if key != "experts"}
     drafter = {key: value for key, value in STUDY["drafters"][side.drafter].items() if key in ("draft", "drafter")}
@@ -77,7 +77,7 @@ def compose(arguments: Mapping[str, Any]) -> Path:
     return file
 
 
-def settings(row: Row, side: Side | None, load: float, rate: float | None) -> dict[str, Any]:
+def settings(row: PublishedRow, side: Side | None, load: float, rate: float | None) -> dict[str, Any]:
     """Return the settings of a run of a side, None for no speculation, whose drafts are right at a conditional rate."""
     prompt, output = ({"distribution": "fixed", "mean": mean} for mean in row.lengths)
     if row.lengths_cv:
@@ -107,12 +107,12 @@ def settings(row: Row, side: Side | None, load: float, rate: float | None) -> di
     return {**_drafting(side), **given, **accepts}
 
 
-def _matches(row: Row, side: Side, rate: float | None) -> dict[str, Any]:
+def _matches(row: PublishedRow, side: Side, rate: float | None) -> dict[str, Any]:
     match = match_of(row, side, rate)
     return {} if match == 1 else {MATCH: round(match, 4)}
 
 
-def match_of(row: Row, side: Side, rate: float | None) -> float:
+def match_of(row: PublishedRow, side: Side, rate: float | None) -> float:
     """Return the share of steps with a match of a lookup whose first draft is right at a rate; 1 of other drafters.
 
     With q the share of matches among steps that accept nothing, which the source states, it is m = r m + q (1 - r m).
@@ -124,7 +124,7 @@ def match_of(row: Row, side: Side, rate: float | None) -> float:
     return share / (1 - rate * (1 - share))
 
 
-def _longest(row: Row) -> tuple[int, int]:
+def _longest(row: PublishedRow) -> tuple[int, int]:
     return (4096, 512) if row.kind == OPEN else (8192, 4096)
 
 

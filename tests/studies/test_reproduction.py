@@ -11,7 +11,7 @@ import pytest
 from specsim.figures.plots import save
 from specsim.files.yaml_file import shipped
 from studies.reproduction.__main__ import OUT
-from studies.reproduction.comparison import Compared, compared, means, read_rows, write_rows
+from studies.reproduction.comparison import ComparedFigure, compared, means, read_rows, write_rows
 from studies.reproduction.experiment import experiments, read_experiment
 from studies.reproduction.findings import findings
 from studies.reproduction.page import page
@@ -143,7 +143,7 @@ CLAIMS = """\
 """
 
 
-def claimed(folder: Path, claims: str = CLAIMS) -> Compared:
+def claimed(folder: Path, claims: str = CLAIMS) -> ComparedFigure:
     text = TINY.replace("    values: {Batches", claims + "    values: {Batches")
     experiment = read_experiment(tiny(folder, text))
     return compared(experiment, experiment.figures[0], by_hand(), quick=False)

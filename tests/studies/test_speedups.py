@@ -11,7 +11,7 @@ from pandas import DataFrame
 from specsim.files.yaml_file import shipped
 from studies.report import kept, without_images
 from studies.speedups import page, running, scores, simulated
-from studies.speedups.measured import Shape, Side, measured, rows
+from studies.speedups.measured import PublishedTree, Side, measured, rows
 
 ROOT = shipped("conf").parent
 
@@ -33,9 +33,9 @@ SPOKEN = {"target": "Llama-3.1-8B-Instruct", "k_or_tree": "chain 3", "acceptance
 @pytest.mark.parametrize(
     ("said", "shape"),
     [
-        ("chain 3", Shape(3, 1, 4)),
-        ("tree depth 3 branching 4 (21 tokens)", Shape(3, 4, 21)),
-        ("steps-topk-tokens 7-4-8", Shape(7, 4, 8)),
+        ("chain 3", PublishedTree(3, 1, 4)),
+        ("tree depth 3 branching 4 (21 tokens)", PublishedTree(3, 4, 21)),
+        ("steps-topk-tokens 7-4-8", PublishedTree(7, 4, 8)),
     ],
 )
 def test_a_shape_is_read_as_sources_write_it(said, shape):
@@ -47,7 +47,7 @@ def test_a_source_says_what_its_rows_do_not():
     """SGLang's pull request 29538: no block is stated, the server runs experts in parallel."""
     cells = {"source": "sgl-project/sglang#29538", "engine_version": "SGLang", "target": "DeepSeek-V4-Flash"}
     ((row,), _) = rows(given(**cells, drafter="DSpark", k_or_tree=float("nan"), hardware="8xB200", tp="8"))
-    assert row.side.shape == Shape(5, 1, 6)
+    assert row.side.shape == PublishedTree(5, 1, 6)
     arguments = simulated.composed(row, row.side)
     assert (arguments["ep"], arguments["tp"], arguments["drafter"]) == (8, 8, "dspark")
     assert simulated.settings(row, None, 4.0, None)["engine.max_num_seqs"] == 32
@@ -69,7 +69,7 @@ def test_a_row_that_cannot_be_compared_says_why(cells, reason):
 
 
 def test_a_lookup_matches_where_it_accepts_and_in_the_stated_share_of_other_steps():
-    lookup = replace(ROW, side=Side("n-gram", Shape(3, 1, 4), None))
+    lookup = replace(ROW, side=Side("n-gram", PublishedTree(3, 1, 4), None))
     match = simulated.settings(lookup, lookup.side, 1.0, 0.4)[simulated.MATCH]
     assert match == pytest.approx(0.4 * match + 0.2 * (1 - 0.4 * match), abs=1e-3), "of GSM8K"
     assert simulated.MATCH not in simulated.settings(ROW, ROW.side, 1.0, 0.4)
@@ -97,7 +97,7 @@ def test_the_page_the_list_and_the_readme_are_those_of_the_kept_rows(monkeypatch
     scored = scores.speedups(table)
     said = f"Over {len(scored)} measured speed-ups"
     _, _, rest = " ".join(Path("README.md").read_text(encoding="utf-8").split()).partition(said)
-    assert f"a median of {100 * scores.Errors.of(scored['error']).median:.1f}%" in rest[:200]
+    assert f"a median of {100 * scores.RelativeErrors.of(scored['error']).median:.1f}%" in rest[:200]
     assert "docs/speedups.md#worst-rows" in rest[:300]
 
 

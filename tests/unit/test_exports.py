@@ -9,7 +9,7 @@ import yaml
 from specsim.api import simulate
 from specsim.config.compose import compose
 from specsim.latency.profile import load_profile
-from specsim.search.exports import UNKNOWN, Inexpressible, Server, exported, kind_of, server_of
+from specsim.search.exports import UNKNOWN, Deployment, Inexpressible, exported, kind_of, server_of
 from specsim.search.tuned import Candidate
 
 TABLE = "speculation.num_speculative_tokens_per_batch_size"
@@ -49,7 +49,7 @@ def test_vllm_with_one_length_has_no_table_and_without_drafts_no_config():
     ("drafter", "stages", "seqs"), [("eagle3", 1, 512), ("separate", 1, 256), ("dflash", 1, 128), ("eagle3", 2, 256)]
 )
 def test_vllm_has_no_more_sequences_than_a_step_has_tokens(drafter, stages, seqs):
-    server = Server(pp=stages, stated={"max_num_seqs": 1024})
+    server = Deployment(pp=stages, stated={"max_num_seqs": 1024})
     found = export("vllm", "vllm_spec", drafter, server, num_speculative_tokens=3, max_num_batched_tokens=512)
     assert found.text.endswith(f"--max-num-batched-tokens {512 // stages} \\\n  --max-num-seqs {seqs}")
     assert found.settings["max_num_seqs"] == seqs, "run back with the server's"
@@ -91,11 +91,11 @@ def test_a_composed_profile_names_the_head_that_drafts():
 @pytest.mark.parametrize(
     ("profile", "server"),
     [
-        ("gpt_oss_120b_eagle3_2xh100", Server("openai/gpt-oss-120b", tp=2)),
-        ("gpt_oss_120b_eagle3_2xb200", Server(tp=2)),
-        ("qwen3_235b_eagle3_8xh100", Server("Qwen/Qwen3-235B-A22B-FP8", tp=8, ep=8)),
-        ("qwen3_8b_06b_h100", Server("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B")),
-        ("llama70b_1b_4xa100", Server(tp=4)),
+        ("gpt_oss_120b_eagle3_2xh100", Deployment("openai/gpt-oss-120b", tp=2)),
+        ("gpt_oss_120b_eagle3_2xb200", Deployment(tp=2)),
+        ("qwen3_235b_eagle3_8xh100", Deployment("Qwen/Qwen3-235B-A22B-FP8", tp=8, ep=8)),
+        ("qwen3_8b_06b_h100", Deployment("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B")),
+        ("llama70b_1b_4xa100", Deployment(tp=4)),
     ],
 )
 def test_a_server_has_the_split_and_the_models_that_its_profile_states(profile, server):
@@ -105,8 +105,8 @@ def test_a_server_has_the_split_and_the_models_that_its_profile_states(profile, 
 
 def test_each_engine_is_told_the_model_and_how_the_gpus_share_it():
     stages = replace(load_profile("llama70b_1b_4xa100"), pipeline_parallel_size=2)
-    assert server_of(stages) == Server(tp=2, pp=2)
-    server = Server("a/b", tp=4, pp=2, ep=4, fp8_cache=True, stated={"max_num_batched_tokens": 1024})
+    assert server_of(stages) == Deployment(tp=2, pp=2)
+    server = Deployment("a/b", tp=4, pp=2, ep=4, fp8_cache=True, stated={"max_num_batched_tokens": 1024})
     begins = {
         "vllm": "vllm serve a/b --tensor-parallel-size 4 --pipeline-parallel-size 2 --enable-expert-parallel --spec",
         "sglang": "python -m sglang.launch_server --model-path a/b --tp-size 4 --pp-size 2 --ep-size 4 --spec",

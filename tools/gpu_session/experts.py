@@ -88,7 +88,7 @@ def grouped(experts: Experts, hidden: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(hidden).index_add_(0, order // experts.taken, weighted)
 
 
-class Layout(NamedTuple):
+class TilePlacement(NamedTuple):
     """Tokens laid out in tiles of one expert each: shares (T, taken), pair of each row, expert of each tile."""
 
     share: torch.Tensor
@@ -96,7 +96,7 @@ class Layout(NamedTuple):
     of_tile: torch.Tensor
 
 
-def laid_out(experts: Experts, hidden: torch.Tensor, rows: int) -> Layout:
+def laid_out(experts: Experts, hidden: torch.Tensor, rows: int) -> TilePlacement:
     """Return the layout in tiles of so many rows, padded as vLLM's are; a row of padding has the number of pairs."""
     share, chosen = experts.route(hidden)
     count, pairs = len(experts.router), chosen.numel()
@@ -108,7 +108,7 @@ def laid_out(experts: Experts, hidden: torch.Tensor, rows: int) -> Layout:
     tiles = min(pairs, count) + pairs // rows
     placed = torch.full((tiles * rows,), pairs, device=hidden.device, dtype=torch.int64).index_copy_(0, at, order)
     of_tile = torch.searchsorted(ends, torch.arange(tiles, device=hidden.device) * rows, right=True)
-    return Layout(share, placed, of_tile)
+    return TilePlacement(share, placed, of_tile)
 
 
 def fused(experts: Experts, hidden: torch.Tensor, tile: tuple[int, int, int, int]) -> torch.Tensor:

@@ -17,7 +17,7 @@ GENERATED = 128
 LARGEST_PASS_TOKENS = 4096
 
 
-class Cell(NamedTuple):
+class SplitwiseCell(NamedTuple):
     """One measured batch: `batch` prompts of `prompt` tokens, the prompt pass and a decode iteration."""
 
     prompt: int
@@ -26,7 +26,7 @@ class Cell(NamedTuple):
     token_s: float
 
 
-def splitwise_cells(data: Path, hardware: str) -> list[Cell]:
+def splitwise_cells(data: Path, hardware: str) -> list[SplitwiseCell]:
     """Return the medians of Llama-2-70B at TP4 with 128 tokens generated.
 
     The H100 rows at TP4 are power-capped; at TP2 and TP8, where both exist, capping multiplies the prompt
@@ -38,7 +38,7 @@ def splitwise_cells(data: Path, hardware: str) -> list[Cell]:
     factor = POWER_CAP_PROMPT_FACTOR if hardware.endswith("pcap") else 1.0
     groups: Any = rows.groupby(["prompt_size", "batch_size"])
     return [
-        Cell(
+        SplitwiseCell(
             int(prompt),
             int(batch),
             float(cell["prompt_time"].median()) * MS / factor,
@@ -48,12 +48,12 @@ def splitwise_cells(data: Path, hardware: str) -> list[Cell]:
     ]
 
 
-def prompt_s(target: ModelLatency, cell: Cell) -> float:
+def prompt_s(target: ModelLatency, cell: SplitwiseCell) -> float:
     """Return the predicted seconds of a cell's prompt pass."""
     return target.seconds(PassShape.prompt(cell.prompt, cell.batch))
 
 
-def token_s(target: ModelLatency, cell: Cell) -> float:
+def token_s(target: ModelLatency, cell: SplitwiseCell) -> float:
     """Return the predicted seconds of a cell's decode iteration, halfway through its output."""
     context = cell.batch * (cell.prompt + GENERATED / 2)
     return target.seconds(PassShape.decode(context, cell.batch))

@@ -9,7 +9,7 @@ from pathlib import Path
 from profiler.compose.passes import Alike, ComposedPass
 from profiler.models.shapes import VICUNA_7B, TransformerShape
 from tools.public import sources
-from tools.public.operators import AllReduce, Attention, Gemm, Layer
+from tools.public.operators import AllReduce, Attention, ElementwiseLayer, Gemm
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Composer:
         self.gemm = Gemm.load(data, kernels.gemm, GEMM_DTYPES[self.shape.weight_bytes])
         self.head = Gemm.load(data, kernels.gemm, GEMM_DTYPES[2])
         self.attention = Attention.load(data, kernels, placement.heads, placement.kv_heads, cache)
-        self.layer = Layer.load(data, gpu.elementwise, ELEMENTWISE_MODEL, 1)
+        self.layer = ElementwiseLayer.load(data, gpu.elementwise, ELEMENTWISE_MODEL, 1)
         self.reduce = AllReduce.load(data, kernels.all_reduce, self.gpus) if self.gpus > 1 else None
 
     def seconds(self, work: ComposedPass) -> float:

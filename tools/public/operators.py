@@ -170,14 +170,14 @@ def extended(grid: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ElementwiseLayer:
     """GPU time of each elementwise operator of one measured model's layer, over batched tokens."""
 
     tokens: Floats
     times: dict[str, Floats]
 
     @classmethod
-    def load(cls, data: Path, dataset: sources.Dataset, model: str, gpus: int) -> Layer:
+    def load(cls, data: Path, dataset: sources.Dataset, model: str, gpus: int) -> ElementwiseLayer:
         """Read the medians of `model` under tensor parallelism over `gpus`."""
         rows = sources.read(data, dataset)
         rows = rows[(rows["model"] == model) & (rows["num_tensor_parallel_workers"] == gpus)]
