@@ -269,8 +269,6 @@ def _record(
     sent_to = [dispatch.replica_of] if moves is None else [moves.prefill_of, dispatch.replica_of]
     visits = zip(rows, sent_to, strict=True)
     moving_s = np.add.reduce([_moving_s(simulation, replicas, each.progress.moved_bytes, to) for each, to in visits])
-    # The first token of a request that was read elsewhere is older than its place in the second queue.
-    began_s = happened.first_token_s + (0.0 if moves is None else np.nan_to_num(moves.moving_s))
     shared = [each.ledger.caches.prefix for each in replicas]
     totals = replace(
         totals,
@@ -282,7 +280,7 @@ def _record(
         told,
         happened,
         pauses.longest_s,
-        recorder.spent_s(dispatch.replica_of, began_s, happened.finish_s),
+        recorder.spent_s(dispatch.replica_of, happened.first_token_s, happened.finish_s),
         moving_s,
         noted_of,
         dispatch.replica_of,

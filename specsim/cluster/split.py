@@ -27,7 +27,7 @@ class Splitting(NamedTuple):
 
     Attributes
     ----------
-    prefill : the first so many replicas read prompts and emit first tokens; the others decode.
+    prefill : the first so many replicas read prompts; the others decode, and send the first token with the others.
     link_bytes_per_s : of the link that each prefill replica sends by, one cache after the other.
     link_latency_s : seconds from the last byte that is sent to the request's place in the queue of its second replica.
     """
@@ -41,7 +41,8 @@ class SplitDispatch:
     """Requests on their way through both pools, in the place of a `Dispatch`.
 
     All that the prompt left in both caches moves. It does so when the prefill pass has ended, and the blocks are
-    free from then on: what waits for the link, or for a place on the decode replica, lies in a host's memory.
+    free from then on: what waits for the link, or for a place on the decode replica, lies in a host's memory. The
+    client is answered by the decode replica: the first token comes to it with the cache, as in vLLM and SGLang.
 
     Parameters
     ----------
@@ -138,12 +139,13 @@ class SplitDispatch:
     def _send(self, request: int, draft_kv_tokens: int, place: int) -> None:
         """Begin to move a request's cache: its prompt in the target's, and so many tokens in the drafter's."""
         now_s, memory = self._env.now, self.replicas[place].ledger.pool.memory
-        self._begun.first_token_s[request], self._begun.draft_kv_tokens[request] = now_s, draft_kv_tokens
+        self._begun.draft_kv_tokens[request] = draft_kv_tokens
         moved_bytes = int(self.requests.prompt_tokens[request]) * memory.target_token_bytes
         moved_bytes += draft_kv_tokens * memory.draft_token_bytes
         sent_s = max(now_s, self._free_s[place]) + moved_bytes / self._splitting.link_bytes_per_s
         self._free_s[place] = sent_s
         arrival_s = sent_s + self._splitting.link_latency_s
+        self._begun.first_token_s[request] = arrival_s
         self.moves.moved_bytes[request], self.moves.moving_s[request] = moved_bytes, arrival_s - now_s
         then = self._decoding.place_of(request)
         self.replica_of[request] = self._splitting.prefill + then

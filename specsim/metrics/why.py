@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CAUSES: dict[str, str] = {
     "rejected": "refused, or cancelled before the end",
+    "link": "in time for TTFT but for the link between the pools",
     "queue": "waited for longer than the TTFT objective",
     "own_prompt": "in time for TTFT but for their own prompt pass",
     "objective": "TPOT objective below the time of a lone decode",
@@ -60,8 +61,10 @@ def causes(rows: RequestRows, decode_s: float, prompt_s: NDArray[np.float64]) ->
         tpot_s - seconds / gaps <= slo_s for seconds in (rows["longest_pause_s"], reading_s, drafting_s)
     )
     others = steady | unread
+    moving_s = np.nan_to_num(rows["split.moving_s"]) if "split.moving_s" in rows.columns else 0.0
     holds = {
         "rejected": rows["rejected_reason"] != "",
+        "link": late & (rows["ttft_s"] - moving_s <= rows["slo_ttft_s"] * (1 + SLO_RELATIVE_TOLERANCE)),
         "queue": late & (rows["ttft_s"] - prompt_s > rows["slo_ttft_s"]),
         "own_prompt": late,
         "objective": rows["slo_tpot_s"] < decode_s,
@@ -136,9 +139,9 @@ def why_said(run: AnyRun) -> tuple[str, ...]:
 
 
 def _pool(run: AnyRun, cause: str) -> str:
-    """Return the pool of a split run that a cause lies in: TTFT is the prefill pool's alone."""
+    """Return the pool of a split run that a cause lies in: TTFT is the prefill pool's and the link's."""
     prefill, replicas = (run.config.get("split") or {}).get("prefill"), run.config["replicas"]
-    if prefill is None or cause == "rejected":
+    if prefill is None or cause in ("rejected", "link"):
         return ""
     reads = cause in ("queue", "own_prompt")
     pool, count = ("prefill", prefill) if reads else ("decode", replicas - prefill)

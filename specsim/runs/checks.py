@@ -430,11 +430,11 @@ def _visits(simulation: Simulation, rows: Mapping[str, Any]) -> Iterator[tuple[B
     split = simulation.split
     for replica in range(simulation.replicas):
         if split is not None and replica < split.prefill:
-            yield begun & (rows["split.prefill_replica"] == replica), rows["arrival_s"], first_s, PREFILL
+            read_s = first_s - np.nan_to_num(rows["split.moving_s"])
+            yield begun & (rows["split.prefill_replica"] == replica), rows["arrival_s"], read_s, PREFILL
         else:
             here = begun & (rows["replica"] == replica) & ~np.isnan(left_s)
-            since_s = rows["arrival_s"] if split is None else first_s + np.nan_to_num(rows["split.moving_s"])
-            yield here, since_s, left_s, "" if split is None else DECODE
+            yield here, rows["arrival_s"] if split is None else first_s, left_s, "" if split is None else DECODE
 
 
 def admission_control(shed: Shed, clients: int | None, requests: Requests) -> AdmissionControl:

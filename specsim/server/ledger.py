@@ -79,7 +79,7 @@ class Ledger:
             self.caches.enter(request, int(told.cached_tokens[request]))
 
     def _resume(self, request: int, told: Begun) -> None:
-        """Note that a request has emitted its first token elsewhere, and brings the caches that it was read into."""
+        """Note that a request brings its first token, which it emits now, and the caches that it was read into."""
         progress, first_s = self.progress, told.first_token_s[request]
         progress.emitted_tokens[request] = 1
         progress.first_token_s[request] = progress.last_token_s[request] = first_s

@@ -225,7 +225,7 @@ class Moves(NamedTuple):
     ----------
     prefill_of : index of the replica that it was sent to first.
     moved_bytes : of its cache, over the link; 0 where it did not go on.
-    moving_s : seconds from its first token to its place in the second queue; NaN where it did not go on.
+    moving_s : seconds from its prompt's last pass to its place in the second queue; NaN where it did not go on.
     """
 
     prefill_of: Ints

@@ -21,6 +21,7 @@ MET |= {"prompts_s": 0.17, "drafting_s": 0.1}
 BY_HAND = {
     "": {},
     "rejected": {"rejected_reason": "timeout", "ttft_s": 9.0},
+    "link": {"ttft_s": 1.2, "split.moving_s": 0.2},
     # 1.4 s less the prompt's 0.3 s are still over 1 s; 1.2 s less 0.3 s are not.
     "queue": {"ttft_s": 1.4, "tpot_s": 0.09},
     "own_prompt": {"ttft_s": 1.2},
@@ -68,9 +69,11 @@ def test_the_terminal_says_why_only_of_a_run_that_does_badly(tmp_path, capsys):
     for rate, said in ((0.5, 0), (60, 1)):
         assert main([*words, f"rps={rate}", f"out={tmp_path / str(rate)}"]) == 0
         assert capsys.readouterr().out.count("\nwhy: of ") == said
-    split = ["replicas=2", "split.prefill=1", "split.link_gb_per_s=50", f"out={tmp_path / 'split'}"]
-    assert main([*words, "rps=60", *split]) == 0
-    assert "prompts of others (the decode pool, 1 of 2 replicas)" in capsys.readouterr().out
+    split = ["rps=60", "replicas=2", "split.prefill=1", "slo.classes.coding.tpot_ratio=0.9"]
+    decode, link = "lone decode (the decode pool, 1 of 2 replicas)", "but for the link between the pools"
+    for rate, said in (("50", decode), ("0.5", link)):
+        assert main([*words, *split, f"split.link_gb_per_s={rate}", f"out={tmp_path}/link{rate}"]) == 0
+        assert said in capsys.readouterr().out.replace("\n", " ")
     run = load_run(tmp_path / "60")
     assert run.why()["missed"].iloc[-1] == (run.causes()["cause"] != "").sum() > 0
     rows = run.requests.drop(columns="prompts_s")
