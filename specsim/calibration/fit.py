@@ -151,13 +151,25 @@ class Fit:
         return launched(min(0.0, float(found.x), key=loss))
 
     def _way_in(self, points: Sequence[MeasuredPoint], engine: Engine) -> Engine:
-        """Return the engine with the steps and the frontend that come closest to TTFT; of several, what adds least."""
+        """Return the engine with the steps and the frontend that come closest to TTFT; of several, what adds least.
+
+        A way is left at the first point with which it is further off than the best before it.
+        """
         ways = [
             replace(engine, pipeline_steps=steps, frontend_s=frontend_s)
             for steps in PIPELINE_STEPS
             for frontend_s in FRONTENDS_S
         ]
-        return min(ways, key=lambda way: self._ttft_loss(points, way))
+        best, least = engine, np.inf
+        for way in ways:
+            loss = 0.0
+            for (held,) in (self.server.simulated([point], way) for point in points):
+                loss += held.ttft_error**2
+                if loss >= least:
+                    break
+            else:
+                best, least = way, loss
+        return best
 
     def held_out(self, points: Sequence[MeasuredPoint]) -> list[Held]:
         """Return every point, in order, beside its simulation on an engine that was fitted to the other half."""
@@ -206,9 +218,6 @@ class Fit:
         bounds = (0, np.inf)
         found = least_squares(errors, guess, slopes, bounds, xtol=SETTLED, ftol=SETTLED, max_nfev=MOST_SLOPES)
         return _with_host(engine, found.x * steps)
-
-    def _ttft_loss(self, points: Sequence[MeasuredPoint], engine: Engine) -> float:
-        return sum(held.ttft_error**2 for held in self.server.simulated(points, engine))
 
 
 def _with_host(engine: Engine, host_s: Floats) -> Engine:
