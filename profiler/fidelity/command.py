@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.cli import listed, wholes
+from profiler.options import listed, wholes
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
