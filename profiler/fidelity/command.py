@@ -153,7 +153,6 @@ def study_of(arguments: argparse.Namespace) -> Study:
 
 
 def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
-    """Return the study with what the options say instead."""
     from profiler.latency.points import read_grid, shipped
 
     names = ("loads", "repeats", "clock", "device", "graphs", "dtype", "threads", "cache_tokens")

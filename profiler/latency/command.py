@@ -100,7 +100,6 @@ def measure(arguments: argparse.Namespace, places: Places, most: int | None = No
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, dict[str, Any]]:
-    """Return the pair, the setting, and the facts that samples must share."""
     from profiler.latency.hardware import hardware
     from profiler.latency.measure import check_link
     from profiler.latency.models import Setting, check_shards, shared_facts
