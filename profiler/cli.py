@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TypeVar
 
 from specsim.commands.parser import Parser
 
-Number = TypeVar("Number", int, float)
 SUBCOMMANDS = {
     "latency": ("profiler.latency.command", "time passes of a model pair and write a profile"),
     "compose": ("profiler.compose.command", "compose a profile of any model on any GPU from measured kernels"),
     "fit": ("profiler.latency.profile_file", "fit a profile again to raw samples, no GPU needed"),
     "acceptance": ("profiler.acceptance.command", "record how often a draft is accepted, and fit curves"),
 }
-
-
-def minutes(text: str) -> float:
-    """Return minutes of at least 0; argparse reports anything else."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: expected a number of minutes, 0 or more")
-    return value
-
-
-def listed(kind: Callable[[str], Number], expected: str) -> Callable[[str], tuple[Number, ...]]:
-    """Return what reads numbers between commas; argparse reports anything else."""
-
-    def read(text: str) -> tuple[Number, ...]:
-        try:
-            return tuple(kind(each) for each in text.split(",") if each)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text}: expected {expected}") from None
-
-    return read
-
-
-wholes = listed(int, "whole numbers, such as 4,5,25")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -65,7 +65,6 @@ def yaml_text(mapping: Mapping[str, Any], heading: str) -> str:
 
 
 def _block(key: str, value: object, depth: int) -> list[str]:
-    """Return the lines of one entry."""
     pad = "  " * depth
     line = f"{pad}{key}: {_inline(value)}"
     simple = not isinstance(value, Mapping | list) or _is_flat(value)
@@ -87,7 +86,6 @@ def _is_flat(value: object) -> bool:
 
 
 def _item(item: object, depth: int) -> list[str]:
-    """Return the lines of one item of a list."""
     pad = "  " * depth
     if not isinstance(item, Mapping):
         return [f"{pad}- {_inline(item)}"]
@@ -96,7 +94,6 @@ def _item(item: object, depth: int) -> list[str]:
 
 
 def _inline(value: object) -> str:
-    """Return a value on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_inline(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):

@@ -38,7 +38,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _drawn() -> dict[str, Figure]:
-    """Return the figures by name, of the rows that the studies keep."""
     from profiler.fidelity import figures as fidelity
     from profiler.fidelity.tables import read_tables
     from profiler.fidelity.verdicts import run_verdicts

@@ -64,7 +64,6 @@ def _linked(text: str, folder: str, page: str) -> str:
 
 
 def _page(path: str) -> str:
-    """Return the site's page of a file or folder of the repository."""
     if path in ABOVE:
         return ABOVE[path]
     if path.startswith("docs/"):

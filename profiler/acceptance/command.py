@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.acceptance.settings import DRAFTERS, PROPOSALS, RecordingSettings, checksums, same_settings
-from profiler.cli import wholes
 from profiler.lock import only_one
 from profiler.models.loading import DTYPES, require_extra, versions
+from profiler.options import wholes
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 

@@ -177,13 +177,6 @@ def settling(rows: OnPath, marks: Ints) -> Settling:
     return Settling(len(distances), least, distance)
 
 
-def running_rates(rows: OnPath, text: int) -> tuple[Ints, Floats]:
-    """Return positions after each ten more accepted tokens, and the share right up to each (LAPS-SD Fig. 3)."""
-    accepted = np.cumsum(rows.right[rows.text == text])
-    at = np.searchsorted(accepted, np.arange(10, accepted[-1] + 1, 10))
-    return at + 1, accepted[at] / (at + 1)
-
-
 def clustered_error(values: Ints, text: Ints) -> float:
     """Return the standard error of the mean of values (n,), clustered by `text` (n,); NaN for a single text."""
     _, code = np.unique(text, return_inverse=True)

@@ -17,7 +17,6 @@ from profiler.acceptance.curves import (
     by_confidence,
     on_path,
     request_rates,
-    running_rates,
     settling,
 )
 from profiler.acceptance.trace_file import RecordedTrace
@@ -121,9 +120,9 @@ def _lengths(axes: Axes, shapes: Sequence[ComparedCurve], width: int, colour: st
 
 
 def request_figure(rows: Mapping[str, OnPath]) -> Figure:
-    """Draw the spread between requests, how fast a request's share right settles, and examples (LAPS-SD Fig. 3)."""
+    """Draw the spread between requests, and how fast a request's share right settles (LAPS-SD Fig. 3)."""
     figure = new_figure(2.6)
-    spread, settled, examples = figure.subplots(1, 3)
+    spread, settled = figure.subplots(1, 2)
     ink = colours(rows)
     longest_text = max(int(np.bincount(of.text).max()) for of in rows.values())
     marks = MARKS[longest_text >= 2 * MARKS]
@@ -133,15 +132,10 @@ def request_figure(rows: Mapping[str, OnPath]) -> Figure:
         share = np.arange(len(rates) + 1) / max(len(rates), 1)
         spread.step(np.concatenate(([0.0], rates)), share, where="post", color=ink[name], label=name)
         settled.plot(marks, settling(of, marks).distance if len(marks) else [], color=ink[name])
-        longest = int(np.bincount(of.text).argmax())
-        if of.right[of.text == longest].sum() >= 20:
-            examples.plot(*running_rates(of, longest), color=ink[name])
     spread.set(xlabel="share right of a request", ylabel="cumulative share of requests", xlim=(0, 1), ylim=(0, 1))
     spread.set_title(f"requests of {FEWEST_TOKENS} tokens or more")
     settled.set(xlabel="tokens so far", ylabel="|share so far - share in all|", ylim=(0, None), xlim=(0, None))
     settled.set_title(f"requests of {2 * marks[-1]} tokens or more" if len(marks) else "")
-    examples.set(xlabel="tokens so far", ylabel="share right so far", ylim=(0, 1))
-    examples.set_title("the longest request of each")
     legend_above(figure, spread, columns=3)
     return figure
 

@@ -121,7 +121,6 @@ def without_layers(model: PreTrainedModel, skipped: Sequence[int]) -> PreTrained
 
 
 def _copied(module: nn.Module) -> Any:
-    """Return a shallow copy, whose parts can be replaced."""
     copied = copy.copy(module)
     copied._modules = dict(module._modules)
     return copied

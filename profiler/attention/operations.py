@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import torch
 from torch.nn.functional import silu
 
 from profiler.attention.split import Pools, Tail, plain_tail
-from specsim.errors import SpecsimError
 
 
 class Plain:
@@ -53,31 +50,3 @@ class Plain:
     def tail(self, query: torch.Tensor, pools: Pools, tail: Tail, context: Pools, scaling: float) -> torch.Tensor:
         """Attend to the tails and merge with the attention to the contexts; see `split.plain_tail`."""
         return plain_tail(query, pools, tail, context, scaling)
-
-
-def operations(name: str) -> Plain:
-    """Return the operations of that name, ``torch`` or ``triton``.
-
-    Raises
-    ------
-    SpecsimError
-        When Triton is not installed.
-    """
-    if name == "torch":
-        return Plain()
-    if find_spec("triton") is None:
-        raise SpecsimError('triton is not installed; expected pip install "specsim[profiler]"')
-    from profiler.attention.kernels import AttentionKernels
-
-    return AttentionKernels()
-
-
-def operations_of(device: torch.device) -> Plain:
-    """Return the operations that a device's fused passes are timed with: Triton's on CUDA, plain torch on the CPU.
-
-    Raises
-    ------
-    SpecsimError
-        When Triton is missing on CUDA.
-    """
-    return operations("triton" if device.type == "cuda" else "torch")

@@ -6,10 +6,12 @@ with the pass's `Plan`, a keyword of the model's forward call.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import torch
 
+from profiler.attention.operations import Plain
 from profiler.attention.packing import Packed, PackedRoom, Work
 from profiler.attention.pages import CacheShape, PageTables
 from specsim.errors import SpecsimError, nearest
@@ -106,7 +108,6 @@ def planner(kernel: str, shape: CacheShape, heads: int, *, device: torch.device,
 
 def _split(name: str, shape: CacheShape, heads: int, *, device: torch.device, dtype: torch.dtype) -> Planner:
     """Return attention to context and tail apart: by FlashAttention-3 and a Triton kernel, or both in plain torch."""
-    from profiler.attention.operations import operations
     from profiler.attention.split import SplitAttention, plain_paged
 
     if name == "split":
@@ -135,3 +136,31 @@ def page_tokens(kernel: str, device: torch.device) -> int:
 
     name = best_kernel(device) if kernel == "auto" else kernel
     return BLOCK_TOKENS if name == "flex" and device.type == "cuda" else SMALL_PAGE_TOKENS
+
+
+def operations(name: str) -> Plain:
+    """Return the operations of that name, ``torch`` or ``triton``.
+
+    Raises
+    ------
+    SpecsimError
+        When Triton is not installed.
+    """
+    if name == "torch":
+        return Plain()
+    if find_spec("triton") is None:
+        raise SpecsimError('triton is not installed; expected pip install "specsim[profiler]"')
+    from profiler.attention.kernels import AttentionKernels
+
+    return AttentionKernels()
+
+
+def operations_of(device: torch.device) -> Plain:
+    """Return the operations that a device's fused passes are timed with: Triton's on CUDA, plain torch on the CPU.
+
+    Raises
+    ------
+    SpecsimError
+        When Triton is missing on CUDA.
+    """
+    return operations("triton" if device.type == "cuda" else "torch")

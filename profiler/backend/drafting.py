@@ -152,7 +152,6 @@ class ModelDrafter:
         return -1 if node < forest.rows else tree.places[_code(forest, node)]
 
     def _book(self, pass_: Extension, rows: list[LaidRow]) -> None:
-        """Note what the pass has cached."""
         for row in rows:
             self.rows.held[row.request] = row.context + len(row.chunk)
         forest = pass_.forest

@@ -95,7 +95,6 @@ def served(
 
 
 def _check(simulation: Simulation, models: Models) -> None:
-    """Refuse what one pair of models does not serve."""
     priced, looks_up = simulation.truth.draft, isinstance(models.draft, LookupMatch)
     if simulation.replicas != 1:
         raise SpecsimError(f"{simulation.replicas} replicas; expected 1: these models have one cache")

@@ -167,7 +167,6 @@ def _is_folder(path: Path) -> bool:
 
 
 def _named(given: str) -> Model:
-    """Return the model whose configuration ships by that name."""
     key = ALIASES.get(_key(given), _key(given))
     alias = _short(Path(given).name) if key != _key(given) else None
     if key in BY_NAME:

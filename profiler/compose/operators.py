@@ -78,7 +78,6 @@ class Operators:
         self._of_lender = [self._named(phase) for phase in (0, 1)]
 
     def _spec(self) -> dict[str, Any]:
-        """Return the operators, and keep what prices them."""
         place = self.place
         text = sdk().engine.build_engine_spec_json(
             self._built,
@@ -99,7 +98,6 @@ class Operators:
         return spec
 
     def _lent_of(self, operators: Sequence[Any]) -> list[int]:
-        """Return the operators that another engine's table has."""
         dense = not self.model.experts[0]
         return [i for i, each in enumerate(operators) if lender_of(each, self.place, dense) is not None]
 
@@ -361,7 +359,6 @@ class Operators:
         return [i for i in range(len(self._listed[1])) if i not in self._lent[1] and ask(i, 0) != ask(i, LONG)]
 
     def _others(self, phase: int) -> list[int]:
-        """Return the rest."""
         operators = self._listed[phase]
         apart = {i for i, each in enumerate(operators) if name_of(each).endswith(("logits_gemm", MARKOV))}
         apart |= {*self._lent[phase], *self._norms[phase], *self._attention[phase]}

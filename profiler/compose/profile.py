@@ -150,14 +150,12 @@ def _operators(model: Model, place: ComposedPlacement) -> Operators:
 
 
 def _engine_file(operators: Operators) -> str:
-    """Return the engine file that goes with the version of the kernels."""
     name, version = operators.place.engine, operators.version
     older = (file for (of, begins), file in OLDER.items() if of == name and version.startswith(begins))
     return next(older, ENGINE_FILES[name])
 
 
 def _hardware(target: Operators, usable: int) -> dict[str, Any]:
-    """Return the keys of the GPUs and of their memory."""
     place = target.place
     stages = {"pipeline_parallel_size": place.pp} if place.pp > 1 else {}
     return {
@@ -170,7 +168,6 @@ def _hardware(target: Operators, usable: int) -> dict[str, Any]:
 
 
 def _shapes(model: Model, head: DecoderHead | None) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the keys of the target's shape, and how far a head drafts."""
     target = {key: model.whole(key) for key in ("num_hidden_layers", "hidden_size", "vocab_size")}
     draft = {} if head is None else {"block_tokens" if head.one_pass else "max_depth": head.depth}
     return {"max_model_len": model.whole("max_position_embeddings"), **target}, draft
@@ -269,7 +266,6 @@ def _placed(second: Model, head: DecoderHead | None, place: ComposedPlacement) -
 
 
 def _check_split(model: Model, place: ComposedPlacement) -> None:
-    """Refuse a parallelism that does not divide the model."""
     if min(place.tp, place.ep, place.pp) < 1:
         raise SpecsimError(f"--tp {place.tp} --ep {place.ep} --pp {place.pp}: expected whole numbers of at least 1")
     layers = model.whole("num_hidden_layers")

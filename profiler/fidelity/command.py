@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.cli import listed, wholes
+from profiler.options import listed, wholes
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
@@ -153,7 +153,6 @@ def study_of(arguments: argparse.Namespace) -> Study:
 
 
 def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
-    """Return the study with what the options say instead."""
     from profiler.latency.points import read_grid, shipped
 
     names = ("loads", "repeats", "clock", "device", "graphs", "dtype", "threads", "cache_tokens")

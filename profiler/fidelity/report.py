@@ -182,7 +182,6 @@ def _service(tables: Tables) -> Iterator[Row]:
 
 
 def _served_cells(tables: Tables) -> DataFrame:
-    """Return the cells of runs that did not fail, real and simulated."""
     cells = tables.cells[tables.cells.error.isna()] if "error" in tables.cells else tables.cells
     return cells[cells.side.isin((REAL, SIMULATED))]
 

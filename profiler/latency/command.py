@@ -6,11 +6,11 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from profiler.cli import minutes
 from profiler.latency.choice import check_shapes, shapes_of
 from profiler.latency.points import ROLES, read_grid, shares, shipped
 from profiler.latency.profile_file import QUICK_GRID, Places, check_places, write_profile
 from profiler.lock import only_one
+from profiler.options import minutes
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
@@ -100,7 +100,6 @@ def measure(arguments: argparse.Namespace, places: Places, most: int | None = No
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, dict[str, Any]]:
-    """Return the pair, the setting, and the facts that samples must share."""
     from profiler.latency.hardware import hardware
     from profiler.latency.measure import check_link
     from profiler.latency.models import Setting, check_shards, shared_facts

@@ -62,7 +62,6 @@ def _log_scales(axes: Any) -> None:
 
 
 def _points(axes: Any, samples: Samples, x: Floats, y: Floats) -> None:
-    """Draw a point (x, y) of each sample in the colour of its kind."""
     for kind in dict.fromkeys(samples.kinds.tolist()):
         chosen = samples.kinds == kind
         axes.plot(x[chosen], y[chosen], "o", ms=3.5, alpha=0.7, color=INK[kind], label=kind, mew=0)

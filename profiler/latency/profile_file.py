@@ -173,7 +173,6 @@ def _provenance(path: Path, facts: dict[str, Any], samples: list[Sample]) -> dic
 
 
 def _skipped(samples: list[Sample]) -> list[str]:
-    """Return a line about points that were skipped, if there are any."""
     skipped = [f"{each.role} {each.key} ({each.status})" for each in samples if each.status != "ok"]
     if not skipped:
         return []

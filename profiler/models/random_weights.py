@@ -99,7 +99,6 @@ def random_model(
 
 
 def _empty(shape: TransformerShape, dtype: torch.dtype) -> Any:
-    """Return the model with uninitialised parameters of type `dtype`."""
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
     before = torch.get_default_dtype()

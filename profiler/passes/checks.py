@@ -120,7 +120,6 @@ def checked_error(kernel: str, heads: int, kv_heads: int, head_dim: int, **place
 
 @contextmanager
 def _one_line(said: str) -> Iterator[None]:
-    """Turn whatever compilers raise into one line."""
     try:
         yield
     except SpecsimError:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from profiler.attention.operations import Plain, operations_of
+from profiler.attention.operations import Plain
 from profiler.attention.pages import give_back
+from profiler.attention.planning import operations_of
 from profiler.models.shapes import TransformerShape
 from profiler.passes.forward import Inputs, PackedForward
 from specsim.errors import SpecsimError

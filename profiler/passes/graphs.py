@@ -124,7 +124,6 @@ class Replays:
 
 
 def _room(work: Work, causal: bool, page_tokens: int) -> PackedRoom:
-    """Return the room of a pass."""
     return PackedRoom(
         rows=captured_size(work.rows),
         tokens=captured_size(work.batched_tokens),

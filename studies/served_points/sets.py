@@ -132,6 +132,5 @@ def compared(data: Path, of: PublishedSet) -> ScoredSet:
 
 
 def _composed(of: PublishedSet, tp: int) -> Profile:
-    """Return the same model on the same GPUs, composed."""
     mapping = compose_profile(of.model.split("/")[1], gpu="h100_sxm", tp=tp, engine=of.backend, precision=of.precision)
     return profile_from_mapping(mapping, of.name)

@@ -75,7 +75,6 @@ def _batches(axes: Axes) -> None:
 
 
 def _legend(axes: Axes, size: float) -> None:
-    """Draw the legend above all lines and points."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.09 * len(axes.get_legend_handles_labels()[0]) * (high - low))
     axes.legend(fontsize=size, handlelength=1.6, labelspacing=0.2, borderpad=0.2, loc="upper right", edgecolor="none")

@@ -210,7 +210,6 @@ def _shape_of(given: Series[Any]) -> str:
 
 
 def _shapes(said: str, drafter: str) -> tuple[PublishedTree | None, PublishedTree | None]:
-    """Return the shape of a row, and that of the drafter it is compared with."""
     if said.startswith("best ("):
         return _chain(int(dict(re.findall(r"([\w-]*EAGLE[\w-]*) (\d+)", said))[drafter])), None
     if both := re.fullmatch(r"(\d+) against (\d+)", said):

@@ -8,15 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from profiler.cli import minutes
 from profiler.latency.command import TIME_IS_UP
+from profiler.options import minutes
 from specsim.commands.parser import Parser
 from specsim.commands.parser import run as commanded
 from specsim.errors import SpecsimError, nearest, say
 from specsim.files.checked_mapping import expanded
 from tools.gpu_session.pairs import arguments_of, path_of, read_pairs
-from tools.gpu_session.stage import OTHER_GPU
-from tools.gpu_session.state import STAGES, State, read_state, unpack
+from tools.gpu_session.state import OTHER_GPU, STAGES, State, read_state, unpack
 
 LIMITS = {"check": 4.0, "sweep": 8.0, "engine": 8.0, "rest": 8.0}
 

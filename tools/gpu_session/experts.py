@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.functional import grouped_mm, silu
 
-from profiler.attention.operations import operations_of
+from profiler.attention.planning import operations_of
 from specsim.errors import first_line
 from tools.gpu_session.place import Place
 from tools.gpu_session.state import Row

@@ -17,9 +17,7 @@ from typing import Any
 
 from profiler.latency.profile_file import UNFIT
 from specsim.errors import SpecsimError, first_line, say
-from tools.gpu_session.state import OtherGpu, State, read_state
-
-FAILED, OTHER_GPU = 2, 6
+from tools.gpu_session.state import FAILED, OTHER_GPU, OtherGpu, State, read_state
 
 
 def main(argv: list[str]) -> int:

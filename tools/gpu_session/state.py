@@ -19,6 +19,8 @@ FORMAT = 1
 FILE = "session.json"
 LOG = "session.log"
 ROWS = "rows.jsonl"
+FAILED, OTHER_GPU = 2, 6
+"""Exit codes of a stage."""
 STAGES = ("check", "sweep", "engine", "rest")
 
 

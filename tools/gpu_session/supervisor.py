@@ -17,8 +17,7 @@ import tools
 from profiler.latency.command import TIME_IS_UP
 from profiler.latency.profile_file import UNFIT
 from specsim.errors import say
-from tools.gpu_session.stage import OTHER_GPU
-from tools.gpu_session.state import LOG, State, pack, read_state
+from tools.gpu_session.state import LOG, OTHER_GPU, State, pack, read_state
 
 POLL_S, ARCHIVE_EVERY_S = 1.0, 15.0
 GRACE_S = 20.0

@@ -14,8 +14,7 @@ from profiler.latency.profile_file import Places
 from profiler.latency.samples import read_samples
 from specsim.errors import SpecsimError, say
 from tools.gpu_session.pairs import QUICK, arguments_of
-from tools.gpu_session.stage import FAILED
-from tools.gpu_session.state import Row, State
+from tools.gpu_session.state import FAILED, Row, State
 
 TO_BEGIN_S = 30.0
 """The least seconds left to begin another pair: drawing its weights and checking its kernel take about as long."""

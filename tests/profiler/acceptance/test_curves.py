@@ -133,8 +133,3 @@ def test_bins_hold_mean_confidence_and_acceptance():
     assert bins.confidence[[0, 7, 9]] == pytest.approx([0.05, 0.75, 1.0])
     assert bins.accepted[[0, 7, 9]] == pytest.approx([0.5, 0.5, 1.0])
     assert curves.calibration_error(bins) == pytest.approx((2 * 0.45 + 2 * 0.25 + 0) / 5)
-
-
-def test_running_rates_are_noted_every_ten_accepted_tokens():
-    at, rate = curves.running_rates(curves.on_path(patterned([0] * 30, [1, 0] * 10 + [1] * 15), "chat"), 1)
-    assert (at.tolist(), rate) == ([19, 30], pytest.approx([10 / 19, 20 / 30]))

@@ -9,10 +9,9 @@ torch = pytest.importorskip("torch")
 
 from profiler.attention import fa3  # noqa: E402
 from profiler.attention.fa3 import LIBRARY, Fa3, library  # noqa: E402
-from profiler.attention.operations import operations  # noqa: E402
 from profiler.attention.packing import pack  # noqa: E402
 from profiler.attention.pages import CacheShape  # noqa: E402
-from profiler.attention.planning import best_kernel, page_tokens, planner  # noqa: E402
+from profiler.attention.planning import best_kernel, operations, page_tokens, planner  # noqa: E402
 from profiler.attention.split import SplitAttention, plain_tail  # noqa: E402
 from profiler.passes.checks import check_replays  # noqa: E402
 from profiler.passes.forward import Forward  # noqa: E402

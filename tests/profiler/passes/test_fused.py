@@ -11,8 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config  # noqa: E402
 
 from profiler.attention import kernels  # noqa: E402
-from profiler.attention.operations import Plain, operations  # noqa: E402
+from profiler.attention.operations import Plain  # noqa: E402
 from profiler.attention.pages import deal  # noqa: E402
+from profiler.attention.planning import operations  # noqa: E402
 from profiler.models.random_weights import shape_of  # noqa: E402
 from profiler.models.shapes import TINY_LLAMA  # noqa: E402
 from profiler.passes.checks import check_operations  # noqa: E402

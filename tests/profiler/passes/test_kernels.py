@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="triton, which has wheels for Linux only, is not installed")
 
-from profiler.attention.operations import operations  # noqa: E402
 from profiler.attention.packing import pack  # noqa: E402
+from profiler.attention.planning import operations  # noqa: E402
 from profiler.attention.split import SplitAttention, plain_paged, plain_tail  # noqa: E402
 from tests.profiler.passes.layouts import CPU, TREES, exact, pools  # noqa: E402
 
