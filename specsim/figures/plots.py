@@ -139,7 +139,11 @@ def paper_figure(
             _draw(panel_axes, panel, axes, (labels, marks, against), measure)
             _make_room(panel_axes, [labels[line] for line in lines if against is None or line != against], width_in)
             panel_axes.set_xlabel(named(axes.x) if panel_axes.get_subplotspec().is_last_row() else "")
-    said = [*caption_of([panel.means for panel in chosen], axes, against), *table_said(table)]
+        numbers = not all(isinstance(line, str) for line in lines)
+        if numbers:
+            figure.suptitle(f"Lines by {named(axes.line)}", fontsize=7.5)
+    of_lines = [f"Lines differ in {axes.line}."] if numbers else []
+    said = [*of_lines, *caption_of([panel.means for panel in chosen], axes, against), *table_said(table)]
     return PaperFigure(figure, " ".join([*([] if of == "all" else [f"Requests of {of}."]), *said]))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, pairwise
+from math import radians, sin
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from specsim.figures.style import (
+    CHARACTER_IN,
     GLYPHS,
     GREY,
     HATCHES,
@@ -23,13 +25,12 @@ from specsim.figures.style import (
     legend_above,
     legend_name,
     marks_said,
-    name_ticks,
     new_figure,
     run_said,
     style,
 )
 from specsim.metrics.seeds import verdict_of
-from specsim.metrics.tables import objective, sentences, shorten, stand_ins
+from specsim.metrics.tables import LONGEST_CLASS, objective, sentences, shorten, stand_ins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +94,9 @@ TPOT_SAID = (
     "Bars and numbers count requests that met TTFT and TPOT, which runs from the first token as in vLLM (tpot_s).",
     "The diamonds' TPOT runs from the first decoding pass as in AdaServe (decode_tpot_s).",
 )
-MOST_LABEL_CHARACTERS = 36
+MOST_LABEL_CHARACTERS, LEAST_LABEL_CHARACTERS = 36, 12
+SLANT_DEGREES = 35
+BARS_IN = 3.0
 # Keeps numbers over bars readable across a grid line.
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
 
@@ -106,16 +109,20 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
     block = metrics["specsim"]
     parts = {**block["classes"], ALL: block}
     with style():
-        figure = new_figure(2.55)
+        labels = _labels(parts)
+        slanted = len(labels) > 1 and "\n" not in labels[0]
+        long_in = max(map(len, labels)) * CHARACTER_IN if slanted else 0.0
+        figure = new_figure(2.55 + long_in * sin(radians(SLANT_DEGREES)))
         left, right = figure.subplots(1, 2)
+        slant: Any = {"rotation": SLANT_DEGREES, "ha": "right", "rotation_mode": "anchor"} if slanted else {}
         shares = [100 * (part["slo_attainment"] or 0.0) for part in parts.values()]
         rates = [part["slo_goodput_tokens_per_s"] or 0.0 for part in parts.values()]
         for axes, heights in ((left, shares), (right, rates)):
             bars = axes.bar(range(len(parts)), heights, width=0.62, color=[*colours(block["classes"]).values(), GREY])
-            name_ticks(axes, [_with_slo(name, part) for name, part in parts.items()], room_in=3.0)
+            axes.set_xticks(range(len(labels)), labels, **slant)
             axes.grid(axis="x", visible=False)
             axes.set_xlabel("SLO class (TTFT in s, TPOT in ms)")
-            axes.tick_params(axis="x", pad=BELOW_MARKS)
+            axes.tick_params(axis="x", pad=BELOW_MARKS, length=0)
         left.set_ylabel("SLO attainment (%)")
         left.set_ylim(0, 116)
         left.set_yticks(range(0, 101, 20))
@@ -128,6 +135,18 @@ def slo_by_class(metrics: Mapping[str, Any]) -> Figure:
         legend_above(figure, left)
         caption_below(figure, [*TPOT_SAID, *run_said(block)])
         return figure
+
+
+def _labels(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return names with their objectives below; where neighbours would touch, shorter names, at last on one line."""
+    room = BARS_IN / len(parts) / CHARACTER_IN
+    for names in (list(parts), _elided(list(parts), max(int(room) - 1, LEAST_LABEL_CHARACTERS))):
+        labels = [_with_slo(name, part) for name, part in zip(names, parts.values(), strict=True)]
+        longest = [max(map(len, label.split("\n"))) for label in labels]
+        if max(((one + other) / 2 for one, other in pairwise(longest)), default=0.0) + 1 <= room:
+            return labels
+    names = _elided(list(parts), LONGEST_CLASS)
+    return [_with_slo(name, part).replace("\n", " ") for name, part in zip(names, parts.values(), strict=True)]
 
 
 def _marks(axes: Axes, parts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -178,9 +197,9 @@ def _shared_key(labels: Sequence[str]) -> tuple[str, list[str]]:
     return keys.pop(), [label.partition("=")[2] for label in labels]
 
 
-def _elided(labels: Sequence[str]) -> list[str]:
+def _elided(labels: Sequence[str], most: int = MOST_LABEL_CHARACTERS) -> list[str]:
     """Return labels without their middle where they are long, unless two would become one."""
-    short = [shorten(each, MOST_LABEL_CHARACTERS) for each in labels]
+    short = [shorten(each, most) for each in labels]
     return short if len(set(short)) == len(set(labels)) else list(labels)
 
 

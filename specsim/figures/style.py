@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import cycle, pairwise
+from itertools import cycle
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +152,7 @@ CHARACTER_IN = 0.057
 GREY = "#555555"
 CAPTION_CHARACTERS = 132
 CAPTION_LINE_IN = 0.13
+LEGEND_LINE_IN = 0.17
 
 # Okabe and Ito (2008), without black (axes) and yellow (too faint for lines on white).
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
@@ -207,11 +208,17 @@ def legend_name(name: str) -> str:
 
 
 def legend_above(figure: Figure, axes: Axes, columns: int = 6) -> None:
-    """Put the legend of ``axes`` above the figure."""
+    """Put the legend of ``axes`` above the figure, which grows by its lines after the first."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=min(columns, max(len(labels), 1)), handlelength=1.8
-    )
+    columns = min(columns, legend_columns(labels))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, handlelength=1.8)
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE_IN * ((len(labels) - 1) // columns))
+
+
+def legend_columns(names: Iterable[str]) -> int:
+    """Return how many columns of names a legend has room for, 6 at most."""
+    widest_in = max(map(len, names), default=0) * CHARACTER_IN + 0.65
+    return max(1, min(6, int(WIDE_IN / widest_in)))
 
 
 def caption_below(figure: Figure, said: Sequence[str]) -> None:
@@ -219,18 +226,6 @@ def caption_below(figure: Figure, said: Sequence[str]) -> None:
     lines = wrap(" ".join(said), CAPTION_CHARACTERS, break_on_hyphens=False)
     figure.supxlabel("\n".join(lines), fontsize=7, color=GREY, x=0.01, ha="left")
     figure.set_figheight(figure.get_figheight() + CAPTION_LINE_IN * len(lines))
-
-
-def name_ticks(axes: Axes, labels: Sequence[str], *, room_in: float) -> None:
-    """Name the ticks 0..n-1 of the x axis, slanted if neighbours would touch within ``room_in`` inches."""
-    longest = [max(map(len, label.split("\n"))) for label in labels]
-    widest = max(((left + right) / 2 for left, right in pairwise(longest)), default=0.0) + 1
-    if widest * CHARACTER_IN <= room_in / len(labels):
-        axes.set_xticks(range(len(labels)), labels)
-    else:
-        flat = [label.replace("\n", " ") for label in labels]
-        axes.set_xticks(range(len(flat)), flat, rotation=35, ha="right", rotation_mode="anchor")
-    axes.tick_params(axis="x", length=0)
 
 
 def amount(value: float) -> str:

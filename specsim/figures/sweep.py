@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from specsim.figures.style import (
-    CHARACTER_IN,
     GREY,
+    LEGEND_LINE_IN,
     MARKER_POINTS,
     PALETTE,
-    WIDE_IN,
     Marks,
     caption_below,
+    legend_columns,
     legend_name,
     mark,
     marks_of,
@@ -138,7 +138,7 @@ def told(key: str, value: Any) -> str:
 DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX<>*hdp8"
 MOST_TICKS, CROWD = 9, 8
-ROW_IN, LEGEND_IN, FRAME_IN = 0.17, 0.17, 0.72
+ROW_IN, FRAME_IN = 0.17, 0.72
 SPREAD_POINTS = 2.4
 LOG_RATIO, MARGIN = 16, 0.07
 
@@ -194,7 +194,7 @@ def _layout(panels: int, lines: Sequence[Any], *, rows: bool, shared: bool) -> t
     crowded = len(lines) > CROWD and not rows
     columns = min(panels, 2 if crowded or panels == 4 else 3)
     panel_in = 0.6 + ROW_IN * max(len(lines), 4) if rows else 2.6 if crowded else 1.75
-    legend_in = 0.0 if rows else LEGEND_IN * -(-len(lines) // _legend_columns(map(word, lines)))
+    legend_in = 0.0 if rows else LEGEND_LINE_IN * -(-len(lines) // legend_columns(map(word, lines)))
     figure = new_figure(-(-panels // columns) * panel_in + legend_in + FRAME_IN)
     grid = figure.subplots(-(-panels // columns), columns, sharey=shared, squeeze=False).ravel().tolist()
     for unused in grid[panels:]:
@@ -205,13 +205,8 @@ def _layout(panels: int, lines: Sequence[Any], *, rows: bool, shared: bool) -> t
 def legend_of(figure: Figure, looks: Mapping[str, Mapping[str, Any]], title: str) -> None:
     """Put a legend of lines by name above the figure, long enough to show their dashes."""
     handles = [Line2D([], [], linewidth=1.0, **look) for look in looks.values()]
-    place: dict[str, Any] = {"loc": "outside upper center", "ncols": _legend_columns(looks), "handlelength": 3.2}
+    place: dict[str, Any] = {"loc": "outside upper center", "ncols": legend_columns(looks), "handlelength": 3.2}
     figure.legend(handles, list(map(legend_name, looks)), title=title, **place)
-
-
-def _legend_columns(names: Iterable[str]) -> int:
-    widest_in = max(map(len, names)) * CHARACTER_IN + 0.65
-    return max(1, min(6, int(WIDE_IN / widest_in)))
 
 
 def look_of(place: int) -> dict[str, Any]:

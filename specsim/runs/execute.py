@@ -259,11 +259,11 @@ def _notes(
 
 
 def _recorded(experiment: Experiment) -> Recorded | None:
-    """Return how many requests a recording holds, and what can be judged instead; None for an endless trace."""
+    """Return how many requests a recording holds, and what can be judged instead; None if a run can have any number."""
     from specsim.metrics.load import Recorded
 
     source, closed = experiment.source, experiment.made_of.settings.concurrency is not None
-    if source.holds is None:
+    if source.holds is None or experiment.made_of.chosen.trace.values.get("resample"):
         return None
     ways = ["a wider trace.window"] if experiment.made_of.chosen.trace.values.get("window") else []
     ways += ["another trace"] if closed else ["a lower rate", "another trace"]

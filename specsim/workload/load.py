@@ -153,12 +153,12 @@ def resample(trace: Trace, block_s: float, *, seed: int, requests: int | None = 
     overlap and may be drawn more than once. A block keeps its bursts, lengths, classes and objectives.
 
     Block i depends only on (seed, i), so a shorter trace is the beginning of a longer one. If the span holds fewer than
-    `requests`, blocks are added after it.
+    `requests`, blocks are added after it: the trace may have more requests than the recording.
 
     Raises
     ------
     SpecsimError
-        When a block is not shorter than the trace, blocks are too many, or the trace holds fewer than `requests`.
+        When a block is not shorter than the trace, or blocks are too many.
     """
     span_s = float(trace.arrival_s[-1])
     if span_s == 0:
@@ -169,11 +169,11 @@ def resample(trace: Trace, block_s: float, *, seed: int, requests: int | None = 
             f"trace.resample={block_s:g}: expected seconds of at least {least_s:g} and below {span_s:g}, "
             f"the span of trace {trace.source.name!r}"
         )
-    blocks, wanted = ceil(span_s / block_s), 1 if requests is None else len(trace.head(requests))
+    blocks, wanted = ceil(span_s / block_s), 1 if requests is None else requests
     rows, arrival_s, block = _drawn(trace, block_s, blocks, seed)
     inside = int(np.searchsorted(arrival_s, span_s, side="right"))
     while inside < wanted:
-        blocks *= 2
+        blocks = max(2 * blocks, ceil(wanted / len(trace) * span_s / block_s))
         rows, arrival_s, block = _drawn(trace, block_s, blocks, seed)
         inside = min(len(rows), wanted)
     return trace.redrawn(rows[:inside], arrival_s[:inside], block[:inside])

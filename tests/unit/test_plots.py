@@ -212,16 +212,21 @@ def test_no_label_of_a_wide_axis_covers_another():
     assert not any(one.overlaps(other) for one, other in pairwise(words))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_no_label_covers_a_mark_and_no_mark_another(share):
-    metrics = run().metrics
+LONG = ("/v1/chat/completions", "/v1/batch/summarize", "/v1/embeddings")
+
+
+@pytest.mark.parametrize(("share", "names"), [(0.0, NAMES), (0.5, NAMES), (1.0, NAMES), (1.0, LONG)])
+def test_no_label_covers_a_mark_and_no_mark_another(share, names):
+    metrics = run(names=names).metrics
     for part in (metrics["specsim"], *metrics["specsim"]["classes"].values()):
         part |= dict.fromkeys(("slo_attainment", "ttft_attainment", "tpot_attainment"), share)
     figure = slo_by_class(metrics)
     left = figure.axes[0]
     marks = mark_boxes(figure, left)
     assert len(marks) == 2 * (len(NAMES) + 1)
-    words = [text.get_window_extent() for text in (*left.texts, *left.get_xticklabels(), left.xaxis.label)]
+    labels = (*left.texts, *left.get_xticklabels(), left.xaxis.label)
+    words = [text.get_window_extent() for text in labels]
+    assert not any(text.get_rotation() for text in labels)
     assert [text.get_text() for text in left.texts] == [amount(100 * share)] * (len(NAMES) + 1)
     assert not any(mark.overlaps(word) for mark in marks for word in words)
     assert not any(one.overlaps(other) for one, other in combinations(marks, 2))

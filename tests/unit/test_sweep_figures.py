@@ -254,10 +254,12 @@ def test_what_cannot_be_shown_is_refused(runs):
     assert "figure: names=fcf: no such line; did you mean 'fcfs'" in refusal(runs.figure, names={"fcf": "first come"})
     assert "figure: of=chatt: slo_attainment is of no such class" in refusal(runs.figure, of="chatt")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
-    with pytest.raises(SpecsimError, match="figure: 7 lines of scheduler; expected 6 or fewer"):
-        sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4).figure()
-    with pytest.raises(SpecsimError, match=r"figure: the runs differ in slo_scale, too; expected select"):
-        sweep({"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4).figure()
+    too_many = sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4)
+    assert "figure: 7 lines of scheduler; expected 6 or fewer" in refusal(too_many.figure)
+    many = sweep({"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4)
+    assert "figure: the runs differ in slo_scale, too; expected select" in refusal(many.figure)
+    figure, text = many.select(scheduler="fcfs").figure(x="rps", line="slo_scale")
+    assert (figure.get_suptitle(), text[:27]) == ("Lines by TPOT SLO scale (x)", "Lines differ in slo_scale. ")
 
 
 def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():

@@ -163,9 +163,10 @@ def test_a_block_begins_anywhere(trace):
     assert len(set(firsts.tolist())) > 150
 
 
-@pytest.mark.parametrize("requests", [1, 7, N])
-def test_fewer_requests_are_a_prefix(trace, requests):
-    whole = resample(trace, 50.0, seed=4, requests=N)
+@pytest.mark.parametrize("requests", [1, 7, N, 2 * N])
+def test_fewer_requests_are_a_prefix_of_more_than_the_recording_has(trace, requests):
+    whole = resample(trace, 50.0, seed=4, requests=3 * N)
+    assert len(whole) == 3 * N
     part = resample(trace, 50.0, seed=4, requests=requests).head(requests)
     for column in ("arrival_s", "prompt_tokens", "output_tokens", "row", "slo_class"):
         assert getattr(part, column).tolist() == getattr(whole, column)[:requests].tolist()
