@@ -77,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"  kernels: {kernels['origin']}, {kernels['versions']}; {mapping['assumptions'][1]}",
         f"  baseline {1e3 * profile.baseline_s:.1f} ms, cache for {profile.usable_kv_tokens:,} tokens, "
         f"context {profile.target.max_model_len:,}" + (f" ({kernels['contexts']})" if "contexts" in kernels else ""),
+        f"  suggests {', '.join(f'{group}={name}' for group, name in mapping['suggests'].items())}",
         f"  held-out error of form={profile.target.form}, median / worst: {errors}",
     )
     place = ComposedPlacement(*(given[each] for each in PLACED))

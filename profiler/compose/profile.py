@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from profiler.compose.fit import composed, fitted_forms
@@ -120,25 +121,29 @@ def compose_profile(
 
 
 def slower_note(target: str, place: ComposedPlacement) -> str | None:
-    """Return a line where a decode of a mixture of experts takes `SLOWER` times another engine's; None: it does not."""
+    """Return a line where a decode of a mixture of experts takes `SLOWER` times that of other kernels; None if not."""
     model = model_of(target)
     if not model.experts[0]:
         return None
-    own = Operators(model, place)
-    for engine in (each for each in ENGINES if each != place.engine):
-        try:
-            other = Operators(model, place._replace(engine=engine))
-        except NoKernels:
-            continue
-        bits = {re.sub("_static|_block", "", each.precision) for each in (own, other)}
-        for requests in (8, 64) if len(bits) == 1 else ():
-            work = ComposedPass("decode", (Alike(requests, 1024, 1),))
-            mine, theirs = (1e3 * composed(each, work) for each in (own, other))
-            if mine > SLOWER * theirs:
-                return (
-                    f"a decode of {requests} requests takes {mine:.1f} ms, and {theirs:.1f} ms with --engine {engine}: "
-                    "both are of the library's tables, and no measurement backs the difference"
-                )
+    own, others = Operators(model, place), {}
+    ways = {f"--engine {engine}": place._replace(engine=engine) for engine in ENGINES if engine != place.engine}
+    blocks = {"--precision fp8_block": place._replace(precision="fp8_block")} if place.precision == "fp8" else {}
+    for way, each in (blocks | ways).items():
+        with suppress(NoKernels):
+            others[way] = Operators(model, each)
+    bits = {way: re.sub("_static|_block", "", each.precision) for way, each in {"": own, **others}.items()}
+    for requests in (8, 64):
+        work = ComposedPass("decode", (Alike(requests, 1024, 1),))
+        mine, *theirs = (1e3 * composed(each, work) for each in (own, *others.values()))
+        found = {
+            way: ms for way, ms in zip(others, theirs, strict=True) if bits[way] == bits[""] and mine > SLOWER * ms
+        }
+        if found:
+            return (
+                f"a decode of {requests} requests takes {mine:.1f} ms, "
+                + " and ".join(f"{ms:.1f} ms with {way}" for way, ms in found.items())
+                + ": these are of the library's tables, and no measurement backs the difference"
+            )
     return None
 
 

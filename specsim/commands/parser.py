@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +39,9 @@ def run(command: Callable[[], int], *, debug: bool = False) -> int:
 
 
 def _told(command: Callable[[], int], debug: bool) -> int:
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # As Ctrl-C: joblib's processes end before this one does, and leave nothing behind.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return command()
     except SpecsimError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 from specsim.acceptance.curves import CONFIDENCE, KEYS
 from specsim.config.groups import (
+    DATA_SUFFIXES,
     FORMS,
+    OF_DATA,
     SPACE,
     TEMPLATE,
+    YAML_SUFFIXES,
     chosen_by_default,
     file_of,
     holds_data,
@@ -170,7 +174,10 @@ def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
 
 
 def _hint(group: str, chosen: str) -> str:
-    """Return what means a name that a group lacks: its newest version, a word of others, a choice of another group."""
+    """Return what may be meant by a name that a group lacks: a file, its newest version, another's word or choice."""
+    files = (f"./{chosen}{suffix}" for suffix in (*YAML_SUFFIXES, *(DATA_SUFFIXES if group in OF_DATA else ())))
+    if file := next(filter(os.path.isfile, files), None):
+        return f"; did you mean {file!r}?"
     versions = {name: name.removeprefix(f"{chosen}_").split("_") for name in names(group)}
     numbered = {name: [*map(int, each)] for name, each in versions.items() if "".join(each).isdigit()}
     if numbered:

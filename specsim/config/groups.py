@@ -25,6 +25,7 @@ from specsim.registry import installed
 TEMPLATE = "file.yaml"
 """Below conf/trace: the keys of a file of requests by path."""
 YAML_SUFFIXES = (".yaml", ".yml")
+DATA_SUFFIXES, OF_DATA = (".csv", ".json", ".jsonl", ".parquet"), ("trace", "acceptance")
 LABELS = {
     "scheduler": {"description", "family", "suggests"},
     "trace": {"name", "description", "url", "licence", "suggests"},
@@ -73,7 +74,7 @@ def file_of(group: str, chosen: str) -> Path | None:
 
 def holds_data(group: str, chosen: str) -> bool:
     """Return whether a choice is a file of requests or of accepted lengths, by path, and no YAML that describes one."""
-    return group in ("trace", "acceptance") and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
+    return group in OF_DATA and is_path(chosen) and Path(chosen).suffix.lower() not in YAML_SUFFIXES
 
 
 def rates_typed(group: str, chosen: str) -> float | list[float] | None:

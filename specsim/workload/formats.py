@@ -279,9 +279,10 @@ def _lacking(table: FileTable, form: Format, missing: list[str]) -> str:
     """Return the line about columns that no name tells."""
     lacks = ", ".join(form.roles.get(name, (name,))[0] for name in missing)
     roles = ", ".join(f"{name}: YOURS" for name in missing if name in ROLES)
+    classes = "" if "slo_class" in table.names else "; slo_class, too, if a column has classes or endpoints"
     if not roles:
         return f"no column {lacks}"
     if table.in_memory:
         renamed = ", ".join(f"'YOURS': {name!r}" for name in missing if name in ROLES)
-        return f"no column {lacks}; if yours has another name: df.rename(columns={{{renamed}}})"
-    return f"no column {lacks}; if yours has another name: 'trace.columns={{{roles}}}' (docs/trace-formats.md)"
+        return f"no column {lacks}; if yours has another name: df.rename(columns={{{renamed}}}){classes}"
+    return f"no column {lacks}; if yours has another name: 'trace.columns={{{roles}}}'{classes} (docs/trace-formats.md)"

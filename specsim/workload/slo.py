@@ -85,12 +85,17 @@ class SloMix:
     acceptance: Mapping[str, str] = field(default_factory=dict)
 
 
+BOUND = "; expected the most tokens of an output, such as max_tokens: 4096: longer ones of the trace are cut"
+
+
 def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     """Return the mix that the keys of a YAML describe."""
     node = CheckedMapping(source, "", mapping)
     from_trace = "classes_from" in mapping and node.choice("classes_from", ("trace", "mix")) == "trace"
-    node.only(("max_tokens",) if from_trace else ("classes",), (*MIX_KEYS, "classes"))
+    node.only(() if from_trace else ("classes",), (*MIX_KEYS, "classes"))
     default = _objectives(node)
+    if from_trace and default.max_tokens is None:
+        node.refuse("max_tokens", f"missing key{BOUND}")
     redraw = "redraw_classes" in mapping and node.flag("redraw_classes")
     whose = node.choice("objectives_from", ("trace", "mix")) if "objectives_from" in mapping else None
     if from_trace:
@@ -164,7 +169,7 @@ def _class(name: str, node: CheckedMapping, default: Objectives) -> SloClass:
     node.only(("share",), (*OBJECTIVES, "acceptance", "scaled"))
     objectives = _filled(_objectives(node), default)
     if objectives.max_tokens is None:
-        node.refuse("max_tokens", "missing key, here and in the whole mix")
+        node.refuse("max_tokens", f"missing key, here and in the whole mix{BOUND}")
     scaled = "scaled" in node.values and node.flag("scaled")
     if scaled and objectives.tpot_s is None and objectives.tpot_ratio is None:
         node.refuse("scaled", "true, but the class has no TPOT objective to scale")

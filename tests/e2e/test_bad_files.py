@@ -32,7 +32,7 @@ SPECIAL = [
     ("profile", profile(suggests={"adasrve": {"verify_tokens": 1}}), "'adasrve' is no family of schedulers"),
     ("profile", profile(suggests={"adaserve": {"verify_token": 1}}), "scheduler=adaserve has no such key"),
     ("profile", profile(suggests={"rps": 3}), "suggests: 'rps' is no group or key of one"),
-    ("slo", "classes: {a: {share: 1.0}}\n", "max_tokens"),
+    ("slo", "classes: {a: {share: 1.0}}\n", "such as max_tokens: 4096"),
     ("slo", "classes: {all: {share: 1, max_tokens: 5}}\n", "'all' is what tables call all classes together"),
     ("slo", 'classes: {"\\e[31mred": {share: 1, max_tokens: 5}}\n', "'\\x1b[31mred' is not a name of printable"),
     ("slo", "classes: {" + "x" * 101 + ": {share: 1, max_tokens: 5}}\n", "a name of 101 characters"),
@@ -86,8 +86,8 @@ def test_a_folder_or_a_pipe_is_no_file_and_a_missing_one_is_named_with_the_neare
     assert "folder" in folder
     assert "[Errno" not in folder
     assert "pipe.yaml" in refused(f"{group}=./pipe.yaml")
-    assert "mime.yaml" in missing
-    assert "mine.yaml" in missing
+    assert all(name in missing for name in ("mime.yaml", "mine.yaml"))
+    assert "did you mean './mine.yaml'?" in refused(f"{group}=mine")
 
 
 @pytest.mark.parametrize(("group", "content", "named"), SPECIAL)

@@ -98,7 +98,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal's Ctrl-C is a signal to a group of processes")
-def test_ctrl_c_ends_every_process_and_keeps_what_has_ended(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_every_process_and_keep_what_has_ended(tmp_path, number):
     (tmp_path / "begun.py").write_text(INTERRUPTED)
     words = ["run", "-m", "seed=range(0,400)", "trace=poisson", "requests=30", "scheduler=continuous", "--jobs", "2"]
     root = tmp_path / "all"
@@ -107,7 +108,7 @@ def test_ctrl_c_ends_every_process_and_keeps_what_has_ended(tmp_path):
         while not list(root.glob("[!.]*/metrics.json")):
             assert one.poll() is None
             time.sleep(0.02)
-        os.killpg(one.pid, signal.SIGINT)
+        os.killpg(one.pid, number)
         out, err = one.communicate(timeout=120)
     assert (one.returncode, out) == (130, "")
     (line,) = err.splitlines()

@@ -232,7 +232,7 @@ def test_one_file_of_several_that_holds_nothing_is_an_error_with_its_hint_and_wr
     (tmp_path / "log.csv").write_text("when,n_in,n_out\n0,5,6\n")
     said = refused("import", "good.json", "log.csv", "--out", "out")
     assert "log.csv: line 1: no column arrival_s" in said
-    assert "'trace.columns={arrival_s: YOURS, prompt_tokens: YOURS, output_tokens: YOURS}'" in said
+    assert "'trace.columns={arrival_s: YOURS, prompt_tokens: YOURS, output_tokens: YOURS}'; slo_class, too, if" in said
 
 
 def test_names_of_columns_are_of_the_file_that_has_them(tmp_path, capsys, refused):

@@ -123,6 +123,7 @@ def test_the_trace_s_classes_are_followed_refused_or_dealt_anew():
     ("mapping", "named"),
     [
         ({**THREE, "max_tokens": 5}, "max_tokens: changes nothing"),
+        ({"classes_from": "trace"}, "max_tokens: missing key; expected the most tokens of an output, such as max_tok"),
         ({**OWN, "redraw_classes": True}, "redraw_classes: true, but"),
         ({**OWN, "classes": {"a": {"share": 1.0}}}, "classes.a.share: unknown key"),
         ({"ttft_s": 1.0, "classes": {"a": {"share": 1.0, "ttft_s": 2.0, "max_tokens": 5}}}, "ttft_s: changes nothing"),
