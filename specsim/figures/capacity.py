@@ -47,7 +47,7 @@ UNDECIDED: Any = {"facecolor": "white", "hatch": "////"}
 TIE = "#cccccc"
 
 
-def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str, panel: str | None) -> Figure:
+def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str, panel: str | None, of: str) -> Figure:
     """Return a cell for each `x` and `y`: the winner's colour and mean, and its lead over the second.
 
     A cell is hatched where the paired seeds do not decide between the two, and grey where several are best. The mark
@@ -55,8 +55,8 @@ def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str,
 
     Parameters
     ----------
-    found : rows of `specsim.metrics.seeds.winners`, by `x`, `y` and `panel`. table : rows of the `Sweep.table` that
-        they are of; the caption counts its failed runs.
+    found : rows of `specsim.metrics.seeds.winners` of `of`, by `x`, `y` and `panel`.
+    table : rows of the `Sweep.table` that they are of; the caption counts its failed runs.
     """
     columns, rows = sorted(found[x].unique()), sorted(found[y].unique(), reverse=True)
     parts = [None] if panel is None else sorted(found[panel].unique())
@@ -78,7 +78,7 @@ def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str,
             axes.grid(visible=False)
             axes.set_xlabel(named(x))
         grid[0].set_ylabel(named(y))
-        handles = [Patch(facecolor=colour[name], label=name) for name in names]
+        handles = [Patch(facecolor=colour[name], label=told(of, name)) for name in names]
         if len(ahead) < len(found):
             handles.append(Patch(facecolor=TIE, label="tie: several are best"))
         if not ahead["decided"].all():

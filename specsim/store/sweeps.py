@@ -369,7 +369,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
             way = "" if panel else f"panel={left[0]!r} or "
             raise SpecsimError(f"map: the runs differ in {left[0]}, too; expected {way}select({left[0]}=..)")
         found = winners(without_failures(self._drawn), measure, by, of=of)
-        return winner_map(found, self._drawn, measure, x, y, panel)
+        return winner_map(found, self._drawn, measure, x, y, panel, of)
 
     def plot(
         self,

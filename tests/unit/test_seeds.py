@@ -208,8 +208,9 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     means = runs.means().query("slo_class == 'all'").groupby(["rps", "slo_scale", "acceptance.alpha"])["mean"].max()
     assert found["mean"].tolist() == pytest.approx(means.tolist())
     found = found.set_index(["acceptance.alpha", "rps", "slo_scale"])
-    one = runs.select(acceptance__alpha=0.5).map("rps", "slo_scale")
-    assert [len(axes.patches) for axes in one.axes] == [4]
+    assert [len(axes.patches) for axes in runs.select(acceptance__alpha=0.5).map("rps", "slo_scale").axes] == [4]
+    (legend,) = runs.select(scheduler="fcfs").map("acceptance.alpha", "slo_scale", of="rps").legends
+    assert "rps = 2" in {text.get_text() for text in legend.get_texts()}
     assert "differ in acceptance.alpha, too; expected panel='acceptance.alpha'" in refusal(runs.map, "rps", "slo_scale")
     assert "map: rps, slo_scale, rps, scheduler: one stands twice" in refusal(runs.map, "rps", "slo_scale", "rps")
     figure = runs.map("rps", "slo_scale", "acceptance.alpha")
