@@ -46,15 +46,12 @@ def schedule(most: int = 4, table: Any = None, limit: int | None = None, window:
     return DraftLenSchedule(most, table, limit, window, least)
 
 
-def test_a_key_is_the_last_batch_size_of_its_length():
+def test_a_key_is_the_last_batch_size_of_its_length_and_a_limit_is_a_table_of_one_row():
     part = schedule(table=DOCUMENTED)
     sizes = (1, 4, 5, 8, 9, 32, 33)
     assert [part.draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
     assert [schedule(4, [[8, 2], [4, 4], [32, 1]]).draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
     assert [schedule(2, {"32": 1, "4": 4}).draft_tokens(size) for size in sizes] == [2, 2, 1, 1, 1, 1, 0]
-
-
-def test_a_limit_of_concurrency_is_a_table_of_one_row():
     assert [schedule(limit=8).draft_tokens(size) for size in (1, 8, 9)] == [4, 4, 0]
     assert schedule().draft_tokens(10**6) == 4
 
@@ -119,10 +116,7 @@ def test_steps_move_by_what_was_accepted(made, accepted, steps):
 def test_nothing_is_learnt_at_no_steps_and_the_next_candidate_is_tried():
     moved = slot([0, 3], 3, down_hysteresis=0.0)
     assert learnt(moved, 0.0, 9.0, 0.5, 0.0, 1.0) == [(0, 0.0), (3, 0.0), (0, 0.5), (3, 0.5), (3, 1.0)]
-
-
-def test_the_average_moves_by_its_weight():
-    """It begins one below the steps: 0.8 x 2 + 0.2 x 3 = 2.2, then 0.8 x 2.2 + 0.2 = 1.96."""
+    # The average begins one below the steps: 0.8 x 2 + 0.2 x 3 = 2.2, then 0.8 x 2.2 + 0.2 = 1.96.
     moved = slot([1, 3, 7], 3, ema_alpha=0.2, warmup_batches=9)
     assert [each[1] for each in learnt(moved, 3.0, 1.0)] == pytest.approx([2.2, 1.96])
 
@@ -151,9 +145,6 @@ def test_a_replica_drafts_as_far_as_it_was_right():
     for length, right in ((3, 3), (7, 7), (7, 0), (1, 0)):
         assert verified(hand, 0.9) == [length, length]
         hand.emit([right + 1] * 2, [right] * 2)
-
-
-# --- what none of them is ---------------------------------------------------------------------------------------------
 
 
 def adaptive(one: dict[str, Any], **more: Any) -> AdaptiveSteps:

@@ -135,12 +135,19 @@ def tpot_ms(scheduler, **settings):
 
 
 def test_a_table_that_chooses_no_drafts_is_slower_than_no_speculation():
-    given = {"concurrency": 4, "engine__frontend_s": 0.0}
+    given = {"concurrency": 4, "engine__frontend_s": 0.0, "drafter": "eagle3", "engine__draft_launch_s": 6e-4}
     without = tpot_ms("vllm", **given)
     tables = [[1, 1, 0], [2, 512, 0]], [[1, 1, 0], [2, 4, 0], [5, 512, 1]]
     never, off = (tpot_ms("vllm_dynamic", **{TABLE: each}, **given) for each in tables)
     assert never == without, "a table without drafts configures no speculation"
-    assert 0.78 + 0.084 < off - without < 0.78 + 4 * 0.084 + 0.05
+    assert 0.78 + 0.084 < off - without < 0.78 + 4 * 0.084 + 0.05, "the drafter's pass is in it"
+
+
+@pytest.mark.parametrize("name", ["vllm_dynamic", "trtllm_schedule", "smartspec"])
+def test_a_drafter_that_catches_up_reads_no_more_than_a_step(name):
+    given = {"rps": 100, "slo": "absolute", "scheduler__max_num_batched_tokens": 256}
+    passes = simulate(name, "poisson", requests=60, passes=True, **given).passes
+    assert passes.batched_tokens.max() <= 256
 
 
 def test_a_table_of_drafts_replays_piecewise_graphs():
