@@ -72,8 +72,6 @@ def test_speculation_ends_where_the_mean_rate_is_too_low(least, accepted, ends):
     assert part.drafts != ends
 
 
-# --- SGLang: what moves a slot, which slot a batch has, and what its configuration may say ----------------------------
-
 EAGER = {"ema_alpha": 1.0, "warmup_batches": 0, "update_interval": 1}
 
 
@@ -128,10 +126,7 @@ def test_a_batch_size_has_the_slot_that_begins_at_or_below_it():
     part.begin(0)
     assert [part.draft_tokens(size) for size in (0, 1, 7, 8, 500)] == [3, 3, 3, 0, 0], "5 is none: the middle one"
     assert part.slot(1).ema_alpha == part.slot(8).ema_alpha == 0.5
-
-
-def test_without_a_configuration_it_is_that_of_sglang():
-    """3 is a candidate below 32; of 0 and 1 the second is the middle one."""
+    # SGLang's own configuration: 3 is a candidate below 32; of 0 and 1 the second is the middle one.
     part = AdaptiveSteps(3, None)
     part.begin(0)
     assert [part.draft_tokens(size) for size in (7, 8, 31, 32, 63, 64)] == [3, 3, 3, 1, 1, 0]
