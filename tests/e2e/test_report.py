@@ -12,6 +12,7 @@ import pytest
 from specsim import load_run, load_sweep, simulate, sweep
 from specsim.cli import main
 from specsim.metrics.sweep_table import SweepAxes
+from specsim.metrics.tables import load_of
 from tests.files import block, commands, page
 
 pytest.importorskip("altair", reason="needs specsim[report]")
@@ -78,6 +79,8 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
     runs, text = load_sweep(pages["sweep"].parent / "sweep"), pages["sweep"].read_text()
     (best,) = {each["winner"] for each in runs.winners(by=["rps"]).to_dict("records") if each["rps"] == 40}
     assert f"The largest lead is that of {best} at rps = 40" in text
+    shown = report._points(runs, SweepAxes("rps", "scheduler", (), ())).table.rows
+    assert [row[-1] for row in shown] == [load_of(each) for each in runs.over_seeds().to_dict("records")]
     _, attainment, *_ = specs_in(pages["sweep"]).values()
     means = runs.means(by=["slo_class", "scheduler", "rps"]).query("slo_class == 'all'").to_dict("records")
     drawn = [each for each in values_in(attainment) if each["requests of"] == "all classes"]
@@ -92,6 +95,9 @@ def test_the_answer_of_a_sweep_says_which_points_are_overloaded_and_takes_its_le
     table, axes = pd.DataFrame({"seed": range(5)}), SweepAxes("rps", "scheduler", (), ())
     which, lead = report._sweep_answer(table, axes, won)
     assert which == "a attains most at all 3 points of rps, 2 of them overloaded."
+    assert lead.startswith("Each lead is beyond the noise between seeds. The largest")
+    _, less = report._sweep_answer(table, axes, [{**won[0], "decided": False}, *won[1:]])
+    assert less.startswith("2 of 3 leads are beyond the noise between seeds. ")
     assert lead.endswith("The largest lead is that of a at rps = 4: 40.0%, 10.0 \u00b1 3.0 points more than b.")
     (alone,) = report._sweep_answer(table[:2], axes, won[2:])
     assert alone == "a attains most, 40.0% at rps = 12, overloaded: 30.0 points more than b."

@@ -134,13 +134,16 @@ def test_the_answer_of_tune_is_a_sentence_and_files_that_any_command_takes(tmp_p
 
 
 @pytest.mark.usefixtures("coarse", "one_condition")
-def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
+def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part(monkeypatch):
+    """The third of its candidates is searched, too, if it leads at a higher rate."""
+    monkeypatch.setattr("specsim.search.tune.overtaker", lambda _: ("", 1))
     values = {"num_speculative_tokens": [1, 3], "max_num_batched_tokens": [512]}
     shared = {"values": values, "trials": 2, "seeds": [0], "progress": False, "profile": "llama8b_1b_h100"}
     settings = {"trace": "azure_conv", "trace__window": [0, 600], "rps": 20, "requests": 30}
     tuned = specsim.tune("vllm_spec", **shared, **settings)
     assert "seconds 0 to 300 of the trace tune, 300 to 600 judge; each seed draws blocks anew" in tuned.notes
     assert "azure_conv: the synthetic surrogate that ships; `specsim trace fetch azure_conv` gets the" in str(tuned)
+    assert (list(tuned.searched), str(tuned).count("highest rate with 95% of")) == ([0, 1, 2], 3)
     trace = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
     of_frame = specsim.tune("vllm_spec", **shared, trace=trace)
     assert of_frame.notes[0].startswith("seconds 0 to 20 of the trace tune, 20 to 40 judge")

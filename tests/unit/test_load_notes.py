@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specsim.api import simulate
+from specsim.api import find, simulate
 from specsim.figures.style import GLYPHS, HOLLOW
 from specsim.metrics.load import load, load_notes
 from specsim.metrics.requests import RequestRows
@@ -98,6 +98,10 @@ def test_a_short_recording_is_told_apart_from_a_short_run(tmp_path):
     few = "; expected more than the 150 requests that there are: a lower rate, another trace or a mean over seeds"
     assert said().endswith(f"{few} with trace.resample=SECONDS can be judged")
     assert said(trace__resample=20.0).endswith(f"{few} can be judged")
+    for given, way in (({}, " with trace.resample=SECONDS"), ({"trace__resample": 20.0}, "")):
+        found = find({"scheduler": ["continuous"]}, trace=tmp_path / "mine.csv", rates=(1, 2), progress=False, **given)
+        (note,) = (each for each in found.notes() if "that there are" in each)
+        assert note.endswith(f"the 150 requests that there are: another trace or a mean over seeds{way} can be judged")
     wider = "the 120 requests that there are: a wider trace.window, a lower rate, another trace or "
     assert wider in said(trace__window=[0, 60])
     assert "that there are" not in said("poisson", requests=40)

@@ -80,7 +80,9 @@ def test_keys_that_are_named_and_a_scheduler_s_own_acceptance_are_no_hindrance()
 
 def test_a_sweep_says_what_its_seeds_cover():
     said, own = "3 seeds: an interval over them covers", "arrivals and lengths are the trace's own under each"
-    assert seeds.covers_said(table()) == (f"{said} classes and acceptance; {own}",)
+    assert seeds.covers_said(table(concurrency=[4])) == (f"{said} classes and acceptance; {own}",)
+    hint = "(trace.resample=SECONDS draws them anew)"
+    assert seeds.covers_said(table()) == (f"{said} classes and acceptance; {own} {hint}",)
     resampled = table().assign(varies_with_seed="arrivals, lengths, acceptance")
     assert seeds.covers_said(resampled) == (f"{said} arrivals, lengths and acceptance",)
     assert seeds.covers_said(table(seed=[7])) == ()
@@ -196,7 +198,10 @@ def test_the_load_of_winner_and_second_stands_beside_them():
 
 def test_a_point_with_one_scheduler_is_refused():
     alone = {key: values for key, values in (CLEAR | CLOSE).items() if key in (("a", 1), ("a", 2), ("b", 2))}
-    assert "one scheduler; expected two or more" in refusal(seeds.winners, attained(alone), "share", ["rps"])
+    several = attained(alone)
+    several.insert(0, "replicas", [1, 2, 2] * 3)
+    said = "one scheduler; expected two or more to compare, or of='replicas'"
+    assert said in refusal(seeds.winners, several, "share", ["rps"])
     assert "by=rpm: the runs do not differ in it" in refusal(seeds.winners, attained(CLEAR), "share", ["rpm"])
 
 
