@@ -70,11 +70,9 @@ def test_servers_stand_beside_what_they_attain_and_rates_have_marks(overloaded, 
 
 
 def test_two_configurations_of_a_scheduler_are_told_apart_in_words():
-    words = ("second trial", "default settings", "")
-    said = str(tuned(("vllm_spec", "vllm_spec", "vllm"), words))
-    assert "\nvllm_spec (second trial) " in said
-    assert "\nvllm_spec (default settings) " in said
-    assert "lead over vllm_spec (default settings)" in said
+    said = str(tuned(("vllm_spec", "vllm_spec", "vllm"), ("second trial", "default settings", "")))
+    there = ("\nvllm_spec (second trial) ", "\nvllm_spec (default settings) ", "lead over vllm_spec (default settings)")
+    assert [each for each in there if each not in said] == []
     assert said.count("with vllm_spec (second trial)") == 2, "of the highest rate and of the servers"
 
 
@@ -87,13 +85,12 @@ def test_the_gain_of_drafts_respects_the_intervals():
     beyond = f"no gain of drafts of adaserve shows beyond the noise: {SPEEDUP}"
     nothing = "drafts of adaserve gain nothing: as given; from 1 requests/s on"
     assert lines[-3:] == [f"drafts of adaserve lose: {higher}", nothing, beyond]
-    assert "+0.0 points against vllm: level, no difference shows beyond the noise." in lines
-    assert f"At a {higher} vllm leads by 4.0 points." in lines
+    level = "+0.0 points against vllm: level, no difference shows beyond the noise."
+    assert lines[2:5] == [level.replace("vllm", "vllm_spec"), level, f"At a {higher} vllm leads by 4.0 points."]
     each.judgements[AS_GIVEN][2] = scattered
     assert "+63.3 points against vllm: 3 seeds cannot tell." in str(each)
     each.judgements[higher][2] = scattered
     assert overtaker(each.judgements) == (higher, 1)
-    assert overtaker({AS_GIVEN: each.judgements[higher]}) == (AS_GIVEN, 1)
 
 
 @pytest.mark.parametrize(
