@@ -351,7 +351,7 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
     if points[SEEDS].nunique() > 1:
         heads.append(("seeds", "", ""))
         figures = [[*cells, str(row[SEEDS])] for cells, row in zip(figures, rows, strict=True)]
-    figures = [[*cells, _load_of(row)] for cells, row in zip(figures, rows, strict=True)]
+    figures = [[*cells, load_of(row)] for cells, row in zip(figures, rows, strict=True)]
     lines = _lines(labels, [*heads, ("load", "", "")], figures)
     below = _legend_lines(blocks, said, {MARKS.get(row[LOAD], "") for row in rows})
     return "\n".join([*header(stand_ins(blocks), WIDTH), *lines, "", *below])
@@ -395,7 +395,8 @@ def mean_of(row: Mapping[Any, Any], name: str) -> str:
     return told if half != half or row[SEEDS] < LEAST_SEEDS else f"{told} \u00b1 {half * scale:.{decimals}f}"
 
 
-def _load_of(row: Mapping[Any, Any]) -> str:
+def load_of(row: Mapping[Any, Any]) -> str:
+    """Return the verdict on a point's load, and how many seeds have it where not all do."""
     if not row[FAILED]:
         few = f"{row[LOAD_SEEDS]} of {row[SEEDS]} " if row[LOAD_SEEDS] < row[SEEDS] else ""
         return f"{few}{MARKS[row[LOAD]]}"

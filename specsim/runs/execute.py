@@ -268,8 +268,5 @@ def _recorded(experiment: Experiment) -> Recorded | None:
         return None
     ways = ["a wider trace.window"] if experiment.made_of.chosen.trace.values.get("window") else []
     ways += ["another trace"] if closed else ["a lower rate", "another trace"]
-    if "arrivals" in experiment.varies:
-        ways.append("a mean over seeds")
-    elif source.timed and source.origin != OBJECT and not closed:
-        ways.append("a mean over seeds with trace.resample=SECONDS")
-    return Recorded(source.holds, " or ".join(", ".join(ways).rsplit(", ", 1)))
+    resamples = source.timed and source.origin != OBJECT and not closed
+    return Recorded.of(source.holds, ways, drawn="arrivals" in experiment.varies, resamples=resamples)
