@@ -291,4 +291,5 @@ def _record(
         recorder.passes(),
         [each.ledger.pool.most_bytes for each in replicas],
         recorder.widest,
+        recorder.eager_s,
     )

@@ -217,7 +217,8 @@ class Fit:
         guess = np.array([engine.overhead_s, engine.request_s]) / steps
         bounds = (0, np.inf)
         found = least_squares(errors, guess, slopes, bounds, xtol=SETTLED, ftol=SETTLED, max_nfev=MOST_SLOPES)
-        return _with_host(engine, found.x * steps)
+        # The search ends a little inside its bound: what lies there is no host time.
+        return _with_host(engine, np.where(found.active_mask < 0, 0.0, found.x * steps))
 
 
 def _with_host(engine: Engine, host_s: Floats) -> Engine:

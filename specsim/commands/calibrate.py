@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,22 +50,21 @@ HEAD = (
 
 def calibrate_command(arguments: argparse.Namespace) -> int:
     """Fit an engine to points, write it and its figure, and print its errors on points that were not fitted."""
-    from tqdm import tqdm
-
     from specsim.calibration.fit import engine_keys, groups, misfit, source
     from specsim.calibration.reading import counted, read_points
     from specsim.files.staging import in_one_step
     from specsim.files.yaml_file import yaml_text
     from specsim.latency.profile import peak_notes
     from specsim.metrics.tables import aligned
+    from specsim.runs.processes import told as counting
 
     out, figure = _places(arguments.out, force=arguments.force)
     fit, config = _fit(arguments)
     measured = read_points(arguments.points, fit.server.profile.gpus)
     points = [each for each in measured.points if fit.server.fits(each.load, fit.base)]
     _check(points, len(measured.points))
-    with tqdm(desc="calibrate", unit=" loads", dynamic_ncols=True, disable=None) as shown:
-        fit = replace(fit, server=replace(fit.server, on_load=shown.update))
+    with closing(counting(repeat(None), None, "simulated", progress=True, unit="load")) as loads:
+        fit = replace(fit, server=replace(fit.server, on_load=lambda: next(loads, None)))
         engine, held = fit.engine(points), fit.held_out(points)
     table = groups(held)
     began = config["choices"]["engine"]
@@ -84,6 +85,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     changed += ["draft_launch_s", "speculation_s"] if len(plain) < len(points) else []
     say(f"engine={began} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
     say(*aligned([HEAD, *(_row(each) for each in table)], left=1))
+    say(*([] if fit.whole else ["TTFT was not fitted: --all fits pipeline_steps and frontend_s to it"]))
     say(out, figure)
     return 0 if wrong is None else UNFIT
 
@@ -131,7 +133,8 @@ def _check(points: Sequence[MeasuredPoint], given: int) -> None:
     left_out = f" whose caches fit, of {given}" if len(points) < given else ""
     if len(points) < LEAST_POINTS:
         raise SpecsimError(
-            f"{len(points)} points{left_out}; expected at least {LEAST_POINTS}, half of which are held out"
+            f"{len(points)} points{left_out}; expected at least {LEAST_POINTS}, half of which are held out; "
+            "with fewer, `specsim compare RUN RESULT` holds a run at each load against its result"
         )
     sent = {each.load.sent for each in points if not each.load.drafts}
     if len(sent) == 1:
@@ -145,7 +148,10 @@ def _notes(engine: Engine, host_share: float, all_points: Group, given: int, wro
         left_out = given - all_points.points
         yield f"left out, {left_out} of {given} points: their caches do not fit beside the weights"
     if not engine.overhead_s and not engine.request_s:
-        yield "no host time was found: the profile's kernels alone take as long as the server, or longer"
+        yield (
+            "no host time was found: the profile's passes alone take as long as was measured, or longer "
+            f"(TPOT {-100 * host_share:+.0f}%, median); expected a profile whose passes are faster"
+        )
     if host_share > MOST_HOST_SHARE:
         yield (
             f"host time is {100 * host_share:.0f}% of TPOT (median), more than the kernels'; check the profile's GPU "

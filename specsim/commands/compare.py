@@ -27,16 +27,18 @@ def compare_command(arguments: argparse.Namespace) -> int:
     """Print the settings and the numbers of both sides, and their differences."""
     from specsim.commands.tables import interval
     from specsim.metrics.tables import WIDTH, aligned, header
-    from specsim.store.comparing import compared
+    from specsim.store.comparing import CLOSE, compared
 
     found = compared(arguments.A, arguments.B)
-    say(f"A: {arguments.A}", f"B: {arguments.B}")
+    say(f"A: {arguments.A}{found.picked[0]}", f"B: {arguments.B}{found.picked[1]}")
     differ = [f"{key}: {_word(one)} | {_word(other)}" for key, one, other in found.settings]
-    say(*(differ or ["no setting differs"]))
-    rows = [(*found.keys, "", "A", "B", "B - A")]
+    same = f"nothing that both tell differs by more than {100 * CLOSE:g}%" if found.unknown else "no setting differs"
+    say(*(differ or [same]), *([f"not compared: {', '.join(found.unknown)}"] if found.unknown else []))
+    rows = [(*found.keys, "", "A", "B", "B - A", "% of A")]
     for point, label, one, other, apart, half in found.rows:
         told = interval(apart, half, "+") if isfinite(half) else f"{apart:+.4g}"
-        rows.append((*point, label, f"{one:.4g}", f"{other:.4g}", told))
+        share = f"{100 * apart / one:+.1f}" if one and not label.endswith("%") else ""
+        rows.append((*point, label, f"{one:.4g}", f"{other:.4g}", told, share))
     head, *lines = aligned(rows, left=len(found.keys) + 1)
     say(*header(found.stand_ins, WIDTH), head, "-" * max(map(len, (head, *lines))), *lines, found.said)
     return 0

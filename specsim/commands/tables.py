@@ -56,7 +56,7 @@ def _without_seed(label: Mapping[str, Any]) -> dict[str, Any]:
 LONGEST_NAME = 24
 """Characters of the first system in the head of a column."""
 MOST_DECIMALS = 4
-MEAN_AND_INTERVAL = "mean \u00b1 half width of the 95% interval over seeds"
+MEAN_AND_INTERVAL = "mean \u00b1 half width of the 95% interval over seeds, at least half the step of tested rates"
 UNIT = "requests/s"
 
 
@@ -96,7 +96,7 @@ def find_table(found: Found) -> Iterator[str]:
 def _answer(found: Found, line: Line) -> str:
     each = found.capacity(line)
     if isfinite(each.half_width):
-        return interval(each.mean, each.half_width, seeds=len(each.by_seed))
+        return interval(each.mean, each.known_to, seeds=len(each.by_seed))
     if each.keeps is None:
         return f"below {found.asked.first:g}"
     return f"{each.keeps:.4g}" if each.misses is not None else f"above {each.keeps:.4g}"

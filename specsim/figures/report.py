@@ -30,6 +30,7 @@ from specsim.metrics.tables import (
     FIGURES,
     MEANS,
     class_rows,
+    load_of,
     mean_of,
     number,
     sentences,
@@ -339,7 +340,8 @@ def _sweep_answer(table: DataFrame, axes: SweepAxes, won: Sequence[dict[str, Any
     of = "all" if names.count(most) == len(cells) else f"{names.count(most)} of"
     count = sum(cell["winner_load"] == OVERLOADED for cell in ahead if word(cell["winner"]) == most)
     full = f", {count} of them {OVERLOADED}" if count else ""
-    seeds = "One seed decides nothing." if half != half else f"The seeds decide {decided} of the {len(cells)}."
+    sure = "Each lead is" if decided == len(cells) else f"{decided} of {len(cells)} leads are"
+    seeds = "One seed decides nothing." if half != half else f"{sure} beyond the noise between seeds."
     return [
         f"{most} attains most at {of} {len(cells)} points of {', '.join(keys)}{full}.",
         f"{seeds} The largest lead is that of {word(best['winner'])}{at}: {best['mean']:.1%}, {lead}.",
@@ -442,7 +444,7 @@ def _points(sweep: Sweep, axes: SweepAxes) -> Section:
             *(word(row[key]) for key in keys),
             str(row["seeds"]),
             *(mean_of(row, name) for name in shown),
-            str(row["load"]),
+            load_of(row),
         ]
         for row in points.to_dict("records")
     ]

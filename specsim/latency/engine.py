@@ -165,10 +165,12 @@ class Engine:
         sizes, width = profile.target.graph_tokens, drafts + 1 if self.graph_multiples else 1
         rounded = {-(-size // width) * width for size in sizes}
         sizes = tuple(sorted(size for size in rounded if size <= sizes[-1])) if width > 1 else sizes
+        # It was fitted with the drafter's pass in it, which is one by itself where the drafter reads along.
+        reading_s = (self.draft_launch_s or 0.0) if by_table else 0.0
         target = replace(
             profile.target,
             graph_tokens=sizes,
-            undrafted_s=self.undrafted_s,
+            undrafted_s=max(self.undrafted_s - reading_s, 0.0),
             undrafted_request_s=self.undrafted_request_s,
             piecewise_factor=self.piecewise_factor if by_table else 1.0,
         )

@@ -107,6 +107,11 @@ class ModelLatency:
         """Whether most weights are of experts that a token does not use; False where the file does not state it."""
         return self.nonembedding_bytes is not None and self.nonembedding_bytes < self.weights_bytes / 2
 
+    @property
+    def eager_above(self) -> float:
+        """Batched tokens above which a pass of decodes takes `eager_factor` times as long; infinite if 1."""
+        return self._captured if self.eager_factor != 1 else float("inf")
+
     def seconds(self, shape: PassShape) -> float:
         """Return the seconds of one pass, overhead included."""
         run = self._run(shape) if self.graph_tokens or self.expands else shape

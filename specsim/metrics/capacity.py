@@ -65,6 +65,11 @@ class Capacity(NamedTuple):
     half_width: float
     again: tuple[float, ...]
 
+    @property
+    def known_to(self) -> float:
+        """The half width, no less than half of what lies between `keeps` and `misses`; NaN where that is."""
+        return max(self.half_width, ((self.misses or 0.0) - (self.keeps or 0.0)) / 2)
+
 
 def next_rate(asked: Asked, tested: Tested) -> float | None:
     """Return the rate to test next; None when the answer is as narrow as was asked for.

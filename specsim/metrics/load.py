@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, inf, log10, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -346,6 +346,17 @@ class Recorded(NamedTuple):
     requests: int
     instead: str
 
+    @property
+    def too_few(self) -> str:
+        """That more requests are needed than there are, and what can be judged."""
+        return f"more than the {self.requests:,} requests that there are: {self.instead} can be judged"
+
+    @classmethod
+    def of(cls, requests: int, ways: Sequence[str], *, drawn: bool, resamples: bool) -> Recorded:
+        """Return a trace that other `ways` can judge; a mean over seeds can, too, where these draw arrivals, or may."""
+        over_seeds = "a mean over seeds" if drawn else "a mean over seeds with trace.resample=SECONDS"
+        return cls(requests, " or ".join(", ".join([*ways, *[over_seeds] * (drawn or resamples)]).rsplit(", ", 1)))
+
 
 def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None = None) -> tuple[str, ...]:
     """Return the notes of a run, each ``KIND: reason``; none if all is well. `counted` requests are in the metrics.
@@ -414,7 +425,7 @@ def _needed(block: Mapping[str, Any], recorded: Recorded | None, before: str = "
     requests, seconds = block["needed_requests"], block["needed_s"]
     most = inf if recorded is None else recorded.requests
     if recorded is not None and requests > most:
-        return f"more than the {recorded.requests:,} requests that there are: {recorded.instead} can be judged"
+        return recorded.too_few
     digit = 10 ** max(0, int(log10(requests)) - 1)
     in_s = "" if seconds is None else f" ({float(f'{seconds:.2g}'):,.12g} s)"
     return f"{before}{min(ceil(requests / digit) * digit, most):,} requests{in_s}{behind}"

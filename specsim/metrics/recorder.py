@@ -104,7 +104,7 @@ class Record:
     rejected : why, by request id.
     cancelled_s : when, by request id, of those that were cancelled; None where no client gives up.
     cache_bytes : the most cache that each replica held. widest : the most context and batched tokens of passes outside
-        the range of their model, by replica and kind of pass.
+        the range of their model, by replica and kind of pass. eager_s : seconds of decodes that no captured graph held.
     """
 
     requests: Requests
@@ -121,6 +121,7 @@ class Record:
     passes: dict[str, npt.NDArray[Any]] | None
     cache_bytes: Sequence[int]
     widest: Mapping[tuple[int, int], tuple[float, float]]
+    eager_s: float = 0.0
 
     def table(self, joined: Mapping[str, Ints] = MappingProxyType({})) -> RequestTable:
         """Return the columns of ``requests.parquet``; `joined` (N,) are those of `JOINED_COLUMNS` that there are."""
@@ -185,6 +186,8 @@ class Recorder:
         if keep_passes:
             self._passes = {name: array(CODES[kind]) for name, kind in PASS_COLUMNS.items()}
         self._models = [(truth.draft, truth.target) for truth in truths]
+        self._captured = [float(getattr(truth.target, "eager_above", np.inf)) for truth in truths]
+        self.eager_s = 0.0
         self._queued = queued
         self._pauses = pauses
         self._emitted = emitted
@@ -226,6 +229,8 @@ class Recorder:
         start_s, thinking_s, seconds, work, shape, answer, gaps = verified
         busy = self._spend(replica, VERIFY_PASS, shape, seconds)
         busy.selection_s += thinking_s
+        if shape.batched_tokens > self._captured[replica] and not shape.prefill_tokens:
+            self.eager_s += seconds
         busy.mark(start_s + (thinking_s + seconds))
         self._evicts = self._evicts or len(work.evict) > 0
         if self._evicts and shape.prefill_tokens:
@@ -257,6 +262,7 @@ class Recorder:
         seconds, context, rows, _ = decodes
         model_s = self._busy[replica].model_s
         model_s[VERIFY_PASS] = float(in_turn(model_s[VERIFY_PASS], seconds)[-1])
+        self._run_eagerly(replica, rows, seconds)
         outside = decodes_outside(self._models[replica][VERIFY_PASS], context, rows)
         self._stray(replica, VERIFY_PASS, outside, context, rows)
         self._iterate(len(decodes))
@@ -277,6 +283,7 @@ class Recorder:
         model_s[DRAFT_PASS] = float(in_turn(model_s[DRAFT_PASS], rounds.seconds[:, :depth].ravel())[-1])
         model_s[VERIFY_PASS] = float(in_turn(model_s[VERIFY_PASS], rounds.seconds[:, depth])[-1])
         self._busy[replica].mark(float(starts_s[-1]))
+        self._run_eagerly(replica, rounds.verify.batched_tokens, rounds.seconds[:, depth])
         drafts, verifications = rounds_outside(*self._models[replica], rounds)
         self._stray(replica, DRAFT_PASS, drafts, rounds.draft.context_tokens, rounds.draft.batched_tokens)
         self._stray(replica, VERIFY_PASS, verifications, rounds.verify.context_tokens, rounds.verify.batched_tokens)
@@ -319,6 +326,11 @@ class Recorder:
         if self._models[replica][kind].extrapolates(shape):
             self._stray(replica, kind, 1, shape.context_tokens, shape.batched_tokens)
         return busy
+
+    def _run_eagerly(self, replica: int, batched_tokens: Any, seconds: Floats) -> None:
+        """Count the seconds (passes,) of those decodes that no captured graph held."""
+        if self._captured[replica] < np.inf:
+            self.eager_s += float(np.where(batched_tokens > self._captured[replica], seconds, 0.0).sum())
 
     def _stray(self, replica: int, kind: int, count: int, context_tokens: Any, batched_tokens: Any) -> None:
         """Count passes outside the range of their model, and keep the largest counts of those that were told of."""

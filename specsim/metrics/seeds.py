@@ -196,6 +196,8 @@ def covers_said(table: DataFrame) -> tuple[str, ...]:
         return ()
     covered = " or ".join(map(listed, sorted(set(table[VARIES]))))
     fixed = "" if "arrivals" in covered else "; arrivals and lengths are the trace's own under each"
+    if fixed and ("concurrency" not in table or table["concurrency"].isna().all()):
+        fixed += " (trace.resample=SECONDS draws them anew)"
     return (f"{seeds} seeds: an interval over them covers {covered}{fixed}",)
 
 
@@ -382,7 +384,9 @@ def winners(
     for at, cell in cells:
         here = dict(zip(by, at, strict=True))
         if len(values_of(cell, of)) < 2:
-            raise SpecsimError(f"winners: {here}: one {of}; expected two or more to compare")
+            others = [f"of={key!r}" for key in differing(cell) if key != of]
+            instead = f", or {' or '.join(others)}" if others else ""
+            raise SpecsimError(f"winners: {here}: one {of}; expected two or more to compare{instead}")
         means = over_seeds(cell, measure, [of]).sort_values("mean", ascending=less, kind="stable")
         first, second = means.iloc[0], means.iloc[1]
         paired = paired_difference(cell[cell[of].isin([first[of], second[of]])], measure, second[of], of=of).iloc[0]

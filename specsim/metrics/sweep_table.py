@@ -350,13 +350,15 @@ def _numbers(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-EXTRAPOLATED = "extrapolated"
+EXTRAPOLATED, EAGER, UNDRAFTED = "extrapolated", "not captured", "without drafts"
 COLUMNS = {
     EXTRAPOLATED: ("out_of_range_passes",),
     "OVERLOADED": ("load.overloaded",),
     "too short": ("load.too_short", "load.attainment_half_width"),
     "near saturation": ("load.saturated",),
     "not steady": ("load.steady",),
+    EAGER: (),
+    UNDRAFTED: (),
 }
 """The kinds of notes (``KIND: reason``) that many runs may have, and the columns of a table that tell which runs."""
 Names = Callable[[int], str]
@@ -374,6 +376,8 @@ def in_short(notes: Sequence[Sequence[str]], name: Names) -> list[str]:
         found = [(place, reason) for place, each, reason, _ in said if each == kind]
         if len(found) == 1:
             lines.append(": ".join(filter(None, (kind, name(found[0][0]), found[0][1]))))
+        elif found and not columns:
+            lines.append(f"{kind}: {len(found)} of {len(notes)} runs by their notes, such as {found[0][1]}")
         elif found:
             tell = f"column {columns[0]} tells" if len(columns) == 1 else f"columns {' and '.join(columns)} tell"
             count = f"{len(found)} of {len(notes)} runs"

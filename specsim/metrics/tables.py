@@ -164,7 +164,7 @@ def _verdict_lines(block: Mapping[str, Any]) -> list[str]:
     worst = f"worst class {block['worst_class']} {number(block['worst_class_attainment'], 100, 1)}%"
     lines.append(f"{worst}; {_missed_words(block)}; {_span(block['load'])}")
     goodput = number(block["slo_goodput_in_arrivals_tokens_per_s"], 1, 1)
-    lines.append(f"goodput {goodput} tok/s while requests arrive{_per_gpu(block)}")
+    lines.append(f"goodput up to the last arrival {goodput} tok/s{_per_gpu(block)}")
     return lines
 
 
@@ -202,7 +202,10 @@ def _missed_words(block: Mapping[str, Any]) -> str:
 
 
 def _run_lines(block: Mapping[str, Any]) -> list[str]:
-    shares = ", ".join(f"{part} {number(share, 100, 1)}%" for part, share in block["time_shares"].items())
+    names = {} if block["mean_draft_tokens_per_verification"] else {"verify": "decode"}
+    shares = ", ".join(
+        f"{names.get(part, part)} {number(share, 100, 1)}%" for part, share in block["time_shares"].items()
+    )
     rejected = sum(block["rejected"].values())
     reasons = "; ".join(f"{reason}: {count}" for reason, count in block["rejected"].items())
     counts = f"{block['completed']} completed + {rejected} rejected = {block['arrived']} arrived"
@@ -348,7 +351,7 @@ def means_table(points: DataFrame, labels: Sequence[Label], blocks: Sequence[Map
     if points[SEEDS].nunique() > 1:
         heads.append(("seeds", "", ""))
         figures = [[*cells, str(row[SEEDS])] for cells, row in zip(figures, rows, strict=True)]
-    figures = [[*cells, _load_of(row)] for cells, row in zip(figures, rows, strict=True)]
+    figures = [[*cells, load_of(row)] for cells, row in zip(figures, rows, strict=True)]
     lines = _lines(labels, [*heads, ("load", "", "")], figures)
     below = _legend_lines(blocks, said, {MARKS.get(row[LOAD], "") for row in rows})
     return "\n".join([*header(stand_ins(blocks), WIDTH), *lines, "", *below])
@@ -392,7 +395,8 @@ def mean_of(row: Mapping[Any, Any], name: str) -> str:
     return told if half != half or row[SEEDS] < LEAST_SEEDS else f"{told} \u00b1 {half * scale:.{decimals}f}"
 
 
-def _load_of(row: Mapping[Any, Any]) -> str:
+def load_of(row: Mapping[Any, Any]) -> str:
+    """Return the verdict on a point's load, and how many seeds have it where not all do."""
     if not row[FAILED]:
         few = f"{row[LOAD_SEEDS]} of {row[SEEDS]} " if row[LOAD_SEEDS] < row[SEEDS] else ""
         return f"{few}{MARKS[row[LOAD]]}"

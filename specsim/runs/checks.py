@@ -23,8 +23,9 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
 from specsim.latency.profile import peak_notes
-from specsim.metrics.requests import VERIFY_PASS
+from specsim.metrics.requests import VERIFY_PASS, RunTotals
 from specsim.metrics.summary import peak
+from specsim.metrics.sweep_table import EAGER, UNDRAFTED
 from specsim.pass_shape import PassShape
 from specsim.registry import asked
 from specsim.runs.hardware import Fleet
@@ -367,6 +368,29 @@ def hardly_drafts(scheduler: str, rows: Mapping[str, Any], iterations: int, simu
     said += f": a step with one draft for each of {batch} requests, its mean batch, takes {1000 * step_s:.1f} ms"
     fits = " without prompts beside it and with nothing for the drafter to catch up with" * (step_s <= strictest_s)
     return (f"{said}{fits}, the strictest TPOT objective is {1000 * strictest_s:.1f} ms",)
+
+
+def engine_notes(simulation: Simulation, rows: Mapping[str, Any], totals: RunTotals, eager_s: float) -> Iterator[str]:
+    """Yield a line for each constant of the engine, known from one server alone, that takes much of the passes' time.
+
+    `eager_s` are those of a `Record`.
+    """
+    busy_s = totals.prefill_s + totals.draft_s + totals.verify_s
+    targets: list[Any] = [simulation.hardware_of(each).truth.target for each in range(simulation.replicas)]
+    if eager_s > RARELY * busy_s:
+        target = next(each for each in targets if getattr(each, "eager_above", np.inf) < np.inf)
+        yield (
+            f"{EAGER}: {eager_s / busy_s:.0%} of the passes' time is of decodes above the {target.eager_above:,} "
+            f"captured tokens (engine.graph_most); they take {target.eager_factor:g} times as long "
+            "(engine.eager_factor, measured on one model: docs/engines.md), which a larger capture size removes"
+        )
+    undrafted, request_s = rows["verifications"] - rows["speculations"], getattr(targets[0], "undrafted_request_s", 0.0)
+    if (taken_s := request_s * int(undrafted.sum())) > RARELY * busy_s:
+        yield (
+            f"{UNDRAFTED}: about {taken_s / busy_s:.0%} of the passes' time is engine.undrafted_request_s, "
+            f"{1e6 * request_s:g} us a request in a step without drafts: fitted to one server, tested on nothing "
+            "(docs/engines.md)"
+        )
 
 
 def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.tables import STAND_IN, originals, run_line, stand_in
-from specsim.runs.checks import beyond, cache_note, hardly_drafts, slots_note
+from specsim.runs.checks import beyond, cache_note, engine_notes, hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
@@ -253,22 +253,20 @@ def _notes(
             yield f"{said}: its mean leaves them out"
     yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
     yield from slots_note(experiment.limits.get("max_num_seqs"), table)
+    yield from engine_notes(simulation, table, totals, record.eager_s)
     yield from cache_note(simulation, record.cache_bytes, table)
     if totals.draft_passes:
         yield from hardly_drafts(scheduler.name, table, totals.iterations, simulation)
 
 
 def _recorded(experiment: Experiment) -> Recorded | None:
-    """Return how many requests a recording holds, and what can be judged instead; None if a run can have any number."""
+    """Return how many requests a recording holds, and what can be judged instead; None for an endless trace."""
     from specsim.metrics.load import Recorded
 
     source, closed = experiment.source, experiment.made_of.settings.concurrency is not None
-    if source.holds is None or experiment.made_of.chosen.trace.values.get("resample"):
+    if source.holds is None:
         return None
     ways = ["a wider trace.window"] if experiment.made_of.chosen.trace.values.get("window") else []
     ways += ["another trace"] if closed else ["a lower rate", "another trace"]
-    if "arrivals" in experiment.varies:
-        ways.append("a mean over seeds")
-    elif source.timed and source.origin != OBJECT and not closed:
-        ways.append("a mean over seeds with trace.resample=SECONDS")
-    return Recorded(source.holds, " or ".join(", ".join(ways).rsplit(", ", 1)))
+    resamples = source.timed and source.origin != OBJECT and not closed
+    return Recorded.of(source.holds, ways, drawn="arrivals" in experiment.varies, resamples=resamples)

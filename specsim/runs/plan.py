@@ -251,11 +251,11 @@ def checked(
     wanted = sorted(set(leaders))
     held = [objects.of(each.chosen) for each in chosen]
     leading = [chosen[place] for place in wanted]
-    if here == 1 or objects.named:
+    if here > 1 and not objects.named:
+        prepared = _prepared_in_processes(leading, here, progress)
+    else:
         ending = _prepared_here(zip(leading, (held[place] for place in wanted), strict=True))
         prepared = told(ending, len(leading), "checked", progress)
-    else:
-        prepared = _prepared_in_processes(leading, here, progress)
     made, points = dict(zip(wanted, prepared, strict=True)), []
     for place, (leader, each) in enumerate(zip(leaders, chosen, strict=True)):
         experiment, sources = made[leader]

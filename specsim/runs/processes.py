@@ -42,7 +42,7 @@ def bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
         yield watch
 
 
-def bar_of(total: int, unit: str, **how: Any) -> tqdm[Any]:
+def bar_of(total: int | None, unit: str, **how: Any) -> tqdm[Any]:
     """Return a bar of the kind that the terminal or Jupyter shows; `how` is tqdm's."""
     with warnings.catch_warnings():
         # Without ipywidgets the bar is text: nothing that a user must hear.
@@ -144,22 +144,24 @@ def progress_bar(total: int, progress: bool) -> Iterator[SweepProgress]:
         yield SweepProgress(total, drawn, progress)
 
 
-def told(each: Iterable[Piece], total: int, done: str, progress: bool) -> Iterator[Piece]:
+def told(
+    each: Iterable[Piece], total: int | None, done: str, progress: bool, unit: str = "point"
+) -> Generator[Piece, None, None]:
     """Yield each of so many points, and tell on stderr how many are `done`, as "checked"; silent without `progress`."""
     if not progress:
         yield from each
     elif is_watched():
-        with bar_of(total, "point", desc=done, delay=BAR_S) as drawn:
+        with bar_of(total, unit, desc=done, delay=BAR_S) as drawn:
             for one in each:
                 yield one
                 drawn.update()
     else:
-        told_s = time.monotonic()
+        told_s, of = time.monotonic(), "" if total is None else f" of {total}"
         for count, one in enumerate(each, 1):
             yield one
             if time.monotonic() - told_s >= LINE_S:
                 told_s = time.monotonic()
-                say(f"{count} of {total} points {done}", error=True)
+                say(f"{count}{of} {unit}s {done}", error=True)
 
 
 def composed(points: Sequence[Piece]) -> Iterator[Piece]:

@@ -45,6 +45,7 @@ class Composed:
             most, budget = 1 + self.speculation.draft_tokens(1), self.batching.max_num_batched_tokens
             if most > budget:
                 raise ValueError(f"max_num_batched_tokens={budget} is below {most}, one request with its drafts")
+        self._most_tokens = getattr(self.batching, "max_num_batched_tokens", inf)
         # Both parts promise stationary steps, and none hears of each verification.
         deaf = part.on_verified is Speculation.on_verified and type(self.batching).on_verified is Batching.on_verified
         self._stationary = deaf and is_stationary(self.batching) and is_stationary(self.speculation)
@@ -92,8 +93,9 @@ class Composed:
             if drafts:
                 asked = self.speculation.grow
                 growing = asked(view, sequences)
-                if len(evicted):
-                    forest, evicted = yield from evicting(growing, evicted, sequences.transfer)
+                if len(evicted) or int(np.add.reduce(sequences.catch_up)) > self._most_tokens:
+                    most = max(self._most_tokens, int(np.add.reduce(sequences.scheduled_tokens)))
+                    forest, evicted = yield from evicting(growing, evicted, sequences.transfer, most)
                 else:
                     forest = yield from growing
                 self._check(sequences, forest)

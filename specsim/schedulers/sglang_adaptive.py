@@ -9,7 +9,7 @@ Deviations:
   1, 2, 5 from 64 and 1, 2, 6 from 128.
 - The batch size is that of the running requests, prompts included; SGLang pads that of the decodes to the size of a
   captured graph.
-- At 0 steps the drafter reads nothing. The first draft pass afterwards reads what the drafter's cache lacks.
+- At 0 steps the drafter reads nothing. Before it drafts again, passes of a step's tokens read what its cache lacks.
 - A step without memory for the chains decodes without drafts and teaches nothing. Of a step that drafts, the requests
   without a chain (one token before their end) do not count.
 - The strategy `throughput_aware`, by measured costs (PR 28045), is left out; `ema` is the default.

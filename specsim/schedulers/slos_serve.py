@@ -204,7 +204,7 @@ class SlosServe:
         longest = fitting_shape(view, sequences, TreeShape(int(max_depth.max()), 1)).depth
         if longest:
             growing = grow(sequences.requests, sequences.catch_up, np.minimum(max_depth, longest), (1,) * longest)
-            forest, evicted = yield from evicting(growing, evicted)
+            forest, evicted = yield from evicting(growing, evicted, most_tokens=self.max_num_batched_tokens)
         answer = yield TargetPass(sequences.requests, sequences.scheduled_tokens, forest, evicted)
         self._note(forest, answer)
 

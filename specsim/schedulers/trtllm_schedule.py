@@ -10,7 +10,8 @@ Deviations:
   whose first length is another.
 - TensorRT-LLM's own threshold is off. The shipped window and threshold are ours.
 - The batch size is that of the running requests, prompts included.
-- While a batch is too large the drafter reads nothing. The first draft pass afterwards reads what it lacks.
+- While a batch is too large the drafter reads nothing. Before it drafts again, passes of a step's tokens read what it
+  lacks. TensorRT-LLM never reads it, and fewer drafts are right (its PR 16888).
 - A step without memory for k tokens decodes without drafts, and no rate of it is noted.
 """
 

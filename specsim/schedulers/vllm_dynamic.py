@@ -6,8 +6,9 @@ Idea: the more requests decode, the fewer draft tokens; none beyond a critical b
 Deviations:
 - As in vLLM, ranges are inclusive, the first begins at 1, and no k exceeds `num_speculative_tokens`. A batch size
   between two ranges or after the last takes the k of the range before it.
-- vLLM's batch size counts all requests scheduled in a step. Here a step that only reads prompts has no batch size, and
-  always feeds the drafter.
+- vLLM's batch size counts all requests scheduled in a step. Here a step that only reads prompts has no batch size.
+- As in vLLM the drafter reads the tokens of each step, at k = 0, too (`propose` in llm_base_proposer.py, vLLM's issues
+  49548 and 53420), but before the target's pass instead of behind it.
 - Entries of five numbers (k by batch size and context) are refused.
 - A step without memory for k tokens decodes without drafts.
 """
@@ -61,8 +62,8 @@ class ByBatchSize(Speculation):
         return max(self._lengths[place:])
 
     def grow(self, view: View, sequences: Sequences) -> Growing:
-        """Yield a draft pass per token of the table's k and return the chains."""
-        return grow_chains(view, sequences, self.length(len(sequences.requests)))
+        """Yield a draft pass per token of the table's k, at 0 one that only reads, and return the chains."""
+        return grow_chains(view, sequences, self.length(len(sequences.requests)), reads_along=True)
 
 
 def checked_ranges(given: list[list[int]] | dict[str, int]) -> list[list[int]]:

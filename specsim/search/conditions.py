@@ -16,7 +16,17 @@ from specsim.config.values import python_value
 from specsim.latency.model import Profile
 from specsim.runs.objects import Objects
 from specsim.runs.prepare import Experiment, recipe
-from specsim.search.tuned import COMPOSED, COMPOSED_OFF, HELD_OUT, PASSES, SPEEDUP, SPEEDUP_OFF
+from specsim.search.tuned import (
+    COMPOSED,
+    COMPOSED_OFF,
+    HELD_OUT,
+    HIGHER,
+    LOAD,
+    PASSES,
+    RATE,
+    SPEEDUP,
+    SPEEDUP_OFF,
+)
 from specsim.workload.trace import Trace
 
 REQUESTS = 1000
@@ -141,12 +151,12 @@ def conditions(
             f"{SPEEDUP} {100 * SPEEDUP_OFF:.2g}% {word}", *slowed(1 / (1 + sign * SPEEDUP_OFF)), drafts=True
         )
     for factor in (1 - OFF, 1 + OFF):
-        said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else 'higher'}"
+        said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else HIGHER}"
         scale = factor * (first.settings.acceptance_scale or 1)
         if first.chosen.acceptance.values.get("kind") != "recorded":
             yield Condition(f"acceptance {said}", {"acceptance_scale": f"{scale:g}"})
         if load := _load(first.settings, rate, factor, most):
-            yield Condition(f"{'load' if rate is None else 'rate'} {said}", load)
+            yield Condition(f"{LOAD if rate is None else RATE} {said}", load)
         if attainment and (objectives := _objectives(first.chosen.slo.values, factor)):
             yield Condition(f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives)
 

@@ -11,8 +11,10 @@ from specsim.config.identity import flat, identity
 from specsim.errors import SpecsimError, represented
 from specsim.figures.any_run import AnyRun
 from specsim.metrics.capacity import Asked, next_rate
+from specsim.metrics.load import Recorded
 from specsim.metrics.requests import NOTED
 from specsim.metrics.sweep_table import short_labels
+from specsim.runs.execute import OBJECT
 from specsim.runs.executors import LOCAL
 from specsim.runs.objects import NO_OBJECTS, Objects
 from specsim.runs.plan import checked, plan
@@ -185,7 +187,7 @@ def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Resu
         line.gpus = block["gpus"]
         if of not in (ALL, WORST, *block["classes"]) and not of.startswith(NOTED):
             absent.append(point.settings.seed)
-        runs.append(judged(block, of)._replace(held=run.provenance["trace"]["requests"]))
+        runs.append(judged(block, of)._replace(held=_recorded(run.provenance)))
         shares.append(runs[-1].share)
     point = results[0][0]
     if line.endless:
@@ -193,6 +195,14 @@ def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Resu
     if absent and longer(asked, line, rate) is None:
         where = f"at {rate:g} requests/s with seed {absent[0]}"
         raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
+
+
+def _recorded(provenance: Mapping[str, Any]) -> Recorded | None:
+    """Return how many requests a run's recording holds; a search chooses the rates, so no lower one is a way out."""
+    trace, drawn = provenance["trace"], "arrivals" in provenance["varies_with_seed"]
+    if trace["requests"] is None:
+        return None
+    return Recorded.of(trace["requests"], ["another trace"], drawn=drawn, resamples=trace["origin"] != OBJECT)
 
 
 def _endless(each: Configured) -> bool:

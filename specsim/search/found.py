@@ -15,7 +15,7 @@ import numpy as np
 
 from specsim.errors import SpecsimError, nearest
 from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
-from specsim.metrics.load import TARGET_HALF_WIDTH
+from specsim.metrics.load import TARGET_HALF_WIDTH, Recorded
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
 from specsim.metrics.statistics import independent_half_width
@@ -81,8 +81,7 @@ class Judged(NamedTuple):
     Attributes
     ----------
     share : that was attained. half_width : half of its 95% interval; 1 where nothing is known.
-    needed_requests : how many would do; None where that is not known. held : how many there are; None where no end is
-        known.
+    needed_requests : how many would do; None where that is not known. held : the recording, if it is of one.
     too_short : whether it has fewer. depends_on_length : whether it is overloaded or near saturation.
     nothing_ran : whether every request was rejected or cancelled before a pass: a longer run tells no more.
     """
@@ -93,7 +92,7 @@ class Judged(NamedTuple):
     too_short: bool
     depends_on_length: bool
     nothing_ran: bool = False
-    held: int | None = None
+    held: Recorded | None = None
 
 
 def judged(metrics: Mapping[str, Any], of: str) -> Judged:
@@ -401,7 +400,7 @@ def _cure(line: Line, short: Sequence[float]) -> str:
     """Return how long the runs at some rates would have to be."""
     runs = [run for rate in short for run in line.judged[rate]]
     needed = max(run.needed_requests or 0 for run in runs if run.too_short)
-    held = min((run.held for run in runs if run.held is not None), default=needed)
-    if needed > held:
-        return f"; more than the {held:,} requests that there are would do: expected another trace"
+    held = min((run.held for run in runs if run.held is not None), default=None)
+    if held is not None and needed > held.requests:
+        return f"; {held.too_few}"
     return f"; {needed:,} requests would do" if needed else ""

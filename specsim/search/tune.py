@@ -33,7 +33,18 @@ from specsim.search.conditions import Condition, conditions, error_of, rate_of, 
 from specsim.search.exports import ENGINES, Inexpressible, exported, kind_of, server_of
 from specsim.search.find import check_whose, search
 from specsim.search.found import Found, judged
-from specsim.search.tuned import AS_GIVEN, PLAIN, THROUGHPUT, Candidate, Export, Judgement, Score, Tuned, score
+from specsim.search.tuned import (
+    AS_GIVEN,
+    PLAIN,
+    THROUGHPUT,
+    Candidate,
+    Export,
+    Judgement,
+    Score,
+    Tuned,
+    overtaker,
+    score,
+)
 from specsim.store.summaries import Failure
 
 if TYPE_CHECKING:
@@ -210,12 +221,11 @@ def tune(
     candidates, given = judge.ranked()
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
     second = min(1, len(candidates) - 1)
-    shown, searched = sorted({0, second, plain_at}), sorted({0, plain_at or second})
-    error, judgements = error_of(profile), {AS_GIVEN: given}
+    shown, error, judgements = sorted({0, second, plain_at}), error_of(profile), {AS_GIVEN: given}
     for each in conditions(first, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT):
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
-    found = None
+    searched, found = sorted({0, plain_at or second, overtaker(judgements)[1]}), None
     if rate is not None and goal.of != THROUGHPUT:
         found = _highest(judge, searched, rate, kept=float(given[0].measure.mean()) >= goal.target)
     carried = _carried(judge, searched, found, rate, first, given[0])

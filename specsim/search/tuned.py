@@ -34,6 +34,10 @@ THROUGHPUT, TOKENS_PER_S = "output_throughput", "output tokens/s"
 """The measure that is no share of the requests: tokens/s."""
 PLAIN = "vllm"
 """The scheduler that never drafts."""
+RATE, LOAD, HIGHER = "rate", "load", "higher"
+"""Words of the conditions under which there are more requests/s, or more clients."""
+WIDE = 0.02
+"""Half of an interval beyond which a lead that does not show is not level: of the requests, or the best's tokens/s."""
 
 
 class Score(NamedTuple):
@@ -108,6 +112,16 @@ class Export(NamedTuple):
     measure: Floats = np.empty(0)
     servers: int = 1
     router: str | None = None
+
+
+def overtaker(judgements: Mapping[str, Mapping[int, Judgement]]) -> tuple[str, int]:
+    """Return the condition of a higher load, and the place of the candidate that surely leads there; 0: the best."""
+    higher = (said for said in judgements if said.startswith((RATE, LOAD)) and said.endswith(HIGHER))
+    said = next(higher, AS_GIVEN)
+    of = judgements[said]
+    ahead = {place: mean_interval(each.measure - of[0].measure) for place, each in of.items()}
+    sure = [place for place, (lead, half_width) in ahead.items() if lead > half_width]
+    return said, max(sure, key=lambda place: ahead[place], default=0)
 
 
 def _named(name: str, pair: tuple[float, float]) -> dict[str, float]:
@@ -204,10 +218,15 @@ class Tuned:
         of = self.judgements[conditions]
         return mean_interval(of[0].measure - of[place].measure) if place in of else (nan, nan)
 
-    def decided(self, place: int, conditions: str = AS_GIVEN) -> bool:
-        """Return whether the best surely exceeds a candidate."""
-        lead, half_width = self.lead(place, conditions)
-        return lead > half_width
+    def undecided(self, place: int) -> str:
+        """Return what the seeds say of a lead of the best that does not show; an empty text where it does."""
+        lead, half_width = self.lead(place)
+        if lead > half_width:
+            return ""
+        if half_width <= WIDE * (1 if self.is_share else self.measured(0)[0]):
+            return "level, no difference shows beyond the noise"
+        seeds = len(self.judgements[AS_GIVEN][0].measure)
+        return f"{seeds} seed{'s' * (seeds > 1)} cannot tell"
 
     @property
     def table(self) -> DataFrame:
@@ -242,7 +261,8 @@ class Tuned:
         known, drafts = self.known_drafts, self.judgements[AS_GIVEN][place].drafts
         if known is None or drafts <= known:
             return ""
-        return f"drafts {known + 1} to {drafts} are guessed: the acceptance knows {known}"
+        guessed = f"drafts {known + 1} to {drafts} are" if drafts > known + 1 else f"draft {drafts} is"
+        return f"{guessed} guessed: the acceptance knows {known}"
 
     def band(self) -> tuple[float, float]:
         """Return the least and the most that the best measures where the profile, or predicted speed-ups, are off."""
@@ -256,7 +276,7 @@ class Tuned:
         """
         if self.found is None or self.plain == 0:
             return None
-        best, plain = (each.tested for each in self.found.lines[:2])
+        best, plain = (self.found.lines[list(self.searched).index(each)].tested for each in (0, self.plain))
         since = None
         for rate in sorted(set(best) & set(plain), reverse=True):
             if np.mean(plain[rate]) < np.mean(best[rate]):
@@ -272,11 +292,6 @@ class Tuned:
         mean, half = self.measured(0)
         interval = "" if self.few_seeds else f" \u00b1 {half:.2g}"
         return f"<Tuned: {self.best.name}: {self.of} {mean:.4g}{interval}>"
-
-    def drafts_cost(self) -> Iterator[str]:
-        """Yield the conditions under which the best, which drafts, attains no more than plain decoding."""
-        if self.plain:
-            yield from (said for said in self.judgements if self.lead(self.plain, said)[0] <= 0)
 
 
 def export_lines(tuned: Tuned) -> Iterator[str]:
@@ -328,12 +343,16 @@ def _sentences(tuned: Tuned) -> Iterator[str]:
     passes = f"its passes take {off} more or less ({tuned.error_of}), or "
     drafts = f"drafts bring {100 * SPEEDUP_OFF:.2g}% less or more (median error of predicted speed-ups)"
     yield f"{low} to {high}{'%' if tuned.is_share else ''} if {passes if tuned.error else ''}{drafts}."
+    points = " points" if tuned.is_share else f" {TOKENS_PER_S}"
     for place in dict.fromkeys((1, tuned.plain)):
         if 0 < place < len(tuned.candidates):
             lead, name = _of(tuned, *tuned.lead(place), sign="+"), tuned.candidates[place].name
-            points = " points" if tuned.is_share else f" {TOKENS_PER_S}"
-            level = "" if tuned.decided(place) else ": level, no difference shows beyond the noise"
+            level = f": {unsure}" if (unsure := tuned.undecided(place)) else ""
             yield f"{lead}{points} against {name}{level}."
+    said, ahead = overtaker(tuned.judgements)
+    if ahead:
+        behind, half_width = tuned.lead(ahead, said)
+        yield f"At a {said} {tuned.candidates[ahead].label} leads by {_of(tuned, -behind, half_width)}{points}."
 
 
 def _configurations(tuned: Tuned) -> Iterator[str]:
@@ -385,20 +404,26 @@ def _follows(tuned: Tuned) -> Iterator[str]:
     if tuned.found is not None:
         yield from _capacities(tuned, tuned.found)
     if tuned.plain == 0:
-        level = "drafts gain nothing that shows: level with decoding without drafts"
-        yield "do not speculate: decoding without drafts does best" if tuned.decided(1) else level
+        if len(tuned.candidates) > 1:
+            level = tuned.undecided(1)
+            yield f"whether drafts gain: {level}" if level else "do not speculate: decoding without drafts does best"
         return
-    since = tuned.no_drafts_from()
-    when = [*tuned.drafts_cost(), *([] if since is None else [f"from {since:g} requests/s on"])]
+    since, drafts = tuned.no_drafts_from(), f"drafts of {tuned.best.label}"
     leads = {said: tuned.lead(tuned.plain, said) for said in tuned.judgements}
+    lose = [said for said, (lead, half_width) in leads.items() if lead < -half_width]
+    when = [said for said, (lead, _) in leads.items() if lead <= 0 and said not in lose]
+    when += [] if since is None else [f"from {since:g} requests/s on"]
     unsure = [each for each, (lead, half_width) in leads.items() if 0 < lead <= half_width]
-    if when:
-        yield f"drafts gain nothing: {'; '.join(when)}"
-    if unsure:
-        every = len(unsure) == len(leads)
-        yield f"no gain of drafts shows beyond the noise: {'all of these conditions' if every else '; '.join(unsure)}"
-    elif not when:
-        yield "drafts gain under all of these conditions"
+    told = {
+        f"{drafts} lose": lose,
+        f"{drafts} gain nothing": when,
+        f"no gain of {drafts} shows beyond the noise": unsure,
+    }
+    for said, those in told.items():
+        if those:
+            yield f"{said}: {'all of these conditions' if those == [*leads] else '; '.join(those)}"
+    if not (lose or when or unsure):
+        yield f"{drafts} gain under all of these conditions"
 
 
 def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
@@ -408,7 +433,7 @@ def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
         each, marks = found.capacity(line), found.marks(line)
         rate = f"below {found.asked.first:g}" if each.keeps is None else f"{each.keeps:.3g}"
         if isfinite(each.half_width):
-            rate = f"{each.mean:.3g}" + ("" if tuned.few_seeds else f" \u00b1 {each.half_width:.2g}")
+            rate = f"{each.mean:.3g}" + ("" if tuned.few_seeds else f" \u00b1 {each.known_to:.2g}")
         elif each.keeps is not None and each.misses is None:
             rate = f"at least {rate}"
         yield f"{kept}: {rate}{marks} requests/s with {tuned.candidates[place].label}"

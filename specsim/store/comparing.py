@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf, nan
+from math import inf, isclose, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from pandas import DataFrame
 
-from specsim.calibration.benchmarks import BENCH, RATE, results, speculation_of
+from specsim.calibration.benchmarks import BENCH, RATE, TOTALS, drafted, results, speculation_of
 from specsim.core.request import Floats
 from specsim.errors import SpecsimError
 from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
@@ -20,10 +20,16 @@ from specsim.metrics.tables import stand_ins, stand_ins_of
 from specsim.store.runs import read_run
 from specsim.store.scan import swept
 from specsim.store.sweeps import holds_runs, load_sweep
+from specsim.workload.columns import number
 from specsim.workload.readers import content
 
 SIDE, SIDES = "side", ("A", "B")
-LOAD, DRAFTS = ("concurrency", "rps"), "spec_decode_num_drafts"
+LOAD, DRAFTS, DRAFTED = ("concurrency", "rps"), "spec_decode_num_drafts", "spec_decode_draft_tokens"
+STATED = (*LOAD, "requests", "mean prompt tokens", "mean output tokens", "draft tokens a step")
+"""Keys that a benchmark states of its requests, and a run has done."""
+UNTOLD = ("model", "server", "spread of arrivals")
+CLOSE = 0.05
+"""The relative difference up to which what a run did is what a benchmark states."""
 OF_REQUESTS = ("trace", "seed", "requests", "slo")
 """Settings, with all below them, under which two runs have the same requests."""
 SERVED = {
@@ -50,11 +56,15 @@ OF_SWEEPS = {
 
 
 class ComparedRun(NamedTuple):
-    """The settings and metrics of a run or a benchmark, and a row for each request, None where they are not kept."""
+    """The settings and metrics of a run or a benchmark, and a row for each request, None where they are not kept.
+
+    `picked` names the result among several in a file.
+    """
 
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
     requests: DataFrame | None
+    picked: str = ""
 
 
 class Difference(NamedTuple):
@@ -71,7 +81,8 @@ class Difference(NamedTuple):
 class Compared(NamedTuple):
     """Settings that differ as (key, A's, B's), the keys of points, their numbers, and a line about the intervals.
 
-    `stand_ins` has a note for each trace that ships in the place of another.
+    `stand_ins` has a note for each trace that ships in the place of another, `unknown` what a side does not tell, and
+    `picked` each side's result among several.
     """
 
     settings: list[tuple[str, Any, Any]]
@@ -79,6 +90,8 @@ class Compared(NamedTuple):
     rows: list[Difference]
     said: str
     stand_ins: list[str]
+    unknown: Sequence[str] = ()
+    picked: Sequence[str] = ("", "")
 
 
 def compared(one: Path, other: Path) -> Compared:
@@ -107,20 +120,62 @@ def _run(folder: Path) -> ComparedRun:
 
 def _benchmark(file: Path, like: ComparedRun | None) -> ComparedRun:
     """Return the result in a file; of several, the one with the load of a run and with drafts where the run has."""
-    found = results(content(file))
-    held = f"{len(found)} results" if found else "no result of a benchmark"
-    if len(found) > 1 and like is not None:
-        load, drafts = {key: like.settings.get(key) for key in LOAD}, bool(like.metrics.get(DRAFTS))
-        found = [each for each in found if _load(each) == load and bool(speculation_of(each)) is drafts]
-        held = f"{held}, {len(found)} with the load of the run"
+    found = [ComparedRun(_load(each), each, _requests(each)) for each in results(content(file))]
+    held, count = f"{len(found)} results" if found else "no result of a benchmark", len(found)
+    if count > 1 and like is not None:
+        load, drafts = _stated(like), bool(like.metrics.get(DRAFTS))
+        found = [
+            each._replace(picked=f", result {place} of {count} ({_told(each.settings)})")
+            for place, each in enumerate(found, 1)
+            if bool(speculation_of(each.metrics)) is drafts
+        ]
+        alike = ([each for each in found if _alike(each.settings, load, LOAD, close)] for close in (0.0, CLOSE))
+        found = next(filter(None, alike), [])
+        held = f"{held}, {len(found)} with the load of the run ({_told(load)}, with{'' if drafts else 'out'} drafts)"
     if len(found) != 1:
         raise SpecsimError(f"{file}: {held}; expected one, as of `vllm bench serve`, a run or a sweep")
-    return ComparedRun(_load(found[0]), found[0], _requests(found[0]))
+    return found[0]
+
+
+def _told(load: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {load[key]:.4g}" for key in LOAD if load.get(key) is not None) or "no load"
 
 
 def _load(result: Mapping[str, Any]) -> dict[str, Any]:
-    rate = result.get(RATE)
-    return dict(zip(LOAD, (result.get(BENCH), None if rate in (inf, "inf") else rate), strict=True))
+    """Return the load that a result states; a rate without a limit is none where clients wait for answers."""
+    clients, rate = result.get(BENCH), result.get(RATE)
+    clients, rate = number(clients), inf if rate in (inf, "inf") else number(rate)
+    if clients is None and rate is None:
+        return {}
+    return dict(zip(LOAD, (clients, None if clients and rate == inf else rate), strict=True))
+
+
+def _stated(side: ComparedRun) -> dict[str, float | None]:
+    """Return those of `STATED` that a side tells; None: it has none."""
+    metrics, found = side.metrics, dict(side.settings)
+    if "specsim" in metrics:
+        found = {key: side.settings.get(key) for key in LOAD}
+        if side.requests is not None and not any(found.values()):
+            span_s = float(np.ptp(side.requests["arrival_s"]))
+            found["rps"] = (len(side.requests) - 1) / span_s if span_s else inf
+    keys = ("completed", *TOTALS.values(), DRAFTS, DRAFTED)
+    count, *totals, drafts, tokens = (number(metrics.get(key)) for key in keys)
+    if count:
+        told = [count, *(None if total is None else total / count for total in totals)]
+        found |= {key: value for key, value in zip(STATED[2:], told, strict=False) if value is not None}
+    a_step = tokens / drafts if drafts and tokens is not None else drafted(metrics)[0]
+    if not (speculates := speculation_of(metrics) is not None) or a_step is not None:
+        found[STATED[-1]] = a_step if speculates else None
+    return found
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any], keys: Sequence[str], close: float) -> bool:
+    """Return whether both have the same values; all but clients may be `close`."""
+    for key in keys:
+        a, b = one.get(key), other.get(key)
+        if a != b and (a is None or b is None or not isclose(a, b, rel_tol=0 if key == LOAD[0] else close)):
+            return False
+    return True
 
 
 def _requests(result: Mapping[str, Any]) -> DataFrame | None:
@@ -152,7 +207,7 @@ def compare_served(one: ComparedRun, other: ComparedRun) -> Compared:
     idle = [name for name, side in zip(SIDES, (one, other), strict=True) if side.metrics.get("completed") == 0]
     if idle:
         raise SpecsimError(f"nothing ran in {' and '.join(idle)}: every request was rejected or cancelled")
-    settings = _differing(one, other)
+    settings, unknown = _differing(one, other)
     pairs = _pairs(one, other, [key for key, _, _ in settings])
     first, second = _numbers(one), _numbers(other)
     rows = []
@@ -162,22 +217,27 @@ def compare_served(one: ComparedRun, other: ComparedRun) -> Compared:
     said = "the requests are not the same: differences have no intervals"
     if pairs is not None:
         said = f"{len(pairs[0]):,} requests are the same: 95% intervals of differences by request (batch means)"
-    return Compared(settings, [], rows, said, stand_ins(each.metrics.get("specsim", {}) for each in (one, other)))
+    shipped = stand_ins(each.metrics.get("specsim", {}) for each in (one, other))
+    return Compared(settings, [], rows, said, shipped, unknown, (one.picked, other.picked))
 
 
-def _differing(one: ComparedRun, other: ComparedRun) -> list[tuple[str, Any, Any]]:
-    """Return the settings that differ; of two runs those that no other implies, of a benchmark those that it has."""
+def _differing(one: ComparedRun, other: ComparedRun) -> tuple[list[tuple[str, Any, Any]], list[str]]:
+    """Return the settings that differ, and what a side does not tell.
+
+    Of two runs they are those that no other implies, beside a benchmark what it states and the run did.
+    """
     sides = one, other
     if all("specsim" in side.metrics for side in sides):
         rows = (
             SweptRun(name, side.settings, None, None, side.metrics) for name, side in zip(SIDES, sides, strict=True)
         )
         keys = [*differing(sweep_table(rows)), SEED]
-    else:
-        rates = [side.settings.get("rps") for side in sides]
-        keys = list(LOAD[:1] if None in rates else LOAD)
-    both = [(key, one.settings.get(key), other.settings.get(key)) for key in keys]
-    return [each for each in both if each[1] != each[2]]
+        both = [(key, one.settings.get(key), other.settings.get(key)) for key in keys]
+        return [each for each in both if each[1] != each[2]], []
+    first, second = map(_stated, sides)
+    shared = [key for key in STATED if key in first and key in second]
+    differ = [(key, first[key], second[key]) for key in shared if not _alike(first, second, [key], CLOSE)]
+    return differ, [*(key for key in STATED if key not in shared), *UNTOLD]
 
 
 def _pairs(one: ComparedRun, other: ComparedRun, differ: Sequence[str]) -> tuple[DataFrame, DataFrame] | None:

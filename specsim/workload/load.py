@@ -89,7 +89,7 @@ class TraceRecipe:
             self._check_untimed(trace, rps, clients)
         trace = trace if self.window is None else trace.window(*self.window)
         whole = whole or requests is None or len(trace) > requests or isinstance(self.reader, READ_WHOLE)
-        if whole and "arrivals" not in self.reader.drawn:
+        if whole and "arrivals" not in self.drawn:
             trace = replace(trace, source=replace(trace.source, holds=len(trace)))
         if self.block_s is not None:
             said = f"trace.resample={self.block_s:g}: the seed draws blocks of {self.block_s:g} s from the recording"

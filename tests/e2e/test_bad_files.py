@@ -83,8 +83,7 @@ def test_a_folder_or_a_pipe_is_no_file_and_a_missing_one_is_named_with_the_neare
     os.mkfifo(here / "pipe.yaml")
     (here / "mine.yaml").write_text("")
     folder, missing = refused(f"{group}=./folder"), refused(f"{group}=./mime.yaml")
-    assert "folder" in folder
-    assert "[Errno" not in folder
+    assert ("folder" in folder, "[Errno" in folder) == (True, False)
     assert "pipe.yaml" in refused(f"{group}=./pipe.yaml")
     assert all(name in missing for name in ("mime.yaml", "mine.yaml"))
     assert "did you mean './mine.yaml'?" in refused(f"{group}=mine")

@@ -28,11 +28,9 @@ def test_find_compares_schedulers_and_goes_on_where_it_was(tmp_path, capsys, unr
     assert main(words) == 0
     said = capsys.readouterr()
     table = pd.read_csv(tmp_path / "find.csv").set_index("scheduler")
-    assert (table["keeps_rps"] < table["misses_rps"]).all()
-    assert (table["misses_rps"] <= 1.2 * table["keeps_rps"]).all()
+    assert (table["misses_rps"] / table["keeps_rps"]).between(1, 1.2, inclusive="right").all()
     assert table["keeps_rps"]["adaserve"] > table["keeps_rps"]["continuous"]
-    assert (table["seeds"] == 2).all()
-    assert (table["gpus"] == 4).all()
+    assert (table[["seeds", "gpus"]] == [2, 4]).all(axis=None)
     assert "highest rate at which 90% of the worst class attain\n" in said.out
     assert re.search(r"\nscheduler +rate +difference to continuous\n", said.out)
     assert re.search(r"\ncontinuous +[\d.]+\* +-\nadaserve +[\d.]+\* +\+[\d.]+\nmean over 2 seeds, too few", said.out)
@@ -59,9 +57,8 @@ def test_what_matters_to_one_line_alone_may_be_set_for_all(capsys):
     words = ["scheduler=continuous", "replicas=1,8", "router=least_tokens", "trace=poisson", "requests=20", "seed=0,1"]
     words += ["profile=llama8b_1b_h100", "--rates", "0.25..64", "--within", "40%", "--out", "found"]
     assert main(["find", *words]) == 0
-    table = pd.read_csv("found/find.csv")
-    assert len(table) == 2
-    assert table["keeps_rps"].nunique() == 2
+    keeps = pd.read_csv("found/find.csv")["keeps_rps"]
+    assert len(keeps) == keeps.nunique() == 2
     capsys.readouterr()
     assert main(["sweep", "status", "found"]) == 0
     runs = len(specsim.load_sweep("found"))
@@ -122,29 +119,31 @@ def test_the_answer_of_tune_is_a_sentence_and_files_that_any_command_takes(tmp_p
     assert [each for each in ANSWER if each not in said] == []
     assert [each for each in PATTERNS if not re.search(each, said)] == []
     table = pd.read_csv(made / "tuned.csv").set_index("scheduler")
-    best = yaml.safe_load((made / "vllm_spec.yaml").read_text())
-    tokens = best["num_speculative_tokens"]
+    tokens = yaml.safe_load((made / "vllm_spec.yaml").read_text())["num_speculative_tokens"]
     assert f"num_speculative_tokens={tokens}" in table["settings"].iloc[0]
     assert table["trials"].to_dict() == {"vllm_spec": 4, "vllm": 4}
     export = json.loads((made / "speculative_config.json").read_text())
     assert export == {"method": "draft_model", "model": "DRAFT_MODEL", "num_speculative_tokens": tokens}
-    back = ["run", f"scheduler={made / 'vllm_spec.yaml'}", *TUNE[2:], f"out={tmp_path / 'back'}"]
-    assert main(back) == 0
+    assert main(["run", f"scheduler={made / 'vllm_spec.yaml'}", *TUNE[2:], f"out={tmp_path / 'back'}"]) == 0
     assert specsim.load_run(tmp_path / "back").metrics["specsim"]["worst_class_attainment"] <= 1
 
 
 @pytest.mark.usefixtures("coarse", "one_condition")
-def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part():
+def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part(monkeypatch):
+    monkeypatch.setattr("specsim.search.tune.overtaker", lambda of: ("", min(1, len(of["as given"]) - 1)))
     values = {"num_speculative_tokens": [1, 3], "max_num_batched_tokens": [512]}
     shared = {"values": values, "trials": 2, "seeds": [0], "progress": False, "profile": "llama8b_1b_h100"}
     settings = {"trace": "azure_conv", "trace__window": [0, 600], "rps": 20, "requests": 30}
     tuned = specsim.tune("vllm_spec", **shared, **settings)
     assert "seconds 0 to 300 of the trace tune, 300 to 600 judge; each seed draws blocks anew" in tuned.notes
     assert "azure_conv: the synthetic surrogate that ships; `specsim trace fetch azure_conv` gets the" in str(tuned)
+    assert (list(tuned.searched), str(tuned).count("highest rate with 95% of")) == ([0, 1, 2], 3)
     trace = pd.DataFrame({"arrival_s": range(40), "prompt_tokens": 64, "output_tokens": 16})
     of_frame = specsim.tune("vllm_spec", **shared, trace=trace)
     assert of_frame.notes[0].startswith("seconds 0 to 20 of the trace tune, 20 to 40 judge")
     assert of_frame.rate == pytest.approx(1.0)
+    alone = specsim.tune("vllm", trace="poisson", rps=20, requests=30, trials=2, seeds=[0], progress=False)
+    assert ([each.scheduler for each in alone.candidates], str(alone).count("whether drafts")) == (["vllm"], 0)
 
 
 def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together(tmp_path):
@@ -172,12 +171,6 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
 
 
 @pytest.mark.usefixtures("coarse", "one_condition")
-def test_plain_decoding_is_tuned_alone():
-    tuned = specsim.tune("vllm", trace="poisson", rps=20, requests=30, trials=2, seeds=[0], progress=False)
-    assert [each.scheduler for each in tuned.candidates] == ["vllm"]
-
-
-@pytest.mark.usefixtures("coarse", "one_condition")
 def test_the_servers_for_a_rate_keep_the_target_and_a_single_one_does_not():
     """Whichever policy carries more of it: where one server attains nothing, the time per token ranks the answer."""
     given = {"trace": "poisson", "rps": 120, "requests": 240, "profile": "llama8b_eagle3_h100", "slo": "one"}
@@ -197,13 +190,10 @@ def test_the_servers_for_a_rate_keep_the_target_and_a_single_one_does_not():
     assert attained[0] < 0.95 <= attained[1] == pytest.approx(float(percent) / 100, abs=0.0006)
 
 
-def test_the_error_of_predicted_speed_ups_is_the_study_s():
+def test_the_error_of_speed_ups_is_the_study_s_and_of_a_composed_profile_that_of_its_kind_against_servers():
     row = r"^\| median error of the speed-up \| [^|]* \| ([0-9.]+)% \|"
     (median,) = re.findall(row, page("speedups"), re.MULTILINE)
     assert pytest.approx(float(median) / 100) == SPEEDUP_OFF
-
-
-def test_the_error_of_a_composed_profile_is_that_of_its_kind_against_servers():
     medians = re.findall(r"^\| (MoE|dense) \| all \| [0-9]+ \| ([0-9.]+) /", page("composing"), re.MULTILINE)
     assert pytest.approx({kind: float(median) / 100 for kind, median in medians}) == COMPOSED_OFF
     kinds = {"llama8b_1b_h100": "dense", "llama8b_eagle3_h100": "dense", "deepseek_v3_mtp_8xh200": "MoE"}
@@ -219,8 +209,7 @@ def test_acceptance_may_be_scaled_but_not_that_of_recorded_texts():
     assert accepted(acceptance_scale=0.5) == pytest.approx(0.35, abs=0.02), "half of 0.7"
     assert accepted(acceptance_scale=2) > 0.99
     recorded = {"acceptance": "qwen1_5b_05b", "profile": "qwen1_5b_05b_h100", "acceptance_scale": 0.8}
-    said = "acceptance_scale=0.8: acceptance=qwen1_5b_05b holds texts"
-    assert said in refusal(specsim.simulate, "vllm_spec", **recorded)
+    assert "=0.8: acceptance=qwen1_5b_05b holds texts" in refusal(specsim.simulate, "vllm_spec", **recorded)
 
 
 SETTINGS = {"trace": "poisson", "requests": 20, "profile": "llama8b_1b_h100", "acceptance": "bernoulli"}
@@ -240,8 +229,7 @@ def runs():
 def test_every_point_is_known_as_well_as_was_asked_for(runs):
     points = runs.over_seeds()
     assert (points["slo_attainment_half_width"] <= 0.14).all()
-    assert points["seeds"].min() == resumed.LEAST_SEEDS
-    assert points["seeds"].max() > resumed.LEAST_SEEDS
+    assert points["seeds"].min() == resumed.LEAST_SEEDS < points["seeds"].max()
 
 
 @pytest.mark.parametrize(
@@ -271,8 +259,7 @@ def test_a_point_gets_no_more_seeds_than_the_most(monkeypatch):
     assert runs.table.groupby(["scheduler", "rps"])["seed"].nunique().max() == 6
     (note,) = runs.whole_notes
     wide = int((runs.over_seeds()["slo_attainment_half_width"] > 0.001).sum())
-    said = f"; {wide} of 4 points stay wider with 6 seeds, the most; longer runs narrow it (requests=)"
-    assert note.endswith(said)
+    assert note.endswith(f"; {wide} of 4 points stay wider with 6 seeds, the most; longer runs narrow it (requests=)")
 
 
 def test_a_sweep_until_goes_on_where_it_was_stopped(tmp_path, runs, started, capsys, monkeypatch):
@@ -287,14 +274,12 @@ def test_a_sweep_until_goes_on_where_it_was_stopped(tmp_path, runs, started, cap
     with monkeypatch.context() as broken:
         broken.setattr(simulation, "run", breaks)
         assert main([*command, f"out={tmp_path / 'one'}"]) == 130
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert re.search(r"22 of \d+ runs are kept", said)
-    assert f"; the same command with out={tmp_path / 'one'} goes on" in said
+    kept = rf"22 of \d+ runs are kept.*; the same command with out={tmp_path / 'one'} goes on"
+    assert re.search(kept, capsys.readouterr().err.splitlines()[-1])
     assert main([*command, f"out={tmp_path / 'one'}"]) == 0
     assert len(started) == len(runs)
     assert main([*command, f"out={tmp_path / 'two'}", "--jobs", "2"]) == 0
-    tables = [(tmp_path / name / "table.csv").read_bytes() for name in ("one", "two")]
-    assert tables[0] == tables[1]
+    assert len({(tmp_path / name / "table.csv").read_bytes() for name in ("one", "two")}) == 1
     assert len(load_sweep(tmp_path / "one")) == len(runs)
     ran = len(started)
     capsys.readouterr()
@@ -312,6 +297,5 @@ def test_a_width_is_in_points(words, share):
 
 @pytest.mark.parametrize("words", ["2%", "points", "0 points", "51 points", 2])
 def test_another_width_is_one_line_before_anything_runs(words, nothing_runs):
-    said = refusal(swept, words)
-    assert said.startswith("until=")
-    assert ": expected half the width of an interval, above 0 up to 50, such as" in said
+    expected = "until=.*: expected half the width of an interval, above 0 up to 50, such as"
+    assert re.match(expected, refusal(swept, words))

@@ -46,15 +46,12 @@ def schedule(most: int = 4, table: Any = None, limit: int | None = None, window:
     return DraftLenSchedule(most, table, limit, window, least)
 
 
-def test_a_key_is_the_last_batch_size_of_its_length():
+def test_a_key_is_the_last_batch_size_of_its_length_and_a_limit_is_a_table_of_one_row():
     part = schedule(table=DOCUMENTED)
     sizes = (1, 4, 5, 8, 9, 32, 33)
     assert [part.draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
     assert [schedule(4, [[8, 2], [4, 4], [32, 1]]).draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
     assert [schedule(2, {"32": 1, "4": 4}).draft_tokens(size) for size in sizes] == [2, 2, 1, 1, 1, 1, 0]
-
-
-def test_a_limit_of_concurrency_is_a_table_of_one_row():
     assert [schedule(limit=8).draft_tokens(size) for size in (1, 8, 9)] == [4, 4, 0]
     assert schedule().draft_tokens(10**6) == 4
 
@@ -74,8 +71,6 @@ def test_speculation_ends_where_the_mean_rate_is_too_low(least, accepted, ends):
         hand.emit([1])
     assert part.drafts != ends
 
-
-# --- SGLang: what moves a slot, which slot a batch has, and what its configuration may say ----------------------------
 
 EAGER = {"ema_alpha": 1.0, "warmup_batches": 0, "update_interval": 1}
 
@@ -119,10 +114,7 @@ def test_steps_move_by_what_was_accepted(made, accepted, steps):
 def test_nothing_is_learnt_at_no_steps_and_the_next_candidate_is_tried():
     moved = slot([0, 3], 3, down_hysteresis=0.0)
     assert learnt(moved, 0.0, 9.0, 0.5, 0.0, 1.0) == [(0, 0.0), (3, 0.0), (0, 0.5), (3, 0.5), (3, 1.0)]
-
-
-def test_the_average_moves_by_its_weight():
-    """It begins one below the steps: 0.8 x 2 + 0.2 x 3 = 2.2, then 0.8 x 2.2 + 0.2 = 1.96."""
+    # The average begins one below the steps: 0.8 x 2 + 0.2 x 3 = 2.2, then 0.8 x 2.2 + 0.2 = 1.96.
     moved = slot([1, 3, 7], 3, ema_alpha=0.2, warmup_batches=9)
     assert [each[1] for each in learnt(moved, 3.0, 1.0)] == pytest.approx([2.2, 1.96])
 
@@ -134,10 +126,7 @@ def test_a_batch_size_has_the_slot_that_begins_at_or_below_it():
     part.begin(0)
     assert [part.draft_tokens(size) for size in (0, 1, 7, 8, 500)] == [3, 3, 3, 0, 0], "5 is none: the middle one"
     assert part.slot(1).ema_alpha == part.slot(8).ema_alpha == 0.5
-
-
-def test_without_a_configuration_it_is_that_of_sglang():
-    """3 is a candidate below 32; of 0 and 1 the second is the middle one."""
+    # SGLang's own configuration: 3 is a candidate below 32; of 0 and 1 the second is the middle one.
     part = AdaptiveSteps(3, None)
     part.begin(0)
     assert [part.draft_tokens(size) for size in (7, 8, 31, 32, 63, 64)] == [3, 3, 3, 1, 1, 0]
@@ -151,9 +140,6 @@ def test_a_replica_drafts_as_far_as_it_was_right():
     for length, right in ((3, 3), (7, 7), (7, 0), (1, 0)):
         assert verified(hand, 0.9) == [length, length]
         hand.emit([right + 1] * 2, [right] * 2)
-
-
-# --- what none of them is ---------------------------------------------------------------------------------------------
 
 
 def adaptive(one: dict[str, Any], **more: Any) -> AdaptiveSteps:

@@ -74,12 +74,10 @@ def test_the_launch_of_the_drafter_is_found_beside_the_host_time():
     assert Fit(SERVER, Engine()).engine(hidden).draft_launch_s == 0, "it lies behind the drafter's kernels"
 
 
-@pytest.mark.parametrize(
-    "cells", [{"acceptance_length": 2.5}, {"acceptance_rate": 0.5}, {"acceptance_rates": "0.8;0.5;0.2"}]
-)
-def test_a_point_says_what_its_drafts_bring(cells, tmp_path):
+@pytest.mark.parametrize(("key", "cell"), [("length", 2.5), ("rate", 0.5), ("rates", "0.8;0.5;0.2")])
+def test_a_point_says_what_its_drafts_bring(key, cell, tmp_path):
     file = tmp_path / "points.csv"
-    frame(served(TRUE)[:1]).assign(num_speculative_tokens=3, **cells).to_csv(file, index=False)
+    frame(served(TRUE)[:1]).assign(num_speculative_tokens=3, **{f"acceptance_{key}": cell}).to_csv(file, index=False)
     (point,) = read_points([file], 1).points
     assert (point.load.drafts, point.load.acceptance_length) == pytest.approx((3, 2.5))
 
@@ -90,6 +88,8 @@ def test_the_host_time_is_found_from_open_loops():
     points = served(Engine(overhead_s=2e-3, request_s=5e-5), rates)
     found = Fit(SERVER, Engine()).engine(points)
     assert (found.overhead_s, found.request_s) == pytest.approx((2e-3, 5e-5), rel=0.02)
+    faster = Fit(SERVER, Engine()).engine([each._replace(tpot_s=each.tpot_s / 2) for each in points])
+    assert (faster.overhead_s, faster.request_s) == (0, 0), "no dust at the bound of what is searched"
     assert [round(each.in_flight, 1) for each in points[:4]] == sorted(round(each.in_flight, 1) for each in points[:4])
 
 
@@ -123,8 +123,10 @@ def test_each_half_has_every_concurrency_and_every_length(clients, lengths):
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_without_an_engine_that_of_the_profile_is_taken(csv, tmp_path):
+def test_without_an_engine_that_of_the_profile_is_taken(csv, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("specsim.runs.processes.LINE_S", 0)
     assert main(["calibrate", str(csv), "--profile", NAME, "--out", str(tmp_path / "mine.yaml")]) == 0
+    assert "\n2 loads simulated\n" in capsys.readouterr().err, "in a pipe a line now and then counts them"
     keys = read_yaml(tmp_path / "mine.yaml")
     assert (keys["pipeline_steps"], keys["graph_tokens"]) == (1, [1, 2, 4])
     assert "from engine vllm_0_15" in keys["source"]
@@ -192,22 +194,13 @@ BAD = [
     (lambda t: t.assign(concurrency=1.5), "concurrency '1.5' is not a whole number"),
     (lambda t: t.assign(tp_size=4), "tp_size 4, and the profile is of 1"),
     (lambda t: pd.concat([t, t[:1]]), "isl 256, osl 16, concurrency 1 stands at"),
-    (lambda t: t[:14], "14 points; expected at least 15"),
+    (lambda t: t[:14], "expected at least 15, half of which are held out; with fewer, `specsim compare"),
     (lambda t: t.assign(concurrency=8, requests=80, isl=range(256, 276)), "every point has concurrency 8"),
     (lambda t: t.assign(isl=range(400_000, 400_020)), "4 points whose caches fit, of 20; expected at least 15"),
     (lambda t: t.assign(k=3), "line 2: 3 draft tokens with no acceptance"),
-    (
-        lambda t: t.assign(k=3, acceptance_length=4.5),
-        "line 2: acceptance_length 4.5: 3 draft tokens bring 1 to 4 tokens a step",
-    ),
-    (
-        lambda t: t.assign(acceptance_length=2.5),
-        "line 2: acceptance_length without draft tokens; expected num_speculative_tokens",
-    ),
-    (
-        lambda t: t.assign(k=3, acceptance_rates="0.7;0.8;0.8"),
-        "line 2: acceptance_rates 0.7;0.8;0.8: expected 3 shares",
-    ),
+    (lambda t: t.assign(k=3, acceptance_length=4.5), "acceptance_length 4.5: 3 draft tokens bring 1 to 4 tokens"),
+    (lambda t: t.assign(acceptance_length=2.5), "without draft tokens; expected num_speculative_tokens"),
+    (lambda t: t.assign(k=3, acceptance_rates="0.7;0.8;0.8"), "acceptance_rates 0.7;0.8;0.8: expected 3 shares"),
 ]
 BAD_RESULTS = [
     ({"max_concurrency": None}, "result 1: no max_concurrency and request_rate inf: all requests at once"),
@@ -249,12 +242,19 @@ def test_points_beyond_the_memory_are_left_out_and_told(tmp_path, capsys):
 
 @pytest.mark.usefixtures("unrendered")
 def test_a_wrong_unit_is_told(csv, tmp_path, capsys):
-    told = pd.read_csv(csv)
-    told.assign(tpot_ms=told.tpot_ms / 1e3).to_csv(csv, index=False)
-    out = tmp_path / "mine.yaml"
-    assert main(command(csv, "--out", out)) == 4
+    told, out = pd.read_csv(csv), tmp_path / "mine.yaml"
+    assert main(command(csv, "--out", out)) == 0
+    assert "note:" not in capsys.readouterr().out
+    told.rename(columns={"tpot_ms": "tpot_s", "ttft_ms": "ttft_s"}).to_csv(csv, index=False)
+    assert main(command(csv, "--out", out, "--force")) == 0, "host time explains it"
     said = capsys.readouterr().out
-    assert "note: no host time was found" in said
+    assert said.startswith("note: host time is 100% of TPOT (median), more than the kernels'; check")
+    assert "TPOT is" not in said
+    told.assign(tpot_ms=told.tpot_ms / 1e3).to_csv(csv, index=False)
+    assert main(command(csv, "--out", out, "--force")) == 4
+    said = capsys.readouterr().out
+    assert "note: no host time was found: the profile's passes alone take as long as was measured" in said
+    assert "TTFT was not fitted: --all" in said
     assert "check the profile's GPU and model, the unit of the points" in said
     misfit = read_yaml(out)["misfit"]
     assert misfit.startswith("the median held-out error of TPOT is ")
@@ -263,17 +263,6 @@ def test_a_wrong_unit_is_told(csv, tmp_path, capsys):
     assert said == f"engine={out}: not fit for use: {misfit}; expected another engine, or any_fit=true"
     run = simulate("sarathi", "poisson", profile=NAME, engine=str(out), requests=5, any_fit=True)
     assert any(misfit in note for note in run.provenance["notes"])
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_a_wrong_unit_that_host_time_explains_is_told(csv, tmp_path, capsys):
-    assert main(command(csv, "--out", tmp_path / "mine.yaml")) == 0
-    assert "note:" not in capsys.readouterr().out
-    pd.read_csv(csv).rename(columns={"tpot_ms": "tpot_s", "ttft_ms": "ttft_s"}).to_csv(csv, index=False)
-    assert main(command(csv, "--out", tmp_path / "wrong.yaml")) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("note: host time is 100% of TPOT (median), more than the kernels'; check")
-    assert "TPOT is" not in said
 
 
 @pytest.mark.slow

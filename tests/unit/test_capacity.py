@@ -46,7 +46,7 @@ def test_the_interval_is_that_of_the_seeds_own_crossings():
     asked = Asked(0.9, 1.0, 32.0, 0.02)
     found, _ = searched(asked, lambda rate: tuple(1 - rate / scale for scale in (40.0, 50.0, 60.0)))
     assert (found.by_seed, found.mean) == (pytest.approx([4.0, 5.0, 6.0]), pytest.approx(5.0))
-    assert found.half_width == pytest.approx(4.302653 * 1.0 / np.sqrt(3), rel=1e-6)
+    assert found.known_to == found.half_width == pytest.approx(4.302653 * 1.0 / np.sqrt(3), rel=1e-6)
 
 
 def run(half=0.02, needed=400, *, short=False, depends=False):

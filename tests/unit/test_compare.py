@@ -10,8 +10,6 @@ from specsim import load_sweep, simulate, sweep
 from specsim.cli import main
 from specsim.store.comparing import ComparedRun, compare_served
 
-SMALL = {"trace": "poisson", "requests": 60, "progress": False}
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -33,8 +31,9 @@ def test_two_runs_have_intervals_by_request_where_their_requests_are_the_same(ru
     assert not any(line.startswith("scheduler.") for line in said)
     assert "60 requests are the same: 95% intervals of differences by request (batch means)" in said
     row = next(line for line in said if line.startswith("mean TTFT"))
-    one, other = (pd.read_parquet(runs / name / "requests.parquet")["ttft_s"] for name in ("a", "b"))
-    assert float(row.split()[5]) == pytest.approx(1000 * (other - one).mean(), abs=0.1)
+    one, other = (pd.read_parquet(runs / name / "requests.parquet")["ttft_s"].mean() for name in ("a", "b"))
+    shown = [float(row.split()[place]) for place in (5, -1)]
+    assert shown == pytest.approx([1000 * (other - one), 100 * (other / one - 1)], abs=0.1)
     assert "\u00b1" in row
     said = lines_of(capsys, runs / "a", runs / "c")
     assert "seed: 0 | 1" in said
@@ -64,23 +63,33 @@ def test_a_run_and_the_benchmark_that_it_replays(runs, tmp_path, capsys):
     (tmp_path / "bench.json").write_text(json.dumps(result))
     said = lines_of(capsys, runs / "a", tmp_path / "bench.json")
     assert "concurrency: none | 16" in said
-    found = {line.split(", ms")[0]: line.split()[-3:] for line in said if ", ms" in line}
+    found = {line.split(", ms")[0]: line.split()[-4:] for line in said if ", ms" in line}
     assert (float(found["mean TTFT"][0]), float(found["mean TTFT"][2])) == (10.0, pytest.approx(0, abs=1e-9))
     assert (float(found["mean TPOT"][0]), float(found["mean TPOT"][2])) == (0.0, pytest.approx(0, abs=1e-9))
 
 
+def test_what_a_benchmark_states_is_held_against_what_a_run_at_its_own_rate_did(tmp_path, capsys):
+    trace = pd.DataFrame({"arrival_s": np.arange(60) / 2, "prompt_tokens": 512, "output_tokens": 20})
+    simulate("vllm_spec", trace, out=tmp_path / "run", scheduler__num_speculative_tokens=3)
+    result = {"request_rate": 12.0, "completed": 30, "total_input_tokens": 300, "request_throughput": 9.0}
+    (tmp_path / "bench.json").write_text(json.dumps(result))
+    *differ, untold = lines_of(capsys, tmp_path / "run", tmp_path / "bench.json")[2:7]
+    assert differ[:2] == ["rps: 2 | 12", "requests: 60 | 30"]
+    assert differ[2:] == ["mean prompt tokens: 512 | 10", "draft tokens a step: 3 | none"]
+    assert untold == "not compared: mean output tokens, model, server, spread of arrivals"
+
+
 def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(runs, tmp_path, capsys, refused):
+    small = {"trace": "poisson", "requests": 60, "progress": False}
     for name, scheduler, rates in (("a", "vllm", [4, 8]), ("b", "vllm_spec", [8, 10])):
-        sweep({"rps": rates, "seed": [0, 1, 2]}, scheduler=scheduler, out=tmp_path / name, **SMALL)
+        sweep({"rps": rates, "seed": [0, 1, 2]}, scheduler=scheduler, out=tmp_path / name, **small)
     said = lines_of(capsys, tmp_path / "a", tmp_path / "b")
     assert "scheduler: vllm | vllm_spec" in said
     assert said[-1] == "differences are paired by seed, with 95% intervals; 6 runs have no partner"
     row = next(line for line in said if "mean TPOT" in line)
     assert row.startswith("8 ")
-    means = []
-    for name in ("a", "b"):
-        table = load_sweep(tmp_path / name).table
-        means.append(1000 * table[(table["rps"] == 8) & (table["slo_class"] == "all")].mean_tpot_s.mean())
+    tables = [load_sweep(tmp_path / name).table.query("rps == 8 and slo_class == 'all'") for name in ("a", "b")]
+    means = [1000 * table.mean_tpot_s.mean() for table in tables]
     shown = [float(row.split()[place]) for place in (4, 5, 6)]
     assert shown == pytest.approx([*means, means[1] - means[0]], rel=1e-2)
     assert "is a sweep, the other is none" in refused("compare", str(runs / "a"), "a")
@@ -89,7 +98,7 @@ def test_two_sweeps_are_paired_by_seed_at_the_points_of_both(runs, tmp_path, cap
 def test_what_cannot_be_compared_is_one_line(runs, tmp_path, refused):
     (tmp_path / "two.json").write_text('{"completed": 1, "request_throughput": 2.0}\n' * 2)
     several = refused("compare", str(runs / "a"), "two.json")
-    assert "two.json: 2 results, 0 with the load of the run; expected one" in several
+    assert "two.json: 2 results, 0 with the load of the run (rps 6, without drafts); expected one" in several
     assert "no run folder" in refused("compare", str(runs / "a"), "none")
 
 
@@ -101,4 +110,6 @@ def test_of_several_results_the_one_with_the_load_of_the_run_is_meant(tmp_path, 
     results = [own | {"max_concurrency": 8}, own | {"max_concurrency": 4}, plain | {"max_concurrency": 4}]
     (tmp_path / "bench.jsonl").write_text("\n".join(map(json.dumps, results)))
     said = lines_of(capsys, tmp_path / "run", tmp_path / "bench.jsonl")
-    assert next(line for line in said if line.startswith("mean TPOT")).split()[-1] == "+0"
+    assert next(line for line in said if line.startswith("mean TPOT")).split()[-2:] == ["+0", "+0.0"]
+    assert said[1].endswith("bench.jsonl, result 2 of 3 (concurrency 4)")
+    assert said[2] == "nothing that both tell differs by more than 5%"

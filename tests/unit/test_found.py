@@ -8,14 +8,15 @@ import pytest
 from specsim.commands.tables import MEAN_AND_INTERVAL, find_table
 from specsim.figures.capacity import SAID
 from specsim.metrics.capacity import Asked
+from specsim.metrics.load import Recorded
 from specsim.search.found import FAILED, FOOTNOTES, TOO_SHORT, Found, Judged, Line, name_in
 from specsim.store.sweeps import Sweep
 from tests.made import refusal
 
 ASKED = Asked(0.9, 1.0, 4.0, 1.0)
 TESTED = {1.0: [1.0, 1.0, 0.97], 2.0: [0.96, 0.9, 0.93], 4.0: [0.5, 0.8, 0.7]}
-RATE = "2.17"
-"""The mean of the rates at which its seeds fall below the target: 4 + 0.06 / 0.46 of the way from 2 to 4, and so on."""
+RATE = "2.2"
+"""The mean of the rates, here 2.17, at which its seeds fall below the target, known to 1: from 2 to 4."""
 KEY = "scheduler.num_speculative_tokens"
 
 
@@ -55,25 +56,23 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert heads.split() == ["num_speculative_tokens", "rate", "difference", "to", "4", "rate", "per", "GPU"]
     assert units.split() == ["requests/s"] * 3
     assert rows[0].split() == ["4", *RATE.split(), "-", "2.174"]
-    assert rows[1].split() == ["8", f"{second.mean():.2f}", f"{apart.mean():+.2f}", f"{second.mean() / 2:.4g}"]
+    assert rows[1].split() == ["8", f"{second.mean():.1f}", f"{apart.mean():+.2f}", f"{second.mean() / 2:.4g}"]
     assert rows[2] == "mean over 3 seeds, too few for an interval, differences paired by seed"
     told = list(find_table(found(line(tested={rate: 2 * shares for rate, shares in TESTED.items()}))))
-    assert [told[4].split(), told[5]] == [["4", *f"{RATE} \u00b1 0.14".split()], MEAN_AND_INTERVAL]
+    assert [told[4].split(), told[5]] == [["4", *f"{RATE} \u00b1 1.0".split()], MEAN_AND_INTERVAL]
     assert each.table["difference_rps"].tolist() == pytest.approx([np.nan, apart.mean()], nan_ok=True)
     assert each.table["difference_half_width_rps"][1] == pytest.approx(half)
 
 
 def test_runs_that_failed_are_counted_in_table_note_and_figure():
     each = found(line(runs={4.0: [run(), run()]}), line("8"))
-    assert each.table["misses_failed"].tolist() == [1, 0]
-    assert each.table["keeps_failed"].tolist() == [0, 0]
+    assert each.table[["misses_failed", "keeps_failed"]].to_numpy().tolist() == [[1, 0], [0, 0]]
     (note,) = (note for note in each.notes() if "failed" in note)
     assert note == "num_speculative_tokens=4: runs failed, and count as 0%: 1 of 3 runs at 4 requests/s"
     caption = (figure := each.figure()).get_supxlabel().replace("\n", " ")
     assert "1 run failed and counts as 0%." in caption
     assert SAID["failed"] in caption
-    (cross,) = (drawn for drawn in figure.axes[0].get_lines() if drawn.get_marker() == "x")
-    assert list(cross.get_xdata()) == [4.0]
+    assert [[*each.get_xdata()] for each in figure.axes[0].get_lines() if each.get_marker() == "x"] == [[4.0]]
     assert f"{RATE}{FAILED}  " in row(each, "4")
     assert list(find_table(each))[-1] == f"{FAILED} {FOOTNOTES[FAILED]}"
 
@@ -82,11 +81,10 @@ def test_a_note_says_how_many_requests_would_do_and_asks_for_no_more_than_there_
     said = list(found(doubtful()).notes())
     counts = "2 of 3 runs at 2 requests/s, 1 of 3 runs at 4 requests/s"
     assert f"num_speculative_tokens=8: too short to judge: {counts}; 200 requests would do" in said
-    full = "num_speculative_tokens=8: overloaded or near saturation at 2 requests/s: a longer run would attain less"
-    assert full in said
-    few = "more than the 199 requests that there are would do: expected another trace"
+    assert f"{line('8').name}: overloaded or near saturation at 2 requests/s: a longer run would attain less" in said
+    few = "more than the 199 requests that there are: another trace can be judged"
     for held, would_do in ((200, "200 requests would do"), (199, few)):
-        short = [run(short=True, needed=200)._replace(held=held), run()]
+        short = [run(short=True, needed=200)._replace(held=Recorded(held, "another trace")), run()]
         (note,) = (each for each in found(line(runs={2.0: short, 4.0: [run()]})).notes() if "too short" in each)
         assert note.endswith(f"1 of 3 runs at 2 requests/s; {would_do}")
 
@@ -107,11 +105,9 @@ def test_short_runs_that_surely_miss_the_target_leave_the_answer_as_it_is():
 def test_the_figure_has_the_tables_answer_and_intervals_of_95_percent():
     (axes,) = (figure := found(line(), doubtful()).figure()).axes
     dotted = [drawn for drawn in axes.get_lines() if drawn.get_linestyle() == ":"]
-    # 2.17 is the rate of the table, `RATE`; both lines have it.
     assert [drawn.get_xdata()[0] for drawn in dotted] == pytest.approx([2.17, 2.17], abs=0.005)
     low, high = np.array(axes.containers[0][2][0].get_segments()[1])[:, 1]
-    assert low == pytest.approx(93 - 4.302653 * 3.0 / np.sqrt(3))
-    assert high == 100
+    assert (low, high) == (pytest.approx(93 - 4.302653 * 3.0 / np.sqrt(3)), 100)
     (caption,) = (text.get_text() for text in figure.texts if "95% intervals" in text.get_text())
     assert "Dotted: the rate in the table, above which attainment falls below the target." in caption
     (legend,) = figure.legends

@@ -80,7 +80,9 @@ def test_keys_that_are_named_and_a_scheduler_s_own_acceptance_are_no_hindrance()
 
 def test_a_sweep_says_what_its_seeds_cover():
     said, own = "3 seeds: an interval over them covers", "arrivals and lengths are the trace's own under each"
-    assert seeds.covers_said(table()) == (f"{said} classes and acceptance; {own}",)
+    assert seeds.covers_said(table(concurrency=[4])) == (f"{said} classes and acceptance; {own}",)
+    hint = "(trace.resample=SECONDS draws them anew)"
+    assert seeds.covers_said(table()) == (f"{said} classes and acceptance; {own} {hint}",)
     resampled = table().assign(varies_with_seed="arrivals, lengths, acceptance")
     assert seeds.covers_said(resampled) == (f"{said} arrivals, lengths and acceptance",)
     assert seeds.covers_said(table(seed=[7])) == ()
@@ -138,8 +140,7 @@ def test_a_seed_without_a_partner_is_no_part_of_the_difference_and_a_point_witho
 def test_runs_that_failed_are_counted_and_are_in_no_mean():
     given = table(**POINTS)
     given.loc[[0, *range(3, 6)], ["point", "varies_with_seed", *seeds.MEASURES]] = None
-    given["error"] = [None] * len(given)
-    given.loc[[0, *range(3, 6)], "error"] = "out of memory"
+    given["error"] = ["out of memory" if place in (0, 3, 4, 5) else None for place in range(len(given))]
     found = seeds.point_means(given)
     assert found[["seeds", "failed"]].to_numpy().tolist() == [[2, 1], [0, 3], [3, 0], [3, 0]]
     assert found["slo_attainment"][0] == pytest.approx(values(given, "vllm", 10)[1:].astype(float).mean())
@@ -196,7 +197,10 @@ def test_the_load_of_winner_and_second_stands_beside_them():
 
 def test_a_point_with_one_scheduler_is_refused():
     alone = {key: values for key, values in (CLEAR | CLOSE).items() if key in (("a", 1), ("a", 2), ("b", 2))}
-    assert "one scheduler; expected two or more" in refusal(seeds.winners, attained(alone), "share", ["rps"])
+    several = attained(alone)
+    several.insert(0, "replicas", [1, 2, 2] * 3)
+    said = "one scheduler; expected two or more to compare, or of='replicas'"
+    assert said in refusal(seeds.winners, several, "share", ["rps"])
     assert "by=rpm: the runs do not differ in it" in refusal(seeds.winners, attained(CLEAR), "share", ["rpm"])
 
 
@@ -218,11 +222,10 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     for alpha, axes in zip((0.5, 0.9), figure.axes, strict=True):
         assert len(axes.patches) == 4
         said = {text.get_position(): text.get_text() for text in axes.texts}
-        for column, rps in enumerate((2, 20)):
-            for row, scale in enumerate((2.0, 0.5)):
-                cell = found.loc[(alpha, rps, scale)]
-                lead = "tie" if cell["lead"] == 0 else f"+{100 * cell['lead']:.1f}"
-                assert said[column, row] == f"{100 * cell['mean']:.0f} \u25d0\n{lead}"
+        for (column, rps), (row, scale) in itertools.product(enumerate((2, 20)), enumerate((2.0, 0.5))):
+            cell = found.loc[(alpha, rps, scale)]
+            lead = "tie" if cell["lead"] == 0 else f"+{100 * cell['lead']:.1f}"
+            assert said[column, row] == f"{100 * cell['mean']:.0f} \u25d0\n{lead}"
         hatched = sum(patch.get_hatch() is not None for patch in axes.patches)
         assert hatched == (~found.loc[alpha]["decided"] & (found.loc[alpha]["tied"] == 1)).sum()
     assert set(found[found["tied"] == 1]["winner"]) <= {text.get_text() for text in figure.legends[0].get_texts()}
@@ -234,5 +237,4 @@ def test_less_of_a_measure_in_seconds_wins():
     assert (found["winner"], found["second"], found["decided"]) == ("c", "b", True)
     assert found["lead"] == pytest.approx((0.4 + 0.3 + 0.36) / 3)
     assert seeds.winners(seconds, "mean_e2el_s", ["rps"], better="more")["winner"].tolist() == ["a"]
-    said = refusal(seeds.winners, seconds, "mean_e2el_s", ["rps"], better="most")
-    assert "better='most': expected more, less or None" in said
+    assert "better='most': expected more, less or None" in refusal(seeds.winners, seconds, "s", ["rps"], better="most")

@@ -165,9 +165,7 @@ def test_a_block_begins_anywhere(trace):
 
 @pytest.mark.parametrize("requests", [1, 7, N, 2 * N])
 def test_fewer_requests_are_a_prefix_of_more_than_the_recording_has(trace, requests):
-    whole = resample(trace, 50.0, seed=4, requests=3 * N)
-    assert len(whole) == 3 * N
-    part = resample(trace, 50.0, seed=4, requests=requests).head(requests)
+    whole, part = (resample(trace, 50.0, seed=4, requests=each).head(each) for each in (3 * N, requests))
     for column in ("arrival_s", "prompt_tokens", "output_tokens", "row", "slo_class"):
         assert getattr(part, column).tolist() == getattr(whole, column)[:requests].tolist()
 

@@ -1,5 +1,6 @@
 """The answer of a tuning by hand: names of configurations, marks of rates, and whose the exported settings are."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +10,11 @@ from specsim.config.schema import Settings, Split
 from specsim.metrics.capacity import Asked
 from specsim.search.found import FOOTNOTES, FULL, TOO_SHORT, Found, Judged, Line
 from specsim.search.tune import Goal, _carried
-from specsim.search.tuned import AS_GIVEN, SPEEDUP, Candidate, Export, Judgement, Tuned, export_lines
+from specsim.search.tuned import AS_GIVEN, SPEEDUP, Candidate, Export, Judgement, Tuned, export_lines, overtaker
 from specsim.store.sweeps import Sweep
 
 SHARES = np.array([0.97, 0.96, 0.98])
 """0.97 in the mean; twice the three: half of the 95% interval is 2.571 * 0.0089 / sqrt(6) = 0.0094."""
-BEYOND = "no gain of drafts shows beyond the noise"
 EXPORT = Export("vllm", "vllm serve a/b", {}, "vllm_spec", {}, of=1)
 
 
@@ -48,9 +48,9 @@ def test_the_line_to_paste_stands_below_the_name_of_its_scheduler_and_the_number
 def test_drafts_behind_the_positions_that_the_acceptance_knows_are_marked():
     deep = tuned(export=EXPORT._replace(of=2), plain=judgement(drafts=7))
     assert "guessed" not in str(deep)
-    deep.judgements[AS_GIVEN].update({0: judgement(drafts=7), 2: judgement(drafts=5)})
+    deep.judgements[AS_GIVEN].update({0: judgement(drafts=7), 2: judgement(drafts=4)})
     assert str(deep).splitlines()[1] == "Its drafts 4 to 7 are guessed: the acceptance knows 3."
-    assert "; drafts 4 to 5 are guessed: the acceptance knows 3:" in next(export_lines(deep))
+    assert "; draft 4 is guessed: the acceptance knows 3:" in next(export_lines(deep))
 
 
 @pytest.mark.parametrize(("overloaded", "too_short", "marks"), [(0, 0, ""), (1, 0, FULL), (2, 3, TOO_SHORT + FULL)])
@@ -70,18 +70,27 @@ def test_servers_stand_beside_what_they_attain_and_rates_have_marks(overloaded, 
 
 
 def test_two_configurations_of_a_scheduler_are_told_apart_in_words():
-    words = ("second trial", "default settings", "")
-    said = str(tuned(("vllm_spec", "vllm_spec", "vllm"), words))
-    assert "\nvllm_spec (second trial) " in said
-    assert "\nvllm_spec (default settings) " in said
-    assert "lead over vllm_spec (default settings)" in said
+    said = str(tuned(("vllm_spec", "vllm_spec", "vllm"), ("second trial", "default settings", "")))
+    there = ("\nvllm_spec (second trial) ", "\nvllm_spec (default settings) ", "lead over vllm_spec (default settings)")
+    assert [each for each in there if each not in said] == []
     assert said.count("with vllm_spec (second trial)") == 2, "of the highest rate and of the servers"
 
 
 def test_the_gain_of_drafts_respects_the_intervals():
     scattered = judgement()._replace(measure=SHARES - np.array([0.9, 0.1, 0.9]))
-    said = str(tuned(plain=scattered)).splitlines()[-2:]
-    assert said == ["drafts gain nothing: as given; from 1 requests/s on", f"{BEYOND}: {SPEEDUP}"]
+    each, higher = replace(tuned(plain=scattered), found=found(range(3)), searched=[0, 1, 2]), "rate 20% higher"
+    each.found.lines[1].tested = {2.0: [0.6] * 3}
+    each.judgements[higher] = {place: judgement()._replace(measure=SHARES + 0.02 * (place % 3)) for place in (0, 2, 1)}
+    lines = str(each).splitlines()
+    beyond = f"no gain of drafts of adaserve shows beyond the noise: {SPEEDUP}"
+    nothing = "drafts of adaserve gain nothing: as given; from 1 requests/s on"
+    assert lines[-3:] == [f"drafts of adaserve lose: {higher}", nothing, beyond]
+    level = "+0.0 points against vllm: level, no difference shows beyond the noise."
+    assert lines[2:5] == [level.replace("vllm", "vllm_spec"), level, f"At a {higher} vllm leads by 4.0 points."]
+    each.judgements[AS_GIVEN][2] = scattered
+    assert "+63.3 points against vllm: 3 seeds cannot tell." in str(each)
+    each.judgements[higher][2] = scattered
+    assert overtaker(each.judgements) == (higher, 1)
 
 
 @pytest.mark.parametrize(

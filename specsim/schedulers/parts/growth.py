@@ -111,17 +111,17 @@ def grow_fitting(view: View, sequences: Sequences, longest: int, going_on: Going
     return grow_sequences(view, sequences, (1,) * fitting_shape(view, sequences, TreeShape(longest, 1)).depth, going_on)
 
 
-def grow_chains(view: View, sequences: Sequences, depth: int) -> Growing:
+def grow_chains(view: View, sequences: Sequences, depth: int, *, reads_along: bool = False) -> Growing:
     """Return `grow` for chains of one depth behind all decoding sequences; none if they do not all fit.
 
-    Where no sequence decodes, the drafter is fed whatever the depth.
+    Where no sequence decodes, the drafter is fed whatever the depth; if it `reads_along`, at depth 0, too.
     """
-    depth = depth if sequences.decoding else 1
+    growing = sequences.decoding if depth or not reads_along else 0
     if not sequences_fit(view, sequences, depth):
         depth = 0
-    return grow_trees(
-        view, sequences.requests, sequences.catch_up, sequences.decoding, depth, 1, sequences.stationary_until_s
-    )
+    elif not growing:
+        depth = 1
+    return grow_trees(view, sequences.requests, sequences.catch_up, growing, depth, 1, sequences.stationary_until_s)
 
 
 def max_depths(view: View, requests: Ids, growing: int) -> Ints:

@@ -166,17 +166,22 @@ class NoDrafts(Speculation):
 
 
 def evicting(
-    growing: Generator[DraftPass, Forest, _Grown], evicted: Ids, transfer: bool = False
+    growing: Generator[DraftPass, Forest, _Grown], evicted: Ids, transfer: bool = False, most_tokens: float = inf
 ) -> Generator[DraftPass, Forest, tuple[_Grown, Ids]]:
     """Yield the passes of `growing`, the first of which evicts `evicted`; return its result and those left to evict.
 
-    The first pass of a step evicts, so that the trees can use the freed memory.
+    The first pass of a step evicts, so that the trees can use the freed memory. A drafter that lacks more than
+    `most_tokens` reads them in passes of so many before it drafts.
     """
     try:
         work = next(growing)
         while True:
             if len(evicted):
                 work, evicted = work._replace(evict=evicted, transfer=transfer), NOBODY
+            while int(np.add.reduce(fed := work.scheduled_tokens)) > most_tokens:
+                part = np.clip(int(most_tokens) - np.add.accumulate(fed) + fed, 0, fed)
+                yield DraftPass(work.requests, part, work.forest, evict=work.evict, transfer=work.transfer)
+                work = work._replace(scheduled_tokens=fed - part, evict=NOBODY, transfer=False)
             try:
                 forest = yield work
             except Exception as refusal:

@@ -163,8 +163,9 @@ class SmartSpec:
             return
         batch = self._batch(view, requests)
         proposing, evicted = self.proposal.propose(view, batch), batch.evicted
-        if len(evicted):
-            (forest, proposed), evicted = yield from evicting(proposing, evicted)
+        most_tokens = self.batching.max_num_batched_tokens
+        if len(evicted) or int(np.add.reduce(batch.catch_up)) > most_tokens:
+            (forest, proposed), evicted = yield from evicting(proposing, evicted, most_tokens=most_tokens)
         else:
             forest, proposed = yield from proposing
         self.feedback.learn(proposed)
