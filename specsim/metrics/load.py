@@ -352,10 +352,10 @@ class Recorded(NamedTuple):
         return f"more than the {self.requests:,} requests that there are: {self.instead} can be judged"
 
     @classmethod
-    def of(cls, requests: int, ways: Sequence[str], *, drawn: bool, resamples: bool) -> Recorded:
-        """Return a trace that other `ways` can judge; a mean over seeds can, too, where these draw arrivals, or may."""
-        over_seeds = "a mean over seeds" if drawn else "a mean over seeds with trace.resample=SECONDS"
-        return cls(requests, " or ".join(", ".join([*ways, *[over_seeds] * (drawn or resamples)]).rsplit(", ", 1)))
+    def of(cls, requests: int, ways: Sequence[str], *, resamples: bool) -> Recorded:
+        """Return a trace that other `ways` can judge; a mean over seeds can, too, where these may draw arrivals."""
+        over_seeds = ["a mean over seeds with trace.resample=SECONDS"] * resamples
+        return cls(requests, " or ".join(", ".join([*ways, *over_seeds]).rsplit(", ", 1)))
 
 
 def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None = None) -> tuple[str, ...]:

@@ -269,4 +269,4 @@ def _recorded(experiment: Experiment) -> Recorded | None:
     ways = ["a wider trace.window"] if experiment.made_of.chosen.trace.values.get("window") else []
     ways += ["another trace"] if closed else ["a lower rate", "another trace"]
     resamples = source.timed and source.origin != OBJECT and not closed
-    return Recorded.of(source.holds, ways, drawn="arrivals" in experiment.varies, resamples=resamples)
+    return Recorded.of(source.holds, ways, resamples=resamples)

@@ -45,10 +45,12 @@ class Composed:
             most, budget = 1 + self.speculation.draft_tokens(1), self.batching.max_num_batched_tokens
             if most > budget:
                 raise ValueError(f"max_num_batched_tokens={budget} is below {most}, one request with its drafts")
-        self._most_tokens = getattr(self.batching, "max_num_batched_tokens", inf)
+        # Chains of one length never stop: what their drafter lacks is what the last step brought.
+        steady = is_stationary(self.speculation)
+        self._most_tokens = inf if steady else getattr(self.batching, "max_num_batched_tokens", inf)
         # Both parts promise stationary steps, and none hears of each verification.
         deaf = part.on_verified is Speculation.on_verified and type(self.batching).on_verified is Batching.on_verified
-        self._stationary = deaf and is_stationary(self.batching) and is_stationary(self.speculation)
+        self._stationary = deaf and is_stationary(self.batching) and steady
 
     @property
     def drafts(self) -> bool:

@@ -199,10 +199,10 @@ def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Resu
 
 def _recorded(provenance: Mapping[str, Any]) -> Recorded | None:
     """Return how many requests a run's recording holds; a search chooses the rates, so no lower one is a way out."""
-    trace, drawn = provenance["trace"], "arrivals" in provenance["varies_with_seed"]
+    trace = provenance["trace"]
     if trace["requests"] is None:
         return None
-    return Recorded.of(trace["requests"], ["another trace"], drawn=drawn, resamples=trace["origin"] != OBJECT)
+    return Recorded.of(trace["requests"], ["another trace"], resamples=trace["origin"] != OBJECT)
 
 
 def _endless(each: Configured) -> bool:
