@@ -18,22 +18,11 @@ WITH_GAPS = [[1, 16, 3], [64, 128, 2], [256, 4096, 0]]
 """The example of vllm-project/vllm PR 32374: "gaps inherit the previous configured K"."""
 
 
-@pytest.mark.parametrize(
-    ("table", "most", "batch_size", "k"),
-    [
-        (WITHOUT_GAPS, 3, 64, 3),
-        (WITHOUT_GAPS, 3, 65, 1),
-        (WITH_GAPS, 3, 17, 3),
-        ([[1, 4, 2]], 5, 100, 2),
-        ([[65, 128, 1], [1, 64, 3]], 3, 65, 1),
-        ({"1-64": 3, "65-128": 1}, 3, 65, 1),
-    ],
-)
-def test_draft_tokens_of_a_batch_size(table, most, batch_size, k):
-    assert ByBatchSize(most, table).length(batch_size) == k
-
-
-def test_it_never_drafts_where_no_batch_size_does():
+def test_draft_tokens_of_a_batch_size_and_none_where_no_batch_size_has_any():
+    assert [ByBatchSize(3, WITHOUT_GAPS).length(size) for size in (64, 65)] == [3, 1]
+    assert (ByBatchSize(3, WITH_GAPS).length(17), ByBatchSize(5, [[1, 4, 2]]).length(100)) == (3, 2)
+    for table in [[65, 128, 1], [1, 64, 3]], {"1-64": 3, "65-128": 1}:
+        assert ByBatchSize(3, table).length(65) == 1
     tables = (5, [[1, 9, 0]]), (0, [[1, 9, 3]]), (5, [[1, 9, 0], [10, 20, 1]])
     assert [ByBatchSize(*each).drafts for each in tables] == [False, False, True]
 
@@ -47,10 +36,9 @@ def schedule(most: int = 4, table: Any = None, limit: int | None = None, window:
 
 
 def test_a_key_is_the_last_batch_size_of_its_length_and_a_limit_is_a_table_of_one_row():
-    part = schedule(table=DOCUMENTED)
     sizes = (1, 4, 5, 8, 9, 32, 33)
-    assert [part.draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
-    assert [schedule(4, [[8, 2], [4, 4], [32, 1]]).draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
+    for table in DOCUMENTED, [[8, 2], [4, 4], [32, 1]]:
+        assert [schedule(4, table).draft_tokens(size) for size in sizes] == [4, 4, 2, 2, 1, 1, 0]
     assert [schedule(2, {"32": 1, "4": 4}).draft_tokens(size) for size in sizes] == [2, 2, 1, 1, 1, 1, 0]
     assert [schedule(limit=8).draft_tokens(size) for size in (1, 8, 9)] == [4, 4, 0]
     assert schedule().draft_tokens(10**6) == 4
