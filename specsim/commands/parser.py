@@ -39,10 +39,11 @@ def run(command: Callable[[], int], *, debug: bool = False) -> int:
 
 
 def _told(command: Callable[[], int], debug: bool) -> int:
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        # As Ctrl-C: joblib's processes end before this one does, and leave nothing behind.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     try:
+        if ours:
+            # As Ctrl-C: joblib's processes end before this one does, and leave nothing behind.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         return command()
     except SpecsimError as error:
         if debug:
@@ -52,6 +53,9 @@ def _told(command: Callable[[], int], debug: bool) -> int:
     except KeyboardInterrupt as stop:
         say(f"specsim: interrupted; {one_line(str(stop)) or 'nothing is kept'}", error=True)
         return 130
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _print_traceback(error: BaseException) -> None:

@@ -44,6 +44,12 @@ def service_s(rows: RequestRows, totals: RunTotals) -> Floats:
     return np.minimum(sojourn_s, alone_s)
 
 
+def _link_s(rows: RequestRows) -> float:
+    """Return the least time of a cache between two pools, which no queue makes longer."""
+    moving_s = rows["split.moving_s"] if "split.moving_s" in rows.columns else np.empty(0)
+    return float(np.fmin.reduce(moving_s, initial=inf)) if np.isfinite(moving_s).any() else 0.0
+
+
 def alone_s(rows: RequestRows, totals: RunTotals) -> Floats:
     """Return the time that each request would take alone, (N,) seconds; NaN if refused.
 
@@ -160,7 +166,7 @@ def load(rows: RequestRows, totals: RunTotals, window: Window | None) -> dict[st
     idle = totals.idle_s / whole_s if whole_s else 1.0
     turned = int(np.count_nonzero(turned_away(rows, totals)))
     lost = len(rows) >= LEAST_JUDGED and turned >= max(LEAST_TURNED_AWAY, idle) * len(rows)
-    own_s, lone_s = service_s(rows, totals)[order], alone_s(rows, totals)[order]
+    own_s, lone_s = service_s(rows, totals)[order], alone_s(rows, totals)[order] + _link_s(rows)
     found = judged(arrival_s, left_s, own_s, met, start_s, began_s, lone_s, lost=lost)
     return asdict(_crowded(replace(found, turned_away=turned), arrival_s, left_s, lone_s, idle))
 

@@ -381,10 +381,13 @@ def engine_notes(simulation: Simulation, rows: Mapping[str, Any], totals: RunTot
         target = next(each for each in targets if getattr(each, "eager_above", np.inf) < np.inf)
         yield (
             f"{EAGER}: {eager_s / busy_s:.0%} of the passes' time is of decodes above the {target.eager_above:,} "
-            f"captured tokens (engine.graph_most); they take {target.eager_factor:g} times as long "
+            f"captured tokens (engine.graph_most); their kernels take {target.eager_factor:g} times as long "
             "(engine.eager_factor, measured on one model: docs/engines.md), which a larger capture size removes"
         )
-    undrafted, request_s = rows["verifications"] - rows["speculations"], getattr(targets[0], "undrafted_request_s", 0.0)
+    # Only a table drafts for a whole step or for none of it: elsewhere a row without drafts may stand beside others.
+    by_table = getattr(getattr(simulation.scheduler, "example", None), "by_table", False)
+    request_s = getattr(targets[0], "undrafted_request_s", 0.0) if by_table else 0.0
+    undrafted = rows["verifications"] - rows["speculations"]
     if (taken_s := request_s * int(undrafted.sum())) > RARELY * busy_s:
         yield (
             f"{UNDRAFTED}: about {taken_s / busy_s:.0%} of the passes' time is engine.undrafted_request_s, "

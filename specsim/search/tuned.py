@@ -218,12 +218,17 @@ class Tuned:
         of = self.judgements[conditions]
         return mean_interval(of[0].measure - of[place].measure) if place in of else (nan, nan)
 
+    @property
+    def wide(self) -> float:
+        """Half of an interval beyond which seeds cannot tell."""
+        return WIDE * (1 if self.is_share else self.measured(0)[0])
+
     def undecided(self, place: int) -> str:
         """Return what the seeds say of a lead of the best that does not show; an empty text where it does."""
         lead, half_width = self.lead(place)
         if lead > half_width:
             return ""
-        if half_width <= WIDE * (1 if self.is_share else self.measured(0)[0]):
+        if half_width <= self.wide:
             return "level, no difference shows beyond the noise"
         seeds = len(self.judgements[AS_GIVEN][0].measure)
         return f"{seeds} seed{'s' * (seeds > 1)} cannot tell"
@@ -411,9 +416,9 @@ def _follows(tuned: Tuned) -> Iterator[str]:
     since, drafts = tuned.no_drafts_from(), f"drafts of {tuned.best.label}"
     leads = {said: tuned.lead(tuned.plain, said) for said in tuned.judgements}
     lose = [said for said, (lead, half_width) in leads.items() if lead < -half_width]
-    when = [said for said, (lead, _) in leads.items() if lead <= 0 and said not in lose]
+    when = [said for said, (lead, half_width) in leads.items() if -lead <= half_width <= tuned.wide and lead <= 0]
+    unsure = [said for said, (lead, half_width) in leads.items() if not lead > half_width and said not in lose + when]
     when += [] if since is None else [f"from {since:g} requests/s on"]
-    unsure = [each for each, (lead, half_width) in leads.items() if 0 < lead <= half_width]
     told = {
         f"{drafts} lose": lose,
         f"{drafts} gain nothing": when,

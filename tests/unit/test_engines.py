@@ -163,6 +163,8 @@ def test_a_run_notes_constants_of_the_engine_that_take_much_of_its_time():
     assert f"not captured: {share:.0%} of the passes' time is of decodes above the 10 captured" in run.notes[-1]
     off = {"engine__undrafted_request_s": 1e-3, TABLE: [[1, 1, 1], [2, 512, 0]]}
     assert "without drafts: about " in str(simulate("vllm_dynamic", "poisson", requests=60, rps=60, **off).notes)
+    off = {"engine": "vllm_0_28", "profile": "llama8b_1b_h100", "concurrency": 100}
+    assert "without drafts" not in str(simulate("slos_serve", "poisson", requests=250, **off).notes)
 
 
 SPARSE = replace(PROFILE, target=replace(PROFILE.target, nonembedding_bytes=PROFILE.target.weights_bytes // 10))

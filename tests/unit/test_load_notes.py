@@ -81,8 +81,10 @@ def test_a_last_request_of_few_accepted_drafts_is_no_overload():
     given |= {"output_tokens": np.where(last, 601, 101), "verifications": np.where(last, 600, 10)}
     spent = totals(iterations=1_600, verify_s=160.0, itl_s=np.array([0.1]))
     block = load(RequestRows.of(made_table([0] * 100).assign(arrival_s=arrival_s, **given)), spent, None)
-    assert block["longest_service_s"] == pytest.approx(6.1, abs=0.01)
-    assert (block["drain_s"], block["overloaded"]) == (pytest.approx(60.1), None)
+    assert (block["longest_service_s"], block["drain_s"]) == pytest.approx((6.1, 60.1), abs=0.01)
+    late = {name: given[name] + 80 for name in ("first_token_s", "finish_s")} | {"split.moving_s": 80.0}
+    linked = load(RequestRows.of(made_table([0] * 100).assign(arrival_s=arrival_s, **given | late)), spent, None)
+    assert (block["overloaded"], linked["overloaded"]) == (None, None)
 
 
 def test_a_short_recording_is_told_apart_from_a_short_run(tmp_path):

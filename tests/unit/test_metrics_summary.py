@@ -146,11 +146,13 @@ def test_what_ends_after_the_last_arrival_is_not_in_the_goodput_of_the_arrivals(
     agree(block, slo_goodput_tokens_per_s=9 / 5, slo_goodput_in_arrivals_tokens_per_s=6 / 4)
 
 
-def test_window_selects_by_arrival_and_both_ends_count():
+def test_window_selects_by_arrival_and_both_ends_count_and_an_empty_one_names_the_span_of_the_arrivals():
     metrics = summarise(TABLE, totals(itl_s=np.array([1.0, 0.5, 0.5]), itl_window=(1.0, 4.0)), (1.0, 4.0))
     agree(metrics, completed=3, duration=6.0, mean_itl_ms=2000 / 3)
     agree(metrics["specsim"], arrived=4, slo_attainment=0.25, iterations=9)
     assert metrics["specsim"]["window"] == [1.0, 4.0]
+    with pytest.raises(SpecsimError, match=r"warmup=\[8,9\] selects no request.* 0 s to 4 s$"):
+        summarise(TABLE, totals(), (8.0, 9.0))
 
 
 def test_latencies_of_another_window_are_left_absent():
@@ -158,11 +160,6 @@ def test_latencies_of_another_window_are_left_absent():
     for kept, asked in ((None, (1.0, 4.0)), ((1.0, 4.0), None), ((1.0, 4.0), (1.0, 5.0))):
         assert summarise(TABLE, totals(itl_window=kept), asked)["mean_itl_ms"] is None
     assert summarise(TABLE, totals(itl_window=None), None)["mean_itl_ms"] == 800.0
-
-
-def test_empty_window_names_the_span_of_the_arrivals():
-    with pytest.raises(SpecsimError, match=r"warmup=\[8,9\] selects no request.* 0 s to 4 s$"):
-        summarise(TABLE, totals(), (8.0, 9.0))
 
 
 def test_nothing_completed_leaves_rates_absent():

@@ -50,12 +50,9 @@ def test_a_part_without_what_it_must_say_is_refused_by_name():
         Composed("engine", Sixes(6))
 
 
-def test_depths_that_are_no_integers_are_refused():
+def test_depths_that_are_no_integers_and_a_part_that_keeps_its_forest_are_named():
     requests = np.arange(3)
     with pytest.raises(TypeError, match="max_depth holds float64; expected integers"):
         next(grow(requests, requests, np.ceil(requests * 0.5), (1, 1)))
-
-
-def test_a_part_that_keeps_its_forest_is_named():
     with pytest.raises(SpecsimError, match=r"NoForest.grow returned None; expected the forest to verify"):
         simulate(Composed(BUDGET, NoForest(6)), **RUN)

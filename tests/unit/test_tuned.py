@@ -87,8 +87,9 @@ def test_the_gain_of_drafts_respects_the_intervals():
     assert lines[-3:] == [f"drafts of adaserve lose: {higher}", nothing, beyond]
     level = "+0.0 points against vllm: level, no difference shows beyond the noise."
     assert lines[2:5] == [level.replace("vllm", "vllm_spec"), level, f"At a {higher} vllm leads by 4.0 points."]
-    each.judgements[AS_GIVEN][2] = scattered
-    assert "+63.3 points against vllm: 3 seeds cannot tell." in str(each)
+    each.judgements[AS_GIVEN][2] = judgement()._replace(measure=SHARES + np.array([0.9, -0.1, 0.9]))
+    assert "-56.7 points against vllm: 3 seeds cannot tell." in str(each)
+    assert str(each).endswith(f"gain nothing: from 1 requests/s on\n{beyond.replace(SPEEDUP, f'as given; {SPEEDUP}')}")
     each.judgements[higher][2] = scattered
     assert overtaker(each.judgements) == (higher, 1)
 
