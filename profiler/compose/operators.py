@@ -251,7 +251,7 @@ class Operators:
     def products(self, tokens: int, prompt: bool) -> float:
         """Return the seconds of all but attention and logits, of `tokens`; `prompt`: by the operators of prompts.
 
-        None takes longer than that of a larger captured pass, which an engine could pad to.
+        No product takes longer than that of a larger captured pass, which an engine could pad to.
         """
         larger = [size for size in CAPTURED if size > tokens]
         each = [self._products(size, prompt) for size in (tokens, *larger)]

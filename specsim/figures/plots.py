@@ -139,12 +139,17 @@ def paper_figure(
             _draw(panel_axes, panel, axes, (labels, marks, against), measure)
             _make_room(panel_axes, [labels[line] for line in lines if against is None or line != against], width_in)
             panel_axes.set_xlabel(named(axes.x) if panel_axes.get_subplotspec().is_last_row() else "")
-        numbers = not all(isinstance(line, str) for line in lines)
-        if numbers:
-            figure.suptitle(f"Lines by {named(axes.line)}", fontsize=7.5)
-    of_lines = [f"Lines differ in {axes.line}."] if numbers else []
+        of_lines = _name_numbers(figure, axes.line, lines)
     said = [*of_lines, *caption_of([panel.means for panel in chosen], axes, against), *table_said(table)]
     return PaperFigure(figure, " ".join([*([] if of == "all" else [f"Requests of {of}."]), *said]))
+
+
+def _name_numbers(figure: Figure, key: str, lines: Sequence[Any]) -> list[str]:
+    """Write above the figure, and return for its caption, which setting lines are numbers of; nothing of names."""
+    if all(isinstance(line, str) for line in lines):
+        return []
+    figure.suptitle(f"Lines by {named(key)}", fontsize=7.5)
+    return [f"Lines differ in {key}."]
 
 
 def _draw(

@@ -354,7 +354,7 @@ class Recorded(NamedTuple):
 
     @property
     def too_few(self) -> str:
-        """That more requests are needed than there are, and what can be judged."""
+        """The end of a note: more requests are needed than there are, and what can be judged."""
         return f"more than the {self.requests:,} requests that there are: {self.instead} can be judged"
 
     @classmethod

@@ -36,7 +36,7 @@ class Horizon(NamedTuple):
     def steps(self, starts_s: Floats, until_s: float) -> int:
         """Return how many steps that start so may run: those that end before the event, and the unseen ones.
 
-        None starts at `until_s` or later. `starts_s` (steps + 1,) has the end of the last behind it.
+        No step starts at `until_s` or later. `starts_s` (steps + 1,) has the end of the last behind it.
         """
         count = int(starts_s[:-1].searchsorted(until_s))
         if starts_s[-1] < self.event_s:
@@ -72,7 +72,7 @@ class MultiStep:
     ) -> Generator[simpy.Event, Any, Decodes | None]:
         """Run passes like this one, which is not reserved; return them.
 
-        Only the last may end requests, unless they go on `beyond_ends`. None wants memory that may not be there, and
+        Only the last may end requests, unless they go on `beyond_ends`. No pass wants memory that may not be there, and
         all are decided before anybody sees the next event and before the scheduler's own deadline. Where that leaves
         too few, none runs, and the answer is None.
         """
