@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,6 +67,10 @@ HYDRAS = ("-cn", "-cp", "-cd")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its code, or 2 after a line about what was wrong."""
+    if "_ARGCOMPLETE" in os.environ:
+        from specsim.commands.completion import complete
+
+        complete(_parser()[0], GROUPS)
     words = sys.argv[1:] if argv is None else list(argv)
     return run(lambda: _command(words), debug="--debug" in words)
 
@@ -150,10 +155,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     verbs = trace.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     added(verbs, "fetch", _fetch, "download a trace from its official home").add_argument("name")
     completion = added(commands, "completion", _completion, "print what makes a shell complete: bash, zsh or fish")
-    completion.add_argument("shell", metavar="{bash,zsh,fish}")
-    completion.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
-    commands.add_parser("profile", help="measure hardware and a model pair")
-    commands.add_parser("fidelity", help="schedulers on real models against their simulation")
+    completion.add_argument("shell", metavar="{bash,zsh,fish}", choices=("bash", "zsh", "fish"))
+    profile = commands.add_parser("profile", help="measure hardware and a model pair").add_subparsers()
+    for verb in VERBS["specsim profile"]:
+        profile.add_parser(verb).add_argument("files", nargs="*")
+    fidelity = commands.add_parser("fidelity", help="schedulers on real models against their simulation")
+    fidelity.add_argument("study", nargs="*")
     return parser, commands.choices
 
 
@@ -265,19 +272,9 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _completion(arguments: argparse.Namespace) -> int:
-    """Print a shell's script; with words, what its script asks for: what the last of them may become."""
-    from specsim.commands.completion import SHELLS, candidates, in_bash, script
+    from specsim.commands.completion import script
 
-    shell, words = arguments.shell, arguments.words
-    if shell not in SHELLS:
-        raise SpecsimError(f"completion {shell}: expected {', '.join(SHELLS)}")
-    if not words:
-        say(*script(shell).splitlines())
-        return 0
-    parser, _ = _parser()
-    line, breaks = words[0], "".join(words[1:])
-    found = in_bash(parser, line, breaks, GROUPS) if shell == "bash" else candidates(parser, words, GROUPS)
-    say(*(list(found) or [""]))
+    say(*script(arguments.shell).splitlines())
     return 0
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from argcomplete.finders import CompletionFinder
+from argcomplete.lexers import split_line
+from argcomplete.shell_integration import shellcode
 
 from specsim.config.groups import chosen_by_default, names, names_for
 from specsim.config.schema import GROUPS, TEXTS
@@ -18,103 +21,63 @@ from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 
-SHELLS = ("bash", "zsh", "fish")
+MENDS = {
+    "[=/:]": "[=/:.]",
+    '"$BUFFER"': '"${(j: :)words[1,CURRENT]}"',
+    '"$CURSOR"': '"${#${(j: :)words[1,CURRENT]}}"',
+    "${script:-$1}": "${1/#\\~/$HOME}",
+    "${script:-${words[1]}}": "${~words[1]}",
+}
+"""Of argcomplete's script: keys go on behind a dot; zsh's line may hold other commands; a command's path has a ~."""
 
 
 def script(shell: str) -> str:
     """Return the script that a shell's start-up file evaluates."""
-    return (Path(__file__).parent / "completions" / f"specsim.{shell}").read_text(encoding="utf-8")
+    return reduce(lambda text, mend: text.replace(*mend), MENDS.items(), shellcode(["specsim"], False, shell))
 
 
-def in_bash(parser: argparse.ArgumentParser, line: str, breaks: str, kinds: Iterable[str]) -> list[str]:
-    """Return bash's completions of the last word of a line; for bash a word begins behind a character of `breaks`.
+def complete(parser: argparse.ArgumentParser, kinds: Iterable[str]) -> None:
+    """Tell the shell's script the completions, and leave the process; `kinds` is what ``specsim list`` lists."""
+    before = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
+    given = dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
 
-    There are none within quotes.
-    """
-    try:
-        words = shlex.split(line)[1:]
-    except ValueError:
-        return []
-    if line[-1:].isspace():
-        words.append("")
-    if not words:
-        return []
-    cut = max([words[-1].rfind(each) + 1 for each in "=:" if each in breaks], default=0)
-    found = candidates(parser, words, kinds)
-    return [re.sub(r"([^\w@%+=:,./~\[\](){}*-])", r"\\\1", each[cut:]) for each in found]
+    def found(prefix: str, action: argparse.Action, parser: argparse.ArgumentParser, **_: object) -> Any:
+        of_files = parser.prog in ("specsim import", "specsim sweep")
+        answers: Mapping[str, Callable[[], Iterable[str]]] = {
+            "settings": lambda: _files(prefix) if of_files else _settings(prefix, given),
+            "study": lambda: _files(prefix) if is_path(prefix) else [*_studies(), *_settings(prefix, given)],
+            "cfg": lambda: ["job"],
+            "package": lambda: (each.rstrip("=") for each in _keys(prefix, given)),
+            "executor": lambda: import_module("specsim.runs.executors").NEEDS,
+            "export": lambda: import_module("specsim.search.exports").ENGINES,
+            **dict.fromkeys(("against", "schedulers"), lambda: names("scheduler")),
+            **dict.fromkeys(("profile", "engine"), lambda: _files(prefix) if is_path(prefix) else names(action.dest)),
+            "kind": lambda: kinds,
+            "name": lambda: names("trace"),
+        }
+        return answers.get(action.dest, lambda: _files(prefix))()
 
-
-def candidates(parser: argparse.ArgumentParser, words: Sequence[str], kinds: Iterable[str]) -> list[str]:
-    """Return the completions of the last word, in order; those in ``=``, ``.`` or ``/`` can be completed further.
-
-    Parameters
-    ----------
-    words : those after the command; the last, maybe empty, is being typed. kinds : what ``specsim list`` lists.
-    """
-    *before, typed = words
-    path, parser = _command(parser, before)
-    answers: Mapping[str, Callable[[], Iterable[str]]] = {
-        "": lambda: () if any(word[:1] != "-" for word in before) else _below(parser),
-        "run": lambda: _settings(before, typed),
-        "tune": lambda: _settings(before, typed),
-        "fidelity": lambda: _files(typed) if is_path(typed) else [*_studies(), *_settings(before, typed)],
-        "list": lambda: kinds,
-        "trace": lambda: _below(parser),
-        "trace fetch": lambda: names("trace"),
-        "completion": lambda: SHELLS,
-        "profile": lambda: _profile(before, typed),
-    }
-    if before and before[-1] in ("-c", "--cfg"):
-        found: Iterable[str] = ["job"]
-    elif before and before[-1] == "--executor":
-        found = _executors()
-    elif before and before[-1] in ("-p", "--package"):
-        found = (each.rstrip("=") for each in _keys(typed, _given(before)))
-    elif path == "calibrate" and before[-1] in ("--profile", "--engine") and not is_path(typed):
-        found = names(before[-1].removeprefix("--"))
-    elif path == "tune" and before[-1] == "--export":
-        found = import_module("specsim.search.exports").ENGINES
-    elif (path, before[-1:]) in (("run", ["--against"]), ("tune", ["--schedulers"])):
-        found = names("scheduler")
-    elif typed.startswith("-"):
-        found = (option for action in parser._actions for option in action.option_strings)
-    else:
-        found = answers.get(path, lambda: _files(typed))()
-    return sorted({each for each in found if each.startswith(typed)})
+    completer: Any = found
+    _Finder()(parser, always_complete_options=False, default_completer=completer)
 
 
-def _executors() -> Iterable[str]:
-    from specsim.runs.executors import NEEDS
+class _Finder(CompletionFinder):
+    """A word behind a flag is one more setting or file; zsh puts no space if the first completion can go on."""
 
-    return NEEDS
+    def collect_completions(self, active_parsers: list[Any], *rest: Any) -> list[str]:
+        parser = active_parsers[-1]
+        parser.active_actions = parser.active_actions or parser._get_positional_actions()[-1:]
+        found = super().collect_completions(active_parsers, *rest)
+        return sorted(found, key=lambda each: (not each.endswith(("=", "/", ".")), each))
 
 
 def _studies() -> list[str]:
     return [file.stem for file in (shipped("conf") / "fidelity").glob("*.yaml")]
 
 
-def _below(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """Return the subcommands of a parser by name."""
-    return next((each.choices for each in parser._actions if isinstance(each.choices, Mapping)), {})
-
-
-def _command(parser: argparse.ArgumentParser, before: Sequence[str]) -> tuple[str, argparse.ArgumentParser]:
-    """Return the command that the words name, such as ``trace fetch``, and its parser."""
-    path: list[str] = []
-    for word in before:
-        if word in _below(parser):
-            path.append(word)
-            parser = _below(parser)[word]
-    return " ".join(path), parser
-
-
-def _given(before: Sequence[str]) -> dict[str, str]:
-    return dict(word.lstrip("+").split("=", 1) for word in before if "=" in word)
-
-
-def _settings(before: Sequence[str], typed: str) -> Iterator[str]:
+def _settings(typed: str, given: Mapping[str, str]) -> Iterator[str]:
     key, equals, value = typed.lstrip("+").partition("=")
-    plus, given = typed[: len(typed) - len(typed.lstrip("+"))], _given(before)
+    plus = typed[: len(typed) - len(typed.lstrip("+"))]
     if equals:
         return (f"{plus}{key}={each}" for each in _values(key, value, given))
     return (plus + each for each in _keys(key, given) if each[:-1] not in given)
@@ -162,13 +125,6 @@ def _of_mix(below: Sequence[str]) -> tuple[str, ...]:
     from specsim.workload.slo import MIX_KEYS, OBJECTIVES
 
     return MIX_KEYS if not below else OBJECTIVES if below[0] == "classes" and len(below) == 2 else ()
-
-
-def _profile(before: Sequence[str], typed: str) -> Iterable[str]:
-    if before[-1] != "profile":
-        return _files(typed)
-    found: Iterable[str] = import_module("profiler.cli").SUBCOMMANDS
-    return found
 
 
 def _files(typed: str) -> Iterator[str]:

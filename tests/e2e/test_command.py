@@ -32,16 +32,17 @@ def specsim(*words, cwd, **variables):
     return ran(sys.executable, "-m", "specsim", *words, cwd=cwd, PYTHONPATH=str(ROOT), **variables)
 
 
-COMPLETION = ["completion", "bash", "specsim run scheduler=ad", "="]
+TAB = {"_ARGCOMPLETE": "1", "COMP_LINE": "specsim run scheduler=ad", "COMP_POINT": "24"}
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [(["--help"], "specsim"), (["run", "--help"], "specsim"), (["--version"], "specsim"), (COMPLETION, "adaserve")],
+    ("words", "said", "variables"),
+    [(words.split(), "specsim", {}) for words in ("--help", "run --help", "--version", "completion fish")]
+    + [([], "adaserve", TAB)],
 )
-def test_what_answers_at_once_imports_nothing_slow(words, said):
+def test_what_answers_at_once_imports_nothing_slow(words, said, variables):
     code = f"""
-import sys
+import os, sys; os._exit = sys.exit
 from specsim.cli import main
 try:
     main({words!r})
@@ -49,7 +50,8 @@ except SystemExit as stop:
     assert stop.code == 0, stop.code
 print(sorted(set(sys.modules) & set({SLOW_TO_IMPORT!r})), file=sys.stderr)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    variables = {**os.environ, "_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout", **variables}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=variables)
     assert done.stderr.strip() == "[]"
     assert said in done.stdout
 

@@ -1,11 +1,13 @@
-"""Completion in bash, zsh and fish: what the shells' own functions offer."""
+"""Completion in bash: what its function offers."""
 
+import shlex
 import subprocess
 import sys
 
 import pytest
+from argcomplete.shell_integration import shellcode
 
-from specsim.cli import main
+from specsim.commands.completion import MENDS
 
 COMMANDS = (
     "calibrate compare completion fidelity find import list plot profile report run sweep trace trace-events tune"
@@ -17,14 +19,18 @@ CASES = [
     ("calibrate mine.csv --engine trt", ["trtllm_1_0", "trtllm_1_2"]),
     ("run scheduler=continuous scheduler.max_num_s", ["scheduler.max_num_seqs="]),
     ("run slo.classes.chat.t", [f"slo.classes.chat.{key}=" for key in ("tpot_ratio", "tpot_s", "ttft_s")]),
-    ("run trace=./mi", ["trace=./mine.csv", "trace=./mines/"]),
+    ("run trace=./mi", ["trace=./mines/", "trace=./mine.csv"]),
     ("run scheduler=./my.yaml scheduler.", ["scheduler.own_key="]),
     ("run --cfg job -p slo.classes.ch", ["slo.classes.chat."]),
     ("run -m --executor d", ["dask"]),
     ("tune --schedulers vllm_", ["vllm_dynamic", "vllm_spec"]),
     ("trace fetch azure", ["azure_code", "azure_conv"]),
     ("fidelity ti", ["timeout_s=", "tiny"]),
-    ("calibrate mine", ["mine.csv", "mines/"]),
+    ("calibrate mine", ["mines/", "mine.csv"]),
+    ("calibrate mine.csv --all ", ["bin/", "mines/", "a\\ b.csv", "mine.csv", "my.yaml"]),
+    ("run trace=./.", ["trace=./.hidden"]),
+    ("run scheduler=./my.yaml -m rps=2 scheduler.", ["scheduler.own_key="]),
+    ("profile l", ["latency"]),
 ]
 
 
@@ -41,37 +47,29 @@ def _files(here, monkeypatch):
     monkeypatch.setenv("PATH", str(command.parent), prepend=":")
 
 
-def in_bash(lines):
-    """Return what bash's own function offers for each line."""
-    script = ['eval "$(specsim completion bash)"']
+def in_bash(*lines):
+    """Return what bash's own function offers for each line, and whether a space follows it."""
+    script = ['eval "$(specsim completion bash)"', "compopt() { flag=$1; }"]
     for line in lines:
-        script += [f'COMP_LINE="{line}"; COMP_POINT=${{#COMP_LINE}}; COMPREPLY=(); _specsim specsim', "echo ---"]
-        script += ['printf "%s\\n" "${COMPREPLY[@]}"']
+        script += [f"COMP_LINE={shlex.quote(line)}; COMP_POINT={len(line)}; COMPREPLY=()"]
+        script += [f"_python_argcomplete '{line.split()[0]}'", 'printf "%s\\n" "${COMPREPLY[@]}" $flag ---']
     done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    return [part.split("\n")[1:-1] for part in done.stdout.split("---")[1:]]
+    return [(found, flag == "+o") for *found, flag, _ in (part.split("\n") for part in done.stdout.split("---\n")[:-1])]
 
 
-@pytest.mark.parametrize("cases", [CASES[4:6], pytest.param(CASES, marks=pytest.mark.slow)], ids=["two", "all"])
-def test_bash_is_offered_what_stands_behind_its_word_breaks(cases):
+def test_bash_is_offered_what_stands_behind_its_word_breaks():
     """Bash takes ``scheduler=ad`` for three words and replaces the last of them."""
-    for (line, whole), found in zip(cases, in_bash([f"specsim {line}" for line, _ in cases]), strict=True):
-        begun = line.rpartition(" ")[2]
-        cut = begun.rfind("=") + 1
-        assert [each for each in found if each] == [each[cut:] for each in whole], line
+    for (line, whole), found in zip(CASES, in_bash(*(f"specsim {line}" for line, _ in CASES)), strict=True):
+        cut = line.rpartition(" ")[2].rfind("=") + 1
+        assert found == ([each[cut:] for each in whole], whole[0][-1] not in "=./"), line
 
 
-def test_bash_gets_special_characters_escaped_and_nothing_within_quotes(capsys):
-    main(["completion", "bash", "specsim run trace=./a", "="])
-    assert capsys.readouterr().out == "./a\\ b.csv\n"
-    main(["completion", "bash", "specsim run 'trace=./a", "="])
-    assert capsys.readouterr().out == "\n"
-    main(["completion", "bash", "specsim"])
-    assert capsys.readouterr().out == "\n"
+def test_bash_completes_within_quotes_and_behind_a_tilde(monkeypatch, here):
+    monkeypatch.setenv("HOME", str(here))
+    found = in_bash("specsim run 'trace=./a", "~/bin/specsim run trace=~/b", "specsim")
+    assert found == [(["trace=./a b.csv"], True), (["~/bin/"], False), ([], True)]
 
 
-@pytest.mark.parametrize(("line", "whole"), CASES, ids=[line for line, _ in CASES])
-def test_zsh_and_fish_are_offered_whole_words(capsys, line, whole):
-    shell = "fish" if line.startswith("run s") else "zsh"
-    assert main(["completion", shell, "--", *line.split(" ")]) == 0
-    assert capsys.readouterr().out.split() == whole
+def test_all_that_is_mended_of_the_library_s_script_is_in_it():
+    assert all(each in shellcode(["specsim"]) for each in MENDS)
