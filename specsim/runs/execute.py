@@ -126,7 +126,7 @@ class Run(Shown):
         return Summary(key, name, compact(self.config), compact(self.metrics), compact(provenance))
 
     def __repr__(self) -> str:
-        return run_line(self.config, self.metrics, self.folder, self.notes)
+        return run_line(self.made_of, self.metrics, self.folder, self.notes)
 
 
 OBJECT = "object"
