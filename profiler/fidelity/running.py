@@ -136,8 +136,7 @@ def _predict_anew(scene: Scene, ran: Iterable[tuple[StudyCell, Path]]) -> None:
 
 def block_tokens(study: Study, pair: StudyPair) -> set[int]:
     """Return the sizes of the blocks of a pair's runs, in tokens."""
-    every = (study.words(pair, each) for each in study.schedulers)
-    return {from_words(words, sweep=False)[0].settings.block_tokens for words in every}
+    return {from_words(study.words(pair, each), sweep=False)[0].settings.block_tokens for each in study.schedulers}
 
 
 def given_profile(words: list[str]) -> Path | None:
