@@ -282,6 +282,6 @@ def _fetch(arguments: argparse.Namespace) -> int:
     from specsim.config.configured import from_words
     from specsim.workload.fetch import fetch
 
-    config = from_words([f"trace={arguments.name}"], sweep=False)[0].config
-    say(*fetch(arguments.name, config["trace"], progress=True))
+    trace = from_words([f"trace={arguments.name}"], sweep=False)[0].chosen.trace
+    say(*fetch(arguments.name, trace.values, progress=True))
     return 0

@@ -290,6 +290,6 @@ def _record(
         totals,
         recorder.passes(),
         [each.ledger.pool.most_bytes for each in replicas],
-        recorder.widest,
+        recorder.beyond_range,
         recorder.eager_s,
     )

@@ -26,7 +26,7 @@ from profiler.models.loading import torch_device
 from profiler.text import Notify, write
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, first_line
-from specsim.files.checked_mapping import CheckedMapping, expanded
+from specsim.files.checked_mapping import expanded
 from specsim.files.yaml_file import is_path, read_yaml, shipped
 
 
@@ -136,8 +136,7 @@ def _predict_anew(scene: Scene, ran: Iterable[tuple[StudyCell, Path]]) -> None:
 
 def block_tokens(study: Study, pair: StudyPair) -> set[int]:
     """Return the sizes of the blocks of a pair's runs, in tokens."""
-    every = (from_words(study.words(pair, each), sweep=False)[0].config for each in study.schedulers)
-    return {CheckedMapping("", "", config).whole("block_tokens") for config in every}
+    return {from_words(study.words(pair, each), sweep=False)[0].settings.block_tokens for each in study.schedulers}
 
 
 def given_profile(words: list[str]) -> Path | None:

@@ -19,6 +19,7 @@ from specsim.files.checked_mapping import expanded
 if TYPE_CHECKING:
     from specsim.calibration.fit import Errors, Fit, Group
     from specsim.calibration.reading import Held, MeasuredPoint
+    from specsim.config.groups import Choices
     from specsim.latency.engine import Engine
     from specsim.workload.entry import How
 
@@ -59,7 +60,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
     from specsim.runs.processes import told as counting
 
     out, figure = _places(arguments.out, force=arguments.force)
-    fit, config = _fit(arguments)
+    fit, chosen = _fit(arguments)
     measured = read_points(arguments.points, fit.server.profile.gpus)
     points = [each for each in measured.points if fit.server.fits(each.load, fit.base)]
     _check(points, len(measured.points))
@@ -67,15 +68,14 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
         fit = replace(fit, server=replace(fit.server, on_load=lambda: next(loads, None)))
         engine, held = fit.engine(points), fit.held_out(points)
     table = groups(held)
-    began = config["choices"]["engine"]
-    names = Path(began).name, Path(config["choices"]["drafter"]).name
+    names = Path(chosen.engine.name).name, Path(chosen.drafter.name).name
     told = source(fit, *names, arguments.points, measured.sha256, points, table[0])
     description = f"Calibrated on {counted(points)} of {arguments.points[0].name}"
-    keys = engine_keys(config["engine"], engine, description, told, wrong := misfit(table[0]))
+    keys = engine_keys(chosen.engine.values, engine, description, told, wrong := misfit(table[0]))
     _draw(held, figure)
     with in_one_step(out) as partial:
         partial.write_text(yaml_text(keys, sort_keys=False), encoding="utf-8")
-    peaks = peak_notes(fit.server.profile, f"profile={arguments.profile}")
+    peaks = peak_notes(fit.server.profile, str(chosen.profile))
     plain = [each for each in points if not each.load.drafts]
     host_share = fit.host_share(plain, engine) if plain else 0.0
     notes = _notes(engine, host_share, table[0], len(measured.points), wrong)
@@ -83,7 +83,7 @@ def calibrate_command(arguments: argparse.Namespace) -> int:
         say(f"note: {note}")
     changed = ["overhead_s", "request_s", *(("pipeline_steps", "frontend_s") if fit.whole else ())]
     changed += ["draft_launch_s", "speculation_s"] if len(plain) < len(points) else []
-    say(f"engine={began} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
+    say(f"{chosen.engine} with {', '.join(f'{key} {keys[key]:g}' for key in changed)}")
     say(*aligned([HEAD, *(_row(each) for each in table)], left=1))
     say(*([] if fit.whole else ["TTFT was not fitted: --all fits pipeline_steps and frontend_s to it"]))
     say(out, figure)
@@ -105,8 +105,8 @@ def _places(out: Path, *, force: bool) -> tuple[Path, Path]:
     return out, figure
 
 
-def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
-    """Return what is to be fitted, and the configuration of a run with this profile and the engine to begin with."""
+def _fit(arguments: argparse.Namespace) -> tuple[Fit, Choices]:
+    """Return what is to be fitted, and the choices of a run with this profile and the engine to begin with."""
     from specsim.calibration.fit import Fit
     from specsim.calibration.reading import MeasuredServer
     from specsim.config.configured import from_words
@@ -118,14 +118,14 @@ def _fit(arguments: argparse.Namespace) -> tuple[Fit, dict[str, Any]]:
         raise SpecsimError(f"--token-budget {arguments.token_budget}: expected a whole number of at least 1")
     beside = {"engine": arguments.engine, "drafter": arguments.drafter}
     words = [f"profile={arguments.profile}", *(f"{key}={value}" for key, value in beside.items() if value)]
-    config = from_words(words, sweep=False)[0].config
-    profile, base = profile_from_mapping(config["profile"], words[0]), config["engine"]
+    chosen = from_words(words, sweep=False)[0].chosen
+    profile = profile_from_mapping(chosen.profile.values, str(chosen.profile))
     if said := profile.unfit:
-        raise SpecsimError(f"{words[0]}: {said}; expected another profile")
-    engine = engine_from_mapping(base, f"engine={config['choices']['engine']}")
-    drafter = drafter_from_mapping(config["drafter"], f"drafter={config['choices']['drafter']}")
+        raise SpecsimError(f"{chosen.profile}: {said}; expected another profile")
+    engine = engine_from_mapping(chosen.engine.values, str(chosen.engine))
+    drafter = drafter_from_mapping(chosen.drafter.values, str(chosen.drafter))
     server = MeasuredServer(profile, arguments.token_budget, drafter=drafter)
-    return Fit(server, engine, whole=arguments.all), config
+    return Fit(server, engine, whole=arguments.all), chosen
 
 
 def _check(points: Sequence[MeasuredPoint], given: int) -> None:
@@ -226,5 +226,5 @@ def _how(words: Sequence[str]) -> How:
     for word in words:
         if not word.startswith(HOW):
             raise SpecsimError(f"{word}: expected one of {', '.join(HOW)}")
-    config = from_words(["trace=./any.csv", *words], sweep=False)[0].config
-    return how(CheckedMapping("", "trace", config["trace"]))
+    trace = from_words(["trace=./any.csv", *words], sweep=False)[0].chosen.trace
+    return how(CheckedMapping("", "trace", trace.values))

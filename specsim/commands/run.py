@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from specsim.files.checked_mapping import expanded
 
 if TYPE_CHECKING:
     from specsim.config.configured import Configured
+    from specsim.config.groups import Choices
     from specsim.store.status import SweepStatus
     from specsim.store.summaries import Failure
 
@@ -47,7 +48,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         return run_sweep(chosen, arguments)
     named = [] if arguments.against is None else against(chosen[0], arguments.against)
     ready, *beside = plan.checked([*chosen, *named])
-    with _folder(ready.config["out"], ready.config["choices"]) as folder:
+    with _folder(ready.settings.out, ready.chosen) as folder:
         check_place(folder, ready)
         run = execute(ready.prepared(), folder, progress=True)
     others = {each.chosen.scheduler.name: execute(each.prepared(), None, progress=True) for each in beside}
@@ -70,7 +71,7 @@ def run_sweep(chosen: Sequence[Configured], arguments: argparse.Namespace) -> in
     check_until(until)
     workers: dict[str, Any] = {"progress": True, **asked_for(arguments, ("jobs", "executor"))}
     ready = plan.checked(chosen, **workers)
-    with _folder(ready[0].config["out"], None) as root:
+    with _folder(ready[0].settings.out, None) as root:
         planned, runs = run_points(ready, root, until, keep=keep, say=told, **workers)
     stored = write_table(root)
     # Where the folder holds no other runs, these were read and their table made for it already.
@@ -116,19 +117,18 @@ def _show(arguments: argparse.Namespace, chosen: Sequence[Configured]) -> int:
 
 
 @contextmanager
-def _folder(out: str | None, choices: Mapping[str, str] | None) -> Iterator[Path]:
+def _folder(out: str | None, chosen: Choices | None) -> Iterator[Path]:
     """Yield the folder to write to: `out`, or a new one in results/runs, which is removed if it stays empty.
 
-    A new folder is named by the time and by the `choices` of a run, None for a sweep.
+    A new folder is named by the time and by what was `chosen` for a run, None for a sweep.
     """
-    from specsim.files.yaml_file import title_of
     from specsim.store.runs import new_folder
 
     if out is not None:
         yield Path(out)
         return
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    name = "sweep" if choices is None else "-".join(title_of(key, choices[key]) for key in ("scheduler", "trace"))
+    name = "sweep" if chosen is None else f"{chosen.scheduler.title}-{chosen.trace.title}"
     folder = new_folder(Path("results") / "runs" / f"{stamp}-{name}")
     try:
         yield folder

@@ -125,6 +125,14 @@ class Choice:
         return f"{self} (with {self.suggested_by})" if self.suggested_by else str(self)
 
     @property
+    def title(self) -> str:
+        """Its name without its place; of a file that is called as its group, as imported ones are, its folder's."""
+        path = Path(self.name)
+        folder, (called, _, place) = path.parent.name.strip("."), path.stem.partition("_")
+        as_group = folder and called == self.group and (place or "0").isdigit()
+        return folder + path.stem.removeprefix(self.group) if as_group else path.stem
+
+    @property
     def folder(self) -> Path:
         """The folder that paths in its file are relative to; what is installed has none but the user's."""
         if is_path(self.name):

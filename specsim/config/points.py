@@ -191,10 +191,11 @@ def _holder(tree: dict[str, Any], key: str, classes: frozenset[str], where: str)
             name = each
             continue
         known = list(map(str, node)) if isinstance(node, Mapping) else []
-        may_be_new = above[0] == "slo" and not (above == ["slo", "classes"] and classes)
+        may_be_new = above[0] == "slo" and not (for_word(key) if place == 1 else above[1:] == ["classes"] and classes)
         if each not in known and not (may_be_new and isinstance(node, dict)):
             higher = ".".join(_handed_down(tree, key.split(".")))
-            hint = f"; expected {higher}" if higher else for_word(key) or nearest(each, known)
+            own = f"; expected {each}=, a key of the run" if each in known_keys() else for_word(key)
+            hint = f"; expected {higher}" if higher else own or nearest(each, {*known} - LABELS[above[0]])
             raise SpecsimError(f"{where} has no such key{hint}")
         if each not in known and place < len(below):
             node[each] = {}

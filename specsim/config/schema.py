@@ -238,11 +238,6 @@ def settings_in(config: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def check_one(name: str, value: object) -> None:
-    """Refuse a value of one key of `Settings`; SpecsimError as of `settings_in`."""
-    _read(Settings, CheckedMapping("", "", {name: value}))
-
-
 def written(value: object) -> str:
     """Return a typed value as a user writes it."""
     if isinstance(value, tuple):

@@ -100,13 +100,14 @@ TRACES = {
 def for_word(word: str) -> str:
     """Return what means a word of other tools, ``; expected rps=R``; empty where no table has it.
 
-    Below a group one plain word, such as rate, is another tool's only where its meaning names that group.
+    A plain word below a group, but acceptance.rate, is another tool's where its meaning names the group or is a KEY=N.
     """
     plain = re.sub("[-./]", "_", word.lstrip("-").partition("=")[0]).lower()
     above, _, leaf = re.sub("-", "_", word.partition("=")[0]).lower().rpartition(".")
     known = {each: key for key, words in WORDS.items() for each in words.split()}
     below = known.get(leaf, "")
-    fits = "_" in leaf or re.search(rf"\b{above.partition('.')[0]}\b", below)
+    means_it = re.search(rf"^\w+=[A-Z](,|$)|\b{above.partition('.')[0]}\b", below)
+    fits = "_" in leaf or (means_it and plain != "acceptance_rate")
     means = known.get(plain) or (below if fits else "")
     return f"; {means}" if means.startswith("no such") else f"; expected {means}" if means else ""
 

@@ -51,25 +51,25 @@ def _own(trace: TracebackType | None, scheduler: object) -> list[tuple[FrameType
     ]
 
 
-def blame(error: BaseException, *methods: Any) -> None:
+def attribute(error: BaseException, *methods: Any) -> None:
     """Note on an error which answer it comes of: that of the first method that is not specsim's own."""
     error.__dict__.setdefault("part", next((each for each in methods if not _is_ours(each)), None))
 
 
 @contextmanager
-def blaming(method: Any) -> Iterator[None]:
+def attributed_to(method: Any) -> Iterator[None]:
     """Note on an error that it comes of this method of a part."""
     try:
         yield
     except Exception as error:
-        blame(error, method)
+        attribute(error, method)
         raise
 
 
 def placed(said: str, error: BaseException, method: Any) -> str:
     """Return what is `said` of an error and the line of the user's own code that raised it.
 
-    Where none did, an answer is at fault, of `method` or of the part that was blamed: it is named by its definition.
+    Where none did, an answer is at fault, of `method` or of the part in `error.part`: it is named by its definition.
     """
     trace, part = error.__traceback__, getattr(error, "part", None)
     of = part or method

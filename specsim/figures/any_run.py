@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from specsim.config.configured import Configured
 from specsim.errors import SpecsimError
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ class AnyRun(Protocol):
         """The content of ``metrics.json``."""
 
     @property
-    def config(self) -> dict[str, Any]:
-        """The resolved configuration."""
+    def made_of(self) -> Configured:
+        """Its settings and choices, typed, and the resolved configuration."""
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -76,6 +77,11 @@ class Shown(WithReport):
     __slots__ = ()
 
     @property
+    def made_of(self: Any) -> Configured:
+        """Its settings and choices, typed, and the resolved configuration."""
+        return Configured({}, self.config)
+
+    @property
     def slo_attainment(self: AnyRun) -> float:
         """Share of all arrived requests that met their objectives."""
         return float(self.metrics["specsim"]["slo_attainment"])
@@ -110,4 +116,4 @@ class Shown(WithReport):
     def _repr_html_(self: AnyRun) -> str:
         from specsim.metrics.tables import run_html
 
-        return run_html(self.config, self.metrics, self.notes)
+        return run_html(self.made_of, self.metrics, self.notes)

@@ -22,7 +22,7 @@ from specsim.figures.style import colours, marks_of
 from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
-from specsim.files.yaml_file import config_text, title_of
+from specsim.files.yaml_file import config_text
 from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
 from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, with_short_names, without_failures, word
@@ -139,20 +139,20 @@ def run_page(run: AnyRun) -> tuple[Sequence[Filter], list[str], list[Section]]:
         _timeline(passes),
         _why(run, filters),
         _slowest(requests),
-        *settings([run.config], [*sentences(stand_ins([block])), *untold(run.notes)]),
+        *settings([run.made_of.config], [*sentences(stand_ins([block])), *untold(run.notes)]),
     ]
     return filters, _answer(run), sections
 
 
 def _answer(run: AnyRun) -> list[str]:
     """Return the answer in a sentence, and further sentences: the worst class, and why."""
-    block, choices = run.metrics["specsim"], run.config["choices"]
-    scheduler, trace, profile = (title_of(key, choices[key]) for key in ("scheduler", "trace", "profile"))
-    rate = f" at {run.config['rps']:g} requests/s" if run.config["rps"] else ""
-    attained_by = f"{block['slo_attainment']:.1%} of {block['arrived']:,} requests"
+    block, made_of = run.metrics["specsim"], run.made_of
+    chosen, rps = made_of.chosen, made_of.settings.rps
+    rate = f" at {rps:g} requests/s" if rps else ""
+    shares = f"{block['slo_attainment']:.1%} of {block['arrived']:,} requests of {chosen.trace.title}{rate}"
     worst = f"The worst class is {block['worst_class']}, {block['worst_class_attainment']:.1%}."
     causes = [f"Of {each.removeprefix('why: of ')}." for each in why_said(run)]
-    return [f"{scheduler} meets the objectives of {attained_by} of {trace}{rate} on {profile}.", worst, *causes]
+    return [f"{chosen.scheduler.title} meets the objectives of {shares} on {chosen.profile.title}.", worst, *causes]
 
 
 def _classes(metrics: Mapping[str, Any]) -> PageTable:
@@ -295,7 +295,7 @@ def sweep_page(sweep: Sweep) -> tuple[Sequence[Filter], list[str], list[Section]
         *_curves(whole, axes, lines, filters),
         *_sweep_why(sweep, axes, lines, filters),
     ]
-    sections += [_points(sweep, axes), *settings([run.config for run in sweep], untold(sweep.notes))]
+    sections += [_points(sweep, axes), *settings([run.made_of.config for run in sweep], untold(sweep.notes))]
     return filters, _sweep_answer(table, axes, won), sections
 
 

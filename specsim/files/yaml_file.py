@@ -36,14 +36,6 @@ def is_path(value: str) -> bool:
     return "/" in value or bool(Path(value).suffix)
 
 
-def title_of(key: str, chosen: str) -> str:
-    """Return the name of a group's value; of a file that is called as its group, as imported ones are, its folder's."""
-    path = Path(chosen)
-    folder, (called, _, place) = path.parent.name.strip("."), path.stem.partition("_")
-    as_group = folder and called == key and (place or "0").isdigit()
-    return folder + path.stem.removeprefix(key) if as_group else path.stem
-
-
 MOST_FILE_BYTES = 2 << 30
 MOST_ROWS, FREE_ROWS, ROWS_PER_BYTE = 50_000_000, 1_000_000, 8
 """The most rows of a Parquet file; of more than `FREE_ROWS`, the most per byte, since a row takes at least a bit."""

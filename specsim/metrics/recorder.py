@@ -103,8 +103,8 @@ class Record:
     replica_of : (N,) index of the replica that each request was sent to, last. moves : between the pools of a split.
     rejected : why, by request id.
     cancelled_s : when, by request id, of those that were cancelled; None where no client gives up.
-    cache_bytes : the most cache that each replica held. widest : the most context and batched tokens of passes outside
-        the range of their model, by replica and kind of pass. eager_s : seconds of decodes that no captured graph held.
+    cache_bytes : the most cache that each replica held. eager_s : seconds of decodes that no captured graph held.
+    beyond_range : the most context and batched tokens of passes outside their model's range, by replica and kind.
     """
 
     requests: Requests
@@ -120,7 +120,7 @@ class Record:
     totals: RunTotals
     passes: dict[str, npt.NDArray[Any]] | None
     cache_bytes: Sequence[int]
-    widest: Mapping[tuple[int, int], tuple[float, float]]
+    beyond_range: Mapping[tuple[int, int], tuple[float, float]]
     eager_s: float = 0.0
 
     def table(self, joined: Mapping[str, Ints] = MappingProxyType({})) -> RequestTable:
@@ -193,7 +193,7 @@ class Recorder:
         self._emitted = emitted
         self._evicts, self._again_s = False, np.zeros(requests)
         self._out_of_range = 0
-        self.widest: dict[tuple[int, int], tuple[float, float]] = {}
+        self.beyond_range: dict[tuple[int, int], tuple[float, float]] = {}
         self.watch: Callable[[], None] | None = None
         self.iterations = 0
         self.draft_passes = 0
@@ -337,8 +337,8 @@ class Recorder:
         if count:
             self._out_of_range += count
             most = float(np.max(context_tokens)), float(np.max(batched_tokens))
-            before = self.widest.get((replica, kind), most)
-            self.widest[replica, kind] = max(most[0], before[0]), max(most[1], before[1])
+            before = self.beyond_range.get((replica, kind), most)
+            self.beyond_range[replica, kind] = max(most[0], before[0]), max(most[1], before[1])
 
     def _keep(self, shape: PassShape, **row: float) -> None:
         """Keep a row of `PASS_COLUMNS`: the counts of the shape, and the other columns as given."""

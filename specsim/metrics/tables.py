@@ -30,27 +30,26 @@ from specsim.metrics.sweep_table import short_labels, short_names
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from specsim.config.configured import Configured
     from specsim.store.sweeps import Sweep
 
 
-SHOWN = ("scheduler", "trace", "profile", "slo")
+SHOWN, OF_LOAD = ("scheduler", "trace", "profile", "slo"), ("rps", "requests", "seed")
 
 
-def run_title(config: Mapping[str, Any]) -> str:
+def run_title(made_of: Configured) -> str:
     """Return the choices of a run, and its load and seed."""
-    chosen = [f"{key}={Path(config['choices'][key]).name}" for key in SHOWN]
-    set_to = [f"{key}={config[key]}" for key in ("rps", "requests", "seed") if config[key] is not None]
-    return f"Run: {', '.join([*chosen, *set_to])}"
+    told = {key: Path(getattr(made_of.chosen, key).name).name for key in SHOWN}
+    told |= {key: _text(value) for key in OF_LOAD if (value := getattr(made_of.settings, key)) is not None}
+    return f"Run: {', '.join(f'{key}={value}' for key, value in told.items())}"
 
 
-def run_line(
-    config: Mapping[str, Any], metrics: Mapping[str, Any], folder: Path | None, notes: Collection[str] = ()
-) -> str:
+def run_line(made_of: Configured, metrics: Mapping[str, Any], folder: Path | None, notes: Collection[str] = ()) -> str:
     """Return what a run looks like in Python."""
     block = metrics["specsim"]
     attained = [f"{block['arrived']:,} requests", f"{block['slo_attainment']:.1%} attained", _mark(block["load"])]
     where = "in memory" if folder is None else f"in {folder}"
-    return printable(f"<{run_title(config)}; {', '.join(filter(None, attained))}{counted(notes)}; {where}>")
+    return printable(f"<{run_title(made_of)}; {', '.join(filter(None, attained))}{counted(notes)}; {where}>")
 
 
 def counted(notes: Collection[str]) -> str:
@@ -442,9 +441,9 @@ MOST_ROWS = 20
 """Of a sweep's table."""
 
 
-def run_html(config: Mapping[str, Any], metrics: Mapping[str, Any], notes: Sequence[str]) -> str:
+def run_html(made_of: Configured, metrics: Mapping[str, Any], notes: Sequence[str]) -> str:
     """Return a run's name, its table by class and its notes as HTML."""
-    return _html(run_title(config), class_table(metrics), notes)
+    return _html(run_title(made_of), class_table(metrics), notes)
 
 
 def sweep_html(sweep: Sweep, keys: Sequence[str]) -> str:

@@ -140,7 +140,8 @@ def why_said(run: AnyRun) -> tuple[str, ...]:
 
 def _pool(run: AnyRun, cause: str) -> str:
     """Return the pool of a split run that a cause lies in: TTFT is the prefill pool's and the link's."""
-    prefill, replicas = (run.config.get("split") or {}).get("prefill"), run.config["replicas"]
+    settings = run.made_of.settings
+    prefill, replicas = settings.split.prefill, settings.replicas
     if prefill is None or cause in ("rejected", "link"):
         return ""
     reads = cause in ("queue", "own_prompt")

@@ -410,10 +410,10 @@ def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def beyond(simulation: Simulation, widest: Mapping[tuple[int, int], tuple[float, float]]) -> str:
-    """Return in words which counts of passes lie above the range of their model; `widest` as of a `Record`."""
+def beyond(simulation: Simulation, beyond_range: Mapping[tuple[int, int], tuple[float, float]]) -> str:
+    """Return in words which counts of passes lie above the range of their model; `beyond_range` as of a `Record`."""
     found: dict[tuple[str, float], float] = {}
-    for (replica, kind), counts in widest.items():
+    for (replica, kind), counts in beyond_range.items():
         truth = simulation.hardware_of(replica).truth
         model, who = (truth.target, "the target") if kind == VERIFY_PASS else (truth.draft, "the drafter")
         for name, most in zip(("context", "batched"), counts, strict=True):

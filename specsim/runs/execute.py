@@ -126,7 +126,7 @@ class Run(Shown):
         return Summary(key, name, compact(self.config), compact(self.metrics), compact(provenance))
 
     def __repr__(self) -> str:
-        return run_line(self.config, self.metrics, self.folder, self.notes)
+        return run_line(self.made_of, self.metrics, self.folder, self.notes)
 
 
 OBJECT = "object"
@@ -244,7 +244,7 @@ def _notes(
     if totals.out_of_range_passes:
         passes, outside = totals.iterations + totals.draft_passes, totals.out_of_range_passes
         said = f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
-        yield f"{said}{beyond(simulation, record.widest)}"
+        yield f"{said}{beyond(simulation, record.beyond_range)}"
     for reason, count in block["rejected"].items():
         yield f"{count} requests {REASONS[reason]}"
     for name, column in table.noted.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from specsim.config.configured import Configured
+from specsim.config.points import HANDED
 from specsim.core.passes import DraftPass, Emitted
 from specsim.core.protocols import PassEvent, Scheduler, View
 from specsim.core.request import Bools, Ints
@@ -198,12 +198,13 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
     True
     """
     wanted = _checked(numbers, int(run.metrics["specsim"]["iterations"]))
-    for group, values in run.config.items():
-        if isinstance(values, dict) and "object" in values:
+    made_of = run.made_of
+    for group in HANDED:
+        if "object" in getattr(made_of.chosen, group).values:
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
     if isinstance(run, StoredRun):
-        _check_admitted(run, plugins)
-    made = prepare(Configured({}, dict(run.config))).simulation
+        _check_admitted(run, [*made_of.settings.plugins], plugins)
+    made = prepare(made_of).simulation
     firsts: list[ForSlo | None] = []
     seen = Iterations(wanted, made.requests.class_names, firsts)
 
@@ -224,12 +225,10 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
     return [replace(seen.found[number], stand_in=said) for number in wanted]
 
 
-def _check_admitted(run: StoredRun, plugins: Sequence[str]) -> None:
+def _check_admitted(run: StoredRun, named: list[str], plugins: Sequence[str]) -> None:
     """Refuse to load code for no other reason than that the files of a run, maybe somebody else's, name it."""
-    held = run.config.get("plugins", [])
-    named = [held] if isinstance(held, str) else held
     admitted = [plugins] if isinstance(plugins, str) else list(plugins)
-    if not isinstance(named, list) or not all(each in admitted for each in named):
+    if not all(each in admitted for each in named):
         raise SpecsimError(f"iterations: {run.folder}: its plugins are {shown(named)}; expected them in plugins=, too")
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from specsim.config.configured import Configured, labels_of
 from specsim.config.groups import LABELS, Choices, chosen_by_default, file_of
-from specsim.config.schema import Settings, check_one, written
+from specsim.config.schema import Settings, written
 from specsim.errors import SpecsimError, represented
 from specsim.files.staging import readable_name
 from specsim.files.yaml_file import peek_yaml
@@ -259,9 +259,8 @@ def checked(
     made, points = dict(zip(wanted, prepared, strict=True)), []
     for place, (leader, each) in enumerate(zip(leaders, chosen, strict=True)):
         experiment, sources = made[leader]
-        kept = experiment if place == leader else None
-        if place != leader:
-            check_one("seed", each.config["seed"])
+        # To read the settings checks the seed of a point that was not prepared.
+        kept = experiment if each.settings.seed == chosen[leader].settings.seed else None
         points.append(PlannedRun(each.point, each.config, kept, sources, held[place]))
     if idle:
         check_idle(chosen)

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specsim.config.configured import NONE_HANDED, Configured, Described, from_point
-from specsim.config.identity import identity, settings_of
 from specsim.core.user_code import complaint
 from specsim.errors import SpecsimError, represented
 from specsim.figures.any_run import AnyRun
@@ -162,7 +161,7 @@ def standing(planned: Sequence[PlannedRun], root: Path) -> list[PlannedRun]:
 
 def in_order(points: Sequence[Configured], made: Sweep) -> list[AnyRun | Failure]:
     """Return what came of each of the points that a sweep was made of."""
-    failed = {identity(settings_of(each.config)): each for each in made.failures}
+    failed = {each.key: each for each in made.failures}
     runs = iter(made)
     return [failed.get(each.key) or next(runs) for each in points]
 
@@ -368,7 +367,7 @@ class _Seeds:
             key = _without(each, SEED)
             if key not in self._points:
                 self._paired.setdefault(_without(each, SEED, SCHEDULER), []).append(key)
-            self._points.setdefault(key, {})[each.config[SEED]] = each
+            self._points.setdefault(key, {})[each.settings.seed] = each
 
     def points(self) -> list[PlannedRun]:
         """Return all points, their seeds inside."""
@@ -376,7 +375,7 @@ class _Seeds:
 
     def hear(self, point: PlannedRun, attained: float | None) -> None:
         """Note what a run attained, None where it failed; nothing that was prepared of it is kept."""
-        key, seed = _without(point, SEED), point.config[SEED]
+        key, seed = _without(point, SEED), point.settings.seed
         self._attained.setdefault(key, {})[seed] = attained
         self._points[key][seed] = point.but(experiment=None)
 

@@ -18,7 +18,7 @@ from specsim.core.passes import TargetPass
 from specsim.core.protocols import Beginning, Noting, Oracle, Step, UsesOracle, View, is_stationary
 from specsim.core.request import Floats
 from specsim.core.trees import Forest
-from specsim.core.user_code import blame, blaming, columns, kind_of
+from specsim.core.user_code import attribute, attributed_to, columns, kind_of
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Sequences, Speculation, evicting
 from specsim.schedulers.sarathi import TokenBudget
 
@@ -76,7 +76,7 @@ class Composed:
         """Have the parts make their state of so many requests."""
         for part in (self.batching, self.speculation):
             if isinstance(part, Beginning):
-                with blaming(part.begin):
+                with attributed_to(part.begin):
                     part.begin(requests)
 
     def step(self, view: View) -> Step:
@@ -111,7 +111,7 @@ class Composed:
             asked = self.batching.on_verified
             asked(view, sequences, forest, answer, view.forward_s - forward_s)
         except Exception as error:
-            blame(error, asked, self.batching.sequences, self.speculation.grow)
+            attribute(error, asked, self.batching.sequences, self.speculation.grow)
             raise
 
     def _check(self, sequences: Sequences, forest: Forest) -> None:
@@ -134,7 +134,7 @@ class Composed:
         parts = [each for each in (self.batching, self.speculation) if isinstance(each, Noting)]
         found: dict[str, Floats] = {}
         for part in parts:
-            with blaming(part.noted):
+            with attributed_to(part.noted):
                 found |= columns(part, requests)
         return found
 
@@ -166,5 +166,5 @@ class WithOracle(Composed):
         """Hand the oracle to the parts that take it."""
         for part in (self.batching, self.speculation):
             if isinstance(part, UsesOracle):
-                with blaming(part.use_oracle):
+                with attributed_to(part.use_oracle):
                     part.use_oracle(oracle)

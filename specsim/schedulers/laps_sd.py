@@ -135,7 +135,7 @@ class LapsQueues:
         """Charge the step's passes to each request that ran in it, and note the accepted tokens."""
         self.attained_s[sequences.requests] += service_s
         if forest.draft_nodes:
-            self.acceptance.hear(sequences.requests, forest, answer.accepted)
+            self.acceptance.on_verified(sequences.requests, forest, answer.accepted)
 
     def use_oracle(self, oracle: Oracle) -> None:
         """Take the true output lengths for the predictor, and what the acceptance monitor is told, if anything."""

@@ -51,7 +51,7 @@ class Bins:
     horizon: int = 1
     left: int = 1
 
-    def learn(self, length: int, goodput: float) -> None:
+    def update(self, length: int, goodput: float) -> None:
         """Count a step of a length."""
         self.steps[length] += 1
         self.goodput[length] += (goodput - self.goodput[length]) / self.steps[length]
@@ -147,7 +147,7 @@ class BinGreedyLengths(Speculation):
             here = self.bins(len(sequences.requests)) if self._gone else self._here
             length = 0 if self._gone else self.length(here)
             if bool(length) == bool(forest.draft_nodes):
-                here.learn(length, float(answer.tokens[:n].sum()) / n / seconds)
+                here.update(length, float(answer.tokens[:n].sum()) / n / seconds)
             here.go_on()
             self._drafted = forest.draft_nodes > 0
             self._switch_s = 0.0 if self._drafted else catching_up_s(view)

@@ -62,7 +62,7 @@ class AcceptanceMonitor:
         self.rate = np.full(requests, np.nan)
         self._recent = np.zeros((requests, self.window))
 
-    def hear(self, ids: Ids, forest: Forest, accepted: Ints) -> None:
+    def on_verified(self, ids: Ids, forest: Forest, accepted: Ints) -> None:
         """Note one round: the trees (n,) that were verified, and how many of their tokens were accepted (n,)."""
         drafted = forest.tree_tokens()
         depths = np.zeros(forest.rows, dtype=np.int64)

@@ -68,7 +68,7 @@ class Slot:
         self.steps = steps if steps in self.candidate_steps else self.candidate_steps[len(self.candidate_steps) // 2]
         self.average = self.steps - 1.0
 
-    def learn(self, accepted: float) -> None:
+    def on_verified(self, accepted: float) -> None:
         """Count a verification with so many accepted draft tokens a request, and decide where a decision is due."""
         if self.steps:
             self.average += self.ema_alpha * (accepted - self.average)
@@ -145,9 +145,9 @@ class AdaptiveSteps(Speculation):
         """Tell the slot how many draft tokens a request were accepted."""
         drafted = forest.tree_tokens() > 0
         if drafted.any():
-            self._slot.learn(float(answer.matched[drafted].mean()))
+            self._slot.on_verified(float(answer.matched[drafted].mean()))
         elif sequences.decoding and not self._slot.steps:
-            self._slot.learn(0.0)
+            self._slot.on_verified(0.0)
 
 
 def checked_slots(given: dict[str, Any]) -> dict[int, Slot]:

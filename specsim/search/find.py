@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specsim.config.configured import Configured, labels_of
+from specsim.config.configured import Configured, from_point, labels_of
 from specsim.config.identity import flat, identity
 from specsim.errors import SpecsimError, represented
 from specsim.figures.any_run import AnyRun
@@ -27,6 +27,7 @@ RATE, SEED, REQUESTS = "rps", "seed", "requests"
 DRAWN = "synthetic"
 """The kind of a trace that has no end."""
 LineKey = tuple[str, ...]
+Place = tuple[LineKey, float]
 Test = tuple[float, int | None]
 """A rate in requests/s, and how many requests the runs at it have; None: what their settings say."""
 At = Callable[[float], Sequence[Configured]]
@@ -89,13 +90,13 @@ def search(
         One line for any mistake in what was given; when no run of a line can be made.
     """
     lines: dict[LineKey, Line] = {}
-    heard: dict[tuple[LineKey, float], list[Result]] = {}
+    heard: dict[Place, list[Result]] = {}
     notes: list[str] = []
     wanted: dict[Test, Sequence[LineKey]] = {(asked.first, None): ()}
     searched = ""
     keys: list[str] = []
     while wanted:
-        keyed = [each for test, who in wanted.items() for each in _points(at, test, who)]
+        keyed = [each for test, who in wanted.items() for each in _points(at, test, who, objects)]
         points = [each for _, each in keyed]
         _add_lines(lines, keyed, of)
         searched = searched or _identity(asked, of, points)
@@ -106,9 +107,9 @@ def search(
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]
         notes += made.whole_notes
-        results: dict[tuple[LineKey, float], list[Result]] = {}
-        for (key, each), run in zip(keyed, in_order(points, made), strict=True):
-            results.setdefault((key, float(each.config[RATE])), []).append((each, run))
+        results: dict[Place, list[Result]] = {}
+        for (place, each), run in zip(keyed, in_order(points, made), strict=True):
+            results.setdefault(place, []).append((each, run))
         for (key, rate), those in results.items():
             _hear(lines[key], asked, of, rate, those)
         heard |= results
@@ -119,21 +120,21 @@ def search(
     return Found(asked, of, list(lines.values()), Sweep(runs, together(notes), failures=failures), searched)
 
 
-def _points(at: At, test: Test, who: Sequence[LineKey]) -> Iterator[tuple[LineKey, Configured]]:
-    """Yield the points of a test, each with its line's key: those of the lines `who`, or of all."""
+def _points(at: At, test: Test, who: Sequence[LineKey], objects: Objects) -> Iterator[tuple[Place, Configured]]:
+    """Yield the points of a test, each with its place: those of the lines `who`, or of all."""
     rate, requests = test
     for each in at(rate):
         key = _key(each)
         if not who or key in who:
             if requests is not None:
                 # The first of them are those of a shorter run.
-                each = Configured({**each.point, REQUESTS: str(requests)}, {**each.config, REQUESTS: requests})
-            yield key, each
+                each = from_point({**each.point, REQUESTS: str(requests)}, objects.described)
+            yield (key, rate), each
 
 
-def _add_lines(lines: dict[LineKey, Line], keyed: Sequence[tuple[LineKey, Configured]], of: str) -> None:
+def _add_lines(lines: dict[LineKey, Line], keyed: Sequence[tuple[Place, Configured]], of: str) -> None:
     """Add the lines that no point before has shown."""
-    for (key, each), label in zip(keyed, labels_of([each.point for _, each in keyed]), strict=True):
+    for ((key, _), each), label in zip(keyed, labels_of([each.point for _, each in keyed]), strict=True):
         told = {name: value for name, value in label.items() if name not in (RATE, SEED)}
         told = told or {"scheduler": each.chosen.scheduler.name}
         lines.setdefault(key, Line(told, endless=_endless(each)))

@@ -306,10 +306,10 @@ def _finalists(searches: Sequence[Search], runs: _Runs, *, alone: bool) -> list[
     for of in searches:
         name = of.space.scheduler
         words = TRIALS if alone and name != PLAIN and len(of.scores) > 1 else ("",)
-        default = runs.configured(name, {}, {}).config[SCHEDULER]
+        default = runs.configured(name, {}, {}).chosen.scheduler.values
         for word, choice in zip(words, of.ranked(), strict=False):
             settings = of.space.settings(choice)
-            keys = runs.configured(name, settings, {}).config[SCHEDULER]
+            keys = runs.configured(name, settings, {}).chosen.scheduler.values
             said = DEFAULT if word and keys == default else word
             found.append(Candidate(name, settings, keys, of.mean(choice).measure, said, short[name]))
     return found

@@ -23,7 +23,7 @@ BEHIND_A_ROUND = 2
 class Ledger:
     """State of one replica; `reserve` a pass, let it run, then `commit` it.
 
-    `queues` are the waiting and the running requests; `caches` are those of either model, in the pool and elsewhere;
+    `queues` are the waiting and the running requests; `caches` are those of either model, in the pool and to load;
     `rejected` has the reason by request; `cancelled_s` the time, of those that were let in.
 
     Parameters
@@ -161,8 +161,8 @@ class Ledger:
                 self.queues.evict(work.evict, ids)
                 self._drafts.close(work.evict)
                 moved = self.caches.evict(work.evict, work.transfer)
-            if self.caches.elsewhere:
-                moved += self.caches.bring_back(ids, isinstance(work, DraftPass))
+            if self.caches.to_load:
+                moved += self.caches.load(ids, isinstance(work, DraftPass))
             shape = self._reserve(work, ids)
         except OutOfMemory as error:
             raise IllegalPass(str(error)) from None
@@ -278,7 +278,7 @@ class Ledger:
             When a request is unknown or named twice.
         """
         ids, forest, progress = work.requests, work.forest, self.progress
-        if len(work.evict) or self.caches.elsewhere or forest.draft_nodes:
+        if len(work.evict) or self.caches.to_load or forest.draft_nodes:
             return 0
         if not 0 < len(ids) == len(work.scheduled_tokens) == forest.rows:
             return 0
@@ -317,7 +317,7 @@ class Ledger:
         ids, leaves, forest, progress = work.requests, work.leaves, work.forest, self.progress
         if work.width != 1 or work.beam is not None or work.max_depth is not None or len(work.evict):
             return 0
-        if self.caches.elsewhere or forest.draft_nodes or not 0 < len(ids) == len(work.scheduled_tokens) == forest.rows:
+        if self.caches.to_load or forest.draft_nodes or not 0 < len(ids) == len(work.scheduled_tokens) == forest.rows:
             return 0
         if leaves.tobytes() != forest.row.tobytes():
             return 0

@@ -166,7 +166,7 @@ class PrefixCache:
 class Caches:
     """Moves caches in and out of the pool; `prefix` is what prompts share.
 
-    `elsewhere` says where waiting requests without blocks have their cached tokens. The cache of one that was preempted
+    `to_load` says from where waiting requests without blocks load what is cached. The cache of one that was preempted
     by transfer is on the `HOST` and moves back. The beginning of a prompt that `OTHERS` have cached comes at no cost,
     into blocks of the request's own. So does what has come over a `LINK` from the replica that read the prompt: the
     link has taken its time.
@@ -182,7 +182,7 @@ class Caches:
     def __init__(self, rows: SharedRows, pool: KvPool, feeds: bool, prefixes: Prefixes | None) -> None:
         self._progress, self._prompt_tokens, self._drafted = rows.progress, rows.facts.prompt_tokens, rows.drafted
         self._pool, self.feeds = pool, feeds
-        self.elsewhere: dict[int, int] = {}
+        self.to_load: dict[int, int] = {}
         self.prefix: PrefixCache | None = None
         if prefixes is not None and rows.prefix is not None:
             self.prefix = PrefixCache(prefixes, self._prompt_tokens, pool, rows.prefix)
@@ -200,7 +200,7 @@ class Caches:
         """Note what a waiting request has cached in either model's cache without blocks of its own, and where."""
         self._progress.target_cached[request] = target_cached
         self._progress.draft_cached[request] = draft_cached * self.feeds
-        self.elsewhere[request] = place
+        self.to_load[request] = place
         self.follow(np.array([request]))
 
     def _look_up(self, prefix: PrefixCache, waiting: list[int]) -> None:
@@ -237,8 +237,8 @@ class Caches:
     def drop(self, ids: Ids) -> None:
         """Free all that these requests hold."""
         self._free(ids)
-        for request in ids.tolist() if self.elsewhere else ():
-            self.elsewhere.pop(request, None)
+        for request in ids.tolist() if self.to_load else ():
+            self.to_load.pop(request, None)
         self._progress.target_cached[ids] = self._progress.draft_cached[ids] = 0
 
     def _free(self, ids: Ids) -> None:
@@ -253,7 +253,7 @@ class Caches:
         if transfer:
             moved = self._move(ids)
             self._free(ids)
-            self.elsewhere.update(dict.fromkeys(ids.tolist(), HOST))
+            self.to_load.update(dict.fromkeys(ids.tolist(), HOST))
             return moved
         self.drop(ids)
         self.follow(ids)
@@ -261,14 +261,14 @@ class Caches:
             self._look_up(self.prefix, ids.tolist())
         return 0
 
-    def bring_back(self, ids: Ids, drafting: bool) -> int:
-        """Take slots for the caches that the rows of a pass have elsewhere; return the bytes that move.
+    def load(self, ids: Ids, drafting: bool) -> int:
+        """Take slots for the caches that the rows of a pass are to load; return the bytes that move.
 
         A drafter that does not read a prompt takes nothing of its beginning either.
         """
         progress = self._progress
-        back = ids[np.isin(ids, np.fromiter(self.elsewhere, dtype=np.int64, count=len(self.elsewhere)))]
-        where = np.array([self.elsewhere.pop(request) for request in back.tolist()], dtype=np.int64)
+        back = ids[np.isin(ids, np.fromiter(self.to_load, dtype=np.int64, count=len(self.to_load)))]
+        where = np.array([self.to_load.pop(request) for request in back.tolist()], dtype=np.int64)
         shared = back[where == OTHERS]
         if not drafting:
             progress.draft_cached[shared] = 0

@@ -101,7 +101,7 @@ class LedgerView(View):
     def surely_fits(self, requests: int, target_cached: int, draft_cached: int) -> bool:
         """Return True only if so many more tokens of so many requests fit, whatever blocks they fall into: quick."""
         ledger = self._ledger
-        return not ledger.caches.elsewhere and ledger.pool.surely_fits(requests, target_cached, draft_cached)
+        return not ledger.caches.to_load and ledger.pool.surely_fits(requests, target_cached, draft_cached)
 
     def held_bytes(self, ids: Ids) -> Ints:
         """Return the bytes of cache that each request holds, (n,)."""

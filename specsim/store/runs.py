@@ -146,7 +146,7 @@ class StoredRun(Shown):
 
     def __repr__(self) -> str:
         try:
-            return run_line(self.config, self.metrics, self.folder, self.notes)
+            return run_line(self.made_of, self.metrics, self.folder, self.notes)
         except (SpecsimError, KeyError, TypeError) as error:
             return f"<Run in {self.folder}: {first_line(error)}>"
 

@@ -71,8 +71,8 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
 
 def swept(name: str, run: AnyRun, provenance: Mapping[str, Any] | None = None) -> SweptRun:
     """Return a run as a row of a table, with the checksums of what it read among its settings."""
-    config, provenance = run.config, run.provenance if provenance is None else provenance
-    settings = {**settings_of(config), **_read_by(provenance)}
+    provenance = run.provenance if provenance is None else provenance
+    settings = {**settings_of(run.made_of.config), **_read_by(provenance)}
     point = shared_identity({each: value for each, value in settings.items() if each != SEED})
     # From the provenance, since the trace's file may have changed or gone since the run.
     varies = provenance.get("varies_with_seed")

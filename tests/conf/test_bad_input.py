@@ -29,15 +29,17 @@ MISSPELT = [
     ("tpot_slo_ms=20", "slo.classes.chat.tpot_s=0.05, in seconds"),
     ("engine.max_batch_size=64", "expected scheduler.max_num_seqs=N"),
     ("mem_fraction_static=0.9", "0.9 of profile.memory_bytes, or as the file says (docs/your-profile.md)"),
+    *((f"trace.{word}=5", f"expected {own}") for word, own in (("rate", "rps=R"), ("users", "concurrency=N"))),
+    *((f"router.{word}=5", f"expected {own}") for word, own in (("duration", "requests=N"), ("seed", "seed=, a key"))),
+    ("slo.qps=5", "expected rps=R"),
     ("acceptance.rate=0.6", "acceptance.rate=0.6: bernoulli has no such key; valid: alpha"),
     ("drafter=ngram", "expected scheduler=vllm_spec drafter=lookup any_fit=true"),
     ("num_gpu_blocks_override=9", "docs/your-profile.md"),
     ("scheduler.num_speculative_tokens_per_batch_size=3", "expected scheduler=vllm_dynamic 'scheduler.speculation."),
-    *((f"{each}=1", f"{each}: unknown key; valid: acceptance, ") for each in ("speedup", "share")),
+    *((f"{each}=1", f"{each}: unknown key; valid: acceptance, ") for each in ("speedup", "share", "new")),
     ("tp=4", "`specsim profile compose --tp N"),
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
     ("schduler=fcfs", "schduler", "'scheduler'"),
-    ("new=1", "new", "valid: acceptance"),
     ("rps.x=1", "rps.x"),
     ("scheduler.max_request=3", "scheduler.max_request", "'max_num_seqs'"),
     ("slo.clases=1", "slo=adaserve: clases", "'classes'"),
@@ -70,13 +72,11 @@ WORDS = [
 ]
 
 HYDRA = [
-    ("~trace=x", "~trace", "'trace'"),
-    ("trace@x=y", "trace@x", "'trace'"),
+    *((f"{key}=x", key, "'trace'") for key in ("~trace", "trace@x")),
     ("+scheduler.new=1", "scheduler.new", "valid: _target_"),
     ("hydra.run.dir=x", "hydra.run.dir", "out=DIR"),
     ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "scheduler.num_speculative_tokens"),
-    ("hydra/launcher=joblib", "hydra/launcher", "expected --jobs N"),
-    ("jobs=2", "jobs", "expected --jobs N"),
+    *((f"{key}=2", key, "expected --jobs N") for key in ("hydra/launcher", "jobs")),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),
     *(
         (f"{flag}{value}", flag, "./mine.yaml")
@@ -102,16 +102,14 @@ TWICE = [
 VALUES = [
     *((f"rps={value}", "rps") for value in ("-1", "abc", "nan", "true", "[1]", "1e-320")),
     *((f"selection_s={value}", "selection_s") for value in ("-1", "2e12", "null")),
-    ("requests=1.5", "requests"),
+    *((each, each.partition("=")[0]) for each in ("requests=1.5", "replicas=0", "out={a: 1}")),
     ("trace=azure_code requests=8820", "requests=8820", "8819"),
     *((f"seed={value}", "seed") for value in ("-1", "9007199254740994.0", HUGE)),
-    ("replicas=0", "replicas"),
     *((f"warmup={value}", "warmup") for value in ("0", "x", "100%", "[5,1]", "[nan,5]")),
     ("warmup=[1e9,2e9]", "warmup", "no request"),
     ("warmup=1e9", "warmup", "the last one arrives at"),
     ("metrics.window=[5,9]", "metrics.window", "warmup=[a,b]"),
     *((f"plugins={value}", "plugins") for value in ("5", "no_such_module_at_all", "[./nope.py]")),
-    ("out={a: 1}", "out"),
 ]
 SCHEDULERS = [
     *((f"scheduler.max_num_seqs={value}", "max_num_seqs") for value in ("0", "auto")),
@@ -417,7 +415,7 @@ def test_a_hint_at_a_groups_key_is_not_refused_when_typed(key):
     check_idle(from_words([f"{group}={choice}", f"{group}.{name}={str(value).lower()}"], sweep=False))
 
 
-@pytest.mark.parametrize("word", ["description", "suggests", "name"])
+@pytest.mark.parametrize("word", ["description", "suggests", "name", "trace.nam"])
 def test_a_hint_never_crosses_roles(word):
     assert "did you mean" not in refusal(from_words, [f"{word}=1"], sweep=False)
 

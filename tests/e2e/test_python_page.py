@@ -22,7 +22,7 @@ from tests.files import page
 from tests.made import refusal
 
 PAGE = page("python")
-BLOCKS = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+BLOCKS = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE + page("schedulers"), re.DOTALL | re.MULTILINE)
 SMALL = {"requests": 8, "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
 COLUMNS = {"arrival_s": [0.0, 0.5, 0.9], "prompt_tokens": [100, 200, 50], "output_tokens": [20, 30, 10]}
 

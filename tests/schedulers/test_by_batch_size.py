@@ -74,7 +74,7 @@ def learnt(moved: Slot, *accepted: float) -> list[tuple[int, float]]:
     """Return its steps and its average after each verification."""
     found = []
     for each in accepted:
-        moved.learn(each)
+        moved.on_verified(each)
         found.append((moved.steps, moved.average))
     return found
 

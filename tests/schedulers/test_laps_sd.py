@@ -109,7 +109,7 @@ def hear(monitor: AcceptanceMonitor, accepted: list[int], drafted: int = 4) -> l
     """Let request 0 live through rounds of `drafted` tokens; return A_0 after each."""
     rates = []
     for right in accepted:
-        monitor.hear(np.array([0]), chains([[0.9] * drafted]), np.array([right]))
+        monitor.on_verified(np.array([0]), chains([[0.9] * drafted]), np.array([right]))
         rates.append(float(monitor.rate[0]))
     return rates
 

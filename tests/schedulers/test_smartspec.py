@@ -67,7 +67,7 @@ def test_a_heads_rate_is_found_again_from_steps_of_different_widths():
     """Every other step tries three tokens at 0.4, which hold a right one with 0.784, or one token."""
     average = HeadAverage(heads=1, window=6, first=0.9)
     for wrong, top in ((216, 3), (600, 1)) * 3:
-        average.learn(np.array([top]), np.ones(1000, dtype=np.int64), np.repeat([0, 1], [wrong, 1000 - wrong]))
+        average.on_verified(np.array([top]), np.ones(1000, dtype=np.int64), np.repeat([0, 1], [wrong, 1000 - wrong]))
     assert average.rates() == pytest.approx([0.4])
 
 
@@ -157,7 +157,7 @@ def test_a_prefix_runs_where_the_youngest_costs_too_much_context():
 
 
 def learnt(average: AcceptanceAverage, requests_: list[int], drafted: list[int], matched: list[int]) -> None:
-    average.learn(np.array(requests_), np.array(drafted), np.array(matched))
+    average.on_verified(np.array(requests_), np.array(drafted), np.array(matched))
 
 
 def test_a_rate_is_conditional_and_a_token_counts_once():
@@ -185,9 +185,9 @@ def test_the_share_must_exceed_the_threshold():
     feedback = PrefillFeedback(0.7)
     assert feedback.drafting, "nothing is known yet"
     for drafted in (0, 0, 0, 0, 0, 0, 0, 5, 5, 5):
-        feedback.learn(drafted)
+        feedback.update(drafted)
     assert feedback.drafting, "7 of 10 is 0.7, not more"
-    feedback.learn(0)
+    feedback.update(0)
     assert not feedback.drafting
 
 

@@ -84,7 +84,7 @@ class Lost:
     [([0, 0], {"split": Splitting(2, 1e9)}), ([0, 3], {"concurrency": 1})],
     ids=["split", "closed loop"],
 )
-def test_a_router_that_fails_when_a_pass_ends_is_to_blame_itself(hits, more):
+def test_a_router_that_fails_when_a_pass_ends_is_at_fault_itself(hits, more):
     told = requests([0.0, 0.0], [40, 40], [9, 9], cached_tokens=hits)
     simulated = simulation(told, [3, 3], factory_of("continuous"), truth=TRUTH, replicas=4, router=Lost)
     with pytest.raises(RouterFault, match=r"router Lost at 0\.\d+ s: route returned 9; expected a replica"):

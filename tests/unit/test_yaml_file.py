@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped, title_of
+from specsim.config.groups import Choice
+from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped
 from tests.made import refusal
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -71,7 +72,7 @@ def test_a_reference_to_a_key_of_the_file_stays_as_it_is(tmp_path):
 
 def test_a_file_called_as_its_group_is_titled_by_its_folder():
     files = ("poisson", "a/mine/trace.csv", "mine/trace_2.csv", "mine/trace_day.csv", "../trace.csv")
-    assert [title_of("trace", each) for each in files] == ["poisson", "mine", "mine_2", "trace_day", "trace"]
+    assert [Choice("trace", each, {}).title for each in files] == ["poisson", "mine", "mine_2", "trace_day", "trace"]
 
 
 def test_every_file_that_ships_may_be_copied_and_changed():

@@ -93,7 +93,7 @@ class GoodputChains(Chains, ChainProposer):
 
     def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted) -> None:
         """Note the acceptance of this step."""
-        self.average.learn(sequences.requests, forest.tree_tokens(), answer.matched)
+        self.average.on_verified(sequences.requests, forest.tree_tokens(), answer.matched)
 
     def _table(self, view: View, batch: Batch) -> tuple[Batch, Floats]:
         """Return the batch, its lengths bounded where each has its own, and the goodput of each (k, prefix)."""

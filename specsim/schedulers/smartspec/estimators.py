@@ -68,7 +68,7 @@ class AcceptanceAverage:
         each: Floats = _filled(right_each, tried_each, np.maximum(self.window - self._seen[rows], 0), overall)
         return each
 
-    def learn(self, requests: Ids, drafted: Ints, matched: Ints) -> None:
+    def on_verified(self, requests: Ids, drafted: Ints, matched: Ints) -> None:
         """Note a step: `drafted` (n,) tokens of each chain, of which the first `matched` (n,) were right."""
         tried = np.minimum(matched + 1, drafted)
         if not tried.any():

@@ -60,7 +60,7 @@ class PrefillFeedback:
         """Make the state of so many requests."""
         self.plain = np.zeros(requests, dtype=np.bool_)
 
-    def learn(self, proposed: int) -> None:
+    def update(self, proposed: int) -> None:
         """Count a decode step in which so many tokens were proposed."""
         self.steps += 1
         self.idle += not proposed
@@ -168,7 +168,7 @@ class SmartSpec:
             (forest, proposed), evicted = yield from evicting(proposing, evicted, most_tokens=most_tokens)
         else:
             forest, proposed = yield from proposing
-        self.feedback.learn(proposed)
+        self.feedback.update(proposed)
         n = forest.rows
         sequences = Sequences(batch.requests[:n], np.ones(n, dtype=np.int64), n, batch.catch_up[:n])
         answer = yield TargetPass(sequences.requests, sequences.scheduled_tokens, forest, evicted)

@@ -105,7 +105,7 @@ class HeadAverage:
         right, tried, top = self._steps
         return np.where(tried.any(axis=1), 1.0 - failing_rate(tried, top, (tried - right).sum(axis=1)), self.first)
 
-    def learn(self, top: Ints, depths: Ints, matched: Ints) -> None:
+    def on_verified(self, top: Ints, depths: Ints, matched: Ints) -> None:
         """Note a step with `top` (heads,) tokens a head: trees `depths` (n,) deep, `matched` (n,) levels right."""
         head = np.arange(self.heads)[:, None]
         tried = ((matched >= head) & (depths > head)).sum(axis=1)
@@ -183,4 +183,4 @@ class GoodputTrees(Proposer):
         """Note how far each tree was right."""
         depths = np.zeros(forest.rows, dtype=np.int64)
         np.maximum.at(depths, forest.row, forest.depth)
-        self.average.learn(self._top, depths, answer.matched)
+        self.average.on_verified(self._top, depths, answer.matched)
