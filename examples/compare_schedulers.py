@@ -23,7 +23,7 @@ OUT = "compare_schedulers"  # a second call runs only what is new
 def main(requests: int, until: str, trials: int) -> None:
     """Tune every scheduler at 6 requests/s, then run it at every rate on the same requests and the same text."""
     search: dict[str, Any] = {"of": "all", "trials": trials, "seeds": range(3), "requests": requests // 2}
-    print(tune(SCHEDULERS, rps=6, out=f"{OUT}/tune", **search, **SHARED))
+    print(tune(SCHEDULERS, rps=6, out=f"{OUT}/tune", sensitivity=False, **search, **SHARED))
     names = {f"{OUT}/tune/{name}.yaml": name for name in ["vllm", *SCHEDULERS]}
     later: dict[str, Any] = {"trace.window": [1751, 3502], "requests": requests, "keep": "summary", **SHARED}
     runs = sweep({"scheduler": [*names], "rps": RATES_PER_S}, until=until, out=f"{OUT}/judged", **later)

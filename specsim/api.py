@@ -254,6 +254,7 @@ def tune(
     trials: int = 16,
     seeds: Sequence[int] = range(5),
     export: str | None = None,
+    sensitivity: bool = True,
     out: str | Path | None = None,
     jobs: int = 1,
     executor: str = "local",
@@ -270,6 +271,7 @@ def tune(
     of : ``"worst"``: attainment of the worst class; ``"all"``; a class; or ``"output_throughput"``.
     target : share of requests that is to be kept, in (0, 1]. trials : of each scheduler. seeds : those that judge.
     export : ``"vllm"``, ``"sglang"`` or ``"trtllm"``: the settings of such a server, too.
+    sensitivity : whether the best are judged under other conditions, too, and their highest rate is found.
     out : folder of the runs, the tables and the tuned settings; None: nothing is written.
     jobs, executor, progress, **settings : as of `sweep`.
 
@@ -290,7 +292,7 @@ def tune(
             f"tune: {wrong}: expected seeds in a list, range(5), and values by key, {{'watermark': [0]}}"
         )
     tried = {key.replace("__", "."): each for key, each in (values or {}).items()}
-    goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export))
+    goal = Goal(of, target, check_trials(trials), list(seeds), check_engine(export), sensitivity)
     root = None if out is None else expanded(str(out), "out=")
     how: dict[str, Any] = {"jobs": jobs, "executor": executor, "progress": progress}
     tuned = tune_settings(point_of(settings), dict.fromkeys(names, tried), goal, root, objects, **how)

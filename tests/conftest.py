@@ -79,12 +79,6 @@ def one_condition(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def no_highest_rate(monkeypatch: pytest.MonkeyPatch, one_condition: None) -> None:
-    """Let `tune` look for no highest rate, either."""
-    monkeypatch.setattr("specsim.search.tune._highest", lambda *_, **__: None)
-
-
-@pytest.fixture
 def refused(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Return what holds that a command is refused in one line, and writes nothing, and gives this line."""
     from specsim.cli import main

@@ -122,6 +122,8 @@ def add_tune(commands: Any) -> None:
     tune.add_argument("--of", metavar="WHOM", help="worst class, all, a class or output_throughput (worst)")
     tune.add_argument("--trials", type=int, default=16, metavar="N", help="of each scheduler (16)")
     tune.add_argument("--export", metavar="ENGINE", help="write the settings of a server: vllm, sglang or trtllm")
+    alone = "the settings alone: no other conditions, no highest rate"
+    tune.add_argument("--no-sensitivity", dest="sensitivity", action="store_false", help=alone)
 
 
 def tune_command(arguments: argparse.Namespace) -> int:
@@ -133,7 +135,7 @@ def tune_command(arguments: argparse.Namespace) -> int:
     point, schedulers, seeds = _read(arguments.settings, arguments.schedulers)
     of = arguments.of or ("output_throughput" if "concurrency" in point else "worst")
     target, engine = share("--target", arguments.target), check_engine(arguments.export)
-    goal = Goal(of, target, check_trials(arguments.trials), seeds, engine)
+    goal = Goal(of, target, check_trials(arguments.trials), seeds, engine, arguments.sensitivity)
     root = arguments.out
     with resumable(root):
         tuned = tune(point, schedulers, goal, root, **how(arguments))

@@ -170,7 +170,8 @@ Result = AnyRun | Failure
 class Goal(NamedTuple):
     """The aim: the most of a measure `of` a run, and the share of the requests that is to be kept.
 
-    `trials` of each scheduler; `seeds` judge; `export` is the engine whose settings are wanted.
+    `trials` of each scheduler; `seeds` judge; `export` is the engine whose settings are wanted. `sensitivity`: the best
+    are judged under other conditions, too, and their highest rate is found.
     """
 
     of: str
@@ -178,6 +179,7 @@ class Goal(NamedTuple):
     trials: int
     seeds: Sequence[int]
     export: str | None = None
+    sensitivity: bool = True
 
 
 def tune(
@@ -222,11 +224,12 @@ def tune(
     plain_at = next(place for place, each in enumerate(candidates) if each.scheduler == PLAIN)
     second = min(1, len(candidates) - 1)
     shown, error, judgements = sorted({0, second, plain_at}), error_of(profile), {AS_GIVEN: given}
-    for each in conditions(first, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT):
+    further = conditions(first, rate, error[0], parts.clients, attainment=goal.of != THROUGHPUT)
+    for each in further if goal.sensitivity else ():
         say(f"judging: {each.said}")
         judgements[each.said] = judge.under(each, shown, given, plain_at)
     searched, found = sorted({0, plain_at or second, overtaker(judgements)[1]}), None
-    if rate is not None and goal.of != THROUGHPUT:
+    if goal.sensitivity and rate is not None and goal.of != THROUGHPUT:
         found = _highest(judge, searched, rate, kept=float(given[0].measure.mean()) >= goal.target)
     carried = _carried(judge, searched, found, rate, first, given[0])
     trials = {each.space.scheduler: len(each.scores) for each in searches}

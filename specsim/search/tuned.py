@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.core.request import Floats
-from specsim.files.staging import in_one_step
+from specsim.files.staging import in_one_step, remove
 from specsim.files.yaml_file import yaml_text
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
 from specsim.metrics.tables import WIDTH, aligned, header
@@ -184,6 +184,11 @@ class Tuned:
     notes: Sequence[str]
 
     @property
+    def sensitivity(self) -> bool:
+        """Whether other conditions than the given ones were judged."""
+        return len(self.judgements) > 1
+
+    @property
     def is_share(self) -> bool:
         """Whether the measure is a share of the requests."""
         return self.of != THROUGHPUT
@@ -318,7 +323,11 @@ def write_tuned(tuned: Tuned, root: Path) -> list[Path]:
         described = {**each.keys, "description": f"{each.name}: tuned for {tuned.of}, {mean} on the part that tuned it"}
         texts.setdefault(f"{Path(each.scheduler).stem}.yaml", yaml_text(described, sort_keys=False))
     texts["tuned.csv"] = tuned.table.to_csv(index=False)
-    texts["conditions.csv"] = tuned.conditions.to_csv(index=False)
+    if tuned.sensitivity:
+        texts["conditions.csv"] = tuned.conditions.to_csv(index=False)
+    else:
+        # That of another search in the folder would not be of these configurations.
+        remove(root / "conditions.csv")
     texts |= {} if tuned.export is None else tuned.export.files
     for name, text in texts.items():
         with in_one_step(root / name) as partial:
@@ -332,10 +341,11 @@ def answer(tuned: Tuned) -> Iterator[str]:
     yield ""
     yield from header(tuned.stand_ins, WIDTH)
     yield from _configurations(tuned)
-    yield ""
-    yield from _conditions(tuned)
-    yield ""
-    yield from _follows(tuned)
+    if tuned.sensitivity:
+        yield ""
+        yield from _conditions(tuned)
+        yield ""
+        yield from _follows(tuned)
 
 
 def _sentences(tuned: Tuned) -> Iterator[str]:
@@ -343,11 +353,12 @@ def _sentences(tuned: Tuned) -> Iterator[str]:
     yield f"{load} the best is {tuned.best.name}: {_of(tuned, *tuned.measured(0), unit=True)}."
     if guessed := tuned.guessed(0):
         yield f"Its {guessed}."
-    low, high = (_of(tuned, each, nan) for each in tuned.band())
-    off = f"{100 * (tuned.error or 0):.2g}%"
-    passes = f"its passes take {off} more or less ({tuned.error_of}), or "
-    drafts = f"drafts bring {100 * SPEEDUP_OFF:.2g}% less or more (median error of predicted speed-ups)"
-    yield f"{low} to {high}{'%' if tuned.is_share else ''} if {passes if tuned.error else ''}{drafts}."
+    if tuned.sensitivity:
+        low, high = (_of(tuned, each, nan) for each in tuned.band())
+        off = f"{100 * (tuned.error or 0):.2g}%"
+        passes = f"its passes take {off} more or less ({tuned.error_of}), or "
+        drafts = f"drafts bring {100 * SPEEDUP_OFF:.2g}% less or more (median error of predicted speed-ups)"
+        yield f"{low} to {high}{'%' if tuned.is_share else ''} if {passes if tuned.error else ''}{drafts}."
     points = " points" if tuned.is_share else f" {TOKENS_PER_S}"
     for place in dict.fromkeys((1, tuned.plain)):
         if 0 < place < len(tuned.candidates):

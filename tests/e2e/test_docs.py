@@ -82,13 +82,17 @@ def test_the_site_builds_without_a_warning_holds_all_and_needs_no_network(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("here", "no_highest_rate")
+@pytest.mark.usefixtures("here")
 def test_the_page_on_sweeps_compares_two_policies_as_it_says(monkeypatch, tmp_path):
     """Each is tuned on one part of the traffic, and both are judged on another."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     part = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("## Policies at their best")[2]
     tuning, comparing = (shlex.split(line)[1:] for line in part.splitlines()[:12] if line.startswith("    specsim "))
+    before = Path("results/tune/conditions.csv")
+    before.parent.mkdir(parents=True)
+    before.write_text("of another search")
     assert main([*tuning, "--trials", "2", "requests=30", "seed=0"]) == 0
+    assert not before.exists()
     assert main([*comparing, "requests=30", "out=compared"]) == 0
     compared = load_sweep("compared")
     assert {Path(run.config["choices"]["scheduler"]).stem for run in compared} == {"vllm_spec", "adaserve"}
@@ -109,7 +113,8 @@ def test_the_commands_of_the_readme_run_in_their_order_and_print_what_it_says(he
     lines = [*commands(README), *map(shlex.split, TYPED)]
     assert len(lines) >= 6
     for words in lines:
-        assert main(words) == 0, words
+        # What is printed of its runs depends on their length, and is not in README.
+        assert main([*words, *(["requests=200"] if words[0] == "tune" else [])]) == 0, words
         said = capsys.readouterr()
         told = said.out + said.err
         assert "MISMATCHED" not in told
@@ -166,18 +171,15 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch, tmp_path):
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    # The files of the best settings are the same, whether or not other conditions and the highest rate are judged, too.
-    monkeypatch.setattr("specsim.search.tune.conditions", lambda *_, **__: ())
-    monkeypatch.setattr("specsim.search.tune._highest", lambda *_, **__: None)
     cells = json.loads((ROOT / "notebooks" / "attainment.ipynb").read_text(encoding="utf-8"))["cells"]
     made = {}
     for cell in [each for each in cells if each["cell_type"] == "code"][:2]:
         source = "".join(line for line in cell["source"] if not line.startswith("%"))
-        exec(source.replace("print(tune(", "(tune("), made)
+        exec(source.replace("print(tune(", "(tune(").replace("[2, 3, 4]", "[4]"), made)
     names = made["names"]
     means = made["by_rate"].over_seeds(against=next(iter(names))).replace({"scheduler": names})
     assert set(means["load"]) == {KEPT_UP}
-    rows = {row["scheduler"]: row for row in means[means["rps"] == 4].to_dict("records")}
+    rows = {row["scheduler"]: row for row in means.to_dict("records")}
     told = {name: f"{100 * row['slo_attainment']:.1f}%" for name, row in rows.items()}
     apart, half = (100 * rows["adaserve"][key] for key in ("difference", "difference_half_width"))
     said = (
@@ -186,11 +188,9 @@ def test_the_notebook_s_verdict_is_what_comes_out(monkeypatch, tmp_path):
     )
     assert any(said in "".join(cell["source"]) for cell in cells)
     assert "Up to 6 requests/s AdaServe and `vllm_spec` are level" in " ".join(README.split())
-    at_these = means[means["rps"].isin([3, 4]) & (means["scheduler"] == "adaserve")]
-    assert len(at_these) == 2
     # Level: no difference of a point is told from none.
-    assert (at_these["difference"].abs() - at_these["difference_half_width"] < 0.01).all()
-    assert (means[means["scheduler"] == "vllm"]["difference"] < -0.1).all()
+    assert abs(apart) - half < 1
+    assert rows["vllm"]["difference"] < -0.1
 
 
 @pytest.mark.slow
@@ -219,7 +219,7 @@ def test_adaserve_s_budget_attains_more_than_a_constant_as_its_page_says(
 @pytest.mark.slow
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize(
-    ("trace", "settings"), [("azure_code", {"replicas": 1}), ("azure_conv", {"requests": 4000, "rps": 6.0})]
+    ("trace", "settings"), [("azure_code", {"requests": 3000}), ("azure_conv", {"requests": 4000, "rps": 6.0})]
 )
 def test_adaserve_attains_on_a_surrogate_what_it_attains_on_the_real_trace(trace, settings, monkeypatch, tmp_path):
     real = simulate("adaserve", trace, **settings)

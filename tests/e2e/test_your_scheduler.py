@@ -57,7 +57,6 @@ def test_the_shortest_of_those_who_wait_goes_first(written, tmp_path):
     assert first_token_s.sort_values().index.tolist() == [0, 2, 3, 1]
 
 
-@pytest.mark.usefixtures("no_highest_rate")
 def test_a_policy_of_parts_drafts_as_far_as_a_requests_own_drafts_are_right(here, capsys):
     Path("as_accepted.py").write_text(block(PAGE, "python", "class AsAccepted"))
     lines = PAGE.partition("Its `as_accepted.yaml`")[2].splitlines()

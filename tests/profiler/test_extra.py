@@ -48,11 +48,11 @@ def test_compose_without_its_library(refused, monkeypatch):
 
 @pytest.mark.torch
 def test_tests_without_torch_are_collected_where_there_is_none(tmp_path):
-    """`make test` installs no torch: its tests are imported without. There the suite itself shows that."""
+    """`make test` installs no torch: the profiler's tests are imported without. There the suite itself shows that."""
     pytest.importorskip("torch")
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('not on this machine', name='torch')")
     words = ["-p", "no:cacheprovider", "--collect-only", "-m"]
-    done = python_in(tmp_path, "-m", "pytest", *words, "not slow and not torch", str(Path(__file__).parents[1]))
+    done = python_in(tmp_path, "-m", "pytest", *words, "not slow and not torch", str(Path(__file__).parent))
     assert done.returncode == 0, done.stdout
 
 
