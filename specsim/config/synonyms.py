@@ -8,17 +8,22 @@ MODEL = "profile=NAME, a pair of models measured on its GPUs (`specsim list prof
 COMPOSED = "profile=./mine.yaml, of `specsim profile compose --{}`"
 LENGTHS = "trace=poisson trace.{}_tokens=N, or trace=./FILE with a length each"
 WORDS = {
-    "rps=R": "request_rate qps rate arrival_rate requests_per_second",
+    "rps=R": "request_rate qps rate arrival_rate requests_per_second lambda",
     "concurrency=N": "max_concurrency num_concurrent streams clients users",
     "requests=N": "num_prompts num_requests request_count max_requests num_samples",
     "requests=N, the rate times the seconds; trace.window=[0,S] of a file": "max_seconds duration benchmark_duration",
     "timeout_s=S": "request_timeout request_timeout_seconds",
     "warmup=10% (of the arrivals' span), or seconds": "num_warmups warmup_request_count warmup_percent warmup_requests",
     "warmup=[a,b]": "metrics_window",
+    "slo_scale=X": "slo_factor slo_multiplier tpot_scale",
+    "slo.classes.CLASS.share=X, which add up to 1 (docs/slo.md)": "slo_mix slo_shares class_mix shares mix",
+    "trace=azure_conv or trace=./FILE: drawn arrivals have no such key": "trace_window trace_resample",
+    "router=NAME (`specsim list routers`)": "load_balancer load_balancing routing_policy",
+    "scheduler=vllm, whose passes mix chunks of prompts with decodes": "enable_chunked_prefill chunked_prefill",
     "any_fit=true": "any_target",
     "--jobs N beside -m": "jobs hydra_launcher",
     "--executor NAME beside -m": "executor",
-    MODEL: "model model_path model_name served_model_name tokenizer hardware gpu gpu_type",
+    MODEL: "model model_path model_name served_model_name tokenizer hardware device gpu gpu_type",
     f"{MODEL}; replicas=N for more servers": "gpus num_gpus n_gpus",
     COMPOSED.format("tp N, --ep N or --pp N"): (
         "tp tp_size tensor_parallel_size pp pp_size pipeline_parallel_size "
@@ -43,7 +48,7 @@ WORDS = {
     ),
     "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
     "scheduler=vllm_spec scheduler.num_speculative_tokens=K": (
-        "num_speculative_tokens speculative_num_steps speculative_tokens max_draft_len num_nextn_predict_layers "
+        "num_speculative_tokens num_spec_tokens speculative_num_steps speculative_tokens max_draft_len num_nextn_predict_layers "
         "k gamma scheduler_k scheduler_draft_tokens"
     ),
     "scheduler=vllm_dynamic 'scheduler.speculation.num_speculative_tokens_per_batch_size={1-16: 3}'": (
