@@ -16,7 +16,7 @@ WORDS = {
     "warmup=10% (of the arrivals' span), or seconds": "num_warmups warmup_request_count warmup_percent warmup_requests",
     "warmup=[a,b]": "metrics_window",
     "slo_scale=X": "slo_factor slo_multiplier tpot_scale",
-    "slo.classes.CLASS.share=X, which add up to 1 (docs/slo.md)": "slo_mix slo_shares class_mix shares mix",
+    "slo.classes.coding.share and those of the other classes, which add up to 1 (docs/slo.md)": "slo_mix slo_shares class_mix shares mix",
     "trace=azure_conv or trace=./FILE: drawn arrivals have no such key": "trace_window trace_resample",
     "router=NAME (`specsim list routers`)": "load_balancer load_balancing routing_policy",
     "scheduler=vllm, whose passes mix chunks of prompts with decodes": "enable_chunked_prefill chunked_prefill",
