@@ -14,7 +14,6 @@ from specsim.acceptance.curves import Acceptance, reported
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
 from specsim.acceptance.recorded import Recording
 from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
-from specsim.backend import GroundTruth
 from specsim.cluster.routing import Router
 from specsim.config.configured import Configured
 from specsim.config.groups import Choice, Choices
@@ -44,6 +43,7 @@ from specsim.runs.objects import NOTHING, Handed
 from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.events import Observing
+from specsim.simulated_backend import GroundTruth
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe, varies
