@@ -22,7 +22,6 @@ from specsim.core.user_code import attribute, attributed_to, columns, kind_of
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Sequences, Speculation, evicting
 from specsim.schedulers.sarathi import TokenBudget
 
-
 UNTOLD = Batching.on_verified, Speculation.on_verified
 """Methods of parts that need not be told of each verification."""
 
@@ -55,7 +54,9 @@ class Composed:
         told = [kind for kind in (type(self.batching), part) if kind.on_verified not in UNTOLD]
         for kind in told:
             if vars(kind).get("stationary"):
-                raise ValueError(f"{kind.__name__} says stationary = True, and has an on_verified; expected one of them")
+                raise ValueError(
+                    f"{kind.__name__} says stationary = True, and has an on_verified; expected one of them"
+                )
         self._stationary = not told and is_stationary(self.batching) and steady
 
     @property
