@@ -358,10 +358,30 @@ def _spread(right: Floats, reached: Floats, rates: Floats) -> tuple[float | None
     steps = STEP * np.eye(len(best))
     curvature = np.stack([_misfit(best + each, *counts)[1] - _misfit(best - each, *counts)[1] for each in steps])
     variance = float(np.linalg.pinv(curvature / (2 * STEP), hermitian=True)[-1, -1])
-    low, high = (max(float(best[-1]) + side * NORMAL_95 * max(variance, 0.0) ** 0.5, 0.0) for side in (-1, 1))
-    if variance <= 0 or (high - low > WIDEST and low <= SPREAD <= high):
+    spread = float(best[-1]) if best[-1] >= STEP else 0.0
+    low, high = (spread + side * NORMAL_95 * max(variance, 0.0) ** 0.5 for side in (-1, 1))
+    if variance <= 0 or low <= 0:
+        # The likelihood is even in the spread: near 0 its curvature tells no interval.
+        low, high = 0.0, _highest(best, counts, bounds)
+    if high - low > WIDEST and low <= SPREAD <= high:
         return None, f"assumed, as these requests tell {low:.2g} to {high:.2g}"
-    return float(best[-1]), f"fitted, {low:.2g} to {high:.2g} with 95%"
+    return spread, f"fitted, {low:.2g} to {high:.2g} with 95%"
+
+
+def _highest(best: Floats, counts: tuple[Floats, Floats], bounds: list[tuple[float, float]]) -> float:
+    """Return the spread above the best one that the likelihood, with centres of its own, leaves within 95%."""
+    from scipy.optimize import brentq, minimize
+
+    least = _misfit(best, *counts)[0] + NORMAL_95**2 / 2
+
+    def beyond(spread: float) -> float:
+        start, held = np.append(best[:-1], spread), [*bounds[:-1], (spread, spread)]
+        return float(minimize(_misfit, start, counts, method="L-BFGS-B", jac=True, bounds=held).fun) - least
+
+    low = high = max(float(best[-1]), STEP)
+    while beyond(high) < 0 and high < bounds[-1][1]:
+        low, high = high, min(4 * high, bounds[-1][1])
+    return float(brentq(beyond, low, high, xtol=STEP)) if beyond(high) > 0 > beyond(low) else high
 
 
 def _misfit(centres_and_spread: Floats, right: Floats, wrong: Floats) -> tuple[float, Floats]:

@@ -112,11 +112,11 @@ def test_a_rate_is_of_those_verifications_that_tell_of_its_position(tmp_path):
     assert read(tmp_path, [few]).curves["default"].rates[:3] == pytest.approx((0.4, 0.375, 0.375))
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.8])
-def test_known_rates_and_spread_come_back(tmp_path, spread):
+@pytest.mark.parametrize(("spread", "seed"), [(0.0, 5), (0.0, 7), (0.0, 10), (0.8, 5)])
+def test_known_rates_and_spread_come_back(tmp_path, spread, seed):
     """Rates within three standard errors of so many verifications, the spread within three of so many requests."""
     centres, requests = [1.5, 1.0, 0.8], 200
-    lines = drawn(centres, spread, requests, seed=5)
+    lines = drawn(centres, spread, requests, seed)
     made = read(tmp_path, lines)
     curve = made.curves["chat"]
     assert abs(curve.spread - spread) < 3 * (spread / (2 * requests) ** 0.5 + 0.02)
