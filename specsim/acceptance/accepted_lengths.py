@@ -255,7 +255,7 @@ def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 MOST_BYTES = 1 << 30
 EXPECTED = "expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of SpecDecode-Bench"
 LEAST_REACHED = 20
-"""Verifications that reach a draft position whose rate is told; of fewer, the position before says it."""
+"""Verifications that tell a draft position's rate; those that lack are taken to have the rate of the one before."""
 LEAST_REQUESTS, WIDEST = 10, 0.5
 """Requests that a spread is fitted to, at least, and the widest 95% interval around the assumed one that is taken."""
 NORMAL_95 = 1.96
@@ -332,14 +332,20 @@ def _fit(verified: list[Verified], *, server: bool) -> Fitted:
         np.stack([np.pad(counts, (0, k - len(counts))) for counts in column])
         for column in ([each.right for each in verified], [each.reached for each in verified])
     )
-    steps = reached.sum(axis=0)
+    hits, steps = right.sum(axis=0), reached.sum(axis=0)
     told = max(int((steps >= LEAST_REACHED).sum()), 1)
-    right, reached = right[:, :told], reached[:, :told]
-    rates = np.clip(right.sum(axis=0) / np.maximum(steps[:told], 1), LEAST_RATE, MOST_RATE)
-    spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(right, reached, rates)
+    rates = np.clip(hits / np.maximum(steps, 1), LEAST_RATE, MOST_RATE)[: int((steps > 0).sum())]
+    for place in range(told, len(rates)):
+        lent = (LEAST_REACHED - steps[place]) * rates[place - 1]
+        rates[place] = np.clip((hits[place] + lent) / LEAST_REACHED, LEAST_RATE, MOST_RATE)
+    by_request = right[:, :told], reached[:, :told], rates[:told]
+    spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(*by_request)
     short = sum(each.short for each in verified)
     lost = f", {short:,} tokens fewer drafted than k each: deep rates may be low" if short else ""
-    counts = f"{'a server' if server else f'{len(verified):,} requests'}, {steps[0]:,.0f} verifications{lost}"
+    deep = f"position {k}" if told == k - 1 else f"positions {told + 1} to {k}"
+    few = f", fewer than {LEAST_REACHED} at {deep}: rates there lean on the one before" if told < k else ""
+    mean = f"{steps[0]:,.0f} verifications of {1 + hits.sum() / steps[0]:.3g} tokens{few}{lost}"
+    counts = f"{'a server' if server else f'{len(verified):,} requests'}, {mean}"
     return Fitted(tuple(rates.tolist()), k, spread, counts, how)
 
 
