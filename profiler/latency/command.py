@@ -118,6 +118,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, d
     grid = shipped(device.type, arguments.quick)
     if arguments.grid is not None:
         grid = read_grid(arguments.grid, grid)
+        say(*(f"note: {line}" for line in grid.left_out), error=True)
     kernel = working_kernel(arguments.attention, device=device, dtype=dtype)
     # Models of random weights all have a fused path.
     configs = (load_config(subject.name) for subject in subjects.values() if not subject.random)
@@ -128,7 +129,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, d
         "tp": arguments.tp,
         "link": link,
         "grid": QUICK_GRID if arguments.quick else "",
-        "assumptions": _assumptions(subjects, arguments, device, passes),
+        "assumptions": [*grid.left_out, *_assumptions(subjects, arguments, device, passes)],
     }
     return subjects, setting, facts
 
