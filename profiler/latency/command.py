@@ -11,6 +11,7 @@ from profiler.latency.points import ROLES, read_grid, shares, shipped
 from profiler.latency.profile_file import QUICK_GRID, Places, check_places, write_profile
 from profiler.lock import only_one
 from profiler.options import minutes
+from profiler.text import keeping
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
@@ -52,9 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the missing points and write the profile; return 3 if time runs out, 4 if it is not fit for use."""
+    places = Places.of(arguments.out, arguments.samples, arguments.figures)
+    with keeping(places.samples):
+        return _measured_and_fitted(arguments, places)
+
+
+def _measured_and_fitted(arguments: argparse.Namespace, places: Places) -> int:
     from profiler.models.loading import missing_for_a_fit
 
-    places = Places.of(arguments.out, arguments.samples, arguments.figures)
     left = measure(arguments, places)
     if left:
         say(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
