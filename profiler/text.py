@@ -38,6 +38,16 @@ def progress(total: int, unit: str) -> Iterator[Notify]:
         yield show
 
 
+@contextmanager
+def keeping(*places: Path) -> Iterator[None]:
+    """Have an interruption say which of the `places` holds what was done, for the same command to go on with."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        there = [f"{each} keeps what was done; the same command goes on" for each in places if each.exists()]
+        raise KeyboardInterrupt(*there[:1]) from None
+
+
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table, without a line break at its end."""
     lines = [head, ["---"] * len(head), *rows]

@@ -12,6 +12,7 @@ from profiler.acceptance.settings import DRAFTERS, PROPOSALS, RecordingSettings,
 from profiler.lock import only_one
 from profiler.models.loading import DTYPES, require_extra, versions
 from profiler.options import wholes
+from profiler.text import keeping
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         One line about what is wrong with the arguments.
     """
     from profiler.acceptance.analysis import analyse, markdown
+    from profiler.acceptance.rows import parts_folder
     from profiler.acceptance.trace_file import read_acceptance_trace
 
     out: Path = arguments.out
@@ -75,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.find_layers:
         say(*_best_layers(arguments))
         return 0
-    told = analyse(read_acceptance_trace(out) if only_read else acceptance_trace(arguments), out)
+    with keeping(out, parts_folder(out)):
+        told = analyse(read_acceptance_trace(out) if only_read else acceptance_trace(arguments), out)
     say(*markdown(told).partition("\n\n")[0].split("\n"))
     return 0
 

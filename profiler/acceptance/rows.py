@@ -80,6 +80,11 @@ def on_path(
     )
 
 
+def parts_folder(out: Path) -> Path:
+    """Return the folder of the batches of a recording until it is complete."""
+    return out.with_name(f"{out.name}.parts")
+
+
 class RecordedBatches:
     """The folder beside an unfinished recording.
 
@@ -97,7 +102,7 @@ class RecordedBatches:
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
-        self.folder = out.with_name(f"{out.name}.parts")
+        self.folder = parts_folder(out)
         told = self.folder / "settings.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

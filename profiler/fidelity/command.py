@@ -162,4 +162,5 @@ def _with_options(study: Study, arguments: argparse.Namespace) -> Study:
         given = {"dtype": "", "graphs": study.graphs and given["device"] == "cuda"} | given
         base = shipped(given["device"], quick=False)
     grid = base if arguments.grid is None else read_grid(arguments.grid, base)
+    say(*(f"note: {line}" for line in grid.left_out), error=True)
     return replace(study, **given, grid=grid)

@@ -153,6 +153,7 @@ def sample_facts(ready: Ready, grid: Grid) -> dict[str, Any]:
     return {
         **shared_facts(shapes["target"].name, shapes["draft"].name, grid, ready.kernel, ready.passes, **place),
         "assumptions": [
+            *grid.left_out,
             ASSUMPTIONS[ready.passes],
             COVERS + ("" if target.replays is None else REPLAYED[ready.kernel in SPLIT]),
         ],

@@ -11,6 +11,7 @@ from profiler.latency.points import ROLES, read_grid, shares, shipped
 from profiler.latency.profile_file import QUICK_GRID, Places, check_places, write_profile
 from profiler.lock import only_one
 from profiler.options import minutes
+from profiler.text import keeping
 from specsim.errors import SpecsimError, say
 from specsim.files.checked_mapping import expanded
 
@@ -52,9 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the missing points and write the profile; return 3 if time runs out, 4 if it is not fit for use."""
+    places = Places.of(arguments.out, arguments.samples, arguments.figures)
+    with keeping(places.samples):
+        return _measured_and_fitted(arguments, places)
+
+
+def _measured_and_fitted(arguments: argparse.Namespace, places: Places) -> int:
     from profiler.models.loading import missing_for_a_fit
 
-    places = Places.of(arguments.out, arguments.samples, arguments.figures)
     left = measure(arguments, places)
     if left:
         say(f"time is up, {left} points are left; {places.samples} keeps what was measured, the same command goes on")
@@ -118,6 +124,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, d
     grid = shipped(device.type, arguments.quick)
     if arguments.grid is not None:
         grid = read_grid(arguments.grid, grid)
+        say(*(f"note: {line}" for line in grid.left_out), error=True)
     kernel = working_kernel(arguments.attention, device=device, dtype=dtype)
     # Models of random weights all have a fused path.
     configs = (load_config(subject.name) for subject in subjects.values() if not subject.random)
@@ -128,7 +135,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, d
         "tp": arguments.tp,
         "link": link,
         "grid": QUICK_GRID if arguments.quick else "",
-        "assumptions": _assumptions(subjects, arguments, device, passes),
+        "assumptions": [*grid.left_out, *_assumptions(subjects, arguments, device, passes)],
     }
     return subjects, setting, facts
 

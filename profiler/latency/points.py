@@ -64,6 +64,15 @@ class GridPoint:
         rng = np.random.default_rng(crc32(self.key.encode()))
         return _WORK[self.kind](self, rng)
 
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        """The sizes of a grid that the point is made of, each behind its key."""
+        if self.kind == "mixed" and self.tree > 1:
+            return [("speculating", self.decoding)]
+        if self.kind == "prefill" and self.requests > 1:
+            return [("together", self.requests)]
+        return [(key, getattr(self, name)) for key, name in _SIZES[self.kind].items()]
+
     def tokens_most(self) -> tuple[int, int]:
         """Return the cached tokens, at most, and the batched tokens."""
         rows = self.decoding if self.kind == "mixed" else self.requests
@@ -127,6 +136,18 @@ _WORK: dict[str, Callable[[GridPoint, np.random.Generator], Work]] = {
 }
 
 
+_ROWS = {"requests": "requests", "contexts": "context"}
+_SIZES = {
+    "decode": _ROWS,
+    "verify": _ROWS | {"trees": "queries"},
+    "draft": _ROWS | {"leaves": "queries"},
+    "catchup": _ROWS | {"catchup": "queries"},
+    "prefill": {"chunks": "queries", "behind": "context"},
+    "mixed": {"chunks": "queries", "beside": "decoding"},
+}
+"""The keys of a grid by kind of pass, and the attribute of a point that holds each."""
+
+
 def spread(ordered: Sequence[T]) -> list[T]:
     """Return a sequence from its ends inwards: the first, the last, then the middles of the gaps (van der Corput)."""
     most = len(ordered) - 1
@@ -188,6 +209,39 @@ class Grid:
             listed = values if isinstance(values, tuple) else (values,)
             if any(each < least if name != "seconds" else each <= 0 for each in listed) or (least and not listed):
                 raise SpecsimError(f"{name}: {values}; expected {'0 or more' if not least else 'numbers above 0'}")
+        lost = self._beyond()
+        keys = {name for name, _ in lost if {(name, each) for each in getattr(self, name)} <= lost.keys()}
+        if whole := {size: needs for size, needs in lost.items() if size[0] in keys}:
+            raise SpecsimError(self._said(whole))
+
+    @property
+    def left_out(self) -> list[str]:
+        """A line about sizes that no pass within the limits has, if there are any."""
+        lost = self._beyond()
+        return [f"{len(lost)} {'size' if len(lost) == 1 else 'sizes'} left out: {self._said(lost)}"] if lost else []
+
+    def _beyond(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return the sizes that no pass within the limits has, and the fewest cached and batched tokens of one."""
+        least: dict[tuple[str, int], tuple[int, int]] = {}
+        every = [*self._target(), *self._draft()]
+        kept = {size for point in every if self._within(point) for size in point.sizes}
+        for point in every:
+            context, batched = point.tokens_most()
+            for size in set(point.sizes) - kept:
+                held, ran = least.get(size, (context, batched))
+                least[size] = min(held, context), min(ran, batched)
+        return dict(sorted(least.items()))
+
+    def _said(self, lost: Mapping[tuple[str, int], tuple[int, int]]) -> str:
+        """Return which sizes are lost, only those beyond a limit by themselves if there are any."""
+        most = {name: self.max_context_tokens for name in ("contexts", "behind")}
+        told = {size: lost[size] for size in lost if size[1] > most.get(size[0], self.max_batched_tokens)} or lost
+        limits = []
+        for place, name in enumerate(("max_context_tokens", "max_batched_tokens")):
+            wanted, limit = max(needs[place] for needs in told.values()), getattr(self, name)
+            limits += [f"{name}: {wanted} (it is {limit})"] if wanted > limit else []
+        sizes = ", ".join(f"{name} {each}" for name, each in told)
+        return f"{sizes}: in no pass within the limits; expected {' and '.join(limits)}"
 
     def passes(self, role: str) -> list[GridPoint]:
         """Return the points of the ``target`` or the ``draft``, small ones first."""

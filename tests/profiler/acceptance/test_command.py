@@ -128,8 +128,8 @@ def test_a_stopped_recording_goes_on_where_it_was(models, tmp_path, monkeypatch)
     whole = recorded(models, tmp_path / "whole.parquet", "--temperature", "0.8")
     out, before = tmp_path / "acceptance_trace.parquet", TraceWriter.rows
     done = stopped(monkeypatch, 2, KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        recorded(models, out, "--temperature", "0.8")
+    with pytest.raises(KeyboardInterrupt, match=r"\.parquet\.parts keeps what was done; the same command goes on"):
+        run(parsed(words(models, out, "--temperature", "0.8")))
     assert not out.exists()
     assert len(list(out.with_name("acceptance_trace.parquet.parts").glob("*.npz"))) == 2
     (out.with_name("acceptance_trace.parquet.parts") / "000001.npz").write_bytes(b"half a file")

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -157,6 +158,14 @@ def test_a_small_grid_counts_with_what_is_measured_already(swept, tmp_path, caps
     (tmp_path / "m.samples.parquet").write_bytes((swept / "mine.samples.parquet").read_bytes())
     (tmp_path / "grid.yaml").write_text("requests: [1]\ncontexts: [16]\nchunks: [8]\nseconds: 0.001\n")
     fitted(tmp_path / "m.yaml", *PAIR, "--grid", tmp_path / "grid.yaml")
+
+
+def test_an_interruption_says_what_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("profiler.latency.command.measure", Mock(side_effect=KeyboardInterrupt))
+    for said in ("nothing is kept", f"{tmp_path}/m.samples.parquet keeps what was done; the same command goes on"):
+        assert profile_latency(*PAIR, "--out", tmp_path / "m.yaml") == 130
+        assert capsys.readouterr().err == f"specsim: interrupted; {said}\n"
+        (tmp_path / "m.samples.parquet").touch()
 
 
 def test_a_place_that_cannot_be_written(tmp_path, capsys):

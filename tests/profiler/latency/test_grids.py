@@ -1,6 +1,7 @@
 """The passes of a grid, and their order: whatever the time, the first part of a sweep can be fitted."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -72,6 +73,7 @@ def test_a_users_grid_fills_in_the_default_and_rows_that_speculate_stand_beside_
     assert mixed == {(32, rows, tree) for rows in (1, 2) for tree in (3, 5)}
     (tmp_path / "g.yaml").write_text("requests: [1, 2]\nrepeats: 3\nseconds: 1\n")
     grid = read_grid(tmp_path / "g.yaml", CPU)
+    assert replace(grid, behind=(0, 20000)).left_out[0].startswith("1 size left out: behind 20000: in no pass")
     assert (grid.requests, grid.repeats, grid.seconds, grid.contexts) == ((1, 2), 3, 1.0, CPU.contexts)
 
 
@@ -82,6 +84,10 @@ def test_a_users_grid_fills_in_the_default_and_rows_that_speculate_stand_beside_
         ("requests: [0]", r"requests: \(0,\); expected numbers above 0"),
         ("requests: 3", "requests: 3 is not a list"),
         ("behind: [-1]", "behind.0: -1 is not a whole number between 0 and"),
+        ("trees: [600]", r"trees 600: in no pass .* limits; expected max_batched_tokens: 600 \(it is 264\)"),
+        ("chunks: [1024, 2048]", ": chunks 1024, chunks 2048: in no .* max_batched_tokens: 2048"),
+        ("contexts: [100000]\nrequests: [1, 8]", ": contexts 100000: .* max_context_tokens: 100000"),
+        ("contexts: [64, 9000]", ": beside 4, beside 8: .* max_context_tokens: 72000"),
         ("- 1", r"\[1\] is not a mapping of keys to values"),
     ],
 )
