@@ -27,7 +27,18 @@ from specsim.figures.style import (
     style,
     table_said,
 )
-from specsim.figures.sweep import ATTAINMENT, GOODPUT, Panel, caption_of, curves, is_share, named, panels_of, told
+from specsim.figures.sweep import (
+    ATTAINMENT,
+    GOODPUT,
+    Panel,
+    caption_of,
+    curves,
+    has_pairs,
+    is_share,
+    named,
+    panels_of,
+    told,
+)
 from specsim.files.checked_mapping import expanded
 from specsim.files.staging import in_one_step, readable_name
 from specsim.metrics.sweep_table import (
@@ -163,6 +174,8 @@ def _draw(
         if against is not None and line == against:
             continue
         rows = rows_with(means, sweep.line, line).sort_values(sweep.x)
+        if rows.empty:
+            continue
         look: dict[str, Any] = {"color": PALETTE[place], "marker": MARKERS[place]}
         look |= {"markersize": MARKER_POINTS, "clip_on": False}
         at, middle, low, high = rows[sweep.x], rows["mean"], rows["mean"] - rows["below"], rows["mean"] + rows["above"]
@@ -232,8 +245,7 @@ def plot_paper(table: DataFrame, axes: SweepAxes, folder: str | Path, against: A
     for values, rows in parts(table, axes.rest):
         behind = f",{readable_name(values)}" if values else ""
         drawn[f"attainment{behind}"] = paper_figure(rows, axes)
-        lines = values_of(without_failures(rows), axes.line)
-        if base in lines and len(lines) > 1 and rows[SEED].nunique() > 1:
+        if rows[SEED].nunique() > 1 and has_pairs(rows, axes, base):
             drawn[f"difference{behind}"] = paper_figure(rows, axes, against=base)
     files = save({stem: each.figure for stem, each in drawn.items()}, folder, ["pdf"])
     captions = expanded(str(folder)) / "captions.txt"
@@ -266,7 +278,7 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
         behind = f",{stem}" if values else ""
         for name, measure in (("attainment", ATTAINMENT), ("goodput", GOODPUT)):
             figures[f"{name}{behind}"] = curves(rows, axes, measure, title=title)
-            if paired and {base} < set(without_failures(rows)[axes.line]):
+            if paired and has_pairs(rows, axes, base):
                 figures[f"{name}_difference{behind}"] = curves(rows, axes, measure, base, title=title)
     return figures
 

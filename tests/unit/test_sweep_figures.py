@@ -9,7 +9,7 @@ import pytest
 
 from specsim import sweep
 from specsim.errors import SpecsimError
-from specsim.figures.plots import sweep_figures
+from specsim.figures.plots import paper_figure, sweep_figures
 from specsim.figures.sweep import curves
 from specsim.files.yaml_file import shipped
 from specsim.metrics.seeds import over_seeds, paired_difference
@@ -158,6 +158,11 @@ def test_where_a_line_has_no_partner_no_difference_is_drawn():
     assert {tuple(x) for axes in figure.axes for x, _ in lines_of(axes)} == {(2, 4)}
     frame = frame[~((frame["scheduler"] == "vtc") & (frame["rps"] == 2))]
     assert [tuple(x) for x, _ in lines_of(drawn(frame, "slo_attainment", "adaserve").axes[0])] == [(2, 4), (4, 8)]
+    frame = frame[(frame["scheduler"] != "fcfs") | (frame["rps"] == 4)]
+    frame = frame[(frame["scheduler"] != "vtc") | (frame["rps"] == 8)]
+    text = paper_figure(frame, axes_of(frame), against="fcfs").figure.axes[0].texts
+    assert [each.get_text() for each in text] == ["adaserve"]
+    assert {*sweep_figures(frame[frame["scheduler"] != "adaserve"], axes_of(frame))} == {"attainment", "goodput"}
 
 
 AXES = {
