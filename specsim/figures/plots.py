@@ -112,7 +112,7 @@ def paper_figure(
     Parameters
     ----------
     table : rows of `Sweep.table` that differ in nothing but the class, the seed, `axes.x` and `axes.line`.
-    measures : by default attainment and goodput; with `against` attainment. of : a class, ``"all"`` or ``"worst"``.
+    measures : by default attainment and goodput; with `against` or of the worst class attainment. of : a class, ``"all"`` or ``"worst"``.
     names : labels of lines by their value. columns : 2: 7 inches, panels side by side; 1: 3.35 inches, panels stacked.
 
     Raises
@@ -132,7 +132,7 @@ def paper_figure(
         raise SpecsimError(f"figure: {len(lines)} lines of {axes.line}; expected {len(PALETTE)} or fewer: select some")
     if columns not in (1, 2):
         raise SpecsimError(f"figure: columns={columns}: expected 1 or 2")
-    measures = measures or ((ATTAINMENT,) if against is not None else (ATTAINMENT, GOODPUT))
+    measures = measures or ((ATTAINMENT,) if against is not None or of == "worst" else (ATTAINMENT, GOODPUT))
     marks, chosen = marks_of(measured, axes, against), []
     for measure in measures:
         panels = {panel.title: panel for panel in panels_of(measured, axes, measure, against)}

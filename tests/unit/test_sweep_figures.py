@@ -257,6 +257,7 @@ def test_what_cannot_be_shown_is_refused(runs):
     assert "figure: the runs differ in no number" in refusal(lambda: runs.select(rps=2).figure())
     assert "figure: names=fcf: no such line; did you mean 'fcfs'" in refusal(runs.figure, names={"fcf": "first come"})
     assert "figure: of=chatt: slo_attainment is of no such class" in refusal(runs.figure, of="chatt")
+    assert runs.figure(of="worst").caption.startswith("Requests of worst. Means")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
     too_many = sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4)
     assert "figure: 7 lines of scheduler; expected 6 or fewer" in refusal(too_many.figure)
