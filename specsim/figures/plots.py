@@ -112,7 +112,8 @@ def paper_figure(
     Parameters
     ----------
     table : rows of `Sweep.table` that differ in nothing but the class, the seed, `axes.x` and `axes.line`.
-    measures : by default attainment and goodput; with `against` or of the worst class attainment. of : a class, ``"all"`` or ``"worst"``.
+    measures : by default attainment and goodput; with `against` or of the worst class attainment.
+    of : a class, ``"all"`` or ``"worst"``.
     names : labels of lines by their value. columns : 2: 7 inches, panels side by side; 1: 3.35 inches, panels stacked.
 
     Raises
