@@ -122,8 +122,8 @@ def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None)
             parts.append("Arrivals and lengths are the trace's own under every seed.")
     if against is not None:
         parts.append("A point has the stronger mark of its two runs.")
-    if axes.along:
-        parts.append(f"What differs along with {axes.line}: {', '.join(axes.along)}.")
+    both = ((axes.line, axes.along), (axes.x, axes.along_x))
+    parts += [f"What differs along with {key}: {', '.join(along)}." for key, along in both if along]
     return parts
 
 

@@ -26,6 +26,7 @@ from specsim.metrics.sweep_table import (
     beside,
     check_setting,
     differing,
+    following,
     in_short,
     keys_of,
     line_named,
@@ -380,7 +381,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
             check_setting(self._table, name, key)
         if len({*by, of}) <= len(by):
             raise SpecsimError(f"map: {', '.join((*by, of))}: one stands twice; expected each once")
-        left = [key for key in beside(self._table, of) if key not in by]
+        left = [key for key in beside(self._table, of) if key not in (*by, *following(self._table, by))]
         if left:
             way = "" if panel else f"panel={left[0]!r} or "
             raise SpecsimError(f"map: the runs differ in {left[0]}, too; expected {way}select({left[0]}=..)")

@@ -14,6 +14,7 @@ from specsim.figures.sweep import curves
 from specsim.files.yaml_file import shipped
 from specsim.metrics.seeds import over_seeds, paired_difference
 from specsim.metrics.sweep_table import axes_of, short_names, without_failures
+from specsim.metrics.tables import comparison_table
 from tests.made import refusal
 from tests.unit import test_seeds
 from tests.unit.test_plots import caption
@@ -247,6 +248,8 @@ def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
 def test_a_file_is_called_by_its_stem_with_its_folder_where_another_is_called_so():
     alone = {"./a.yaml": "a", "/x/y/b.yaml": "y/b", "z/b.yaml": "z/b", "0.8": "0.8", "vllm": "vllm"}
     assert short_names([*alone, "./c.yaml", "c", None]) == {**alone, "./c.yaml": "./c.yaml", "c": "c"}
+    table = comparison_table([({"slo.classes.chat.share": 0.4, "slo.classes.code.share": 0.6, "s.rps": 2}, None)])
+    assert table.split()[:3] == ["chat.share", "code.share", "rps"]
     path = str(shipped("conf") / "scheduler" / "fcfs.yaml")
     runs = sweep({"scheduler": [path, "vllm"], "rps": [2, 4]}, trace="poisson", requests=4)
     assert [each.get_text() for each in runs.curves().legends[0].get_texts()] == ["fcfs", "vllm"]
@@ -275,6 +278,15 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     assert "along with scheduler: acceptance" in caption(curves(frame, axes))
     said = caption(curves(frame.assign(profile="llama8b_1b_h100", engine="ideal"), axes))
     assert "Profile llama8b_1b_h100, engine ideal. " in said
+    frame.insert(0, "slo.classes.chat.share", 1 - frame["rps"] / 10)
+    axes = axes_of(frame, "rps")
+    assert (axes, axes_of(frame.query("scheduler == 'fcfs'")).line) == (
+        ("rps", "scheduler", (), axes.along, (frame.columns[0],)),
+        "scheduler",
+    )
+    assert "along with scheduler: acceptance. What differs along with rps: slo.classes.chat" in caption(
+        curves(frame, axes)
+    )
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
 
