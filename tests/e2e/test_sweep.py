@@ -60,7 +60,8 @@ def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_p
     lines = table_of(capsys)
     assert lines[0][:4] == ["scheduler", "rps", "attained", "difference"]
     assert [line[:2] for line in lines[4:8]] == points
-    found = load_sweep(tmp_path).over_seeds(against="fcfs").set_index(["scheduler", "rps"])
+    found = load_sweep(tmp_path).over_seeds().set_index(["scheduler", "rps"])
+    assert [[scheduler, str(rps)] for scheduler, rps in found.index] == points
     for line in lines[4:8]:
         scheduler, rps, attained, difference, *_ = line
         row = found.loc[(scheduler, int(rps))]
