@@ -10,6 +10,7 @@ import pytest
 from specsim import sweep
 from specsim.errors import SpecsimError
 from specsim.figures.plots import paper_figure, sweep_figures
+from specsim.figures.style import PALETTE
 from specsim.figures.sweep import curves
 from specsim.files.yaml_file import shipped
 from specsim.metrics.seeds import over_seeds, paired_difference
@@ -216,11 +217,16 @@ def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_on
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "SLO goodput (tokens/s)"]
     for axes, measure, scale in zip(figure.axes, ("slo_attainment", "slo_goodput_tokens_per_s"), (100, 1), strict=True):
         means = runs.means(measure).query("slo_class == 'all'").set_index(["scheduler", "rps"])
-        for line, name in zip(axes.containers, ("continuous", "fcfs"), strict=True):
+        for line, name in zip(axes.containers, ("fcfs", "continuous"), strict=True):
             expected = scale * means.loc[name, "mean"]
             np.testing.assert_allclose(line.lines[0].get_xydata(), np.stack((expected.index, expected), axis=1))
         assert {text.get_text() for text in axes.texts} == {"continuous", "first come"}
         assert not figure.legends
+        apart = [line.lines[0].get_transform().transform((2, 0))[0] for line in axes.containers]
+        assert apart[1] - apart[0] == pytest.approx(2.4 * figure.dpi / 72), "intervals side by side"
+    names = {"fcfs": "first come", "of another figure": "other", "continuous": "continuous"}
+    (line,) = runs.select(scheduler="continuous").figure("slo_attainment", names=names).figure.axes[0].containers
+    assert line.lines[0].get_color() == PALETTE[2]
     assert (figure.get_supxlabel(), text[:10]) == ("", "Means over")
 
 
