@@ -90,10 +90,14 @@ class PaperFigure(NamedTuple):
         (saved,) = save({file.stem: self.figure}, file.parent, [file.suffix.removeprefix(".")])
         return saved
 
+    def savefig(self, *to: Any, **options: Any) -> None:
+        """Write the figure as matplotlib's `Figure.savefig` does."""
+        with style():
+            self.figure.savefig(*to, **options)
+
     def _repr_png_(self) -> bytes:
         written = BytesIO()
-        with style():
-            self.figure.savefig(written, format="png")
+        self.savefig(written, format="png")
         return written.getvalue()
 
 

@@ -14,7 +14,7 @@ from specsim.figures.style import PALETTE
 from specsim.figures.sweep import curves
 from specsim.files.yaml_file import shipped
 from specsim.metrics.seeds import over_seeds, paired_difference
-from specsim.metrics.sweep_table import axes_of, short_names, without_failures
+from specsim.metrics.sweep_table import axes_of, selecting, short_names, with_short_names, without_failures
 from specsim.metrics.tables import comparison_table
 from tests.made import refusal
 from tests.unit import test_seeds
@@ -141,6 +141,8 @@ def test_a_set_of_figures_for_each_value_of_the_rest():
     names = ("attainment", "attainment_difference", "goodput", "goodput_difference")
     assert set(figures) == {f"{name},slo_scale={scale}" for name in names for scale in ("0.8", "1.2")}
     assert figures["attainment,slo_scale=0.8"].legends[0].get_title().get_text() == "scheduler, with slo_scale = 0.8"
+    frame = with_short_names(of_all(**{"scheduler.read.mine": ["0" * 64, "1" * 64]}))
+    assert "attainment,scheduler.read.mine=11111111" in sweep_figures(frame, axes_of(frame))
 
 
 def test_differences_are_from_the_best_unless_another_is_named():
@@ -248,11 +250,14 @@ def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
     files = runs.plot(tmp_path, style="paper")
     assert [each.name for each in files] == ["attainment.pdf", "difference.pdf", "captions.txt"]
     assert [line.partition(":")[0] for line in files[-1].read_text().splitlines()] == ["attainment", "difference"]
+    runs.figure().savefig(tmp_path / "mine.png", dpi=50)
+    assert (tmp_path / "mine.png").stat().st_size
     assert "style='print': expected screen or paper" in refusal(runs.plot, tmp_path, style="print")
 
 
 def test_a_file_is_called_by_its_stem_with_its_folder_where_another_is_called_so():
     alone = {"./a.yaml": "a", "/x/y/b.yaml": "y/b", "z/b.yaml": "z/b", "0.8": "0.8", "vllm": "vllm"}
+    alone |= {"0123abcd" * 8: "0123abcd", "e" * 64: "e" * 64, f"{'e' * 63}f": f"{'e' * 63}f"}
     assert short_names([*alone, "./c.yaml", "c", None]) == {**alone, "./c.yaml": "./c.yaml", "c": "c"}
     table = comparison_table([({"slo.classes.chat.share": 0.4, "slo.classes.code.share": 0.6, "s.rps": 2}, None)])
     assert table.split()[:3] == ["chat.share", "code.share", "rps"]
@@ -271,7 +276,8 @@ def test_what_cannot_be_shown_is_refused(runs):
     too_many = sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4)
     assert "figure: 7 lines of scheduler; expected 6 or fewer" in refusal(too_many.figure)
     many = sweep({"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4)
-    assert "figure: the runs differ in slo_scale, too; expected select" in refusal(many.figure)
+    assert "figure: the runs differ in slo_scale, too; expected select(slo_scale=..)" in refusal(many.figure)
+    assert selecting("slo.classes.my-class.share") == "select(**{'slo.classes.my-class.share': ..})"
     figure, text = many.select(scheduler="fcfs").figure(x="rps", line="slo_scale")
     assert (figure.get_suptitle(), text[:27]) == ("Lines by TPOT SLO scale (x)", "Lines differ in slo_scale. ")
 
