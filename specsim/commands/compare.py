@@ -26,7 +26,7 @@ def add_compare(commands: Any) -> None:
 def compare_command(arguments: argparse.Namespace) -> int:
     """Print the settings and the numbers of both sides, and their differences."""
     from specsim.commands.tables import interval
-    from specsim.metrics.tables import WIDTH, aligned, header
+    from specsim.metrics.tables import WIDTH, aligned, header, in_digits
     from specsim.store.comparing import CLOSE, compared
 
     found = compared(arguments.A, arguments.B)
@@ -36,9 +36,9 @@ def compare_command(arguments: argparse.Namespace) -> int:
     say(*(differ or [same]), *([f"not compared: {', '.join(found.unknown)}"] if found.unknown else []))
     rows = [(*found.keys, "", "A", "B", "B - A", "% of A")]
     for point, label, one, other, apart, half in found.rows:
-        told = interval(apart, half, "+") if isfinite(half) else f"{apart:+.4g}"
+        told = interval(apart, half, "+") if isfinite(half) else in_digits(apart, "+")
         share = f"{100 * apart / one:+.1f}" if one and not label.endswith("%") else ""
-        rows.append((*point, label, f"{one:.4g}", f"{other:.4g}", told, share))
+        rows.append((*point, label, in_digits(one), in_digits(other), told, share))
     head, *lines = aligned(rows, left=len(found.keys) + 1)
     say(*header(found.stand_ins, WIDTH), head, "-" * max(map(len, (head, *lines))), *lines, found.said)
     return 0

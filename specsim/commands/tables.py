@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import point_means
 from specsim.metrics.sweep_table import ALL, CLASS, RUN, SEED
-from specsim.metrics.tables import ABSENT, WIDTH, aligned, comparison_table, header, means_table, shorten
+from specsim.metrics.tables import ABSENT, WIDTH, aligned, comparison_table, header, in_digits, means_table, shorten
 from specsim.runs.plan import PlannedRun
 from specsim.search.found import FOOTNOTES
 from specsim.store.sweeps import Sweep
@@ -116,5 +116,5 @@ def interval(mean: float, half_width: float, sign: str = "", seeds: int = LEAST_
     if not isfinite(half_width):
         return ABSENT
     decimals = min(MOST_DECIMALS, max(0, 1 - floor(log10(half_width)))) if half_width else 0
-    shown = f"{mean:{sign}.{decimals}f}" if half_width else f"{mean:{sign}.4g}"
+    shown = f"{mean:{sign}.{decimals}f}" if half_width else in_digits(mean, sign)
     return f"{shown} \u00b1 {half_width:.{decimals}f}" if seeds >= LEAST_SEEDS else shown

@@ -14,8 +14,6 @@ from specsim.figures.slo import latency_cdf, slo_by_class
 from specsim.figures.style import (
     CHARACTER_IN,
     GREY,
-    MARKER_POINTS,
-    MARKERS,
     PALETTE,
     WIDE_IN,
     Marks,
@@ -31,12 +29,16 @@ from specsim.figures.sweep import (
     ATTAINMENT,
     GOODPUT,
     Panel,
+    aside,
     caption_of,
     curves,
     has_pairs,
     is_share,
+    look_of,
     named,
     panels_of,
+    shift_said,
+    shifts_of,
     told,
 )
 from specsim.files.checked_mapping import expanded
@@ -88,10 +90,14 @@ class PaperFigure(NamedTuple):
         (saved,) = save({file.stem: self.figure}, file.parent, [file.suffix.removeprefix(".")])
         return saved
 
+    def savefig(self, *to: Any, **options: Any) -> None:
+        """Write the figure as matplotlib's `Figure.savefig` does."""
+        with style():
+            self.figure.savefig(*to, **options)
+
     def _repr_png_(self) -> bytes:
         written = BytesIO()
-        with style():
-            self.figure.savefig(written, format="png")
+        self.savefig(written, format="png")
         return written.getvalue()
 
 
@@ -114,7 +120,9 @@ def paper_figure(
     table : rows of `Sweep.table` that differ in nothing but the class, the seed, `axes.x` and `axes.line`.
     measures : by default attainment and goodput; with `against` or of the worst class attainment.
     of : a class, ``"all"`` or ``"worst"``.
-    names : labels of lines by their value. columns : 2: 7 inches, panels side by side; 1: 3.35 inches, panels stacked.
+    names : labels of lines by their value, in the order of colours and markers; where it names all lines, it may name
+        those of other figures, too, which then look alike in all.
+    columns : 2: 7 inches, panels side by side; 1: 3.35 inches, panels stacked.
 
     Raises
     ------
@@ -123,10 +131,7 @@ def paper_figure(
     """
     measured = without_failures(table)
     lines = values_of(measured, axes.line)
-    labels = {**{line: word(line) for line in lines}, **(names or {})}
-    for line in names or ():
-        if line not in lines:
-            raise SpecsimError(f"figure: names={line}: no such line{nearest(str(line), map(word, lines))}")
+    labels = _labelled(lines, names or {})
     if axes.x is None:
         raise SpecsimError("figure: the runs differ in no number; expected several rates or scales")
     if len(lines) > len(PALETTE):
@@ -148,12 +153,23 @@ def paper_figure(
         around_in = AROUND_IN if against is None else AROUND_IN + 0.2
         width_in = figure.get_figwidth() * down / len(measures) - around_in
         for panel_axes, measure, panel in zip(grid, measures, chosen, strict=True):
-            _draw(panel_axes, panel, axes, (labels, marks, against), measure)
-            _make_room(panel_axes, [labels[line] for line in lines if against is None or line != against], width_in)
+            beside_in = _draw(panel_axes, panel, axes, (labels, marks, against), measure) / 72
+            there = [labels[line] for line in lines if against is None or line != against]
+            _make_room(panel_axes, there, width_in, beside_in)
             panel_axes.set_xlabel(named(axes.x) if panel_axes.get_subplotspec().is_last_row() else "")
         of_lines = _name_numbers(figure, axes.line, lines)
-    said = [*of_lines, *caption_of([panel.means for panel in chosen], axes, against), *table_said(table)]
+    shifted = shift_said(axes, lines if against is None else ())
+    said = [*of_lines, *caption_of([panel.means for panel in chosen], axes, against), *shifted, *table_said(table)]
     return PaperFigure(figure, " ".join([*([] if of == "all" else [f"Requests of {of}."]), *said]))
+
+
+def _labelled(lines: Sequence[Any], names: Mapping[Any, str]) -> dict[Any, str]:
+    """Return the label of each line, those with names of one's own first; where all have one, others may stand."""
+    unnamed = {line: word(line) for line in lines if line not in names}
+    for line in names if unnamed else ():
+        if line not in lines:
+            raise SpecsimError(f"figure: names={line}: no such line{nearest(str(line), map(word, lines))}")
+    return {**names, **unnamed}
 
 
 def _name_numbers(figure: Figure, key: str, lines: Sequence[Any]) -> list[str]:
@@ -166,28 +182,28 @@ def _name_numbers(figure: Figure, key: str, lines: Sequence[Any]) -> list[str]:
 
 def _draw(
     axes: Axes, panel: Panel, sweep: SweepAxes, shown: tuple[Mapping[Any, str], Marks, Any], measure: str
-) -> None:
-    """Draw the lines of a panel, its limits and the name of each line at its end."""
+) -> float:
+    """Draw the lines of a panel, its limits and names at their ends; return how far beside they stand, in points."""
     assert sweep.x is not None
     (labels, marks, against), means = shown, panel.means
     ends, ink = {}, {}
-    for place, (line, label) in enumerate(labels.items()):
-        if against is not None and line == against:
-            continue
-        rows = rows_with(means, sweep.line, line).sort_values(sweep.x)
-        if rows.empty:
-            continue
-        look: dict[str, Any] = {"color": PALETTE[place], "marker": MARKERS[place]}
-        look |= {"markersize": MARKER_POINTS, "clip_on": False}
+    looks = {line: look_of(place) for place, line in enumerate(labels)}
+    drawn = {
+        line: rows for line in labels if not (rows := rows_with(means, sweep.line, line).sort_values(sweep.x)).empty
+    }
+    shifts = shifts_of([*drawn] if against is None else [])
+    for line, rows in drawn.items():
+        look = looks[line]
         at, middle, low, high = rows[sweep.x], rows["mean"], rows["mean"] - rows["below"], rows["mean"] + rows["above"]
         if against is None:
+            look = {**look, "transform": aside(axes, shifts[line])}
             bars: dict[str, Any] = {"elinewidth": 0.8, "capsize": 1.5, **look, "marker": ""}
             axes.errorbar(at, middle, [rows["below"], rows["above"]], **bars)
         else:
-            axes.fill_between(at, low, high, color=PALETTE[place], alpha=0.18, linewidth=0)
+            axes.fill_between(at, low, high, color=look["color"], alpha=0.18, linewidth=0)
             axes.plot(at, middle, **{**look, "marker": ""})
         mark(axes, zip(at, middle, strict=True), [marks[line, x] for x in at], **look)
-        ends[label], ink[label] = (float(at.iloc[-1]), float(middle.iloc[-1])), PALETTE[place]
+        ends[labels[line]], ink[labels[line]] = (float(at.iloc[-1]), float(middle.iloc[-1])), look["color"]
     if against is None:
         top = float((means["mean"] + means["above"]).max())
         axes.set_ylim(0, 104 if is_share(measure) else 1.05 * (top if top > 0 and not isnan(top) else 1.0))
@@ -198,15 +214,17 @@ def _draw(
         axes.set_ylim(axes.get_ylim())
     ticks = values_of(means, sweep.x)
     axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
-    name_ends(axes, ends, ink, PANEL_IN)
+    beyond = max(shifts.values(), default=0.0)
+    name_ends(axes, ends, ink, PANEL_IN, beyond)
+    return beyond
 
 
-def _make_room(axes: Axes, labels: Sequence[str], width_in: float) -> None:
-    """Widen the x axis so that the names behind the last points stand inside; `width_in` is that of the axes."""
-    share = min((max(map(len, labels)) * CHARACTER_IN + 0.12) / width_in, MOST_NAMED)
+def _make_room(axes: Axes, labels: Sequence[str], width_in: float, beside_in: float) -> None:
+    """Widen the x axis so that first points and names behind the last stand inside; `width_in` is that of the axes."""
+    share = min((max(map(len, labels)) * CHARACTER_IN + 0.12 + beside_in) / width_in, MOST_NAMED)
     first, last = axes.get_xticks()[[0, -1]]
     span = (last - first) or 1.0
-    axes.set_xlim(first - 0.04 * span, last + span * share / (1 - share))
+    axes.set_xlim(first - (0.04 + beside_in / width_in) * span, last + span * share / (1 - share))
 
 
 # Without dates and version strings the same run gives the same bytes.

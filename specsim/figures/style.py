@@ -104,11 +104,12 @@ LABEL_POINTS = 8.5
 
 
 def name_ends(
-    axes: Axes, ends: Mapping[str, tuple[float, float]], colours: Mapping[str, str], height_in: float
+    axes: Axes, ends: Mapping[str, tuple[float, float]], colours: Mapping[str, str], height_in: float, beyond: float = 0
 ) -> None:
     """Write each name right of its line's last point (x, y), moved apart where they would touch, and off the x axis.
 
-    The limits of the y axis must be final. `height_in` is about the height of the panel in inches.
+    The limits of the y axis must be final. `height_in` is about the height of the panel in inches, `beyond` how far the
+    last points are drawn right of their place, in points.
     """
     low, high = axes.get_ylim()
     points = 72 * height_in / (high - low)
@@ -118,7 +119,7 @@ def name_ends(
         axes.annotate(
             name,
             ends[name],
-            (5, moved - points * ends[name][1]),
+            (5 + beyond, moved - points * ends[name][1]),
             textcoords="offset points",
             color=colours[name],
             va="center",

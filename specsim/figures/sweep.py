@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.lines import Line2D
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from specsim.figures.style import (
     GREY,
@@ -192,8 +192,7 @@ def curves(
                 f"{axes.line}, with {title}" if title else axes.line,
             )
         said = caption_of([panel.means for panel in panels], axes, against)
-        aside = [f"Markers of one {axes.x} stand side by side."] if axes.x and len(shown) > 1 else []
-        caption_below(figure, [*said, *aside, *table_said(every)])
+        caption_below(figure, [*said, *shift_said(axes, shown), *table_said(every)])
         return figure
 
 
@@ -229,10 +228,9 @@ def _lines(
 ) -> None:
     assert sweep.x is not None
     at = values_of(panel.means, sweep.x)
-    for place, name in enumerate(lines):
+    for name, shift in shifts_of(lines).items():
         rows = rows_with(panel.means, sweep.line, name)
-        aside = ScaledTranslation((place - (len(lines) - 1) / 2) * _step(lines) / 72, 0, axes.figure.dpi_scale_trans)
-        drawn: dict[str, Any] = {"transform": axes.transData + aside}
+        drawn: dict[str, Any] = {"transform": aside(axes, shift)}
         bars: dict[str, Any] = {"linewidth": 1.0, "elinewidth": 0.8, "capsize": 1.5}
         reach = [rows["below"], rows["above"]]
         axes.errorbar(rows[sweep.x], rows["mean"], reach, **{**looks[name], "marker": ""}, **bars, **drawn)
@@ -266,9 +264,20 @@ def around(low: float, high: float, *, logarithmic: bool = False) -> tuple[float
     return low - room, high + room
 
 
-def _step(lines: Sequence[Any]) -> float:
-    """Return the offset between neighbouring lines in points, which keeps overlapping intervals legible."""
-    return min(SPREAD_POINTS, 12 / max(len(lines), 1))
+def shifts_of(lines: Sequence[Any]) -> dict[Any, float]:
+    """Return how far from its place each line is drawn, in points, so that overlapping intervals are legible."""
+    step = min(SPREAD_POINTS, 12 / max(len(lines), 1))
+    return {line: (place - (len(lines) - 1) / 2) * step for place, line in enumerate(lines)}
+
+
+def shift_said(axes: SweepAxes, lines: Sequence[Any]) -> list[str]:
+    """Return a sentence about lines that are drawn beside their place."""
+    return [f"Markers of one {axes.x} stand side by side."] if axes.x and len(lines) > 1 else []
+
+
+def aside(axes: Axes, points: float) -> Transform:
+    """Return the transform of what is drawn so many points beside its place."""
+    return axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
 
 
 def _rows(

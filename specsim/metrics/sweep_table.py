@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -160,6 +161,8 @@ HEADLINE = (
 )
 READ = ".read."
 """Part of a column's name: the checksum of what a run read, such as the file of a trace or a recording."""
+CHECKSUM, CHECKSUM_CHARACTERS = re.compile("[0-9a-f]{64}"), 8
+"""The form of a checksum, and how many of its characters stand in names and figures."""
 CODE = "code"
 """The column with the checksum of specsim's code."""
 ERROR = "error"
@@ -259,7 +262,7 @@ def word(value: Any) -> str:
 def short_names(values: Iterable[Any]) -> dict[str, str]:
     """Return each text among the values in short: a path as its file's stem, with the folder where two stems are equal.
 
-    Where these are equal, too, it is the path as given.
+    A checksum is its first characters. Where these are equal, too, it is the text as given.
     """
     parts = {each: _parts(each) for each in values if isinstance(each, str)}
     found = {each: each for each in parts}
@@ -271,6 +274,8 @@ def short_names(values: Iterable[Any]) -> dict[str, str]:
 
 
 def _parts(value: str) -> tuple[str, ...]:
+    if CHECKSUM.fullmatch(value):
+        return (value[:CHECKSUM_CHARACTERS],)
     path = Path(value)
     return (*path.parts[:-1], path.stem) if "/" in value or path.suffix[1:].isalpha() else (value,)
 
@@ -294,10 +299,17 @@ def short_labels(labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def with_short_names(table: DataFrame) -> DataFrame:
-    """Return the table with `short_names` of the choices in each group."""
-    names = {key: short_names(table[key].unique()) for key in GROUPS if key in table}
+    """Return the table with `short_names` of the choices in each group and of checksums."""
+    keys = [key for key in map(str, table) if key in GROUPS or READ in key]
+    names = {key: short_names(table[key].unique()) for key in keys}
     differ = {key: of for key, of in names.items() if any(each != said for each, said in of.items())}
     return table.assign(**{key: table[key].map(lambda each, of=of: of.get(each, each)) for key, of in differ.items()})
+
+
+def selecting(key: str) -> str:
+    """Return the call of `Sweep.select` that chooses a value of a setting."""
+    name = key.replace(".", "__")
+    return f"select({name}=..)" if name.isidentifier() else f"select(**{{{key!r}: ..}})"
 
 
 def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:

@@ -142,7 +142,7 @@ def objective(span: Sequence[float] | None, scale: float) -> str:
     """Return an objective; the least and the largest if requests of a class differ."""
     if span is None:
         return "none"
-    low, high = (f"{scale * each:.4g}" for each in span)
+    low, high = (in_digits(scale * each) for each in span)
     return low if low == high else f"{low}-{high}"
 
 
@@ -224,6 +224,13 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
 def number(value: float | None, scale: float, decimals: int) -> str:
     """Return a number of a cell; None and NaN are absent."""
     return ABSENT if value is None or value != value else f"{value * scale:.{decimals}f}"
+
+
+def in_digits(value: float, sign: str = "") -> str:
+    """Return a number with four digits or all before its point, with an exponent from 1e7 on alone."""
+    if 1e3 <= abs(value) < 1e7:
+        return f"{value:{sign}.0f}"
+    return f"{0.0 if abs(value) < 1e-4 else value:{sign}.4g}"
 
 
 def widths(rows: Iterable[Sequence[str]]) -> list[int]:

@@ -14,7 +14,7 @@ from specsim.core.request import Floats
 from specsim.files.staging import in_one_step, remove
 from specsim.files.yaml_file import yaml_text
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
-from specsim.metrics.tables import WIDTH, aligned, header
+from specsim.metrics.tables import WIDTH, aligned, header, in_digits
 from specsim.search.found import ALL, FOOTNOTES, FULL, TOO_SHORT, WORST, Found, judged
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class Tuned:
     def __repr__(self) -> str:
         mean, half = self.measured(0)
         interval = "" if self.few_seeds else f" \u00b1 {half:.2g}"
-        return f"<Tuned: {self.best.name}: {self.of} {mean:.4g}{interval}>"
+        return f"<Tuned: {self.best.name}: {self.of} {in_digits(mean)}{interval}>"
 
 
 def export_lines(tuned: Tuned) -> Iterator[str]:
@@ -319,7 +319,7 @@ def write_tuned(tuned: Tuned, root: Path) -> list[Path]:
     """Write the best configuration of each scheduler as a scheduler's file, the tables, and the export; return them."""
     texts: dict[str, str] = {}
     for each in tuned.candidates:
-        mean = f"{each.tuned:.4g}"
+        mean = in_digits(each.tuned)
         described = {**each.keys, "description": f"{each.name}: tuned for {tuned.of}, {mean} on the part that tuned it"}
         texts.setdefault(f"{Path(each.scheduler).stem}.yaml", yaml_text(described, sort_keys=False))
     texts["tuned.csv"] = tuned.table.to_csv(index=False)

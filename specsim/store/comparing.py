@@ -16,7 +16,7 @@ from specsim.errors import SpecsimError
 from specsim.metrics.seeds import HALF, over_seeds, paired_difference, with_partner
 from specsim.metrics.statistics import BATCHES, mean_half_width
 from specsim.metrics.sweep_table import ALL, CLASS, SEED, SweptRun, differing, sweep_table, values_of
-from specsim.metrics.tables import stand_ins, stand_ins_of
+from specsim.metrics.tables import in_digits, stand_ins, stand_ins_of
 from specsim.store.runs import read_run
 from specsim.store.scan import swept
 from specsim.store.sweeps import holds_runs, load_sweep
@@ -138,7 +138,7 @@ def _benchmark(file: Path, like: ComparedRun | None) -> ComparedRun:
 
 
 def _told(load: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {load[key]:.4g}" for key in LOAD if load.get(key) is not None) or "no load"
+    return ", ".join(f"{key} {in_digits(load[key])}" for key in LOAD if load.get(key) is not None) or "no load"
 
 
 def _load(result: Mapping[str, Any]) -> dict[str, Any]:

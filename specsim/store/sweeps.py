@@ -30,6 +30,7 @@ from specsim.metrics.sweep_table import (
     in_short,
     keys_of,
     line_named,
+    selecting,
     short_labels,
     short_names,
     values_of,
@@ -342,7 +343,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         axes = axes_of(self._table, x, line)
         if axes.rest:
             key, values = axes.rest[0], values_of(self._table, axes.rest[0])
-            raise SpecsimError(f"{name}: the runs differ in {key}, too; expected select({key}=..) of {values[:6]}")
+            raise SpecsimError(f"{name}: the runs differ in {key}, too; expected {selecting(key)} of {values[:6]}")
         return axes, self._base(axes, against)
 
     def _base(self, axes: SweepAxes, against: Any) -> Any:
@@ -384,7 +385,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         left = [key for key in beside(self._table, of) if key not in (*by, *following(self._table, by))]
         if left:
             way = "" if panel else f"panel={left[0]!r} or "
-            raise SpecsimError(f"map: the runs differ in {left[0]}, too; expected {way}select({left[0]}=..)")
+            raise SpecsimError(f"map: the runs differ in {left[0]}, too; expected {way}{selecting(left[0])}")
         found = winners(without_failures(self._drawn), measure, by, of=of)
         return winner_map(found, self._drawn, measure, x, y, panel, of)
 

@@ -57,12 +57,17 @@ def test_a_run_and_the_benchmark_that_it_replays(runs, tmp_path, capsys):
     metrics = json.loads((runs / "a" / "metrics.json").read_text())
     result = {key: value for key, value in metrics.items() if key != "specsim"}
     result |= {"mean_ttft_ms": metrics["mean_ttft_ms"] + 10, "max_concurrency": 16, "request_rate": "inf"}
-    result |= {"input_lens": rows["prompt_tokens"].tolist(), "output_lens": rows["output_tokens"].tolist()}
+    result |= {
+        "p99_e2el_ms": 10641.7,
+        "input_lens": rows["prompt_tokens"].tolist(),
+        "output_lens": rows["output_tokens"].tolist(),
+    }
     result |= {"ttfts": (rows["ttft_s"] + 0.01).tolist(), "start_times": rows["arrival_s"].tolist()}
     result["itls"] = [[each] for each in (rows["finish_s"] - rows["first_token_s"]).tolist()]
     (tmp_path / "bench.json").write_text(json.dumps(result))
     said = lines_of(capsys, runs / "a", tmp_path / "bench.json")
     assert "concurrency: none | 16" in said
+    assert next(line for line in said if line.startswith("p99 E2E")).split()[4] == "10642"
     found = {line.split(", ms")[0]: line.split()[-4:] for line in said if ", ms" in line}
     assert (float(found["mean TTFT"][0]), float(found["mean TTFT"][2])) == (10.0, pytest.approx(0, abs=1e-9))
     assert (float(found["mean TPOT"][0]), float(found["mean TPOT"][2])) == (0.0, pytest.approx(0, abs=1e-9))

@@ -10,10 +10,11 @@ import pytest
 from specsim import sweep
 from specsim.errors import SpecsimError
 from specsim.figures.plots import paper_figure, sweep_figures
+from specsim.figures.style import PALETTE
 from specsim.figures.sweep import curves
 from specsim.files.yaml_file import shipped
 from specsim.metrics.seeds import over_seeds, paired_difference
-from specsim.metrics.sweep_table import axes_of, short_names, without_failures
+from specsim.metrics.sweep_table import axes_of, selecting, short_names, with_short_names, without_failures
 from specsim.metrics.tables import comparison_table
 from tests.made import refusal
 from tests.unit import test_seeds
@@ -140,6 +141,8 @@ def test_a_set_of_figures_for_each_value_of_the_rest():
     names = ("attainment", "attainment_difference", "goodput", "goodput_difference")
     assert set(figures) == {f"{name},slo_scale={scale}" for name in names for scale in ("0.8", "1.2")}
     assert figures["attainment,slo_scale=0.8"].legends[0].get_title().get_text() == "scheduler, with slo_scale = 0.8"
+    frame = with_short_names(of_all(**{"scheduler.read.mine": ["0" * 64, "1" * 64]}))
+    assert "attainment,scheduler.read.mine=11111111" in sweep_figures(frame, axes_of(frame))
 
 
 def test_differences_are_from_the_best_unless_another_is_named():
@@ -159,8 +162,7 @@ def test_where_a_line_has_no_partner_no_difference_is_drawn():
     assert {tuple(x) for axes in figure.axes for x, _ in lines_of(axes)} == {(2, 4)}
     frame = frame[~((frame["scheduler"] == "vtc") & (frame["rps"] == 2))]
     assert [tuple(x) for x, _ in lines_of(drawn(frame, "slo_attainment", "adaserve").axes[0])] == [(2, 4), (4, 8)]
-    frame = frame[(frame["scheduler"] != "fcfs") | (frame["rps"] == 4)]
-    frame = frame[(frame["scheduler"] != "vtc") | (frame["rps"] == 8)]
+    frame = frame.query("(scheduler != 'fcfs' or rps == 4) and (scheduler != 'vtc' or rps == 8)")
     text = paper_figure(frame, axes_of(frame), against="fcfs").figure.axes[0].texts
     assert [each.get_text() for each in text] == ["adaserve"]
     assert {*sweep_figures(frame[frame["scheduler"] != "adaserve"], axes_of(frame))} == {"attainment", "goodput"}
@@ -216,11 +218,16 @@ def test_the_lines_of_a_paper_s_figure_are_means_over_seeds_and_have_names_of_on
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "SLO goodput (tokens/s)"]
     for axes, measure, scale in zip(figure.axes, ("slo_attainment", "slo_goodput_tokens_per_s"), (100, 1), strict=True):
         means = runs.means(measure).query("slo_class == 'all'").set_index(["scheduler", "rps"])
-        for line, name in zip(axes.containers, ("continuous", "fcfs"), strict=True):
+        for line, name in zip(axes.containers, ("fcfs", "continuous"), strict=True):
             expected = scale * means.loc[name, "mean"]
             np.testing.assert_allclose(line.lines[0].get_xydata(), np.stack((expected.index, expected), axis=1))
         assert {text.get_text() for text in axes.texts} == {"continuous", "first come"}
         assert not figure.legends
+        apart = [line.lines[0].get_transform().transform((2, 0))[0] for line in axes.containers]
+        assert apart[1] - apart[0] == pytest.approx(2.4 * figure.dpi / 72), "intervals side by side"
+    names = {"fcfs": "first come", "of another figure": "other", "continuous": "continuous"}
+    (line,) = runs.select(scheduler="continuous").figure("slo_attainment", names=names).figure.axes[0].containers
+    assert line.lines[0].get_color() == PALETTE[2]
     assert (figure.get_supxlabel(), text[:10]) == ("", "Means over")
 
 
@@ -242,11 +249,13 @@ def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
     files = runs.plot(tmp_path, style="paper")
     assert [each.name for each in files] == ["attainment.pdf", "difference.pdf", "captions.txt"]
     assert [line.partition(":")[0] for line in files[-1].read_text().splitlines()] == ["attainment", "difference"]
+    assert runs.figure().savefig(tmp_path / "mine.png", dpi=50) is None
     assert "style='print': expected screen or paper" in refusal(runs.plot, tmp_path, style="print")
 
 
 def test_a_file_is_called_by_its_stem_with_its_folder_where_another_is_called_so():
     alone = {"./a.yaml": "a", "/x/y/b.yaml": "y/b", "z/b.yaml": "z/b", "0.8": "0.8", "vllm": "vllm"}
+    alone |= {"0123abcd" * 8: "0123abcd", "e" * 64: "e" * 64, f"{'e' * 63}f": f"{'e' * 63}f"}
     assert short_names([*alone, "./c.yaml", "c", None]) == {**alone, "./c.yaml": "./c.yaml", "c": "c"}
     table = comparison_table([({"slo.classes.chat.share": 0.4, "slo.classes.code.share": 0.6, "s.rps": 2}, None)])
     assert table.split()[:3] == ["chat.share", "code.share", "rps"]
@@ -265,7 +274,8 @@ def test_what_cannot_be_shown_is_refused(runs):
     too_many = sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4)
     assert "figure: 7 lines of scheduler; expected 6 or fewer" in refusal(too_many.figure)
     many = sweep({"rps": [2, 4], "slo_scale": [1, 2], "scheduler": ["fcfs", "vtc"]}, trace="poisson", requests=4)
-    assert "figure: the runs differ in slo_scale, too; expected select" in refusal(many.figure)
+    assert "figure: the runs differ in slo_scale, too; expected select(slo_scale=..)" in refusal(many.figure)
+    assert selecting("slo.classes.my-class.share") == "select(**{'slo.classes.my-class.share': ..})"
     figure, text = many.select(scheduler="fcfs").figure(x="rps", line="slo_scale")
     assert (figure.get_suptitle(), text[:27]) == ("Lines by TPOT SLO scale (x)", "Lines differ in slo_scale. ")
 
@@ -279,14 +289,9 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     said = caption(curves(frame.assign(profile="llama8b_1b_h100", engine="ideal"), axes))
     assert "Profile llama8b_1b_h100, engine ideal. " in said
     frame.insert(0, "slo.classes.chat.share", 1 - frame["rps"] / 10)
-    axes = axes_of(frame, "rps")
-    assert (axes, axes_of(frame.query("scheduler == 'fcfs'")).line) == (
-        ("rps", "scheduler", (), axes.along, (frame.columns[0],)),
-        "scheduler",
-    )
-    assert "along with scheduler: acceptance. What differs along with rps: slo.classes.chat" in caption(
-        curves(frame, axes)
-    )
+    axes, one = axes_of(frame), axes_of(frame.query("scheduler == 'fcfs'"))
+    assert (axes.rest, axes.along, axes.along_x, one.line) == ((), ("acceptance",), (frame.columns[0],), "scheduler")
+    assert "differs along with rps: slo.classes.chat.share." in caption(curves(frame, axes))
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
 
