@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specsim.api import simulate
 from specsim.core.request import Floats
-from specsim.latency.profile import profile_from_mapping
-from specsim.metrics.requests import VERIFY_PASS
-from tests.claims import settings as frozen
-from tests.made import many
+from studies.claims import settings as frozen
+from studies.claims.measures import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
 
 pytestmark = pytest.mark.slow
 
@@ -27,54 +23,11 @@ def shipped_traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 # --- systems on the same text: one figure per seed, and what their differences say ------------------------------------
 
-MEASURES = ("slo_attainment", "tpot_attainment")
-"""The share that met every objective, and the paper's: TPOT alone."""
-LASTING: dict[str, Any] = {**frozen.SMARTSPEC, "requests": 1500, "rps": frozen.SMARTSPEC_RATES[-1]}
-"""Not of the frozen settings: the highest rate held for 23 s instead of 3, longer than any request takes."""
-THINKING = {key: value for key, value in frozen.SPECSERVE.items() if not key.startswith("selection_")}
-"""SpecServe's with the time that selecting takes."""
-
-
-@cache
-def _metrics(scheduler: str, settings: tuple[tuple[str, Any], ...]) -> list[dict[str, Any]]:
-    return [simulate(scheduler, **dict(settings), seed=seed).metrics for seed in frozen.SEEDS]
-
-
-def mean_e2el_s(scheduler: str, **settings: Any) -> Floats:
-    return np.array([found["mean_e2el_ms"] / 1e3 for found in _metrics(scheduler, tuple(settings.items()))])
-
-
-def fixed(tokens: int, settings: dict[str, Any]) -> Floats:
-    """Return the mean end-to-end latency of chains of so many tokens per seed, (seeds,)."""
-    return mean_e2el_s("vllm_spec", **settings, scheduler__num_speculative_tokens=tokens)
-
-
-def attainment(measure: str, scheduler: str, **settings: Any) -> Floats:
-    return np.array([found["specsim"][measure] for found in _metrics(scheduler, tuple(settings.items()))])
-
 
 def surely_positive(difference: Floats) -> bool:
     """Return whether the 95% interval of the mean of a paired difference (seeds,) lies above 0."""
     half_width = frozen.STUDENT_T * difference.std(ddof=1) / np.sqrt(len(difference))
     return bool(difference.mean() > half_width)
-
-
-def late_steps(scheduler: str, settings: dict[str, Any]) -> int:
-    """Return how many decoding steps exceed the objective although the same rows would meet it without drafts."""
-    count = 0
-    for seed in frozen.SEEDS:
-        run = simulate(scheduler, **settings, seed=seed)
-        target = profile_from_mapping(run.config["profile"], "profile").target
-        objective_s = float(run.requests["slo_tpot_s"].iloc[0])
-        ends = np.flatnonzero(run.passes["kind"] == VERIFY_PASS)
-        until_s = np.concatenate((np.zeros(1), np.cumsum(run.passes["seconds"])[ends]))
-        verified = run.passes.iloc[ends].assign(step_s=np.diff(until_s)).query("prefill_tokens == 0")
-        context, rows = verified["context_tokens"].to_numpy(), verified["requests"].to_numpy()
-        plain_s = target.seconds_array(many(context, rows, context + rows))
-        assert (plain_s <= objective_s).any()
-        late = verified["step_s"].to_numpy() > objective_s * (1 + 1e-9)
-        count += np.count_nonzero(late & (plain_s <= objective_s))
-    return count
 
 
 # --- SmartSpec: a fixed k hurts past a load where k = 0 wins; SmartSpec is within 3% of the better of the two ---------

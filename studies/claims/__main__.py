@@ -1,4 +1,4 @@
-"""Print the figures behind the rows of docs/claims.md: ``SPECSIM_DATA= python -m tests.claims``."""
+"""Print the figures behind the rows of docs/claims.md: ``SPECSIM_DATA= python -m studies.claims``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from specsim.core.request import Floats
-from tests.claims import settings as frozen
-from tests.claims.test_claims import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
+from specsim.errors import say
+from studies.claims import settings as frozen
+from studies.claims.measures import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
 
 VLLM = ("vllm", "vllm_spec")
 ENGINES = ("profiled", "vllm_0_6", "vllm_0_15")
@@ -31,6 +32,7 @@ def smartspec(settings: dict[str, Any]) -> str:
 
 
 def rows() -> Iterator[str]:
+    """Yield a line for each row of docs/claims.md and load."""
     for engine in ENGINES:
         for rps in frozen.SMARTSPEC_RATES:
             yield f"1, 1a engine={engine} rps={rps}: {smartspec({**frozen.SMARTSPEC, 'engine': engine, 'rps': rps})}"
@@ -43,13 +45,13 @@ def rows() -> Iterator[str]:
         mine, others = mean_e2el_s("laps_sd", **frozen.LAPS, requests=requests), {}
         for name in ("lp_sjf", "las"):
             other = mean_e2el_s(name, **frozen.LAPS, requests=requests)
-            others[name] = f"{other.mean():.1f} s, less frozen.LAPS-SD {interval(other - mine)}"
-        yield f"3, 3a requests={requests}: frozen.LAPS-SD {mine.mean():.1f} s; {others}"
+            others[name] = f"{other.mean():.1f} s, less LAPS-SD {interval(other - mine)}"
+        yield f"3, 3a requests={requests}: LAPS-SD {mine.mean():.1f} s; {others}"
     papers = (*frozen.ABLATIONS, *frozen.BASELINES, *frozen.FIGURE_1)
-    for row, given, others in (("4", frozen.ADASERVE, papers), ("4, today", frozen.TODAY, VLLM)):
-        for rps in frozen.ADASERVE_RATES:
-            settings = {**given, "trace__point": rps, "rps": rps}
-            yield from (f"{row} rps={rps} {line}" for line in adaserve(settings, others))
+    for row, given, rivals in (("4", frozen.ADASERVE, papers), ("4, today", frozen.TODAY, VLLM)):
+        for rate in frozen.ADASERVE_RATES:
+            settings = {**given, "trace__point": rate, "rps": rate}
+            yield from (f"{row} rps={rate} {line}" for line in adaserve(settings, rivals))
 
 
 def adaserve(settings: dict[str, Any], others: Sequence[str]) -> Iterator[str]:
@@ -63,8 +65,9 @@ def adaserve(settings: dict[str, Any], others: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> None:
+    """Print each line as its runs end."""
     for row in rows():
-        print(row, flush=True)
+        say(row)
 
 
 if __name__ == "__main__":
