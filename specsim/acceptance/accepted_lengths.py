@@ -156,6 +156,8 @@ def _verified(item: Any, node: CheckedMapping, k: int | None, field: str | None)
         return _of_positions(CheckedMapping(node.source, "", item), category, k, field)
     drafted = _drafted(node, k)
     listed, histogram = _first(counts, ACCEPTED), _first(counts, HISTOGRAM)
+    if listed == ACCEPTED[0] and histogram == HISTOGRAM[0]:
+        node.refuse(histogram, f"beside {listed}; expected one of them")
     if listed:
         accepted = _wholes(node, listed, MOST_POSITIONS)
         return _counted(node, listed, category, accepted, np.ones(len(accepted)), drafted)

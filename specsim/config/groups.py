@@ -78,15 +78,25 @@ def holds_data(group: str, chosen: str) -> bool:
 
 
 def rates_typed(group: str, chosen: str) -> float | list[float] | None:
-    """Return the rates that stand in the place of an acceptance's name: a number, or a list by draft position."""
+    """Return the rates that stand in the place of an acceptance's name: a number, or a list by draft position.
+
+    Raises
+    ------
+    SpecsimError
+        One line for a list of anything else.
+    """
     if group != "acceptance" or not chosen.startswith((*"[.", *digits)):
         return None
     try:
-        value = ast.literal_eval(chosen)
+        value: float | list[float] | None = ast.literal_eval(chosen)
     except (ValueError, SyntaxError):
-        return None
+        value = None
     listed = value if isinstance(value, list) else [value]
-    return value if listed and all(is_number(each) for each in listed) else None
+    if listed and all(is_number(each) for each in listed):
+        return value
+    if chosen.startswith("[") and chosen.endswith("]"):
+        raise SpecsimError(f"{group}={chosen}: expected a list of rates by draft position, 0 to 1, as [0.76,0.56,0.43]")
+    return None
 
 
 @cache

@@ -355,6 +355,12 @@ def asked_depths(keys: Mapping[str, Any], path: str = "scheduler") -> Iterator[t
             yield f"{path}.{name}", max(value, default=0) if isinstance(value, list) else value
 
 
+def drafts_of(scheduler: Choice, truth: Profile) -> int:
+    """Return the draft tokens that a scheduler states, no more than its drafter proposes; 0: it states none."""
+    stated = next((each for key in DEPTHS[:2] if type(each := scheduler.values.get(key)) is int), 0)
+    return min(stated, truth.draft.max_depth)
+
+
 def depth_note(scheduler: Choice, truth: Profile) -> str | None:
     """Return a line where a scheduler's keys ask for more drafts than its drafter proposes."""
     most = truth.draft.max_depth

@@ -240,7 +240,7 @@ def _notes(
         seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
         yield f"observed by objects: {seen}; config.yaml does not name them"
     if totals.draft_passes:
-        yield from experiment.drafting_notes
+        yield from (*experiment.drafting_notes, *experiment.depth_notes)
     if totals.out_of_range_passes:
         passes, outside = totals.iterations + totals.draft_passes, totals.out_of_range_passes
         said = f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"

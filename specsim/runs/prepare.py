@@ -12,6 +12,7 @@ import numpy as np
 
 from specsim.acceptance.curves import Acceptance, reported
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
+from specsim.acceptance.positions import worth
 from specsim.acceptance.recorded import Recording
 from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
 from specsim.cluster.routing import Router
@@ -29,6 +30,7 @@ from specsim.runs.checks import (
     admission_control,
     choice_notes,
     depth_note,
+    drafts_of,
     guarded,
     misfit_notes,
     pair_note,
@@ -87,6 +89,7 @@ class Experiment:
     objects : by group, class and checksum of what Python handed in. varies : what changes with the seed.
     source : where the trace came from. joined : its rows, as `Trace.joined`. notes : lines for the user.
     drafting_notes : lines for the user where something is drafted: rates as typed, an acceptance of another pair.
+    depth_notes : those of its scheduler's own draft tokens.
     known_drafts : the last draft position that its acceptance knows; None: it says nothing of that.
     limits : those of a batch of each replica, by key, that its scheduler states, and the engine's.
     """
@@ -104,6 +107,7 @@ class Experiment:
     joined: Mapping[str, Ints]
     notes: tuple[str, ...]
     drafting_notes: tuple[str, ...]
+    depth_notes: tuple[str, ...]
     known_drafts: int | None
     limits: Mapping[str, int]
 
@@ -155,8 +159,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     routed = router(chosen.router, plugins, load.assigned.requests.class_names, pooled)
     said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
     notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
-    rates_said = rates_said and f"{chosen.acceptance}: {rates_said}"
-    depths_said = dict.fromkeys(depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values())
+    depths_said = [depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values()]
+    at_k = _at_k(model, load.assigned, drafts_of(chosen.scheduler, truth))
     speculates = _speculates(factory)
     running_on = served_on.speculating(factory.example) if speculates else served_on
     simulated = _simulation(
@@ -175,7 +179,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         source=load.trace.source,
         joined=load.trace.joined,
         notes=tuple(filter(None, notes)),
-        drafting_notes=tuple(filter(None, (rates_said, pair_said, *depths_said))),
+        drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
+        depth_notes=tuple(filter(None, (at_k and f"{chosen.acceptance}: {at_k}", *dict.fromkeys(depths_said)))),
         known_drafts=getattr(model, "known", None),
         limits=factory.serving.limits,
     )
@@ -216,6 +221,14 @@ def _rates_said(model: AcceptanceModel, assigned: Assigned) -> str:
     some = ", ".join(lost[:4]) + (f" and {len(lost) - 4:,} more classes" if len(lost) > 4 else "")
     said = f"{some}: default (no category of that name)" if lost and known - {"default"} else None
     return "; ".join(filter(None, (getattr(model, "note", None), said)))
+
+
+def _at_k(model: AcceptanceModel, assigned: Assigned, k: int) -> str | None:
+    """Return what the rates in use are worth at the scheduler's k, where the model's own note says it at another."""
+    curves = model.curves if isinstance(model, Acceptance) and model.note and k else {}
+    used = {each if each in curves else "default" for each in assigned.acceptance}
+    other = {name: at for name, at in curves.items() if name in used and at.chain not in (0, k)}
+    return "; ".join(f"{name}: {worth(replace(at, chain=k))}" for name, at in other.items()) or None
 
 
 def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, Any]]:

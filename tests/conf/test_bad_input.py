@@ -126,6 +126,8 @@ SMALL_GPUS = "profile=llama70b_1b_4xh100 profile.memory_bytes=200000000000"
 WORLDS = [
     ("acceptance.alpha=1e-5", "alpha", "0, 1, or a number between 0.0001 and 0.9999"),
     ("acceptance=[0.5,0.6]", "cumulative: [0.5, 0.6] is not rates that fall from each draft position to the next"),
+    ("acceptance=[0.76,abc]", "acceptance=[0.76,abc]: expected a list of rates by draft position, 0 to 1"),
+    ("acceptance=[]", "acceptance=[]: expected a list of rates by draft position, 0 to 1"),
     ("acceptance=1.5", "conditional: 1.5 is not rates, each draft right with probability 0.001 to 0.999"),
     ("acceptance.confidence.temperature=0", "confidence.temperature: 0 is not a finite number above 0"),
     ("acceptance=llama70b_1b acceptance.categories.default.spread=-1", "spread"),

@@ -161,6 +161,9 @@ def test_typed_rates_work_from_the_command_line_and_python():
     (said,) = [note for note in one.notes if note.startswith("acceptance=")]
     assert "cumulative [0.76, 0.56, 0.43] means 2.75 tokens a verification at k = 3, 58.3% of drafted" in said
     assert "spread between requests assumed: 0.5" in said
+    two = simulate("vllm_spec", acceptance=[0.76, 0.56, 0.43], **small | {"scheduler__num_speculative_tokens": 2})
+    here = ": default: 2.32 tokens a verification at k = 2, 66% of drafted tokens accepted"
+    assert any(here in note for note in two.notes)
 
 
 def test_a_lookup_drafts_in_the_stated_share_of_steps():

@@ -189,6 +189,7 @@ def test_a_run_takes_a_log_and_reproduces_it(tmp_path):
     ("line", "said"),
     [
         ({"k": 2, "accepted": [3]}, "line 1: accepted: 3 tokens accepted of 2 drafted"),
+        ({"k": 2, "accepted": [1], "histogram": [0, 1]}, "line 1: histogram: beside accepted; expected one of them"),
         ({"k": [2], "accepted": [1, 1]}, "line 1: accepted: 2 verifications, but 1 drafts"),
         ({"k": 2, "histogram": {"9" * 20: 1}}, "line 1: histogram: .* is not verifications by accepted tokens, 0 to 6"),
         ("{" + '"a":{' * 100_000, "line 1: is damaged"),
