@@ -93,15 +93,18 @@ def fitted_to_noise(folder, measured, *roles):
 def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp_path, measured, capsys):
     out = fitted_to_noise(tmp_path, measured, "target", "draft")
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith("not fit for use: the median held-out error of ")
+    mapping = yaml.safe_load(out.read_text())
+    table = {role: mapping[role]["held_out_error"][mapping["form"]] for role in ("target", "draft")}
+    worst, kind, role = max((each["median"], kind, role) for role in table for kind, each in table[role].items())
+    wrong = f"not fit for use: the median held-out error of {kind} is {100 * worst:.1f}% ({role}), above 10%"
+    assert said.startswith(wrong)
     assert said.endswith(f"specsim refuses {out} unless any_fit=true")
     words = ["run", "+scheduler=vllm_spec", "trace=poisson", "requests=3", f"profile={out}", f"out={tmp_path / 'run'}"]
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"profile={out}: not fit for use: the median held-out error of " in line
-    assert line.endswith("(target), above 10%; expected another profile, or any_fit=true")
+    assert line.endswith(f"profile={out}: {wrong}; expected another profile, or any_fit=true")
     assert main(["calibrate", "points.csv", "--profile", str(out), "--out", str(tmp_path / "engine.yaml")]) == 2
-    assert capsys.readouterr().err.endswith("(target), above 10%; expected another profile\n")
+    assert capsys.readouterr().err.endswith(f"{wrong}; expected another profile\n")
     experiment = prepare(from_point({"trace": "poisson", "requests": "3", "profile": str(out), "any_fit": "true"}))
     assert any("not fit for use" in note for note in experiment.notes)
 
