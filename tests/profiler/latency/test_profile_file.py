@@ -12,7 +12,7 @@ import yaml
 from profiler.latency import choice
 from profiler.latency.choice import as_columns
 from profiler.latency.points import QUICK, GridPoint
-from profiler.latency.profile_file import profile_mapping
+from profiler.latency.profile_file import profile_mapping, summary
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.config.configured import from_point
@@ -70,6 +70,7 @@ def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
 
 def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lacked_are_counted(tmp_path, measured):
     samples = [each for each in measured if each.role == "draft" or each.context_tokens < 2**15]
+    samples = [replace(each, spread_s=0.06 * each.median_s) for each in samples]
     left_out = len(measured) - len(samples)
     facts = {"device": "cpu", "planned": PLANNED, "lowered": {"target": [32000, left_out]}}
     mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, **facts)])
@@ -78,6 +79,7 @@ def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lac
     lower, *others = mapping["assumptions"]
     assert lower == f"lower grid: 32000 cached tokens of the target fit in the memory; {left_out} points left out"
     assert not any(each.startswith("partial") for each in others)
+    assert summary(mapping)[-1].endswith("is as wide as 6% of their median at the median point, 6% at the ninth decile")
 
 
 def fitted_to_noise(folder, measured, *roles):
@@ -98,7 +100,8 @@ def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp
     worst, kind, role = max((each["median"], kind, role) for role in table for kind, each in table[role].items())
     wrong = f"not fit for use: the median held-out error of {kind} is {100 * worst:.1f}% ({role}), above 10%"
     assert said.startswith(wrong)
-    assert said.endswith(f"specsim refuses {out} unless any_fit=true")
+    anew = f"to measure anew delete {tmp_path / 's.parquet'}, or give another --out"
+    assert said.endswith(f"specsim refuses {out} unless any_fit=true; {anew}")
     words = ["run", "+scheduler=vllm_spec", "trace=poisson", "requests=3", f"profile={out}", f"out={tmp_path / 'run'}"]
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
