@@ -241,10 +241,7 @@ def _notes(
         yield f"observed by objects: {seen}; config.yaml does not name them"
     if totals.draft_passes:
         yield from experiment.drafting_notes
-    if totals.out_of_range_passes:
-        passes, outside = totals.iterations + totals.draft_passes, totals.out_of_range_passes
-        said = f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
-        yield f"{said}{beyond(simulation, record.beyond_range)}"
+    yield from beyond(simulation, record)
     for reason, count in block["rejected"].items():
         yield f"{count} requests {REASONS[reason]}"
     for name, column in table.noted.items():
