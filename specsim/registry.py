@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import types
 import typing
@@ -41,6 +42,7 @@ def installed(group: str) -> Mapping[str, EntryPoint]:
 
 
 PLUGIN_MARK = "__specsim_plugin__"
+WORD = re.compile(r"\w+")
 OURS = "specsim"
 
 
@@ -56,16 +58,30 @@ def load_plugins(names: Sequence[str]) -> dict[str, ModuleType]:
     return {module.__name__: module for module in modules}
 
 
-def unused_plugins(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[str]:
-    """Return the loaded `plugins` of which no `_target_` in a mapping names anything, nor a plugin that is named."""
+def plugins_used(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[str]:
+    """Return the `plugins` that a run rests on: those in which a `_target_` names something, and what they import.
+
+    None is loaded: an import is a line of a text that has the word. A plug-in whose text is not found counts, too: to
+    load it tells why.
+    """
     modules = {name: Path(name).stem if name.endswith(".py") else name for name in plugins}
-    named = {module for module in modules.values() if any(below(each, {module}) for each in _target_names(mapping))}
-    brought = {
-        getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None)
-        for module in named
-        for value in vars(sys.modules[module]).values()
-    }
-    return [name for name, module in modules.items() if module not in named | brought]
+    texts = {name: _text_of(name) for name in modules}
+    targets = [each for each in _target_names(mapping) if isinstance(each, str)]
+    used = [name for name in modules if texts[name] is None or any(below(each, {modules[name]}) for each in targets)]
+    for each in used:
+        words = {word for line in (texts[each] or "").splitlines() if "import" in line for word in WORD.findall(line)}
+        used += [name for name in modules if name not in used and modules[name].rpartition(".")[2] in words]
+    return [name for name in modules if name in used]
+
+
+def _text_of(plugin: str) -> str | None:
+    try:
+        found = plugin if plugin.endswith(".py") else getattr(importlib.util.find_spec(plugin), "origin", None)
+        return None if found is None else Path(found).expanduser().read_text(errors="replace")
+    except BaseException as error:
+        if passes_through(error):
+            raise
+        return None
 
 
 def plugin_modules(mapping: Mapping[str, Any], plugins: Mapping[str, ModuleType]) -> list[ModuleType]:

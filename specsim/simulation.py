@@ -10,7 +10,6 @@ from typing import cast
 import numpy as np
 import simpy
 
-from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.cluster.clients import Clients, Turns, arrivals
 from specsim.cluster.dispatch import Dispatch
 from specsim.cluster.routers import RoundRobin
@@ -32,6 +31,7 @@ from specsim.server.ledger import Ledger
 from specsim.server.planning import TOO_LONG, StepTooLong, watchdog
 from specsim.server.state import Hardware, Progress, SharedRows, over_pools
 from specsim.server.view import LedgerView
+from specsim.simulated_backend import GroundTruth, SimulatedBackend
 
 Watcher = Callable[[int], None]
 """Called now and then with the number of requests that have ended so far."""

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import strategies as st
 
 from specsim.acceptance.trace import AcceptanceTrace, Pools
-from specsim.backend import GroundTruth
 from specsim.core.passes import DraftPass
 from specsim.core.protocols import Scheduler
 from specsim.core.request import Facts, Floats, Ids, Requests
@@ -26,6 +25,7 @@ from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
 from specsim.server.state import Progress, empty_rows
 from specsim.server.view import LedgerView
+from specsim.simulated_backend import GroundTruth
 from specsim.simulation import Simulation
 from tests.layers import grow
 

@@ -61,7 +61,7 @@ FAULTS = (
         "tests/reference/test_pass_for_pass.py -k continuous",
     ),
     Fault(BOOKS, "draft_nodes[request] = draft_depth", "draft_depth", "tests/unit/test_kernels.py"),
-    Fault("specsim/backend.py", "[DEPTH] < max_", "[DEPTH] <= max_", f"{LAWS} -k smartspec_per_request"),
+    Fault("specsim/simulated_backend.py", "[DEPTH] < max_", "[DEPTH] <= max_", f"{LAWS} -k smartspec_per_request"),
     Fault(
         "specsim/cluster/routers.py",
         "].outstanding_tokens())",

@@ -15,9 +15,9 @@ from profiler.backend.stopwatch import DeviceStopwatch, Stopwatch, WallClock
 from profiler.backend.text import ModelText, TraceText
 from profiler.backend.verifying import Verifier
 from profiler.passes.forward import PackedForward
-from specsim.backend import SimulatedBackend
 from specsim.core.protocols import Backend, UsesOracle, View
 from specsim.errors import SpecsimError
+from specsim.simulated_backend import SimulatedBackend
 from specsim.simulation import Simulation
 
 

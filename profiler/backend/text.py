@@ -11,12 +11,12 @@ from profiler.attention.packing import Ints
 from profiler.backend.drafting import Extension, Proposed
 from profiler.backend.known import Known, random_tokens
 from profiler.backend.verifying import Decision, followed
-from specsim.backend import SimulatedBackend
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, Level, TargetPass
 from specsim.core.protocols import View
 from specsim.core.trees import Forest
 from specsim.kernels.growth import likeliest
 from specsim.pass_shape import PassShape
+from specsim.simulated_backend import SimulatedBackend
 
 Extend = Callable[[Extension], tuple[Proposed, float]]
 

@@ -20,7 +20,6 @@ from profiler.fidelity.tables import CellOutcome
 from profiler.fidelity.verdicts import CLEAR, Step, accounted
 from specsim.acceptance.recorded import LEAST_CONFIDENCE, RecordedTexts
 from specsim.acceptance.trace import AcceptanceTrace
-from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.config.configured import from_words
 from specsim.core.protocols import Backend, View
 from specsim.core.request import Floats, Ints
@@ -30,6 +29,7 @@ from specsim.metrics.summary import summarise
 from specsim.rng import stream_keys
 from specsim.runs.checks import beyond
 from specsim.runs.prepare import prepare
+from specsim.simulated_backend import GroundTruth, SimulatedBackend
 from specsim.simulation import Simulation, run
 
 TIMES = ("mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "p99_tpot_ms", "mean_e2el_ms")

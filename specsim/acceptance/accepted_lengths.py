@@ -255,7 +255,7 @@ def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 MOST_BYTES = 1 << 30
 EXPECTED = "expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of SpecDecode-Bench"
 LEAST_REACHED = 20
-"""Verifications that reach a draft position whose rate is told; of fewer, the position before says it."""
+"""Verifications that tell a draft position's rate; those that lack are taken to have the rate of the one before."""
 LEAST_REQUESTS, WIDEST = 10, 0.5
 """Requests that a spread is fitted to, at least, and the widest 95% interval around the assumed one that is taken."""
 NORMAL_95 = 1.96
@@ -332,14 +332,20 @@ def _fit(verified: list[Verified], *, server: bool) -> Fitted:
         np.stack([np.pad(counts, (0, k - len(counts))) for counts in column])
         for column in ([each.right for each in verified], [each.reached for each in verified])
     )
-    steps = reached.sum(axis=0)
+    hits, steps = right.sum(axis=0), reached.sum(axis=0)
     told = max(int((steps >= LEAST_REACHED).sum()), 1)
-    right, reached = right[:, :told], reached[:, :told]
-    rates = np.clip(right.sum(axis=0) / np.maximum(steps[:told], 1), LEAST_RATE, MOST_RATE)
-    spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(right, reached, rates)
+    rates = np.clip(hits / np.maximum(steps, 1), LEAST_RATE, MOST_RATE)[: int((steps > 0).sum())]
+    for place in range(told, len(rates)):
+        lent = (LEAST_REACHED - steps[place]) * rates[place - 1]
+        rates[place] = np.clip((hits[place] + lent) / LEAST_REACHED, LEAST_RATE, MOST_RATE)
+    by_request = right[:, :told], reached[:, :told], rates[:told]
+    spread, how = (None, "assumed, as a server tells no requests apart") if server else _spread(*by_request)
     short = sum(each.short for each in verified)
     lost = f", {short:,} tokens fewer drafted than k each: deep rates may be low" if short else ""
-    counts = f"{'a server' if server else f'{len(verified):,} requests'}, {steps[0]:,.0f} verifications{lost}"
+    deep = f"position {k}" if told == k - 1 else f"positions {told + 1} to {k}"
+    few = f", fewer than {LEAST_REACHED} at {deep}: rates there lean on the one before" if told < k else ""
+    mean = f"{steps[0]:,.0f} verifications of {1 + hits.sum() / steps[0]:.3g} tokens{few}{lost}"
+    counts = f"{'a server' if server else f'{len(verified):,} requests'}, {mean}"
     return Fitted(tuple(rates.tolist()), k, spread, counts, how)
 
 
@@ -358,10 +364,30 @@ def _spread(right: Floats, reached: Floats, rates: Floats) -> tuple[float | None
     steps = STEP * np.eye(len(best))
     curvature = np.stack([_misfit(best + each, *counts)[1] - _misfit(best - each, *counts)[1] for each in steps])
     variance = float(np.linalg.pinv(curvature / (2 * STEP), hermitian=True)[-1, -1])
-    low, high = (max(float(best[-1]) + side * NORMAL_95 * max(variance, 0.0) ** 0.5, 0.0) for side in (-1, 1))
-    if variance <= 0 or (high - low > WIDEST and low <= SPREAD <= high):
+    spread = float(best[-1]) if best[-1] >= STEP else 0.0
+    low, high = (spread + side * NORMAL_95 * max(variance, 0.0) ** 0.5 for side in (-1, 1))
+    if variance <= 0 or low <= 0:
+        # The likelihood is even in the spread: near 0 its curvature tells no interval.
+        low, high = 0.0, _highest(best, counts, bounds)
+    if high - low > WIDEST and low <= SPREAD <= high:
         return None, f"assumed, as these requests tell {low:.2g} to {high:.2g}"
-    return float(best[-1]), f"fitted, {low:.2g} to {high:.2g} with 95%"
+    return spread, f"fitted, {low:.2g} to {high:.2g} with 95%"
+
+
+def _highest(best: Floats, counts: tuple[Floats, Floats], bounds: list[tuple[float, float]]) -> float:
+    """Return the spread above the best one that the likelihood, with centres of its own, leaves within 95%."""
+    from scipy.optimize import brentq, minimize
+
+    least = _misfit(best, *counts)[0] + NORMAL_95**2 / 2
+
+    def beyond(spread: float) -> float:
+        start, held = np.append(best[:-1], spread), [*bounds[:-1], (spread, spread)]
+        return float(minimize(_misfit, start, counts, method="L-BFGS-B", jac=True, bounds=held).fun) - least
+
+    low = high = max(float(best[-1]), STEP)
+    while beyond(high) < 0 and high < bounds[-1][1]:
+        low, high = high, min(4 * high, bounds[-1][1])
+    return float(brentq(beyond, low, high, xtol=STEP)) if beyond(high) > 0 > beyond(low) else high
 
 
 def _misfit(centres_and_spread: Floats, right: Floats, wrong: Floats) -> tuple[float, Floats]:

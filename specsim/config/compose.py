@@ -31,7 +31,7 @@ from specsim.config.values import PythonValue, value_of
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import copied, expanded
 from specsim.files.yaml_file import is_closed, is_path, is_plain, peek_yaml, read_yaml, shipped
-from specsim.registry import installed
+from specsim.registry import ENTRY_POINTS, TARGET, installed, plugins_used
 
 FLEET = "replica_profiles"
 
@@ -76,12 +76,34 @@ def compose(point: Point, objects: Mapping[str, Mapping[str, Any]] | None = None
     resolved["cost_model"] = None if cost_model is None else _cost_model(cost_model, *whose)
     if fleet:
         resolved["profiles"] = {name: _keys_of("profile", name, FLEET) for name in fleet[1:] if name != fleet[0]}
-    return resolved
+    return with_its_plugins(resolved, resolved["plugins"])
+
+
+def with_its_plugins(config: dict[str, Any], plugins: Any) -> dict[str, Any]:
+    """Return a configuration with those of the `plugins`, as typed, that its run rests on."""
+    plugins, observers = _listed(plugins), _listed(config["observers"])
+    if plugins and isinstance(plugins, list) and all(isinstance(each, str) for each in plugins):
+        seeing = {str(each): {TARGET: each} for each in observers} if isinstance(observers, list) else {}
+        plugins = plugins_used({each: config[each] for each in ENTRY_POINTS} | seeing, plugins)
+    return {**config, "plugins": plugins}
+
+
+def typed_plugins(point: Point) -> Any:
+    """Return the plug-ins that a point names, whether its run rests on them or not."""
+    return _listed(_value("plugins", point["plugins"])) if "plugins" in point else []
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _value(key: str, text: str | PythonValue) -> Any:
+    return text.value if isinstance(text, PythonValue) else value_of(f"{key}={text}", text)
 
 
 def _fleet(text: str | PythonValue) -> tuple[str, ...]:
     """Return the profile of each replica, () where all have the run's."""
-    value = text.value if isinstance(text, PythonValue) else value_of(f"{FLEET}={text}", text)
+    value = _value(FLEET, text)
     if value is None:
         return ()
     if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from specsim.config.compose import compose
+from specsim.config.compose import compose, typed_plugins, with_its_plugins
 from specsim.config.groups import Choices, choices_in
 from specsim.config.identity import NOT_OF_THE_RUN, identity, settings_of
 from specsim.config.points import Point, axes_of, points, product
@@ -103,9 +103,8 @@ def against(chosen: Configured, named: str) -> list[Configured]:
             if keys == config["scheduler"]:
                 raise SpecsimError(f"{name} is the scheduler of the run itself; expected others")
             choices = {**config["choices"], "scheduler": name}
-            made.append(
-                Configured({**chosen.point, **point}, {**config, "scheduler": keys, "choices": choices, "followed": {}})
-            )
+            other = {**config, "scheduler": keys, "choices": choices, "followed": {}}
+            made.append(Configured({**chosen.point, **point}, with_its_plugins(other, typed_plugins(chosen.point))))
     except SpecsimError as error:
         raise SpecsimError(f"--against {named}: {error}") from error
     return made

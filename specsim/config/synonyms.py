@@ -16,7 +16,9 @@ WORDS = {
     "warmup=10% (of the arrivals' span), or seconds": "num_warmups warmup_request_count warmup_percent warmup_requests",
     "warmup=[a,b]": "metrics_window",
     "slo_scale=X": "slo_factor slo_multiplier tpot_scale",
-    "slo.classes.CLASS.share=X, which add up to 1 (docs/slo.md)": "slo_mix slo_shares class_mix shares mix",
+    "slo.classes.coding.share and those of the other classes, which add up to 1 (docs/slo.md)": (
+        "slo_mix slo_shares class_mix shares mix"
+    ),
     "trace=azure_conv or trace=./FILE: drawn arrivals have no such key": "trace_window trace_resample",
     "router=NAME (`specsim list routers`)": "load_balancer load_balancing routing_policy",
     "scheduler=vllm, whose passes mix chunks of prompts with decodes": "enable_chunked_prefill chunked_prefill",
@@ -48,8 +50,8 @@ WORDS = {
     ),
     "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
     "scheduler=vllm_spec scheduler.num_speculative_tokens=K": (
-        "num_speculative_tokens num_spec_tokens speculative_num_steps speculative_tokens max_draft_len num_nextn_predict_layers "
-        "k gamma scheduler_k scheduler_draft_tokens"
+        "num_speculative_tokens num_spec_tokens speculative_num_steps speculative_tokens max_draft_len "
+        "num_nextn_predict_layers k gamma scheduler_k scheduler_draft_tokens"
     ),
     "scheduler=vllm_dynamic 'scheduler.speculation.num_speculative_tokens_per_batch_size={1-16: 3}'": (
         "num_speculative_tokens_per_batch_size"

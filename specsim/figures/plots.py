@@ -27,7 +27,18 @@ from specsim.figures.style import (
     style,
     table_said,
 )
-from specsim.figures.sweep import ATTAINMENT, GOODPUT, Panel, caption_of, curves, is_share, named, panels_of, told
+from specsim.figures.sweep import (
+    ATTAINMENT,
+    GOODPUT,
+    Panel,
+    caption_of,
+    curves,
+    has_pairs,
+    is_share,
+    named,
+    panels_of,
+    told,
+)
 from specsim.files.checked_mapping import expanded
 from specsim.files.staging import in_one_step, readable_name
 from specsim.metrics.sweep_table import (
@@ -101,7 +112,8 @@ def paper_figure(
     Parameters
     ----------
     table : rows of `Sweep.table` that differ in nothing but the class, the seed, `axes.x` and `axes.line`.
-    measures : by default attainment and goodput; with `against` attainment. of : a class, ``"all"`` or ``"worst"``.
+    measures : by default attainment and goodput; with `against` or of the worst class attainment.
+    of : a class, ``"all"`` or ``"worst"``.
     names : labels of lines by their value. columns : 2: 7 inches, panels side by side; 1: 3.35 inches, panels stacked.
 
     Raises
@@ -121,7 +133,7 @@ def paper_figure(
         raise SpecsimError(f"figure: {len(lines)} lines of {axes.line}; expected {len(PALETTE)} or fewer: select some")
     if columns not in (1, 2):
         raise SpecsimError(f"figure: columns={columns}: expected 1 or 2")
-    measures = measures or ((ATTAINMENT,) if against is not None else (ATTAINMENT, GOODPUT))
+    measures = measures or ((ATTAINMENT,) if against is not None or of == "worst" else (ATTAINMENT, GOODPUT))
     marks, chosen = marks_of(measured, axes, against), []
     for measure in measures:
         panels = {panel.title: panel for panel in panels_of(measured, axes, measure, against)}
@@ -163,6 +175,8 @@ def _draw(
         if against is not None and line == against:
             continue
         rows = rows_with(means, sweep.line, line).sort_values(sweep.x)
+        if rows.empty:
+            continue
         look: dict[str, Any] = {"color": PALETTE[place], "marker": MARKERS[place]}
         look |= {"markersize": MARKER_POINTS, "clip_on": False}
         at, middle, low, high = rows[sweep.x], rows["mean"], rows["mean"] - rows["below"], rows["mean"] + rows["above"]
@@ -232,8 +246,7 @@ def plot_paper(table: DataFrame, axes: SweepAxes, folder: str | Path, against: A
     for values, rows in parts(table, axes.rest):
         behind = f",{readable_name(values)}" if values else ""
         drawn[f"attainment{behind}"] = paper_figure(rows, axes)
-        lines = values_of(without_failures(rows), axes.line)
-        if base in lines and len(lines) > 1 and rows[SEED].nunique() > 1:
+        if rows[SEED].nunique() > 1 and has_pairs(rows, axes, base):
             drawn[f"difference{behind}"] = paper_figure(rows, axes, against=base)
     files = save({stem: each.figure for stem, each in drawn.items()}, folder, ["pdf"])
     captions = expanded(str(folder)) / "captions.txt"
@@ -266,7 +279,7 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
         behind = f",{stem}" if values else ""
         for name, measure in (("attainment", ATTAINMENT), ("goodput", GOODPUT)):
             figures[f"{name}{behind}"] = curves(rows, axes, measure, title=title)
-            if paired and {base} < set(without_failures(rows)[axes.line]):
+            if paired and has_pairs(rows, axes, base):
                 figures[f"{name}_difference{behind}"] = curves(rows, axes, measure, base, title=title)
     return figures
 

@@ -19,7 +19,7 @@ from specsim.figures.charts import Chart, Filter
 from specsim.figures.passes import has_timeline
 from specsim.figures.plots import best_of, parts
 from specsim.figures.style import colours, marks_of
-from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, named, panels_of, told
+from specsim.figures.sweep import ATTAINMENT, GOODPUT, caption_of, has_pairs, named, panels_of, told
 from specsim.files.kept import kept
 from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
@@ -379,9 +379,13 @@ def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: S
     asked += [(f"Attainment less that of {told(axes.line, base)}, paired by seed", ATTAINMENT, base)] if paired else []
     shown: list[Chart] = []
     said: list[str] = []
+    alone: list[str] = []
     for title, measure, against in asked:
         rows: list[dict[str, Any]] = []
         for own, part in parts(table, axes.rest):
+            if against is not None and not has_pairs(part, axes, against):
+                alone.append(", ".join(f"{key} = {value}" for key, value in own.items()))
+                continue
             panels, marks = panels_of(part, axes, measure, against), marks_of(part, axes)
             said = said or caption_of([panel.means for panel in panels], axes)
             rows += [
@@ -393,7 +397,8 @@ def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: S
                 if against is None or each[axes.line] != against
             ]
         what = named(measure, difference=against is not None)
-        shown.append(Chart(title, charts.curves(rows, axes.x, what, lines, filters)))
+        shown += [Chart(title, charts.curves(rows, axes.x, what, lines, filters))] if rows else []
+    said += [f"No run has a partner of {told(axes.line, base)} at {each}." for each in alone if each]
     return [Section("Curves", [*said, HOLLOW, *sentences(stand_ins_of(whole))], shown)]
 
 

@@ -86,6 +86,13 @@ def panels_of(table: DataFrame, axes: SweepAxes, measure: str, against: Any = No
     return panels
 
 
+def has_pairs(table: DataFrame, axes: SweepAxes, against: Any) -> bool:
+    """Return whether a run of another line has a partner among those of `against`: the same x and seed."""
+    measured = without_failures(table)
+    paired = with_partner(measured, against, [axes.x] if axes.x else [], of=axes.line)
+    return bool(paired[axes.line].nunique(dropna=False) > 1)
+
+
 def in_units(means: DataFrame, measure: str, *, least: float = 0.0) -> DataFrame:
     """Return means in the figure's unit, with intervals cut to the values that the measure can have."""
     scale, most = (100.0, 100.0) if is_share(measure) else (1.0, math.inf)
@@ -115,8 +122,8 @@ def caption_of(means: Sequence[DataFrame], axes: SweepAxes, against: Any = None)
             parts.append("Arrivals and lengths are the trace's own under every seed.")
     if against is not None:
         parts.append("A point has the stronger mark of its two runs.")
-    if axes.along:
-        parts.append(f"What differs along with {axes.line}: {', '.join(axes.along)}.")
+    both = ((axes.line, axes.along), (axes.x, axes.along_x))
+    parts += [f"What differs along with {key}: {', '.join(along)}." for key, along in both if along]
     return parts
 
 

@@ -95,6 +95,9 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
         provenance=_provenance(top),
         assumptions=top.texts("assumptions") if "assumptions" in top.values else (),
     )
+    room = max(profile.memory_bytes - profile.target.weights_bytes - profile.draft.weights_bytes, 0)
+    if profile.stated_usable_kv_bytes is not None and profile.stated_usable_kv_bytes > room:
+        top.fail("usable_kv_bytes", f"at most {room}: memory_bytes less both models' weights_bytes")
     if profile.usable_kv_bytes <= 0:
         top.fail("memory_bytes", "enough: 0.9 of it must exceed both models' weights_bytes")
     if profile.baseline_s <= 0:
@@ -123,7 +126,7 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
     held = node.child("forms")
     forms = {name: _FORMS[name](held.child(name)) for name in held.values}
     form = wanted if wanted in forms else next(iter(forms))
-    block = node.whole("block_tokens") if node.given("block_tokens") else 0
+    fitted, block = forms[form], node.whole("block_tokens") if node.given("block_tokens") else 0
     forms = {name: Block(each, block) for name, each in forms.items()} if block else forms
     forms = {name: Staged(each, stages, drafts) for name, each in forms.items()} if stages > 1 else forms
     if "standard_errors" in node.values:
@@ -144,7 +147,7 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
         shape=ModelShape(*map(node.whole, sizes)) if any(map(node.given, sizes)) else None,
         one_pass=block > 0,
         max_depth=block or (node.whole("max_depth") if node.given("max_depth") else MOST_DEPTH),
-        **_ranges(node, stages),
+        **_ranges(node, stages, fitted, block or 1),
     )
 
 
@@ -157,13 +160,15 @@ def _nonembedding_bytes(node: CheckedMapping) -> int | None:
     return stated
 
 
-def _ranges(node: CheckedMapping, stages: int) -> dict[str, Any]:
-    """Return the ranges of a step, which is a pass in each of the stages."""
-    if "valid" not in node.values:
-        return {}
-    valid = node.child("valid")
-    valid.only(("context_tokens", "batched_tokens"))
-    spans = {name: valid.span(name, "a range [low, high]", least=0, empty=True) for name in valid.values}
+def _ranges(node: CheckedMapping, stages: int, form: Form, block: int) -> dict[str, Any]:
+    """Return the ranges of a step, which is a pass in each of the stages; a table's rows where none is stated."""
+    spans: dict[str, tuple[float, float]] = {}
+    if "valid" in node.values:
+        valid = node.child("valid")
+        valid.only(("context_tokens", "batched_tokens"))
+        spans = {name: valid.span(name, "a range [low, high]", least=0, empty=True) for name in valid.values}
+    elif isinstance(form, Table):
+        spans["batched_tokens"] = form.batched_tokens[0] / block, form.batched_tokens[-1] / block
     return {name.replace("tokens", "range"): (low, stages * high) for name, (low, high) in spans.items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,12 +31,14 @@ class SweepAxes(NamedTuple):
     ----------
     x : the numeric setting of the x axis; None if none differs. line : the setting with a line for each value.
     rest : settings with a figure for each combination of values. along : settings that `line` brings along.
+    along_x : settings with one value for each of `x`.
     """
 
     x: str | None
     line: str
     rest: tuple[str, ...]
     along: tuple[str, ...]
+    along_x: tuple[str, ...] = ()
 
 
 def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> SweepAxes:
@@ -62,11 +64,20 @@ def axes_of(table: DataFrame, x: str | None = None, line: str | None = None) -> 
     differ = differing(table)
     numbers = [each for each in differ if _numeric(table, each) and each != line]
     x = x or next((each for each in (*FIRST, *numbers) if each in numbers), None)
-    left = [each for each in differ if each != x]
+    followers = following(table, [x] if x else [])
+    left = [each for each in differ if each != x and each not in {*followers} & {*numbers}]
     words = [each for each in left if each not in numbers]
     line = line or next((each for each in ("scheduler", *words, *left) if each in left), "scheduler")
-    rest = [each for each in beside(table, line) if each != x]
-    return SweepAxes(x, line, tuple(rest), tuple(each for each in left if each not in (line, *rest)))
+    along_x = [each for each in followers if each != line]
+    rest = [each for each in beside(table, line) if each not in (x, *along_x)]
+    along = [each for each in left if each not in (line, *rest, *along_x)]
+    return SweepAxes(x, line, tuple(rest), tuple(along), tuple(along_x))
+
+
+def following(table: DataFrame, of: Sequence[str]) -> list[str]:
+    """Return the settings that differ and have one value for each value of a setting in `of`."""
+    others = [key for key in differing(table) if key not in of]
+    return [key for key in others if any(_determined(table, key, [each]) for each in of)]
 
 
 def check_setting(table: DataFrame, name: str, key: object) -> None:
@@ -262,6 +273,16 @@ def short_names(values: Iterable[Any]) -> dict[str, str]:
 def _parts(value: str) -> tuple[str, ...]:
     path = Path(value)
     return (*path.parts[:-1], path.stem) if "/" in value or path.suffix[1:].isalpha() else (value,)
+
+
+def short_keys(keys: Collection[str]) -> dict[str, str]:
+    """Return the last parts of each dotted key, as few as no other of the keys ends with."""
+    found = {}
+    for key in keys:
+        parts = key.split(".")
+        tails = (".".join(parts[place:]) for place in reversed(range(len(parts))))
+        found[key] = next((each for each in tails if sum(f".{one}".endswith(f".{each}") for one in keys) == 1), key)
+    return found
 
 
 def short_labels(labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from specsim.metrics.seeds import (
     SHORT,
     verdict_of,
 )
-from specsim.metrics.sweep_table import short_labels, short_names
+from specsim.metrics.sweep_table import short_keys, short_labels, short_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -360,7 +360,7 @@ def _lines(labels: Sequence[Label], heads: Sequence[Head], figures: Sequence[Seq
     """Return the lines of a table: the settings before the figures, or where there is no room in lines above them."""
     keys = list(dict.fromkeys(key for label in labels for key in label))
     above = [list(line) for line in zip(*heads, strict=True)]
-    names = [[key.rpartition(".")[2] for key in keys], *([""] * len(keys) for _ in above[1:])]
+    names = [[*short_keys(keys).values()], *([""] * len(keys) for _ in above[1:])]
     told = [[_text(label.get(key)) for key in keys] for label in short_labels(labels)]
     rows = [[*label, *cells] for label, cells in zip([*names, *told], [*above, *figures], strict=True)]
     lines = aligned(rows, left=len(keys))

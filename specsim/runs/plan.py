@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from specsim.config.compose import typed_plugins
 from specsim.config.configured import Configured, labels_of
 from specsim.config.groups import LABELS, Choices, chosen_by_default, file_of
 from specsim.config.schema import Settings, written
 from specsim.errors import SpecsimError, represented
 from specsim.files.staging import readable_name
 from specsim.files.yaml_file import peek_yaml
-from specsim.registry import unused_plugins
+from specsim.registry import TARGET
 from specsim.runs.checks import pools
 from specsim.runs.execute import guarded
 from specsim.runs.executors import LOCAL, check_executor
@@ -51,6 +52,13 @@ def check_idle(points: Sequence[Configured]) -> None:
     for (key, shown), said in why.items():
         if said is not None:
             raise SpecsimError(f"{key}={shown}: changes nothing: {said}")
+    used = {name for point in points for name in point.settings.plugins}
+    for point in points:
+        if unused := [name for name in typed_plugins(point.point) if name not in used]:
+            groups = extensible(point.settings, point.chosen)
+            named = ", ".join(str(getattr(point.chosen, group)) for group, keys in groups.items() if TARGET in keys)
+            said = f"changes nothing: no _target_ of {named} names anything in {unused[0]}"
+            raise SpecsimError(f"plugins={point.point['plugins']}: {said}")
 
 
 def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
@@ -75,7 +83,7 @@ def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
     if key in ("trace.rps", "trace.n"):
         over, value = ("rps", settings.rps) if key == "trace.rps" else ("requests", settings.requests)
         return f"{over}={written(value)} goes before it" if value is not None else None
-    return _of_plugins(settings, chosen) if key == "plugins" else None
+    return None
 
 
 def _of_profile(key: str, chosen: Choices) -> str | None:
@@ -110,15 +118,6 @@ def _of_launch(chosen: Choices) -> str | None:
         return "draft passes run in CUDA graphs (drafter.graphs=true)"
     measured = chosen.profile.values.get("draft", {}).get("launch_s")
     return None if measured is None else f"{chosen.profile} measured draft.launch_s={measured}"
-
-
-def _of_plugins(settings: Settings, chosen: Choices) -> str | None:
-    groups = extensible(settings, chosen)
-    unused = unused_plugins(groups, settings.plugins)
-    if not unused:
-        return None
-    named = [str(getattr(chosen, group)) for group, values in groups.items() if "_target_" in values]
-    return f"no _target_ of {', '.join(named)} names anything in {unused[0]}"
 
 
 KEEP = ("runs", "summary")

@@ -14,7 +14,6 @@ from specsim.acceptance.curves import Acceptance, reported
 from specsim.acceptance.loading import acceptance_from_mapping, pair_from_mapping
 from specsim.acceptance.recorded import Recording
 from specsim.acceptance.trace import AcceptanceModel, AcceptanceTrace
-from specsim.backend import GroundTruth
 from specsim.cluster.routing import Router
 from specsim.config.configured import Configured
 from specsim.config.groups import Choice, Choices
@@ -29,6 +28,7 @@ from specsim.registry import ENTRY_POINTS, OURS, TARGET, Scope, asked, below, bu
 from specsim.runs.checks import (
     admission_control,
     choice_notes,
+    depth_note,
     guarded,
     misfit_notes,
     pair_note,
@@ -44,6 +44,7 @@ from specsim.runs.objects import NOTHING, Handed
 from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.events import Observing
+from specsim.simulated_backend import GroundTruth
 from specsim.simulation import Simulation
 from specsim.workload import entry as keys
 from specsim.workload.load import TraceRecipe, trace_recipe, varies
@@ -154,6 +155,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     routed = router(chosen.router, plugins, load.assigned.requests.class_names, pooled)
     said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
     notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
+    rates_said = rates_said and f"{chosen.acceptance}: {rates_said}"
+    depths_said = dict.fromkeys(depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values())
     speculates = _speculates(factory)
     running_on = served_on.speculating(factory.example) if speculates else served_on
     simulated = _simulation(
@@ -172,7 +175,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         source=load.trace.source,
         joined=load.trace.joined,
         notes=tuple(filter(None, notes)),
-        drafting_notes=tuple(filter(None, (rates_said and f"{chosen.acceptance}: {rates_said}", pair_said))),
+        drafting_notes=tuple(filter(None, (rates_said, pair_said, *depths_said))),
         known_drafts=getattr(model, "known", None),
         limits=factory.serving.limits,
     )

@@ -22,6 +22,9 @@ from specsim.core.user_code import attribute, attributed_to, columns, kind_of
 from specsim.schedulers.parts.protocols import Batching, NoDrafts, Sequences, Speculation, evicting
 from specsim.schedulers.sarathi import TokenBudget
 
+UNTOLD = Batching.on_verified, Speculation.on_verified
+"""Methods of parts that need not be told of each verification."""
+
 
 @dataclass
 class Composed:
@@ -48,9 +51,13 @@ class Composed:
         # Chains of one length never stop: what their drafter lacks is what the last step brought.
         steady = is_stationary(self.speculation)
         self._most_tokens = inf if steady else getattr(self.batching, "max_num_batched_tokens", inf)
-        # Both parts promise stationary steps, and none hears of each verification.
-        deaf = part.on_verified is Speculation.on_verified and type(self.batching).on_verified is Batching.on_verified
-        self._stationary = deaf and is_stationary(self.batching) and steady
+        told = [kind for kind in (type(self.batching), part) if kind.on_verified not in UNTOLD]
+        for kind in told:
+            if vars(kind).get("stationary"):
+                raise ValueError(
+                    f"{kind.__name__} says stationary = True, and has an on_verified; expected one of them"
+                )
+        self._stationary = not told and is_stationary(self.batching) and steady
 
     @property
     def drafts(self) -> bool:

@@ -19,6 +19,7 @@ from specsim.metrics.load import TARGET_HALF_WIDTH, Recorded
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
 from specsim.metrics.statistics import independent_half_width
+from specsim.metrics.sweep_table import short_keys
 from specsim.metrics.tables import counted, stand_ins_of
 
 if TYPE_CHECKING:
@@ -202,8 +203,8 @@ class Line:
 
     @property
     def keys(self) -> str:
-        """The settings in which it differs, each without what stands before its last dot."""
-        return ", ".join(key.rpartition(".")[2] for key in self.label)
+        """The settings in which it differs, each by its last parts, as few as tell them apart."""
+        return ", ".join(short_keys(self.label).values())
 
     @property
     def values(self) -> str:

@@ -69,6 +69,26 @@ def run_folders(folder: Path) -> list[Path]:
     return sorted(each for each in inside if not each.name.startswith(".") and holds_remains(each))
 
 
+def planned_in(root: Path) -> tuple[list[str] | None, float]:
+    """Return the keys of the last sweep in a folder in their order, None without one, and when it began.
+
+    Raises
+    ------
+    SpecsimError
+        When its note is damaged.
+    """
+    file = root / PLANNED_FILE
+    try:
+        keys = json.loads(file.read_bytes())
+        if not isinstance(keys, list) or not all(isinstance(each, str) for each in keys):
+            raise TypeError
+        return keys, file.stat().st_mtime
+    except (FileNotFoundError, NotADirectoryError):
+        return None, 0.0
+    except (OSError, ValueError, TypeError):
+        raise SpecsimError(f"{str(file)!r} is damaged; the next sweep in the folder writes it anew") from None
+
+
 def sealed(provenance: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return a provenance with the checksums of the run's other files in `folder`, and of all its own content."""
     files = {name: checksum for name in CHECKED if (checksum := _of_file(folder / name)) is not None}

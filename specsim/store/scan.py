@@ -63,7 +63,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
             run_notes.append(tuple(provenance.get("notes", ())))
             yield row
         for name, each in zip(names[len(runs) :], failures, strict=True):
-            yield SweptRun(name, settings_of(each.config), None, None, None, each.error)
+            yield SweptRun(name, _settings_of(each.config), None, None, None, each.error)
 
     table = sweep_table(distinct())
     return Scan(table, tuple(kept), tuple(failures), tuple(notes), tuple(run_notes))
@@ -72,7 +72,7 @@ def scan(runs: Sequence[AnyRun | Path], failures: Sequence[Failure] = ()) -> Sca
 def swept(name: str, run: AnyRun, provenance: Mapping[str, Any] | None = None) -> SweptRun:
     """Return a run as a row of a table, with the checksums of what it read among its settings."""
     provenance = run.provenance if provenance is None else provenance
-    settings = {**settings_of(run.made_of.config), **_read_by(provenance)}
+    settings = {**_settings_of(run.made_of.config), **_read_by(provenance)}
     point = shared_identity({each: value for each, value in settings.items() if each != SEED})
     # From the provenance, since the trace's file may have changed or gone since the run.
     varies = provenance.get("varies_with_seed")
@@ -116,7 +116,7 @@ def labels_of(runs: Sequence[StoredRun]) -> list[str]:
     folders = names_of([run.folder for run in runs])
     places = map(str, range(len(runs)))
     table = sweep_table(
-        SweptRun(place, settings_of(run.config), None, None, run.metrics)
+        SweptRun(place, _settings_of(run.config), None, None, run.metrics)
         for place, run in zip(places, runs, strict=True)
     ).drop_duplicates(RUN)
     keys = [key for key in differing(table) if key not in OF_NO_RESULT]
@@ -134,6 +134,11 @@ def labels_of(runs: Sequence[StoredRun]) -> list[str]:
     ]
 
 
+def _settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the settings of a run; its plug-ins are told by the scheduler, and by the checksums of their code."""
+    return {key: value for key, value in settings_of(config).items() if key != "plugins"}
+
+
 def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:
     """Return the checksums of what a run read: trace, recording, plug-ins, and specsim's code."""
     trace = provenance["trace"]
@@ -143,6 +148,6 @@ def _read_by(provenance: Mapping[str, Any]) -> dict[str, Value]:
         f"acceptance{READ}sha256": provenance["recording_sha256"],
         "version": provenance["versions"]["specsim"],
         CODE: provenance["code_sha256"][:HASH_CHARACTERS],
-        **{f"scheduler{READ}{name}": checksum for name, checksum in provenance["plugins"].items()},
+        **{f"scheduler{READ}{name}": each and each[:HASH_CHARACTERS] for name, each in provenance["plugins"].items()},
     }
     return flat(found)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from specsim.errors import SpecsimError
 from specsim.files.staging import in_one_step
-from specsim.store.runs import METRICS_FILE, PLANNED_FILE, is_run, key_of, run_folders
+from specsim.store.runs import METRICS_FILE, PLANNED_FILE, is_run, key_of, planned_in, run_folders
 from specsim.store.summaries import read_rows
 from specsim.store.sweeps import holds_runs
 
@@ -63,7 +63,7 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
     SpecsimError
         When the folder holds no sweep, or its note is damaged.
     """
-    keys, began_s = _planned(root)
+    keys, began_s = planned_in(root)
     if keys is None and not holds_runs(root):
         raise SpecsimError(f"{str(root)!r} holds no sweep; expected the out= of `specsim run -m` or `specsim sweep`")
     rows, known = read_rows(root), set(keys or ())
@@ -91,19 +91,6 @@ def sweep_status(root: Path, now_s: float) -> SweepStatus:
         errors=errors,
         notes=rows.notes,
     )
-
-
-def _planned(root: Path) -> tuple[list[str] | None, float]:
-    file = root / PLANNED_FILE
-    try:
-        keys = json.loads(file.read_bytes())
-        if not isinstance(keys, list) or not all(isinstance(each, str) for each in keys):
-            raise TypeError
-        return keys, file.stat().st_mtime
-    except (FileNotFoundError, NotADirectoryError):
-        return None, 0.0
-    except (OSError, ValueError, TypeError):
-        raise SpecsimError(f"{str(file)!r} is damaged; the next sweep in the folder writes it anew") from None
 
 
 def _worst_in(folder: Path) -> tuple[str, float] | None:

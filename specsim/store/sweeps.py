@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -25,6 +26,7 @@ from specsim.metrics.sweep_table import (
     beside,
     check_setting,
     differing,
+    following,
     in_short,
     keys_of,
     line_named,
@@ -36,7 +38,7 @@ from specsim.metrics.sweep_table import (
 )
 from specsim.metrics.tables import counted, sweep_html
 from specsim.metrics.why import why
-from specsim.store.runs import is_run, read_run, run_folders
+from specsim.store.runs import is_run, planned_in, read_run, run_folders
 from specsim.store.scan import Scan, names_of, scan
 from specsim.store.summaries import SUMMARIES, Failure, Summary, read_rows
 
@@ -59,8 +61,8 @@ def holds_runs(root: Path) -> bool:
 def load_sweep(*folders: str | Path) -> Sweep:
     """Return the runs in the direct subfolders of `folders`, whatever their names.
 
-    A damaged run is left out. A run with a copy counts once. Notes name both, and say if runs differ in the code or in
-    the files that they have read.
+    Those of a folder's last sweep come first, in its order, and all others by name. A damaged run is left out. A run
+    with a copy counts once. Notes name both, and say if runs differ in the code or in the files that they have read.
 
     Raises
     ------
@@ -70,9 +72,9 @@ def load_sweep(*folders: str | Path) -> Sweep:
     if not folders:
         raise SpecsimError("load_sweep(): expected the folder of a sweep, or several")
     roots = [expanded(str(folder)) for folder in folders]
-    places = [place for root in roots for place in run_folders(root)]
-    in_folders = {place.name.rpartition("-")[2] for place in places}
-    summaries: list[Summary] = []
+    places = {root: run_folders(root) for root in roots}
+    in_folders = {_key(place) for of_root in places.values() for place in of_root}
+    runs: list[Path | Summary] = []
     failures: list[Failure] = []
     notes: list[str] = []
     for root in roots:
@@ -81,15 +83,30 @@ def load_sweep(*folders: str | Path) -> Sweep:
             one = f"{str(root)!r} holds a single run; expected load_run, or the sweep's folder: {str(root.parent)!r}"
             none = f"no folder {str(root)!r}{beside_path(root)}"
             raise SpecsimError(one if is_run(root) else wrote if root.exists() else none)
-        rows = read_rows(root)
-        summaries += [each for key, each in rows.runs.items() if key not in in_folders]
-        failures += [each for key, each in rows.failures.items() if key not in in_folders]
+        rows, place_in = read_rows(root), _place_in(root)
+        summaries = [each for key, each in rows.runs.items() if key not in in_folders]
+        runs += sorted([*places[root], *summaries], key=place_in)
+        lost = [each for key, each in rows.failures.items() if key not in in_folders]
+        failures += sorted(lost, key=place_in)
         notes += rows.notes
-    found = scan([*places, *summaries], failures)
+    found = scan(runs, failures)
     notes += found.notes
     if not found.runs and not failures:
         raise SpecsimError(notes[0])
     return Sweep(found.runs, [*notes, *_mixed(found.table)], found, failures)
+
+
+def _key(run: Path | Summary | Failure) -> str:
+    return run.name.rpartition("-")[2] if isinstance(run, Path) else run.key
+
+
+def _place_in(root: Path) -> Callable[[Path | Summary | Failure], int]:
+    """Return what tells the place of a run in the last sweep of a folder; all others come behind it."""
+    keys: list[str] | None = None
+    with suppress(SpecsimError):
+        keys, _ = planned_in(root)
+    order = {key: place for place, key in enumerate(keys or ())}
+    return lambda run: order.get(_key(run), len(order))
 
 
 def _mixed(table: DataFrame) -> list[str]:
@@ -364,7 +381,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
             check_setting(self._table, name, key)
         if len({*by, of}) <= len(by):
             raise SpecsimError(f"map: {', '.join((*by, of))}: one stands twice; expected each once")
-        left = [key for key in beside(self._table, of) if key not in by]
+        left = [key for key in beside(self._table, of) if key not in (*by, *following(self._table, by))]
         if left:
             way = "" if panel else f"panel={left[0]!r} or "
             raise SpecsimError(f"map: the runs differ in {left[0]}, too; expected {way}select({left[0]}=..)")

@@ -33,7 +33,7 @@ ONE_REQUEST = ("run", "scheduler=continuous", *CONV[:2], "requests=1")
 AT_FIRST_PASS = """
 import os, sys
 from specsim.cli import main
-from specsim.backend import SimulatedBackend
+from specsim.simulated_backend import SimulatedBackend
 SimulatedBackend.verify = lambda *given: os._exit(0)
 sys.exit(main(sys.argv[1:]) or "no pass")
 """

@@ -354,21 +354,26 @@ def test_what_matters_to_one_run_may_be_set_for_all(words):
     assert accepted(*words.removeprefix("-m ").split(), sweep=words.startswith("-m"))
 
 
-def test_what_matters_to_no_run_of_a_sweep_is_refused():
+OURS = "specsim.schedulers.fcfs"
+
+
+def test_what_matters_to_no_run_of_a_sweep_or_to_a_file_of_your_own(here):
     assert "profile.gpus=64" in refusal(accepted, "scheduler=continuous,adaserve", "profile.gpus=64", sweep=True)
-
-
-def test_what_matters_to_a_file_of_your_own(here):
     text = (shipped("conf") / "profile" / "llama8b_1b_a100.yaml").read_text().replace("gpus: 1", "gpus: 2")
     (here / "mine.yaml").write_text(text)
     accepted("profile=./mine.yaml")
     assert "of 2 GPUs" in refusal(accepted, "profile=./mine.yaml", "profile.gpus=4")
-    (here / "mine_of_idle.py").write_text("from specsim.schedulers.fcfs import Fcfs\n\n\nclass Mine(Fcfs):\n    pass\n")
-    (here / "policy.yaml").write_text("_target_: mine_of_idle.Mine\nmax_num_seqs: 8\n")
-    named = "plugins=[./mine_of_idle.py]"
-    accepted(named, "scheduler=./policy.yaml")
-    accepted(named, "scheduler=./policy.yaml,continuous", sweep=True)
+    for name, source in (("idle", OURS), ("beside", OURS), ("other", "mine_of_beside")):
+        (here / f"mine_of_{name}.py").write_text(f"from {source} import Fcfs\n\n\nclass Mine(Fcfs):\n    pass\n")
+        (here / f"{name}.yaml").write_text(f"_target_: mine_of_{name}.Mine\nmax_num_seqs: 8\n")
+    named, three = "plugins=[./mine_of_idle.py]", [f"./mine_of_{name}.py" for name in ("beside", "other", "idle")]
+    accepted(named, "scheduler=./idle.yaml")
+    accepted(named, "scheduler=./idle.yaml,continuous", sweep=True)
     assert "names anything in ./mine_of_idle.py" in refusal(accepted, named, "scheduler=continuous")
+    words = [f"plugins=[{','.join(three)}]", "scheduler=./idle.yaml,./other.yaml,fcfs"]
+    found = [each.settings.plugins for each in accepted(*words, sweep=True)]
+    assert found == [(three[2],), tuple(three[:2]), ()]
+    assert f"in {three[0]}" in refusal(accepted, words[0], "scheduler=./idle.yaml,fcfs", sweep=True)
 
 
 CONDITIONAL = {"launch_s", "graph_step", "graph_most"}

@@ -71,7 +71,7 @@ def test_the_folder_tells_of_the_failure_until_it_alone_is_tried_again(tmp_path,
     assert main([*command, "rps=2,4,8"]) == 1
     assert main([*command, "rps=16"]) == 0
     found = load_sweep(tmp_path)
-    assert [run.config["rps"] for run in found] == [2, 8, 16]
+    assert [run.config["rps"] for run in found] == [16, 2, 8], "the last sweep is first"
     (failure,) = found.failures
     assert (failure.config["rps"], failure.label, found.table["error"].count()) == (4, {"rps": "4"}, 1)
     assert (found.axes, found.means()["count"].tolist()) == ({"rps": [2, 8, 16]}, [1] * 3 * CLASSES)

@@ -9,7 +9,7 @@ import subprocess
 import pandas as pd
 import pytest
 
-from specsim import load_run, load_sweep, simulate, sweep
+from specsim import Sweep, load_run, load_sweep, simulate, sweep
 from specsim.cli import main
 from specsim.metrics.sweep_table import SweepAxes
 from specsim.metrics.tables import load_of
@@ -85,6 +85,16 @@ def test_a_sweep_s_page_has_its_means_and_says_which_attains_most(pages):
     drawn = [each for each in values_in(attainment) if each["requests of"] == "all classes"]
     shown = {(each["line"], each["x"]): each["mean"] for each in drawn}
     assert shown == {(each["scheduler"], each["rps"]): 100 * each["mean"] for each in means}
+
+
+def test_the_page_of_an_incomplete_grid_has_differences_where_both_ran(tmp_path):
+    small, seeds = {"trace": "poisson", "requests": 20, "progress": False}, {"seed": [0, 1]}
+    runs = [*sweep({"scheduler": ["vllm", "vllm_spec"], "rps": [2, 4], **seeds}, **small)]
+    runs += sweep({"slo_scale": [1.3], **seeds}, scheduler="vllm", rps=2, **small)
+    file = Sweep(runs).report(tmp_path / "page.html")
+    assert re.search("No run has a partner of vllm(_spec)? at slo_scale = 1.3.", file.read_text())
+    attainment, _, apart, *_ = specs_in(file).values()
+    assert [{each["slo_scale"] for each in values_in(spec)} for spec in (attainment, apart)] == [{"1", "1.3"}, {"1"}]
 
 
 def test_the_answer_of_a_sweep_says_which_points_are_overloaded_and_takes_its_lead_from_others():

@@ -25,8 +25,6 @@ from tests.made import refusal
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100"]
 CLASSES = ["chat", "coding", "summarization", "all"]
 AXES = ["scheduler=fcfs,continuous", "rps=2,4", "slo_scale=0.8,1.2"]
-
-
 PLACES = [(scheduler, rps, scale) for scheduler in ("fcfs", "continuous") for rps in "24" for scale in ("0.8", "1.2")]
 
 
@@ -60,7 +58,8 @@ def test_a_sweep_with_seeds_prints_a_row_a_point_and_with_each_a_row_a_run(tmp_p
     lines = table_of(capsys)
     assert lines[0][:4] == ["scheduler", "rps", "attained", "difference"]
     assert [line[:2] for line in lines[4:8]] == points
-    found = load_sweep(tmp_path).over_seeds(against="fcfs").set_index(["scheduler", "rps"])
+    found = load_sweep(tmp_path).over_seeds().set_index(["scheduler", "rps"])
+    assert [[scheduler, str(rps)] for scheduler, rps in found.index] == points
     for line in lines[4:8]:
         scheduler, rps, attained, difference, *_ = line
         row = found.loc[(scheduler, int(rps))]
@@ -298,18 +297,31 @@ def plugin(here, monkeypatch):
     sys.modules.pop("my_policy", None)
 
 
-MINE = ["run", "-m", "rps=20,40", "scheduler=./my_policy.yaml", "plugins=[my_policy.py]", *WORDS, "out=all"]
+MINE = ["scheduler=./my_policy.yaml,fcfs", "plugins=[my_policy.py]"]
 
 
-def test_an_edited_plug_in_is_not_read_back_from_an_old_run(plugin, capsys, started):
+def test_a_plug_in_is_of_its_own_schedulers_runs_alone_beside_the_baselines(plugin, capsys, started):
+    words = ["run", "-m", "rps=20,40", "seed=0,1", *WORDS]
     plugin(1)
-    assert main(MINE) == 0
+    assert main([*words, "scheduler=continuous,fcfs", "out=all"]) == 0
+    assert main([*words, "scheduler=./my_policy.yaml", MINE[1], "out=mine"]) == 0
+    joined = load_sweep("all", "mine")
+    assert [*joined.axes] == ["scheduler", "rps", "seed"]
+    assert joined.figure().caption
+    assert joined.paired(against="fcfs")["count"].tolist() == [2] * 2 * 2 * len(CLASSES)
+    assert len(joined.winners()) == 2
+    assert main([*words, *MINE, "out=all"]) == 0
+    assert len(started) == 8 + 4 + 4
+    named = {run.made_of.chosen.scheduler.name: [*run.provenance["plugins"]] for run in load_sweep("all")}
+    assert named == {"continuous": [], "fcfs": [], "./my_policy.yaml": ["my_policy"]}
     before = load_sweep("all").table["slo_attainment"].tolist()
     plugin(64)
-    assert main(MINE) == 0
-    assert "note: 2 runs made again: plug-in my_policy has changed" in capsys.readouterr().out.splitlines()
-    assert len(started) == 4
+    assert main([*words, *MINE, "out=all"]) == 0
+    assert "note: 4 runs made again: plug-in my_policy has changed" in capsys.readouterr().out.splitlines()
     assert load_sweep("all").table["slo_attainment"].tolist() != before
-    assert main(MINE) == 0
-    assert len(started) == 4
+    edited = load_sweep("all", "mine").over_seeds()
+    assert len(edited) == 2 * 4
+    assert set(edited["scheduler.read.my_policy"].dropna().str.len()) == {12}
+    assert main([*words, *MINE, "out=all"]) == 0
+    assert len(started) == 20
     assert "made again" not in capsys.readouterr().out

@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 import specsim.simulation
-from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.cluster.routers import LeastTokens, RoundRobin, Slack
 from specsim.core.passes import NOBODY, Drafted, DraftPass, Emitted, Pass, TargetPass
 from specsim.core.protocols import Scheduler, Step, View
@@ -21,6 +20,7 @@ from specsim.metrics.recorder import Record
 from specsim.metrics.requests import DRAFT_PASS
 from specsim.pass_shape import PassShape
 from specsim.server.view import LedgerView
+from specsim.simulated_backend import GroundTruth, SimulatedBackend
 from specsim.simulation import Simulation, run
 from tests.laws.subjects import factories, factory_of
 from tests.levels import OneByOne

@@ -63,6 +63,12 @@ def test_parts_that_need_the_future_are_refused_without_it():
     assert "oracle" in refusal(scheduler_factory, mapping, "scheduler=mine")
 
 
+def test_what_is_told_of_each_verification_cannot_say_that_its_steps_are_alike():
+    told = type("Told", (FixedChains,), {"stationary": True, "on_verified": lambda *_: None})
+    with pytest.raises(ValueError, match="Told says stationary = True, and has an on_verified"):
+        Composed(TokenBudget(8, 512, 0.0), told(DRAFTS))
+
+
 # --- cache that is kept for drafts: what each decode verifies, and as many drafts behind that -------------------------
 
 DRAFTS, OUTPUT = 3, 60

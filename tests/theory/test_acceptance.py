@@ -10,12 +10,12 @@ from scipy.stats import binom
 
 from specsim.acceptance.curves import Acceptance, Curve, level_rates
 from specsim.acceptance.trace import AcceptanceTrace
-from specsim.backend import GroundTruth, SimulatedBackend
 from specsim.config.compose import compose
 from specsim.core.passes import NOBODY, DraftPass, TargetPass
 from specsim.core.trees import Forest
 from specsim.pass_shape import PassShape
 from specsim.rng import mix
+from specsim.simulated_backend import GroundTruth, SimulatedBackend
 from specsim.simulation import run
 from tests.laws.every import watched
 from tests.laws.subjects import NAMES, factory_of, raw_of

@@ -104,19 +104,22 @@ def test_every_output_position_of_specdecode_bench_is_walked_in_chains_of_k(tmp_
 def test_a_rate_is_of_those_verifications_that_tell_of_its_position(tmp_path):
     """Twenty drafts of one token, all right, and twenty of two, of which 5 get one and 5 two: 30 / 40, then 5 / 10.
 
-    Of 100 verifications 40 reach the second position and 15, too few, the third: 0.4, 0.375, and not 7 / 15.
+    Of 100 verifications 40 reach the second position and 15, too few, the third: 0.4, 0.375, and for 7 / 15 the
+    7 right with 5 tries of the rate before, of 20. The mean length is 1 + (40 + 15 + 7) / 100.
     """
     shorter = {"k": [1] * 20 + [2] * 20, "accepted": [1] * 20 + [2, 1, 0, 0] * 5}
     assert read(tmp_path, [shorter] * 2).curves["default"].rates[:2] == pytest.approx((30 / 40, 5 / 10))
     few = {"k": 3, "histogram": [60, 25, 8, 7]}
-    assert read(tmp_path, [few]).curves["default"].rates[:3] == pytest.approx((0.4, 0.375, 0.375))
+    made = read(tmp_path, [few])
+    assert made.curves["default"].rates[:4] == pytest.approx((0.4, 0.375, *[(7 + 5 * 0.375) / 20] * 2))
+    assert "100 verifications of 1.62 tokens, fewer than 20 at position 3: rates there lean on" in str(made.note)
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.8])
-def test_known_rates_and_spread_come_back(tmp_path, spread):
+@pytest.mark.parametrize(("spread", "seed"), [(0.0, 5), (0.0, 7), (0.0, 10), (0.8, 5)])
+def test_known_rates_and_spread_come_back(tmp_path, spread, seed):
     """Rates within three standard errors of so many verifications, the spread within three of so many requests."""
     centres, requests = [1.5, 1.0, 0.8], 200
-    lines = drawn(centres, spread, requests, seed=5)
+    lines = drawn(centres, spread, requests, seed)
     made = read(tmp_path, lines)
     curve = made.curves["chat"]
     assert abs(curve.spread - spread) < 3 * (spread / (2 * requests) ** 0.5 + 0.02)
@@ -166,7 +169,7 @@ def test_aiperf_warm_up_and_drafts_cut_short_are_told_apart(tmp_path):
     warm = {"metadata": {"benchmark_phase": "warmup", "source_kind": "coding"}, "spec_decode_acceptance": COUNTS}
     cut = {"metadata": {"source_kind": "coding"}, "spec_decode_acceptance": COUNTS | {"num_draft_tokens": 235}}
     made = read(tmp_path, [warm, cut])
-    assert "coding: 1 requests, 80 verifications, 5 tokens fewer drafted than k each" in str(made.note)
+    assert "coding: 1 requests, 80 verifications of 2.25 tokens, 5 tokens fewer drafted than k each" in str(made.note)
     assert made.curves.keys() == {"coding", "default"}
 
 

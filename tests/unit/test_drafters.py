@@ -150,6 +150,10 @@ def test_heads_propose_no_deeper_than_they_are():
         found = run(drafter="medusa", drafter__depth=depth, scheduler__num_speculative_tokens=8)
         trees = found.requests["draft_tokens"].sum() / found.requests["speculations"].sum()
         assert depth - 1 < trees <= depth
+    for scheduler, keys in (("vllm_spec", {}), ("threshold", {"scheduler__threshold": 0}), ("dsde", {})):
+        found = run(scheduler, drafter="eagle", drafter__depth=2, scheduler__num_speculative_tokens=8, **keys)
+        assert 0 < (drafts(found)["depth"] == 2).sum() <= (found.passes["kind"] == 1).sum()
+        assert any("num_speculative_tokens=8: drafts end at depth 2, " in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from specsim import simulate
-from specsim.backend import SimulatedDrafter
 from specsim.config.configured import from_point
 from specsim.core.passes import DraftPass
 from specsim.core.trees import Forest
@@ -18,6 +17,7 @@ from specsim.latency.profile import load_profile
 from specsim.metrics.requests import VERIFY_PASS
 from specsim.pass_shape import PassShape, PassShapes
 from specsim.runs.prepare import prepare
+from specsim.simulated_backend import SimulatedDrafter
 from tests.made import acceptance_trace, ledger_and_view, refusal, requests
 
 PROFILE = load_profile("llama8b_1b_h100")

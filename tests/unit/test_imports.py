@@ -15,7 +15,17 @@ HEAVY = {"pandas", "matplotlib", "scipy", "pyarrow", "numba"}
 SLOW = {*HEAVY, "numpy", "simpy", "hydra", "omegaconf", "yaml", "tqdm"}
 ROOMS = [
     *("errors", "rng", "pass_shape", "files", "kernels", "core", "registry", "latency", "acceptance", "workload"),
-    *("schedulers", "server", "cluster", "backend", "plugin", "calibration", "config", "metrics", "simulation"),
+    *(
+        "schedulers",
+        "server",
+        "cluster",
+        "simulated_backend",
+        "plugin",
+        "calibration",
+        "config",
+        "metrics",
+        "simulation",
+    ),
     *("figures", "store", "runs", "search", "api", "commands", "cli", "__main__"),
 ]
 """From below: each imports itself and those before it."""

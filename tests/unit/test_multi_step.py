@@ -9,13 +9,13 @@ import pytest
 
 import specsim.metrics.recorder
 import specsim.simulation
-from specsim.backend import SimulatedBackend
 from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.trees import Forest
 from specsim.errors import SchedulerFault
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.vllm_spec import FixedChains
+from specsim.simulated_backend import SimulatedBackend
 from specsim.simulation import run
 from tests.laws.every import assert_same_record
 from tests.laws.subjects import factory_of

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from specsim.backend import SimulatedBackend
 from specsim.errors import ModelFault
+from specsim.simulated_backend import SimulatedBackend
 from specsim.simulation import run
 from tests.golden.scene import scene
 from tests.laws.every import assert_same_record

@@ -88,6 +88,9 @@ def test_range_of_the_samples_is_known():
     extrapolates = load_profile("llama70b_1b_4xa100").target.extrapolates
     passes = one(100_000, 512, 0), one(100_000, 5000, 0), one(1_000_000, 512, 0)
     assert [extrapolates(each) for each in passes] == [False, True, True]
+    mapping = changed("target.forms", {"table": TABLE})
+    del mapping["target"]["valid"]
+    assert profile_from_mapping(mapping, "mine.yaml").target.batched_range == (1, 256), "a table's own rows"
 
 
 def test_the_page_says_how_far_both_forms_are_off_a_mixture_of_experts():
@@ -199,6 +202,7 @@ def changed(key, value):
         ("target.forms.roofline.few_s", [0.0, -1.0], "leave some to every pass"),
         ("checks", {"splitwise": {"decode": {"median": math.nan}}}, "a finite number"),
         ("usable_kv_bytes", None, "None is not"),
+        ("usable_kv_bytes", 593_913_446_400, "memory_bytes less both models' weights_bytes"),
         ("target.forms.roofline.few_s", None, "None is not"),
     ],
 )

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from specsim import sweep
+from specsim import Sweep, sweep
 from specsim.metrics import seeds
 from specsim.metrics.tables import means_table
 from tests.made import refusal
@@ -213,6 +213,8 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     assert found["mean"].tolist() == pytest.approx(means.tolist())
     found = found.set_index(["acceptance.alpha", "rps", "slo_scale"])
     assert [len(axes.patches) for axes in runs.select(acceptance__alpha=0.5).map("rps", "slo_scale").axes] == [4]
+    zipped = Sweep([each for each in runs if (each.config["rps"] == 2) == (each.config["slo_scale"] == 0.5)])
+    assert [len(axes.patches) for axes in zipped.map("rps", "acceptance.alpha").axes] == [4], "a scale for each rate"
     (legend,) = runs.select(scheduler="fcfs").map("acceptance.alpha", "slo_scale", of="rps").legends
     assert "rps = 2" in {text.get_text() for text in legend.get_texts()}
     assert "differ in acceptance.alpha, too; expected panel='acceptance.alpha'" in refusal(runs.map, "rps", "slo_scale")

@@ -9,11 +9,12 @@ import pytest
 
 from specsim import sweep
 from specsim.errors import SpecsimError
-from specsim.figures.plots import sweep_figures
+from specsim.figures.plots import paper_figure, sweep_figures
 from specsim.figures.sweep import curves
 from specsim.files.yaml_file import shipped
 from specsim.metrics.seeds import over_seeds, paired_difference
 from specsim.metrics.sweep_table import axes_of, short_names, without_failures
+from specsim.metrics.tables import comparison_table
 from tests.made import refusal
 from tests.unit import test_seeds
 from tests.unit.test_plots import caption
@@ -158,6 +159,11 @@ def test_where_a_line_has_no_partner_no_difference_is_drawn():
     assert {tuple(x) for axes in figure.axes for x, _ in lines_of(axes)} == {(2, 4)}
     frame = frame[~((frame["scheduler"] == "vtc") & (frame["rps"] == 2))]
     assert [tuple(x) for x, _ in lines_of(drawn(frame, "slo_attainment", "adaserve").axes[0])] == [(2, 4), (4, 8)]
+    frame = frame[(frame["scheduler"] != "fcfs") | (frame["rps"] == 4)]
+    frame = frame[(frame["scheduler"] != "vtc") | (frame["rps"] == 8)]
+    text = paper_figure(frame, axes_of(frame), against="fcfs").figure.axes[0].texts
+    assert [each.get_text() for each in text] == ["adaserve"]
+    assert {*sweep_figures(frame[frame["scheduler"] != "adaserve"], axes_of(frame))} == {"attainment", "goodput"}
 
 
 AXES = {
@@ -242,6 +248,8 @@ def test_a_paper_s_figures_are_few_files_with_their_captions(runs, tmp_path):
 def test_a_file_is_called_by_its_stem_with_its_folder_where_another_is_called_so():
     alone = {"./a.yaml": "a", "/x/y/b.yaml": "y/b", "z/b.yaml": "z/b", "0.8": "0.8", "vllm": "vllm"}
     assert short_names([*alone, "./c.yaml", "c", None]) == {**alone, "./c.yaml": "./c.yaml", "c": "c"}
+    table = comparison_table([({"slo.classes.chat.share": 0.4, "slo.classes.code.share": 0.6, "s.rps": 2}, None)])
+    assert table.split()[:3] == ["chat.share", "code.share", "rps"]
     path = str(shipped("conf") / "scheduler" / "fcfs.yaml")
     runs = sweep({"scheduler": [path, "vllm"], "rps": [2, 4]}, trace="poisson", requests=4)
     assert [each.get_text() for each in runs.curves().legends[0].get_texts()] == ["fcfs", "vllm"]
@@ -252,6 +260,7 @@ def test_what_cannot_be_shown_is_refused(runs):
     assert "figure: the runs differ in no number" in refusal(lambda: runs.select(rps=2).figure())
     assert "figure: names=fcf: no such line; did you mean 'fcfs'" in refusal(runs.figure, names={"fcf": "first come"})
     assert "figure: of=chatt: slo_attainment is of no such class" in refusal(runs.figure, of="chatt")
+    assert runs.figure(of="worst").caption.startswith("Requests of worst. Means")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]
     too_many = sweep({"scheduler": names, "rps": [2, 4]}, trace="poisson", requests=4)
     assert "figure: 7 lines of scheduler; expected 6 or fewer" in refusal(too_many.figure)
@@ -269,6 +278,15 @@ def test_what_goes_along_with_a_scheduler_makes_no_figure_of_its_own():
     assert "along with scheduler: acceptance" in caption(curves(frame, axes))
     said = caption(curves(frame.assign(profile="llama8b_1b_h100", engine="ideal"), axes))
     assert "Profile llama8b_1b_h100, engine ideal. " in said
+    frame.insert(0, "slo.classes.chat.share", 1 - frame["rps"] / 10)
+    axes = axes_of(frame, "rps")
+    assert (axes, axes_of(frame.query("scheduler == 'fcfs'")).line) == (
+        ("rps", "scheduler", (), axes.along, (frame.columns[0],)),
+        "scheduler",
+    )
+    assert "along with scheduler: acceptance. What differs along with rps: slo.classes.chat" in caption(
+        curves(frame, axes)
+    )
     frame.insert(0, "slo_scale", np.where(frame["scheduler"] == "fcfs", 0.8, 1.2))
     assert axes_of(frame).rest == ("slo_scale",)
 

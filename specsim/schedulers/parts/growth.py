@@ -31,7 +31,7 @@ def grow_trees(
 ) -> Generator[DraftPass, Forest, Forest]:
     """Yield draft passes and return candidate trees: `depth` layers of a request's likeliest `width` nodes each.
 
-    Width 1 gives chains (AdaServe, section 4.3, step 1). No tree is deeper than the tokens its request may still emit.
+    Width 1 gives chains (AdaServe, section 4.3, step 1). No tree is deeper than `useful_depth`.
 
     Parameters
     ----------
@@ -40,6 +40,7 @@ def grow_trees(
     stationary_until_s : as in `DraftPass`.
     """
     max_depth, beam = max_depths(view, requests, growing), width if width > 1 else None
+    depth = min(depth, view.cost_model.draft.max_depth)
     return grow(requests, catch_up, max_depth, (width,) * depth, beam=beam, stationary_until_s=stationary_until_s)
 
 
@@ -101,7 +102,7 @@ def grow(
 
 
 def grow_sequences(view: View, sequences: Sequences, widths: Sequence[int], going_on: GoingOn | None = None) -> Growing:
-    """Return `grow` for the decoding sequences, with no tree deeper than the tokens its request may still emit."""
+    """Return `grow` for the decoding sequences, with no tree deeper than `useful_depth`."""
     max_depth = max_depths(view, sequences.requests, sequences.decoding)
     return grow(sequences.requests, sequences.catch_up, max_depth, widths, going_on=going_on)
 
@@ -132,8 +133,9 @@ def max_depths(view: View, requests: Ids, growing: int) -> Ints:
 
 
 def useful_depth(view: View, requests: Ids) -> Ints:
-    """Return how many draft tokens each request could still emit beside the bonus token, (n,)."""
-    return view.max_tokens[requests] - view.emitted_tokens[requests] - 1
+    """Return how many draft tokens each request could still emit beside the bonus token, (n,), as deep as drafts go."""
+    left: Ints = view.max_tokens[requests] - view.emitted_tokens[requests] - 1
+    return np.minimum(left, view.cost_model.draft.max_depth, out=left)
 
 
 def trees_fit(

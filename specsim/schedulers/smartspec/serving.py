@@ -186,9 +186,7 @@ class SmartSpec:
         if not has_slot(view, requests[:1]):
             keep, _ = keeping_cache(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
-        longest = np.minimum(
-            useful_depth(view, requests), min(self.proposal.max_depth, view.cost_model.draft.max_depth)
-        )
+        longest = np.minimum(useful_depth(view, requests), self.proposal.max_depth)
         longest[self.feedback.plain[requests]] = 0
         return Batch(
             requests,

@@ -14,9 +14,9 @@ from profiler.backend.stopwatch import MOVE, DeviceStopwatch  # noqa: E402
 from profiler.fidelity.journal import Journal, JournalClock, kind_of  # noqa: E402
 from profiler.fidelity.serving import acceptance_trace_of, differing  # noqa: E402
 from profiler.fidelity.verdicts import Step, accounted  # noqa: E402
-from specsim.backend import SimulatedBackend  # noqa: E402
 from specsim.pass_shape import PassShape  # noqa: E402
 from specsim.rng import mix  # noqa: E402
+from specsim.simulated_backend import SimulatedBackend  # noqa: E402
 from specsim.simulation import run  # noqa: E402
 from tests.golden.scene import scene  # noqa: E402
 from tests.laws.subjects import factory_of  # noqa: E402
