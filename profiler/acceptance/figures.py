@@ -52,21 +52,20 @@ def save_figures(
 def confidence_figure(rows: Mapping[str, OnPath]) -> Figure:
     """Draw proposals' acceptance against confidence by category and depth in the chain (SpecServe Fig. 7)."""
     figure, panels = _panels(list(rows))
-    for name, axes in panels:
+    for _, axes in panels:
         axes.plot((0, 1), (0, 1), color=GREY, linestyle=":", linewidth=0.9, label="confidence = acceptance")
-        for depth, colour in zip(DEPTHS, PALETTE, strict=False):
+        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+    for depth, colour in zip(DEPTHS, PALETTE, strict=False):
+        lines = []
+        for name, _ in panels:
             chosen = at_depth(rows[name], depth) & rows[name].proposed
             bins = by_confidence(rows[name].confidence[chosen], rows[name].right[chosen])
             seen = bins.rows >= FEWEST
-            axes.plot(
-                bins.confidence[seen],
-                bins.accepted[seen],
-                marker="o",
-                markersize=2.5,
-                color=colour,
-                label=f"depth {depth}",
-            )
-        axes.set(xlim=(0, 1), ylim=(0, 1.02))
+            lines.append((bins.confidence[seen], bins.accepted[seen]))
+        # The legend is the first panel's: a depth that some other panel has stands in it.
+        label = f"depth {depth}" if any(len(x) for x, _ in lines) else None
+        for (_, axes), line in zip(panels, lines, strict=True):
+            axes.plot(*line, marker="o", markersize=2.5, color=colour, label=label)
     _edges(panels, "confidence of the proposal", "accepted")
     legend_above(figure, panels[0][1])
     return figure

@@ -67,27 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run what is missing and write the report; return 1 if a run failed or is not lossless."""
-    from profiler.fidelity.tables import ABOUT, gathered, read_tables, write_tables
+    from profiler.fidelity.tables import read_tables
     from profiler.fidelity.verdicts import failed, faults
-    from profiler.lock import only_one
-    from profiler.models.loading import require_extra
-    from profiler.text import progress
 
-    study = study_of(arguments)
-    root = arguments.out or OUT / study.name
-    if not arguments.redraw:
-        from profiler.fidelity.running import run_study
-
-        require_extra()
-        total = sum(len(study.cells(pair)) for pair in study.pairs)
-        with only_one(root / ABOUT), progress(total, "cell") as notify:
-            try:
-                files = run_study(study, root, notify, command=shlex.join(["specsim", "fidelity", *arguments.typed]))
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(
-                    f"the cells that ended are kept; the same command with --out {root} goes on"
-                ) from None
-            write_tables(gathered(files, root), root)
+    root: Path = arguments.out
+    # Stored tables say all there is to draw.
+    if not (arguments.redraw and root and not arguments.settings):
+        study = study_of(arguments)
+        root = root or OUT / study.name
+        if not arguments.redraw:
+            _serve(study, root, arguments)
     tables = read_tables(root)
     say(*write_report(tables, root, arguments.page))
     wrong = {
@@ -98,6 +87,27 @@ def run(arguments: argparse.Namespace) -> int:
         if count:
             say(f"fidelity {tables.about['name']}: {count} of {len(tables.cells)} runs {said}", error=True)
     return int(any(wrong.values()))
+
+
+def _serve(study: Study, root: Path, arguments: argparse.Namespace) -> None:
+    """Run what is missing and write the tables."""
+    from profiler.fidelity.tables import ABOUT, gathered, write_tables
+    from profiler.lock import only_one
+    from profiler.models.loading import require_extra
+    from profiler.text import progress
+
+    require_extra()
+    from profiler.fidelity.running import run_study
+
+    total = sum(len(study.cells(pair)) for pair in study.pairs)
+    with only_one(root / ABOUT), progress(total, "cell") as notify:
+        try:
+            files = run_study(study, root, notify, command=shlex.join(["specsim", "fidelity", *arguments.typed]))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"the cells that ended are kept; the same command with --out {root} goes on"
+            ) from None
+        write_tables(gathered(files, root), root)
 
 
 def write_report(tables: Tables, root: Path, page_file: Path | None) -> list[Path]:

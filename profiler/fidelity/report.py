@@ -19,7 +19,6 @@ from profiler.fidelity.verdicts import (
     RUN_TARGETS,
     Verdict,
     allowed,
-    failed,
     faults,
     pass_errors,
     run_verdicts,
@@ -225,11 +224,14 @@ def _sitting(tables: Tables) -> Iterator[Row]:
 
 
 def _failed(tables: Tables) -> str:
-    rows = failed(tables.cells)
-    if not len(rows):
-        return ""
-    lines = [f"- {row.pair}, {row.scheduler}, load {row.load:g}, {row.side}: {row.error}" for row in rows.itertuples()]
-    return "\nRuns that failed:\n\n" + "\n".join(lines) + "\n"
+    said = {name: facts["mismatch"] for name, facts in tables.about["pairs"].items() if facts.get("mismatch")}
+    text = "".join(f"\n{name}: {line}.\n" for name, line in said.items())
+    for heading, column in (("Runs that failed", "error"), ("Runs beyond the profile", "extrapolated")):
+        rows = tables.cells.dropna(subset=column) if column in tables.cells else tables.cells[:0]
+        names = (f"{row.pair}, {row.scheduler}, load {row.load:g}, {row.side}" for row in rows.itertuples())
+        lines = [f"- {name}: {told}" for name, told in zip(names, rows.get(column, ()), strict=True)]
+        text += f"\n{heading}:\n\n" + "\n".join(lines) + "\n" if lines else ""
+    return text
 
 
 def _table(rows: Iterable[Row]) -> str:

@@ -24,10 +24,12 @@ from profiler.latency.points import ROLES
 from profiler.latency.samples import read_samples
 from profiler.models.loading import torch_device
 from profiler.text import Notify, write
+from specsim.acceptance.loading import Pair, same_model
 from specsim.config.configured import from_words
 from specsim.errors import SpecsimError, first_line
 from specsim.files.checked_mapping import expanded
 from specsim.files.yaml_file import is_path, read_yaml, shipped
+from specsim.latency.profile import load_profile
 
 
 def run_study(study: Study, root: Path, notify: Notify, *, command: str) -> list[Path]:
@@ -62,12 +64,16 @@ def _pair_run(
         return [], {"left_out": str(error)}
     first = next(iter(study.schedulers))
     words = study.words(pair, first)
-    profile, rounds = given_profile(words), None
+    profile, rounds, said = given_profile(words), None, None
     if profile is None:
         place = root / CELLS / f"{pair.name}-{key_of(profile_facts(study, ready))}"
         rounds = ProfileRounds(ready, study.grid, place, lambda line: notify(f"{pair.name}: {line}"))
         profile = rounds.first()
-    scene = Scene(study, ready, profile, ("any_fit=true", *_lookup_words(study, ready, root)))
+    else:
+        said = _mismatch(profile, ready)
+        notify(f"{pair.name}: {said}" if said else "")
+    any_fit = ["any_fit=true"] if rounds else []
+    scene = Scene(study, ready, profile, (*any_fit, *_lookup_words(study, ready, root)))
     if pair.text == "model":
         notify(f"{pair.name}: each text alone")
         scene = with_texts(scene, words)
@@ -88,6 +94,7 @@ def _pair_run(
     return files, {
         "text": pair.text,
         "rate": scene.rate,
+        "mismatch": said,
         "held_out": _held_out(scene.truth or scene.profile),
         "samples": samples_file(scene.truth).name if scene.truth else None,
         "target": ready.models.target.shape.name,
@@ -115,8 +122,10 @@ def _cells_run(
             slower = slowdown(ready, study.grid, samples) if samples and cell.side != SIMULATED else math.nan
             outcome = _outcome(scene, cell, words, slower)
             store(file if "error" not in outcome.numbers else failed, cell, outcome)
-            said = outcome.numbers.get("error", "done")
-            notify(f"{number} of {len(cells)}: {cell.label}: {said}, {time.monotonic() - started:.1f} s", 1)
+            told = outcome.numbers
+            said = f"{told.get('error', 'done')}, {time.monotonic() - started:.1f} s"
+            said += f"; {told['extrapolated']}" if "extrapolated" in told else ""
+            notify(f"{number} of {len(cells)}: {cell.label}: {said}", 1)
             if rounds is not None:
                 rounds.go_on(number / len(cells))
         files.append(file if file.exists() else failed)
@@ -145,6 +154,16 @@ def given_profile(words: list[str]) -> Path | None:
     if not names:
         return None
     return expanded(names[0]) if is_path(names[0]) else shipped("conf") / "profile" / f"{names[0]}.yaml"
+
+
+def _mismatch(profile: Path, ready: Ready) -> str | None:
+    """Return a line where a profile that was given is of other models than the pair."""
+    of, models = load_profile(profile), ready.models
+    draft = of.draft.name if isinstance(models.draft, LookupMatch) else models.draft.shape.name
+    runs = Pair(models.target.shape.name, draft)
+    if same_model(of.target.name, runs.target) and same_model(of.draft.name, runs.draft):
+        return None
+    return f"MISMATCHED PAIR: {profile} is of {Pair(of.target.name, of.draft.name)}, the real passes are of {runs}"
 
 
 def _outcome(scene: Scene, cell: StudyCell, words: list[str], slower: float) -> CellOutcome:

@@ -27,6 +27,7 @@ from specsim.errors import SpecsimError
 from specsim.metrics.recorder import Record
 from specsim.metrics.summary import summarise
 from specsim.rng import stream_keys
+from specsim.runs.checks import beyond
 from specsim.runs.prepare import prepare
 from specsim.simulated_backend import GroundTruth, SimulatedBackend
 from specsim.simulation import Simulation, run
@@ -118,7 +119,8 @@ def outcome_of(scene: Scene, cell: StudyCell, words: Sequence[str]) -> CellOutco
     simulation, entries, kept = scene.simulation(words), list[Entry](), list[Known]()
     record = run(_with_backend(scene, simulation, cell, entries, kept))
     table = record.table()
-    numbers = _numbers(record) | _accounts(entries, record.requests.arrival_s, cell.side)
+    numbers = _numbers(record) | dict(zip(("extrapolated",), beyond(simulation, record), strict=False))
+    numbers |= _accounts(entries, record.requests.arrival_s, cell.side)
     if kept and scene.texts is not None:
         asked = np.setdiff1d(np.arange(table.rows), list(record.rejected))
         count, widest = differing(kept[0], scene.texts, asked)

@@ -121,6 +121,8 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Subject], Setting, d
     check_link(arguments.link, arguments.tp)
     link = arguments.link if arguments.tp > 1 else None
     check_shards(subjects["target"], arguments.tp)
+    if arguments.tp > 1 and device.type == "cpu":
+        raise SpecsimError(f"tp {arguments.tp}: a shard is measured on a GPU; expected --device cuda, or no --tp")
     grid = shipped(device.type, arguments.quick)
     if arguments.grid is not None:
         grid = read_grid(arguments.grid, grid)

@@ -34,6 +34,8 @@ SMOKE_TEST = "smoke test"
 QUICK_GRID = "quick"
 ENGINE_TOKENS = 64
 SHOWN_SKIPPED = 6
+BUSY = 0.25
+"""The relative spread of a point's runs, at the ninth decile of points, above which it is told."""
 
 
 def read_all(paths: list[Path]) -> tuple[dict[str, Any], list[Sample]]:
@@ -86,7 +88,15 @@ def profile_mapping(
     mapping["checks"] = {"knee_tokens": {role: _knee(choices[role], facts) for role in ROLES}}
     mapping["provenance"] = [_provenance(path, facts, samples) for path in paths]
     mapping["assumptions"] = list(
-        dict.fromkeys([*_incomplete(facts, samples), *facts["assumptions"], HOST[facts["device"]], *_skipped(samples)])
+        dict.fromkeys(
+            [
+                *_incomplete(facts, samples),
+                *facts["assumptions"],
+                HOST[facts["device"]],
+                *_skipped(samples),
+                *_spread(samples),
+            ]
+        )
     )
     profile_from_mapping(mapping, name)
     return mapping, choices
@@ -180,6 +190,13 @@ def _skipped(samples: list[Sample]) -> list[str]:
     return [f"skipped: {', '.join(skipped[:SHOWN_SKIPPED])}{more}"]
 
 
+def _spread(samples: list[Sample]) -> list[str]:
+    """Return a line where runs of a point lie wide apart."""
+    middle, ninth = np.quantile([each.spread_s / each.median_s for each in samples if each.status == "ok"], [0.5, 0.9])
+    said = f"{100 * middle:.0f}% of their median at the median point, {100 * ninth:.0f}% at the ninth decile"
+    return [f"spread of a point's runs, as of a busy machine: the middle half takes {said}"] if ninth > BUSY else []
+
+
 def check_places(profile: Path, samples: Iterable[Path]) -> None:
     """Refuse to write a profile over its own samples, or where no file can be created.
 
@@ -203,7 +220,7 @@ def check_places(profile: Path, samples: Iterable[Path]) -> None:
 
 UNFIT = 4
 """Exit code of a fit that was written and is not fit for use."""
-NOTED = ("skipped: ", "partial: ", "lower grid: ")
+NOTED = ("skipped: ", "partial: ", "lower grid: ", "spread of ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +255,8 @@ def write_profile(places: Places, samples: list[Path]) -> int:
     say(*summary(mapping), places.profile, *samples, *figures)
     if (said := profile_from_mapping(mapping, name).unfit) is None:
         return 0
-    say(f"{said}; specsim refuses {places.profile} unless any_fit=true")
+    refused = f"specsim refuses {places.profile} unless any_fit=true"
+    say(f"{said}; {refused}; to measure anew delete {', '.join(map(str, samples))}, or give another --out")
     return UNFIT
 
 

@@ -233,11 +233,16 @@ class Profile:
 
     @property
     def unfit(self) -> str | None:
-        """Why the fit of the target or of the draft is not fit for use, None where both are."""
-        for role, model in (("target", self.target), ("draft", self.draft)):
-            if model.misfit is not None:
-                return f"not fit for use: {model.misfit} ({role}), above {100 * MOST_MEDIAN:.0f}%"
-        return None
+        """Why the fit of the target or of the draft, whichever is worse, is not fit for use, None where both are."""
+        found = [
+            (max((error.get("median", 0.0) for error in model.fit_error.values()), default=0.0), role, model.misfit)
+            for role, model in (("target", self.target), ("draft", self.draft))
+            if model.misfit is not None
+        ]
+        if not found:
+            return None
+        _, role, misfit = max(found)
+        return f"not fit for use: {misfit} ({role}), above {100 * MOST_MEDIAN:.0f}%"
 
     @property
     def usable_kv_tokens(self) -> int:

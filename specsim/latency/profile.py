@@ -140,7 +140,7 @@ def _model(node: CheckedMapping, wanted: str, stages: int, drafts: bool = False)
         weights_bytes=node.whole("weights_bytes", 0, MOST_BYTES),
         overhead_s=node.number("overhead_s"),
         fit_error=errors.get(form, {}),
-        misfit=_misfit(errors),
+        misfit=_misfit(errors, form),
         launch_s=node.number("launch_s") if "launch_s" in node.values else None,
         nonembedding_bytes=_nonembedding_bytes(node),
         max_model_len=node.whole("max_model_len", 2) if node.given("max_model_len") else None,
@@ -193,21 +193,24 @@ def _check_told(node: CheckedMapping) -> None:
             node.number(name, least=-inf)
 
 
-def _misfit(by_form: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str | None:
+def _misfit(by_form: Mapping[str, Mapping[str, Mapping[str, float]]], form: str) -> str | None:
     """Return what is wrong with a model's fit, None if nothing is.
 
-    The best of its forms counts, and in it the kind of pass with the largest median.
+    The best of its forms counts, and in it the kind of pass with the largest median; the form in use is told.
 
     Parameters
     ----------
     by_form : held-out relative errors by form, kind of pass, and statistic.
     """
-    worst = [
-        max((error.get("median", 0.0), kind) for kind, error in kinds.items()) for kinds in by_form.values() if kinds
-    ]
-    if not worst or min(worst)[0] <= MOST_MEDIAN:
+    worst = {
+        name: max((error.get("median", 0.0), kind) for kind, error in kinds.items())
+        for name, kinds in by_form.items()
+        if kinds
+    }
+    best = min(worst.values(), default=(0.0, ""))
+    if best[0] <= MOST_MEDIAN:
         return None
-    median, kind = min(worst)
+    median, kind = worst.get(form, best)
     return f"the median held-out error of {kind} is {100 * median:.1f}%"
 
 

@@ -23,6 +23,7 @@ from specsim.errors import SpecsimError, represented
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.latency.model import Profile
 from specsim.latency.profile import peak_notes
+from specsim.metrics.recorder import Record
 from specsim.metrics.requests import VERIFY_PASS, RunTotals
 from specsim.metrics.summary import peak
 from specsim.metrics.sweep_table import EAGER, UNDRAFTED
@@ -437,10 +438,13 @@ def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def beyond(simulation: Simulation, beyond_range: Mapping[tuple[int, int], tuple[float, float]]) -> str:
-    """Return in words which counts of passes lie above the range of their model; `beyond_range` as of a `Record`."""
+def beyond(simulation: Simulation, record: Record) -> Iterator[str]:
+    """Yield a line where passes lie outside the range of their model, with the counts that are above it."""
+    outside, passes = record.totals.out_of_range_passes, record.totals.iterations + record.totals.draft_passes
+    if not outside:
+        return
     found: dict[tuple[str, float], float] = {}
-    for (replica, kind), counts in beyond_range.items():
+    for (replica, kind), counts in record.beyond_range.items():
         truth = simulation.hardware_of(replica).truth
         model, who = (truth.target, "the target") if kind == VERIFY_PASS else (truth.draft, "the drafter")
         for name, most in zip(("context", "batched"), counts, strict=True):
@@ -449,7 +453,8 @@ def beyond(simulation: Simulation, beyond_range: Mapping[tuple[int, int], tuple[
                 key = f"{name} tokens in a pass of {who}", bound
                 found[key] = max(most, found.get(key, 0))
     said = [f"up to {most:,.0f} {what}, measured to {bound:,.0f}" for (what, bound), most in found.items()]
-    return ": " + "; ".join(said) if said else ""
+    told = f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
+    yield f"{told}: {'; '.join(said)}" if said else told
 
 
 def cache_note(simulation: Simulation, cache_bytes: Sequence[int], rows: Mapping[str, Any]) -> tuple[str, ...]:

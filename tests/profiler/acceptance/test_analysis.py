@@ -15,6 +15,7 @@ import yaml
 
 from profiler.acceptance.analysis import analyse, fit_curves, summary
 from profiler.acceptance.curves import chain_table, confidence_table, on_path, rounds, shipped_recording
+from profiler.acceptance.figures import confidence_figure
 from profiler.acceptance.trace_file import RecordedTrace, read_acceptance_trace, write_acceptance_trace
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.files.yaml_file import shipped
@@ -178,3 +179,5 @@ def test_a_lookup_that_never_found_anything_has_numbers_all_the_same(tmp_path):
     assert told["positions_without_proposal"] == 720
     assert told["agreement_where_proposed"] is told["calibration_error"] is told["mean_confidence"] is None
     assert "| 720 | - +- - |" in (tmp_path / "mine" / "summary.md").read_text()
+    (legend,) = confidence_figure({"chat": on_path(acceptance_trace, "chat")}).legends
+    assert [each.get_text() for each in legend.texts] == ["confidence = acceptance"]

@@ -1,5 +1,6 @@
 """A whole study of tiny models: cut and gone on with, lossless, its page made from its tables. No time is asserted."""
 
+import re
 import weakref
 from dataclasses import fields, replace
 from functools import partial
@@ -119,7 +120,7 @@ def test_the_report_is_made_again_from_the_tables_alone(root, capsys):
     assert capsys.readouterr().out.splitlines()[0] == str(root / "report.md")
     assert (root / "figures" / "fidelity_runs.png").stat().st_size > 1000
     (root / "remarks.md").write_text("A remark by hand.\n", encoding="utf-8")
-    assert fidelity(["tiny", "--out", str(root), "--redraw"]) == 0
+    assert fidelity(["--out", str(root), "--redraw"]) == 0
     assert "\nA remark by hand.\n" in (root / "report.md").read_text(encoding="utf-8")
 
 
@@ -196,6 +197,22 @@ def test_what_a_cell_rests_on_says_whether_it_runs_again(tmp_path, monkeypatch):
 def test_a_cache_too_small_for_any_request_is_one_line(tmp_path):
     with pytest.raises(SpecsimError, match=r"^cache_tokens 256: no request is served; expected room for one$"):
         fidelity(["tiny", "--pairs", "two_layers", "--cache-tokens", "256", "--out", str(tmp_path)])
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_a_profile_that_was_given_is_checked_as_a_run_checks_it(tmp_path, capsys):
+    words = ["scheduler=vllm_spec", "trace=poisson", "requests=2", "--random-weights", *TWO_LAYERS.random_weights]
+    words += ["--text", "drawn", "--loads", "1", "--repeats", "1", "--out", str(tmp_path / "out")]
+    assert fidelity([*words, "profile=smollm2_skip_cpu"]) == 0
+    told, page = capsys.readouterr().out, (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    for said in ("MISMATCHED PAIR: ", "smollm2_skip_cpu.yaml is of SmolLM2-135M with SmolLM2-135M less 3 layers, "):
+        assert said in told
+        assert said in page
+    assert told.count("; extrapolated: ") == page.count(": extrapolated: ") == 3
+    text = (shipped("conf") / "profile" / "smollm2_skip_cpu.yaml").read_text(encoding="utf-8")
+    (tmp_path / "p.yaml").write_text(re.sub(r"median: [\d.e-]+", "median: 0.4", text), encoding="utf-8")
+    with pytest.raises(SpecsimError, match=r"p\.yaml: not fit for use: .*; expected another profile, or any_fit=true"):
+        fidelity([*words, f"profile={tmp_path / 'p.yaml'}"])
 
 
 def test_graphs_of_a_study_are_checked_and_used(monkeypatch):

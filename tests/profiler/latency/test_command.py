@@ -117,6 +117,7 @@ def test_a_sweep_of_the_fused_path_says_so(swept, tmp_path):
         (["--random-weights", "tiny-llama"], "--draft: missing"),
         (["--random-weights", "tinylama", "tiny-llama"], "'tinylama': unknown shape; did you mean 'tiny-llama'"),
         ([*PAIR, "--tp", "2"], "tp 2: --link is missing; expected nvlink4 (H100, H200) or nvlink3 (A100)"),
+        ([*PAIR, "--tp", "2", "--link", "nvlink4"], "tp 2: a shard is measured on a GPU; expected --device cuda"),
         ([*PAIR, "--tp", "3", "--link", "nvlink4"], "tp 3: the model of link nvlink4 is for 2, 4 or 8 GPUs"),
         ([*PAIR, "--tp", "8", "--link", "nvlink4"], "tp 8: tiny-llama has 4 heads"),
         ([*PAIR, "--grid", "none.yaml"], "none.yaml: no such grid file"),

@@ -12,7 +12,7 @@ import yaml
 from profiler.latency import choice
 from profiler.latency.choice import as_columns
 from profiler.latency.points import QUICK, GridPoint
-from profiler.latency.profile_file import profile_mapping
+from profiler.latency.profile_file import profile_mapping, summary
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.config.configured import from_point
@@ -70,6 +70,7 @@ def test_tokens_are_those_that_ran_so_that_an_engine_pads_once():
 
 def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lacked_are_counted(tmp_path, measured):
     samples = [each for each in measured if each.role == "draft" or each.context_tokens < 2**15]
+    samples = [replace(each, spread_s=0.3 * (n % 5 == 0) * each.median_s) for n, each in enumerate(samples)]
     left_out = len(measured) - len(samples)
     facts = {"device": "cpu", "planned": PLANNED, "lowered": {"target": [32000, left_out]}}
     mapping, _ = profile_mapping("mine", [written(tmp_path / "s.parquet", samples, **facts)])
@@ -78,6 +79,7 @@ def test_the_hosts_time_of_a_cpu_is_the_profilers_own_and_points_that_memory_lac
     lower, *others = mapping["assumptions"]
     assert lower == f"lower grid: 32000 cached tokens of the target fit in the memory; {left_out} points left out"
     assert not any(each.startswith("partial") for each in others)
+    assert summary(mapping)[-1].endswith("takes 0% of their median at the median point, 30% at the ninth decile")
 
 
 def fitted_to_noise(folder, measured, *roles):
@@ -93,15 +95,19 @@ def fitted_to_noise(folder, measured, *roles):
 def test_a_fit_that_predicts_nothing_says_so_and_is_refused_unless_asked_for(tmp_path, measured, capsys):
     out = fitted_to_noise(tmp_path, measured, "target", "draft")
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith("not fit for use: the median held-out error of ")
-    assert said.endswith(f"specsim refuses {out} unless any_fit=true")
+    mapping = yaml.safe_load(out.read_text())
+    table = {role: mapping[role]["held_out_error"][mapping["form"]] for role in ("target", "draft")}
+    worst, kind, role = max((each["median"], kind, role) for role in table for kind, each in table[role].items())
+    wrong = f"not fit for use: the median held-out error of {kind} is {100 * worst:.1f}% ({role}), above 10%"
+    assert said.startswith(wrong)
+    anew = f"to measure anew delete {tmp_path / 's.parquet'}, or give another --out"
+    assert said.endswith(f"specsim refuses {out} unless any_fit=true; {anew}")
     words = ["run", "+scheduler=vllm_spec", "trace=poisson", "requests=3", f"profile={out}", f"out={tmp_path / 'run'}"]
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"profile={out}: not fit for use: the median held-out error of " in line
-    assert line.endswith("(target), above 10%; expected another profile, or any_fit=true")
+    assert line.endswith(f"profile={out}: {wrong}; expected another profile, or any_fit=true")
     assert main(["calibrate", "points.csv", "--profile", str(out), "--out", str(tmp_path / "engine.yaml")]) == 2
-    assert capsys.readouterr().err.endswith("(target), above 10%; expected another profile\n")
+    assert capsys.readouterr().err.endswith(f"{wrong}; expected another profile\n")
     experiment = prepare(from_point({"trace": "poisson", "requests": "3", "profile": str(out), "any_fit": "true"}))
     assert any("not fit for use" in note for note in experiment.notes)
 
