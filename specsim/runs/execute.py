@@ -240,16 +240,8 @@ def _notes(
         seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
         yield f"observed by objects: {seen}; config.yaml does not name them"
     if totals.draft_passes:
-<<<<<<< HEAD
         yield from (*experiment.drafting_notes, *experiment.depth_notes)
-    if totals.out_of_range_passes:
-        passes, outside = totals.iterations + totals.draft_passes, totals.out_of_range_passes
-        said = f"extrapolated: {outside} of {passes} passes lie outside the range the profile was fitted on"
-        yield f"{said}{beyond(simulation, record.beyond_range)}"
-=======
-        yield from experiment.drafting_notes
     yield from beyond(simulation, record)
->>>>>>> prof
     for reason, count in block["rejected"].items():
         yield f"{count} requests {REASONS[reason]}"
     for name, column in table.noted.items():
