@@ -30,7 +30,7 @@ EPILOG = """\
 STUDY is a file, or one of conf/fidelity: cpu, gpu, tiny. Without it one pair is studied, from these options:
   specsim fidelity +scheduler=continuous,vllm_spec trace=poisson requests=8 \\
     --random-weights tiny-llama tiny-llama-skip1 --text drawn --out results/mine
-Settings are those of `specsim run`; profile=FILE takes a profile that is there. What ran is kept: the same command goes
+Settings are those of `specsim run`; profile=FILE takes a profile that is there. Runs are kept: the same command goes
 on where it was stopped.
 """
 

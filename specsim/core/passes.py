@@ -71,7 +71,7 @@ class TargetPass(NamedTuple):
     scheduled_tokens : (n,) pending tokens fed into the target's cache, at least 1.
     forest : n trees; only a sequence that is scheduled all its pending tokens may carry one.
     evict : (m,) requests that lose their cache before the pass: preemption by recompute. In a step that drafts, the
-        first draft pass evicts, so that what it frees holds the trees.
+        first draft pass evicts, so that the freed blocks hold the trees.
     transfer : their caches go to the host instead, and come back with the next pass that names them; both take time.
     stationary_until_s : a guarantee about the steps that start before this time; -inf: none. They are this pass again,
         as long as each sequence emits one token, no request arrives and more cache surely fits; a request that ends is

@@ -1,6 +1,6 @@
 """Results that are costly and always the same, kept in the user's cache from process to process.
 
-A file appears whole or not at all, and one that is damaged is made anew.
+A file appears whole or not at all, and a damaged one is made anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where compiled kernels are kept: one file for each text of their sources, machine and numba, whole or not there.
 
 numba keeps a file for each kernel. Two processes that fill one folder at once leave kernels of both beside each other,
-and those crash. So each process has a folder of its own, and what one of them compiled is kept as one file.
+and those crash. So each process has a folder of its own, and the kernels of one process are kept as one file.
 """
 
 from __future__ import annotations

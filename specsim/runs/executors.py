@@ -71,7 +71,7 @@ def on_workers(
 ) -> Generator[tuple[int, Answer], None, None]:
     """Yield the place and what came of each of the given, as they end.
 
-    `work` and what it takes and returns are pickled. Nothing is started where nothing is given. Pieces
+    `work`, its arguments and results are pickled. Nothing is started where nothing is given. Pieces
     of a worker that died are worked on again at the end, one at a time; `lost` says what comes of a piece whose worker
     dies then, too.
 

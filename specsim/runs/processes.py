@@ -209,7 +209,7 @@ def in_processes(
 ) -> Generator[tuple[int, Answer], None, None]:
     """Yield the place and what came of each of the given, as they end, worked on in `jobs` processes.
 
-    `work` and what it takes and returns are pickled. With one job no process is started. When a process dies, all that
+    `work`, its arguments and results are pickled. With one job no process is started. When a process dies, all that
     was sent out is worked on again at the end, a piece to each process. When one dies then, too, or one piece is left,
     the pieces that were with them are worked on alone; `lost` answers for a piece that kills its process there.
     """
@@ -254,7 +254,7 @@ def _surviving(
 
 
 def _doubt_kernels(error: Exception) -> None:
-    """Let compiled kernels be made anew where a process has crashed, so that what is tried again has others."""
+    """Let compiled kernels be made anew where a process has crashed, so that the next try has others."""
     if any(signal_name in str(error) for signal_name in CRASHES):
         distrust()
 

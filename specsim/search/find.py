@@ -144,7 +144,7 @@ def _add_lines(lines: dict[LineKey, Line], keyed: Sequence[tuple[Place, Configur
 
 
 def _next_tests(asked: Asked, lines: Mapping[LineKey, Line]) -> dict[Test, Sequence[LineKey]]:
-    """Return which lines are to be tested next, by test: what says too little first, since the next rate follows."""
+    """Return which lines are to be tested next, by test: first lines that say too little, as the next rate follows."""
     wanted: dict[Test, Sequence[LineKey]] = {}
     for key, line in lines.items():
         tests: list[Test] = [(rate, more) for rate in line.tested if (more := longer(asked, line, rate)) is not None]

@@ -368,7 +368,7 @@ class LivelockDetector:
     """Counts the passes of one replica, and those among them that brought nothing.
 
     A pass brings something when a token is emitted, or more is cached in all than at any time since the last token: a
-    long prompt may take many passes, but what is evicted and computed again does not count twice.
+    long prompt may take many passes, but tokens evicted and computed again do not count twice.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ class PrefixCache:
 
     A block that several requests use counts once in the pool. A block without users is free for others: the least
     recently used goes first, of one prompt the end (vLLM's automatic prefix caching). It goes between two steps, so
-    that what a scheduler has seen of a waiting request holds when it runs.
+    that a scheduler's view of a waiting request holds when it runs.
 
     `queries` are the prompt tokens of all that have begun, `hits` those that were found at the first time.
 

@@ -167,9 +167,10 @@ def test_clocks_and_global_randomness_stand_nowhere_in_the_simulation():
 PRONOUN = re.compile(
     r"(?i:\b(?:nobody|whoever|those who)\b)|(?:\A|(?<=[.;?!]\s)|(?<=:\s)(?=[A-Z])|(?<=\n\n)|(?<=\n- ))(?i:(?:what|who"
     r"|whatever|somebody|everybody|those that|one (?:that|who|which|whose|is|has|does|may|can|must|of|with|without|goes"
-    r"|gets|takes))\b)|(?<=: )(?i:what (?:\w+s|[^.,;:]* (?:is|are|was|has)\b[^.,;:]*) (?:is|are|has)\b)"
+    r"|gets|takes))\b)|(?:(?<=[:,] )|(?<=\bso )|(?<=that )|(?<=and )|(?<=but ))(?:one (?:that|who) \w+ (?:is|are|has)\b"
+    r"|what (?:(?:it|they) \w+|\w{3,}s|[^.,;:]* (?:is|are|was|has)\b[^.,;:]*) (?:is|are|has)\b)"
 )
-LEFT = ("what is installed", "what is null", "what stands between", "nobody else has", "what is asked for")
+LEFT = ("what is installed", "what is null", "what stands", "nobody else has", "what is asked for", "what they return")
 PAGES = [*sorted((PACKAGE.parent / "docs").glob("*.md")), PACKAGE.parent / "README.md"]
 
 

@@ -1,4 +1,4 @@
-"""The stage `check`: every check once, each by itself, so that one that fails says so and stops no other.
+"""The stage `check`: every check once, each by itself, so that a failed check says so and stops no other.
 
 Checks are of the device, of the way passes are timed on it, and of the attention kernels that are installed: their
 errors against float64, and their seconds.

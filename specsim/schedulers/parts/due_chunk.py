@@ -25,7 +25,7 @@ FEW_TOKENS = 8
 class DueChunk:
     """Prompt tokens of a pass, by a rule of this project.
 
-    Prompts fill what decodes and trees leave of `filled_tokens`. They get more where one of them would else miss its
+    Prompts fill what decodes and trees leave of `filled_tokens`. They get more where a prompt would else miss its
     TTFT objective: the least chunk with which all end in time if passes of this size read them in their order. If none
     does, or a prompt is late or has no such objective, they get all that the limit of a pass leaves.
 
