@@ -153,11 +153,14 @@ class Other(NamedTuple):
 
 POINTS = "`specsim calibrate` reads such summaries as points of a server"
 OTHERS = (
-    Other(
-        "a summary of sglang.bench_serving without its requests",
-        frozenset({"total_output_tokens_retokenized"}),
-        "--output-details adds their lengths, which run with concurrency= or rps=",
-        unless="input_lens",
+    *(
+        Other(
+            "a summary of sglang.bench_serving without its requests",
+            frozenset(keys),
+            "--output-details adds their lengths, which run with concurrency= or rps=",
+            unless="input_lens",
+        )
+        for keys in ({"total_output_tokens_retokenized"}, {"backend=sglang", "request_throughput"})
     ),
     Other(
         "a summary of `vllm bench serve` without its requests",
@@ -189,7 +192,17 @@ OTHERS = (
     Other(
         "a report of GuideLLM",
         frozenset({"benchmarks"}),
-        "`specsim import` makes a trace of each benchmark's requests",
+        "`specsim import` makes a trace of each benchmark's requests; "
+        "it must hold them, in benchmarks[].requests.successful",
+    ),
+    *(
+        Other("a report of GuideLLM in CSV or YAML", frozenset(keys), "expected its benchmarks.json, with the requests")
+        for keys in ({"Run Info", "Benchmark"}, {"Type", "Run Id", "Id", "Name"}, {"args:"}, {"benchmarks:"})
+    ),
+    Other(
+        "points of a server, for `specsim calibrate`",
+        frozenset({"isl", "osl", "concurrency", "tpot_ms"}),
+        "expected a trace, with a row a request",
     ),
     Other(
         "conversations without counts of tokens, as ShareGPT's",

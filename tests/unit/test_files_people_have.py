@@ -167,6 +167,16 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
         (json.dumps({"service_kind": "openai", "experiments": []}), "genai-perf's texts and times, without counts of"),
         (json.dumps({"world_info": {}, "request_info": {}}, indent=1), "a report of trtllm-bench, which does not say"),
         (json.dumps({"metadata": {}, "benchmarks": [{}]}), "a report of GuideLLM: `specsim import` makes a trace of"),
+        ("Run Info,Run Info,Benchmark\nRun ID,Profile,Type\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
+        ("args:\n  data: []\nbenchmarks:\n- type_: x\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
+        ("isl,osl,concurrency,ttft_ms,tpot_ms\n5,6,1,9,9\n", "points of a server, for `specsim calibrate`: expected"),
+        *(
+            (
+                json.dumps(VLLM | {"backend": "sglang-oai"}, indent=at),
+                "a summary of sglang.bench_serving without its req",
+            )
+            for at in (None, 1)
+        ),
         (lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{}]}), "sessions of LLMServingSim"),
     ],
 )
