@@ -238,7 +238,7 @@ def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, An
 
 
 def _observers(names: Sequence[str], plugins: Plugins) -> list[Callable[[], Observer]]:
-    """Return what makes each observer; one of each is made at once, so that mistakes show before a run."""
+    """Return what makes each observer; an instance of each is made at once, so that mistakes show before a run."""
     scope = Scope("observers", plugins=plugins)
     makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in names]
     Observing([make() for make in makers], 0)

@@ -47,8 +47,8 @@ class Horizon(NamedTuple):
 class MultiStep:
     """Run the steps that a scheduler calls stationary and that end before the next event in one step of the clock.
 
-    All that is booked is equal, to the last bit, to what the passes book one by one. `arrival_queue`, if any, is empty
-    at first; who arrives meanwhile is in it at last.
+    All that is booked is equal, to the last bit, to the passes booked one by one. `arrival_queue`, if any, is empty at
+    first; requests that arrive meanwhile are in it at last.
     """
 
     def __init__(

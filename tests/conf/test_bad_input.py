@@ -176,7 +176,7 @@ FLEETS = [
     (f"replica_profiles=[{H100},{H100}] replicas=3", "replicas=3: replica_profiles says 2, one profile for each"),
     (f"replica_profiles=[{H100}] profile=llama8b_1b_a100", f"replica_profiles says {H100}, its first profile"),
     (f"replica_profiles=[{H100},llama70b_1b_4xh100]", "its target is Llama-3.1-70B", "expected the same models"),
-    (f"replicas=1 {LINK}", "split.prefill=1: leaves nobody to decode; expected fewer than replicas=1"),
+    (f"replicas=1 {LINK}", "split.prefill=1: leaves none to decode; expected fewer than replicas=1"),
     ("replicas=3 split.prefill=1", "split.prefill=1: by which link? expected split.link_gb_per_s too"),
     ("replicas=3 split.prefill=0 split.link_gb_per_s=1", "split.prefill: 0 is not a whole number"),
     ("replicas=3 split.link_gb_per_s=1", "split.link_gb_per_s=1: changes nothing: no replica only reads prompts"),
