@@ -73,8 +73,8 @@ class MultiStep:
         """Run passes like this one, which is not reserved; return them.
 
         Only the last may end requests, unless they go on `past_finishes`. No pass wants memory that may not be there,
-        and all are decided before anybody sees the next event and before the scheduler's own deadline. Where that leaves
-        too few, none runs, and the answer is None.
+        and all are decided before anybody sees the next event and before the scheduler's own deadline. Where that
+        leaves too few, none runs, and the answer is None.
         """
         ledger = self._ledger
         most = min(ledger.surely_passes(work), MOST_AT_ONCE)
