@@ -271,8 +271,8 @@ def is_stationary(decider: object) -> bool:
 class MultiStepBackend(Protocol):
     """A backend that can tell several passes at once; a backend with real models has to run each."""
 
-    def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
-        """Return at most `most` passes of these decoding rows, up to the first end, or `beyond_ends` to the last."""
+    def decodes(self, work: TargetPass, most: int, past_finishes: bool) -> Decodes:
+        """Return at most `most` passes of these decoding rows, up to the first end, or `past_finishes` to the last."""
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains for these decoding rows, the first of which begins with this pass.
