@@ -93,7 +93,15 @@ LENGTHS_CALLED = {"prompt_tokens": "usage.prompt_tokens", "output_tokens": "usag
         ("t,prompt_tokens,output_tokens", {"arrival_s": "t"}),
         *((f"{each},{','.join(LENGTHS_CALLED.values())}", LENGTHS_CALLED) for each in ("start_time", "Timestamp")),
         ("start_time,in,out", {"prompt_tokens": "in", "output_tokens": "out"}),
-        *((each, {}) for each in ("time,isl,osl", "request_time,input_len,output_len", "start,prompt_size,token_size")),
+        *(
+            (each, {})
+            for each in (
+                "time,isl,osl",
+                "arrival_time,isl,osl",
+                "request_time,input_len,output_len",
+                "start,prompt_size,token_size",
+            )
+        ),
     ],
 )
 def test_a_unit_that_no_name_tells_is_asked_for(tmp_path, header, called):
