@@ -248,7 +248,11 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
         could be; for a file of another kind, with what to do.
     """
     where, names = f"{table.file}: {table.where}", table.names
-    _refuse_others(table)
+    refuse_others(str(table.file), table.keys)
+    if table.kind == "JSON lines" and "input_lens" in table.keys:
+        raise SpecsimError(
+            f"{table.file}: results of several benchmarks, a line each: `specsim import` makes a trace of each"
+        )
     if len(names) > MOST_COLUMNS:
         raise SpecsimError(f"{where}{len(names):,} columns; expected at most {MOST_COLUMNS:,}")
     mine = dict(given or {})
@@ -282,14 +286,11 @@ def _called(form: Format, names: Names) -> dict[str, str]:
     return found | {name: name for name in (*form.also, *form.optional) if name in names}
 
 
-def _refuse_others(table: FileTable) -> None:
+def refuse_others(source: str, keys: Names) -> None:
+    """Refuse a file of another kind by its outermost keys."""
     for other in OTHERS:
-        if other.keys <= set(table.keys) and other.unless not in table.keys:
-            raise SpecsimError(f"{table.file}: {other.name}: {other.instead}")
-    if table.kind == "JSON lines" and "input_lens" in table.keys:
-        raise SpecsimError(
-            f"{table.file}: results of several benchmarks, a line each: `specsim import` makes a trace of each"
-        )
+        if other.keys <= set(keys) and other.unless not in keys:
+            raise SpecsimError(f"{source}: {other.name}: {other.instead}")
 
 
 def _refuse_near_names(table: FileTable, form: Format, missing: list[str], read: set[str]) -> None:
