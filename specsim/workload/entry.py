@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from specsim.files.checked_mapping import MOST, CheckedMapping, is_number
 from specsim.workload.columns import ADASERVE_CLASSES, UNITS, Unit
-from specsim.workload.formats import OPTIONAL, ROLES
+from specsim.workload.formats import OPTIONAL, ROLES, refuse_others
 from specsim.workload.sessions import TURNS, TurnPrompts
 
 Entry = Mapping[str, Any]
@@ -65,10 +65,12 @@ class Published:
     url: str
 
 
-def checked(entry: Entry) -> CheckedMapping:
+def checked(entry: Entry, source: str = "") -> CheckedMapping:
     """Return the entry as a mapping; raise if a key is missing or unknown, or its kind or process is unknown."""
     given = {key: value for key, value in entry.items() if value != "???"}
-    node = CheckedMapping(f"trace={given.get('path', given.get('name'))}", "trace", given)
+    name = given.get("path", given.get("name"))
+    node = CheckedMapping(source if name is None and source else f"trace={name}", "trace", given)
+    refuse_others(node.source, tuple(f"{key}:" for key in given))
     kind = node.choice("kind", KEYS)
     more = PROCESSES[node.choice("process", PROCESSES)] if kind == "synthetic" else ()
     node.only((*COMMON, *KEYS[kind], *more), ("suggests", "columns", "turns") if kind == "file" else ("suggests",))

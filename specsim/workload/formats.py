@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -42,7 +43,7 @@ COMPLETIONS = (
     *("usage.completion_tokens", "usage.output_tokens", "osl", "output_len"),
 )
 LOGGED = ("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp", "start")
-TIMES = (*LOGGED, "time", "request_time")
+TIMES = (*LOGGED, "arrival", "arrival_time", "time", "request_time")
 """Names of arrivals in logs, beside lengths of any names; the unit of numbers in them is not known."""
 
 
@@ -137,6 +138,8 @@ FORMATS = (
         *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
     ),
 )
+NOT_MEANT = {PROMPT: ("output", "completion", "response", "decode"), OUTPUT: ("input", "prompt", "context", "prefill")}
+"""Words in a name by which a column is not the one of the role."""
 REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)
 """Columns in which no cell may be empty."""
 KNOWN = REQUIRED.union(OPTIONAL, *(each.also for each in FORMATS))
@@ -245,7 +248,11 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
         could be; for a file of another kind, with what to do.
     """
     where, names = f"{table.file}: {table.where}", table.names
-    _refuse_others(table)
+    refuse_others(str(table.file), table.keys)
+    if table.kind == "JSON lines" and "input_lens" in table.keys:
+        raise SpecsimError(
+            f"{table.file}: results of several benchmarks, a line each: `specsim import` makes a trace of each"
+        )
     if len(names) > MOST_COLUMNS:
         raise SpecsimError(f"{where}{len(names):,} columns; expected at most {MOST_COLUMNS:,}")
     mine = dict(given or {})
@@ -279,25 +286,38 @@ def _called(form: Format, names: Names) -> dict[str, str]:
     return found | {name: name for name in (*form.also, *form.optional) if name in names}
 
 
-def _refuse_others(table: FileTable) -> None:
+def refuse_others(source: str, keys: Names) -> None:
+    """Refuse a file of another kind by its outermost keys."""
     for other in OTHERS:
-        if other.keys <= set(table.keys) and other.unless not in table.keys:
-            raise SpecsimError(f"{table.file}: {other.name}: {other.instead}")
-    if table.kind == "JSON lines" and "input_lens" in table.keys:
-        raise SpecsimError(
-            f"{table.file}: results of several benchmarks, a line each: `specsim import` makes a trace of each"
-        )
+        if other.keys <= set(keys) and other.unless not in keys:
+            raise SpecsimError(f"{source}: {other.name}: {other.instead}")
 
 
 def _refuse_near_names(table: FileTable, form: Format, missing: list[str], read: set[str]) -> None:
-    """Refuse a column that is not read and has almost the name of one that could be."""
-    alone = [names[0] for role, names in form.roles.items() if role in missing and len(names) == 1]
-    optional = [name for name in (*form.also, *form.optional) if name not in table.names]
+    """Refuse a column that is not read and has almost the name of one that could be, or that of arrivals in a unit."""
+    alone = {names[0]: role for role, names in form.roles.items() if role in missing and len(names) == 1}
+    optional = {name: name for name in (*form.also, *form.optional) if name not in table.names}
     for name in [each for each in table.names if each not in read]:
-        close = get_close_matches(name, alone, n=1) or get_close_matches(name, optional, n=1, cutoff=0.8)
-        if close:
-            where = f"{table.file}: {table.where}"
-            raise SpecsimError(f"{where}unknown column {shown(name)}; did you mean {close[0]!r}?")
+        where, low = f"{table.file}: {table.where}unknown column {shown(name)}", name.lower()
+        stem, _, unit = low.rpartition("_")
+        if ARRIVAL in missing and unit in UNITS and (stem.startswith("arriv") or stem in LOGGED):
+            told = f'time_unit="{unit}"' if table.in_memory else f"in {unit}"
+            raise SpecsimError(f"{where}; if it holds arrivals: {_naming(table, ARRIVAL, name)}, {told}")
+        # A prompt is not meant where an output is named, nor the other way round.
+        other = {role for role, words in NOT_MEANT.items() if any(word in low for word in words)}
+        able = [each for each, role in alone.items() if role not in other]
+        close = get_close_matches(name, able, n=1) or get_close_matches(name, optional, n=1, cutoff=0.8)
+        for each in close:
+            said = _naming(table, (alone | optional)[each], name)
+            raise SpecsimError(f"{where}; did you mean {each!r}{said and f' ({said})'}?")
+
+
+def _naming(table: FileTable, role: str, name: str) -> str:
+    """Return how a column of a file or of a frame is named as one of specsim's own; nothing, if it is none of them."""
+    if table.in_memory:
+        return f"df.rename(columns={{{shown(name)}: {role!r}}})"
+    mine = name if re.fullmatch(r"[\w.-]+", name) else "YOURS"
+    return f"'trace.columns={{{role}: {mine}}}'" if role in (*ROLES, *OPTIONAL) else ""
 
 
 def _lacking(table: FileTable, form: Format, missing: list[str]) -> str:

@@ -136,7 +136,7 @@ def trace_recipe(
         One line for an unknown or missing key, or an unknown kind.
     """
     if "_target_" not in entry:
-        node = keys.checked(entry)
+        node = keys.checked(entry, source)
     else:
         node = CheckedMapping(source or f"trace={entry.get('name', entry['_target_'])}", "", entry)
     reader = KINDS.made(node, folder, plugins or {})

@@ -85,15 +85,17 @@ def test_any_other_names_are_given(tmp_path):
 
 
 LENGTHS_CALLED = {"prompt_tokens": "usage.prompt_tokens", "output_tokens": "usage.completion_tokens"}
+LENGTHS_NAMED = ",".join(LENGTHS_CALLED.values())
+KNOWN_TIMES = "time,isl,osl", "arrival_time,isl,osl", "start,input_len,output_len", "request_time,isl,osl"
 
 
 @pytest.mark.parametrize(
     ("header", "called"),
     [
         ("t,prompt_tokens,output_tokens", {"arrival_s": "t"}),
-        *((f"{each},{','.join(LENGTHS_CALLED.values())}", LENGTHS_CALLED) for each in ("start_time", "Timestamp")),
+        *((f"{each},{LENGTHS_NAMED}", LENGTHS_CALLED) for each in ("start_time", "Timestamp")),
         ("start_time,in,out", {"prompt_tokens": "in", "output_tokens": "out"}),
-        *((each, {}) for each in ("time,isl,osl", "request_time,input_len,output_len", "start,prompt_size,token_size")),
+        *((each, {}) for each in KNOWN_TIMES),
     ],
 )
 def test_a_unit_that_no_name_tells_is_asked_for(tmp_path, header, called):
@@ -110,6 +112,8 @@ def test_names_that_do_not_fit_are_one_line(tmp_path, refused):
     assert "trace.columns: prompt_tokens: no column 'inn'; did you mean 'in'?" in refused("run", "trace=t.csv", wrong)
     said = "no column prompt_tokens, output_tokens; if yours has another name: 'trace.columns={prompt_tokens: YO"
     assert said in refused("run", "trace=t.csv", "trace.columns=null")
+    (tmp_path / "t.yaml").write_text("args: {}\nbenchmarks: []\n")
+    assert "trace=./t.yaml: a report of GuideLLM in CSV or YAML" in refused("run", "trace=./t.yaml")
 
 
 def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
@@ -151,6 +155,7 @@ def test_what_needs_arrivals_is_refused_for_lengths_alone(tmp_path, settings, sa
 
 VLLM = {"request_throughput": 1.0, "total_input_tokens": 12, "completed": 2}
 SGLANG = {**VLLM, "total_output_tokens_retokenized": 9, "backend": "sglang"}
+OF_SGLANG = VLLM | {"backend": "sglang-oai"}
 LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
 
 
@@ -170,13 +175,7 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
         ("Run Info,Run Info,Benchmark\nRun ID,Profile,Type\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
         ("args:\n  data: []\nbenchmarks:\n- type_: x\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
         ("isl,osl,concurrency,ttft_ms,tpot_ms\n5,6,1,9,9\n", "points of a server, for `specsim calibrate`: expected"),
-        *(
-            (
-                json.dumps(VLLM | {"backend": "sglang-oai"}, indent=at),
-                "a summary of sglang.bench_serving without its req",
-            )
-            for at in (None, 1)
-        ),
+        *((json.dumps(OF_SGLANG, indent=at), "a summary of sglang.bench_serving without its req") for at in (None, 1)),
         (lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{}]}), "sessions of LLMServingSim"),
     ],
 )
