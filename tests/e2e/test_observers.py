@@ -3,11 +3,12 @@
 import runpy
 import shlex
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
-from specsim import find, simulate, sweep
+from specsim import find, iterations, simulate, sweep
 from specsim.cli import main
 from specsim.core.passes import DraftPass
 from specsim.errors import ObserverFault
@@ -105,8 +106,30 @@ def test_what_is_no_observer_is_refused_before_anything_runs(in_time):
     assert "observers: in_time.Nix: _target_: in_time has no 'Nix'" in nix
     outside = refusal(simulate, "vllm", **SMALL, observers=["os.system"])
     assert "observers: os.system: _target_: 'os.system' is not allowed" in outside
-    objects = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[Counting()])
-    assert "expected names of classes in plugins=, as 'module.Class'; simulate takes objects, too" in objects
+    shared = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[Counting()])
+    assert "several runs would share it; expected its class, Counting" in shared
+    failing = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[lambda: Counting(3)])
+    assert "TypeError: Counting() takes no arguments" in failing
+    assert "makes no object with an on_pass" in refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[dict])
+
+
+def test_classes_observe_a_sweep_and_a_search_and_stand_when_it_is_made_again(tmp_path):
+    def made(observer, jobs=1, **more):
+        axes = {"rps": [4, 8]}
+        return sweep(axes, trace="poisson", requests=20, observers=[observer], jobs=jobs, progress=False, **more)
+
+    wanted = simulate("adaserve", **SMALL, observers=[partial(Counting)])
+    for each in (Counting, partial(Counting)):
+        assert made(each)[1].requests.equals(wanted.requests)
+    first = made(Counting, jobs=2, out=tmp_path)
+    assert "test_observers.Counting); config.yaml names it" in " ".join(first[0].provenance["notes"])
+    before = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")}
+    assert [run.metrics for run in made(Counting, out=tmp_path)] == [run.metrics for run in first]
+    assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")} == before
+    assert len({run.made_of.key for runs in (first, made(Same)) for run in runs}) == 4
+    assert "was given as an object" in refusal(iterations, first[0], [1])
+    asked = {"trace": "poisson", "requests": 20, "seed": 0, "rates": (1, 2), "of": "noted.counted"}
+    assert find({"scheduler": ["vllm"]}, **asked, observers=[Same]).table["misses_rps"][0] == 1
 
 
 def test_a_search_aims_at_the_mean_of_a_noted_column(in_time):
