@@ -25,8 +25,8 @@ MOST_CLASSES = 1000
 LONG_S = {"TPOT": 1.0, "TTFT": 100.0}
 """Objectives from which on milliseconds may be meant: few wait a second for each token, or minutes for the first."""
 
-MIX_KEYS = ("assumed", "classes_from", "objectives_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")
-MIX_LABELS = ("description", "source")
+MIX_KEYS = ("classes_from", "objectives_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")
+MIX_LABELS = ("description", "source", "assumed")
 OBJECTIVES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
 
 
