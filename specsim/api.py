@@ -266,7 +266,7 @@ def tune(
 
     Parameters
     ----------
-    schedulers : names or paths, no objects; what is tried of each stands in its file under ``tune``.
+    schedulers : names or paths, no objects; the values to try stand in each file under ``tune``.
     values : lists of values by key below the schedulers, in the place of what their files say; a mapping that a key
         takes has a list for each of its own keys.
     of : ``"worst"``: attainment of the worst class; ``"all"``; a class; or ``"output_throughput"``.

@@ -380,7 +380,7 @@ def _is_function(mapping: Mapping[str, Any], where: str) -> bool:
 def _taken(
     target: Any, given: Mapping[str, Any], shared: Mapping[str, Any], where: str, scope: Scope
 ) -> dict[str, Any]:
-    """Return the keys that a class takes, given or handed down; those that only its parts take are left out."""
+    """Return the keys that a class takes, given or handed down; keys that only its parts take are left out."""
     parameters = parameters_of(target)
     for key, value in given.items():
         if key in parameters:

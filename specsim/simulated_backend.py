@@ -265,13 +265,13 @@ class SimulatedBackend:
         self._drafter.verified = True
         return Emitted(*told), seconds
 
-    def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
+    def decodes(self, work: TargetPass, most: int, past_finishes: bool) -> Decodes:
         """Return passes of decoding rows; see `specsim.core.protocols.MultiStepBackend`."""
         ids, cached = work.requests, self._view.target_cached[work.requests]
         left = self._ground_truth.output_tokens[ids] - self._view.emitted_tokens[ids]
         first_end = int(np.minimum.reduce(left))
         rows: Ints | int = len(ids)
-        if first_end >= most or not beyond_ends:
+        if first_end >= most or not past_finishes:
             context = int(np.add.reduce(cached)) + rows * np.arange(min(most, first_end))
         else:
             rows, context = _thinning(left, cached, min(most, int(np.maximum.reduce(left))))

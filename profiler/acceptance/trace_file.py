@@ -90,8 +90,8 @@ def write_acceptance_trace(path: Path, recorded: RecordedTrace) -> None:
         },
         metadata={METADATA_KEY: json.dumps(dict(recorded.about))},
     )
-    with in_one_step(path) as partial:
-        pq.write_table(table, partial, compression="zstd", compression_level=19)
+    with in_one_step(path) as partial, partial.open("wb") as raw:
+        pq.write_table(table, raw, compression="zstd", compression_level=19)
 
 
 def read_acceptance_trace(path: Path) -> RecordedTrace:

@@ -1,4 +1,4 @@
-"""The backend on real forward passes: what the simulated one knows, the models do."""
+"""The backend on real forward passes: the models do all that the simulated one knows."""
 
 from __future__ import annotations
 

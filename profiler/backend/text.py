@@ -38,7 +38,7 @@ class RealText(Protocol):
 
 
 class ModelText:
-    """Greedy text of the target itself: what it would choose alone is what is emitted, whoever drafts.
+    """Greedy text of the target itself: each output is the target's own choice, with any drafter.
 
     Nothing ends an output but its length in the trace, as where a benchmark ignores the end of text.
 

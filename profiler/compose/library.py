@@ -75,7 +75,7 @@ def described(place: ComposedPlacement) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the library's own lines off the terminal: what they say is refused or stands in the profile."""
+    """Keep the library's own lines off the terminal: their content is refused or stands in the profile."""
     logger = logging.getLogger("aiconfigurator_core")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

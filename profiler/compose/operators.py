@@ -180,7 +180,7 @@ class Operators:
 
     @property
     def layer_bytes(self) -> float:
-        """Bytes of all layers' weights, over all GPUs; what a head joins and widens is in them."""
+        """Bytes of all layers' weights, over all GPUs, with the weights that a head joins and widens."""
         model, tp = self.model, self.place.tp
         held = [each for each in self._built.context_ops if not each._name.endswith(("_embedding", "_logits_gemm"))]
         hidden = model.whole("hidden_size")

@@ -159,7 +159,7 @@ class Journal:
         return max(seconds - time.measured_s, 0.0) if self._wall else 0.0
 
     def _times(self, seconds: list[float]) -> list[Timed]:
-        """Return the times of passes that took so long; those that the clock has not timed take none."""
+        """Return the times of passes that took so long; a pass that the clock has not timed takes none."""
         if self._clock is None:
             return [Timed(NAN, each) for each in seconds]
         kept, self._clock.kept = self._clock.kept, []

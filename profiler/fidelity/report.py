@@ -42,14 +42,14 @@ OF_CLASS = "attainment."
 ROUNDS = """\
 The profile is measured by the path, and by the stopwatch, that serves. Its first round comes before the
   real runs, its others between them. Schedulers decide by the first round, and objectives rest on it, in real runs as
-  in simulated ones. What simulated passes take is of the rounds between the runs, since these see the same machine.
-  A profile is fitted to the means of its points, not to their medians: what a mean TPOT adds up are passes as they
+  in simulated ones. The times of simulated passes are of the rounds between the runs, since these see the same machine.
+  A profile is fitted to the means of its points, not to their medians: a mean TPOT adds up passes as they
   come, the disturbed ones among them. A lookup's price is measured before the runs. Rounds are kept: runs that are
   added later have none between them."""
 GIVEN = "The profile was measured before, elsewhere: it is the one that `profile=` names."
 CLOCK = {
     MEASURED: (
-        "of a real run moves on by measured seconds; time in which nobody has work is skipped. With `--clock wall` it\n"
+        "of a real run moves on by measured seconds; time without work is skipped. With `--clock wall` it\n"
         "  goes with the wall's."
     ),
     WALL: (

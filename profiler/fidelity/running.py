@@ -1,4 +1,4 @@
-"""A study run: each pair served and profiled in one sitting, by turns; what is stored is not run again."""
+"""A study run: each pair served and profiled in one sitting, by turns; a stored run is not run again."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _mismatch(profile: Path, ready: Ready) -> str | None:
 
 
 def _outcome(scene: Scene, cell: StudyCell, words: list[str], slower: float) -> CellOutcome:
-    """Run a cell, noting how much slower the machine was just before; one that fails leaves its error alone."""
+    """Run a cell, noting how much slower the machine was just before; a failed cell leaves its error alone."""
     try:
         outcome = outcome_of(scene, cell, words)
         return outcome._replace(numbers={**outcome.numbers, "pace": slower})

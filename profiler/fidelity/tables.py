@@ -63,8 +63,8 @@ def store(file: Path, cell: StudyCell, outcome: CellOutcome) -> None:
 
     told = {"cell": cell._asdict(), "numbers": dict(outcome.numbers), "requests": dict(outcome.requests)}
     table = _table(outcome.passes).replace_schema_metadata({METADATA: json.dumps(told).encode()})
-    with in_one_step(file) as partial:
-        pq.write_table(table, partial, compression="zstd")
+    with in_one_step(file) as partial, partial.open("wb") as raw:
+        pq.write_table(table, raw, compression="zstd")
 
 
 def stored(files: Sequence[Path]) -> Iterator[tuple[dict[str, Any], pa.Table]]:

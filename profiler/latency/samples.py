@@ -194,8 +194,8 @@ class SampleFile:
             return
         told = {METADATA: json.dumps({"format": FORMAT, **self.facts}, sort_keys=True).encode()}
         rows = [asdict(sample) for sample in self.samples]
-        with in_one_step(self.path) as partial:
-            pq.write_table(pa.Table.from_pylist(rows, _schema().with_metadata(told)), partial, compression="zstd")
+        with in_one_step(self.path) as partial, partial.open("wb") as raw:
+            pq.write_table(pa.Table.from_pylist(rows, _schema().with_metadata(told)), raw, compression="zstd")
         self._written_at = self._clock()
 
 

@@ -83,6 +83,6 @@ class LatencySweep:
                 self.file.add(sample)
                 found.append(sample.median_s)
         except RuntimeError as error:
-            told = f"{role} {point.key}: {first_line(error)}; what was measured is kept in {self.file.path}"
+            told = f"{role} {point.key}: {first_line(error)}; measured points are kept in {self.file.path}"
             raise SpecsimError(told) from error
         return found[0]

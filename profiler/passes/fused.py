@@ -82,7 +82,7 @@ def check_fused(config: Any) -> None:
 
 
 def take_over(model: Any) -> Weights:
-    """Return a model's weights; those that are joined leave the model layer by layer, so that none are held twice.
+    """Return a model's weights; joined weights leave the model layer by layer, so that none are held twice.
 
     The model cannot run afterwards.
 

@@ -257,7 +257,7 @@ def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 MOST_BYTES = 1 << 30
 EXPECTED = "expected those of aiperf, vLLM, SGLang or TensorRT-LLM, or with field= those of SpecDecode-Bench"
 LEAST_REACHED = 20
-"""Verifications that tell a draft position's rate; those that lack are taken to have the rate of the one before."""
+"""Verifications that tell a draft position's rate; a position with fewer takes the rate of the one before."""
 LEAST_REQUESTS, WIDEST = 10, 0.5
 """Requests that a spread is fitted to, at least, and the widest 95% interval around the assumed one that is taken."""
 NORMAL_95 = 1.96

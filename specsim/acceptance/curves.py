@@ -168,7 +168,7 @@ def _pools(curve: Curve, width: int, levels: int, kinds: int, depths: int, size:
     """Return confidences (rows, width) and the target's ranks, one pool of `size` rows after another.
 
     The pools of a level are those of its kinds of stretch, and the pools of a kind those of the draft positions, which
-    share their random numbers: what is right at a deeper position is right at any with a higher rate.
+    share their random numbers: a draft right at a deeper position is right at any with a higher rate.
     """
     quantile = (np.arange(size) + 0.5) / size
     # One lattice over all pools; without stretches and depths each level has the same, as it always had.

@@ -157,7 +157,7 @@ def table_of(found: Sequence[Result], file: Path) -> FileTable:
 
 
 def _point(place: int, result: Mapping[str, Any], rows: TableRows) -> dict[str, object]:
-    """Return the cells of one result; what is wrong in it is noted."""
+    """Return the cells of one result; its faults are noted."""
     missing = [key for key in KEYS if key not in result]
     done = number(result.get("completed"))
     *speculation, lacking = drafted(result)
@@ -319,7 +319,7 @@ def _senders(cells: Cells, concurrency: str | None, rate: str | None, rows: Tabl
 
 
 def _above_0(cells: Sequence[object], name: str, rows: TableRows, most: float) -> list[float]:
-    """Return numbers above 0 and up to `most`; what is none is noted, and read as 1."""
+    """Return numbers above 0 and up to `most`; any other value is noted, and read as 1."""
     values = [number(each) for each in cells]
     for row, cell, value in zip(rows.numbers, cells, values, strict=True):
         if value is None or not 0 < value <= most:

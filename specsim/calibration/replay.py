@@ -126,7 +126,7 @@ class Steps(NamedTuple):
 class Loop:
     """The steps of a load, and of each request the step before which it was sent, of its first and last token.
 
-    `idle_s` is what the engine waits before each step because nobody has come. `late_s` is how long after the start of
+    `idle_s` is the wait of the engine before each step for a request. `late_s` is how long after the start of
     step `sent` a request was sent: nothing in a closed loop. `decoded` are the tokens of each behind its first.
     """
 
@@ -223,13 +223,13 @@ class _Server:
     now_s: float = 0.0
 
     def send(self, clients: int) -> None:
-        """Let so many clients send their next request, if any is left; in an open loop nobody waits for that."""
+        """Let so many clients send their next request, if any is left; in an open loop no client waits for that."""
         for request in range(len(self.sent), min(len(self.sent) + clients, self.load.requests)):
             self.sent.append(self.now)
             self.coming.append((self.now_s + self.door.frontend_s, request))
 
     def turn(self) -> bool:
-        """Run the passes up to the next decision that could differ; return False where nobody is left."""
+        """Run the passes up to the next decision that could differ; return False where no request is left."""
         if not self.waiting and not self.ending:
             if not self.coming:
                 return False

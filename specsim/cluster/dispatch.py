@@ -112,7 +112,7 @@ class Outstanding:
         return np.where(self._unseen(ids), self._told.cached_tokens[ids], cached)
 
     def _here(self) -> Ids:
-        """Return who was sent here and has not ended; whoever has is forgotten."""
+        """Return the requests sent here that have not ended; ended ones are forgotten."""
         ids = np.concatenate((self._ids, np.array(self._sent, dtype=np.int64)))
         self._sent.clear()
         self._ids = ids[self._ledger.queues.here(ids) | self._unseen(ids)]

@@ -37,8 +37,7 @@ class Server(Protocol):
     """Counts of the requests that were sent to a replica and have not ended, as a router sees it; nothing of outputs.
 
     `requests` of them hold or await cache, `running` of them hold some. `free_bytes` of `capacity_bytes` of cache are
-    held by nobody. `cost_model` is that of the scheduler there: replicas may run on different
-    hardware.
+    not held. `cost_model` is that of the scheduler there: replicas may run on different hardware.
     """
 
     @property

@@ -41,7 +41,7 @@ class SplitDispatch:
     """Requests on their way through both pools, in the place of a `Dispatch`.
 
     All that the prompt left in both caches moves. It does so when the prefill pass has ended, and the blocks are
-    free from then on: what waits for the link, or for a place on the decode replica, lies in a host's memory. The
+    free from then on: a cache that waits for the link, or for a place on the decode replica, lies in host memory. The
     client is answered by the decode replica: the first token comes to it with the cache, as in vLLM and SGLang.
 
     Parameters

@@ -105,7 +105,7 @@ def _drawn(found: Found, root: Path, name: str) -> list[Path]:
 
 
 HELP = """\
-Settings are those of `specsim run`. What is tried of a scheduler stands in its file under tune:; several values of a
+Settings are those of `specsim run`. The values to try of a scheduler stand in its file under tune:; several values of a
 key, scheduler.num_speculative_tokens=1,2,3, are tried in its place, and one value is kept.
 The first half of a recording tunes and the second judges; of a drawn trace other seeds judge. seed= are those that
 judge (0 to 4). A search that was stopped goes on where it was. DIR holds tuned settings that any command takes:

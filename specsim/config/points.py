@@ -132,7 +132,7 @@ def _below_a_group(key: str) -> str:
 
 
 def _is_set_whole(held: Any) -> bool:
-    """Return whether a plain value may stand in the place of what is held; one of a distribution is fixed."""
+    """Return whether a plain value may stand in the place of what is held: no mapping but a distribution."""
     return not isinstance(held, Mapping) or SHAPE in held
 
 

@@ -31,7 +31,7 @@ class DraftPass(NamedTuple):
     ----------
     requests : (n,) request of each sequence.
     scheduled_tokens : (n,) tokens that each sequence first feeds into the drafter's cache: its prompt, or what was
-        emitted since; empty when nobody feeds any, as in all but the first pass of a step.
+        emitted since; empty when no sequence feeds any, as in all but the first pass of a step.
     forest : n trees; `leaves` (m,) are the nodes to extend, grouped by sequence.
     width : likeliest tokens proposed behind each leaf; 0 asks for no proposals (draft prefill).
     beam : of a sequence's new nodes keep only this many, by path probability; None keeps all.

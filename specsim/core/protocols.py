@@ -72,7 +72,7 @@ class View(Facts, Observed, ABC):
 
     Attributes
     ----------
-    now_s : the event clock. cost_model : latency model. free_bytes : bytes of cache that nobody holds.
+    now_s : the event clock. cost_model : latency model. free_bytes : bytes of cache that are not held.
     drafter_bytes : of the drafter's weights, part of `capacity_bytes` while `drafter_away`; see `TargetPass`.
     forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
         nor the scheduler's own work count.
@@ -171,7 +171,7 @@ class Oracle(Protocol):
 
 @runtime_checkable
 class Wide(Protocol):
-    """A scheduler that says how many children of one node it ever asks for; one that does not asks for one."""
+    """A scheduler that says how many children of one node it ever asks for; any other scheduler asks for one."""
 
     @property
     def max_width(self) -> int: ...  # noqa: D102
@@ -179,7 +179,7 @@ class Wide(Protocol):
 
 @runtime_checkable
 class Drafting(Protocol):
-    """A scheduler that says whether it ever drafts; one that does not never pays for speculation that is off."""
+    """A scheduler that says whether it ever drafts; without drafts it never pays for speculation that is off."""
 
     @property
     def drafts(self) -> bool: ...  # noqa: D102
@@ -219,7 +219,7 @@ class PassEvent(NamedTuple):
     ----------
     replica : its index. start_s : when the scheduler asked for the pass; it ends at `view.now_s`.
     view : of the replica, the pass included: a request that has just ended still has its counts.
-    work : the pass. answer : the grown forest of a draft pass; what each row of a target pass emitted.
+    work : the pass. answer : the grown forest of a draft pass, or what each row of a target pass emitted.
     oracle : what only the future knows, of this replica's requests.
     """
 
@@ -269,10 +269,10 @@ def is_stationary(decider: object) -> bool:
 
 @runtime_checkable
 class MultiStepBackend(Protocol):
-    """A backend that can tell several passes at once; one that runs real models has to run each."""
+    """A backend that can tell several passes at once; a backend with real models has to run each."""
 
-    def decodes(self, work: TargetPass, most: int, beyond_ends: bool) -> Decodes:
-        """Return at most `most` passes of these decoding rows, up to the first end, or `beyond_ends` to the last."""
+    def decodes(self, work: TargetPass, most: int, past_finishes: bool) -> Decodes:
+        """Return at most `most` passes of these decoding rows, up to the first end, or `past_finishes` to the last."""
 
     def rounds(self, work: DraftPass, least: int, most: int, within_s: float, further: int) -> Rounds | None:
         """Return rounds of chains for these decoding rows, the first of which begins with this pass.

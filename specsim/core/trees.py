@@ -20,7 +20,7 @@ class Forest:
     """One token tree per row of a batch; nodes 0..rows-1 are the roots, and a parent stands before its children.
 
     A root is the last token that the target has not seen yet (AdaServe, section 4.3). Forests never change:
-    `with_nodes` and `subset` return new ones, and what says which nodes there are is read-only.
+    `with_nodes` and `subset` return new ones, and the arrays of the nodes are read-only.
 
     Attributes
     ----------

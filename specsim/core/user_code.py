@@ -161,7 +161,7 @@ def kind_of(value: Any) -> str:
 def guarded(
     method: Callable[..., Any], arguments: tuple[Any, ...], who: str, fault: type[SpecsimError], of: Any = None
 ) -> Any:
-    """Return what a method of somebody's object answers; whatever it raises becomes a fault of one line.
+    """Return what a method of somebody's object answers; any exception of it becomes a fault of one line.
 
     `of` is the method that `method` asks, if it asks one.
     """

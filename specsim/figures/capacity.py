@@ -122,8 +122,8 @@ def ranked(
 
     A dot stands at the highest tested rate that keeps the target, and a bar spans the 95% interval over seeds of the
     rate at which it falls below. A system that misses the target nowhere has a triangle to the right behind its dot;
-    one that misses it everywhere has one to the left at the lowest tested rate. Points with failed, overloaded or short
-    runs look as in `attained_up_to`.
+    a system that misses it everywhere has one to the left at the lowest tested rate. Points with failed, overloaded or
+    short runs look as in `attained_up_to`.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from specsim.errors import SpecsimError, nearest
 
 
 def copied(value: Any) -> Any:
-    """Return a value whose mappings and lists nobody else holds, as `copy.deepcopy` does in five times the time."""
+    """Return a value whose mappings and lists no other object holds, as `copy.deepcopy` does in five times the time."""
     if type(value) is dict:
         return {key: copied(each) for key, each in value.items()}
     if type(value) is list:

@@ -89,7 +89,7 @@ def write_whole(file: Path, content: bytes | memoryview) -> None:
 def one_at_a_time(lock: Path) -> Iterator[None]:
     """Wait for other processes that hold this lock, a file or a folder, then hold it; it ends with its process.
 
-    Where there are no such locks nobody waits.
+    Where there are no such locks no process waits.
     """
     with ExitStack() as held:
         with suppress(ImportError, OSError):

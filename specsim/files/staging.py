@@ -35,7 +35,7 @@ def in_one_step(file: Path) -> Iterator[Path]:
     Raises
     ------
     Unwritable
-        When the file cannot be written; what was there stays.
+        When the file cannot be written; an older one stays.
     """
     partial = staging_path(file.parent)
     try:

@@ -121,7 +121,7 @@ def pools(split: Split, replicas: int) -> tuple[int, ...]:
     if prefill is None:
         return (replicas,)
     if prefill >= replicas:
-        raise SpecsimError(f"split.prefill={prefill}: leaves nobody to decode; expected fewer than replicas={replicas}")
+        raise SpecsimError(f"split.prefill={prefill}: leaves none to decode; expected fewer than replicas={replicas}")
     return prefill, replicas - prefill
 
 

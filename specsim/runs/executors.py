@@ -231,7 +231,7 @@ def _dask(jobs: int) -> Iterator[Client]:
 
 @contextmanager
 def _silent() -> Iterator[int]:
-    """Let Dask's log say nothing while a cluster of ours opens, works and closes: what matters is raised."""
+    """Let Dask's log say nothing while a cluster of ours opens, works and closes: its errors are raised."""
     logger = logging.getLogger("distributed")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -238,7 +238,7 @@ def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, An
 
 
 def _observers(names: Sequence[str], plugins: Plugins, handed: Handed) -> list[Callable[[], Observer]]:
-    """Return what makes each observer; one of each is made at once, so that mistakes show before a run."""
+    """Return what makes each observer; an instance of each is made at once, so that mistakes show before a run."""
     scope = Scope("observers", plugins=plugins)
     if lost := [name for name in names if name.startswith("<") and name not in handed.observers]:
         raise SpecsimError(f"observers: {lost[0]} was given as an object; expected a run by names, to make it again")

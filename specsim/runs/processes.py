@@ -238,7 +238,7 @@ def in_processes(
 def _surviving(
     work: Callable[[Piece], Answer], left: dict[int, Piece], jobs: int, **sent: Any
 ) -> Iterator[tuple[int, Answer]]:
-    """Yield what comes of the pieces `left`, and take it out; what was sent when a process died stays."""
+    """Yield what comes of the pieces `left`, and take it out; a piece sent when a process died stays."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     pieces, died = iter(list(left.items())), bool(left)

@@ -108,7 +108,7 @@ def run_all(
     Unwritable
         When a run cannot be stored: none of the rest could.
     SpecsimError
-        When the executor fails; what has ended is kept.
+        When the executor fails; ended runs are kept.
     """
     for folder in {each.folder.parent for each in planned if each.folder is not None} | ({root} if root else set()):
         remove_stale(folder, time.time())

@@ -1,7 +1,7 @@
 """Any batching part with any speculation part.
 
 Paper: none; the parts are those of the papers' schedulers (docs/schedulers.md).
-Idea: who runs and how far to speculate are two decisions; a part for each makes a scheduler.
+Idea: the batch and the length of drafts are two decisions; a part for each makes a scheduler.
 Deviations: none. A preempted request gives up its cache before the first pass of the step, draft or target.
 """
 

@@ -11,8 +11,8 @@ Deviations, since no rule has been published:
   level above. A correction of each level is the share of tokens that were right of those that confidences promised.
 - Both forget with a window of steps, towards first values that suppose `first_acceptance`. So after a long time without
   drafts one is tried again where it would pay at that acceptance.
-- The drafter's first pass is priced at one token a request: what a drafter lacks after steps without it, read once,
-  counts as no cost of the size.
+- The drafter's first pass is priced at one token a request: tokens that a drafter lacks after steps without it, read
+  once, count as no cost of the size.
 - Prompts are work of their own: the seconds that they add to a verification without drafts do not count.
 - A token budget keeps room for the nodes that the step before asked for, and no more are verified.
 - When memory is short, the candidate trees are made narrower, then shallower, until they fit.

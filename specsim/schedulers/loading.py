@@ -89,7 +89,7 @@ def scheduler_factory(
     engine: EngineBatching | None = None,
     cost_model: CostModel | None = None,
 ) -> SchedulerFactory:
-    """Return a factory of schedulers; one is made at once, so that mistakes show before a run.
+    """Return a factory of schedulers; a scheduler is made at once, so that mistakes show before a run.
 
     `_target_` may name a class of `specsim.schedulers`, an entry point of the group of that name, or a class of a
     module of `plugins`. Nothing else is imported.

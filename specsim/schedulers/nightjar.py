@@ -12,8 +12,8 @@ Deviations:
 - Goodput is tokens a request and second, the mean of its steps. Going on after length 0 costs C_switch / length: the
   estimated seconds in which the drafter reads what it lacks, beyond those of one token each, in place of a table.
 - The drafter leaves at once, since the host keeps a copy; the next pass waits while it comes back. In the paper both
-  overlap with computation. It comes back when nobody waits, `free_share` of the pool is free without its bytes and the
-  bandit drafts, whose bins go on while it is away. The bandit does not price that.
+  overlap with computation. It comes back when no request waits, `free_share` of the pool is free without its bytes and
+  the bandit drafts, whose bins go on while it is away. The bandit does not price that.
 - The weights' bytes are taken as spread over the GPUs of the target. The drafter's cache of running requests stays.
 - `free_share` is the paper's best, a tenth; `persist_s`, K and the seed are ours.
 """

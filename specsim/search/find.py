@@ -173,7 +173,7 @@ def _key(each: Configured) -> LineKey:
 
 
 def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Result]) -> None:
-    """Note what the runs at a rate attained, in place of shorter ones; one that failed attained nothing.
+    """Note what the runs at a rate attained, in place of shorter ones; a failed run attained nothing.
 
     A run in which no request of the class arrived is refused, unless it is made longer: nothing is known from it.
     """

@@ -188,7 +188,7 @@ class Line:
     gpus : of all its replicas; 0 as long as no run has told.
     endless : whether its runs may be made longer.
     tested : by rate in requests/s, the attained share of each seed.
-    judged : by rate, how well each seed's run knows its share; what failed has none.
+    judged : by rate, how well each seed's run knows its share; a failed run has none.
     requests : by rate, how many each run has; of an endless line alone. errors : of failed runs.
     """
 

@@ -287,7 +287,7 @@ class _Runs:
 
 
 def _score(run: Result, of: str) -> Score:
-    """Return the score of a run; one that failed attains nothing."""
+    """Return the score of a run; a failed run attains nothing."""
     return Score(0.0, -np.inf) if isinstance(run, Failure) else score(run.metrics, of)
 
 
@@ -353,7 +353,7 @@ class _Judge:
     def under(
         self, condition: Condition, places: Sequence[int], given: Mapping[int, Judgement], plain_at: int
     ) -> dict[int, Judgement]:
-        """Return what candidates measure under a condition; one that is of drafts leaves plain decoding as `given`."""
+        """Return what candidates measure under a condition; a condition of drafts leaves plain decoding as `given`."""
         asked = [place for place in places if place != plain_at or not condition.drafts]
         per = condition.unit_s if self.goal.of == THROUGHPUT else 1.0
         found = self(asked, condition.changed)

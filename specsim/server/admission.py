@@ -54,7 +54,7 @@ class ArrivalQueue:
             yield request, told
 
     def started(self, starts_s: Sequence[float]) -> None:
-        """Hear when steps started that nobody waited for."""
+        """Hear when steps started for which no client waited."""
         self._starts.extend(starts_s)
 
     @property
@@ -113,7 +113,7 @@ class RequestTimeouts:
                 yield request
 
     def _answered(self, end_s: float, request: int) -> bool:
-        """Return whether a request was rejected, went on or ended by then: what ends later has been given up before."""
+        """Return whether a request was rejected, went on or ended by then; else its client has given up."""
         if request in self._ledger.rejected or request in self._left:
             return True
         return bool(self._ledger.progress.finish_s[request] <= end_s)

@@ -44,8 +44,8 @@ class Replica:
     `answered` is called with the requests (n,) that have just ended, where clients wait for them.
     `onward` is called with requests (n,) that have just ended here, and the tokens of each in the drafter's cache; it
     returns those that go on to another replica.
-    `next_arrival_s` is when the next request arrives at any replica; None where nobody knows.
-    `alone` says that nobody looks at the ledger when a request arrives: no router has to choose.
+    `next_arrival_s` is when the next request arrives at any replica; None where unknown.
+    `alone` says that no router looks at the ledger when a request arrives.
     """
 
     def __init__(

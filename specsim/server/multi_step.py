@@ -47,8 +47,8 @@ class Horizon(NamedTuple):
 class MultiStep:
     """Run the steps that a scheduler calls stationary and that end before the next event in one step of the clock.
 
-    All that is booked is equal, to the last bit, to what the passes book one by one. `arrival_queue`, if any, is empty
-    at first; who arrives meanwhile is in it at last.
+    All that is booked is equal, to the last bit, to the passes booked one by one. `arrival_queue`, if any, is empty at
+    first; requests that arrive meanwhile are in it at last.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class MultiStep:
         self._another_s = 0.0  # About when one more round would have ended: it is not worth asking for.
 
     def passes(
-        self, work: TargetPass, beyond_ends: bool, horizon: Horizon
+        self, work: TargetPass, past_finishes: bool, horizon: Horizon
     ) -> Generator[simpy.Event, Any, Decodes | None]:
         """Run passes like this one, which is not reserved; return them.
 
-        Only the last may end requests, unless they go on `beyond_ends`. No pass wants memory that may not be there, and
-        all are decided before anybody sees the next event and before the scheduler's own deadline. Where that leaves
-        too few, none runs, and the answer is None.
+        Only the last may end requests, unless they go on `past_finishes`. No pass wants memory that may not be there,
+        and all are decided before anybody sees the next event and before the scheduler's own deadline. Where that
+        leaves too few, none runs, and the answer is None.
         """
         ledger = self._ledger
         most = min(ledger.surely_passes(work), MOST_AT_ONCE)
         if most < LEAST:
             return None
-        decodes = self._backend.decodes(work, most, beyond_ends)
+        decodes = self._backend.decodes(work, most, past_finishes)
         starts_s = in_turn(self._env.now, decodes.seconds)
         count = horizon.steps(starts_s, work.stationary_until_s)
         if count < LEAST:

@@ -24,7 +24,7 @@ from specsim.server.state import Progress, RequestQueues
 class Drafts:
     """Rows of the passes of one step; a forest that a draft pass answered carries its rows as `Forest.origin`.
 
-    `open` has legal rows, which nobody may write to, by their bytes: trees may be drafted for them.
+    `open` has legal rows, read-only, by their bytes: trees may be drafted for them.
 
     A forest lives until its rows are verified or evicted, until trees are grown from roots behind a verification, or
     until the step ends, whichever is first.
@@ -321,7 +321,7 @@ class Conversation:
             self.refuse(str(error))
 
     def end(self) -> None:
-        """End the step where it yields: what it asked for has run several times, and nobody is answered."""
+        """End the step where it yields: its pass has run several times, and has no answer."""
         try:
             self._step.close()
         except KeyboardInterrupt:

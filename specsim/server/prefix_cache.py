@@ -18,7 +18,7 @@ BlockKey = tuple[int, int]
 
 
 class PrefixCache:
-    """The prompt blocks that one replica has cached: those that requests use, and those that nobody does any more.
+    """The prompt blocks that one replica has cached: those that requests use, and those that no request uses any more.
 
     A block that several requests use counts once in the pool. A block without users is free for others: the least
     recently used goes first, of one prompt the end (vLLM's automatic prefix caching). It goes between two steps, so
@@ -80,7 +80,7 @@ class PrefixCache:
         Raises
         ------
         OutOfMemory
-            When the pool has no room for blocks that nobody used.
+            When the pool has no room for blocks that no request used.
         """
         for request, *cached in zip(ids.tolist(), target_cached.tolist(), draft_cached.tolist(), strict=True):
             self._unwatch(request)
@@ -112,7 +112,7 @@ class PrefixCache:
             self._used[model, request] = blocks
 
     def _use(self, model: int, keys: Sequence[BlockKey]) -> None:
-        """Count one more user of each block of a model; those that nobody used take room in the pool."""
+        """Count one more user of each block of a model; blocks without users take room in the pool."""
         unused = [key for key in keys if not self._users.get(key)]
         idle = [key for key in unused if key in self._users]
         self._pool.take(model, self._blocks * len(unused))
@@ -152,7 +152,7 @@ class PrefixCache:
         return alone
 
     def settle(self) -> list[int]:
-        """Drop what nobody uses and has no room; return the waiting requests of which more is cached now, or less."""
+        """Drop unused blocks that have no room; return the waiting requests of which more is cached now, or less."""
         while self._idle_bytes > self._pool.free_bytes:
             key, _ = self._idle.popitem(last=False)
             del self._users[key]

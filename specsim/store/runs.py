@@ -420,7 +420,8 @@ def _write_parquet(path: Path, parts: Iterable[Columns], types: Mapping[str, str
         [pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in types.items()],
         metadata={"specsim_schema_version": str(SCHEMA_VERSION)},
     )
-    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+    # pyarrow takes the name of a new file with a colon for a URI.
+    with path.open("wb") as raw, pq.ParquetWriter(raw, schema, compression="zstd") as file:
         for part in parts:
             arrays = [_arrow(part[field.name], field.type) for field in schema]
             file.write_table(pa.Table.from_arrays(arrays, schema=schema))

@@ -33,11 +33,17 @@ INPUT_TOKENS = tuple(
 OUTPUT_TOKENS = tuple(
     f"{above}gen_ai.usage.{name}_tokens" for above in ("", "attributes.") for name in ("output", "completion")
 )
-PROMPTS = ("prompt_tokens", "input_tokens", "tokens_prompt", "usage.prompt_tokens", "usage.input_tokens")
+PROMPTS = (
+    *("prompt_tokens", "input_tokens", "tokens_prompt", "usage.prompt_tokens", "usage.input_tokens"),
+    *("isl", "input_len"),
+)
 COMPLETIONS = (
     *("completion_tokens", "output_tokens", "tokens_completion"),
-    *("usage.completion_tokens", "usage.output_tokens"),
+    *("usage.completion_tokens", "usage.output_tokens", "osl", "output_len"),
 )
+LOGGED = ("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp", "start")
+TIMES = (*LOGGED, "time", "request_time")
+"""Names of arrivals in logs, beside lengths of any names; the unit of numbers in them is not known."""
 
 
 class Format(NamedTuple):
@@ -108,10 +114,6 @@ FORMATS = (
     ),
     # NVIDIA/TensorRT-LLM, trtllm-bench --request_json: its start times are of clients that wait, or all alike.
     Format("trtllm-bench requests", (), ("num_input_tokens",), ("num_total_output_tokens", "output_tokens"), None),
-    # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
-    Format(
-        *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
-    ),
     # Spans of OpenTelemetry's GenAI conventions, as collectors and trace stores export them; vLLM's own spans have the
     # names before 1.27.
     Format(
@@ -123,12 +125,16 @@ FORMATS = (
     # usage), and what else logs call a request's start, prompt and completion.
     Format(
         "gateway log",
-        ("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp"),
+        TIMES,
         (*PROMPTS, *INPUT_TOKENS),
         (*COMPLETIONS, *OUTPUT_TOKENS),
         None,
         optional=(*OPTIONAL, *SPAN_SESSIONS),
         logged=True,
+    ),
+    # kubernetes-sigs/inference-perf, per_request_lifecycle_metrics.json.
+    Format(
+        *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
     ),
 )
 REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)
@@ -147,11 +153,14 @@ class Other(NamedTuple):
 
 POINTS = "`specsim calibrate` reads such summaries as points of a server"
 OTHERS = (
-    Other(
-        "a summary of sglang.bench_serving without its requests",
-        frozenset({"total_output_tokens_retokenized"}),
-        "--output-details adds their lengths, which run with concurrency= or rps=",
-        unless="input_lens",
+    *(
+        Other(
+            "a summary of sglang.bench_serving without its requests",
+            frozenset(keys),
+            "--output-details adds their lengths, which run with concurrency= or rps=",
+            unless="input_lens",
+        )
+        for keys in ({"total_output_tokens_retokenized"}, {"backend=sglang", "request_throughput"})
     ),
     Other(
         "a summary of `vllm bench serve` without its requests",
@@ -183,7 +192,17 @@ OTHERS = (
     Other(
         "a report of GuideLLM",
         frozenset({"benchmarks"}),
-        "`specsim import` makes a trace of each benchmark's requests",
+        "`specsim import` makes a trace of each benchmark's requests; "
+        "it must hold them, in benchmarks[].requests.successful",
+    ),
+    *(
+        Other("a report of GuideLLM in CSV or YAML", frozenset(keys), "expected its benchmarks.json, with the requests")
+        for keys in ({"Run Info", "Benchmark"}, {"Type", "Run Id", "Id", "Name"}, {"args:"}, {"benchmarks:"})
+    ),
+    Other(
+        "points of a server, for `specsim calibrate`",
+        frozenset({"isl", "osl", "concurrency", "tpot_ms"}),
+        "expected a trace, with a row a request",
     ),
     Other(
         "conversations without counts of tokens, as ShareGPT's",
@@ -235,16 +254,22 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
             raise SpecsimError(f"{table.file}: trace.columns: {role}: no column {shown(name)}{nearest(name, names)}")
     called = {form: _called(form, names) | mine for form in FORMATS}
     form = max(FORMATS, key=lambda each: len(called[each].keys() & {*ROLES, *each.also}))
-    found, missing = called[form], [name for name in (*ROLES, *form.also) if name not in called[form]]
+    time = next((name for name in TIMES if name in names), None)
+    found = called[form] if time is None else {ARRIVAL: time} | called[form]
+    missing = [name for name in (*ROLES, *form.also) if name not in found]
     _refuse_near_names(table, form, missing, set(found.values()))
     if [name for name in missing if name != ARRIVAL]:
         raise SpecsimError(f"{where}{_lacking(table, form, missing)}")
     for name in found.values():
         if names.count(name) > 1:
             raise SpecsimError(f"{where}column {name!r} stands twice")
-    # The end of a name of arrivals tells their unit.
-    told = next((unit for unit in UNITS if mine.get(ARRIVAL, "").lower().endswith(f"_{unit}")), None)
-    return Columns(form, found, told if ARRIVAL in mine else form.unit)
+    own = _called(form, names)
+    if own.get(ARRIVAL) == found.get(ARRIVAL) and ARRIVAL not in mine and own.keys() & {PROMPT, OUTPUT}:
+        return Columns(form, found, form.unit)
+    # Beside lengths of other names the end of a name of arrivals tells their unit.
+    ends: dict[str, Unit] = {"nano": "ns", **{f"_{unit}": unit for unit in UNITS}}
+    arrival = found.get(ARRIVAL, "").lower()
+    return Columns(form, found, next((unit for end, unit in ends.items() if arrival.endswith(end)), None))
 
 
 def _called(form: Format, names: Names) -> dict[str, str]:

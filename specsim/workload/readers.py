@@ -96,7 +96,7 @@ class FileTable:
     names : of its columns, in order; a value in a nested JSON object has a dotted name
     read : returns the cells of the columns asked for, and their rows
     where : the beginning of messages about the names, such as ``line 1: `` of a CSV
-    keys : the outermost names of a JSON object, which also name what is no column
+    keys : the outermost names of a JSON object, which also name what is no column, and the first word of its backend
     """
 
     file: Path
@@ -299,7 +299,7 @@ def of_lists(value: JsonRecord, file: Path, known: frozenset[str], notes: list[s
             raise SpecsimError(f"{file}: its lists differ in length: {listed}")
         return cells, TableRows(range(1, max(counts) + 1), Damage(file, "entry"), notes + told)
 
-    return FileTable(file, "JSON", tuple(columns), read, keys=tuple(value))
+    return FileTable(file, "JSON", tuple(columns), read, keys=tuple(_keys(value)))
 
 
 def without_queues(result: JsonRecord, columns: Cells) -> tuple[Cells, list[str]]:
@@ -327,7 +327,7 @@ def of_records(values: Iterable[object], file: Path, kind: str, damage: Damage, 
         else:
             damage.add(number, "not a JSON object")
     head = list(islice(records.values(), HEAD))
-    keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*head), chain(*map(_names, head))))
+    keys, names = (tuple(dict.fromkeys(each)) for each in (chain(*map(_keys, head)), chain(*map(_names, head))))
 
     def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
         cells: Cells = {name: [_within(record, name) for record in records.values()] for name in wanted}
@@ -361,6 +361,13 @@ def _within_lists(value: Any, names: Sequence[str]) -> list[Any]:
     for name in names:
         found = [each for one in found for each in (one[name] if isinstance(one, dict) and name in one else [one])]
     return found
+
+
+def _keys(record: JsonRecord) -> Iterator[str]:
+    """Yield the names of an object, and the backend that a benchmark's result states: ``backend=sglang``."""
+    yield from record
+    if isinstance(backend := record.get("backend"), str):
+        yield f"backend={backend.partition('-')[0]}"
 
 
 def _names(record: JsonRecord, above: str = "", depth: int = 3) -> Iterator[str]:

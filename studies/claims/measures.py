@@ -1,4 +1,4 @@
-"""What the claims compare: measures of a scheduler's runs, one a seed, on the same requests and the same text."""
+"""The measures that the claims compare: a scheduler's runs, one a seed, on the same requests and the same text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the claims are tested on, frozen before the tests were written: each value from a paper or a shipped default.
+"""Settings of the claims' tests, frozen before the tests were written: each value from a paper or a shipped default.
 
 Rules, the same for every claim. Systems meet the same arrivals, lengths and text (common random numbers), and are
 compared seed by seed. "A beats B": the 95% interval of the paired difference over the seeds lies on A's side of 0.

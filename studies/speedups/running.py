@@ -41,7 +41,7 @@ from studies.speedups.simulated import (
 
 KEPT = Path("results/speedups/rows.parquet")
 SOLVED, FITTED, SCORED, LINE = "solved", "fitted", "scored", "line"
-"""A row that gave the acceptance; one that its engine was fitted to; one that is predicted; a point of no row."""
+"""A row that gave the acceptance; a row that its engine was fitted to; a predicted row; a point of no row."""
 LINE_LOADS = (4, 32)
 """Batches at which the line of a series at two loads or more is predicted, too."""
 RATES = (0.25, 0.45, 0.6, 0.75, 0.85)

@@ -85,10 +85,7 @@ HYDRA = [
     ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "scheduler.num_speculative_tokens"),
     *((f"{key}=2", key, "expected --jobs N") for key in ("hydra/launcher", "jobs")),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),
-    *(
-        (f"{flag}{value}", flag, "./mine.yaml")
-        for flag, value in (("--config-name", "=x"), ("-cn", " x"), ("--config-path", " x"), ("-cd", "=x"))
-    ),
+    *((each, each.rstrip("= x"), "./mine.yaml") for each in ("--config-name=x", "-cn x", "--config-path x", "-cd=x")),
     ("--info", "--info", "--cfg job"),
     ("--shell-completion install=bash", "--shell-completion", "specsim completion bash"),
     ("--cfg hydra", "--cfg hydra", "--cfg job"),
@@ -184,7 +181,7 @@ FLEETS = [
     (f"replica_profiles=[{H100},{H100}] replicas=3", "replicas=3: replica_profiles says 2, one profile for each"),
     (f"replica_profiles=[{H100}] profile=llama8b_1b_a100", f"replica_profiles says {H100}, its first profile"),
     (f"replica_profiles=[{H100},llama70b_1b_4xh100]", "its target is Llama-3.1-70B", "expected the same models"),
-    (f"replicas=1 {LINK}", "split.prefill=1: leaves nobody to decode; expected fewer than replicas=1"),
+    (f"replicas=1 {LINK}", "split.prefill=1: leaves none to decode; expected fewer than replicas=1"),
     ("replicas=3 split.prefill=1", "split.prefill=1: by which link? expected split.link_gb_per_s too"),
     ("replicas=3 split.prefill=0 split.link_gb_per_s=1", "split.prefill: 0 is not a whole number"),
     ("replicas=3 split.link_gb_per_s=1", "split.link_gb_per_s=1: changes nothing: no replica only reads prompts"),
@@ -324,10 +321,7 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("sweep status", "sweep status: expected the folder of one sweep"),
         ("sweep status nowhere", "sweep status: no folder 'nowhere'"),
         ("sweep status .", "'.' holds no sweep; expected the out= of"),
-        (
-            "find trace=poisson --target 90",
-            "--target 90: expected a share above 0 up to 1, or a percentage such as 90%",
-        ),
+        ("find trace=poisson --target 90", "--target 90: expected a share above 0 up to 1, or a percentage"),
         ("find trace=poisson --rates 3", "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
         ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
         ("find trace=poisson rps=3", "rps: find chooses it; expected --rates LOW..HIGH"),
@@ -393,9 +387,7 @@ TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 
 def typed(expected):
     """Return the settings in what was expected, with values in the place of capital letters."""
-    named = re.findall(
-        r"[a-z][a-z_.]*=[A-Z]\b|[a-z][a-z_.]*=(?:\d[\d.]*%?|vllm\w*|poisson|gamma|true|lookup|{\d[^}]*})", expected
-    )
+    named = re.findall(r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|poisson|gamma|true|lookup|{\d[^}]*})", expected)
     return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
 
 
@@ -412,11 +404,9 @@ def test_what_is_expected_is_accepted(expected, tmp_path):
 
 def plain_keys():
     """Return every key of a group's file that is not a label, whose value is a number or a truth value."""
-    found = set()
-    for group in chosen_by_default():
-        for name in shipped_names(group):
-            values = peek_yaml(shipped("conf") / group / f"{name}.yaml")
-            found |= {key for key, each in values.items() if isinstance(each, int | float) and key not in LABELS[group]}
+    files = ((group, shipped("conf") / group / f"{name}.yaml") for group in LABELS for name in shipped_names(group))
+    held = ((group, *item) for group, file in files for item in peek_yaml(file).items())
+    found = {key for group, key, each in held if isinstance(each, int | float) and key not in LABELS[group]}
     other = {word for words in SYNONYMS.values() for word in words.split()}
     return sorted(found - set(known_keys()) - other - CONDITIONAL)
 

@@ -77,15 +77,30 @@ def test_any_other_names_are_given(tmp_path):
     trace, said = read_user_file(file, SOURCE, how)
     assert (trace.arrival_s, trace.slo_names) == (pytest.approx([0, 0.3, 0.9]), ("a",))
     assert said.startswith("read as specsim CSV: sent_ms, in, out; 3 requests in 0.9 s")
+    nano = csv("startTimeUnixNano,in,out,who", lambda t, p, o: (round((1.764e9 + t) * 1e9), p, o, "a"))
+    (tmp_path / "nano.csv").write_text(nano)
+    assert read_user_file(tmp_path / "nano.csv", SOURCE, How(called=how.called[1:])).trace.arrival_s[2] == 0.9
     file.write_text(file.read_text() + "\nx,1,2,a")
     assert "1 damaged row: line 5: sent_ms 'x' is not a number" in refusal(read_user_file, file, SOURCE, how)
 
 
-def test_a_unit_that_no_name_tells_is_asked_for(tmp_path):
-    (tmp_path / "t.csv").write_text("t,prompt_tokens,output_tokens\n0,5,6\n28,5,6\n")
-    how = How("s", called=(("arrival_s", "t"),))
+LENGTHS_CALLED = {"prompt_tokens": "usage.prompt_tokens", "output_tokens": "usage.completion_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("header", "called"),
+    [
+        ("t,prompt_tokens,output_tokens", {"arrival_s": "t"}),
+        *((f"{each},{','.join(LENGTHS_CALLED.values())}", LENGTHS_CALLED) for each in ("start_time", "Timestamp")),
+        ("start_time,in,out", {"prompt_tokens": "in", "output_tokens": "out"}),
+        *((each, {}) for each in ("time,isl,osl", "request_time,input_len,output_len", "start,prompt_size,token_size")),
+    ],
+)
+def test_a_unit_that_no_name_tells_is_asked_for(tmp_path, header, called):
+    (tmp_path / "t.csv").write_text(f"{header}\n0,5,6\n28,5,6\n")
+    how = How("s", called=tuple(called.items()))
     said = refusal(read_user_file, tmp_path / "t.csv", SOURCE, How(called=how.called))
-    assert re.search("t may be in s .* or ms", said)
+    assert re.search(f"{header.partition(',')[0]} may be in s .* or ms", said)
     assert read_user_file(tmp_path / "t.csv", SOURCE, how).trace.arrival_s.tolist() == [0, 28]
 
 
@@ -152,6 +167,16 @@ LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
         (json.dumps({"service_kind": "openai", "experiments": []}), "genai-perf's texts and times, without counts of"),
         (json.dumps({"world_info": {}, "request_info": {}}, indent=1), "a report of trtllm-bench, which does not say"),
         (json.dumps({"metadata": {}, "benchmarks": [{}]}), "a report of GuideLLM: `specsim import` makes a trace of"),
+        ("Run Info,Run Info,Benchmark\nRun ID,Profile,Type\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
+        ("args:\n  data: []\nbenchmarks:\n- type_: x\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
+        ("isl,osl,concurrency,ttft_ms,tpot_ms\n5,6,1,9,9\n", "points of a server, for `specsim calibrate`: expected"),
+        *(
+            (
+                json.dumps(VLLM | {"backend": "sglang-oai"}, indent=at),
+                "a summary of sglang.bench_serving without its req",
+            )
+            for at in (None, 1)
+        ),
         (lines(lambda t, p, o: {"arrival_time_ns": t, "sub_requests": [{}]}), "sessions of LLMServingSim"),
     ],
 )

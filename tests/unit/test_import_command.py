@@ -210,6 +210,7 @@ def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, page):
         ("hello\nworld\n", "no column arrival_s, prompt_tokens, output_tokens"),
         ("arrival_s,prompt_tokens,output_tokens\n0,5,6\n1,x,6\n", "1 damaged row: line 3: prompt_tokens 'x'"),
         (json.dumps(result(30)), "requests 20 is below concurrency 30"),
+        (json.dumps({"benchmarks": [{}, {}]}), "it must hold them, in benchmarks[].requests.successful"),
     ],
 )
 def test_a_file_that_holds_nothing_or_is_damaged_is_one_line_and_writes_nothing(tmp_path, refused, content, said):

@@ -67,7 +67,7 @@ class Handwritten:
 
 
 @pytest.mark.parametrize(("most", "steps"), [(3, 2), (2, 3)])
-def test_passes_run_on_beyond_ends_where_all_that_run_are_in_them(most, steps):
+def test_passes_run_on_past_finishes_where_all_that_run_are_in_them(most, steps):
     """A step reads the prompts; the next one decodes all to the end, or two up to the first end, then the others."""
     asked = []
 

@@ -70,14 +70,16 @@ def test_what_is_written_is_read(run):
 
 def test_tables_written_in_parts_are_read_as_one_and_have_the_types_of_the_schema(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "GROUP_ROWS", 2)
-    write_run(tmp_path / "run", **parts(passes=passes()))
+    monkeypatch.chdir(tmp_path)
+    folder = Path("a:b/run")
+    write_run(folder, **parts(passes=passes()))
     for name, types in (("requests.parquet", REQUEST_COLUMNS | SPENT_COLUMNS), ("passes.parquet", PASS_COLUMNS)):
-        schema = pq.read_schema(tmp_path / "run" / name)
+        schema = pq.read_schema(folder / name)
         on_disk = {field.name: str(field.type).replace("double", "float64") for field in schema}
         assert list(on_disk.items()) == list(types.items())
         assert schema.metadata == {b"specsim_schema_version": b"2"}
-        assert pq.read_metadata(tmp_path / "run" / name).num_row_groups == 2
-    stored = read_run(tmp_path / "run")
+        assert pq.read_metadata(folder / name).num_row_groups == 2
+    stored = read_run(folder)
     pd.testing.assert_frame_equal(stored.requests, table().frame(), check_dtype=False)
     pd.testing.assert_frame_equal(stored.passes, pd.DataFrame(passes()), check_dtype=False)
 

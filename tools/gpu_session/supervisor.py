@@ -165,7 +165,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Turn the signals that end a session into `Ended`, once: what follows is not interrupted."""
+    """Turn the signals that end a session into `Ended`, once: later signals interrupt nothing."""
 
     def end(number: int, _: Any) -> None:
         for each in before:

@@ -78,7 +78,7 @@ def decoding(view: View, ids: Ids) -> Bools:
 
 
 def unread(view: View, scheduled: Scheduled) -> bool:
-    """Return whether anybody has a text to read; who was read on another replica has not."""
+    """Return whether a request has a text to read; a request read on another replica has none."""
     return len(scheduled.requests) > 0 and not bool(decoding(view, scheduled.requests).all())
 
 

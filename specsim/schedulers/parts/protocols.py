@@ -147,7 +147,7 @@ class OraclePart:
         Raises
         ------
         ValueError
-            When nobody has told it.
+            When it has not been told.
         """
         if self._oracle is None:
             raise ValueError(f"{type(self).__name__} is told the future: expected a scheduler with `oracle: true`")

@@ -127,7 +127,7 @@ def fitting(view: View, batch: Batch, tree_tokens: Ints) -> Bools:
 def best(table: Floats, fits: Bools) -> tuple[int, int]:
     """Return (requests of the prefix, row) of the highest entry that fits; (0, 0) where none does.
 
-    Equal ones go to the longer prefix, so that nobody waits for nothing, and then to the earlier row.
+    Equal ones go to the longer prefix, so that no request waits for nothing, and then to the earlier row.
     """
     by_prefix = np.where(fits, table, -np.inf)[:, ::-1].T
     place = int(np.argmax(by_prefix))

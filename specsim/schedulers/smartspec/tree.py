@@ -6,7 +6,7 @@ Deviations, beside those of chains.py:
 - Eq. 10 as printed forgets that nothing may be accepted, and takes head i + 1 to fail with 1 - a where its k tokens
   fail with (1 - a)^k; `tree_length` is exact under the paper's own assumptions (1.776 printed, 2.176 exact at 0.6 and
   one token a head).
-- What proposes is the `drafter`: Medusa's heads, which the YAML suggests, propose all levels in one pass; a draft model
+- The `drafter` proposes: Medusa's heads, which the YAML suggests, propose all levels in one pass; a draft model
   takes a pass a level. Either is priced, so "no draft at all" is among the shapes, and a head may be left out from the
   end.
 - Every shape of at most `tree_tokens` nodes is tried. The rate of a head is the one at which as many trials succeed as

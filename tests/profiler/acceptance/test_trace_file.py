@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +18,18 @@ from tests.made import refusal
 from tests.profiler.acceptance.traces import COLUMNS, small_trace
 
 
-def test_what_is_written_is_read(tmp_path):
-    acceptance_trace = small_trace()
-    write_acceptance_trace(tmp_path / "a.parquet", acceptance_trace)
-    back = read_acceptance_trace(tmp_path / "a.parquet")
+def test_what_is_written_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    acceptance_trace, file = small_trace(), Path("a:b.parquet/c.parquet")
+    write_acceptance_trace(file, acceptance_trace)
+    back = read_acceptance_trace(file)
     assert (back.about, back.categories) == (acceptance_trace.about, acceptance_trace.categories)
     for name in ("category", "sequence", "position", "path", "rank"):
         assert np.array_equal(getattr(back, name), getattr(acceptance_trace, name))
     assert np.allclose(back.confidence, acceptance_trace.confidence, atol=1e-3)
     assert np.allclose(back.target_probability, acceptance_trace.target_probability, atol=1e-3)
     assert np.array_equal(back.overlap, acceptance_trace.overlap.astype(np.float32), equal_nan=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    assert list(file.parent.iterdir()) == [file]
 
 
 def changed(name: str, row: int | list[int], value: object) -> RecordedTrace:

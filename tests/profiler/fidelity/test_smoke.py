@@ -201,8 +201,8 @@ def test_a_cache_too_small_for_any_request_is_one_line(tmp_path):
 
 @pytest.mark.usefixtures("unrendered")
 def test_a_profile_that_was_given_is_checked_as_a_run_checks_it(tmp_path, capsys):
-    words = ["scheduler=vllm_spec", "trace=poisson", "requests=2", "--random-weights", *TWO_LAYERS.random_weights]
-    words += ["--text", "drawn", "--loads", "1", "--repeats", "1", "--out", str(tmp_path / "out")]
+    words = f"scheduler=vllm_spec trace=poisson requests=2 --text drawn --loads 1 --out {tmp_path}/out".split()
+    words += ["--random-weights", *TWO_LAYERS.random_weights, "--repeats", "1"]
     assert fidelity([*words, "profile=smollm2_skip_cpu"]) == 0
     told, page = capsys.readouterr().out, (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     for said in ("MISMATCHED PAIR: ", "smollm2_skip_cpu.yaml is of SmolLM2-135M with SmolLM2-135M less 3 layers, "):

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,8 +20,9 @@ ONE, TWO = GridPoint("decode", 1, 128, 1), GridPoint("verify", 2, 128, 4)
 OF_ONE = [sample(ONE)]
 
 
-def test_what_is_added_is_found_by_the_next_sweep(tmp_path):
-    path = tmp_path / "below" / "s.parquet"
+def test_what_is_added_is_found_by_the_next_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("a:b/s.parquet")
     first = SampleFile(path, FACTS)
     first.add(sample(ONE, host_s=0.001))
     first.add(sample(TWO, status="out of memory", seconds=float("nan")))
