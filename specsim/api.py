@@ -61,7 +61,7 @@ def simulate(
     drafter: str | Path | None = None,
     engine: str | Path | None = None,
     router: str | Path | None = None,
-    observers: Sequence[str | Observer | type[Observer]] | None = None,
+    observers: Sequence[str | Observer | Callable[[], Observer]] | None = None,
     rps: float | None = None,
     requests: int | None = None,
     slo_scale: float = 1.0,
@@ -79,7 +79,8 @@ def simulate(
     profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
     acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
         An acceptance may be a rate, or cumulative rates by draft position (docs/acceptance.md).
-    observers : objects with a method ``on_pass(event)``, their classes, or names of classes (docs/observers.md).
+    observers : objects with a method ``on_pass(event)``, their classes or what makes them, or names of classes
+        (docs/observers.md).
     rps, requests, slo_scale, seed : as in docs/keys.md.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
     **settings : any other key of docs/keys.md; one below a group or a mapping is written with two underscores:
@@ -152,8 +153,8 @@ def sweep(
     Parameters
     ----------
     axes : values by key: a list, range, numpy array or pandas Series each. ``__`` in a key stands for a dot.
-        Schedulers, traces, profiles and SLO mixes may be objects, as of `simulate`; those must be picklable if points
-        run in other processes.
+        Schedulers, traces, profiles and SLO mixes may be objects, as of `simulate`, and ``observers`` classes; those
+        must be picklable if points run in other processes.
     out : folder below which each run gets one of its own, with a ``table.csv`` of all its runs; runs that are already
         there are not run again. Without it all runs stay in memory, their tables included.
     jobs : points that run at once; the results are those of one at a time.

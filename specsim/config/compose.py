@@ -192,7 +192,10 @@ def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
         from specsim.registry import defaults_of
 
         return _open(group, defaults_of(installed(group)[chosen], group))
-    raise SpecsimError(f"{key}={chosen}: unknown{_hint(group, chosen) or nearest(chosen, names_for(key), 0.6)}")
+    known = names_for(key)
+    alike = nearest(chosen, (each for each in known if each.split("_")[0] == chosen.split("_")[0]), 0.6)
+    close = alike if "did you mean" in alike else nearest(chosen, known, 0.6)
+    raise SpecsimError(f"{key}={chosen}: unknown{_hint(group, chosen) or close}")
 
 
 def _hint(group: str, chosen: str) -> str:

@@ -29,7 +29,7 @@ DATA_SUFFIXES, OF_DATA = (".csv", ".json", ".jsonl", ".parquet"), ("trace", "acc
 LABELS = {
     "scheduler": {"description", "family", "suggests"},
     "trace": {"name", "description", "url", "licence", "suggests"},
-    "slo": {"description", "source"},
+    "slo": {"description", "source", "assumed"},
     "acceptance": {"description", "pair"},
     "drafter": {"description", "suggests"},
     "engine": {"description", "source"},

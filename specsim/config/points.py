@@ -113,7 +113,9 @@ def check_key(key: str) -> None:
     known = known_keys()
     head, *rest = key.split(".")
     if head not in known:
-        raise SpecsimError(f"{key}: unknown key{for_word(key) or _below_a_group(key) or nearest(head, known, 0.8)}")
+        whole = {name for name, leaves in known.items() if rest or name in GROUPS or not leaves}
+        names = whole | {f"{name}.{leaf}" for name in {*known} - whole for leaf in known[name]}
+        raise SpecsimError(f"{key}: unknown key{for_word(key) or _below_a_group(key) or nearest(head, names, 0.8)}")
     if head not in GROUPS and (rest or known[head]) and rest not in [[each] for each in known[head]]:
         raise SpecsimError(f"{key}: unknown key{nearest('.'.join(rest), known[head])}")
 
@@ -122,10 +124,16 @@ def _below_a_group(key: str) -> str:
     """Return the hint at a key of that name in the file of a group, with a choice that has it; empty where none has."""
     for group, default in chosen_by_default().items():
         for choice in (default, *sorted(shipped_names(group))):
-            if key not in LABELS[group] and key in peek_yaml(shipped("conf") / group / f"{choice}.yaml"):
+            held = peek_yaml(shipped("conf") / group / f"{choice}.yaml")
+            if key in {*held} - LABELS[group] and _is_set_whole(held[key]):
                 beside = "" if choice == default else f" with {group}={choice}"
                 return f"; did you mean {f'{group}.{key}'!r}{beside}?"
     return ""
+
+
+def _is_set_whole(held: Any) -> bool:
+    """Return whether a plain value may stand in the place of what is held: no mapping but a distribution."""
+    return not isinstance(held, Mapping) or SHAPE in held
 
 
 RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
@@ -190,12 +198,13 @@ def _holder(tree: dict[str, Any], key: str, classes: frozenset[str], where: str)
         if isinstance(node, list) and each.isdigit() and int(each) < len(node):
             name = each
             continue
-        known = list(map(str, node)) if isinstance(node, Mapping) else []
+        known = {str(held): value for held, value in node.items()} if isinstance(node, Mapping) else {}
         may_be_new = above[0] == "slo" and not (for_word(key) if place == 1 else above[1:] == ["classes"] and classes)
         if each not in known and not (may_be_new and isinstance(node, dict)):
             higher = ".".join(_handed_down(tree, key.split(".")))
             own = f"; expected {each}=, a key of the run" if each in known_keys() else for_word(key)
-            hint = f"; expected {higher}" if higher else own or nearest(each, {*known} - LABELS[above[0]])
+            keys = {name for name, held in known.items() if place < len(below) or _is_set_whole(held)}
+            hint = f"; expected {higher}" if higher else own or nearest(each, keys - LABELS[above[0]])
             raise SpecsimError(f"{where} has no such key{hint}")
         if each not in known and place < len(below):
             node[each] = {}

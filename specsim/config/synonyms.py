@@ -15,7 +15,7 @@ WORDS = {
     "timeout_s=S": "request_timeout request_timeout_seconds",
     "warmup=10% (of the arrivals' span), or seconds": "num_warmups warmup_request_count warmup_percent warmup_requests",
     "warmup=[a,b]": "metrics_window",
-    "slo_scale=X": "slo_factor slo_multiplier tpot_scale",
+    "slo_scale=X": "slo_factor slo_multiplier tpot_scale slo_scale slo_scale_factor",
     "slo.classes.coding.share and those of the other classes, which add up to 1 (docs/slo.md)": (
         "slo_mix slo_shares class_mix shares mix"
     ),
@@ -25,6 +25,10 @@ WORDS = {
     "any_fit=true": "any_target",
     "--jobs N beside -m": "jobs hydra_launcher",
     "--executor NAME beside -m": "executor",
+    "--keep WHAT beside -m": "keep",
+    "--until WIDTH beside -m": "until",
+    "--each beside -m": "each",
+    "--against NAME,NAME beside one run": "against",
     MODEL: "model model_path model_name served_model_name tokenizer hardware device gpu gpu_type",
     f"{MODEL}; replicas=N for more servers": "gpus num_gpus n_gpus",
     COMPOSED.format("tp N, --ep N or --pp N"): (
@@ -50,7 +54,7 @@ WORDS = {
     ),
     "scheduler.max_num_seqs=N": "max_num_seqs max_running_requests max_batch_size batch_size",
     "scheduler=vllm_spec scheduler.num_speculative_tokens=K": (
-        "num_speculative_tokens num_spec_tokens speculative_num_steps speculative_tokens max_draft_len "
+        "num_speculative_tokens num_spec_tokens num_spec speculative_num_steps speculative_tokens max_draft_len "
         "num_nextn_predict_layers k gamma scheduler_k scheduler_draft_tokens"
     ),
     "scheduler=vllm_dynamic 'scheduler.speculation.num_speculative_tokens_per_batch_size={1-16: 3}'": (

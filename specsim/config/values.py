@@ -51,7 +51,7 @@ def python_value(name: str, value: object) -> PythonValue:
         str(made)
     except Exception as error:
         what = f"{type(value).__name__} that cannot be written as text"
-        names = "names of classes in plugins=, as 'module.Class'; simulate takes objects, too"
+        names = "names of classes in plugins=, as 'module.Class'; classes themselves stand beside the axes"
         expected = names if name == "observers" else "a setting"
         raise SpecsimError(f"{name}: a {what} ({first_line(error)}); expected {expected}") from None
     return made

@@ -55,12 +55,12 @@ class CheckedMapping:
         """Return whether an entry exists and is not null."""
         return self.values.get(name) is not None
 
-    def only(self, required: Iterable[str], optional: Iterable[str] = ()) -> None:
-        """Refuse unknown and missing keys."""
-        needed = tuple(required)
+    def only(self, required: Iterable[str], optional: Iterable[str] = (), labels: Iterable[str] = ()) -> None:
+        """Refuse unknown and missing keys; `labels` are keys that no run reads, and no hint names."""
+        needed, unread = tuple(required), tuple(labels)
         known = (*needed, *optional)
         for name in self.values:
-            if name not in known:
+            if name not in (*known, *unread):
                 self.refuse(name, f"unknown key{nearest(str(name), known)}")
         for name in needed:
             if name not in self.values:

@@ -153,7 +153,7 @@ def execute(
     experiment: Experiment,
     folder: Path | None,
     *,
-    observers: Sequence[Observer | type[Observer]] = (),
+    observers: Sequence[Observer | Callable[[], Observer]] = (),
     progress: bool = False,
 ) -> Run:
     """Run what was prepared and store it in `folder`, None to keep it in memory alone.
@@ -202,8 +202,9 @@ def execute(
 
 
 def _observed(simulation: Simulation, observers: Sequence[Any]) -> Simulation:
-    """Return a simulation that observers see, too: objects or their classes."""
-    makers = [each if isinstance(each, type) else lambda each=each: each for each in observers]
+    """Return a simulation that observers see, too: objects, their classes, or what makes one when called."""
+    made = [isinstance(each, type) or (callable(each) and not hasattr(each, "on_pass")) for each in observers]
+    makers = [each if new else lambda each=each: each for each, new in zip(observers, made, strict=True)]
     return replace(simulation, observers=[*simulation.observers, *makers])
 
 
@@ -225,7 +226,7 @@ def plot(runs: Sequence[StoredRun], out: Path | None = None) -> list[Path]:
 
 def _notes(
     experiment: Experiment,
-    observers: Sequence[Observer | type[Observer]],
+    observers: Sequence[Observer | Callable[[], Observer]],
     record: Record,
     table: RequestTable,
     block: Mapping[str, Any],
@@ -237,7 +238,7 @@ def _notes(
     yield from originals([block[STAND_IN]] if block[STAND_IN] else [])
     yield from experiment.notes
     if observers:
-        seen = ", ".join(each.__name__ if isinstance(each, type) else type(each).__name__ for each in observers)
+        seen = ", ".join(getattr(each, "__name__", type(each).__name__) for each in observers)
         yield f"observed by objects: {seen}; config.yaml does not name them"
     if totals.draft_passes:
         yield from (*experiment.drafting_notes, *experiment.depth_notes)

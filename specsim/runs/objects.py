@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +16,7 @@ from specsim.config.groups import Choices
 from specsim.config.points import HANDED, is_several
 from specsim.config.schema import GROUPS
 from specsim.config.values import python_value
+from specsim.core.protocols import Observer
 from specsim.core.user_code import complaint, own_line, own_modules
 from specsim.errors import SpecsimError, represented
 from specsim.files.checked_mapping import CheckedMapping, shown
@@ -31,6 +32,7 @@ OF_COLUMNS = ("time_unit", "tick_s", "turns")
 OF_TRACES = ("window", "resample")
 """Settings of what is taken from any trace."""
 BELOW = "trace__"
+OBSERVERS = "observers"
 
 
 def settings_of_trace(given: object, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -66,7 +68,8 @@ class Handed:
     """Objects that were handed in; None where the configuration describes it.
 
     `described` is by group what a run's configuration holds in the place of a file's keys: class and checksum of
-    content, None where that is not known.
+    content, None where that is not known. `observers` make those of the run by the names that stand for them, and
+    `observing` are the names of their modules outside specsim.
     """
 
     scheduler: SchedulerFactory | None = None
@@ -74,11 +77,13 @@ class Handed:
     profile: Profile | None = None
     slo: SloMix | None = None
     described: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    observers: Mapping[str, Callable[[], Observer]] = field(default_factory=dict)
+    observing: frozenset[str] = frozenset()
 
     @property
     def modules(self) -> tuple[ModuleType, ...]:
-        """The modules outside specsim that the scheduler and its parts rest on, an empty one for one not loaded."""
-        names = set() if self.scheduler is None else own_modules(self.scheduler.example)
+        """The modules outside specsim that scheduler and observers rest on, an empty one for one not loaded."""
+        names = self.observing | (set() if self.scheduler is None else own_modules(self.scheduler.example))
         return tuple(sys.modules.get(name) or ModuleType(name) for name in sorted(names))
 
     @property
@@ -102,9 +107,13 @@ NOTHING = Handed()
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Objects that Python handed in, by group and by the name that stands for each: no file has such a name."""
+    """Objects that Python handed in, by group and by the name that stands for each: no file has such a name.
+
+    The `observers` are those of every run.
+    """
 
     named: dict[str, dict[str, Handed]] = field(default_factory=dict)
+    observers: Handed = NOTHING
 
     @property
     def described(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -119,7 +128,8 @@ class Objects:
         names = {group: getattr(chosen, group).name for group in self.named}
         held = {group: self.named[group][name] for group, name in names.items() if name in self.named[group]}
         objects: dict[str, Any] = {group: getattr(each, group) for group, each in held.items()}
-        return Handed(**objects, described={group: each.described[group] for group, each in held.items()})
+        said = {group: each.described[group] for group, each in held.items()}
+        return replace(self.observers, **objects, described={**said, **self.observers.described})
 
     def taken(self, group: str, values: Iterable[object], of_trace: Mapping[str, Any]) -> list[Any]:
         """Return the values of a group with a name in the place of each object, which is kept under it.
@@ -167,7 +177,8 @@ def named(axes: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Mapping
     of_trace, settings = ({}, settings) if trace is None else settings_of_trace(trace, settings)
     if of_trace and any(isinstance(each, str | Path) for each in values["trace"]):
         raise SpecsimError(f"trace.{next(iter(of_trace))}: some traces are objects; expected objects or names alone")
-    objects = Objects()
+    settings, observers = _observing(settings)
+    objects = Objects(observers=observers)
     names = {group: objects.taken(group, several, of_trace) for group, several in values.items()}
     for name in (*axes, *settings):
         group, _, below = str(name).partition("__")
@@ -195,6 +206,34 @@ def _handed(group: str, value: Any, of_trace: Mapping[str, Any]) -> Handed:
     return Handed(profile=value, described={group: _said(value) | {"name": value.name, "gpus": value.gpus}})
 
 
+def _observing(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Handed]:
+    """Return settings with a name in the place of each observer that is an object, and those objects."""
+    given: Any = settings.get(OBSERVERS)
+    makers: dict[str, Callable[[], Observer]] = {}
+    names, described, modules = [], list[dict[str, Any]](), set[str]()
+    for each in given if is_several(given) else [given]:
+        if callable(getattr(each, "on_pass", None)) and not isinstance(each, type):
+            shared = f"{represented(each)}: several runs would share it"
+            raise SpecsimError(f"{OBSERVERS}: {shared}; expected its class, {type(each).__name__}")
+        name = each
+        if callable(each):
+            made = _example(OBSERVERS, each, each, "; expected what makes an observer when called without arguments")
+            if not callable(getattr(made, "on_pass", None)):
+                raise SpecsimError(f"{OBSERVERS}: {represented(each)} makes no object with an on_pass(event) method")
+            described.append(said := _said(made))
+            name = f"<{said['object']}-{said['sha256'] or len(makers):.12}>"
+            makers[name] = each
+            modules |= own_modules([each, made])
+        names.append(name)
+    if not makers:
+        return dict(settings), NOTHING
+    known = all(said["sha256"] for said in described)
+    content = sha256(json.dumps(described).encode()).hexdigest() if known else None
+    said = {"object": ", ".join(each["object"] for each in described), "sha256": content}
+    handed = Handed(described={OBSERVERS: said}, observers=makers, observing=frozenset(modules))
+    return {**settings, OBSERVERS: names}, handed
+
+
 def _scheduler(given: Any) -> SchedulerFactory:
     """Return what makes a fresh scheduler: a factory, or copies of an instance."""
     is_instance = callable(getattr(given, "step", None)) and not isinstance(given, type)
@@ -204,18 +243,22 @@ def _scheduler(given: Any) -> SchedulerFactory:
             f"scheduler: {represented(given)}{lacks}; expected a name, a path, a scheduler, or what makes one"
         )
     factory = (lambda: deepcopy(given)) if is_instance else given
+    hint = "" if is_instance else "; expected a scheduler, or what makes one when called without arguments"
+    made = _example("scheduler", given, factory, hint)
+    if not callable(getattr(made, "step", None)):
+        raise SpecsimError(f"scheduler: {represented(given)} makes {represented(made)}, which has no step(view) method")
+    return SchedulerFactory(factory, made)
+
+
+def _example(key: str, given: Any, factory: Callable[[], Any], hint: str) -> Any:
     try:
-        made = factory()
+        return factory()
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         inside = error.__traceback__ and error.__traceback__.tb_next
         where = own_line(inside, given)
-        hint = "" if is_instance else "; expected a scheduler, or what makes one when called without arguments"
-        raise SpecsimError(f"scheduler: {represented(given)}: {complaint(error)}{where}{hint}") from error
-    if not callable(getattr(made, "step", None)):
-        raise SpecsimError(f"scheduler: {represented(given)} makes {represented(made)}, which has no step(view) method")
-    return SchedulerFactory(factory, made)
+        raise SpecsimError(f"{key}: {represented(given)}: {complaint(error)}{where}{hint}") from error
 
 
 def _named(given: object) -> str:

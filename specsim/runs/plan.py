@@ -250,7 +250,7 @@ def checked(
     wanted = sorted(set(leaders))
     held = [objects.of(each.chosen) for each in chosen]
     leading = [chosen[place] for place in wanted]
-    if here > 1 and not objects.named:
+    if here > 1 and not any(each.described for each in held):
         prepared = _prepared_in_processes(leading, here, progress)
     else:
         ending = _prepared_here(zip(leading, (held[place] for place in wanted), strict=True))

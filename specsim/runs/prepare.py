@@ -148,7 +148,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     pair_said = pair_note(pair, truth, chosen.acceptance.brought, str(chosen.profile), refused=refused)
     misfits = misfit_notes(chosen, served_on, any_fit=any_fit)
     factory = handed.scheduler or _scheduler(chosen.scheduler, plugins, served_on.first)
-    observers = _observers(settings.observers, plugins) if settings.observers else []
+    observers = _observers(settings.observers, plugins, handed) if settings.observers else []
     checksums = plugins_sha256([*plugin_modules(extensible(settings, chosen), plugins), *handed.modules])
     load = _load(settings, chosen, plugins, handed, served_on)
     rates_said = _rates_said(model, load.assigned)
@@ -237,10 +237,14 @@ def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, An
     return {group: getattr(chosen, group).values for group in ENTRY_POINTS} | {"observers": observers}
 
 
-def _observers(names: Sequence[str], plugins: Plugins) -> list[Callable[[], Observer]]:
+def _observers(names: Sequence[str], plugins: Plugins, handed: Handed) -> list[Callable[[], Observer]]:
     """Return what makes each observer; an instance of each is made at once, so that mistakes show before a run."""
     scope = Scope("observers", plugins=plugins)
-    makers = [partial(build, {TARGET: name}, f"observers: {name}", scope) for name in names]
+    if lost := [name for name in names if name.startswith("<") and name not in handed.observers]:
+        raise SpecsimError(f"observers: {lost[0]} was given as an object; expected a run by names, to make it again")
+    makers = [
+        handed.observers.get(name) or partial(build, {TARGET: name}, f"observers: {name}", scope) for name in names
+    ]
     Observing([make() for make in makers], 0)
     return [*makers]
 

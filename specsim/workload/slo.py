@@ -25,10 +25,8 @@ MOST_CLASSES = 1000
 LONG_S = {"TPOT": 1.0, "TTFT": 100.0}
 """Objectives from which on milliseconds may be meant: few wait a second for each token, or minutes for the first."""
 
-MIX_KEYS = (
-    *("description", "source", "assumed", "classes_from", "objectives_from", "redraw_classes"),
-    *("max_tokens", "tpot_s", "ttft_s"),
-)
+MIX_KEYS = ("classes_from", "objectives_from", "redraw_classes", "max_tokens", "tpot_s", "ttft_s")
+MIX_LABELS = ("description", "source", "assumed")
 OBJECTIVES = ("tpot_s", "tpot_ratio", "ttft_s", "max_tokens")
 
 
@@ -92,7 +90,7 @@ def mix_from_mapping(mapping: Mapping[str, Any], source: str) -> SloMix:
     """Return the mix that the keys of a YAML describe."""
     node = CheckedMapping(source, "", mapping)
     from_trace = "classes_from" in mapping and node.choice("classes_from", ("trace", "mix")) == "trace"
-    node.only(() if from_trace else ("classes",), (*MIX_KEYS, "classes"))
+    node.only(() if from_trace else ("classes",), (*MIX_KEYS, "classes"), MIX_LABELS)
     default = _objectives(node)
     if from_trace and default.max_tokens is None:
         node.refuse("max_tokens", f"missing key{BOUND}")

@@ -32,6 +32,13 @@ MISSPELT = [
     *((f"trace.{word}=5", f"expected {own}") for word, own in (("rate", "rps=R"), ("users", "concurrency=N"))),
     *((f"router.{word}=5", f"expected {own}") for word, own in (("duration", "requests=N"), ("seed", "seed=, a key"))),
     ("slo.qps=5", "expected rps=R"),
+    *((f"slo{word}=2", "expected slo_scale=X") for word in (".scale", "_scale_factor")),
+    ("slo.sources=2", "slo=adaserve: sources: unknown key; valid: classes, "),
+    *((f"{key}=3", f"{key}: unknown key; valid: acceptance, ") for key in ("shape", "shd")),
+    ("scheduler.shap=3", "no such key; valid: _target_, "),
+    ("scheduler.num_spec=3", "expected scheduler=vllm_spec scheduler.num_speculative_tokens=K"),
+    ("trace=azure_conversation", "did you mean 'azure_conv'?"),
+    *((f"{flag}=x", f"expected --{flag} ") for flag in ("keep", "until", "each", "against")),
     ("acceptance.rate=0.6", "acceptance.rate=0.6: bernoulli has no such key; valid: alpha"),
     ("drafter=ngram", "expected scheduler=vllm_spec drafter=lookup any_fit=true"),
     ("num_gpu_blocks_override=9", "docs/your-profile.md"),
@@ -78,10 +85,7 @@ HYDRA = [
     ("scheduler.draft_tokens=3", "scheduler.draft_tokens", "scheduler.num_speculative_tokens"),
     *((f"{key}=2", key, "expected --jobs N") for key in ("hydra/launcher", "jobs")),
     ("hydra.searchpath=[x]", "hydra.searchpath", "./mine.yaml"),
-    *(
-        (f"{flag}{value}", flag, "./mine.yaml")
-        for flag, value in (("--config-name", "=x"), ("-cn", " x"), ("--config-path", " x"), ("-cd", "=x"))
-    ),
+    *((each, each.rstrip("= x"), "./mine.yaml") for each in ("--config-name=x", "-cn x", "--config-path x", "-cd=x")),
     ("--info", "--info", "--cfg job"),
     ("--shell-completion install=bash", "--shell-completion", "specsim completion bash"),
     ("--cfg hydra", "--cfg hydra", "--cfg job"),
@@ -162,6 +166,7 @@ IDLE = [
     ("concurrency=2 trace.rps=3", "trace.rps=3", "with concurrency=2 clients send as they are answered"),
     ("drafter=eagle profile.draft.forms.roofline.delta_s=1e-2", "drafter=eagle drafts, not the draft model"),
     ("scheduler=adaserve scheduler.description=mine", "description says what scheduler=adaserve is"),
+    ("slo.assumed=3", "assumed says what slo=adaserve is"),
     ("trace.rps=3 rps=2", "trace.rps=3", "rps=2 goes before it"),
     ("router=slack", "router=slack", "replicas=1 leaves a router no choice"),
     ("router=dedicated router.pools={coding:1} replicas=1", "replicas=1 leaves a router no choice"),
@@ -316,10 +321,7 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("sweep status", "sweep status: expected the folder of one sweep"),
         ("sweep status nowhere", "sweep status: no folder 'nowhere'"),
         ("sweep status .", "'.' holds no sweep; expected the out= of"),
-        (
-            "find trace=poisson --target 90",
-            "--target 90: expected a share above 0 up to 1, or a percentage such as 90%",
-        ),
+        ("find trace=poisson --target 90", "--target 90: expected a share above 0 up to 1, or a percentage"),
         ("find trace=poisson --rates 3", "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
         ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
         ("find trace=poisson rps=3", "rps: find chooses it; expected --rates LOW..HIGH"),
@@ -385,9 +387,7 @@ TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 
 def typed(expected):
     """Return the settings in what was expected, with values in the place of capital letters."""
-    named = re.findall(
-        r"[a-z][a-z_.]*=[A-Z]\b|[a-z][a-z_.]*=(?:\d[\d.]*%?|vllm\w*|poisson|gamma|true|lookup|{\d[^}]*})", expected
-    )
+    named = re.findall(r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|poisson|gamma|true|lookup|{\d[^}]*})", expected)
     return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
 
 
@@ -404,11 +404,9 @@ def test_what_is_expected_is_accepted(expected, tmp_path):
 
 def plain_keys():
     """Return every key of a group's file that is not a label, whose value is a number or a truth value."""
-    found = set()
-    for group in chosen_by_default():
-        for name in shipped_names(group):
-            values = peek_yaml(shipped("conf") / group / f"{name}.yaml")
-            found |= {key for key, each in values.items() if isinstance(each, int | float) and key not in LABELS[group]}
+    files = ((group, shipped("conf") / group / f"{name}.yaml") for group in LABELS for name in shipped_names(group))
+    held = ((group, *item) for group, file in files for item in peek_yaml(file).items())
+    found = {key for group, key, each in held if isinstance(each, int | float) and key not in LABELS[group]}
     other = {word for words in SYNONYMS.values() for word in words.split()}
     return sorted(found - set(known_keys()) - other - CONDITIONAL)
 

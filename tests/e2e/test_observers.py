@@ -3,11 +3,12 @@
 import runpy
 import shlex
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
-from specsim import find, simulate, sweep
+from specsim import find, iterations, simulate, sweep
 from specsim.cli import main
 from specsim.core.passes import DraftPass
 from specsim.errors import ObserverFault
@@ -16,6 +17,7 @@ from tests.made import refusal
 
 PAGE = page("observers")
 SMALL = {"trace": "poisson", "requests": 20, "rps": 8}
+LEAVING = type("Leaving", (), {"on_pass": lambda self, event: sys.exit(0)})
 
 
 @pytest.fixture
@@ -72,14 +74,8 @@ class Failing:
         raise ValueError("no such thing")
 
 
-class Leaving:
-    def on_pass(self, event):
-        sys.exit(0)
-
-
 class Same:
-    def on_pass(self, event):
-        pass
+    on_pass = staticmethod(id)
 
     def noted(self, requests):
         return {"counted": np.zeros(requests)}
@@ -89,7 +85,7 @@ class Same:
     ("observers", "line"),
     [
         ([Failing()], r"observer Failing at [\d.]+ s: ValueError: no such thing \(.*test_observers.py:\d+\)"),
-        ([Leaving], r"observer Leaving at [\d.]+ s: SystemExit: 0 \(.*test_observers.py:\d+\)"),
+        ([LEAVING], r"observer Leaving at [\d.]+ s: SystemExit: 0 \(.*test_observers.py:\d+\)"),
         ([Counting(), Same()], "observer Same: noted counted, which is noted already; expected another name"),
         ([3], r"observers: 3 has no on_pass\(event\) method"),
     ],
@@ -105,8 +101,25 @@ def test_what_is_no_observer_is_refused_before_anything_runs(in_time):
     assert "observers: in_time.Nix: _target_: in_time has no 'Nix'" in nix
     outside = refusal(simulate, "vllm", **SMALL, observers=["os.system"])
     assert "observers: os.system: _target_: 'os.system' is not allowed" in outside
-    objects = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[Counting()])
-    assert "expected names of classes in plugins=, as 'module.Class'; simulate takes objects, too" in objects
+    shared = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[Counting()])
+    assert "several runs would share it; expected its class, Counting" in shared
+    for each, said in ((lambda: Counting(3), "Counting() takes no arguments"), (dict, "no object with an on_pass")):
+        assert said in refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[each])
+
+
+def test_classes_observe_a_sweep_and_a_search_and_stand_when_it_is_made_again(tmp_path):
+    made = partial(sweep, {"rps": [4, 8]}, trace="poisson", requests=20, progress=False)
+    wanted = simulate("adaserve", **SMALL, observers=[partial(Counting)])
+    assert made(observers=[partial(Counting)])[1].requests.equals(wanted.requests)
+    first = made(observers=[Counting], jobs=2, out=tmp_path)
+    assert "test_observers.Counting); config.yaml names it" in " ".join(first[0].provenance["notes"])
+    before = [each.stat().st_mtime_ns for each in sorted(tmp_path.rglob("metrics.json"))]
+    assert [run.metrics for run in made(observers=[Counting], out=tmp_path)] == [run.metrics for run in first]
+    assert [each.stat().st_mtime_ns for each in sorted(tmp_path.rglob("metrics.json"))] == before
+    assert made(observers=[Same])[0].made_of.key != first[0].made_of.key
+    assert "was given as an object" in refusal(iterations, first[0], [1])
+    asked = {"trace": "poisson", "requests": 20, "seed": 0, "rates": (1, 2), "of": "noted.counted"}
+    assert find({"scheduler": ["vllm"]}, **asked, observers=[Same]).table["misses_rps"][0] == 1
 
 
 def test_a_search_aims_at_the_mean_of_a_noted_column(in_time):

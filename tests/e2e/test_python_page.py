@@ -137,10 +137,7 @@ MISTAKES = [
     (lambda: simulate("fcfs", "poisson", rps=object()), "rps: a object that cannot be written as text"),
     (lambda: simulate("fcfs", frame().rename(columns={"output_tokens": "out"})), "columns={'YOURS': 'output_tokens'})"),
     (lambda: sweep({"rps": [2]}, seed=range(2)), "; expected {'seed': range(0, 2)} among the axes"),
-    (
-        lambda: find({"slo_scale": [1]}, block_tokens=8, seeds=[0, 1]),
-        "seeds: unknown key; expected {'seed': [0, 1]} among the",
-    ),
+    (lambda: find({"slo_scale": [1]}, seeds=[0, 1]), "seeds: unknown key; expected {'seed': [0, 1]} among the"),
     (lambda: tune("vllm", rps=2, seeds=3), "tune: seeds=3: expected seeds in a list"),
     (lambda: simulate("fcfs", frame().drop(columns="arrival_s")), "df.rename(columns={'YOURS': 'arrival_s'})"),
     (lambda: sweep({"rps": [2]}, scheduler="vllm_spec", scheduler__num_speculative_tokens=[2, 4]), "4]} among the"),
