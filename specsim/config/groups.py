@@ -144,7 +144,7 @@ class Choice:
 
     @property
     def folder(self) -> Path:
-        """The folder that paths in its file are relative to; what is installed has none but the user's."""
+        """The folder that paths in its file are relative to; an installed choice has none but the user's."""
         if is_path(self.name):
             return Path(self.name).expanduser().parent
         return shipped("conf") / self.group if self.name in shipped_names(self.group) else Path()

@@ -21,7 +21,7 @@ NOT_OF_THE_RUN = ("followed", *UNALTERING)
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the settings of a run by dotted key; what is null is left out, and so is what changes no number.
+    """Return the settings of a run by dotted key; null keys are left out, and keys that change no number.
 
     A group's own key (``scheduler``) holds its choice, ``cost_model`` the name of the profile. Lists are JSON text.
     """

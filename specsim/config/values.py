@@ -136,7 +136,7 @@ OUTSIDE_A_LIST = re.compile(r",(?![^\[]*\])")
 def several_names(setting: str, text: str, names: Callable[[], Sequence[str]], *, split: bool) -> list[str]:
     """Return the names or paths that a text spans; glob() picks among `names`, commas part where `split` is set.
 
-    Names and paths need no quotes: what stands between commas is taken as it is.
+    Names and paths need no quotes: the text between commas is taken as it is.
     """
     if FUNCTION.fullmatch(text):
         override = _parsed(setting, text)

@@ -263,7 +263,7 @@ def _mapping(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def new_folder(wanted: Path) -> Path:
-    """Make a folder that nobody else has made: `wanted`, or the next free name with a number behind it.
+    """Make a folder that no other process has made: `wanted`, or the next free name with a number behind it.
 
     Raises
     ------

@@ -38,7 +38,7 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Summary(Shown):
-    """A run without its requests; what is asked for is read from its text at each access.
+    """A run without its requests; each access reads its text.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ KINDS: Kinds[TraceReader] = Kinds(
     "docs/traces.md",
 )
 READ_WHOLE = (PublishedTrace, UserFile, HeldTrace)
-"""Readers that never stop early, so that what they return is all that there is."""
+"""Readers that never stop early, so that they return all that there is."""
 
 
 @dataclass(frozen=True, slots=True)
