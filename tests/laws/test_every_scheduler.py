@@ -38,7 +38,7 @@ def test_keeping_no_passes_changes_nothing_else(name: str, data: st.DataObject) 
 
 @pytest.mark.slow
 @every_scheduler
-@settings(law, max_examples=12, derandomize=False, print_blob=True)
+@settings(law, max_examples=10, derandomize=False, print_blob=True)
 @given(data=st.data())
 def test_laws_thoroughly(name: str, data: st.DataObject) -> None:
     """Larger examples, others in every session, whose seed is said when it starts."""

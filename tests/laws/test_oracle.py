@@ -100,7 +100,7 @@ def test_the_future_changes_no_decision_before_it_shows(name: str, data: st.Data
 
 @pytest.mark.slow
 @every_scheduler
-@settings(profile, max_examples=8, derandomize=False, print_blob=True)
+@settings(profile, max_examples=6, derandomize=False, print_blob=True)
 @given(data=st.data())
 def test_the_future_changes_no_decision_before_it_shows_thoroughly(name: str, data: st.DataObject) -> None:
     judge_blindness(name, data, most_requests=40)
