@@ -61,8 +61,8 @@ def load_plugins(names: Sequence[str]) -> dict[str, ModuleType]:
 def plugins_used(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[str]:
     """Return the `plugins` that a run rests on: those in which a `_target_` names something, and what they import.
 
-    None is loaded: an import is a line of a text that has the word. A plug-in whose text is not found counts, too: to
-    load it tells why.
+    No plug-in is loaded: an import is a line of a text that has the word. A plug-in whose text is not found counts,
+    too: to load it tells why.
     """
     modules = {name: Path(name).stem if name.endswith(".py") else name for name in plugins}
     texts = {name: _text_of(name) for name in modules}

@@ -343,33 +343,6 @@ def choice_notes(
         yield budget_note(scheduler.serving.verify_tokens, each.truth, named)
 
 
-DEPTHS = ("num_speculative_tokens", "speculative_num_steps", "depth_max", "arms", "candidate_steps")
-"""Keys of schedulers, at any place, that say how deep drafts go."""
-
-
-def asked_depths(keys: Mapping[str, Any], path: str = "scheduler") -> Iterator[tuple[str, int]]:
-    """Yield each key of a scheduler that says how deep drafts go, and the most that it says."""
-    for name, value in keys.items():
-        if isinstance(value, Mapping):
-            yield from asked_depths(value, f"{path}.{name}")
-        elif name in DEPTHS and isinstance(value, int | list):
-            yield f"{path}.{name}", max(value, default=0) if isinstance(value, list) else value
-
-
-def drafts_of(scheduler: Choice, truth: Profile) -> int:
-    """Return the draft tokens that a scheduler states, no more than its drafter proposes; 0: it states none."""
-    stated = next((each for key in DEPTHS[:2] if type(each := scheduler.values.get(key)) is int), 0)
-    return min(stated, truth.draft.max_depth)
-
-
-def depth_note(scheduler: Choice, truth: Profile) -> str | None:
-    """Return a line where a scheduler's keys ask for more drafts than its drafter proposes."""
-    most = truth.draft.max_depth
-    deeper = [f"{key}={depth}" for key, depth in asked_depths(scheduler.values) if depth > most]
-    said = f"drafts end at depth {most}, the most that {truth.draft.name} can propose"
-    return f"{', '.join(deeper)}: {said}" if deeper else None
-
-
 RARELY = 0.1
 """Share of decoding steps below which a scheduler hardly drafts."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -29,8 +29,6 @@ from specsim.registry import ENTRY_POINTS, OURS, TARGET, Scope, asked, below, bu
 from specsim.runs.checks import (
     admission_control,
     choice_notes,
-    depth_note,
-    drafts_of,
     guarded,
     misfit_notes,
     pair_note,
@@ -159,8 +157,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     routed = router(chosen.router, plugins, load.assigned.requests.class_names, pooled)
     said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
     notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
-    depths_said = [depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values()]
-    at_k = _at_k(model, load.assigned, drafts_of(chosen.scheduler, truth))
+    depths_said = [_depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values()]
+    at_k = _at_k(model, load.assigned, _drafts_of(chosen.scheduler, truth))
     speculates = _speculates(factory)
     running_on = served_on.speculating(factory.example) if speculates else served_on
     simulated = _simulation(
@@ -229,6 +227,33 @@ def _at_k(model: AcceptanceModel, assigned: Assigned, k: int) -> str | None:
     used = {each if each in curves else "default" for each in assigned.acceptance}
     other = {name: at for name, at in curves.items() if name in used and at.chain not in (0, k)}
     return "; ".join(f"{name}: {worth(replace(at, chain=k))}" for name, at in other.items()) or None
+
+
+DEPTHS = ("num_speculative_tokens", "speculative_num_steps", "depth_max", "arms", "candidate_steps")
+"""Keys of schedulers, at any place, that say how deep drafts go."""
+
+
+def _asked_depths(keys: Mapping[str, Any], path: str = "scheduler") -> Iterator[tuple[str, int]]:
+    """Yield each key of a scheduler that says how deep drafts go, and the most that it says."""
+    for name, value in keys.items():
+        if isinstance(value, Mapping):
+            yield from _asked_depths(value, f"{path}.{name}")
+        elif name in DEPTHS and isinstance(value, int | list):
+            yield f"{path}.{name}", max(value, default=0) if isinstance(value, list) else value
+
+
+def _drafts_of(scheduler: Choice, truth: Profile) -> int:
+    """Return the draft tokens that a scheduler states, no more than its drafter proposes; 0: it states none."""
+    stated = next((each for key in DEPTHS[:2] if type(each := scheduler.values.get(key)) is int), 0)
+    return min(stated, truth.draft.max_depth)
+
+
+def _depth_note(scheduler: Choice, truth: Profile) -> str | None:
+    """Return a line where a scheduler's keys ask for more drafts than its drafter proposes."""
+    most = truth.draft.max_depth
+    deeper = [f"{key}={depth}" for key, depth in _asked_depths(scheduler.values) if depth > most]
+    said = f"drafts end at depth {most}, the most that {truth.draft.name} can propose"
+    return f"{', '.join(deeper)}: {said}" if deeper else None
 
 
 def extensible(settings: Settings, chosen: Choices) -> dict[str, Mapping[str, Any]]:

@@ -62,7 +62,7 @@ def holds_runs(root: Path) -> bool:
 def load_sweep(*folders: str | Path) -> Sweep:
     """Return the runs in the direct subfolders of `folders`, whatever their names.
 
-    Those of a folder's last sweep come first, in its order, and all others by name. A damaged run is left out. A run
+    Runs of a folder's last sweep come first, in its order, then the others by name. A damaged run is left out. A run
     with a copy counts once. Notes name both, and say if runs differ in the code or in the files that they have read.
 
     Raises
