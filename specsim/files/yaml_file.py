@@ -301,5 +301,10 @@ def yaml_text(value: Any, *, sort_keys: bool = True) -> str:
     """Return plain values as YAML."""
     import yaml
 
-    text: str = yaml.safe_dump(value, sort_keys=sort_keys, allow_unicode=True, default_flow_style=False)
+    form: dict[str, Any] = {"sort_keys": sort_keys, "allow_unicode": True, "default_flow_style": False}
+    try:
+        # Five times as fast with libyaml, which writes no path with bytes beyond UTF-8.
+        text: str = yaml.dump(value, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), **form)
+    except UnicodeEncodeError:
+        text = yaml.safe_dump(value, **form)
     return text.removesuffix("...\n")

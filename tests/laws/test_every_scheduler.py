@@ -18,7 +18,7 @@ from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.made import simulations
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)
-law = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 
 
 @every_scheduler
@@ -51,7 +51,7 @@ FOLLOWERS = [
 
 
 @pytest.mark.parametrize("name", FOLLOWERS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(simulated=simulations(24), tokens=st.integers(1, 80), slots=st.integers(1, 12))
 def test_no_pass_is_larger_than_the_budget(name: str, simulated: Simulation, tokens: int, slots: int) -> None:
     """Drafts included, for those that batch as the engine does, on a mixed one."""

@@ -92,7 +92,7 @@ def judge_blindness(name: str, data: st.DataObject, most_requests: int) -> None:
 
 
 @every_scheduler
-@settings(profile, max_examples=3)
+@settings(profile, max_examples=2)
 @given(data=st.data())
 def test_the_future_changes_no_decision_before_it_shows(name: str, data: st.DataObject) -> None:
     judge_blindness(name, data, most_requests=16)

@@ -22,7 +22,7 @@ TIMEOUTS_S = st.sampled_from((0.004, 0.03, 0.11, 0.5, 3.0))
 WAITING = (None, None, AdmissionControl(1), AdmissionControl(3))
 CONTROLS = st.sampled_from((*WAITING, AdmissionControl(None, True), AdmissionControl(5, True)))
 REASONS = {"kv_capacity", "timeout", "shed_waiting", "shed_ttft"}
-law = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 
 
 def check_ends(simulated: Simulation, record: Record) -> None:

@@ -4,9 +4,10 @@ import resource
 import time
 
 import pytest
+import yaml
 
 from specsim.config.groups import Choice
-from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped
+from specsim.files.yaml_file import MOST_BYTES, MOST_DEPTH, _loader, read_yaml, shipped, yaml_text
 from tests.made import refusal
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -79,7 +80,9 @@ def test_every_file_that_ships_may_be_copied_and_changed():
     files = sorted(shipped("conf").rglob("*.yaml"))
     assert len(files) > 50
     for file in files:
-        read_yaml(file)
+        values = read_yaml(file)
+        assert yaml.safe_load(yaml_text(values)) == values
+    assert yaml.safe_load(yaml_text(odd := {"a path of other bytes": "\udc80"})) == odd
 
 
 WORDS = "1e-9 1e5 1. 1.e3 -1e3 .5 .5e3 1_0.5 1:30.5 2020-01-01 12e03 1E5 +1e5 0x1e5 017 e5 1e 1.5.2 . -.inf yes 1e+5 _1"
@@ -87,7 +90,6 @@ WORDS = "1e-9 1e5 1. 1.e3 -1e3 .5 .5e3 1_0.5 1:30.5 2020-01-01 12e03 1E5 +1e5 0x
 
 @pytest.mark.parametrize("libyaml", [True, False])
 def test_values_are_what_hydra_reads_in_its_own_files(tmp_path, monkeypatch, libyaml):
-    import yaml
     from omegaconf import OmegaConf
 
     monkeypatch.setattr(yaml, "__with_libyaml__", libyaml)
