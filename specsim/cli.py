@@ -107,12 +107,16 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 
 def _unrecognized(word: str, parser: argparse.ArgumentParser) -> str:
     """Say what a word that a parser does not know may have meant."""
-    from specsim.config.synonyms import for_word
+    from specsim.config.synonyms import chosen_by, for_word
 
+    verb = parser.prog.rpartition(" ")[2]
     key, equals, value = word.lstrip("-").partition("=")
-    if parser.prog.endswith(" run") and key in schema.known_keys():
+    if instead := chosen_by(verb, word):
+        return f"{word}: {instead}"
+    if verb in ("run", "find", "tune") and key.partition(".")[0] in schema.known_keys():
         return f"{word}: settings have no dashes; expected {key}={value if equals else 'VALUE'}"
-    if instead := for_word(word):
+    instead = for_word(word)
+    if instead and (verb == "run" or " beside " not in instead):
         return f"{word}: unknown{instead}"
     flags = [flag for action in parser._actions for flag in action.option_strings]
     return f"unrecognized argument {word}{nearest(word, flags, 0.8) if word.startswith('-') else ''}"

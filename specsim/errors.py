@@ -78,7 +78,7 @@ def passes_through(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == "specsim"
 
 
-def nearest(name: str, valid: Iterable[str], cutoff: float = 0.5) -> str:
+def nearest(name: str, valid: Iterable[str], cutoff: float = 0.75) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest valid name, else ``"; valid: a, b, c"``.
 
     `cutoff` is the least similarity, 0 to 1, of a name that is meant.

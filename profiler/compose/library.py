@@ -163,6 +163,6 @@ def check_placement(place: ComposedPlacement) -> None:
         ("--kv-cache-dtype", place.cache, ("auto", "bf16", "fp8")),
     ):
         if value not in known:
-            near = nearest(value, [each for each in known if each[:1] == value[:1].lower()])
+            near = nearest(value, [each for each in known if each[:1] == value[:1].lower()], 0.5)
             meant = near if "did you mean" in near else ""
             raise SpecsimError(f"{said} {value}: unknown{meant}; expected one of {', '.join(known)}")

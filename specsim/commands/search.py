@@ -75,11 +75,19 @@ def find_command(arguments: argparse.Namespace) -> int:
 
 def _words(settings: Sequence[str]) -> list[str]:
     """Return the settings, with seeds where they say none."""
-    keys = {word.lstrip("+").partition("=")[0] for word in settings}
-    for key, instead in (("rps", "--rates LOW..HIGH"), ("out", "--out DIR")):
-        if key in keys:
-            raise SpecsimError(f"{key}: find chooses it; expected {instead}")
+    keys = _check_chosen("find", settings)
     return [*settings, *([] if "seed" in keys else [SEEDS])]
+
+
+def _check_chosen(verb: str, settings: Sequence[str]) -> list[str]:
+    """Return the keys of settings; refuse what the command gets in another way."""
+    from specsim.config.synonyms import chosen_by
+
+    keys = [word.lstrip("+").partition("=")[0] for word in settings]
+    for key in keys:
+        if instead := chosen_by(verb, key):
+            raise SpecsimError(f"{key}: {instead}")
+    return keys
 
 
 def _rates(word: str) -> tuple[float, float]:
@@ -154,9 +162,8 @@ def _read(words: Sequence[str], schedulers: str | None) -> tuple[dict[str, str],
     from specsim.config.points import axes_typed
 
     listed = [] if schedulers is None else [f"scheduler={schedulers}"]
+    _check_chosen("tune", words)
     given = axes_typed([*words, *listed], sweep=True)
-    if "out" in given:
-        raise SpecsimError("out: tune chooses it; expected --out DIR")
     names = given.pop("scheduler", [chosen_by_default()["scheduler"]])
     seeds = [int(each) for each in given.pop("seed", None) or axes_typed([SEEDS], sweep=True)["seed"]]
     tried = {key.partition(".")[2]: given.pop(key) for key in list(given) if key.startswith("scheduler.")}

@@ -194,7 +194,7 @@ def _keys_of(group: str, chosen: str, key: str = "") -> dict[str, Any]:
         return _open(group, defaults_of(installed(group)[chosen], group))
     known = names_for(key)
     alike = nearest(chosen, (each for each in known if each.split("_")[0] == chosen.split("_")[0]), 0.6)
-    close = alike if "did you mean" in alike else nearest(chosen, known, 0.6)
+    close = alike if "did you mean" in alike else nearest(chosen, known)
     raise SpecsimError(f"{key}={chosen}: unknown{_hint(group, chosen) or close}")
 
 
@@ -203,10 +203,12 @@ def _hint(group: str, chosen: str) -> str:
     files = (f"./{chosen}{suffix}" for suffix in (*YAML_SUFFIXES, *(DATA_SUFFIXES if group in OF_DATA else ())))
     if file := next(filter(os.path.isfile, files), None):
         return f"; did you mean {file!r}?"
-    versions = {name: name.removeprefix(f"{chosen}_").split("_") for name in names(group)}
-    numbered = {name: [*map(int, each)] for name, each in versions.items() if "".join(each).isdigit()}
-    if numbered:
-        return f"; did you mean {max(numbered, key=numbered.__getitem__)!r}?"
+    versions = {name: name.removeprefix(f"{chosen}_") for name in names(group) if name.startswith(f"{chosen}_")}
+    numbered = {
+        name: [*map(int, each.split("_"))] for name, each in versions.items() if each.replace("_", "").isdigit()
+    }
+    if numbered or len(versions) == 1:
+        return f"; did you mean {max(numbered or versions, key=lambda name: numbered.get(name, []))!r}?"
     known = for_trace(chosen) if group == "trace" else for_word(f"{group}.{chosen}")
     other = (each for each in (group, "drafter", *GROUPS) if chosen.lower() in names(each))
     return known or next((f"; expected {each}={chosen.lower()}" for each in other), "")

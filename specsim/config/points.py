@@ -115,7 +115,8 @@ def check_key(key: str) -> None:
     if head not in known:
         whole = {name for name, leaves in known.items() if rest or name in GROUPS or not leaves}
         names = whole | {f"{name}.{leaf}" for name in {*known} - whole for leaf in known[name]}
-        raise SpecsimError(f"{key}: unknown key{for_word(key) or _below_a_group(key) or nearest(head, names, 0.8)}")
+        hint = for_word(key) or _below_a_group(key) or for_word(key, misspelt=not rest)
+        raise SpecsimError(f"{key}: unknown key{hint or nearest(head, names, 0.8)}")
     if head not in GROUPS and (rest or known[head]) and rest not in [[each] for each in known[head]]:
         raise SpecsimError(f"{key}: unknown key{nearest('.'.join(rest), known[head])}")
 

@@ -76,8 +76,8 @@ class View(Facts, Observed, ABC):
     drafter_bytes : of the drafter's weights, part of `capacity_bytes` while `drafter_away`; see `TargetPass`.
     forward_s : seconds of all forward passes so far, as a server times its kernels: neither the caches that were moved
         nor the scheduler's own work count.
-    waiting : arrived requests without cache in the pool, in order of arrival, which is that of ids; some may have
-        theirs on the host.
+    waiting : arrived requests without cache in the pool, in order of arrival here; some may have theirs on
+        the host.
     running : requests that hold cache, in order of admission.
     arrival_s, prompt_tokens, max_tokens, slo_class, tpot_slo_s, ttft_slo_s : (N,) as in `Facts`; a row is empty until
         its request has arrived. Replicas share rows: a scheduler's own requests are those of `waiting` and `running`.

@@ -70,7 +70,7 @@ class SkipJoin:
         if len(new):
             self._join(view, new)
         self._rescue(ids, view.now_s)
-        keys = self.level[ids], self._entered_s[ids], ids
+        keys = self.level[ids], self._entered_s[ids], view.arrival_s[ids], ids
         order = ranked(view, ids, keys, self.batch_slots.max_num_seqs)
         return self.batch_slots.sequences(view, order, drafting)
 
@@ -119,7 +119,7 @@ class LeastAttained:
         if self.quantum_s:
             attained = attained // self.quantum_s
         return self.batch_slots.sequences(
-            view, ranked(view, ids, (attained, ids), self.batch_slots.max_num_seqs), drafting
+            view, ranked(view, ids, (attained, view.arrival_s[ids], ids), self.batch_slots.max_num_seqs), drafting
         )
 
     def on_verified(self, view: View, sequences: Sequences, forest: Forest, answer: Emitted, service_s: float) -> None:

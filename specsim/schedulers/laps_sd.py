@@ -109,11 +109,11 @@ class LapsQueues:
     def order(self, view: View, ids: Ids) -> Ids:
         """Return `ids` (n,) in the order of Algorithm 1: those keeping a slot, then by queue, perceptible, shortest."""
         unsteady = np.isnan(self.acceptance.rate[ids])
-        place, service_s = ids.astype(np.float64), self.attained_s[ids]
+        place, service_s = view.arrival_s[ids], self.attained_s[ids]
         if not unsteady.all():
             place[~unsteady] = service_s[~unsteady] = self.service_s(view, ids[~unsteady])
         paused = unsteady & ~self._in_slot[ids]
-        return ids[np.lexsort((place, paused, unsteady, self.level(service_s), ~self._settled[ids]))]
+        return ids[np.lexsort((ids, place, paused, unsteady, self.level(service_s), ~self._settled[ids]))]
 
     def level(self, service_s: Floats) -> Ints:
         """Return the first queue whose limit holds this service, attained or perceived, (n,), from 0."""

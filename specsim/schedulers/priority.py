@@ -27,5 +27,5 @@ class TightestFirst(Batching):
         """Return the most urgent requests, as many as there are batch slots."""
         ids = live(view)
         # NaN (no objective) sorts last.
-        order = ranked(view, ids, (view.tpot_slo_s[ids], ids), self.batch_slots.max_num_seqs)
+        order = ranked(view, ids, (view.tpot_slo_s[ids], view.arrival_s[ids], ids), self.batch_slots.max_num_seqs)
         return self.batch_slots.sequences(view, order, drafting)

@@ -47,7 +47,7 @@ class SloLimited(Batching):
     def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return the rows of the prefix, at least one."""
         ids = live(view)
-        order = ranked(view, ids, (self.order(view, ids), ids), self.batch_slots.max_num_seqs)
+        order = ranked(view, ids, (self.order(view, ids), view.arrival_s[ids], ids), self.batch_slots.max_num_seqs)
         limit = self.limit(view, order, ids)
         cut = BatchSlots(
             limit,

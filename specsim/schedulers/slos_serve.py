@@ -242,7 +242,7 @@ class SlosServe:
     def _sequences(self, view: View, seconds: float, tokens: float, cached_token: float) -> Sequences:
         """Return the rows of the batch, at least one; the youngest that were not accepted yield their cache first."""
         ids = live(view)
-        order = ids[np.lexsort((ids, ~self._accepted[ids]))]
+        order = ids[np.lexsort((ids, view.arrival_s[ids], ~self._accepted[ids]))]
         head = order[: self.max_num_seqs]
         decodes, kept, pending = decoding(view, head), self._accepted[head], view.pending(head)
         cost = np.where(decodes, 1 + self._chain[head] + cached_token * view.target_cached[head], pending)

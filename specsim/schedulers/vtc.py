@@ -73,17 +73,15 @@ class VirtualCounters:
         """Return the waiting requests of each tenant, none empty; a request's tenant is looked at when it arrives."""
         if not len(view.waiting):
             return {}
-        first = view.waiting[0]
-        there = slice(first, view.waiting[-1] + 1)
-        waits = view.waits(there)
-        in_line = {tenant for tenant, those in self._line.items() if (those[there] & waits).any()}
-        for request in (first + np.flatnonzero(waits & ~self._known[there])).tolist():
+        ids = np.asarray(view.waiting)
+        in_line = {tenant for tenant, those in self._line.items() if those[ids].any()}
+        for request in ids[~self._known[ids]].tolist():
             tenant = int(view.slo_class[request])
             if tenant not in in_line:
                 self._lift(tenant, in_line)
                 in_line.add(tenant)
             self._line.setdefault(tenant, np.zeros_like(self._known))[request] = self._known[request] = True
-        return {tenant: first + np.flatnonzero(self._line[tenant][there] & waits) for tenant in in_line}
+        return {tenant: ids[self._line[tenant][ids]] for tenant in in_line}
 
     def _lift(self, tenant: int, in_line: set[int]) -> None:
         """Lift the counter of a tenant that has no request waiting when one of its own arrives (lines 6 to 13)."""

@@ -124,7 +124,8 @@ class Replica:
 
     def queued(self, at_s: float) -> int:
         """Return how many of the requests that wait were in the queue by `at_s`."""
-        return self.ledger.queued(at_s) + (self._arrival_queue.queued(at_s) if self._arrival_queue is not None else 0)
+        unseen = self._arrival_queue.queued(at_s) if self._arrival_queue is not None else 0
+        return self.ledger.queues.queued(at_s) + unseen
 
     def _horizon(self) -> Horizon:
         """Return the next event from outside this replica; an arrival may concern the arrival queue alone."""

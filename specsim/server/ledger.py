@@ -50,7 +50,7 @@ class Ledger:
         cached = self.progress.target_cached, self.progress.draft_cached
         self._books = Books(*known, *cached, *rows.blocks, *rows.lent, *rows.drafted)
         self._counts = ProgressColumns(*(getattr(self.progress, name) for name in ProgressColumns._fields))
-        self.queues = RequestQueues(rows.at, rows.admitted, rows.row, place)
+        self.queues = RequestQueues(rows.at, rows.admitted, rows.row, rows.reached_s, place)
         self.caches = Caches(rows, self.pool, draft_cached, prefixes)
         self.rejected: dict[int, str] = {}
         self.cancelled_s: dict[int, float] = {}
@@ -58,8 +58,6 @@ class Ledger:
         self._coming_bytes = 0
         self._drafts = Drafts()
         self._ids = self._reserved = NOBODY
-        self._reached_s = rows.reached_s
-        self._last, self._in_order = -1, True
         self._undecoded: set[int] = set()
 
     def arrive(self, request: int, told: Requests, now_s: float) -> None:
@@ -69,10 +67,7 @@ class Ledger:
         if self.pool.memory.bytes_of(most, most) > self.pool.memory.capacity_bytes:
             self.rejected[request] = KV_CAPACITY
             return
-        self.queues.enter(request)
-        self._reached_s[request] = now_s
-        self._in_order &= request > self._last
-        self._last = request
+        self.queues.enter(request, now_s)
         if isinstance(told, Begun):
             self._resume(request, told)
         else:
@@ -114,16 +109,6 @@ class Ledger:
     def known(self, ids: Ids) -> Ints:
         """Return the tokens of each request that exist: its prompt and what was emitted, (n,)."""
         return self.facts.prompt_tokens[ids] + self.progress.emitted_tokens[ids]
-
-    def queued(self, at_s: float) -> int:
-        """Return how many of the waiting requests were here by `at_s`."""
-        waiting = self.queues.waiting
-        if not self._in_order:
-            return sum(self._reached_s[request] <= at_s for request in waiting)
-        count = len(waiting)
-        while count and self._reached_s[waiting[count - 1]] > at_s:
-            count -= 1
-        return count
 
     def reserve(self, work: DraftPass | TargetPass) -> PassShape:
         """Take the cache slots that a pass needs and return its shape; it is committed before the next is reserved.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from sortedcontainers import SortedList
+from sortedcontainers import SortedKeyList, SortedList
 
 from specsim.core.protocols import CostModel
 from specsim.core.request import Bools, Facts, Floats, Ids, Ints, Observed, Places
@@ -41,17 +41,19 @@ class RequestQueues:
 
     Parameters
     ----------
-    at, admitted, row : (N,) as in `specsim.server.state.SharedRows`. place : index of this replica.
+    at, admitted, row, reached_s : (N,) as in `specsim.server.state.SharedRows`. place : index of this replica.
 
     Attributes
     ----------
     ended : number of requests that have ended here.
-    waiting : in order of arrival, which is that of ids.
+    waiting : in order of arrival here, at one time in that of ids.
     """
 
-    def __init__(self, at: Places, admitted: Bools, row: Ids, place: int) -> None:
+    def __init__(self, at: Places, admitted: Bools, row: Ids, reached_s: Floats, place: int) -> None:
         self.ended = 0
         self.waiting: SortedList[int] = SortedList()
+        self._reached_s, self._last = reached_s, -1
+        self._in_order = True
         self._running: dict[int, None] = {}
         self._running_ids: Ids | None = None
         self._at, self._place = at, place
@@ -68,12 +70,12 @@ class RequestQueues:
 
     @property
     def waiting_ids(self) -> Ids:
-        """Requests without cache, in order of arrival, which is that of ids."""
+        """Requests without cache, in order of arrival."""
         count = len(self.waiting)
         if not count:
             return np.zeros(0, dtype=np.int64)
         first, end = self.waiting[0], self.waiting[-1] + 1
-        if end - first > SPARSE * count:
+        if not self._in_order or end - first > SPARSE * count:
             return np.fromiter(self.waiting, dtype=np.int64, count=count)
         ids: Ids = first + np.flatnonzero(self.waits(slice(first, end)))
         return ids
@@ -88,10 +90,21 @@ class RequestQueues:
         """Number of requests that wait or run."""
         return len(self.waiting) + len(self._running)
 
-    def enter(self, request: int) -> None:
-        """Let an arrived request wait."""
-        self._at[request] = self._place
+    def enter(self, request: int, now_s: float) -> None:
+        """Let a request wait that arrives now; turns of sessions, and caches over a link, come in any order of ids."""
+        self._at[request], self._reached_s[request] = self._place, now_s
+        if self._in_order and request < self._last:
+            self._in_order = False
+            self.waiting = SortedKeyList(self.waiting, key=lambda each: (self._reached_s[each], each))
+        self._last = request
         self.waiting.add(request)
+
+    def queued(self, at_s: float) -> int:
+        """Return how many of the waiting requests were here by `at_s`."""
+        count = len(self.waiting)
+        while count and self._reached_s[self.waiting[count - 1]] > at_s:
+            count -= 1
+        return count
 
     def admit(self, ids: Ids) -> None:
         """Make residents of those among `ids` (n,) that wait."""

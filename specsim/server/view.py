@@ -27,19 +27,19 @@ class _Line(Sequence[int]):
     """The line of waiting requests, which can be looked at, not changed."""
 
     def __init__(self, queues: RequestQueues) -> None:
-        self._requests, self._queues = queues.waiting, queues
+        self._queues = queues
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ids:
         return np.asarray(self._queues.waiting_ids, dtype)
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._queues.waiting)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._requests)
+        return iter(self._queues.waiting)
 
     def __getitem__(self, place: Any) -> Any:
-        return self._requests[place]
+        return self._queues.waiting[place]
 
 
 class LedgerView(View):

@@ -39,7 +39,12 @@ MISSPELT = [
     ("scheduler.num_spec=3", "expected scheduler=vllm_spec scheduler.num_speculative_tokens=K"),
     ("trace=azure_conversation", "did you mean 'azure_conv'?"),
     *((f"{flag}=x", f"expected --{flag} ") for flag in ("keep", "until", "each", "against")),
-    ("acceptance.rate=0.6", "acceptance.rate=0.6: bernoulli has no such key; valid: alpha"),
+    *((f"{word}=0.6", "expected acceptance=0.7, or a rate") for word in ("acceptance.rate", "accept_rate")),
+    ("slo.itl_s=1", "expected slo.ttft_s=0.2 and slo.classes.chat.tpot_s=0.05"),
+    ("slo.classes.chat.tbt_s=1", "classes.chat.tbt_s: unknown key; valid: acceptance, "),
+    *((f"{key}=3", f"expected {own}") for key, own in (("request_rat", "rps=R"), ("max_num_batch_tokens", "engine."))),
+    *((f"scheduler={name}", own) for name, own in (("trtllm", "mean 'trtllm_schedule'"), ("speculative", "; valid: "))),
+    ("trace.max_tokens=3", "poisson has no such key; valid: kind"),
     ("drafter=ngram", "expected scheduler=vllm_spec drafter=lookup any_fit=true"),
     ("num_gpu_blocks_override=9", "docs/your-profile.md"),
     ("scheduler.num_speculative_tokens_per_batch_size=3", "expected scheduler=vllm_dynamic 'scheduler.speculation."),
@@ -48,7 +53,6 @@ MISSPELT = [
     ("scheduler=", "scheduler=", "valid: adaptive_verification, adaserve"),
     ("schduler=fcfs", "schduler", "'scheduler'"),
     ("rps.x=1", "rps.x"),
-    ("scheduler.max_request=3", "scheduler.max_request", "'max_num_seqs'"),
     ("slo.clases=1", "slo=adaserve: clases", "'classes'"),
     ("scheduler=./adaserve.yaml", "no such file", "scheduler=adaserve?"),
     ("trace=azure_code trace.surogate=false", "trace.surogate", "'surrogate'"),
@@ -291,12 +295,13 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("", "expected one of run, sweep, list"),
         ("rn", "'run'"),
         ("compose", "compose: unknown command; expected specsim profile compose"),
-        *((f"run {flag} 9", f"unrecognized argument {flag}; valid: ") for flag in ("--dtype", "--target-rate")),
+        ("run --target-rate 9", "unrecognized argument --target-rate; valid: "),
+        *((f"run {flag} fp8", "`specsim profile compose --precision TYPE`") for flag in ("--dtype", "--quantization")),
         *((f"run {flag} 9", "expected trace=NAME") for flag in ("--rate-type", "--arrival")),
         ("run --isl-mean 9", "expected trace=poisson trace.prompt_tokens=N"),
         *((f"run {flag} 9", "expected requests=N, the rate times") for flag in ("--duration", "--max-seconds")),
         ("run request_timeout=3", "expected timeout_s=S"),
-        ("run chunk_size=512", "expected scheduler=vllm scheduler.max_num_batched_tokens=N"),
+        *((f"run {word}=512", "engine.max_num_batched_tokens=N") for word in ("chunk_size", "max_num_batched_tokens")),
         ("run cpu_offload_gb=3", "no such choice: weights stay on the GPUs"),
         ("run --multirn", "did you mean '--multirun'?"),
         ("-x", "-x"),
@@ -309,7 +314,6 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("trace fetch poisson", "not published"),
         ("run --request-rate 4", "expected rps=R"),
         ("run --max-concurrency=8", "expected concurrency=N"),
-        ("run max_num_batched_tokens=8192", "expected scheduler=vllm scheduler.max_num_batched_tokens=N"),
         ("run --goodput ttft:200", "expected slo.ttft_s=0.2"),
         ("run qps=4", "expected rps=R"),
         ("run trace=burstgpt", "expected trace=./FILE: BurstGPT_1.csv"),
@@ -324,9 +328,19 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
         ("find trace=poisson --target 90", "--target 90: expected a share above 0 up to 1, or a percentage"),
         ("find trace=poisson --rates 3", "--rates 3: expected LOW..HIGH in requests/s, such as 0.5..64"),
         ("find trace=poisson --rates 3..1", "--rates 3..1: expected LOW..HIGH in requests/s, such as 0.5..64"),
-        ("find trace=poisson rps=3", "rps: find chooses it; expected --rates LOW..HIGH"),
+        *(
+            (f"find {word} 3", "find chooses it; expected --rates LOW..HIGH")
+            for word in ("rps=3", "qps=3", "--request-rate")
+        ),
+        *((f"{verb} output_dir=x", f"{verb} chooses it; expected --out DIR") for verb in ("find", "tune")),
+        ("find --seed 3", "--seed: settings have no dashes; expected seed=VALUE"),
+        ("find --until 3", "unrecognized argument --until; valid: --executor"),
+        *((f"{word}e", f"{word}e: unknown command; valid: calibrate") for word in ("serv", "benchmarks")),
         ("find trace=poisson requests=5 --of cat", "of=cat: no class of the requests; expected worst, all, coding"),
-        ("find trace=poisson concurrency=3", "rps: 0.5 and concurrency=3: clients send as they are answered"),
+        (
+            "find trace=poisson concurrency=3",
+            "concurrency: find looks for a rate of open arrivals; expected specsim run",
+        ),
         ("tune trace=poisson scheduler=fcfs", "scheduler=fcfs: its file declares no values to try; expected tune: "),
         ("tune trace=poisson --schedulers vllm,vllm_specs", "scheduler=vllm_specs: unknown; did you mean 'vllm_spec'?"),
         ("tune trace=poisson scheduler=vllm_spec --export tgi", "export tgi: expected vllm, sglang, trtllm"),
@@ -387,7 +401,9 @@ TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 
 def typed(expected):
     """Return the settings in what was expected, with values in the place of capital letters."""
-    named = re.findall(r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|poisson|gamma|true|lookup|{\d[^}]*})", expected)
+    named = re.findall(
+        r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|pinned_vllm|poisson|gamma|true|lookup|{\d[^}]*})", expected
+    )
     return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
 
 

@@ -43,7 +43,7 @@ def test_who_comes_back_to_an_empty_line_is_lifted_to_the_last_one_out():
         hand.begin()
         hand.emit([1], ends=[0])
     part.served.update({A: 6.0, B: 50.0})
-    hand.ledger.queues.enter(2)
+    hand.ledger.queues.enter(2, 0.0)
     hand.begin()
     assert part.served == {A: 50.0 + 4, B: 50.0}
 
@@ -55,7 +55,7 @@ def test_a_tenant_that_arrives_is_lifted_to_the_smallest_counter_in_line():
     hand.begin()
     hand.emit([1], ends=[0])
     part.served.update({A: 50.0, B: 10.0})
-    hand.ledger.queues.enter(4)
+    hand.ledger.queues.enter(4, 0.0)
     hand.begin()
     assert part.served[newcomer] == 10.0
 

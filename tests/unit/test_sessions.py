@@ -69,6 +69,20 @@ def test_a_turn_arrives_its_delay_after_the_answer_before_it():
     assert done.requests[["trace_row", "session"]].to_numpy().tolist() == [[0, 0], [2, 0], [1, 1], [3, 1]]
 
 
+@pytest.mark.parametrize("name", ["vllm", "vllm_spec", "adaserve", "fcfs", "priority", "laps_sd"])
+def test_a_turn_waits_behind_what_arrived_before_it(name):
+    """Each of 40 sessions sends a turn while one request waits, whose row is the last of the trace."""
+    first = {"session_id": list(range(40)), "arrival_s": np.arange(40) / 100, "delay_s": np.nan, "prompt_tokens": 8000}
+    later = first | {"arrival_s": np.nan, "delay_s": 0.2}
+    alone = {"session_id": [40], "arrival_s": 0.6, "delay_s": np.nan, "prompt_tokens": 100}
+    rows = pd.concat([pd.DataFrame(each).assign(output_tokens=20) for each in (first, later, alone)])
+    done = simulate(name, rows, profile="llama8b_eagle3_h100", slo="one", trace__turns="whole").requests
+    single = done[done["prompt_tokens"] == 100].iloc[0]
+    after = done[done["arrival_s"] > single["arrival_s"]]
+    assert len(after) > 30
+    assert (after["first_token_s"] >= single["first_token_s"]).all()
+
+
 def test_a_client_plays_a_session_and_then_the_next():
     turns = frame(timestamp=[None] * 4)
     done = simulate("continuous", turns, concurrency=1, out=None).requests
