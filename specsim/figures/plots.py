@@ -316,9 +316,10 @@ def parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str
 
 
 def best_of(table: DataFrame, line: str) -> Any:
-    """Return the value of `line` with the highest mean attainment."""
+    """Return the value of `line` with the highest mean attainment; None, for runs without one, only where it is all."""
     whole = table[table[CLASS] == ALL]
-    return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
+    lines = [each for each in values_of(table, line) if each is not None] or [None]
+    return max(lines, key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
 
 
 def save(figures: Mapping[str, Figure], folder: str | Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:

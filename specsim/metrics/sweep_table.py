@@ -317,6 +317,11 @@ def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:
     return table[table[key].isna() if value is None else table[key] == value]
 
 
+def with_none(table: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return these columns with None for missing."""
+    return table[[*keys]].astype(object).where(table[[*keys]].notna(), None)
+
+
 def differing(table: DataFrame) -> list[str]:
     """Return the settings in which rows differ, without the seed and ``slo_class``."""
     return [key for key in keys_of(table) if key not in (SEED, CLASS) and table[key].nunique(dropna=False) > 1]

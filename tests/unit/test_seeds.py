@@ -217,6 +217,9 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     assert [len(axes.patches) for axes in zipped.map("rps", "acceptance.alpha").axes] == [4], "a scale for each rate"
     (legend,) = runs.select(scheduler="fcfs").map("acceptance.alpha", "slo_scale", of="rps").legends
     assert "rps = 2" in {text.get_text() for text in legend.get_texts()}
+    unset = sweep({"acceptance_scale": [None, 0.3], "rps": [20]}, scheduler="vllm_spec", trace="poisson", requests=20)
+    (legend,) = unset.map("rps", "scheduler", of="acceptance_scale").legends
+    assert "acceptance_scale = none" in {text.get_text() for text in legend.get_texts()}
     said = "differ in acceptance.alpha, too; expected panel='acceptance.alpha' or select(acceptance__alpha=..)"
     assert said in refusal(runs.map, "rps", "slo_scale")
     assert "map: rps, slo_scale, rps, scheduler: one stands twice" in refusal(runs.map, "rps", "slo_scale", "rps")
