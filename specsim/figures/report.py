@@ -199,8 +199,8 @@ def missed_rows(told: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
         for cause in CAUSES if each["missed"] else ():
             if share := each[f"missed.{cause}"]:
                 count = round(share * each["missed"])
-                said = f"{CAUSES[cause]}: {count:,} of {each['requests']:,}"
-                rows.append({**kept_ones, "part": cause, "share": 100 * count / each["requests"], "said": said})
+                said = f"{CAUSES[cause]}: {count:,} of {each['arrived']:,}"
+                rows.append({**kept_ones, "part": cause, "share": 100 * count / each["arrived"], "said": said})
     return rows
 
 
@@ -227,7 +227,7 @@ def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]])
     rows = [
         [
             *(printable(str(each[key])) for key in by),
-            f"{each['missed']:,} of {each['requests']:,}",
+            f"{each['missed']:,} of {each['arrived']:,}",
             *(number(each[column], *shown) for column, *shown in WORK.values()),
         ]
         for each in table.to_dict("records")
@@ -425,7 +425,7 @@ def _sweep_why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: li
     )
     counts = {f"missed.{name}": table["missed"] * table[f"missed.{name}"].astype(float) for name in CAUSES}
     settings_by = [axes.line, *([axes.x] if axes.x else []), *axes.rest]
-    sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["requests", "missed", *counts]].sum()
+    sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["arrived", "missed", *counts]].sum()
     for name in counts:
         sums[name] /= sums["missed"]
     rows = missed_rows(

@@ -334,6 +334,8 @@ class Sweep(WithReport, Sequence[AnyRun]):
         from specsim.figures.plots import paper_figure
 
         axes, base = self._two_axes("figure", x, line, against)
+        if not isinstance(names, Mapping | None) or not all(isinstance(each, str) for each in (names or {}).values()):
+            raise SpecsimError(f"figure: names={names!r:.60}: expected a text by the value of a line")
         short = short_names(values_of(self._whole, axes.line))
         own = {short.get(line, line): name for line, name in (names or {}).items()}
         return paper_figure(self._drawn, axes, measures, against=base, of=of, names=own, columns=columns)
