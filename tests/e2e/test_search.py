@@ -168,6 +168,8 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
     before = sorted((tmp_path / "both" / "summaries").iterdir())
     specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
     assert sorted((tmp_path / "both" / "summaries").iterdir()) == before, "nothing runs twice"
+    alone = specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", sensitivity=False, **settings)
+    assert (str(alone.band()), (tmp_path / "both" / "conditions.csv").exists()) == ("(nan, nan)", False)
 
 
 @pytest.mark.usefixtures("coarse", "one_condition")
