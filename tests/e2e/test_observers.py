@@ -75,10 +75,8 @@ class Failing:
 
 
 class Same:
-    on_pass = staticmethod(id)
-
     def __init__(self):
-        self.unknown = set()
+        self.on_pass = id
 
     def noted(self, requests):
         return {"counted": np.zeros(requests)}
