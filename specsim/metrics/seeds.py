@@ -373,6 +373,7 @@ def winners(
     from pandas import DataFrame, concat
 
     table = without_failures(table)
+    _check_some(table)
     check_setting(table, "of", of)
     for key in by:
         check_setting(table, "by", key)

@@ -212,7 +212,8 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     (legend,) = runs.select(scheduler="fcfs").map("acceptance.alpha", "slo_scale", of="rps").legends
     assert "rps = 2" in {text.get_text() for text in legend.get_texts()}
     unset = sweep({"acceptance_scale": [None, 0.3], "rps": [20]}, scheduler="vllm_spec", trace="poisson", requests=20)
-    (legend,) = unset.map("rps", "scheduler", of="acceptance_scale").legends
+    (legend,) = unset.select(acceptance_scale=[None, 0.3]).map("rps", "scheduler", of="acceptance_scale").legends
+    assert "against=none: these runs have no acceptance_scale" in refusal(unset.figure, against="none")
     assert "acceptance_scale = none" in {text.get_text() for text in legend.get_texts()}
     said = "differ in acceptance.alpha, too; expected panel='acceptance.alpha' or select(acceptance__alpha=..)"
     assert said in refusal(runs.map, "rps", "slo_scale")
