@@ -17,8 +17,8 @@ from specsim.cluster.routing import Router
 from specsim.cluster.split import Sending, SplitDispatch, Splitting
 from specsim.core.protocols import Backend, CostModel, Observer, Oracle, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
-from specsim.core.user_code import begun
-from specsim.errors import SchedulerFault, SpecsimError
+from specsim.core.user_code import begun, guarded
+from specsim.errors import ObserverFault, SchedulerFault, SpecsimError, represented
 from specsim.kernels import compiled_loops
 from specsim.metrics.recorder import Pauses, Record, Recorder
 from specsim.metrics.requests import Window, counts
@@ -152,7 +152,7 @@ def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica]
         len(requests),
     )
     prefill = simulation.split.prefill if simulation.split is not None else 0
-    observers = [make() for make in simulation.observers]
+    observers = [guarded(make, (), f"observers: {represented(make)}", ObserverFault) for make in simulation.observers]
     observing = Observing(observers, len(requests)) if observers else None
     rows = [SharedRows.of(len(requests), simulation.prefixes is not None) for _ in range(2 if prefill else 1)]
     reading = simulation.ground_truth.of_one_token() if prefill else simulation.ground_truth

@@ -31,7 +31,7 @@ from specsim.figures.style import (
 from specsim.figures.sweep import around, is_share, legend_of, look_of, named, told
 from specsim.metrics.capacity import Capacity, capacity, mean_interval
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT, worst
-from specsim.metrics.sweep_table import SEED, without_failures, word
+from specsim.metrics.sweep_table import SEED, rows_with, values_of, with_none, without_failures, word
 from specsim.metrics.tables import shorten
 
 if TYPE_CHECKING:
@@ -58,17 +58,17 @@ def winner_map(found: DataFrame, table: DataFrame, measure: str, x: str, y: str,
     found : rows of `specsim.metrics.seeds.winners` of `of`, by `x`, `y` and `panel`.
     table : rows of the `Sweep.table` that they are of; the caption counts its failed runs.
     """
-    columns, rows = sorted(found[x].unique()), sorted(found[y].unique(), reverse=True)
-    parts = [None] if panel is None else sorted(found[panel].unique())
+    columns, rows = values_of(found, x), values_of(found, y)[::-1]
+    parts = [None] if panel is None else values_of(found, panel)
     ahead = found[found["tied"] <= 1]
-    names = sorted(ahead["winner"].unique())
+    names = values_of(ahead, "winner")
     colour = colours(names)
     with style():
         figure = new_figure(AROUND_WINNERS_IN + CELL_IN * len(rows), WIDE_IN)
         grid = figure.subplots(1, len(parts), sharey=True, squeeze=False).ravel()
         for axes, part in zip(grid, parts, strict=True):
-            here: Any = found if panel is None else found[found[panel] == part]
-            for cell in here.to_dict("records"):
+            here: Any = found if panel is None else rows_with(found, panel, part)
+            for cell in here.assign(**with_none(here, [x, y, "winner"])).to_dict("records"):
                 _cell(axes, columns.index(cell[x]), rows.index(cell[y]), cell, colour, share=is_share(measure))
             axes.set_title("" if panel is None else told(panel, part))
             axes.set_xticks(range(len(columns)), [*map(word, columns)])

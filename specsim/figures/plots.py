@@ -48,7 +48,7 @@ from specsim.metrics.sweep_table import (
     CLASS,
     SEED,
     SweepAxes,
-    line_named,
+    base_named,
     rows_with,
     values_of,
     without_failures,
@@ -259,7 +259,7 @@ def plot_paper(table: DataFrame, axes: SweepAxes, folder: str | Path, against: A
         As in `specsim.figures.plots.paper_figure`, when `against` is no line, or a file cannot be written.
     """
     measured = without_failures(table)
-    base = best_of(measured, axes.line) if against is None else line_named(measured, axes.line, against)
+    base = best_of(measured, axes.line) if against is None else base_named(measured, axes.line, against)
     drawn = {}
     for values, rows in parts(table, axes.rest):
         behind = f",{readable_name(values)}" if values else ""
@@ -290,7 +290,7 @@ def sweep_figures(table: DataFrame, axes: SweepAxes, against: Any = None) -> dic
     """
     measured = without_failures(table)
     paired = len(values_of(measured, axes.line)) > 1 and measured[SEED].nunique() > 1
-    base = best_of(measured, axes.line) if against is None else line_named(measured, axes.line, against)
+    base = best_of(measured, axes.line) if against is None else base_named(measured, axes.line, against)
     figures = {}
     for values, rows in parts(table, axes.rest):
         title, stem = ", ".join(f"{key} = {value}" for key, value in values.items()), readable_name(values)
@@ -316,9 +316,10 @@ def parts(table: DataFrame, rest: Sequence[str]) -> Iterator[tuple[dict[str, str
 
 
 def best_of(table: DataFrame, line: str) -> Any:
-    """Return the value of `line` with the highest mean attainment."""
+    """Return the value of `line` with the highest mean attainment; None, for runs without one, only where it is all."""
     whole = table[table[CLASS] == ALL]
-    return max(values_of(table, line), key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
+    lines = [each for each in values_of(table, line) if each is not None] or [None]
+    return max(lines, key=lambda value: rows_with(whole, line, value)[ATTAINMENT].mean())
 
 
 def save(figures: Mapping[str, Figure], folder: str | Path, formats: Iterable[str] = ("png", "pdf")) -> list[Path]:

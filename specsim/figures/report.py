@@ -25,7 +25,16 @@ from specsim.files.staging import in_one_step
 from specsim.files.yaml_file import config_text
 from specsim.metrics.capacity import LEAST_SEEDS
 from specsim.metrics.seeds import DIFFERENCE, OVERLOADED, winners
-from specsim.metrics.sweep_table import ALL, SEED, axes_of, values_of, with_short_names, without_failures, word
+from specsim.metrics.sweep_table import (
+    ALL,
+    SEED,
+    axes_of,
+    values_of,
+    with_none,
+    with_short_names,
+    without_failures,
+    word,
+)
 from specsim.metrics.tables import (
     FIGURES,
     MEANS,
@@ -190,8 +199,8 @@ def missed_rows(told: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
         for cause in CAUSES if each["missed"] else ():
             if share := each[f"missed.{cause}"]:
                 count = round(share * each["missed"])
-                said = f"{CAUSES[cause]}: {count:,} of {each['requests']:,}"
-                rows.append({**kept_ones, "part": cause, "share": 100 * count / each["requests"], "said": said})
+                said = f"{CAUSES[cause]}: {count:,} of {each['arrived']:,}"
+                rows.append({**kept_ones, "part": cause, "share": 100 * count / each["arrived"], "said": said})
     return rows
 
 
@@ -218,7 +227,7 @@ def work(table: DataFrame, by: Sequence[str], keys: Sequence[Mapping[str, str]])
     rows = [
         [
             *(printable(str(each[key])) for key in by),
-            f"{each['missed']:,} of {each['requests']:,}",
+            f"{each['missed']:,} of {each['arrived']:,}",
             *(number(each[column], *shown) for column, *shown in WORK.values()),
         ]
         for each in table.to_dict("records")
@@ -372,7 +381,7 @@ def _map(
 
 def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: Sequence[Filter]) -> list[Section]:
     """Return the section of the means over seeds: attainment, goodput, and the attainment less that of the best."""
-    table = without_failures(whole)
+    table, keys = without_failures(whole), [axes.line, *([axes.x] if axes.x else [])]
     base = best_of(table, axes.line)
     paired = table[SEED].nunique() > 1 and len(lines) > 1
     asked: list[tuple[str, str, Any]] = [("Attainment", ATTAINMENT, None), ("Goodput", GOODPUT, None)]
@@ -393,7 +402,7 @@ def _curves(whole: DataFrame, axes: SweepAxes, lines: dict[str, str], filters: S
                 | {"mean": each["mean"], "low": each["mean"] - each["below"], "high": each["mean"] + each["above"]}
                 | {"load": marks[each[axes.line], each[axes.x] if axes.x else None]}
                 for panel in panels
-                for each in panel.means.to_dict("records")
+                for each in panel.means.assign(**with_none(panel.means, keys)).to_dict("records")
                 if against is None or each[axes.line] != against
             ]
         what = named(measure, difference=against is not None)
@@ -416,7 +425,7 @@ def _sweep_why(sweep: Sweep, axes: SweepAxes, lines: dict[str, str], filters: li
     )
     counts = {f"missed.{name}": table["missed"] * table[f"missed.{name}"].astype(float) for name in CAUSES}
     settings_by = [axes.line, *([axes.x] if axes.x else []), *axes.rest]
-    sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["requests", "missed", *counts]].sum()
+    sums = table.assign(**counts).groupby([*settings_by, CLASS], dropna=False)[["arrived", "missed", *counts]].sum()
     for name in counts:
         sums[name] /= sums["missed"]
     rows = missed_rows(

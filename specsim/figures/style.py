@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, failed_said, verdict_of, verdicts, worst
-from specsim.metrics.sweep_table import ALL, CLASS, ERROR, SweepAxes
+from specsim.metrics.sweep_table import ALL, CLASS, ERROR, SweepAxes, with_none
 from specsim.metrics.tables import sentences, stand_ins, stand_ins_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def marks_of(table: DataFrame, axes: SweepAxes, against: Any = None) -> Marks:
     """Return the verdict of each point (line, x) and of those it is compared with; x is None if there is no x axis."""
     whole = table[table[CLASS] == ALL]
     keys = [axes.line, *([axes.x] if axes.x else [])]
-    rows = whole[keys].astype(object).where(whole[keys].notna(), None).assign(**({} if axes.x else {"x": None}))
+    rows = with_none(whole, keys).assign(**({} if axes.x else {"x": None}))
     found: dict[tuple[Any, Any], list[str]] = {}
     for (line, x), verdict in zip(rows.itertuples(index=False, name=None), verdicts(whole), strict=True):
         found.setdefault((line, x), []).append(verdict)

@@ -25,6 +25,7 @@ from specsim.metrics.sweep_table import (
     line_named,
     rows_with,
     values_of,
+    with_none,
     without_failures,
 )
 
@@ -369,9 +370,10 @@ def winners(
     SpecsimError
         As in `paired_difference`; also when a combination has fewer than two values of `of`.
     """
-    from pandas import DataFrame
+    from pandas import DataFrame, concat
 
     table = without_failures(table)
+    _check_some(table)
     check_setting(table, "of", of)
     for key in by:
         check_setting(table, "by", key)
@@ -388,12 +390,13 @@ def winners(
             instead = f", or {' or '.join(others)}" if others else ""
             raise SpecsimError(f"winners: {here}: one {of}; expected two or more to compare{instead}")
         means = over_seeds(cell, measure, [of]).sort_values("mean", ascending=less, kind="stable")
-        first, second = means.iloc[0], means.iloc[1]
-        paired = paired_difference(cell[cell[of].isin([first[of], second[of]])], measure, second[of], of=of).iloc[0]
+        first, (winner, second) = means.iloc[0], with_none(means, [of])[of].iloc[:2]
+        pair = concat([rows_with(cell, of, each) for each in (winner, second)])
+        paired = paired_difference(pair, measure, second, of=of).iloc[0]
         reach = float(paired["half_width"]) if paired["count"] > 1 else nan
         lead = float(paired["mean"]) * (-1 if less else 1)
         decided = not isnan(reach) and lead > reach
-        told = {"winner": first[of], "mean": float(first["mean"]), "second": second[of]}
+        told = {"winner": winner, "mean": float(first["mean"]), "second": second}
         tied = sum(isclose(each, first["mean"], rel_tol=EQUAL) for each in means["mean"])
         load = {name: worst(verdicts(rows_with(cell, of, told[name]))) for name in ("winner", "second")}
         told |= {"lead": lead, "half_width": reach, "decided": decided, "tied": tied}

@@ -139,6 +139,20 @@ def line_named(table: DataFrame, line: str, against: Any) -> Any:
     raise SpecsimError(f"against={against}: no run with this {line}{nearest(str(against), map(str, there))}")
 
 
+def base_named(table: DataFrame, line: str, against: Any) -> Any:
+    """Return `line_named` of the line that the differences of figures are from.
+
+    Raises
+    ------
+    SpecsimError
+        As `line_named`, and for runs that lack the setting.
+    """
+    base = line_named(table, line, against)
+    if base is None:
+        raise SpecsimError(f"against={against}: these runs have no {line}; expected a value that is set")
+    return base
+
+
 RUN, CLASS, POINT, VARIES, SEED = "run", "slo_class", "point", "varies_with_seed", "seed"
 ALL = "all"
 GROUPS = ("scheduler", "trace", "slo", "acceptance", "profile", "drafter", "engine", "router")
@@ -315,6 +329,11 @@ def selecting(key: str) -> str:
 def rows_with(table: DataFrame, key: str, value: Any) -> DataFrame:
     """Return the rows with this value in a column; None stands for missing."""
     return table[table[key].isna() if value is None else table[key] == value]
+
+
+def with_none(table: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return these columns with None for missing."""
+    return table[[*keys]].astype(object).where(table[[*keys]].notna(), None)
 
 
 def differing(table: DataFrame) -> list[str]:

@@ -115,7 +115,7 @@ def _of(part: DataFrame) -> dict[str, Any]:
     verifications = int(done["verifications"].sum())
     decoding_s = float((done["finish_s"] - done["first_decode_s"]).sum())
     return {
-        "requests": len(part),
+        "arrived": len(part),
         "missed": missed,
         **{f"missed.{name}": ratio(int((part["cause"] == name).sum()), missed) for name in CAUSES},
         "drafted": ratio(int(done["speculations"].sum()), verifications),

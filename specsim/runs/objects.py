@@ -221,7 +221,7 @@ def _observing(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Handed]:
             if not callable(getattr(made, "on_pass", None)):
                 raise SpecsimError(f"{OBSERVERS}: {represented(each)} makes no object with an on_pass(event) method")
             described.append(said := _said(made))
-            name = f"<{said['object']}-{said['sha256'] or len(makers):.12}>"
+            name = f"<{said['object']}-{said['sha256'] or str(len(makers)):.12}>"
             makers[name] = each
             modules |= own_modules([each, made])
         names.append(name)

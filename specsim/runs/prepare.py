@@ -238,8 +238,9 @@ def _asked_depths(keys: Mapping[str, Any], path: str = "scheduler") -> Iterator[
     for name, value in keys.items():
         if isinstance(value, Mapping):
             yield from _asked_depths(value, f"{path}.{name}")
-        elif name in DEPTHS and isinstance(value, int | list):
-            yield f"{path}.{name}", max(value, default=0) if isinstance(value, list) else value
+        elif name in DEPTHS:
+            told = value if isinstance(value, list) else [value]
+            yield f"{path}.{name}", max((each for each in told if isinstance(each, int)), default=0)
 
 
 def _drafts_of(scheduler: Choice, truth: Profile) -> int:

@@ -82,7 +82,8 @@ def search(
     not say enough is tested again with longer ones, if their trace has no end and no setting says their length. Runs
     stored below `root` are not run again, so that a search which was stopped goes on where it was. `say` hears which
     rates are tested next; `progress` tells how many of their runs have ended, and `jobs` and `executor` run them, as in
-    a sweep. `objects` are those that the points name. A setting that changes no line is refused where `idle` is true.
+    a sweep. `objects` are those that the points name. A setting that changes no line is refused where `idle` is true;
+    where it is false, `root` holds runs of these objects.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def search(
         searched = searched or _identity(asked, of, points)
         # What matters to some line may be set for all: the first points are of every line, later ones of a few.
         ready = checked(points, objects, jobs=jobs, executor=executor, idle=idle and not heard)
-        planned = plan(ready, root, keep="summary", begun=bool(heard))
+        planned = plan(ready, root, keep="summary", begun=not idle or bool(heard))
         say(f"testing {', '.join(map(_said, wanted))}")
         made = run_all(planned, root, progress=progress, jobs=jobs, executor=executor, beside=keys)
         keys += [each.key for each in planned]

@@ -275,9 +275,9 @@ class Tuned:
         return f"{guessed} guessed: the acceptance knows {known}"
 
     def band(self) -> tuple[float, float]:
-        """Return the least and the most that the best measures where the profile, or predicted speed-ups, are off."""
+        """Return the least and the most that the best measures where the profile or speed-ups are off; else NaN."""
         means = [self.measured(0, said)[0] for said in self.judgements if said.startswith((PASSES, SPEEDUP))]
-        return min(means), max(means)
+        return min(means, default=nan), max(means, default=nan)
 
     def no_drafts_from(self) -> float | None:
         """Return the lowest rate, of those at which both were tested, from which on plain decoding attains as much.

@@ -23,13 +23,13 @@ from specsim.metrics.sweep_table import (
     SEED,
     SweepAxes,
     axes_of,
+    base_named,
     beside,
     check_setting,
     differing,
     following,
     in_short,
     keys_of,
-    line_named,
     selecting,
     short_labels,
     short_names,
@@ -239,7 +239,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
             for each in several:
                 if each not in there:
                     raise SpecsimError(f"select: no run with {key}={each}; expected {', '.join(map(str, there))}")
-            rows = rows[rows[key].isin(several)]
+            rows = rows[rows[key].isin(several) | (rows[key].isna() & (None in several))]
         if rows.empty:
             raise SpecsimError(f"select: no run has {', '.join(f'{key}={each}' for key, each in values.items())}")
         kept = set(rows[RUN])
@@ -287,10 +287,12 @@ class Sweep(WithReport, Sequence[AnyRun]):
         Raises
         ------
         SpecsimError
-            As `specsim.metrics.why.with_causes`.
+            As `specsim.metrics.why.with_causes`, and when the sweep holds no run.
         """
         import pandas as pd
 
+        if not len(self):
+            raise SpecsimError("why: the sweep holds no run")
         tables = [why(run) for run in self]
         told = [{RUN: name, **label} for name, label in zip(self.names, self._labels(), strict=False)]
         both = [pd.DataFrame([label] * len(table)).join(table) for label, table in zip(told, tables, strict=True)]
@@ -334,6 +336,8 @@ class Sweep(WithReport, Sequence[AnyRun]):
         from specsim.figures.plots import paper_figure
 
         axes, base = self._two_axes("figure", x, line, against)
+        if not isinstance(names, Mapping | None) or not all(isinstance(each, str) for each in (names or {}).values()):
+            raise SpecsimError(f"figure: names={names!r:.60}: expected a text by the value of a line")
         short = short_names(values_of(self._whole, axes.line))
         own = {short.get(line, line): name for line, name in (names or {}).items()}
         return paper_figure(self._drawn, axes, measures, against=base, of=of, names=own, columns=columns)
@@ -348,7 +352,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
 
     def _base(self, axes: SweepAxes, against: Any) -> Any:
         """Return the line that figures compare with, as they name it; None for None."""
-        base = None if against is None else line_named(self._table, axes.line, against)
+        base = None if against is None else base_named(self._table, axes.line, against)
         return short_names(values_of(self._whole, axes.line))[base] if isinstance(base, str) else base
 
     def winners(

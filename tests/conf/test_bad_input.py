@@ -381,9 +381,10 @@ def test_what_matters_to_no_run_of_a_sweep_or_to_a_file_of_your_own(here):
     (here / "mine.yaml").write_text(text)
     accepted("profile=./mine.yaml")
     assert "of 2 GPUs" in refusal(accepted, "profile=./mine.yaml", "profile.gpus=4")
+    made = "def __init__(self, max_num_seqs, arms):\n        super().__init__(max_num_seqs)"
     for name, source in (("idle", OURS), ("beside", OURS), ("other", "mine_of_beside")):
-        (here / f"mine_of_{name}.py").write_text(f"from {source} import Fcfs\n\n\nclass Mine(Fcfs):\n    pass\n")
-        (here / f"{name}.yaml").write_text(f"_target_: mine_of_{name}.Mine\nmax_num_seqs: 8\n")
+        (here / f"mine_of_{name}.py").write_text(f"from {source} import Fcfs\n\n\nclass Mine(Fcfs):\n    {made}\n")
+        (here / f"{name}.yaml").write_text(f"_target_: mine_of_{name}.Mine\nmax_num_seqs: 8\narms: [a]\n")
     named, three = "plugins=[./mine_of_idle.py]", [f"./mine_of_{name}.py" for name in ("beside", "other", "idle")]
     accepted(named, "scheduler=./idle.yaml")
     accepted(named, "scheduler=./idle.yaml,continuous", sweep=True)

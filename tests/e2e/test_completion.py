@@ -58,18 +58,12 @@ def in_bash(*lines):
     return [(found, flag == "+o") for *found, flag, _ in (part.split("\n") for part in done.stdout.split("---\n")[:-1])]
 
 
-def test_bash_is_offered_what_stands_behind_its_word_breaks():
+def test_bash_is_offered_what_stands_behind_its_word_breaks_within_quotes_and_behind_a_tilde(monkeypatch, here):
     """Bash takes ``scheduler=ad`` for three words and replaces the last of them."""
     for (line, whole), found in zip(CASES, in_bash(*(f"specsim {line}" for line, _ in CASES)), strict=True):
         cut = line.rpartition(" ")[2].rfind("=") + 1
         assert found == ([each[cut:] for each in whole], whole[0][-1] not in "=./"), line
-
-
-def test_bash_completes_within_quotes_and_behind_a_tilde(monkeypatch, here):
     monkeypatch.setenv("HOME", str(here))
     found = in_bash("specsim run 'trace=./a", "~/bin/specsim run trace=~/b", "specsim")
     assert found == [(["trace=./a b.csv"], True), (["~/bin/"], False), ([], True)]
-
-
-def test_all_that_is_mended_of_the_library_s_script_is_in_it():
     assert all(each in shellcode(["specsim"]) for each in MENDS)

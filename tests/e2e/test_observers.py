@@ -75,7 +75,8 @@ class Failing:
 
 
 class Same:
-    on_pass = staticmethod(id)
+    def __init__(self):
+        self.on_pass = id
 
     def noted(self, requests):
         return {"counted": np.zeros(requests)}
@@ -88,6 +89,7 @@ class Same:
         ([LEAVING], r"observer Leaving at [\d.]+ s: SystemExit: 0 \(.*test_observers.py:\d+\)"),
         ([Counting(), Same()], "observer Same: noted counted, which is noted already; expected another name"),
         ([3], r"observers: 3 has no on_pass\(event\) method"),
+        ([lambda: Counting(3)], r"observers: <function .*: TypeError: Counting\(\) takes no arguments"),
     ],
 )
 def test_an_observer_that_fails_is_named_in_one_line(observers, line):

@@ -95,6 +95,9 @@ def test_the_page_of_an_incomplete_grid_has_differences_where_both_ran(tmp_path)
     assert re.search("No run has a partner of vllm(_spec)? at slo_scale = 1.3.", file.read_text())
     attainment, _, apart, *_ = specs_in(file).values()
     assert [{each["slo_scale"] for each in values_in(spec)} for spec in (attainment, apart)] == [{"1", "1.3"}, {"1"}]
+    unset = {"scheduler": "vllm_spec", "rps": 40, **small}
+    sweep({"acceptance_scale": [None, 0.3], **seeds}, **unset).report(file)
+    assert "Attainment less that of acceptance_scale = 0.3, paired by seed" in file.read_text()
 
 
 def test_the_answer_of_a_sweep_says_which_points_are_overloaded_and_takes_its_lead_from_others():

@@ -129,7 +129,7 @@ def test_the_answer_of_tune_is_a_sentence_and_files_that_any_command_takes(tmp_p
 
 
 @pytest.mark.usefixtures("coarse", "one_condition")
-def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part(monkeypatch):
+def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part(monkeypatch, tmp_path):
     monkeypatch.setattr("specsim.search.tune.overtaker", lambda of: ("", min(1, len(of["as given"]) - 1)))
     values = {"num_speculative_tokens": [1, 3], "max_num_batched_tokens": [512]}
     shared = {"values": values, "trials": 2, "seeds": [0], "progress": False, "profile": "llama8b_1b_h100"}
@@ -142,7 +142,8 @@ def test_a_recording_is_cut_in_two_and_each_seed_draws_blocks_of_a_part(monkeypa
     of_frame = specsim.tune("vllm_spec", **shared, trace=trace)
     assert of_frame.notes[0].startswith("seconds 0 to 20 of the trace tune, 20 to 40 judge")
     assert of_frame.rate == pytest.approx(1.0)
-    alone = specsim.tune("vllm", trace="poisson", rps=20, requests=30, trials=2, seeds=[0], progress=False)
+    given = {"trace": "poisson", "rps": 20, "requests": 30, "trials": 2, "seeds": [0], "progress": False}
+    alone = specsim.tune("vllm", **given, profile=load_profile("llama8b_1b_h100"), out=tmp_path)
     assert ([each.scheduler for each in alone.candidates], str(alone).count("whether drafts")) == (["vllm"], 0)
 
 
@@ -168,6 +169,8 @@ def test_requests_without_arrivals_are_cut_in_halves_that_keep_sessions_together
     before = sorted((tmp_path / "both" / "summaries").iterdir())
     specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", **settings)
     assert sorted((tmp_path / "both" / "summaries").iterdir()) == before, "nothing runs twice"
+    alone = specsim.tune("vllm_spec", trace=tmp_path / "ab.csv", out=tmp_path / "both", sensitivity=False, **settings)
+    assert (str(alone.band()), (tmp_path / "both" / "conditions.csv").exists()) == ("(nan, nan)", False)
 
 
 @pytest.mark.usefixtures("coarse", "one_condition")

@@ -129,15 +129,12 @@ def test_a_scheduler_that_prices_passes_knows_that_one_is_enough():
     assert length(True) > length(False) + 0.5
 
 
-def test_a_suggestion_without_the_keys_that_are_set_is_not_followed():
+def test_a_suggestion_is_followed_with_the_keys_that_are_set_and_is_relative_to_its_file(tmp_path):
     """A sweep over schedulers that sets a key of the separate model means the separate model."""
     assert compose({"scheduler": "smartspec_lookup", "drafter.graphs": "false"})["choices"]["drafter"] == "separate"
     named = compose({"scheduler": "adaserve_no_graphs", "drafter": "separate"})
     assert named["drafter"]["graphs"] is False, "a suggested setting holds whichever file is named"
     assert "graphs" in refusal(compose, {"scheduler": "adaserve_no_graphs", "drafter": "eagle"})
-
-
-def test_suggestions_of_a_file_by_path_are_relative_to_it(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.yaml").write_text(yaml.safe_dump({"kind": "bernoulli", "alpha": 0.3, "width": 1}))
     drafter = {"kind": "lookup", "pass_s": 1e-4, "suggests": {"acceptance": "./a.yaml"}}

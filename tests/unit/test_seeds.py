@@ -71,14 +71,11 @@ def test_what_differs_in_more_than_the_seed_is_never_pooled_or_paired(frame, cal
     assert said in refusal(call, frame)
 
 
-def test_keys_that_are_named_and_a_scheduler_s_own_acceptance_are_no_hindrance():
+def test_named_keys_and_a_scheduler_s_own_acceptance_are_no_hindrance_and_it_is_told_what_seeds_cover():
     assert len(seeds.over_seeds(table(slo_scale=[0.8, 1.2]), MEASURE, ["scheduler", "rps", "slo_scale"])) == 8
     found = paired(beside("acceptance", "own", "common"))
     assert len(found) == 2
     assert set(found[seeds.COVERS]) == {"classes, acceptance"}
-
-
-def test_a_sweep_says_what_its_seeds_cover():
     said, own = "3 seeds: an interval over them covers", "arrivals and lengths are the trace's own under each"
     assert seeds.covers_said(table(concurrency=[4])) == (f"{said} classes and acceptance; {own}",)
     hint = "(trace.resample=SECONDS draws them anew)"
@@ -165,7 +162,7 @@ CLEAR = {("a", 1): (0.9, 0.8, 0.85), ("b", 1): (0.5, 0.4, 0.46), ("c", 1): (0.1,
 CLOSE = {("a", 2): (0.5, 0.6, 0.7), ("b", 2): (0.7, 0.6, 0.6), ("c", 2): (0.1, 0.1, 0.1)}
 
 
-def test_the_winner_its_lead_and_what_the_seeds_decide():
+def test_the_winner_its_lead_what_the_seeds_decide_and_how_many_tie():
     found = seeds.winners(attained(CLEAR | CLOSE), "share", ["rps"])
     names = found[["rps", "winner", "second", "decided"]].to_numpy().tolist()
     assert names == [[1, "a", "b", True], [2, "b", "a", False]]
@@ -173,9 +170,6 @@ def test_the_winner_its_lead_and_what_the_seeds_decide():
     differences = np.array([[0.4, 0.4, 0.39], [0.2, 0.0, -0.1]])
     assert found["lead"].tolist() == pytest.approx(differences.mean(axis=1).tolist())
     assert found["half_width"].tolist() == pytest.approx([half_width(each) for each in differences])
-
-
-def test_a_tie_is_counted():
     tied = {("b", 1): (0.5, 0.5), ("a", 1): (0.5, 0.5), ("c", 1): (0.2, 0.2)}
     more = {("d", 1): (0.1 + 0.2, 0.7), ("a", 2): (0.9, 0.8), ("b", 2): (0.1, 0.2)}
     assert seeds.winners(attained(tied | more), "share", ["rps"])["tied"].tolist() == [3, 1]
@@ -217,6 +211,10 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     assert [len(axes.patches) for axes in zipped.map("rps", "acceptance.alpha").axes] == [4], "a scale for each rate"
     (legend,) = runs.select(scheduler="fcfs").map("acceptance.alpha", "slo_scale", of="rps").legends
     assert "rps = 2" in {text.get_text() for text in legend.get_texts()}
+    unset = sweep({"acceptance_scale": [None, 0.3], "rps": [20]}, scheduler="vllm_spec", trace="poisson", requests=20)
+    (legend,) = unset.select(acceptance_scale=[None, 0.3]).map("rps", "scheduler", of="acceptance_scale").legends
+    assert "against=none: these runs have no acceptance_scale" in refusal(unset.figure, against="none")
+    assert "acceptance_scale = none" in {text.get_text() for text in legend.get_texts()}
     said = "differ in acceptance.alpha, too; expected panel='acceptance.alpha' or select(acceptance__alpha=..)"
     assert said in refusal(runs.map, "rps", "slo_scale")
     assert "map: rps, slo_scale, rps, scheduler: one stands twice" in refusal(runs.map, "rps", "slo_scale", "rps")

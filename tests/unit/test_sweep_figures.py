@@ -268,6 +268,7 @@ def test_a_file_is_called_by_its_stem_with_its_folder_where_another_is_called_so
 def test_what_cannot_be_shown_is_refused(runs):
     assert "figure: the runs differ in no number" in refusal(lambda: runs.select(rps=2).figure())
     assert "figure: names=fcf: no such line; did you mean 'fcfs'" in refusal(runs.figure, names={"fcf": "first come"})
+    assert "figure: names=['fcfs']: expected a text by" in refusal(runs.figure, names=["fcfs"])
     assert "figure: of=chatt: slo_attainment is of no such class" in refusal(runs.figure, of="chatt")
     assert runs.figure(of="worst").caption.startswith("Requests of worst. Means")
     names = ["fcfs", "continuous", "vllm_spec", "sarathi", "priority", "vtc", "fastserve"]

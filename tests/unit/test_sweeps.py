@@ -187,8 +187,8 @@ def test_an_empty_sweep_shows_that_it_is_and_refuses_all_else_in_one_line(empty,
     assert (len(empty), list(empty), empty.axes, len(empty.table), empty.labelled()) == (0, [], {}, 0, [])
     assert repr(empty) == "<Sweep of 0 runs>"
     assert "Sweep of 0 runs" in empty._repr_html_()
-    calls = [empty.means, empty.curves, empty.select, lambda: empty.means(by=[]), lambda: empty.select(rps=2)]
-    for call in (*calls, lambda: empty.paired(against="fcfs"), lambda: empty.plot(tmp_path)):
+    calls = [empty.means, empty.why, empty.winners, empty.curves, empty.select, lambda: empty.plot(tmp_path)]
+    for call in (*calls, *(lambda: empty.means(by=[]), lambda: empty.select(rps=2), lambda: empty.paired(against="x"))):
         assert re.search("holds no run|has no rows", refusal(call))
     assert not list(tmp_path.iterdir())
 

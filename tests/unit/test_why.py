@@ -52,9 +52,9 @@ def test_a_request_alone_takes_what_the_quickest_profile_says():
 
 
 def test_shares_of_the_misses_sum_to_one_and_a_sweep_has_its_runs_side_by_side(tmp_path):
-    runs = sweep({"scheduler": ["vllm", "vllm_spec"]}, trace="poisson", rps=30, requests=150, out=tmp_path)
+    runs = sweep({"scheduler": ["vllm", "vllm_spec"], "requests": [80, 150]}, trace="poisson", rps=30, out=tmp_path)
     table = runs.why()
-    assert list(table.columns[:4]) == ["run", "scheduler", "slo_class", "requests"]
+    assert list(table.columns[:5]) == ["run", "scheduler", "requests", "slo_class", "arrived"]
     shares = table[[f"missed.{name}" for name in CAUSES]][table["missed"] > 0]
     assert shares.sum(axis=1).to_numpy() == pytest.approx(1.0)
     for run, each in zip(runs, table[table["slo_class"] == "all"].to_dict("records"), strict=True):
