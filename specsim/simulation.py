@@ -265,6 +265,7 @@ def _record(
             f"the last request finishes after {duration_s:.3g} s; expected at most {LONGEST_S:.3g} s, up to which a "
             f"clock of float64 holds a microsecond: fewer requests, or a profile with shorter passes"
         )
+    closed = simulation.concurrency is not None
     totals = recorder.totals(duration_s, len(replicas), simulation.window, simulation.concurrency)
     sent_to = [dispatch.replica_of] if moves is None else [moves.prefill_of, dispatch.replica_of]
     visits = zip(rows, sent_to, strict=True)
@@ -272,6 +273,7 @@ def _record(
     shared = [each.ledger.caches.prefix for each in replicas]
     totals = replace(
         totals,
+        begun_by=None if closed or simulation.turns is None else simulation.turns.begun_by,
         moving_s=fsum(moving_s),
         prefix_queries=sum(each.queries for each in shared if each is not None),
         prefix_hits=sum(each.hits for each in shared if each is not None),

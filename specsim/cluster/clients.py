@@ -53,6 +53,16 @@ class Turns(NamedTuple):
     then: Ints
     delay_s: Floats
 
+    @property
+    def begun_by(self) -> Ints:
+        """The request, (N,), that begins the turns each is of: itself where it waits for none."""
+        first = np.arange(len(self.then))
+        for request in np.flatnonzero(np.isnan(self.delay_s)).tolist():
+            turn = int(self.then[request])
+            while turn >= 0 and not np.isnan(self.delay_s[turn]):
+                first[turn], turn = request, int(self.then[turn])
+        return first
+
 
 class Clients:
     """Clients who wait for their answers: each sends the turns of a session, one behind the other.

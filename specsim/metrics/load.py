@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from specsim.core.request import Bools, Floats
+from specsim.core.request import Bools, Floats, Ints
 from specsim.metrics.requests import SHED_REASONS, RequestRows, RunTotals, Window, counts
 from specsim.metrics.statistics import BATCHES, Sketched, Trend, backlog, half_width, trend, warm_up
 
@@ -124,6 +124,7 @@ class Load:
     """The block `load` of the metrics; docs/load.md explains each field. None: cannot be told."""
 
     clients: int | None = None
+    sessions: int | None = None
     makespan_ratio: float | None = None
     arrival_span_s: float | None = None
     drain_s: float | None = None
@@ -158,17 +159,36 @@ def load(rows: RequestRows, totals: RunTotals, window: Window | None) -> dict[st
         start_s, met = window[0], met[counts(window, arrival_s)]
     if totals.clients is not None:
         return asdict(_closed(totals.clients, met))
-    # Turns of sessions arrive as they are answered.
-    in_order = bool((arrival_s[1:] >= arrival_s[:-1]).all())
-    order = slice(None) if in_order else np.argsort(arrival_s, kind="stable")
-    arrival_s, left_s, began_s = arrival_s[order], rows.left_s[order], rows["first_token_s"][order]
-    met, whole_s = met[order] if window is None else met, totals.idle_s + _busy_s(totals)
+    whole_s = totals.idle_s + _busy_s(totals)
     idle = totals.idle_s / whole_s if whole_s else 1.0
     turned = int(np.count_nonzero(turned_away(rows, totals)))
     lost = len(rows) >= LEAST_JUDGED and turned >= max(LEAST_TURNED_AWAY, idle) * len(rows)
-    own_s, lone_s = service_s(rows, totals)[order], alone_s(rows, totals)[order] + _link_s(rows)
-    found = judged(arrival_s, left_s, own_s, met, start_s, began_s, lone_s, lost=lost)
-    return asdict(_crowded(replace(found, turned_away=turned), arrival_s, left_s, lone_s, idle))
+    lone_s = alone_s(rows, totals) + _link_s(rows)
+    lives: tuple[Floats, ...] = arrival_s, rows.left_s, service_s(rows, totals), rows["first_token_s"], lone_s
+    sessions = None
+    if totals.begun_by is not None:
+        lives = _of_sessions(totals.begun_by[rows["request_id"]], *lives)
+        sessions, order = len(lives[0]), np.argsort(lives[0], kind="stable")
+        lives = tuple(each[order] for each in lives)
+        met = met if window is not None else met[np.argsort(arrival_s, kind="stable")]
+    arrival_s, left_s, own_s, began_s, lone_s = lives
+    found = judged(arrival_s, left_s, own_s, met, start_s, began_s, lone_s, lost=lost, turns=len(rows) / len(arrival_s))
+    found = replace(found, turned_away=turned, sessions=sessions)
+    return asdict(_crowded(found, arrival_s, left_s, lone_s, idle))
+
+
+def _of_sessions(
+    begun_by: Ints, arrival_s: Floats, left_s: Floats, own_s: Floats, began_s: Floats, lone_s: Floats
+) -> tuple[Floats, ...]:
+    """Return the same of sessions, (S,) each, from those of their turns: services take the time between turns, too."""
+    order = np.lexsort((arrival_s, begun_by))
+    starts = np.flatnonzero(np.diff(begun_by[order], prepend=-1))
+    first_s = arrival_s[order][starts]
+    last_s = np.fmax.reduceat(left_s[order], starts)
+    stays_s = (np.add.reduceat(np.nan_to_num(each)[order], starts) for each in (left_s - arrival_s, own_s, lone_s))
+    stay_s, own_s, lone_s = stays_s
+    between_s = last_s - first_s - stay_s
+    return first_s, last_s, own_s + between_s, began_s[order][starts], lone_s + between_s
 
 
 def _crowded(found: Load, arrival_s: Floats, left_s: Floats, alone_s: Floats, idle: float) -> Load:
@@ -269,13 +289,14 @@ def judged(
     lone_s: Floats | None = None,
     *,
     lost: bool = False,
+    turns: float = 1.0,
 ) -> Load:
     """Return the load of requests (N,) in order of arrival; `left_s` and `service_s` are NaN if refused.
 
     `met` (M,) says which of the counted requests attained. The backlog's trend begins at `start_s` or later.
     `began_s` (N,) are the times of the first tokens, NaN where none came; without them no queue is judged.
     `lone_s` (N,) are the times that requests take alone, where their own services may be shorter.
-    `lost` says that too many were turned away.
+    `lost` says that too many were turned away. Where they are sessions, each has `turns` requests in the mean.
     """
     half = half_width(met) if len(met) else None
     served = ~np.isnan(left_s)
@@ -293,7 +314,7 @@ def judged(
     overloaded = lost or _overloaded(lives, found)
     steady = None if overloaded is None else not overloaded and (found is None or found.interval_per_s[1] >= 0)
     settled = warm_up(backlog(lives.arrival_s, lives.left_s, arrival_s[arrival_s >= start_s]))
-    rate_per_s = (len(arrival_s) - 1) / lives.span_s
+    rate_per_s = turns * (len(arrival_s) - 1) / lives.span_s
     needed = None
     if half is not None and not overloaded:
         needed = (settled or 0) + ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
@@ -380,7 +401,8 @@ def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None
     elif block["too_short"]:
         notes.append(f"too short: {_known(block)} {_needed(block, recorded, 'about ')}")
     if block["steady"] is False:
-        rate = _rate(-block["backlog_trend_per_s"], *(-each for each in block["backlog_trend_interval_per_s"][::-1]))
+        falls = (-each for each in block["backlog_trend_interval_per_s"][::-1])
+        rate = _rate(block, -block["backlog_trend_per_s"], *falls)
         notes.append(f"not steady: the backlog falls by {rate}; warmup=SECONDS leaves the beginning out")
     return tuple(notes)
 
@@ -398,10 +420,10 @@ def _excess(block: Mapping[str, Any]) -> str:
     if turned > backlog:
         return f"{turned:,} requests were shed, or cancelled while others held them up"
     if block["backlog_grows"]:
-        rate = _rate(block["backlog_trend_per_s"], *block["backlog_trend_interval_per_s"])
-        said = f"the backlog grows by {rate} to {backlog} requests at the last arrival"
+        rate = _rate(block, block["backlog_trend_per_s"], *block["backlog_trend_interval_per_s"])
+        said = f"the backlog grows by {rate} to {backlog} {_unit(block)} at the last arrival"
     elif block["makespan_ratio"] <= EVIDENT_RATIO and block["backlog_grows"] is None:
-        said = f"the queue for the first token grows; {backlog} requests are there at the last arrival"
+        said = f"the queue for the first token grows; {backlog} {_unit(block)} are there at the last arrival"
     else:
         times = f"{block['makespan_ratio']:.3g} times the arrivals' span"
         said = f"the last request ends {block['drain_s']:.3g} s after the last arrival, which makes {times}"
@@ -409,9 +431,9 @@ def _excess(block: Mapping[str, Any]) -> str:
 
 
 def _crowd(block: Mapping[str, Any]) -> str:
-    times = block["mean_backlog"] / block["alone_backlog"]
+    times, there = block["mean_backlog"] / block["alone_backlog"], f"{block['last_backlog']} {_unit(block)}"
     return (
-        f"the server was hardly idle, {block['last_backlog']} requests were there at the last arrival, and there were "
+        f"the server was hardly idle, {there} were there at the last arrival, and there were "
         f"{times:.0f} times as many as if each were served alone; attainment may fall as the run gets longer"
     )
 
@@ -419,8 +441,9 @@ def _crowd(block: Mapping[str, Any]) -> str:
 def _unjudged(block: Mapping[str, Any], counted: int, recorded: Recorded | None) -> str:
     if block["makespan_ratio"] is None:
         return "no request was let in: no load can be read from them"
+    of = f" of {block['sessions']} sessions" if block.get("sessions") else ""
     return (
-        f"{counted} requests in {block['arrival_span_s']:.3g} s of arrivals; the longest alone takes "
+        f"{counted} requests{of} in {block['arrival_span_s']:.3g} s of arrivals; the longest alone takes "
         f"{block['longest_alone_s']:.3g} s and the last ends {block['drain_s']:.3g} s after the last arrival: "
         f"load and attainment cannot be judged; expected {_needed(block, recorded, behind=' or more')}"
     )
@@ -437,5 +460,9 @@ def _needed(block: Mapping[str, Any], recorded: Recorded | None, before: str = "
     return f"{before}{min(ceil(requests / digit) * digit, most):,} requests{in_s}{behind}"
 
 
-def _rate(per_s: float, low_per_s: float, high_per_s: float) -> str:
-    return f"{per_s:.2g} requests/s ({low_per_s:.2g} to {high_per_s:.2g}, 95%)"
+def _unit(block: Mapping[str, Any]) -> str:
+    return "sessions" if block.get("sessions") else "requests"
+
+
+def _rate(block: Mapping[str, Any], per_s: float, low_per_s: float, high_per_s: float) -> str:
+    return f"{per_s:.2g} {_unit(block)}/s ({low_per_s:.2g} to {high_per_s:.2g}, 95%)"

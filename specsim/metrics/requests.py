@@ -133,7 +133,8 @@ class RunTotals:
     many to keep it holds statistics. ``itl_window`` is the window of the requests that they are of; None: all.
     ``clients`` is the number of clients that waited for their answers; None: requests came by themselves. ``moving_s``
     is part of the seconds of the passes behind which caches moved. ``prefix_queries`` are the prompt tokens that were
-    looked up in the prefix cache, ``prefix_hits`` those that were found.
+    looked up in the prefix cache, ``prefix_hits`` those that were found. ``begun_by`` (N,) is the request that
+    begins the turns that each is of, where turns wait for answers and no clients do; None: each begins by itself.
     """
 
     iterations: int
@@ -147,6 +148,7 @@ class RunTotals:
     out_of_range_passes: int = 0
     itl_window: Window | None = None
     clients: int | None = None
+    begun_by: Ints | None = None
     moving_s: float = 0.0
     replicas: int = 1
     prefix_queries: int = 0

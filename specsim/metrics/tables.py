@@ -98,7 +98,7 @@ def class_table(metrics: Mapping[str, Any], against: Mapping[str, Mapping[str, A
     lines.insert(2, "-" * max(map(len, lines)))
     above = header(stand_ins([block]), WIDTH)
     said = wrap(f"{', '.join(others)}: % attained by the same requests with that scheduler", WIDTH) if others else []
-    below = [each for line in (*_verdict_lines(block), *_run_lines(block)) for each in wrap(line, WIDTH)]
+    below = [each for line in (*_verdict_lines(block), *_run_lines(metrics)) for each in wrap(line, WIDTH)]
     return "\n".join([*above, *lines, "", *said, *below])
 
 
@@ -181,7 +181,8 @@ def _span(load: Mapping[str, Any]) -> str:
         return f"closed loop of {load['clients']} clients"
     if load.get("arrival_span_s") == 0:
         return f"all arrive at once, and the last ends after {number(load['drain_s'], 1, 2)} s"
-    return f"makespan {number(load['makespan_ratio'], 1, 2)} x the arrivals' span"
+    span = "span in which sessions begin" if load.get("sessions") else "arrivals' span"
+    return f"makespan {number(load['makespan_ratio'], 1, 2)} x the {span}"
 
 
 def _flattery(block: Mapping[str, Any]) -> str:
@@ -200,7 +201,8 @@ def _missed_words(block: Mapping[str, Any]) -> str:
     return "missed " + ", ".join(f"{names[name]} {count}" for name, count in ordered if count)
 
 
-def _run_lines(block: Mapping[str, Any]) -> list[str]:
+def _run_lines(metrics: Mapping[str, Any]) -> list[str]:
+    block = metrics["specsim"]
     names = {} if block["mean_draft_tokens_per_verification"] else {"verify": "decode"}
     shares = ", ".join(
         f"{names.get(part, part)} {number(share, 100, 1)}%" for part, share in block["time_shares"].items()
@@ -208,11 +210,13 @@ def _run_lines(block: Mapping[str, Any]) -> list[str]:
     rejected = sum(block["rejected"].values())
     reasons = "; ".join(f"{reason}: {count}" for reason, count in block["rejected"].items())
     counts = f"{block['completed']} completed + {rejected} rejected = {block['arrived']} arrived"
+    hits, per_s = block.get("prefix_cache_hit_rate"), number(metrics["request_throughput"], 1, 2)
     lines = [
         f"tokens per verification {number(block['mean_tokens_per_verification'], 1, 2)}, "
-        f"{block['iterations']} iterations, {block['preemptions']} preemptions",
+        f"{block['iterations']} iterations, {block['preemptions']} preemptions"
+        + ("" if hits is None else f", {number(hits, 100, 1)}% of prompt tokens cached"),
         f"time: {shares}",
-        counts,
+        f"{counts}; {per_s} completed a second",
     ]
     if not block["iterations"]:
         lines = ["nothing ran: every request was rejected or cancelled", counts]

@@ -132,4 +132,4 @@ def test_a_search_aims_at_the_mean_of_a_noted_column(in_time):
     at = simulate("vllm", "poisson", requests=60, rps=keeps, **named)
     assert at.requests["noted.in_time"].mean() >= 0.9
     said = refusal(find, {"scheduler": ["vllm"]}, **asked, **named, of="noted.nix")
-    assert "of=noted.nix: no scheduler and no observer notes it; did you mean" in said
+    assert "of=noted.nix: no scheduler and no observer notes it; valid: noted.in_time" in said

@@ -1,5 +1,7 @@
 """The block `load` from a request table by hand, and what is said of it in the notes."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -138,6 +140,23 @@ def test_a_server_that_gives_up_a_third_of_what_comes_is_overloaded_and_one_with
     if more != {"timeout_s": 0.75}:
         assert (crowded["overloaded"], crowded["steady"]) == (True, False)
         assert crowded["turned_away"] >= COUNT / 4
+
+
+def test_sessions_overload_a_server_that_cannot_answer_their_turns_as_they_begin():
+    """250 sessions of four turns, half a second between; the last turn of all ends with the run, whatever the rate."""
+    first = np.arange(1000) % 4 == 0
+    rows = pd.DataFrame({"session_id": np.arange(1000) // 4, "prompt_tokens": 4000, "output_tokens": 40})
+    rows["arrival_s"], rows["delay_s"] = np.where(first, np.arange(1000), np.nan), np.where(first, np.nan, 0.5)
+    how = {"profile": "llama8b_1b_h100", "trace__turns": "whole"}
+    calm, over = (simulate("vllm", rows, rps=rate, **how) for rate in (8, 20))
+    blocks = [each.metrics["specsim"]["load"] for each in (calm, over)]
+    assert [(each["sessions"], each["overloaded"], each["steady"]) for each in blocks] == [
+        (250, False, True),
+        (250, True, False),
+    ]
+    assert any(
+        re.search(r"OVERLOADED: the backlog grows by .* sessions/s .* to \d+ sessions", each) for each in over.notes
+    )
 
 
 def test_a_run_whose_last_request_is_cancelled_lasts_until_then():

@@ -244,15 +244,15 @@ def cells(text, row):
 
 def test_class_table_shows_objectives_beside_what_was_reached_and_accounts_for_requests_and_time():
     on = {"gpus": 2, "output_throughput_per_gpu": 0.84}
-    text = class_table(shown(missed={"ttft": 18, "tpot": 20, "rejected": 3}, **on))
+    text = class_table(shown(missed={"ttft": 18, "tpot": 20, "rejected": 3}, prefix_cache_hit_rate=0.25, **on))
     assert cells(text, "code") == ["code", "2", "50.0", "0.7", "1.00", "none", "995.0", "500", "3.99", "1.00"]
     assert cells(text, "all") == ["all", "5", "40.0", "0.9", "1.97", "990.0", "3.97", "1.00"]
     missed = "missed TPOT 20, TTFT 18, rejected 3"
     assert {*text.splitlines()} >= {
         f"worst class chat 33.3%; {missed}; makespan 1.04 x the arrivals' span",
         "goodput up to the last arrival 1.5 tok/s; output 0.8 tok/s on each of 2 GPUs",
-        "4 completed + 1 rejected = 5 arrived",
-        "tokens per verification 1.29, 9 iterations, 1 preemptions",
+        "4 completed + 1 rejected = 5 arrived; 0.57 completed a second",
+        "tokens per verification 1.29, 9 iterations, 1 preemptions, 25.0% of prompt tokens cached",
         "time: prefill 20.0%, draft 10.0%, selection 5.0%, verify 45.0%, idle 20.0%",
         "rejected: never fits in memory: 1",
     }
