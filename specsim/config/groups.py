@@ -7,7 +7,7 @@ each of its own keys: a table by batch size is ``{1-8: [1, 3, 5], 9-512: [0, 1]}
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -20,7 +20,7 @@ from specsim.config.schema import GROUPS
 from specsim.errors import SpecsimError
 from specsim.files.checked_mapping import expanded, is_number, shown
 from specsim.files.yaml_file import is_path, peek_yaml, read_yaml, shipped
-from specsim.registry import installed
+from specsim.registry import TARGET, installed
 
 TEMPLATE = "file.yaml"
 """Below conf/trace: the keys of a file of requests by path."""
@@ -117,8 +117,8 @@ class Choice:
 
     Attributes
     ----------
-    name : as typed, a name or a path. values : the keys of its file, as set. suggested_by : the choice that brought it
-        along, "" where none did.
+    name : as typed, a name or a path. values : the keys of its file, as set, for the room that makes its typed part;
+        any other asks the properties below. suggested_by : the choice that brought it along, "" where none did.
     """
 
     group: str
@@ -133,6 +133,33 @@ class Choice:
     def brought(self) -> str:
         """The group and its choice, and the choice that suggested it."""
         return f"{self} (with {self.suggested_by})" if self.suggested_by else str(self)
+
+    @property
+    def kind(self) -> str | None:
+        """The kind that its file names, `TARGET` where it names a class; None for an object of Python."""
+        return TARGET if TARGET in self.values else self.values.get("kind")
+
+    @property
+    def n(self) -> int:
+        """The requests of a drawn trace where no setting says how many; 0 where its file does not say it, either."""
+        return int(self.values.get("n") or 0)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of the classes of an SLO mix; None where its file has none: the trace's, or an object's."""
+        return None if self.values.get("classes") is None else tuple(self.values["classes"])
+
+    def takes(self, key: str) -> bool:
+        """Return whether its file has a key, so that it may be set."""
+        return key in self.values
+
+    def stated(self, names: Container[str]) -> Iterator[tuple[str, Any]]:
+        """Yield each key of these names, at any place, that is not null: its dotted name, and its value."""
+        for name, value in self.values.items():
+            if isinstance(value, Mapping):
+                yield from Choice(f"{self.group}.{name}", self.name, value).stated(names)
+            elif name in names and value is not None:
+                yield f"{self.group}.{name}", value
 
     @property
     def title(self) -> str:
@@ -157,6 +184,7 @@ class Choices:
     Attributes
     ----------
     profiles : by name those of ``replica_profiles`` that are not the first.
+    cost_model : the profile that schedulers plan with, or what it changes in each replica's own; None: nothing.
     followed : by choice the settings that it suggested and that were taken up.
     """
 
@@ -169,6 +197,7 @@ class Choices:
     engine: Choice
     router: Choice
     profiles: Mapping[str, Mapping[str, Any]]
+    cost_model: Choice | None
     followed: Mapping[str, list[str]]
 
     @property
@@ -185,7 +214,9 @@ def choices_in(config: Mapping[str, Any]) -> Choices:
     groups = {
         each: Choice(each, chosen[each], config[each], suggested.get(f"{each}={chosen[each]}", "")) for each in GROUPS
     }
-    return Choices(**groups, profiles=config.get("profiles", {}), followed=followed)
+    believed = config.get("cost_model")
+    cost_model = None if believed is None else Choice("cost_model", believed.get("name", ""), believed)
+    return Choices(**groups, profiles=config.get("profiles", {}), cost_model=cost_model, followed=followed)
 
 
 SPACE = "tune"

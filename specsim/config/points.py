@@ -288,6 +288,9 @@ def _forget_defaults(mix: dict[str, Any], said: set[str]) -> None:
 Given = str | PythonValue
 HANDED = ("scheduler", "trace", "profile", "slo")
 """Groups that an object may stand for."""
+ALSO = dict(zip(HANDED, ("Scheduler | Callable[[], Scheduler]", "Trace | DataFrame", "Profile", "SloMix"), strict=True))
+ALSO["acceptance"] = "float | Sequence[float]"
+"""By group the further types that Python may hand over in the place of a name or a path."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -308,8 +311,10 @@ def with_keys(function: Function) -> Function:
 
     shown = signature(function)
     *own, rest = shown.parameters.values()
-    chosen = [(group, None, "str | Path | None") for group in GROUPS]
-    typed = [(each.name.replace(".", "__"), each.default, each.type) for each in declared()]
+    kinds = {group: f"str | Path | {also} | None" for group, also in ALSO.items()}
+    kinds["observers"] = "Sequence[str | Callable[[], Observer]] | None"
+    chosen = [(group, None, kinds.get(group, "str | Path | None")) for group in GROUPS]
+    typed = [(each.name.replace(".", "__"), each.default, kinds.get(each.name, each.type)) for each in declared()]
     keys = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, default, kind in (*chosen, *typed)

@@ -56,8 +56,13 @@ def _names(of: str) -> Kind:
 
 
 def _given(values: str) -> Kind:
-    """Return values that the composition of a run has checked."""
-    return Kind(lambda node, name: node.values[name], values)
+    """Return names and paths that the composition of a run has checked; of a profile's keys its name, or its form's."""
+
+    def read(node: CheckedMapping, name: str) -> str:
+        value = node.values[name]
+        return str(value.get("name", value.get("form")) if isinstance(value, Mapping) else value)
+
+    return Kind(read, values)
 
 
 def _warmup(node: CheckedMapping, name: str) -> float | str | tuple[float, float]:
@@ -169,7 +174,7 @@ class Settings:
     any_fit: bool = _key(
         False, FLAG, "allow profiles and engines that are not fit for use, and acceptances recorded on another target"
     )
-    cost_model: Mapping[str, Any] | None = _key(
+    cost_model: str | None = _key(
         None,
         _given("a profile, linear, roofline, table"),
         "cost model of schedulers: a profile, or the run's own in that form; null: the truth",

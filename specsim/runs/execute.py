@@ -264,7 +264,7 @@ def _recorded(experiment: Experiment) -> Recorded | None:
     source, closed = experiment.source, experiment.made_of.settings.concurrency is not None
     if source.holds is None:
         return None
-    ways = ["a wider trace.window"] if experiment.made_of.chosen.trace.values.get("window") else []
+    ways = ["a wider trace.window"] if source.cut else []
     ways += ["another trace"] if closed else ["a lower rate", "another trace"]
     resamples = source.timed and source.origin != OBJECT and not closed
     return Recorded.of(source.holds, ways, resamples=resamples)

@@ -17,6 +17,7 @@ from specsim.latency.drafter import Drafter, check_model, drafter_from_mapping, 
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.metrics.requests import Window, counts
+from specsim.registry import TARGET
 from specsim.server.kv_cache import Memory
 from specsim.server.state import Hardware
 
@@ -95,10 +96,12 @@ class Fleet(NamedTuple):
     ----------
     names : the profile of each replica; empty where all are alike.
     by_name : what each of them is, as messages name it and as it runs; the first replica's first.
+    drafter : beside the target of each.
     """
 
     names: tuple[str, ...]
     by_name: Mapping[str, tuple[str, EngineOnProfile]]
+    drafter: Drafter
 
     @property
     def first(self) -> EngineOnProfile:
@@ -148,10 +151,10 @@ def fleet(
     SpecsimError
         One line about a value of the engine, the drafter, a profile or the cost model, or about models that differ.
     """
-    if handed is not None or "_target_" in chosen.drafter.values:
+    if handed is not None or chosen.drafter.kind == TARGET:
         return _fleet(chosen, settings, plugins, handed)
-    of_files = chosen.engine, chosen.drafter, chosen.profile, chosen.profiles
-    asked = pickle.dumps((*of_files, settings.cost_model, settings.replica_profiles))
+    of_files = chosen.engine, chosen.drafter, chosen.profile, chosen.profiles, chosen.cost_model
+    asked = pickle.dumps((*of_files, settings.replica_profiles))
     if asked not in _kept:
         if len(_kept) == MOST_KEPT:
             _kept.clear()
@@ -166,7 +169,7 @@ MOST_KEPT = 64
 
 def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType], handed: Profile | None) -> Fleet:
     engine = engine_from_mapping(chosen.engine.values, str(chosen.engine))
-    beside, cost_model, names = str(chosen.drafter), settings.cost_model, settings.replica_profiles or ()
+    beside, cost_model, names = str(chosen.drafter), chosen.cost_model, settings.replica_profiles or ()
     drafter = drafter_from_mapping(chosen.drafter.values, beside, chosen.drafter.folder, plugins)
 
     def running(given: Profile, named: str) -> Profile:
@@ -176,7 +179,7 @@ def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType
         truth = running(given or profile_from_mapping(keys, named), named)
         if cost_model is None:
             return EngineOnProfile(engine, truth, truth)
-        believed = cost_model if "name" in cost_model else {**keys, **cost_model}
+        believed = cost_model.values if cost_model.takes("name") else {**keys, **cost_model.values}
         return EngineOnProfile(engine, truth, running(profile_from_mapping(believed, "cost_model"), "cost_model"))
 
     first, named = chosen.profile.name, str(chosen.profile)
@@ -186,7 +189,7 @@ def _fleet(chosen: Choices, settings: Settings, plugins: Mapping[str, ModuleType
             where = f"replica_profiles={name}"
             found[name] = where, served(chosen.profiles[name], where)
     _check_models(found)
-    return Fleet(names, found)
+    return Fleet(names, found, drafter)
 
 
 def _check_models(found: Mapping[str, tuple[str, EngineOnProfile]]) -> None:

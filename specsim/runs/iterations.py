@@ -200,7 +200,7 @@ def iterations(run: Run | StoredRun, numbers: Iterable[int], *, plugins: Sequenc
     wanted = _checked(numbers, int(run.metrics["specsim"]["iterations"]))
     made_of = run.made_of
     for group in HANDED:
-        if "object" in getattr(made_of.chosen, group).values:
+        if getattr(made_of.chosen, group).takes("object"):
             raise SpecsimError(f"iterations: {group} was given as an object; expected a run by names, to make it again")
     if isinstance(run, StoredRun):
         _check_admitted(run, [*made_of.settings.plugins], plugins)

@@ -12,16 +12,18 @@ from typing import Any, NoReturn
 from specsim.config.compose import typed_plugins
 from specsim.config.configured import Configured, labels_of
 from specsim.config.groups import LABELS, Choices, chosen_by_default, file_of
-from specsim.config.schema import Settings, written
+from specsim.config.schema import written
 from specsim.errors import SpecsimError, represented
 from specsim.files.staging import readable_name
 from specsim.files.yaml_file import peek_yaml
-from specsim.registry import TARGET
+from specsim.latency.drafter import Separate
+from specsim.registry import ENTRY_POINTS, TARGET
 from specsim.runs.checks import pools
 from specsim.runs.execute import guarded
 from specsim.runs.executors import LOCAL, check_executor
+from specsim.runs.hardware import Fleet
 from specsim.runs.objects import NO_OBJECTS, Handed, Objects
-from specsim.runs.prepare import Experiment, extensible, prepare
+from specsim.runs.prepare import Experiment, hardware, prepare
 from specsim.runs.processes import in_processes, told
 from specsim.runs.provenance import sources_of
 from specsim.store.runs import check_same_run, check_writable, holds_remains, key_of, run_folders
@@ -32,7 +34,7 @@ ERRORS = {"standard_errors", "held_out_error"}
 OF_THE_DRAFT_MODEL = {"name", "kv_bytes_per_token", "forms", "valid", "launch_s"}
 
 
-def check_idle(points: Sequence[Configured]) -> None:
+def check_idle(points: Sequence[Configured], objects: Objects = NO_OBJECTS) -> None:
     """Refuse a setting that changes none of the runs it is set for; the configurations are valid ones.
 
     A setting that matters to some run of a sweep may be set for all of it.
@@ -47,7 +49,7 @@ def check_idle(points: Sequence[Configured]) -> None:
         for key, value in point.point.items():
             each = key, str(value)
             if why.get(each, "") is not None:
-                reason = _reason(key, point.settings, point.chosen)
+                reason = _reason(key, point, objects)
                 why[each] = reason and why.get(each, reason)
     for (key, shown), said in why.items():
         if said is not None:
@@ -55,14 +57,15 @@ def check_idle(points: Sequence[Configured]) -> None:
     used = {name for point in points for name in point.settings.plugins}
     for point in points:
         if unused := [name for name in typed_plugins(point.point) if name not in used]:
-            groups = extensible(point.settings, point.chosen)
-            named = ", ".join(str(getattr(point.chosen, group)) for group, keys in groups.items() if TARGET in keys)
+            choices = (getattr(point.chosen, group) for group in ENTRY_POINTS)
+            named = ", ".join(str(each) for each in choices if each.kind == TARGET)
             said = f"changes nothing: no _target_ of {named} names anything in {unused[0]}"
             raise SpecsimError(f"plugins={point.point['plugins']}: {said}")
 
 
-def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
+def _reason(key: str, point: Configured, objects: Objects) -> str | None:
     """Return why a setting changes nothing in a run, None where it may."""
+    settings, chosen = point.settings, point.chosen
     group, _, below = key.partition(".")
     if below and below.partition(".")[0] in LABELS.get(group, ()):
         return f"{below.partition('.')[0]} says what {getattr(chosen, group)} is, and no run reads it"
@@ -73,11 +76,11 @@ def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
     if group == "split" and settings.split.prefill is None and getattr(settings.split, below, True) is not None:
         return "no replica only reads prompts (split.prefill)"
     if group == "profile" and below:
-        return _of_profile(below, chosen)
-    if key in ("engine.graph_step", "engine.graph_most") and chosen.engine.values["graph_tokens"] is None:
+        return _of_profile(below, chosen, hardware(point, objects))
+    if key in ("engine.graph_step", "engine.graph_most") and not hardware(point, objects).first.engine.graph_tokens:
         return f"{chosen.engine} captures no graphs (engine.graph_tokens)"
     if key == "drafter.launch_s":
-        return _of_launch(chosen)
+        return _of_launch(chosen, hardware(point, objects))
     if key in OF_ARRIVALS and settings.concurrency is not None:
         return f"with concurrency={settings.concurrency} clients send as they are answered"
     if key in ("trace.rps", "trace.n"):
@@ -86,37 +89,36 @@ def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
     return None
 
 
-def _of_profile(key: str, chosen: Choices) -> str | None:
-    profile, source, drafter = chosen.profile.values, chosen.profile, chosen.drafter.values
+def _of_profile(key: str, chosen: Choices, served_on: Fleet) -> str | None:
+    (engine, profile, _), source, drafter = served_on.first, chosen.profile, served_on.drafter
     role, _, below = key.partition(".")
     part, _, rest = below.partition(".")
     if key == "gpus":
         path = file_of("profile", source.name)
         return f"the times of {source} are of {'its own' if path is None else peek_yaml(path).get('gpus')} GPUs"
-    if key == "memory_bytes" and "usable_kv_bytes" in profile:
+    if key == "memory_bytes" and profile.stated_usable_kv_bytes is not None:
         return f"{source} states usable_kv_bytes"
     if part in ERRORS:
         return f"{part} says how well the times of {source} are known, and no run reads it"
     if part == "nonembedding_bytes":
         return f"{part} holds the times of {source} against the peaks of its hardware, and no time depends on it"
-    if role == "draft" and part in OF_THE_DRAFT_MODEL and drafter.get("kind") != "separate":
+    if role == "draft" and part in OF_THE_DRAFT_MODEL and not isinstance(drafter, Separate):
         return f"{chosen.drafter} drafts, not the draft model of {source}"
-    if part == "overhead_s" and chosen.engine.values["overhead_s"] is not None:
+    if part == "overhead_s" and engine.overhead_s is not None:
         return f"{chosen.engine} states overhead_s"
-    if part == "launch_s" and (role == "target" or drafter.get("graphs", True)):
+    if part == "launch_s" and (role == "target" or not isinstance(drafter, Separate) or drafter.graphs):
         return "only draft passes without CUDA graphs (drafter.graphs=false) are launched kernel by kernel"
-    used = profile["form"]
-    if part == "forms" and used in profile[role]["forms"] and rest.partition(".")[0] not in ("", used):
+    if part == "forms" and rest.partition(".")[0] not in ("", used := getattr(profile, role).form):
         return f"the form in use is {used} (profile.form)"
     return None
 
 
-def _of_launch(chosen: Choices) -> str | None:
-    if chosen.drafter.values.get("kind") != "separate":
+def _of_launch(chosen: Choices, served_on: Fleet) -> str | None:
+    if not isinstance(served_on.drafter, Separate):
         return None
-    if chosen.drafter.values["graphs"]:
+    if served_on.drafter.graphs:
         return "draft passes run in CUDA graphs (drafter.graphs=true)"
-    measured = chosen.profile.values.get("draft", {}).get("launch_s")
+    measured = served_on.first.truth.draft.launch_s
     return None if measured is None else f"{chosen.profile} measured draft.launch_s={measured}"
 
 
@@ -262,7 +264,7 @@ def checked(
         kept = experiment if each.settings.seed == chosen[leader].settings.seed else None
         points.append(PlannedRun(each.point, each.config, kept, sources, held[place]))
     if idle:
-        check_idle(chosen)
+        check_idle(chosen, objects)
     return points
 
 
@@ -272,7 +274,7 @@ def _apart_from_seed(each: Configured) -> Any:
     Points have nothing in common where another setting may follow the seed: one that refers to it, and what a trace or
     an acceptance of somebody's own reads.
     """
-    foreign = any("_target_" in group.values for group in (each.chosen.trace, each.chosen.acceptance))
+    foreign = TARGET in (each.chosen.trace.kind, each.chosen.acceptance.kind)
     if foreign or any("$" in str(value) for value in each.point.values()):
         return id(each)
     return tuple((key, str(value)) for key, value in each.point.items() if key != "seed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -40,7 +40,7 @@ from specsim.runs.checks import (
     turns,
 )
 from specsim.runs.hardware import EngineOnProfile, Fleet, closed_loop, counted, fleet
-from specsim.runs.objects import NOTHING, Handed
+from specsim.runs.objects import NOTHING, Handed, Objects
 from specsim.runs.provenance import plugins_sha256
 from specsim.schedulers.loading import EngineBatching, SchedulerFactory, scheduler_factory
 from specsim.server.events import Observing
@@ -233,26 +233,19 @@ DEPTHS = ("num_speculative_tokens", "speculative_num_steps", "depth_max", "arms"
 """Keys of schedulers, at any place, that say how deep drafts go."""
 
 
-def _asked_depths(keys: Mapping[str, Any], path: str = "scheduler") -> Iterator[tuple[str, int]]:
-    """Yield each key of a scheduler that says how deep drafts go, and the most that it says."""
-    for name, value in keys.items():
-        if isinstance(value, Mapping):
-            yield from _asked_depths(value, f"{path}.{name}")
-        elif name in DEPTHS:
-            told = value if isinstance(value, list) else [value]
-            yield f"{path}.{name}", max((each for each in told if isinstance(each, int)), default=0)
-
-
 def _drafts_of(scheduler: Choice, truth: Profile) -> int:
     """Return the draft tokens that a scheduler states, no more than its drafter proposes; 0: it states none."""
-    stated = next((each for key in DEPTHS[:2] if type(each := scheduler.values.get(key)) is int), 0)
-    return min(stated, truth.draft.max_depth)
+    stated = dict(scheduler.stated(DEPTHS[:2]))
+    k = next((each for key in DEPTHS[:2] if type(each := stated.get(f"scheduler.{key}")) is int), 0)
+    return min(k, truth.draft.max_depth)
 
 
 def _depth_note(scheduler: Choice, truth: Profile) -> str | None:
     """Return a line where a scheduler's keys ask for more drafts than its drafter proposes."""
     most = truth.draft.max_depth
-    deeper = [f"{key}={depth}" for key, depth in _asked_depths(scheduler.values) if depth > most]
+    told = ((key, each if isinstance(each, list) else [each]) for key, each in scheduler.stated(DEPTHS))
+    deepest = {key: max((each for each in several if isinstance(each, int)), default=0) for key, several in told}
+    deeper = [f"{key}={depth}" for key, depth in deepest.items() if depth > most]
     said = f"drafts end at depth {most}, the most that {truth.draft.name} can propose"
     return f"{', '.join(deeper)}: {said}" if deeper else None
 
@@ -315,6 +308,12 @@ def _load(settings: Settings, chosen: Choices, plugins: Plugins, handed: Handed,
             f"{cut} outputs are longer than their class's max_tokens and end there" if cut else None,
         ),
     )
+
+
+def hardware(made_of: Configured, objects: Objects) -> Fleet:
+    """Return what a configuration is served on; it names some of the `objects`."""
+    settings, chosen = made_of.settings, made_of.chosen
+    return fleet(chosen, settings, load_plugins(settings.plugins), objects.of(chosen).profile)
 
 
 def recipe(made_of: Configured, handed: Handed = NOTHING) -> TraceRecipe:

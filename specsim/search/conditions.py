@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from math import floor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from specsim.config.configured import Configured
+from specsim.config.groups import Choice
 from specsim.config.points import Point
 from specsim.config.schema import Settings
 from specsim.config.values import python_value
@@ -68,15 +69,15 @@ def split(first: Configured, objects: Objects) -> Parts:
     The seeds draw a synthetic trace anew. Of a recording the first half of the window tunes and the second judges; each
     seed draws blocks of it, unless the settings say how.
     """
-    settings, described = first.settings, first.chosen.trace.values
+    settings, chosen = first.settings, first.chosen.trace
     handed = objects.of(first.chosen)
     source = recipe(first, handed)
     if "arrivals" in source.reader.drawn:
-        drawn = int(settings.requests or described.get("n") or REQUESTS)
+        drawn = settings.requests or chosen.n or REQUESTS
         return Parts({}, {}, drawn, ("other seeds of the trace tune than judge",))
     asked = settings.requests or REQUESTS
     trace = replace(source, block_s=None).trace(0, clients=True)
-    if not trace.source.timed or (handed.trace is None and "window" not in described):
+    if not trace.source.timed or (handed.trace is None and not chosen.takes("window")):
         return _halves(trace, asked, objects)
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2
@@ -142,7 +143,7 @@ def conditions(
 
     def slowed(slower: float) -> tuple[Point, float]:
         load = {} if rate is None else _load(first.settings, rate, slower, most)
-        return {**load, **_objectives(first.chosen.slo.values, 1 / slower)}, slower
+        return {**load, **_objectives(first.chosen.slo, 1 / slower)}, slower
 
     for sign, word in ((1, "slower"), (-1, "faster")) if error else ():
         yield Condition(f"{PASSES} {100 * (error or 0):.2g}% {word}", *slowed(1 + sign * (error or 0)))
@@ -153,11 +154,11 @@ def conditions(
     for factor in (1 - OFF, 1 + OFF):
         said = f"{100 * abs(factor - 1):.0f}% {'lower' if factor < 1 else HIGHER}"
         scale = factor * (first.settings.acceptance_scale or 1)
-        if first.chosen.acceptance.values.get("kind") != "recorded":
+        if first.chosen.acceptance.kind != "recorded":
             yield Condition(f"acceptance {said}", {"acceptance_scale": f"{scale:g}"})
         if load := _load(first.settings, rate, factor, most):
             yield Condition(f"{LOAD if rate is None else RATE} {said}", load)
-        if attainment and (objectives := _objectives(first.chosen.slo.values, factor)):
+        if attainment and (objectives := _objectives(first.chosen.slo, factor)):
             yield Condition(f"objectives {100 * OFF:.0f}% {'tighter' if factor < 1 else 'looser'}", objectives)
 
 
@@ -169,15 +170,9 @@ def _load(settings: Settings, rate: float | None, factor: float, most: int) -> P
     return {} if changed in (0, clients) or changed > most else {"concurrency": str(changed)}
 
 
-def _objectives(mix: Mapping[str, Any], factor: float) -> Point:
+def _objectives(mix: Choice, factor: float) -> Point:
     """Return the objectives of a mix times a factor; none where an object or the trace states them."""
-    holders = {"slo": mix, **{f"slo.classes.{name}": each for name, each in (mix.get("classes") or {}).items()}}
-    return {
-        f"{holder}.{name}": python_value(name, each[name] * factor)
-        for holder, each in holders.items()
-        for name in OBJECTIVES
-        if each.get(name) is not None
-    }
+    return {key: python_value(key, value * factor) for key, value in mix.stated(OBJECTIVES)}
 
 
 def error_of(profile: Profile) -> tuple[float | None, str]:

@@ -193,7 +193,7 @@ def _hear(line: Line, asked: Asked, of: str, rate: float, results: Sequence[Resu
         shares.append(runs[-1].share)
     point = results[0][0]
     if line.endless:
-        line.requests[rate] = point.settings.requests or point.chosen.trace.values["n"]
+        line.requests[rate] = point.settings.requests or point.chosen.trace.n
     if absent and longer(asked, line, rate) is None:
         where = f"at {rate:g} requests/s with seed {absent[0]}"
         raise SpecsimError(f"of={of}: no request of it arrived {where}; expected longer runs (requests=)")
@@ -209,13 +209,13 @@ def _recorded(provenance: Mapping[str, Any]) -> Recorded | None:
 
 def _endless(each: Configured) -> bool:
     """Return whether the search may choose how long runs are: their trace is drawn, and no setting says it."""
-    drawn = each.chosen.trace.values.get("kind") == DRAWN and not isinstance(each.settings.warmup, tuple)
+    drawn = each.chosen.trace.kind == DRAWN and not isinstance(each.settings.warmup, tuple)
     return drawn and each.settings.requests is None and "trace.n" not in each.point
 
 
 def check_whose(of: str, point: Configured) -> None:
     """Refuse an attainment that is no class's of the mix, as far as it says its classes; SpecsimError as one line."""
-    mix = point.chosen.slo.values
-    known = [WORST, ALL, *mix.get("classes", ())]
-    if of not in known and not of.startswith(NOTED) and "classes" in mix:
+    classes = point.chosen.slo.classes
+    known = [WORST, ALL, *(classes or ())]
+    if of not in known and not of.startswith(NOTED) and classes is not None:
         raise SpecsimError(f"of={of}: no class of the requests; expected {', '.join(known)} or {NOTED}NAME")

@@ -90,7 +90,7 @@ class TraceRecipe:
         trace = trace if self.window is None else trace.window(*self.window)
         whole = whole or requests is None or len(trace) > requests or isinstance(self.reader, READ_WHOLE)
         if whole and "arrivals" not in self.drawn:
-            trace = replace(trace, source=replace(trace.source, holds=len(trace)))
+            trace = replace(trace, source=replace(trace.source, holds=len(trace), cut=self.window is not None))
         if self.block_s is not None:
             said = f"trace.resample={self.block_s:g}: the seed draws blocks of {self.block_s:g} s from the recording"
             trace = resample(trace, self.block_s, seed=seed, requests=requests).noted(said)

@@ -23,7 +23,7 @@ class TraceSource:
     """The origin of a trace, which a run prints and keeps in its provenance.
 
     `holds` is the number of requests of a recording, whatever part of it a run takes; None: not known, or endless.
-    `timed` says whether arrivals are known; where they are not, all are 0.
+    `timed` says whether arrivals are known; where they are not, all are 0. `cut` says whether a window was taken of it.
     """
 
     name: str
@@ -34,6 +34,7 @@ class TraceSource:
     licence: str | None = None
     holds: int | None = None
     timed: bool = True
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -341,6 +341,7 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
             "find trace=poisson concurrency=3",
             "concurrency: find looks for a rate of open arrivals; expected specsim run",
         ),
+        ("find trace=poisson slo=trace slo.classes=null --of cat", "slo=trace: trace 'poisson' carries no objectives"),
         ("tune trace=poisson scheduler=fcfs", "scheduler=fcfs: its file declares no values to try; expected tune: "),
         ("tune trace=poisson --schedulers vllm,vllm_specs", "scheduler=vllm_specs: unknown; did you mean 'vllm_spec'?"),
         ("tune trace=poisson scheduler=vllm_spec --export tgi", "export tgi: expected vllm, sglang, trtllm"),

@@ -9,7 +9,8 @@ import specsim
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.cli import main
 from specsim.config.configured import from_point
-from specsim.config.groups import choices
+from specsim.config.groups import choices, chosen_by_default
+from specsim.config.points import ALSO
 from specsim.config.schema import GROUPS, commented, declared, lines
 from specsim.files.yaml_file import read_yaml, shipped
 from specsim.metrics.tables import WIDTH
@@ -21,13 +22,18 @@ def test_the_page_of_keys_is_what_the_schema_declares():
     assert keys.PAGE.read_text(encoding="utf-8") == keys.page(), "python -m tools.keys writes it"
 
 
-@pytest.mark.parametrize("function", [specsim.simulate, specsim.sweep, specsim.find])
+@pytest.mark.parametrize("function", [specsim.simulate, specsim.sweep, specsim.find, specsim.tune])
 def test_the_keys_are_keywords_of_python(function):
-    shown = signature(function).parameters
+    shown, usual = signature(function).parameters, chosen_by_default()
     for each in declared():
         assert each.name == "out" or shown[each.name.replace(".", "__")].default == each.default
     assert set(GROUPS) <= set(shown)
+    told = {group: f"str | Path | {also}" for group, also in ALSO.items()}
+    assert {each: shown[each].annotation.removesuffix(" | None") for each in ALSO} == told
     assert (shown["cost_model"].annotation, shown["rps"].annotation) == ("str | Path | None", "float | None")
+    own = signature(function.__wrapped__).parameters
+    assert not {each.name for each in declared()} & own.keys() - {"out", "observers"}, "declared once"
+    assert all(each.default in (each.empty, usual[name]) for name, each in own.items() if name in usual)
 
 
 def test_a_shown_configuration_says_what_each_key_means():

@@ -15,18 +15,8 @@ HEAVY = {"pandas", "matplotlib", "scipy", "pyarrow", "numba"}
 SLOW = {*HEAVY, "numpy", "simpy", "hydra", "omegaconf", "yaml", "tqdm"}
 ROOMS = [
     *("errors", "rng", "pass_shape", "files", "kernels", "core", "registry", "latency", "acceptance", "workload"),
-    *(
-        "schedulers",
-        "server",
-        "cluster",
-        "simulated_backend",
-        "plugin",
-        "calibration",
-        "config",
-        "metrics",
-        "simulation",
-    ),
-    *("figures", "store", "runs", "search", "api", "commands", "cli", "__main__"),
+    *("schedulers", "server", "cluster", "simulated_backend", "plugin", "calibration", "config", "metrics"),
+    *("simulation", "figures", "store", "runs", "search", "api", "commands", "cli", "__main__"),
 ]
 """From below: each imports itself and those before it."""
 SEEN = {
@@ -148,6 +138,12 @@ def test_the_doors_load_nothing_slow(door, slow):
     loaded = reached(door)
     assert "specsim.errors" in loaded
     assert not {name.split(".")[0] for module in loaded for name in imports(module)} & slow
+
+
+def test_behind_config_the_keys_of_a_choice_are_handed_to_the_room_that_makes_its_part_and_never_asked():
+    for module in MODULES.keys() - {"specsim.search.tune"}:  # It writes them into a file.
+        asked = re.search(r"\bcho(sen|ice)[\w.]*\.values(?![,)]).*", MODULES[module].read_text())
+        assert not asked or room_of(module) in ROOMS[: ROOMS.index("metrics")], f"{module}: {asked[0]}"
 
 
 MAY_READ_CLOCKS = {
