@@ -310,7 +310,8 @@ FIGURES: Mapping[str, tuple[Head, float, int]] = {
     "longest_pause_s": (("pause", "", "s"), 1, 2),
 }
 """By key of a run's metrics: its head, what it is multiplied by, decimals."""
-FURTHER: tuple[Head, ...] = (("span", "", "x"), ("mostly", "missed", ""), ("load", "", ""))
+SPAN, SERVED = ("span", "", "x"), ("served", "", "req/s")
+FURTHER: tuple[Head, ...] = (("mostly", "missed", ""), ("load", "", ""))
 MEANS = (ATTAINED, DIFFERENCE, "worst_class_attainment", "slo_goodput_tokens_per_s", "p99_ttft_s")
 """Columns of `point_means`, in the order of its table."""
 DIGITS = 3
@@ -331,12 +332,12 @@ def comparison_table(runs: Sequence[tuple[Label, Mapping[str, Any] | None]]) -> 
     A run without metrics has failed. The columns include those that show a scheduler starving requests. The lines below
     the table give the objectives.
     """
-    heads = [*(head for head, *_ in FIGURES.values()), *FURTHER]
-    lines = _lines(
-        [label for label, _ in runs], heads, [_of_run(metrics and metrics["specsim"]) for _, metrics in runs]
-    )
     blocks = [metrics["specsim"] for _, metrics in runs if metrics is not None]
-    said = "pause: longest time between two tokens; span: makespan over the arrivals' span"
+    closed = bool(blocks) and all(block["load"].get("clients") for block in blocks)
+    heads = [*(head for head, *_ in FIGURES.values()), SERVED if closed else SPAN, *FURTHER]
+    lines = _lines([label for label, _ in runs], heads, [_of_run(metrics, closed) for _, metrics in runs])
+    last = "served: requests completed a second" if closed else "span: makespan over the arrivals' span"
+    said = f"pause: longest time between two tokens; {last}"
     marks = {_mark(block["load"]) for block in blocks}
     above = header(stand_ins(blocks), WIDTH)
     return "\n".join([*above, *lines, "", *_legend_lines(blocks, [said], marks)] if blocks else lines)
@@ -384,12 +385,14 @@ def _lines(labels: Sequence[Label], heads: Sequence[Head], figures: Sequence[Seq
     return lines
 
 
-def _of_run(block: Mapping[str, Any] | None) -> list[str]:
-    if block is None:
-        return [*[ABSENT] * (len(FIGURES) + len(FURTHER) - 1), "FAILED"]
+def _of_run(metrics: Mapping[str, Any] | None, closed: bool) -> list[str]:
+    if metrics is None:
+        return [*[ABSENT] * (len(FIGURES) + len(FURTHER)), "FAILED"]
+    block = metrics["specsim"]
+    last = metrics["request_throughput"] if closed else block["load"]["makespan_ratio"]
     _, *figures = (number(block[key], scale, decimals) for key, (_, scale, decimals) in FIGURES.items())
     missed = {"ttft": "TTFT", "tpot": "TPOT", "rejected": "rejected", None: ABSENT}[most_missed(block)]
-    return [attained(block), *figures, number(block["load"]["makespan_ratio"], 1, 2), missed, _mark(block["load"])]
+    return [attained(block), *figures, number(last, 1, 2), missed, _mark(block["load"])]
 
 
 def mean_of(row: Mapping[Any, Any], name: str) -> str:

@@ -411,6 +411,15 @@ def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
+def first_wave(clients: int | None, rows: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line where most misses of a closed loop are of the requests with which all clients begin at once."""
+    missed, arrival_s = ~rows["slo_ok"], rows["arrival_s"]
+    first = int(np.count_nonzero(missed & (arrival_s == arrival_s.min())))
+    if clients is not None and 2 * first > missed.sum():
+        told = f"{first} of {missed.sum()} misses are of the first requests of the {clients} clients"
+        yield f"{told}, who all begin at once; in more requests (requests=, a longer trace) they weigh less"
+
+
 def beyond(simulation: Simulation, record: Record) -> Iterator[str]:
     """Yield a line where passes lie outside the range of their model, with the counts that are above it."""
     outside, passes = record.totals.out_of_range_passes, record.totals.iterations + record.totals.draft_passes

@@ -21,7 +21,7 @@ from specsim.errors import SpecsimError, passes_through
 from specsim.figures.any_run import Shown
 from specsim.metrics.requests import NOTED, PASS_COLUMNS, RequestTable
 from specsim.metrics.tables import STAND_IN, originals, run_line, stand_in
-from specsim.runs.checks import beyond, cache_note, engine_notes, hardly_drafts, slots_note
+from specsim.runs.checks import beyond, cache_note, engine_notes, first_wave, hardly_drafts, slots_note
 from specsim.runs.prepare import Experiment
 from specsim.runs.processes import bar
 from specsim.runs.provenance import provenance_of
@@ -250,6 +250,7 @@ def _notes(
             said = f"{scheduler}: {NOTED}{name} is infinite for {count} of {table.rows} requests"
             yield f"{said}: its mean leaves them out"
     yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
+    yield from first_wave(simulation.concurrency, table)
     yield from slots_note(experiment.limits.get("max_num_seqs"), table)
     yield from engine_notes(simulation, table, totals, record.eager_s)
     yield from cache_note(simulation, record.cache_bytes, table)
