@@ -202,6 +202,7 @@ OWN = USER[:-1] + ",slo_class,tpot_slo_s,tpot_slo_ratio,ttft_slo_s\n0,1,1,a,,,\n
 BAD_ROWS = [adaserve(), adaserve(slo_ratio=-70), adaserve(slo_ratio=0), adaserve(emission_time_ms="x")]
 QUOTED = "prompt," + USER + '"two\nlines",1,7,8\n'
 NO_NUMBER = pa.array([], pa.int64())
+OTHER = "total_tokens", "number_total_tokens", "max_tokens", "max_prompt_tokens", "prompt_chars", "prompt_token_ids"
 UNEVEN = "its lists differ in length: 1 start_times, 3 input_lens, 3 output_lens\n"
 NOTHING, NAN = "output_tokens None is not a whole number", "arrival_s nan is not a number"
 DAMAGED = [
@@ -245,6 +246,8 @@ REFUSED = [
     ("a,b,c\n1,1,1", "line 1: no column arrival_s, prompt_tokens, output_tokens; if yours has another name"),
     ("TIMESTAMP,ContextToken,n\n", "line 1: unknown column 'ContextToken'; did you mean 'ContextTokens' ('trace.colu"),
     ("arrival_s,input_toks_x,n\n", "line 1: no column prompt_tokens, output_tokens; if yours has another name: 'tra"),
+    ("num_total_output_tokens,ts\n", "line 1: no column arrival_s, num_input_tokens; if yours has another name: 'tra"),
+    *((f"arrival_s,{each},output_tokens\n", "line 1: no column prompt_tokens; if yours has another") for each in OTHER),
     ("arrival_ms,prompt_tokens,output_tokens\n", "line 1: unknown column 'arrival_ms'; if it holds arrivals: 'tra"),
     ("start_time_us,isl,osl\n", "line 1: unknown column 'start_time_us'; if it holds arrivals: 'trace.columns={arriva"),
     (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
