@@ -183,6 +183,8 @@ def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen:
             _give_way(tree, key, said)
     for key in said & shapes.keys():
         _drop_shape(tree, key, shapes[key], said)
+    for key in settings:
+        _drop_idle(tree, key)
     if any(key.startswith("slo.classes.") for key in said):
         _forget_defaults(tree["slo"], said)
 
@@ -251,6 +253,17 @@ def _drop_shape(tree: Mapping[str, Any], key: str, former: Any, said: set[str]) 
     node = _at(tree, above)
     if node.get(SHAPE, former) != former:
         for name in [each for each in node if ".".join((*above, each)) not in said]:
+            del node[name]
+
+
+def _drop_idle(tree: Mapping[str, Any], key: str) -> None:
+    """Take away what was set of a length and its distribution does not read, as another point of a sweep may."""
+    *above, name = key.split(".")
+    node = _at(tree, above)
+    if isinstance(shape := node.get(SHAPE), str) and node.get(name) is not None:
+        from specsim.workload.entry import LENGTHS  # The names of keys need no reader of files.
+
+        if shape in LENGTHS and any(name in each for each in LENGTHS.values()) and name not in LENGTHS[shape]:
             del node[name]
 
 

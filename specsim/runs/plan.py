@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from specsim.config.compose import typed_plugins
 from specsim.config.configured import Configured, labels_of
 from specsim.config.groups import LABELS, Choices, chosen_by_default, file_of
+from specsim.config.points import SHAPE
 from specsim.config.schema import Settings, written
 from specsim.errors import SpecsimError, represented
 from specsim.files.staging import readable_name
@@ -66,6 +67,8 @@ def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
     group, _, below = key.partition(".")
     if below and below.partition(".")[0] in LABELS.get(group, ()):
         return f"{below.partition('.')[0]} says what {getattr(chosen, group)} is, and no run reads it"
+    if group == "trace" and (shape := _idle_shape(key, chosen)):
+        return f"{SHAPE}={shape} does not read it"
     if group == "router" and max(pools(settings.split, settings.replicas)) == 1:
         one = below or chosen.router.name != chosen_by_default()["router"]
         said = f"replicas={settings.replicas}" + (", one in each pool," if settings.replicas > 1 else "")
@@ -84,6 +87,15 @@ def _reason(key: str, settings: Settings, chosen: Choices) -> str | None:
         over, value = ("rps", settings.rps) if key == "trace.rps" else ("requests", settings.requests)
         return f"{over}={written(value)} goes before it" if value is not None else None
     return None
+
+
+def _idle_shape(key: str, chosen: Choices) -> Any:
+    """Return the distribution that does not read a part of a length, which no configuration then holds; or None."""
+    *above, name = key.split(".")[1:] or [""]
+    held: Any = chosen.trace.values
+    for each in above:
+        held = held.get(each) if isinstance(held, Mapping) else None
+    return held.get(SHAPE) if above and isinstance(held, Mapping) and name not in held else None
 
 
 def _of_profile(key: str, chosen: Choices) -> str | None:
