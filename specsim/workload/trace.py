@@ -23,7 +23,8 @@ class TraceSource:
     """The origin of a trace, which a run prints and keeps in its provenance.
 
     `holds` is the number of requests of a recording, whatever part of it a run takes; None: not known, or endless.
-    `timed` says whether arrivals are known; where they are not, all are 0.
+    `timed` says whether arrivals are known; where they are not, all are 0. `unit_asked` is the line that asks for their
+    unit where it is not known: then the gaps are right among each other alone.
     """
 
     name: str
@@ -34,6 +35,7 @@ class TraceSource:
     licence: str | None = None
     holds: int | None = None
     timed: bool = True
+    unit_asked: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

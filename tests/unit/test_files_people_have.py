@@ -39,10 +39,7 @@ READ = {
     "aiperf records JSON lines": lines(
         lambda t, p, o: {
             "metadata": {"session_num": 4, "request_start_ns": 1_764_000_000_000_000_000 + round(t * 1e9)},
-            "metrics": {
-                "input_sequence_length": {"value": p, "unit": "tokens"},
-                "output_sequence_length": {"value": o, "unit": "tokens"},
-            },
+            "metrics": {"input_sequence_length": {"value": p}, "output_sequence_length": {"value": o, "unit": "t"}},
         }
     ),
     "inference-perf records JSON": json.dumps(
@@ -122,6 +119,13 @@ def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
     assert runs[0].metrics == runs[1].metrics
     assert "arrivals" not in runs[0].provenance["varies_with_seed"]
     assert any("3 requests, no arrivals" in note for note in runs[0].notes)
+    (tmp_path / "whole.csv").write_text(csv("time,prompt_tokens,output_tokens", lambda t, p, o: (round(10 * t), p, o)))
+    for of_unit in (tmp_path / "whole.csv", pd.read_csv(tmp_path / "whole.csv")):
+        assert simulate(trace=of_unit, concurrency=2, **SMALL).metrics == runs[1].metrics
+        rates = [simulate(trace=each, rps=3, **SMALL).requests["arrival_s"].tolist() for each in (of_unit, timed)]
+        assert rates[0] == pytest.approx(rates[1])
+        for asked in ({}, {"rps": 3, "trace__tick_s": 1}, {"rps": 3, "trace__window": [0, 9]}):
+            assert "time may be in s (9 s, one " in refusal(simulate, trace=of_unit, **asked, **SMALL)
 
 
 def test_lengths_alone_arrive_as_poisson_at_a_rate(tmp_path):
