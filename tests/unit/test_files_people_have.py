@@ -80,8 +80,8 @@ def test_any_other_names_are_given(tmp_path):
 
 LENGTHS_CALLED = {"prompt_tokens": "usage.prompt_tokens", "output_tokens": "usage.completion_tokens"}
 LENGTHS_NAMED = ",".join(LENGTHS_CALLED.values())
-KNOWN_TIMES = "time,isl,osl", "arrival_time,Isl,OSL", "start,input_len,output_len", "REQUEST_TIME,isl,osl"
-KNOWN_TIMES = *KNOWN_TIMES, "Timestamp,prompt_tokens,completion_tokens", "Timestamp,number_input_tokens,osl"
+KNOWN_TIMES = "time,isl,osl", "arrival_time,Isl,OSL", "start,number_input_tokens,output_len", "REQUEST_TIME,isl,osl"
+KNOWN_TIMES += "Timestamp,prompt_tokens,osl", "Timestamp,gen_ai.usage.input_tokens,gen_ai.usage.output_tokens"
 
 
 @pytest.mark.parametrize(
