@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from specsim.config.groups import LABELS, chosen_by_default, names, names_for, rates_typed, shipped_names
+from specsim.config.groups import LABELS, Choice, chosen_by_default, names, names_for, rates_typed, shipped_names
 from specsim.config.schema import GROUPS, TEXTS, TYPED, declared, known_keys
 from specsim.config.synonyms import for_word
 from specsim.config.values import PythonValue, fitting, python_value, several, several_names, unquoted
@@ -137,6 +137,15 @@ def _is_set_whole(held: Any) -> bool:
     return not isinstance(held, Mapping) or SHAPE in held
 
 
+def idle_shape(trace: Choice, key: str) -> str | None:
+    """Return the distribution that does not read a part of a length, which no configuration then holds; or None."""
+    *above, name = key.split(".")
+    held: Any = trace.values
+    for each in above:
+        held = held.get(each) if isinstance(held, Mapping) else None
+    return held.get(SHAPE) if above and isinstance(held, Mapping) and name not in held else None
+
+
 RIVALS = {"tpot_s": "tpot_ratio", "tpot_ratio": "tpot_s"}
 """Keys of an objective of which one is given: setting one takes the file's other away."""
 
@@ -184,6 +193,8 @@ def put(tree: dict[str, Any], settings: Mapping[str, str | PythonValue], chosen:
             _give_way(tree, key, said)
     for key in said & shapes.keys():
         _drop_shape(tree, key, shapes[key], said)
+    for key in settings:
+        _drop_idle(tree, key)
     if any(key.startswith("slo.classes.") for key in said):
         _forget_defaults(tree["slo"], said)
 
@@ -252,6 +263,17 @@ def _drop_shape(tree: Mapping[str, Any], key: str, former: Any, said: set[str]) 
     node = _at(tree, above)
     if node.get(SHAPE, former) != former:
         for name in [each for each in node if ".".join((*above, each)) not in said]:
+            del node[name]
+
+
+def _drop_idle(tree: Mapping[str, Any], key: str) -> None:
+    """Take away what was set of a length and its distribution does not read, as another point of a sweep may."""
+    *above, name = key.split(".")
+    node = _at(tree, above)
+    if isinstance(shape := node.get(SHAPE), str) and node.get(name) is not None:
+        from specsim.workload.entry import LENGTHS  # The names of keys need no reader of files.
+
+        if shape in LENGTHS and any(name in each for each in LENGTHS.values()) and name not in LENGTHS[shape]:
             del node[name]
 
 

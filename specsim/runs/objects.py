@@ -25,7 +25,7 @@ from specsim.schedulers.loading import SchedulerFactory
 from specsim.workload import entry as keys
 from specsim.workload.slo import SloMix, check_mix
 from specsim.workload.trace import Trace
-from specsim.workload.user_file import content_sha256, trace_of
+from specsim.workload.user_file import content_sha256, of_columns
 
 OF_COLUMNS = ("time_unit", "tick_s", "turns")
 """Settings that tell how the columns of a DataFrame are read."""
@@ -59,8 +59,7 @@ def handed_trace(given: Any, below: Mapping[str, Any]) -> Trace:
         return given
     if not hasattr(given, "columns"):
         raise SpecsimError(f"trace: {represented(given)}; expected a name, a path, a Trace or a DataFrame")
-    how: dict[str, Any] = {key: below.get(key) for key in OF_COLUMNS}
-    return trace_of(given, **how)
+    return of_columns(given, "DataFrame", {key: below.get(key) for key in OF_COLUMNS}, unit_open=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from specsim.config.compose import typed_plugins
 from specsim.config.configured import Configured, labels_of
 from specsim.config.groups import LABELS, Choices, chosen_by_default, file_of
+from specsim.config.points import SHAPE, idle_shape
 from specsim.config.schema import written
 from specsim.errors import SpecsimError, represented
 from specsim.files.staging import readable_name
@@ -69,6 +70,8 @@ def _reason(key: str, point: Configured, objects: Objects) -> str | None:
     group, _, below = key.partition(".")
     if below and below.partition(".")[0] in LABELS.get(group, ()):
         return f"{below.partition('.')[0]} says what {getattr(chosen, group)} is, and no run reads it"
+    if group == "trace" and (shape := idle_shape(chosen.trace, below)):
+        return f"{SHAPE}={shape} does not read it"
     if group == "router" and max(pools(settings.split, settings.replicas)) == 1:
         one = below or chosen.router.name != chosen_by_default()["router"]
         said = f"replicas={settings.replicas}" + (", one in each pool," if settings.replicas > 1 else "")

@@ -77,7 +77,8 @@ def split(first: Configured, objects: Objects) -> Parts:
         return Parts({}, {}, drawn, ("other seeds of the trace tune than judge",))
     asked = settings.requests or REQUESTS
     trace = replace(source, block_s=None).trace(0, clients=True)
-    if not trace.source.timed or (handed.trace is None and not chosen.takes("window")):
+    unknown = trace.source.unit_asked or (handed.trace is None and not chosen.takes("window"))
+    if not trace.source.timed or unknown:
         return _halves(trace, asked, objects)
     start, stop = source.window or (0.0, floor(trace.arrival_s[-1]) + 1.0)
     middle = (start + stop) / 2

@@ -377,13 +377,13 @@ def check_time_unit(clock: Clock, column: str, table: FileTable, unit: Unit, cho
     return [f"{rate}: if {column} is in {' or '.join(likely)}, {_set_to(likely, table)}"]
 
 
-def unit_asked(cells: Sequence[object], column: str, table: FileTable) -> SpecsimError:
-    """Return the line that asks for the unit of arrivals that make sense in several, with what each would mean."""
+def unit_asked(cells: Sequence[object], column: str, table: FileTable) -> tuple[Unit, str]:
+    """Return the first unit of arrivals that make sense in several, and a line that asks which it is."""
     values = [value for value in map(number, cells) if value is not None]
     span, gaps = max(values) - min(values), len(values) - 1
     units = plausible(span / gaps)
     each = [f"{unit} ({_rate_text(span / PER_S[unit], gaps)})" for unit in units]
-    return SpecsimError(f"{table.file}: {column} may be in {' or '.join(each)}: {_set_to(units, table)}")
+    return units[0], f"{table.file}: {column} may be in {' or '.join(each)}: {_set_to(units, table)}"
 
 
 def _rate_text(span_s: float, gaps: int) -> str:

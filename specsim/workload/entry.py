@@ -97,12 +97,14 @@ class How(NamedTuple):
     tick_s : seconds over which requests of one stamp are spread evenly; None: they arrive together.
     called : pairs of specsim's own name of a column and the table's.
     turns : whether prompts of turns are all that is sent, or what a turn adds; None: told by the content.
+    unit_open : whether a unit that the content does not tell is asked for later, in `TraceSource.unit_asked`.
     """
 
     time_unit: Unit | None = None
     tick_s: float | None = None
     called: tuple[tuple[str, str], ...] = ()
     turns: TurnPrompts | None = None
+    unit_open: bool = False
 
 
 def how(node: CheckedMapping) -> How:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from specsim.errors import SpecsimError, nearest
 from specsim.files.checked_mapping import shown
-from specsim.workload.columns import CHAT, COLLECTED, PARENT, UNITS, Unit
+from specsim.workload.columns import CHAT, COLLECTED, PARENT, UNITS, Unit, number
 from specsim.workload.readers import FileTable
 
 MOST_COLUMNS = 1000
@@ -36,11 +36,12 @@ OUTPUT_TOKENS = tuple(
 )
 PROMPTS = (
     *("prompt_tokens", "input_tokens", "tokens_prompt", "usage.prompt_tokens", "usage.input_tokens"),
-    *("isl", "input_len"),
+    *("isl", "input_len", "num_input_tokens", "number_input_tokens"),
 )
 COMPLETIONS = (
     *("completion_tokens", "output_tokens", "tokens_completion"),
     *("usage.completion_tokens", "usage.output_tokens", "osl", "output_len"),
+    *("num_output_tokens", "number_output_tokens"),
 )
 LOGGED = ("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp", "start")
 TIMES = (*LOGGED, "arrival", "arrival_time", "time", "request_time")
@@ -100,8 +101,11 @@ FORMATS = (
     # vllm bench serve --save-result --save-detailed: start_times, in seconds of the client's clock, since its pull
     # request 32667 (January 2026). sglang.bench_serving --output-details writes the lengths alone.
     Format("benchmark result", ("start_times",), ("input_lens",), ("output_lens",), "s"),
-    # microsoft/vidur's replay traces; project-etalon's processed traces have its lengths alone.
-    Format("vidur", ("arrived_at",), ("num_prefill_tokens",), ("num_decode_tokens",), "s"),
+    # microsoft/vidur's replay traces, and its request_metrics.csv, which has lengths alone, as project-etalon's traces.
+    Format(
+        *("vidur", ("arrived_at",), ("num_prefill_tokens", "request_num_prefill_tokens")),
+        *(("num_decode_tokens", "request_num_decode_tokens"), "s"),
+    ),
     # Mutinifni/splitwise-sim, generate_trace.py.
     Format("splitwise-sim", ("arrival_timestamp",), ("prompt_size",), ("token_size",), "s"),
     # casys-kaist/LLMServingSim, a flat JSON line a request.
@@ -123,7 +127,7 @@ FORMATS = (
         logged=True,
     ),
     # LiteLLM's spend logs (startTime), OpenRouter's (created_at, tokens_prompt), answers of the OpenAI API (created,
-    # usage), and what else logs call a request's start, prompt and completion.
+    # usage), llmperf's records, and what else logs call a request's start, prompt and completion.
     Format(
         "gateway log",
         TIMES,
@@ -138,8 +142,11 @@ FORMATS = (
         *("inference-perf records", ("start_time",), ("info.input_tokens",), ("info.output_tokens",), "s"), logged=True
     ),
 )
+WORDS = re.compile("[^ _.]+")
 NOT_MEANT = {PROMPT: ("output", "completion", "response", "decode"), OUTPUT: ("input", "prompt", "context", "prefill")}
 """Words in a name by which a column is not the one of the role."""
+TEXTS = ("prompt", "messages", "input_ids", "prompt_token_ids", "text", "question", "turns")
+"""Columns in which datasets hold what is sent, rather than how long it is."""
 REQUIRED = frozenset(name for each in FORMATS for names in each.roles.values() for name in names)
 """Columns in which no cell may be empty."""
 KNOWN = REQUIRED.union(OPTIONAL, *(each.also for each in FORMATS))
@@ -191,6 +198,11 @@ OTHERS = (
         "a summary of aiperf without its requests",
         frozenset({"Metric", "avg", "p99"}),
         "expected profile_export.jsonl of the same folder, which has a line a request",
+    ),
+    Other(
+        "a summary of inference-perf without its requests",
+        frozenset({"load_summary", "successes"}),
+        "expected per_request_lifecycle_metrics.json of the same folder (report.request_lifecycle.per_request: true)",
     ),
     Other(
         "a report of GuideLLM",
@@ -260,11 +272,12 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
         if name not in names:
             raise SpecsimError(f"{table.file}: trace.columns: {role}: no column {shown(name)}{nearest(name, names)}")
     called = {form: _called(form, names) | mine for form in FORMATS}
-    form = max(FORMATS, key=lambda each: len(called[each].keys() & {*ROLES, *each.also}))
-    time = next((name for name in TIMES if name in names), None)
+    form = max(FORMATS, key=lambda each: _fit(each, called[each]))
+    time = _there((ARRIVAL, *TIMES), names)
     found = called[form] if time is None else {ARRIVAL: time} | called[form]
     missing = [name for name in (*ROLES, *form.also) if name not in found]
-    _refuse_near_names(table, form, missing, set(found.values()))
+    _refuse_near_names(table, form, missing, found)
+    _refuse_texts(table, missing)
     if [name for name in missing if name != ARRIVAL]:
         raise SpecsimError(f"{where}{_lacking(table, form, missing)}")
     for name in found.values():
@@ -281,9 +294,22 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
 
 def _called(form: Format, names: Names) -> dict[str, str]:
     """Return the columns of a format that a table has."""
-    roles = {role: next((name for name in each if name in names), None) for role, each in form.roles.items()}
-    found = {role: name for role, name in roles.items() if name is not None}
-    return found | {name: name for name in (*form.also, *form.optional) if name in names}
+    known = {**form.roles, **{name: (name,) for name in (*form.also, *form.optional)}}
+    found = {own: _there(each, names) for own, each in known.items()}
+    return {own: name for own, name in found.items() if name is not None}
+
+
+def _there(known: Names, names: Names) -> str | None:
+    """Return the first of the `known` names that a table has, or its only one that differs from them in case alone."""
+    low = {name.lower() for name in known}
+    alike = [name for name in names if name.lower() in low]
+    return next((name for name in known if name in alike), alike[0] if len(alike) == 1 else None)
+
+
+def _fit(form: Format, called: Mapping[str, str]) -> tuple[int, int]:
+    """Return how many of a format's columns a table has, and how many of arrivals and lengths in the same case."""
+    same = [role for role, names in form.roles.items() if called.get(role) in names]
+    return len(called.keys() & {*ROLES, *form.also}), len(same)
 
 
 def refuse_others(source: str, keys: Names) -> None:
@@ -293,11 +319,23 @@ def refuse_others(source: str, keys: Names) -> None:
             raise SpecsimError(f"{source}: {other.name}: {other.instead}")
 
 
-def _refuse_near_names(table: FileTable, form: Format, missing: list[str], read: set[str]) -> None:
+def _refuse_texts(table: FileTable, missing: list[str]) -> None:
+    """Refuse a table whose prompts are texts or lists of tokens, where no column has their lengths."""
+    for name in TEXTS if PROMPT in missing else ():
+        if name in table.names:
+            cells = table.read([name])[0][name]
+            if cells and number(cells[0]) is None:
+                raise SpecsimError(
+                    f"{table.file}: a dataset of texts, not of lengths ({name}): expected prompt_tokens and "
+                    "output_tokens of each, counted by the target's tokenizer"
+                )
+
+
+def _refuse_near_names(table: FileTable, form: Format, missing: list[str], found: Mapping[str, str]) -> None:
     """Refuse a column that is not read and has almost the name of one that could be, or that of arrivals in a unit."""
     alone = {names[0]: role for role, names in form.roles.items() if role in missing and len(names) == 1}
-    optional = {name: name for name in (*form.also, *form.optional) if name not in table.names}
-    for name in [each for each in table.names if each not in read]:
+    optional = {name: name for name in (*form.also, *form.optional) if name not in found}
+    for name in [each for each in table.names if each not in found.values()]:
         where, low = f"{table.file}: {table.where}unknown column {shown(name)}", name.lower()
         stem, _, unit = low.rpartition("_")
         if ARRIVAL in missing and unit in UNITS and (stem.startswith("arriv") or stem in LOGGED):
@@ -305,8 +343,11 @@ def _refuse_near_names(table: FileTable, form: Format, missing: list[str], read:
             raise SpecsimError(f"{where}; if it holds arrivals: {_naming(table, ARRIVAL, name)}, {told}")
         # A prompt is not meant where an output is named, nor the other way round.
         other = {role for role, words in NOT_MEANT.items() if any(word in low for word in words)}
-        able = [each for each, role in alone.items() if role not in other]
-        close = get_close_matches(name, able, n=1) or get_close_matches(name, optional, n=1, cutoff=0.8)
+        able = [each for each, role in (alone | optional).items() if role not in other]
+        # Another word makes it another count, such as a limit or a total.
+        able = [each for each in able if len(WORDS.findall(name)) <= len(WORDS.findall(each))]
+        close = get_close_matches(name, able, n=1, cutoff=0.8)
+        close = close or get_close_matches(name, [each for each in able if alone.get(each) == ARRIVAL], n=1)
         for each in close:
             said = _naming(table, (alone | optional)[each], name)
             raise SpecsimError(f"{where}; did you mean {each!r}{said and f' ({said})'}?")
@@ -322,7 +363,7 @@ def _naming(table: FileTable, role: str, name: str) -> str:
 
 def _lacking(table: FileTable, form: Format, missing: list[str]) -> str:
     """Return the line about columns that no name tells."""
-    lacks = ", ".join(form.roles.get(name, (name,))[0] for name in missing)
+    lacks = ", ".join((form.roles.get(name) or (name,))[0] for name in missing)
     roles = ", ".join(f"{name}: YOURS" for name in missing if name in ROLES)
     classes = "" if "slo_class" in table.names else "; slo_class, too, if a column has classes or endpoints"
     if not roles:

@@ -76,7 +76,8 @@ class TraceRecipe:
         seed : of synthetic and resampled traces; other traces do not depend on it.
         requests : how many rows of the window are kept; None: all.
         rps : true mean rate of the kept rows, requests per second; None: the trace's own. A file of lengths alone gets
-            Poisson arrivals, and needs it, unless `clients` that wait send its requests.
+            Poisson arrivals, and needs it, unless `clients` that wait send its requests. With either, the unit of
+            arrivals does not matter, unless a part is cut out by time.
 
         Raises
         ------
@@ -87,6 +88,8 @@ class TraceRecipe:
         trace: Trace = asked(self.source, self.reader.read, Trace, seed, None if whole else requests)
         if not trace.source.timed:
             self._check_untimed(trace, rps, clients)
+        if trace.source.unit_asked and (whole or not (rps or clients)):
+            raise SpecsimError(trace.source.unit_asked)
         trace = trace if self.window is None else trace.window(*self.window)
         whole = whole or requests is None or len(trace) > requests or isinstance(self.reader, READ_WHOLE)
         if whole and "arrivals" not in self.drawn:

@@ -44,7 +44,7 @@ class UserFile:
         file = expanded(node.text("path"), "trace=")
         check_file(file, MOST_FILE_BYTES, setting="trace=")
         source = TraceSource(file.name, "file", file.name, sha256(content(file)))
-        trace, said = read_user_file(file, source, keys.how(node))
+        trace, said = read_user_file(file, source, keys.how(node)._replace(unit_open=True))
         return trace.noted(f"{file.name}: {said}")
 
 

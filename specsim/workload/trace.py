@@ -24,6 +24,8 @@ class TraceSource:
 
     `holds` is the number of requests of a recording, whatever part of it a run takes; None: not known, or endless.
     `timed` says whether arrivals are known; where they are not, all are 0. `cut` says whether a window was taken of it.
+    `unit_asked` is the line that asks for the unit of arrivals where it is not known: then only the ratios of gaps are
+    right.
     """
 
     name: str
@@ -35,6 +37,7 @@ class TraceSource:
     holds: int | None = None
     timed: bool = True
     cut: bool = False
+    unit_asked: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

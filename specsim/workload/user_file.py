@@ -103,13 +103,14 @@ def read_table(table: FileTable, source: TraceSource, how: How) -> Reading:
         optional["delay_s"] = delay_s
     rows.damage.check()
     if arrivals:
-        clock, unit = arrivals
-        if unit is None:
-            raise unit_asked(cells[ARRIVAL], read.called[ARRIVAL], table)
-        since_s = clock.since_s
+        clock, unit, asked = arrivals
+        if asked and (how.tick_s is not None or not how.unit_open):
+            raise SpecsimError(asked)
+        since_s, source = clock.since_s, replace(source, unit_asked=asked)
         # A turn that waits for an answer has the arrival of the one before it.
         given = clock if delay_s is None else clock._replace(since_s=since_s[np.isnan(delay_s)])
-        rows.notes.extend(check_time_unit(given, read.called[ARRIVAL], table, unit, how.time_unit is not None))
+        chosen = how.time_unit is not None or asked is not None
+        rows.notes.extend(check_time_unit(given, read.called[ARRIVAL], table, unit, chosen))
     else:
         since_s = np.zeros(len(prompt)) if delay_s is None else optional["session"].astype(np.float64)
     if "cached_tokens" in optional:
@@ -156,8 +157,8 @@ def _served(read: Columns, cells: Cells, rows: TableRows, named: bool) -> tuple[
 
 def _arrivals(
     table: FileTable, read: Columns, cells: Cells, rows: TableRows, how: How
-) -> tuple[Clock, Unit | None] | None:
-    """Return the arrivals and their unit: the user's, the format's, or that of the content; None: it fits several.
+) -> tuple[Clock, Unit, str | None] | None:
+    """Return arrivals, their unit, the user's, the format's or that of the content, and a line where it fits several.
 
     Returns None for a table of lengths alone.
     """
@@ -166,17 +167,19 @@ def _arrivals(
             raise SpecsimError(f"{table.file}: trace.{key}={getattr(how, key)} changes nothing: it has no arrivals")
     if ARRIVAL not in cells:
         return None
-    name, why, unit = read.called[ARRIVAL], None, how.time_unit or read.unit
+    name, why, asked, unit = read.called[ARRIVAL], None, None, how.time_unit or read.unit
     if unit is None:
         unit, why = told_unit(cells, ARRIVAL) or (None, None)
-    clock = read_clock(cells[ARRIVAL], name, rows, unit or "s")
+    if unit is None:
+        unit, asked = unit_asked(cells[ARRIVAL], name, table)
+    clock = read_clock(cells[ARRIVAL], name, rows, unit)
     if clock.latest_s is None and how.time_unit is not None:
         raise SpecsimError(f"{table.file}: trace.time_unit={how.time_unit} changes nothing: {name} holds timestamps")
     if clock.latest_s is not None and why:
         rows.note(f"{name} is in {unit} ({why}); trace.time_unit sets it")
     if clock.latest_s is None and read.form.name != "Azure":
         rows.note(f"{name} holds timestamps")
-    return clock, "s" if clock.latest_s is None else unit
+    return (clock, "s", None) if clock.latest_s is None else (clock, unit, asked)
 
 
 def _objectives(read: Columns, cells: Cells, rows: TableRows) -> dict[str, Any]:
@@ -208,7 +211,7 @@ def _note_order(since_s: Floats, trace: Trace, tick_s: float | None, rows: Table
     early = int(np.count_nonzero(since_s < np.maximum.accumulate(since_s)))
     if early:
         rows.note(f"sorted by arrival ({early:,} of {len(trace):,} stood behind a later one)")
-    for note in ticks(trace.arrival_s[~trace.waits]) if tick_s is None else ():
+    for note in ticks(trace.arrival_s[~trace.waits]) if tick_s is None and not trace.source.unit_asked else ():
         rows.note(note)
 
 
@@ -229,6 +232,8 @@ def _said(table: FileTable, read: Columns, trace: Trace, rows: TableRows) -> str
     span = rate_text(trace.arrival_s[~trace.waits])
     if not trace.source.timed:
         span = f"{len(trace):,} requests, no arrivals"
+    elif trace.source.unit_asked:
+        span = f"{len(trace):,} requests, arrivals in no known unit"
     elif trace.waits.any():
         span = f"{len(trace):,} requests; with an arrival of their own: {span}"
     told = ", ".join(read.called[name] for name in (*ROLES, *read.form.also) if name in read.called)
@@ -259,6 +264,13 @@ def trace_of(
     SpecsimError
         One line for an unknown or missing column, and for damaged rows, by the index of a DataFrame, else from 1.
     """
+    return of_columns(columns, name, {"time_unit": time_unit, "tick_s": tick_s, "turns": turns})
+
+
+def of_columns(
+    columns: DataFrame | Mapping[str, Any], name: str, settings: Mapping[str, Any], *, unit_open: bool = False
+) -> Trace:
+    """Return the trace of columns by the `settings` of `trace_of`; `unit_open` is as in `How`."""
     try:
         named = [(str(each), column) for each, column in columns.items()]
         cells = {each: _cells(column, each) for each, column in named}
@@ -272,9 +284,9 @@ def trace_of(
     def read(wanted: Sequence[str]) -> tuple[Cells, TableRows]:
         return {each: cells[each] for each in wanted}, TableRows(range(1, count + 1), _damage(columns, name), [])
 
-    node = CheckedMapping(name, "", {"time_unit": time_unit, "tick_s": tick_s, "turns": turns})
+    how = keys.how(CheckedMapping(name, "", settings))._replace(unit_open=unit_open)
     table = FileTable(Path(name), "columns", tuple(each for each, _ in named), read)
-    trace, said = read_table(table, TraceSource(name, "object"), keys.how(node))
+    trace, said = read_table(table, TraceSource(name, "object"), how)
     return replace(trace, source=replace(trace.source, sha256=content_sha256(trace))).noted(f"{name}: {said}")
 
 

@@ -172,6 +172,7 @@ IDLE = [
     ("scheduler=adaserve scheduler.description=mine", "description says what scheduler=adaserve is"),
     ("slo.assumed=3", "assumed says what slo=adaserve is"),
     ("trace.rps=3 rps=2", "trace.rps=3", "rps=2 goes before it"),
+    ("trace.prompt_tokens={distribution:fixed,mean:9} trace.prompt_tokens.cv=1", "distribution=fixed does not read it"),
     ("router=slack", "router=slack", "replicas=1 leaves a router no choice"),
     ("router=dedicated router.pools={coding:1} replicas=1", "replicas=1 leaves a router no choice"),
     ("plugins=[json,numpy]", "names anything in json"),
@@ -191,10 +192,7 @@ FLEETS = [
     ("replicas=3 split.link_gb_per_s=1", "split.link_gb_per_s=1: changes nothing: no replica only reads prompts"),
     (f"replicas=2 {LINK} router=slack", "router=slack: changes nothing: replicas=2, one in each pool, leaves"),
     (f"replicas=5 {LINK} router=dedicated", "router=dedicated: 4 replicas cannot be shared evenly among 3 classes"),
-    (
-        f"replicas=4 {LINK} router=dedicated router.pools={{coding:2,chat:1,summarization:1}}",
-        "pools: 4 replicas in all",
-    ),
+    (f"replicas=4 {LINK} router=dedicated router.pools={{coding:2,chat:1,summarization:1}}", "pools: 4 replicas in"),
     ("router=dedicated replicas=3 router.pools={codng:2,chat:1}", "unknown class 'codng'; did you mean 'coding'?"),
     ("router=dedicated replicas=3 router.pools={coding:2,chat:1}", "class 'summarization' has no pool"),
     ("router=dedicated replicas=3 router.within=lest_tokens", "within: 'lest_tokens': expected one of affinity, "),
@@ -450,10 +448,11 @@ def test_a_hint_never_crosses_roles(word):
         (["={distribution: fixed, mean: 1024}"], [1024]),
         ([".distribution=uniform", ".low=10", ".high=11"], [10, 11]),
         (["={distribution: lognormal, low: 700, high: 701}"], [700, 701]),
+        ([".distribution=fixed,uniform", ".mean=9", ".low=8", ".high=8"], [8, 9]),
     ],
 )
 def test_another_distribution_drops_the_keys_of_the_former(set_to, lengths):
     words = [f"trace.prompt_tokens{each}" for each in set_to]
-    (point,) = checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=False))
-    assert point.config["trace"]["output_tokens"]["distribution"] == "lognormal"
-    assert set(point.experiment.simulation.requests.prompt_tokens.tolist()) == set(lengths)
+    points = checked(from_words(["trace=poisson", "requests=20", "scheduler=fcfs", *words], sweep=True))
+    assert points[0].config["trace"]["output_tokens"]["distribution"] == "lognormal"
+    assert {int(each) for point in points for each in point.experiment.simulation.requests.prompt_tokens} == {*lengths}

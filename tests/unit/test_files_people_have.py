@@ -32,20 +32,14 @@ def iso(seconds):
 
 READ = {
     "vidur CSV": csv("arrived_at,num_prefill_tokens,num_decode_tokens"),
-    "splitwise-sim CSV": csv(
-        "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size",
-        lambda t, p, o: (7, 2, 0, t, 1, p, o),
-    ),
+    "splitwise-sim CSV": csv("arrival_timestamp,batch_size,prompt_size,token_size", lambda t, p, o: (t, 1, p, o)),
     "LLMServingSim JSON lines": lines(
         lambda t, p, o: {"input_toks": p, "output_toks": o, "arrival_time_ns": round(t * 1e9), "input_tok_ids": [1, 2]}
     ),
     "aiperf records JSON lines": lines(
         lambda t, p, o: {
             "metadata": {"session_num": 4, "request_start_ns": 1_764_000_000_000_000_000 + round(t * 1e9)},
-            "metrics": {
-                "input_sequence_length": {"value": p, "unit": "tokens"},
-                "output_sequence_length": {"value": o, "unit": "tokens"},
-            },
+            "metrics": {"input_sequence_length": {"value": p}, "output_sequence_length": {"value": o, "unit": "t"}},
         }
     ),
     "inference-perf records JSON": json.dumps(
@@ -86,7 +80,8 @@ def test_any_other_names_are_given(tmp_path):
 
 LENGTHS_CALLED = {"prompt_tokens": "usage.prompt_tokens", "output_tokens": "usage.completion_tokens"}
 LENGTHS_NAMED = ",".join(LENGTHS_CALLED.values())
-KNOWN_TIMES = "time,isl,osl", "arrival_time,isl,osl", "start,input_len,output_len", "request_time,isl,osl"
+KNOWN_TIMES = "time,isl,osl", "arrival_time,Isl,OSL", "start,number_input_tokens,output_len", "REQUEST_TIME,isl,osl"
+KNOWN_TIMES += "Timestamp,prompt_tokens,osl", "Timestamp,gen_ai.usage.input_tokens,gen_ai.usage.output_tokens"
 
 
 @pytest.mark.parametrize(
@@ -124,10 +119,17 @@ def test_lengths_alone_run_in_a_closed_loop_as_with_any_arrivals(tmp_path):
     assert runs[0].metrics == runs[1].metrics
     assert "arrivals" not in runs[0].provenance["varies_with_seed"]
     assert any("3 requests, no arrivals" in note for note in runs[0].notes)
+    (tmp_path / "whole.csv").write_text(csv("time,prompt_tokens,output_tokens", lambda t, p, o: (round(10 * t), p, o)))
+    for of_unit in (tmp_path / "whole.csv", pd.read_csv(tmp_path / "whole.csv")):
+        assert simulate(trace=of_unit, concurrency=2, **SMALL).metrics == runs[1].metrics
+        rates = [simulate(trace=each, rps=3, **SMALL).requests["arrival_s"].tolist() for each in (of_unit, timed)]
+        assert rates[0] == pytest.approx(rates[1])
+        for asked in ({}, {"rps": 3, "trace__tick_s": 1}, {"rps": 3, "trace__window": [0, 9]}):
+            assert "time may be in s (9 s, one " in refusal(simulate, trace=of_unit, **asked, **SMALL)
 
 
 def test_lengths_alone_arrive_as_poisson_at_a_rate(tmp_path):
-    frame = pd.DataFrame({"num_prefill_tokens": [50] * 400, "num_decode_tokens": 4})
+    frame = pd.DataFrame({"request_num_prefill_tokens": [50] * 400, "request_num_decode_tokens": 4})
     one, again, other = (simulate(trace=frame, rps=5, seed=seed, **SMALL) for seed in (0, 0, 1))
     gaps_s = np.diff(one.requests["arrival_s"])
     assert (gaps_s.mean(), gaps_s.std()) == (pytest.approx(1 / 5), pytest.approx(1 / 5, rel=0.15))
@@ -149,7 +151,7 @@ def test_lengths_alone_arrive_as_poisson_at_a_rate(tmp_path):
     ],
 )
 def test_what_needs_arrivals_is_refused_for_lengths_alone(tmp_path, settings, said):
-    (tmp_path / "t.csv").write_text("prompt_tokens,output_tokens\n5,6\n7,8\n")
+    (tmp_path / "t.csv").write_text("ts,num_input_tokens,num_output_tokens\n0,5,6\n1,7,8\n")
     assert said in refusal(simulate, trace=tmp_path / "t.csv", **settings, **SMALL)
 
 
@@ -157,20 +159,20 @@ VLLM = {"request_throughput": 1.0, "total_input_tokens": 12, "completed": 2}
 SGLANG = {**VLLM, "total_output_tokens_retokenized": 9, "backend": "sglang"}
 OF_SGLANG = VLLM | {"backend": "sglang-oai"}
 LENGTHS = {"input_lens": [5, 7], "output_lens": [6, 0]}
+APPENDED = f"{json.dumps({**VLLM, **LENGTHS, 'start_times': [0, 1]})}\n" * 2
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (json.dumps(VLLM), "a summary of `vllm bench serve` without its requests: expected one of --save-result"),
-        (
-            "\n".join(json.dumps({**VLLM, **LENGTHS, "start_times": [0, 1]}) for _ in range(2)),
-            "results of several benchmarks, a line each: `specsim import` makes a trace of each",
-        ),
+        (APPENDED, "results of several benchmarks, a line each: `specsim import` makes a trace of each"),
         (json.dumps({"input_config": {}}, indent=1), "a summary of aiperf or genai-perf without its requests: aip"),
         ("created,input_tokens,output_tokens\n1,5,6\n2,5,\n3,5,", "2 of 3 requests have no output_tokens; expected"),
         (json.dumps({"service_kind": "openai", "experiments": []}), "genai-perf's texts and times, without counts of"),
         (json.dumps({"world_info": {}, "request_info": {}}, indent=1), "a report of trtllm-bench, which does not say"),
+        (json.dumps({"load_summary": {}, "successes": {}}), "a summary of inference-perf without its requests: exp"),
+        *((json.dumps({each: "hi", "output_tokens": 5}), "a dataset of texts, not of") for each in ("prompt", "text")),
         (json.dumps({"metadata": {}, "benchmarks": [{}]}), "a report of GuideLLM: `specsim import` makes a trace of"),
         ("Run Info,Run Info,Benchmark\nRun ID,Profile,Type\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
         ("args:\n  data: []\nbenchmarks:\n- type_: x\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
@@ -190,6 +192,4 @@ def test_a_result_with_lengths_and_no_start_times_is_a_file_of_lengths(tmp_path,
     trace, said = read_user_file(tmp_path / "t", SOURCE)
     assert not trace.source.timed
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([5], [6])
-    assert said.startswith(
-        "read as benchmark result JSON: input_lens, output_lens; 1 requests, no arrivals; left out 1"
-    )
+    assert said.startswith("read as benchmark result JSON: input_lens, output_lens; 1 requests, no arrivals; left")

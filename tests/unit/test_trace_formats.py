@@ -68,9 +68,7 @@ def test_burstgpt_with_and_without_sessions_leaves_failures_out_and_counts_them(
     assert said.startswith("read as BurstGPT CSV: Timestamp, Request tokens, Response tokens; 2 requests in 40 s")
     assert "left out 1 of 3 requests (0 tokens: they failed)" in said
     assert said.endswith("not read: Model, Total tokens, Log Type")
-    trace, said = read(
-        BURST_3 + "19440110.0,1722ac82,43,GPT-4,906,446,1352,API log\n19440161.0,d5,2,GPT-4,36,29,65,x\n"
-    )
+    trace, said = read(BURST_3 + "19440110.0,1722ac82,43,GPT,906,446,1352,log\n19440161.0,d5,2,GPT,36,29,65,x\n")
     assert rows(trace) == [(0, 906, 446), (51, 36, 29)]
     assert trace.session.tolist() == [0, 1]
     assert "; 2 sessions; " in said
@@ -149,8 +147,7 @@ def test_a_unit_that_may_be_wrong_is_a_note_and_a_chosen_one_is_none(read):
     fast = lines(*({"sent_ms": i, "prompt_tokens": 9, "output_tokens": 1} for i in range(9)))
     assert "requests/s" not in read(fast, called=called).said
     fast = fast.replace('"sent_ms": 8', '"sent_ms": 7')
-    said = "1,143 requests/s: if sent_ms is in s, set trace.time_unit=s"
-    assert said in read(fast, called=called).said
+    assert "1,143 requests/s: if sent_ms is in s, set trace.time_unit=s" in read(fast, called=called).said
 
 
 def test_coarse_stamps_are_said_and_spread_on_demand(read):
@@ -202,6 +199,7 @@ OWN = USER[:-1] + ",slo_class,tpot_slo_s,tpot_slo_ratio,ttft_slo_s\n0,1,1,a,,,\n
 BAD_ROWS = [adaserve(), adaserve(slo_ratio=-70), adaserve(slo_ratio=0), adaserve(emission_time_ms="x")]
 QUOTED = "prompt," + USER + '"two\nlines",1,7,8\n'
 NO_NUMBER = pa.array([], pa.int64())
+OTHER = "total_tokens", "number_total_tokens", "max_tokens", "max_prompt_tokens", "prompt_chars", "prompt_token_ids"
 UNEVEN = "its lists differ in length: 1 start_times, 3 input_lens, 3 output_lens\n"
 NOTHING, NAN = "output_tokens None is not a whole number", "arrival_s nan is not a number"
 DAMAGED = [
@@ -245,6 +243,8 @@ REFUSED = [
     ("a,b,c\n1,1,1", "line 1: no column arrival_s, prompt_tokens, output_tokens; if yours has another name"),
     ("TIMESTAMP,ContextToken,n\n", "line 1: unknown column 'ContextToken'; did you mean 'ContextTokens' ('trace.colu"),
     ("arrival_s,input_toks_x,n\n", "line 1: no column prompt_tokens, output_tokens; if yours has another name: 'tra"),
+    ("num_total_output_tokens,ts\n", "line 1: no column arrival_s, num_input_tokens; if yours has another name: 'tra"),
+    *((f"arrival_s,{each},output_tokens\n", "line 1: no column prompt_tokens; if yours has another") for each in OTHER),
     ("arrival_ms,prompt_tokens,output_tokens\n", "line 1: unknown column 'arrival_ms'; if it holds arrivals: 'tra"),
     ("start_time_us,isl,osl\n", "line 1: unknown column 'start_time_us'; if it holds arrivals: 'trace.columns={arriva"),
     (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
@@ -310,8 +310,7 @@ def test_adaserve_parquet_picks_one_workload_and_its_known_tokens(tmp_path):
             "output_length": [256] * 4,
         }
     )
-    file = tmp_path / "r.parquet"
-    pq.write_table(table, file)
+    pq.write_table(table, file := tmp_path / "r.parquet")
     trace = read_adaserve_parquet(file, "b", SOURCE)
     assert trace.prompt_tokens.tolist() == [10, 77, 34]
     assert trace.row.tolist() == [0, 1, 2]
