@@ -23,7 +23,7 @@ SESSIONS = ("session_id", "Session ID", *SPAN_SESSIONS, *AIPERF_SESSIONS)
 HASHES = "hash_ids"
 DELAYS = {"delay_s": 1.0, "delay": 1e-3, "delay_ms": 1e-3}
 """Columns of the time from an answer to the next turn, in seconds: specsim's own, then those of aiperf and Dynamo."""
-OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0], "delay_s")
+OPTIONAL = ("slo_class", *OBJECTIVES, "cached_tokens", SESSIONS[0], "delay_s", "delay_ms")
 Names = tuple[str, ...]
 
 
@@ -89,7 +89,7 @@ FORMATS = (
     # which reads both with --timed-trace-sec-multiplier, 1 by default.
     Format(
         *("Mooncake / vLLM timed trace", ("timestamp",), ("input_length",), ("output_length",), None),
-        optional=(*OPTIONAL, HASHES, CHAT, PARENT, *DELAYS),
+        optional=(*OPTIONAL, HASHES, CHAT, PARENT, "delay"),
     ),
     # The artifact of AdaServe (EuroSys '26), exps/fig*/emission_*.json.
     Format(
@@ -350,7 +350,8 @@ def _refuse_near_names(table: FileTable, form: Format, missing: list[str], found
         close = close or get_close_matches(name, [each for each in able if alone.get(each) == ARRIVAL], n=1)
         for each in close:
             said = _naming(table, (alone | optional)[each], name)
-            raise SpecsimError(f"{where}; did you mean {each!r}{said and f' ({said})'}?")
+            said = ", in seconds" if each.endswith("_s") and unit in {*UNITS} - {"s"} else said and f" ({said})"
+            raise SpecsimError(f"{where}; did you mean {each!r}{said}?")
 
 
 def _naming(table: FileTable, role: str, name: str) -> str:

@@ -178,7 +178,10 @@ def whole_prompts(trace: Trace, turns: TurnPrompts | None, file: Path, rows: Tab
     waits = np.flatnonzero(before >= 0 if stamped else trace.waits)
     if not len(waits):
         return trace
-    rows.note(f"{len(waits):,} turns arrive {'when stamped' if stamped else 'a delay after the answer before'}")
+    later = "when stamped"
+    if not stamped and trace.delay_s is not None:
+        later = f"a delay after the answer before, {trace.delay_s[waits].mean():.3g} s in the mean"
+    rows.note(f"{len(waits):,} turns arrive {later}")
     short = int(np.count_nonzero(prompt[waits] < (prompt + output)[before[waits]]))
     if short and turns is None:
         raise SpecsimError(

@@ -64,7 +64,11 @@ def test_a_turn_arrives_its_delay_after_the_answer_before_it():
     done = simulate("continuous", frame(), seed=0, out=None)
     arrival_s, finish_s = done.requests["arrival_s"].to_numpy(), done.requests["finish_s"].to_numpy()
     assert arrival_s.tolist() == [0.0, finish_s[0] + 1.5, 0.7, finish_s[2] + 0.8]
-    assert any("2 turns arrive a delay after the answer before" in note for note in done.notes)
+    assert any("2 turns arrive a delay after the answer before, 1.15 s in the mean" in note for note in done.notes)
+    ours = pd.DataFrame({OWN[0]: [0, None], OWN[1]: [9, 40], OWN[2]: [5, 5], "session_id": 1, "delay_ms": [None, 1500]})
+    assert np.nansum(trace_of(ours).delay_s) == 1.5
+    said = "unknown column 'ttft_slo_ms'; did you mean 'ttft_slo_s', in seconds?"
+    assert refusal(trace_of, ours.assign(ttft_slo_ms=9)).endswith(said)
     assert any("4 requests; with an arrival of their own: 2 requests in 0.7 s, 1.43/s" in note for note in done.notes)
     assert done.requests[["trace_row", "session"]].to_numpy().tolist() == [[0, 0], [2, 0], [1, 1], [3, 1]]
 
