@@ -135,10 +135,13 @@ def delays(cells: Cells, session: Ints | None, rows: TableRows) -> tuple[Cells, 
     column = next((name for name in DELAYS if name in cells), None)
     if column is None:
         return cells, None
-    if session is None:
-        rows.note(f"{column} is not read: no {SESSIONS[0]} tells whose turns they are")
-        return cells, None
     arrivals = list(cells.get(ARRIVAL, [None] * len(rows.numbers)))
+    if session is None:
+        said = f"{column} is not read: no {SESSIONS[0]} tells whose turns they are"
+        if ARRIVAL in cells and any(map(is_empty, arrivals)):
+            raise SpecsimError(f"{said}, and some arrivals are empty; expected trace.columns={{{SESSIONS[0]}: YOURS}}")
+        rows.note(said)
+        return cells, None
     timed, seen = not all(map(is_empty, arrivals)), dict[int, object]()
     seconds = np.full(len(arrivals), np.nan)
     for place, (name, row) in enumerate(zip(session.tolist(), rows.numbers, strict=True)):

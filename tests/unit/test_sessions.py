@@ -69,6 +69,8 @@ def test_a_turn_arrives_its_delay_after_the_answer_before_it():
     assert np.nansum(trace_of(ours).delay_s) == 1.5
     said = "unknown column 'ttft_slo_ms'; did you mean 'ttft_slo_s', in seconds?"
     assert refusal(trace_of, ours.assign(ttft_slo_ms=9)).endswith(said)
+    unnamed = refusal(trace_of, ours.rename(columns={"session_id": "conversation"}))
+    assert unnamed.endswith("and some arrivals are empty; expected trace.columns={session_id: YOURS}")
     assert any("4 requests; with an arrival of their own: 2 requests in 0.7 s, 1.43/s" in note for note in done.notes)
     assert done.requests[["trace_row", "session"]].to_numpy().tolist() == [[0, 0], [2, 0], [1, 1], [3, 1]]
 
