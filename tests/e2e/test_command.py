@@ -83,7 +83,7 @@ def test_a_pipe_shows_notes_surrogate_table_and_folder_and_no_progress_bar(tmp_p
     said = done.stdout.splitlines()
     assert said[-1] == "here"
     assert any(line.startswith("all ") for line in said)
-    assert "8 completed + 0 rejected = 8 arrived" in said
+    assert any(line.startswith("8 completed + 0 rejected = 8 arrived; ") for line in said)
     assert "\r" not in done.stdout
     notes = [line for line in said if line.startswith("note: ")]
     assert not any("surrogate" in line for line in notes)

@@ -49,7 +49,7 @@ def test_files_take_turns_a_text_comes_once_and_categories_are_chosen(tmp_path):
     assert [each.text for each in read_prompts(files, ["d"])] == ["5"]
     files[0].write_text('{"category": "a", "prompt": "x\u2028y"}\n', "utf-8")
     assert read_prompts(files[:1])[0].text == "x\u2028y", "a line separator inside a text is part of it"
-    assert "category 'dd' is in none of the prompt files; did you mean 'd'?" in refusal(read_prompts, files, ["dd"])
+    assert "category 'dd' is in none of the prompt files; valid: a, c, d" in refusal(read_prompts, files, ["dd"])
 
 
 @pytest.mark.parametrize(
