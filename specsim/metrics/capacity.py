@@ -132,9 +132,9 @@ def _falls(target: float, tested: Tested, seed: int) -> float:
 
 def mean_interval(by_seed: Floats) -> tuple[float, float]:
     """Return the mean over seeds and the half width of its 95% interval (Student's t); NaN for one seed."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     mean = float(by_seed.mean())
     if len(by_seed) < 2 or not isfinite(mean):
         return mean, float("nan")
-    return mean, float(t.ppf((1 + LEVEL) / 2, len(by_seed) - 1) * by_seed.std(ddof=1) / sqrt(len(by_seed)))
+    return mean, float(stdtrit(len(by_seed) - 1, (1 + LEVEL) / 2) * by_seed.std(ddof=1) / sqrt(len(by_seed)))

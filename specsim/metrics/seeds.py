@@ -243,9 +243,9 @@ def _check_some(table: DataFrame) -> None:
 
 def _half_width(sem: Any, count: Any) -> Any:
     """Return half of Student's interval at `LEVEL`; NaN for one seed."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    return t.ppf((1 + LEVEL) / 2, count - 1) * sem
+    return stdtrit(count - 1, (1 + LEVEL) / 2) * sem
 
 
 def _check_rows(table: DataFrame, measures: Sequence[str], by: Sequence[str]) -> None:
