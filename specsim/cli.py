@@ -43,7 +43,7 @@ settings (key=value; groups also as +scheduler=NAME):
   engine=NAME       host time, padding        router=NAME      which replica serves
 {keys}
 A value with a slash or a file suffix is a path: profile=./mine.yaml trace=~/mine.csv
-With -m, values are swept: rps=2,3,4 seed=range(0,5) 'scheduler=glob(smart*)'; --jobs N runs N points at once
+With -m, values are swept: rps=2,3,4 seed=range(0,5) 'scheduler=glob(vllm*)'; --jobs N runs N points at once
 Any key of a chosen file can be set: scheduler.verify_tokens=256 slo.classes.chat.ttft_s=0.2
 --cfg job shows their values; docs/keys.md has defaults and bounds, docs/command-line.md the rest.
 """
@@ -174,7 +174,7 @@ def _add_run(commands: Any) -> None:
     simulate.add_argument("-m", "--multirun", action="store_true", help="sweep: a run for each combination of values")
     add_sweep_options(simulate, "with -m: ")
     simulate.add_argument(
-        "--against", metavar="NAMES", help="schedulers whose attainment stands beside: vllm,vllm_spec"
+        "--against", metavar="NAMES", help="schedulers whose attainment is shown, too: vllm,vllm_spec"
     )
     simulate.add_argument("-c", "--cfg", metavar="job", help="show the settings of the run, resolved, and run nothing")
     simulate.add_argument("-p", "--package", metavar="KEY", help="with --cfg: only this part, as in slo.classes")

@@ -110,7 +110,7 @@ class Simulation:
 
 
 def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
-    """Simulate until every request has ended; `watcher` hears how many have.
+    """Simulate until every request has ended; `watcher` is told how many have.
 
     Raises
     ------

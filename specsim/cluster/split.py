@@ -114,7 +114,7 @@ class SplitDispatch:
         self._reading.expect(arrival_s)
 
     def close(self) -> None:
-        """Say that no request will arrive any more: the decode replicas hear it when the last cache has arrived."""
+        """Say that no request will arrive any more: the decode replicas are told when the last cache has arrived."""
         self._reading.close()
         self._env.process(self._closing())
 

@@ -37,7 +37,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 
     if arguments.against is not None and (arguments.multirun or arguments.cfg is not None):
         flag = "-m" if arguments.multirun else "--cfg"
-        raise SpecsimError(f"--against {arguments.against}: stands beside one run; expected it without {flag}")
+        raise SpecsimError(f"--against {arguments.against}: compares with one run; expected it without {flag}")
     swept = {} if arguments.multirun else asked_for(arguments, OF_SWEEPS)
     if swept:
         raise SpecsimError(f"--{', --'.join(swept)}: this is one run; expected -m beside it, for a sweep")

@@ -111,7 +111,7 @@ def _per_gpu(found: Found, line: Line) -> str:
 def interval(mean: float, half_width: float, sign: str = "", seeds: int = LEAST_SEEDS) -> str:
     """Return a mean with half the width of its interval, both with as many decimals as that has two digits.
 
-    Of fewer than `LEAST_SEEDS` the mean stands alone.
+    Of fewer than `LEAST_SEEDS` the mean has no interval.
     """
     if not isfinite(half_width):
         return ABSENT

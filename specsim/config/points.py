@@ -78,7 +78,7 @@ def product(axes: Mapping[str, Sequence[Typed]]) -> list[dict[str, Typed]]:
         meant = [_meant(str(value)) for value in values]
         if len(set(meant)) < len(meant):
             twice = next(value for value, each in zip(values, meant, strict=True) if meant.count(each) > 1)
-            raise SpecsimError(f"{key}={twice}: stands twice in the sweep")
+            raise SpecsimError(f"{key}={twice}: is given twice in the sweep")
         if not values:
             raise SpecsimError(f"{key}: expected at least one value")
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

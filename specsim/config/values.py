@@ -234,9 +234,9 @@ def _home_quoted(text: str) -> str:
 
 def _unreadable(setting: str, text: str, said: str) -> NoReturn:
     if re.search(r"(^|[\[(,])\s*,|,\s*$", text):
-        why = "nothing stands beside a comma"
+        why = "there is nothing beside a comma"
     elif sum(map(text.count, OPEN)) != sum(map(text.count, CLOSED)) or text.count('"') % 2 or text.count("'") % 2:
-        why = "a bracket or a quote stands alone"
+        why = "a bracket or a quote has no partner"
     elif "Unknown function" in said:
         why = "no such function; expected choice(), range(), glob() or a list with commas"
     elif "while evaluating" in said:

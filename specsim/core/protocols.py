@@ -262,7 +262,7 @@ def is_stationary(decider: object) -> bool:
     """Return whether the class of a scheduler, or of a part of one, says of itself that it is ``stationary``.
 
     Only then is a `stationary_until_s` of its passes or rows its own. No class inherits the promise, and none is bound
-    by that of what it wraps: both may decide otherwise from one step to the next, or count what they hear.
+    by that of what it wraps: both may decide otherwise from one step to the next, or count their calls.
     """
     return bool(vars(type(decider)).get("stationary", False))
 

@@ -268,7 +268,7 @@ def _draw(axes: Axes, curve: AttainmentCurve, look: Mapping[str, Any], target: f
     axes.errorbar(rates, middle, reach, **{**look, "marker": ""}, elinewidth=0.8, capsize=1.5)
     mark(axes, zip(rates, middle, strict=True), [curve.doubts.get(rate, KEPT_UP) for rate in rates], **look)
     if curve.answer is not None:
-        # The answer stands at its own rate, whatever stands beside it.
+        # The answer is drawn at its own rate, whatever is beside it.
         dotted = {"color": look["color"], "linestyle": ":", "linewidth": 0.9}
         axes.plot([curve.answer] * 2, [0, 100 * target], **dotted)
 

@@ -94,8 +94,8 @@ def reserve_draft(
 ) -> Taken:
     """Take the blocks of a draft pass that feeds `scheduled`, (n,) or nothing, and extends `leaves` (m,) of a forest.
 
-    It is illegal where more tokens are scheduled than the cache lacks, a leaf is no node, stands twice, has children or
-    its row has not caught up, or nothing would run. No node from `fresh` on has children.
+    It is illegal where more tokens are scheduled than the cache lacks, a leaf is no node, is named twice, has children
+    or its row has not caught up, or nothing would run. No node from `fresh` on has children.
     """
     extended, scratch = np.empty(len(leaves), dtype=np.int64), np.empty((3, len(ids)), dtype=np.int64)
     asked = ids, scheduled, numbers, fresh, np.ascontiguousarray(leaves)

@@ -175,7 +175,7 @@ def paired_difference(
     base = rows_with(given, of, against)
     others = given.drop(base.index)
     if others.empty:
-        raise SpecsimError(f"{of}={against} stands alone in the sweep; expected another value to compare it with")
+        raise SpecsimError(f"{of}={against} is the only value in the sweep; expected another one to compare it with")
     pairs = others.merge(base, how="left", on=[*keys, SEED], suffixes=("", " of the other"), indicator=True)
     _check_pairs(table, pairs, against, of, keys)
     pairs[DIFFERENCE] -= pairs[f"{DIFFERENCE} of the other"]
@@ -262,7 +262,7 @@ def _check_rows(table: DataFrame, measures: Sequence[str], by: Sequence[str]) ->
     twice = table.duplicated([*by, SEED])
     if twice.any():
         where = ", ".join(f"{key}={table[twice].iloc[0][key]}" for key in (*by, SEED))
-        raise SpecsimError(f"{where} stands twice in the table; expected each seed of a point once")
+        raise SpecsimError(f"{where} is in the table twice; expected each seed of a point once")
 
 
 def _check_pairs(table: DataFrame, pairs: DataFrame, against: Any, of: str, by: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ Watcher = Callable[[int], None]
 
 @contextmanager
 def bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
-    """Yield what hears how many have ended; a bar on a terminal and in Jupyter, None in a pipe."""
+    """Yield a watcher that is told how many have ended; a bar on a terminal and in Jupyter, None in a pipe."""
     if not progress or not is_watched():
         yield None
         return
@@ -45,7 +45,7 @@ def bar(total: int, unit: str, progress: bool) -> Iterator[Watcher | None]:
 def bar_of(total: int | None, unit: str, **how: Any) -> tqdm[Any]:
     """Return a bar of the kind that the terminal or Jupyter shows; `how` is tqdm's."""
     with warnings.catch_warnings():
-        # Without ipywidgets the bar is text: nothing that a user must hear.
+        # Without ipywidgets the bar is text: nothing that a user must know.
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 
@@ -287,7 +287,7 @@ def _parallel(
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Let processes that start here not hear Ctrl-C: each would print a traceback as it imports."""
+    """Let processes that start here ignore Ctrl-C: each would print a traceback as it imports."""
     if sys.platform == "win32":
         yield
         return
@@ -319,7 +319,7 @@ def _end_with(host: str, asked: int) -> None:
     """End this process soon after the one that asked has ended: joblib's would go on with what is queued, and wait.
 
     The one that asked may have ended before this process had read its first piece of work.
-    Ctrl-C reaches every process of a terminal; the one that asked hears it and ends the others.
+    Ctrl-C reaches every process of a terminal; the one that asked handles it and ends the others.
     """
 
     def look() -> None:

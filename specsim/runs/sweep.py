@@ -310,7 +310,7 @@ def run_points(
 
     With `until`, as "2 points", each point gets seeds until half the 95% interval of its attainment over them is no
     wider, or it has `MOST_SEEDS`. Points that differ in their scheduler alone get the same seeds, and stay paired. The
-    next seeds follow from what has ended, so a sweep that was stopped goes on where it was. `say` hears how many runs
+    next seeds follow from what has ended, so a sweep that was stopped goes on where it was. `say` is told how many runs
     are added; a note of the sweep says what was reached.
     """
     run = partial(_run, root=root, progress=progress, jobs=jobs, executor=executor)
@@ -331,7 +331,7 @@ def run_points(
         made = run([each for _, each in new], planned)
         notes += made.whole_notes
         for (point, each), one in zip(new, in_order([each for _, each in new], made), strict=True):
-            seeds.hear(point, None if isinstance(one, Failure) else one.slo_attainment)
+            seeds.ended(point, None if isinstance(one, Failure) else one.slo_attainment)
             ended[each.key] = one if isinstance(one, Failure) else one.folder or one
     of = [ended[each.key] for each in planned]
     failures = [each for each in of if isinstance(each, Failure)]
@@ -373,7 +373,7 @@ class _Seeds:
         """Return all points, their seeds inside."""
         return [seeds[seed] for seeds in self._points.values() for seed in sorted(seeds)]
 
-    def hear(self, point: PlannedRun, attained: float | None) -> None:
+    def ended(self, point: PlannedRun, attained: float | None) -> None:
         """Note what a run attained, None where it failed; nothing that was prepared of it is kept."""
         key, seed = _without(point, SEED), point.settings.seed
         self._attained.setdefault(key, {})[seed] = attained

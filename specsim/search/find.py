@@ -80,7 +80,7 @@ def search(
 
     Every line meets the same requests and texts at each rate (common random numbers). A rate at which a line's runs do
     not say enough is tested again with longer ones, if their trace has no end and no setting says their length. Runs
-    stored below `root` are not run again, so that a search which was stopped goes on where it was. `say` hears which
+    stored below `root` are not run again, so that a search which was stopped goes on where it was. `say` is told which
     rates are tested next; `progress` tells how many of their runs have ended, and `jobs` and `executor` run them, as in
     a sweep. `objects` are those that the points name. A setting that changes no line is refused where `idle` is true;
     where it is false, `root` holds runs of these objects.

@@ -176,7 +176,7 @@ def check_growth(work: DraftPass) -> None:
         depth, limit = forest.depth[leaves], max_depth[forest.row[leaves]]
         if np.count_nonzero(deep := depth >= limit):
             said = _first_wrong(
-                deep, "leaf {} lies at depth {}, and DraftPass.max_depth of its row is {}", leaves, depth, limit
+                deep, "leaf {} is at depth {}, and DraftPass.max_depth of its row is {}", leaves, depth, limit
             )
             raise IllegalPass(f"{said}; expected more where a leaf is extended")
 
@@ -189,7 +189,7 @@ def illegal_draft(work: DraftPass, pending: Ints) -> IllegalPass:
     names, counts = np.unique(leaves, return_counts=True)
     for wrong, what in (
         ((leaves < 0) | (leaves >= nodes), f"is no node: the forest has {nodes}"),
-        (np.isin(leaves, names[counts > 1]), "stands twice"),
+        (np.isin(leaves, names[counts > 1]), "is named twice"),
         (np.isin(leaves, forest.parent[forest.rows :]), "has been extended"),
     ):
         if wrong.any():
@@ -407,7 +407,7 @@ class LivelockDetector:
 def watchdog(alive: Callable[[], Hashable], limit_s: float | None) -> Iterator[None]:
     """Throw `StepTooLong` into this thread whenever `alive()` stays what it is for `limit_s` seconds of wall time.
 
-    Code that waits in a call of the operating system or of a library hears it when that returns.
+    Code that waits in a call of the operating system or of a library is interrupted when that returns.
     """
     if limit_s is None:
         yield

@@ -377,7 +377,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         Raises
         ------
         SpecsimError
-            When an axis stands twice, or the runs differ in a further setting.
+            When an axis is given twice, or the runs differ in a further setting.
         """
         from specsim.figures.capacity import winner_map
 
@@ -385,7 +385,7 @@ class Sweep(WithReport, Sequence[AnyRun]):
         for name, key in zip(("of", "x", "y", "panel"), (of, *by), strict=False):
             check_setting(self._table, name, key)
         if len({*by, of}) <= len(by):
-            raise SpecsimError(f"map: {', '.join((*by, of))}: one stands twice; expected each once")
+            raise SpecsimError(f"map: {', '.join((*by, of))}: one is given twice; expected each once")
         left = [key for key in beside(self._table, of) if key not in (*by, *following(self._table, by))]
         if left:
             way = "" if panel else f"panel={left[0]!r} or "

@@ -282,7 +282,7 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
         raise SpecsimError(f"{where}{_lacking(table, form, missing)}")
     for name in found.values():
         if names.count(name) > 1:
-            raise SpecsimError(f"{where}column {name!r} stands twice")
+            raise SpecsimError(f"{where}column {name!r} is there twice")
     own = _called(form, names)
     if own.get(ARRIVAL) == found.get(ARRIVAL) and ARRIVAL not in mine and own.keys() & {PROMPT, OUTPUT}:
         return Columns(form, found, form.unit)

@@ -13,6 +13,7 @@ from specsim.config.points import points
 from specsim.config.sweep_file import points_of
 from specsim.config.values import _parsed, fitting, value_of
 from specsim.files.yaml_file import shipped
+from specsim.runs.plan import checked
 from specsim.runs.prepare import prepare
 from tests.made import refusal
 
@@ -163,7 +164,9 @@ def test_what_a_word_spans(word, values):
 
 def test_glob_picks_among_the_names_of_a_group_as_in_hydra():
     assert swept("scheduler=glob(smart*)") == [name for name in names("scheduler") if name.startswith("smart")]
-    assert len(swept("scheduler=glob(smart*)")) > 3
+    assert len(checked(from_words(["scheduler=glob(vllm*)", "trace=poisson", "requests=9"], sweep=True))) == 3
+    words = ["scheduler=glob(*,exclude=[fcfs,las])", "any_fit=true", "trace=poisson", "requests=9"]
+    assert len(checked(from_words(words, sweep=True))) > 40, "the examples of docs/command-line.md"
     rest = swept("scheduler=glob(*,exclude=[fcfs,las])")
     assert rest == [name for name in names("scheduler") if name not in ("fcfs", "las")]
     assert swept("trace=glob([azure*,poisson])") == ["azure_code", "azure_conv", "poisson"]

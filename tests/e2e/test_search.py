@@ -252,7 +252,7 @@ def test_the_next_seeds_follow_from_how_wide_the_interval_is(attained, more):
     seeds = resumed._Seeds(checked(from_axes(point, SETTINGS)), 0.02)
     assert seeds.more() == []
     for each, share in zip(seeds.points(), attained, strict=True):
-        seeds.hear(each, share)
+        seeds.ended(each, share)
     assert [each.config["seed"] for each in seeds.more()] == more
 
 

@@ -110,13 +110,13 @@ REFUSED: dict[type[Speculative], str] = {
     verifying("ForgedCopy", forest=deeper_copy): "a forest that no draft pass has answered",
     AnothersTrees: "a forest of requests 0, 1 in a pass of requests 1, 0",
     drafting("ALeafOnceMore", leaves=lambda ids, _: np.arange(len(ids)), width=2): "leaf 0 has been extended",
-    drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 stands twice",
+    drafting("ALeafTenTimes", leaves=lambda ids, _: np.repeat(ids + len(ids), 10)): "leaf 2 is named twice",
     drafting("NoBeam", beam=0): "DraftPass.beam is 0 (int); expected a whole number of at least 1",
     drafting("TextAsTime", stationary_until_s="1"): "DraftPass.stationary_until_s is '1' (str); expected a time",
     drafting("EndlessDepth", depth=1 << 40): "DraftPass.depth is 1099511627776; expected at most 1,024",
     drafting("FloatLimits", depth=2, max_depth=lambda ids, _: ids * 1.0): f"DraftPass.max_depth {FLOATS}",
     drafting("NoDeeperThanItIs", depth=2, max_depth=lambda ids, _: np.ones_like(ids)): (
-        "leaf 2 lies at depth 1, and DraftPass.max_depth of its row is 1; expected more where"
+        "leaf 2 is at depth 1, and DraftPass.max_depth of its row is 1; expected more where"
     ),
     drafting("TreesThatExplode", width=4, depth=40): "tokens; expected at most 2,097,152",
     verifying("FloatChunks", scheduled_tokens=lambda tokens: tokens * 1.0): f"TargetPass.scheduled_tokens {FLOATS}",

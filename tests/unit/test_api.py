@@ -91,7 +91,7 @@ def test_a_value_without_a_text_of_its_own_is_one_line(value):
         (lambda: simulate("fcfs", rps="2,3", **SMALL), "rps"),
         (lambda: simulate("fcfs", out="file", **SMALL), "file"),
         (lambda: sweep({"rps": []}, scheduler="fcfs", **SMALL), "rps"),
-        (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: stands twice"),
+        (lambda: sweep({"rps": [2, 2.0]}, scheduler="fcfs", **SMALL), "rps=2: is given twice"),
         (lambda: load_sweep("nope"), "no folder 'nope'"),
     ],
 )

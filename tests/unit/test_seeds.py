@@ -61,8 +61,8 @@ TWICE = pd.concat([table(), table().iloc[[4]]])
             for call in (pooled, paired)
         ),
         (table(slo_scale=[0.8, 1.2]).drop(columns="slo_scale"), pooled, "does not hold"),
-        (TWICE, pooled, "scheduler=adaserve, rps=4, seed=1 stands twice"),
-        (TWICE, paired, "stands twice"),
+        (TWICE, pooled, "scheduler=adaserve, rps=4, seed=1 is in the table twice"),
+        (TWICE, paired, "is in the table twice"),
         (table(), lambda frame: seeds.over_seeds(frame, "ttft_p99", ["rps"]), "did you mean 'p99_ttft_s'?"),
         (beside("slo_scale", 0.8, 1.2), paired, "differ in slo_scale, too"),
     ],
@@ -217,7 +217,7 @@ def test_a_sweep_knows_its_winners_and_the_map_has_a_cell_for_each_point():
     assert "acceptance_scale = none" in {text.get_text() for text in legend.get_texts()}
     said = "differ in acceptance.alpha, too; expected panel='acceptance.alpha' or select(acceptance__alpha=..)"
     assert said in refusal(runs.map, "rps", "slo_scale")
-    assert "map: rps, slo_scale, rps, scheduler: one stands twice" in refusal(runs.map, "rps", "slo_scale", "rps")
+    assert "map: rps, slo_scale, rps, scheduler: one is given twice" in refusal(runs.map, "rps", "slo_scale", "rps")
     figure = runs.map("rps", "slo_scale", "acceptance.alpha")
     assert [axes.get_title() for axes in figure.axes] == ["alpha = 0.5", "alpha = 0.9"]
     for alpha, axes in zip((0.5, 0.9), figure.axes, strict=True):

@@ -198,7 +198,7 @@ def test_a_sweep_of_one_run_is_drawn_and_has_nothing_to_be_paired_with(stored, t
     one = load_sweep(stored)[:1]
     assert set(one.means()["interval_covers"]) == {"no interval: one seed"}
     assert one.plot(tmp_path)
-    assert "stands alone in the sweep" in refusal(one.paired, against=one[0].config["choices"]["scheduler"])
+    assert "is the only value in the sweep" in refusal(one.paired, against=one[0].config["choices"]["scheduler"])
     assert refusal(one.curves, x="nope").endswith("the runs do not differ in it")
 
 

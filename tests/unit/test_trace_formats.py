@@ -352,7 +352,7 @@ def test_missing_cells_of_nullable_columns_and_columns_that_stand_twice():
     frame = pd.DataFrame({"arrival_s": [0, 1], "prompt_tokens": [5, 6], "output_tokens": [7, 8]}).astype("Int64")
     for missing in (pd.array([None, 2], "Int64"), pd.Series([pd.NA, 2], dtype=object)):
         assert trace_of(frame.assign(cached_tokens=missing)).cached_tokens.tolist() == [0, 2]
-    assert refusal(trace_of, pd.concat([frame, frame], axis=1)) == "DataFrame: column 'arrival_s' stands twice"
+    assert refusal(trace_of, pd.concat([frame, frame], axis=1)) == "DataFrame: column 'arrival_s' is there twice"
     frame["prompt_tokens"] = pd.Series([5, pd.NA], dtype=object)
     assert "index 1: prompt_tokens <NA> is not a whole number" in refusal(trace_of, frame)
 
