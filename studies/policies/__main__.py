@@ -1,6 +1,6 @@
 """Run the study and write its tables and figure: ``python -m studies.policies [--jobs 2]``.
 
-Rows of finished cells are kept in results/policies; an interrupted study goes on where it was. ``--only-page`` runs
+Rows of finished cells are kept in results/policies; an interrupted study goes on where it was. ``--redraw`` runs
 nothing.
 """
 
@@ -21,13 +21,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m studies.policies", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("results/runs/policies"), help="folder of the runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
-    parser.add_argument("--only-page", action="store_true", help="write the page from the rows that are kept")
+    parser.add_argument("--redraw", action="store_true", help="write the page from the rows that are kept")
     options = parser.parse_args(argv)
-    return run(lambda: _command(options.out, options.jobs, options.only_page))
+    return run(lambda: _command(options.out, options.jobs, options.redraw))
 
 
-def _command(out: Path, jobs: int, only_page: bool) -> int:
-    rows = kept(running.KEPT) if only_page else running.run(out, jobs)
+def _command(out: Path, jobs: int, redraw: bool) -> int:
+    rows = kept(running.KEPT) if redraw else running.run(out, jobs)
     figure(rows).savefig(FIGURE, bbox_inches="tight")
     write(PAGE, without_images(page(rows)))
     return 0
