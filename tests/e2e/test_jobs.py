@@ -48,8 +48,6 @@ def test_a_point_that_kills_its_process_fails_and_the_rest_runs(tmp_path, capsys
     table = pd.read_csv(tmp_path / "out" / "table.csv")
     assert table.loc[table["error"].notna(), ["slo_scale", "error"]].to_numpy().tolist() == [[1000, said]]
     assert set(table.loc[table["error"].isna(), "slo_scale"]) == {1, 2, 3}
-    assert main(command) == 1, "the only point that is left is tried again, in a process of its own"
-    assert capsys.readouterr().err.endswith(f"specsim: slo_scale=1000 failed: {said}\n")
 
 
 def wait_for_the_end_of(pids):
@@ -57,33 +55,6 @@ def wait_for_the_end_of(pids):
     while alive := [each for each in pids if Path("/proc", each, "exe").exists()]:  # Not of a zombie.
         assert time.monotonic() < until, alive
         time.sleep(0.02)
-
-
-UNSENT = """
-import os, signal, sys
-from specsim.runs.processes import in_processes
-
-class Unsent:
-    def __reduce__(self):
-        children = f"/proc/self/task/{os.getpid()}/children"
-        with open(sys.argv[1], "w") as file, open(children) as known:
-            file.write(known.read())
-        os.kill(os.getpid(), signal.SIGKILL)
-
-if __name__ == "__main__":
-    list(in_processes(print, [Unsent()] * 4, 2, None))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells which processes live")
-def test_processes_that_never_heard_what_to_do_end_with_the_one_that_asked(tmp_path):
-    """The one that asks is killed as it writes down the first piece of work."""
-    (tmp_path / "killed.py").write_text(UNSENT)
-    one = subprocess.run([sys.executable, tmp_path / "killed.py", tmp_path / "pids"], stderr=subprocess.DEVNULL)
-    assert one.returncode == -signal.SIGKILL
-    pids = (tmp_path / "pids").read_text().split()
-    assert len(pids) >= 2
-    wait_for_the_end_of(pids)
 
 
 INTERRUPTED = """
@@ -226,35 +197,6 @@ def test_a_sweep_that_is_killed_at_any_moment_ends_as_if_it_had_not_been(tmp_pat
 
 WORDS = ["trace=poisson", "requests=6", "acceptance=bernoulli", "profile=llama8b_1b_h100", "scheduler=fcfs"]
 REFUSED = "specsim: out=mine: holds a run with other settings; expected a new folder"
-TOGETHER = """
-import sys
-from pathlib import Path
-import specsim.store.runs as stored
-from specsim.cli import main
-
-place, me, other = stored._place, *map(Path, sys.argv[1:3])
-
-def placed(*given):
-    "Meet the other process with all files written, so that both want the place at once."
-    me.touch()
-    while not other.exists():
-        pass
-    place(*given)
-
-stored._place = placed
-sys.exit(main(sys.argv[3:]))
-"""
-
-
-def two_at_once(folder, one, other):
-    """Run two commands in two processes that reach the last moment together; return (code, stderr) of each."""
-    marks = [str(folder / name) for name in ("one", "other")]
-    commands = [[sys.executable, "-c", TOGETHER, *order] for order in (marks + one, marks[::-1] + other)]
-    running = [subprocess.Popen(each, cwd=folder, stdout=PIPE, stderr=PIPE, text=True) for each in commands]
-    told = [process.communicate(timeout=120) for process in running]
-    return [(process.returncode, err) for process, (_, err) in zip(running, told, strict=True)]
-
-
 OTHERS, SAME = ("2", "4"), ("2", "2")
 RACES = [*((there, rates) for there in ("no folder", "empty", "a file") for rates in (OTHERS, SAME)), ("a run", SAME)]
 
@@ -285,17 +227,6 @@ def test_a_run_whose_place_was_taken_meanwhile_is_told(here, monkeypatch, capsys
     assert capsys.readouterr().err == ("" if rates == SAME else f"{REFUSED}\n")
     assert load_run("mine").config["rps"] == float(rates[1])
     assert not list(here.rglob(".*"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("there", "rates"), [RACES[0], RACES[-1]])
-def test_of_two_with_one_out_one_wins_and_the_other_is_told(tmp_path, there, rates):
-    lay_out(tmp_path, there, rates[0])
-    ended = two_at_once(tmp_path, *(["run", *WORDS, f"rps={rate}", "out=mine"] for rate in rates))
-    assert sorted(ended) == [(0, ""), (0, "") if rates == SAME else (2, f"{REFUSED}\n")]
-    won = {float(rate) for rate, (code, _) in zip(rates, ended, strict=True) if code == 0}
-    assert load_run(tmp_path / "mine").config["rps"] in won
-    assert not list(tmp_path.rglob(".*"))
 
 
 def test_two_runs_of_one_second_have_two_folders(here, monkeypatch):
