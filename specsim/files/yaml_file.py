@@ -205,7 +205,8 @@ def _values(path: Path, mtime_ns: int, size: int) -> dict[str, Any]:
         said = problem if isinstance(error, yaml.composer.ComposerError) else f"not YAML: {problem}"
         raise SpecsimError(f"{line}: {said}") from None
     if not isinstance(values, dict):
-        raise SpecsimError(f": {shown(values)} is not a mapping of keys to values")
+        said = "empty" if values is None else f"{shown(values)}, no mapping"
+        raise SpecsimError(f": {said}; expected keys with values")
     try:
         check_references(values)
     except SpecsimError as error:

@@ -55,7 +55,7 @@ def test_a_loader_names_the_other_and_what_it_loaded_is_read_in_another_working_
     found, made = load_sweep("all"), sweep(AXES, out="all", **SMALL)
     assert "expected load_sweep" in refusal(load_run, "all")
     alone = load_run(f"all/{found[0].folder.name}")
-    assert "holds a single run; expected load_run" in refusal(load_sweep, alone.folder)
+    assert "holds a single run; expected folders of sweeps" in refusal(load_sweep, alone.folder)
     monkeypatch.chdir("/")
     assert len(found[0].requests) == len(made[0].requests) == len(alone.requests) == 8
 

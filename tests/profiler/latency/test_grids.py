@@ -88,7 +88,7 @@ def test_a_users_grid_fills_in_the_default_and_rows_that_speculate_stand_beside_
         ("chunks: [1024, 2048]", ": chunks 1024, chunks 2048: in no .* max_batched_tokens: 2048"),
         ("contexts: [100000]\nrequests: [1, 8]", ": contexts 100000: .* max_context_tokens: 100000"),
         ("contexts: [64, 9000]", ": beside 4, beside 8: .* max_context_tokens: 72000"),
-        ("- 1", r"\[1\] is not a mapping of keys to values"),
+        ("- 1", r"\[1\], no mapping; expected keys with values"),
     ],
 )
 def test_a_wrong_grid_is_one_line(tmp_path, text, told):
