@@ -40,13 +40,13 @@ class PassShape(NamedTuple):
     def of(cls, cached: Ints, scheduled: Ints, nodes: Ints | None = None, prefill_tokens: int = 0) -> PassShape:
         """Return the shape of `scheduled` and `nodes` of trees behind `cached` tokens, (n,) each: a row a request."""
         queries, drafted = (scheduled, 0) if nodes is None else (scheduled + nodes, int(np.add.reduce(nodes)))
-        fed, own = int(np.add.reduce(scheduled)), int(scheduled.dot(scheduled))
-        attended = int(queries.dot(cached)) + int(queries.dot(scheduled)) + fed + drafted
-        pairs = float(attended) - float(own + fed) / 2
+        total, own = int(np.add.reduce(scheduled)), int(scheduled.dot(scheduled))
+        attended = int(queries.dot(cached)) + int(queries.dot(scheduled)) + total + drafted
+        pairs = float(attended) - float(own + total) / 2
         requests, logits = int(np.count_nonzero(queries)), drafted + int(np.count_nonzero(scheduled))
         context = int(np.add.reduce(cached)) if requests == len(cached) else int(cached.dot(queries > 0))
         again = 0 if nodes is None else int(cached.dot(nodes)) + int(cached.dot(scheduled > 0)) - context
-        return cls(context, fed + drafted, pairs, prefill_tokens, logits, requests, again)
+        return cls(context, total + drafted, pairs, prefill_tokens, logits, requests, again)
 
     @classmethod
     def of_decoding(cls, cached: Ints, nodes: Ints | None = None, drafted: int = 0) -> PassShape:
@@ -164,19 +164,19 @@ def of_rounds(known: Ints, scheduled: Ints, matched: Ints, depth: int, cached: b
     matched : (rounds, n). cached : whether the drafter keeps a cache of its own.
     """
     rounds, rows = matched.shape
-    texts, fed = both = np.empty((2, rounds, rows), dtype=np.int64)
-    texts[0], fed[0], fed[1:] = known, scheduled, 1
+    texts, catch_up = both = np.empty((2, rounds, rows), dtype=np.int64)
+    texts[0], catch_up[0], catch_up[1:] = known, scheduled, 1
     np.add(matched[:-1], 1, out=texts[1:])
     np.add.accumulate(texts, axis=0, out=texts)
     if cached:
         # The last token of a chain is not in the drafter's cache: nothing was drafted behind it.
-        fed[1:] += matched[:-1] == depth
+        catch_up[1:] += matched[:-1] == depth
     text, text_tokens = np.add.reduce(both, axis=2)
     context, batched, pairs = np.empty((3, 2, rounds), dtype=np.int64)
     context[0], context[1] = text - text_tokens, text
     batched[0], batched[1] = text_tokens, rows
     # The second of two tokens sees one more than the first: c tokens see c times the text, less c (c - 1) / 2.
-    pairs[0], pairs[1] = np.einsum("ij,ij->i", fed, texts) - (text_tokens - rows), text + rows
+    pairs[0], pairs[1] = np.einsum("ij,ij->i", catch_up, texts) - (text_tokens - rows), text + rows
     read, again = text - rows, (text - rows) * depth
     queries = rows * (depth + 1)
     verify = PassShapes(read, queries, read + again + queries + rows * depth, queries, rows, again)

@@ -45,19 +45,19 @@ def _inside(numbers, rows):
 @inner
 def _shape(blocks, cached, scheduled, nodes, prefill):
     """Return the blocks, and what `PassShape.of` says of these rows, (n,) each."""
-    context = batched = requests = drafted = fed = own = read = again = 0
+    context = batched = requests = drafted = total = own = read = again = 0
     for row in range(len(cached)):
         queries = scheduled[row] + nodes[row]
         read += queries * (cached[row] + scheduled[row])
         again += cached[row] * (nodes[row] + (scheduled[row] > 0))
         own += scheduled[row] * scheduled[row]
-        fed += scheduled[row]
+        total += scheduled[row]
         drafted += nodes[row]
         requests += queries > 0
         context += cached[row] if queries > 0 else 0
         batched += scheduled[row] > 0
-    pairs = float(read + fed + drafted) - float(own + fed) / 2
-    return blocks, context, fed + drafted, pairs, prefill, drafted + batched, requests, again - context
+    pairs = float(read + total + drafted) - float(own + total) / 2
+    return blocks, context, total + drafted, pairs, prefill, drafted + batched, requests, again - context
 
 
 @compiled(*BOOKS, INTS, INTS, NUMBERS, *ROOM, filled(WHOLE), filled(WHOLE))
@@ -75,13 +75,13 @@ def reserve(
         tree[numbers[ROW, node]] += 1
     more = prefill = 0
     for row in range(rows):
-        request, chunk = ids[row], scheduled[row]
+        request, size = ids[row], scheduled[row]
         cached[row] = target_cached[request]
         pending = prompt_tokens[request] + emitted_tokens[request] - cached[row]
-        if chunk < 1 or chunk > pending or (tree[row] > 0 and chunk < pending):
+        if size < 1 or size > pending or (tree[row] > 0 and size < pending):
             return NOTHING
-        prefill += 0 if chunk == 1 and emitted_tokens[request] > 0 else chunk
-        tokens = cached[row] + chunk + tree[row] - target_lent[request]
+        prefill += 0 if size == 1 and emitted_tokens[request] > 0 else size
+        tokens = cached[row] + size + tree[row] - target_lent[request]
         more += _blocks(tokens, block_tokens) - target_blocks[request]
     if more <= most:
         for row in range(rows):
@@ -113,25 +113,25 @@ def _fit(leaves, numbers, rows, fresh):
 
 
 @inner
-def _feedable(prompt_tokens, emitted_tokens, ids, cached, fed, numbers, leaves):
-    """Return whether no row is fed more than it lacks, and those of the leaves all of it."""
+def _feedable(prompt_tokens, emitted_tokens, ids, cached, catch_up, numbers, leaves):
+    """Return whether no row gets more than it lacks, and those of the leaves all of it."""
     wrong = False
     for row in range(len(ids)):
         lacking = prompt_tokens[ids[row]] + emitted_tokens[ids[row]] - cached[row]
-        wrong |= fed[row] < 0 or fed[row] > lacking
+        wrong |= catch_up[row] < 0 or catch_up[row] > lacking
     for leaf in leaves:
         row = numbers[ROW, leaf]
-        wrong |= prompt_tokens[ids[row]] + emitted_tokens[ids[row]] - cached[row] > fed[row]
+        wrong |= prompt_tokens[ids[row]] + emitted_tokens[ids[row]] - cached[row] > catch_up[row]
     return not wrong
 
 
 @inner
-def _hold(draft_cached, draft_blocks, draft_lent, draft_nodes, ids, fed, nodes, block_tokens):
+def _hold(draft_cached, draft_blocks, draft_lent, draft_nodes, ids, catch_up, nodes, block_tokens):
     """Hold the drafter's blocks of so many more tokens (n,), and more nodes (n,)."""
     for row in range(len(ids)):
         request = ids[row]
         draft_nodes[request] += nodes[row]
-        tokens = draft_cached[request] + fed[row] + draft_nodes[request] - draft_lent[request]
+        tokens = draft_cached[request] + catch_up[row] + draft_nodes[request] - draft_lent[request]
         draft_blocks[request] = _blocks(tokens, block_tokens)
 
 
@@ -153,27 +153,27 @@ def reserve_draft(
     rows, more, prefill, begins = len(ids), 0, 0, len(scheduled) > 0 or not len(leaves)
     if not (_inside(numbers, rows) and _fit(leaves, numbers, rows, fresh)):
         return NOTHING
-    cached, fed, nodes = scratch[0], scratch[1], scratch[2]
+    cached, catch_up, nodes = scratch[0], scratch[1], scratch[2]
     for row in range(rows):
-        cached[row], nodes[row], fed[row] = draft_cached[ids[row]], 0, scheduled[row] if len(scheduled) else 0
+        cached[row], nodes[row], catch_up[row] = draft_cached[ids[row]], 0, scheduled[row] if len(scheduled) else 0
     for place in range(len(leaves)):
         row = numbers[ROW, leaves[place]]
         extended[place] = ids[row]
         nodes[row] += leaves[place] >= rows
         begins |= leaves[place] < rows
     # Whoever has drafted nodes has caught up.
-    if begins and not _feedable(prompt_tokens, emitted_tokens, ids, cached, fed, numbers, leaves):
+    if begins and not _feedable(prompt_tokens, emitted_tokens, ids, cached, catch_up, numbers, leaves):
         return NOTHING
     for row in range(rows):
         request = ids[row]
-        prefill += fed[row] if cached[row] < prompt_tokens[request] else 0
-        tokens = cached[row] + fed[row] + draft_nodes[request] + nodes[row] - draft_lent[request]
+        prefill += catch_up[row] if cached[row] < prompt_tokens[request] else 0
+        tokens = cached[row] + catch_up[row] + draft_nodes[request] + nodes[row] - draft_lent[request]
         more += _blocks(tokens, block_tokens) - draft_blocks[request]
-    taken = _shape(more, cached, fed, nodes, prefill)
+    taken = _shape(more, cached, catch_up, nodes, prefill)
     if not taken[2]:
         return NOTHING
     if more <= most:
-        _hold(draft_cached, draft_blocks, draft_lent, draft_nodes, ids, fed, nodes, block_tokens)
+        _hold(draft_cached, draft_blocks, draft_lent, draft_nodes, ids, catch_up, nodes, block_tokens)
         _deepest(draft_depth, ids, numbers, leaves)
     return taken
 
@@ -185,7 +185,7 @@ def deepen(
     ids, scheduled, numbers, extended, block_tokens, _, most, scratch,
 ):  # fmt: skip
     """See `specsim.kernels.ledger.deepen`; `scratch` (2, n) may hold anything."""
-    more, nodes, fed = 0, scratch[0], scratch[1]
+    more, nodes, catch_up = 0, scratch[0], scratch[1]
     nodes[:] = 0
     if not _inside(numbers, len(ids)):
         return ILLEGAL
@@ -195,11 +195,11 @@ def deepen(
         nodes[numbers[ROW, node]] += 1
     for row in range(len(ids)):
         request = ids[row]
-        fed[row] = scheduled[row] if len(scheduled) else 0
-        tokens = draft_cached[request] + fed[row] + draft_nodes[request] + nodes[row] - draft_lent[request]
+        catch_up[row] = scheduled[row] if len(scheduled) else 0
+        tokens = draft_cached[request] + catch_up[row] + draft_nodes[request] + nodes[row] - draft_lent[request]
         more += _blocks(tokens, block_tokens) - draft_blocks[request]
     if more <= most:
-        _hold(draft_cached, draft_blocks, draft_lent, draft_nodes, ids, fed, nodes, block_tokens)
+        _hold(draft_cached, draft_blocks, draft_lent, draft_nodes, ids, catch_up, nodes, block_tokens)
         _deepest(draft_depth, ids, numbers, extended)
     return more
 

@@ -420,10 +420,10 @@ def decodes_outside(target: PassCosts, context_tokens: Ints, rows: Ints | int) -
 
 def rounds_outside(draft: PassCosts, target: PassCosts, rounds: Rounds) -> tuple[int, int]:
     """Return how many drafts and verifications lie outside the range of their model; contexts rise by round."""
-    depth, fed, read = rounds.depth, rounds.draft.context_tokens, rounds.verify.context_tokens
+    depth, drafts, read = rounds.depth, rounds.draft.context_tokens, rounds.verify.context_tokens
     drafted = rounds.draft.requests, rounds.draft.batched_tokens.max()
     queries = rounds.verify.batched_tokens
-    if _inside(draft, (fed[0, 0], fed[1, -1]), drafted) and _inside(target, read[[0, -1]], (queries, queries)):
+    if _inside(draft, (drafts[0, 0], drafts[1, -1]), drafted) and _inside(target, read[[0, -1]], (queries, queries)):
         return 0, 0
     context, batched = counts_of(rounds, "context_tokens"), counts_of(rounds, "batched_tokens")
     drafts = _outside(draft, context[:, :depth], batched[:, :depth])

@@ -108,8 +108,8 @@ def owned(work: Pass) -> Pass:
         return TargetPass(requests.copy(), scheduled.copy(), *work[2:])
     if not plain or work.max_depth is not None or not _grows(work):
         _check(work)
-    fed = scheduled.copy() if len(scheduled) else NOBODY
-    return DraftPass(requests.copy(), fed, *work[2:])
+    catch_up = scheduled.copy() if len(scheduled) else NOBODY
+    return DraftPass(requests.copy(), catch_up, *work[2:])
 
 
 def _grows(work: DraftPass) -> bool:

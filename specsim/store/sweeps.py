@@ -81,7 +81,9 @@ def load_sweep(*folders: str | Path) -> Sweep:
     for root in roots:
         if not holds_runs(root):
             wrote = f"{str(root)!r} holds no run folders; expected what `specsim run -m ... out=DIR` wrote"
-            one = f"{str(root)!r} holds a single run; expected folders of sweeps, as {str(root.parent)!r}, or runs alone"
+            one = (
+                f"{str(root)!r} holds a single run; expected folders of sweeps, as {str(root.parent)!r}, or runs alone"
+            )
             none = f"no folder {str(root)!r}{beside_path(root)}"
             raise SpecsimError(one if is_run(root) else wrote if root.exists() else none)
         rows, place_in = read_rows(root), _place_in(root)

@@ -178,10 +178,10 @@ def evicting(
         while True:
             if len(evicted):
                 work, evicted = work._replace(evict=evicted, transfer=transfer), NOBODY
-            while int(np.add.reduce(fed := work.scheduled_tokens)) > most_tokens:
-                part = np.clip(int(most_tokens) - np.add.accumulate(fed) + fed, 0, fed)
+            while int(np.add.reduce(lacking := work.scheduled_tokens)) > most_tokens:
+                part = np.clip(int(most_tokens) - np.add.accumulate(lacking) + lacking, 0, lacking)
                 yield DraftPass(work.requests, part, work.forest, evict=work.evict, transfer=work.transfer)
-                work = work._replace(scheduled_tokens=fed - part, evict=NOBODY, transfer=False)
+                work = work._replace(scheduled_tokens=lacking - part, evict=NOBODY, transfer=False)
             try:
                 forest = yield work
             except Exception as refusal:
