@@ -75,6 +75,10 @@ class Curve:
         return self.agreement if isinstance(self.agreement, tuple) else (self.agreement,)
 
 
+NEVER = Curve((0.0,), concentration=0.0, spread=0.0, tail=0.0)
+"""A drafter that is never right."""
+
+
 @dataclass(frozen=True, slots=True)
 class Acceptance:
     """Curves by category, proposals per position, kinds of request per category, rows of the pool of each kind.
@@ -95,6 +99,8 @@ class Acceptance:
 
     def scaled(self, factor: float) -> Acceptance:
         """Return it with each draft position's rate, given that the drafts before are right, times a factor."""
+        if not factor:
+            return replace(self, curves=dict.fromkeys(self.curves, NEVER))
         by_category = {
             name: replace(curve, agreement=tuple(min(MOST_RATE, factor * rate) for rate in curve.rates))
             for name, curve in self.curves.items()
@@ -233,6 +239,15 @@ def level_rates(curve: Curve, levels: int) -> Floats:
         deep = np.pad(rates, ((0, 0), (0, max(curve.chain - positions, 0))), mode="edge")[:, : curve.chain]
         verifications = 1 / (1 + np.cumprod(deep, axis=1).sum(axis=1))
     return rates
+
+
+def pooled(curve: Curve, k: int, levels: int) -> list[float]:
+    """Return the share of verifications of chains of k that accept each draft position, k of them, over all levels."""
+    rates = level_rates(curve, levels) if levels > 1 else np.array([curve.rates])
+    right = np.cumprod(np.pad(rates, ((0, 0), (0, max(k - len(curve.rates), 0))), mode="edge")[:, :k], axis=1)
+    verifications = 1 / (1 + right.sum(axis=1))
+    shares: list[float] = (verifications @ right / verifications.sum()).tolist()
+    return shares
 
 
 def level_means(mean: float, spread: float, levels: int) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from operator import mul
 
-from specsim.acceptance.curves import MOST_POSITIONS, Acceptance, Curve
+from specsim.acceptance.curves import MOST_POSITIONS, Acceptance, Curve, pooled
 from specsim.files.checked_mapping import CheckedMapping
 from specsim.kernels.growth import MOST_PROPOSALS
 
@@ -163,10 +163,13 @@ def _said(node: CheckedMapping, way: str, curve: Curve) -> str:
     return f"{stated} means {worth(curve)}; deeper drafts have the last conditional rate{assumed}"
 
 
-def worth(curve: Curve) -> str:
-    """Return the length, share of drafts accepted and rates by position of a curve's chain."""
-    k = curve.chain
-    right = list(accumulate(curve.rates[:k] + curve.rates[-1:] * max(k - len(curve.rates), 0), mul))
+def worth(curve: Curve, k: int = 0, levels: int = 1) -> str:
+    """Return the length, share of drafts accepted and rates by position of chains of k, the curve's own where it is 0.
+
+    At another k than its own the `levels` of requests count otherwise (`specsim.acceptance.curves.pooled`).
+    """
+    k, levels = k or curve.chain, levels if k not in (0, curve.chain) else 1
+    right = pooled(curve, k, levels)
     mean, listed = 1 + curve.match * sum(right), ", ".join(f"{each:.3g}" for each in right[:8])
     matched = f"drafts in {100 * curve.match:.3g}% of steps, " if curve.match < 1 else ""
     return matched + (

@@ -72,7 +72,7 @@ def find_table(found: Found) -> Iterator[str]:
     rates = [_answer(found, line) + each.ljust(wide) for line, each in zip(found.lines, marks, strict=True)]
     columns = [[first.keys, "", *(line.values for line in found.lines)], ["rate", UNIT, *rates]]
     if len(found.lines) > 1:
-        apart = [interval(*found.difference(line), "+", seeds) for line in found.lines[1:]]
+        apart = [_difference(found, line, seeds) for line in found.lines[1:]]
         columns.append([f"difference to {shorten(first.values, LONGEST_NAME)}", UNIT, ABSENT, *apart])
     if len({line.gpus for line in found.lines if line.gpus}) > 1:
         columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
@@ -91,6 +91,13 @@ def find_table(found: Found) -> Iterator[str]:
     for mark, meaning in FOOTNOTES.items():
         if any(mark in each for each in marks):
             yield f"{mark} {meaning}"
+
+
+def _difference(found: Found, line: Line, seeds: int) -> str:
+    """Return the difference from the first line, known no better than either rate's step."""
+    more, known = found.difference(line)
+    steps = [found.capacity(each).half_step for each in (line, found.lines[0])]
+    return interval(more, max(known, *steps), "+", seeds)
 
 
 def _answer(found: Found, line: Line) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_SPANS = 240
 LINES = {
     "requests": ("Requests\nin the pass", PALETTE[0]),
-    "queued": ("Requests\nwaiting", PALETTE[4]),
+    "queued": ("Waiting at\nits end", PALETTE[4]),
     "depth": ("Depth of trees\n(tokens)", PALETTE[2]),
     "emitted_per_s": ("Emitted\n(tokens/s)", GREY),
 }

@@ -67,8 +67,13 @@ class Capacity(NamedTuple):
 
     @property
     def known_to(self) -> float:
-        """The half width, no less than half of what lies between `keeps` and `misses`; NaN where that is."""
-        return max(self.half_width, ((self.misses or 0.0) - (self.keeps or 0.0)) / 2)
+        """The half width, no less than half the step; NaN where that is."""
+        return max(self.half_width, self.half_step)
+
+    @property
+    def half_step(self) -> float:
+        """Half of what is between `keeps` and `misses`, requests/s."""
+        return ((self.misses or 0.0) - (self.keeps or 0.0)) / 2
 
 
 def next_rate(asked: Asked, tested: Tested) -> float | None:

@@ -223,10 +223,11 @@ def _rates_said(model: AcceptanceModel, assigned: Assigned) -> str:
 
 def _at_k(model: AcceptanceModel, assigned: Assigned, k: int) -> str | None:
     """Return what the rates in use are worth at the scheduler's k, where the model's own note says it at another."""
-    curves = model.curves if isinstance(model, Acceptance) and model.note and k else {}
-    used = {each if each in curves else "default" for each in assigned.acceptance}
-    other = {name: at for name, at in curves.items() if name in used and at.chain not in (0, k)}
-    return "; ".join(f"{name}: {worth(replace(at, chain=k))}" for name, at in other.items()) or None
+    if not isinstance(model, Acceptance) or not model.note or not k:
+        return None
+    used = {each if each in model.curves else "default" for each in assigned.acceptance}
+    other = {name: at for name, at in model.curves.items() if name in used and at.chain not in (0, k)}
+    return "; ".join(f"{name}: {worth(at, k, model.levels)}" for name, at in other.items()) or None
 
 
 DEPTHS = ("num_speculative_tokens", "speculative_num_steps", "depth_max", "arms", "candidate_steps")

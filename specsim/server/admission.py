@@ -72,6 +72,10 @@ TIMEOUT = "timeout"
 """The reason of a request whose client gave up."""
 
 
+RELATIVE_TOLERANCE = 1e-9
+"""Of a timeout, as of an objective: what ends exactly in time has ended, whatever the rounding of a sum of passes."""
+
+
 class RequestTimeouts:
     """The times by which requests of one replica must have ended.
 
@@ -88,7 +92,7 @@ class RequestTimeouts:
 
     def begin(self, request: int, arrival_s: float) -> None:
         """Note a request that is sent to the replica; its client has waited since it arrived at any."""
-        heappush(self._ends, (arrival_s + self._timeout_s, request))
+        heappush(self._ends, (arrival_s + self._timeout_s * (1 + RELATIVE_TOLERANCE), request))
 
     def leave(self, requests: Iterable[int]) -> None:
         """Note that requests have gone on to other replicas, whose business they are by now."""

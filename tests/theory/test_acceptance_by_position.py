@@ -162,8 +162,19 @@ def test_typed_rates_work_from_the_command_line_and_python():
     assert "cumulative [0.76, 0.56, 0.43] means 2.75 tokens a verification at k = 3, 58.3% of drafted" in said
     assert "spread between requests assumed: 0.5" in said
     two = simulate("vllm_spec", acceptance=[0.76, 0.56, 0.43], **small | {"scheduler__num_speculative_tokens": 2})
-    here = ": default: 2.32 tokens a verification at k = 2, 66% of drafted tokens accepted"
+    here = ": default: 2.33 tokens a verification at k = 2, 66.4% of drafted tokens accepted"
     assert any(here in note for note in two.notes)
+
+
+@pytest.mark.parametrize("k", [1, 8])
+def test_what_rates_are_worth_at_another_k_is_what_a_run_gives(k):
+    """Requests of high acceptance have fewer verifications a token the longer chains are."""
+    long = {"trace": "poisson", "requests": 200, "rps": 0.1, "scheduler__num_speculative_tokens": k}
+    run = simulate("vllm_spec", acceptance=0.7, trace__output_tokens=600, **long)
+    (said,) = [note for note in run.notes if f"tokens a verification at k = {k}," in note]
+    wanted = float(re.search(r"([\d.]+) tokens a verification", said)[1])
+    assert run.metrics["specsim"]["mean_tokens_per_verification"] == pytest.approx(wanted, rel=0.015)
+    assert abs(wanted - sum(0.7**place for place in range(k + 1))) > 0.005
 
 
 def test_a_lookup_drafts_in_the_stated_share_of_steps():

@@ -56,7 +56,7 @@ def test_a_system_has_one_number_with_its_interval_and_its_paired_difference_fro
     assert heads.split() == ["num_speculative_tokens", "rate", "difference", "to", "4", "rate", "per", "GPU"]
     assert units.split() == ["requests/s"] * 3
     assert rows[0].split() == ["4", *RATE.split(), "-", "2.174"]
-    assert rows[1].split() == ["8", f"{second.mean():.1f}", f"{apart.mean():+.2f}", f"{second.mean() / 2:.4g}"]
+    assert rows[1].split() == ["8", f"{second.mean():.1f}", f"{apart.mean():+.1f}", f"{second.mean() / 2:.4g}"]
     assert rows[2] == "mean over 3 seeds, too few for an interval, differences paired by seed"
     told = list(find_table(found(line(tested={rate: 2 * shares for rate, shares in TESTED.items()}))))
     assert [told[4].split(), told[5]] == [["4", *f"{RATE} \u00b1 1.0".split()], MEAN_AND_INTERVAL]

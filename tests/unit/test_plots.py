@@ -116,7 +116,7 @@ def test_cdf_meets_its_slo_line_at_the_share_that_meets_it():
 
 def test_timeline_panels():
     figure = timeline(passes())
-    panels = ["Requests|in the pass", "Requests|waiting", "Tokens per|target pass", "Depth of trees|(tokens)"]
+    panels = ["Requests|in the pass", "Waiting at|its end", "Tokens per|target pass", "Depth of trees|(tokens)"]
     assert [label.replace("\n", "|") for _, label in axis_labels(figure)] == [*panels, "Emitted|(tokens/s)"]
     assert figure.axes[-1].get_xlabel() == "Simulated time (s)"
     batch, _, tokens, depth, rate = ([patch.get_data() for patch in axes.patches] for axes in figure.axes)
