@@ -13,6 +13,7 @@ from specsim.metrics.requests import RequestRows
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, depends_on_length, verdict_of, verdicts, worst
 from specsim.metrics.summary import summarise
 from specsim.metrics.tables import comparison_table
+from specsim.runs.checks import first_wave
 from specsim.server.admission import AdmissionControl
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
@@ -215,10 +216,10 @@ def test_a_run_says_that_it_is_a_closed_loop():
     assert simulate("continuous", "poisson", requests=9).metrics["specsim"]["load"]["clients"] is None
     rows = comparison_table([({"rps": 1}, done.metrics)]).splitlines()
     assert [f"{done.metrics['request_throughput']:.2f}" in rows[4], "served: requests" in rows[-2]] == [True] * 2
-    crowd = simulate(
-        "vllm", "poisson", requests=300, concurrency=100, slo="one", slo__ttft_s=0.2, profile="llama8b_1b_h100"
-    )
+    how = {"slo": "one", "slo__ttft_s": 0.2, "profile": "llama8b_1b_h100"}
+    crowd = simulate("vllm", "poisson", requests=300, concurrency=100, **how)
     assert any("83 of 83 misses are of the first requests of the 100 clients, who all" in note for note in crowd.notes)
+    assert not list(first_wave(1, {"slo_ok": np.array([False]), "arrival_s": np.zeros(1)}))
 
 
 def test_a_run_says_that_its_batch_slots_were_all_taken_while_requests_waited():
