@@ -46,7 +46,7 @@ class ArrivalQueue:
         self._waiting.append((now_s, request, told))
 
     def start(self, now_s: float) -> Iterator[tuple[float, int, Requests]]:
-        """Yield when each entered whom the decision behind a step that starts now sees, in that order; they leave."""
+        """Yield whom the decision behind a step that starts now sees, as they entered, with the times; they leave."""
         decided_s = self._starts[0] if len(self._starts) == self._starts.maxlen else now_s
         self._starts.append(now_s)
         while self._waiting and self._waiting[0][0] <= decided_s:
