@@ -151,6 +151,8 @@ CHOSEN = {
     "tune": {"out": "tune chooses it; expected --out DIR"},
 }
 """Keys that a command gets in another way."""
+SHARED = ("--jobs", "--executor")
+"""Flags of sweeps that these commands have, too."""
 
 
 def for_word(word: str, *, misspelt: bool = False) -> str:
@@ -169,8 +171,11 @@ def for_word(word: str, *, misspelt: bool = False) -> str:
 def chosen_by(verb: str, word: str) -> str:
     """Return why a command takes no such key, or no word for it of other tools; empty where it takes it."""
     key = word.lstrip("-+").partition("=")[0]
-    chosen = CHOSEN.get(verb, {})
-    return chosen.get(key) or chosen.get(_meaning(word).partition("=")[0], "")
+    chosen, means = CHOSEN.get(verb, {}), _meaning(word)
+    flag, beside, run = means.partition(" beside ")
+    if beside and chosen:
+        return f"expected {flag}" if flag.split()[0] in SHARED else f"unknown; `specsim run` has {flag} beside {run}"
+    return chosen.get(key) or chosen.get(means.partition("=")[0], "")
 
 
 def _meaning(word: str) -> str:

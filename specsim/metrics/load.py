@@ -188,7 +188,7 @@ def _of_sessions(
     stays_s = (np.add.reduceat(np.nan_to_num(each)[order], starts) for each in (left_s - arrival_s, own_s, lone_s))
     stay_s, own_s, lone_s = stays_s
     between_s = last_s - first_s - stay_s
-    return first_s, last_s, own_s + between_s, began_s[order][starts], lone_s + between_s
+    return first_s, last_s, own_s + between_s, np.fmin.reduceat(began_s[order], starts), lone_s + between_s
 
 
 def _crowded(found: Load, arrival_s: Floats, left_s: Floats, alone_s: Floats, idle: float) -> Load:
@@ -314,6 +314,7 @@ def judged(
     overloaded = lost or _overloaded(lives, found)
     steady = None if overloaded is None else not overloaded and (found is None or found.interval_per_s[1] >= 0)
     settled = warm_up(backlog(lives.arrival_s, lives.left_s, arrival_s[arrival_s >= start_s]))
+    settled = None if settled is None else round(turns * settled)
     rate_per_s = turns * (len(arrival_s) - 1) / lives.span_s
     needed = None
     if half is not None and not overloaded:
@@ -403,7 +404,8 @@ def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None
     if block["steady"] is False:
         falls = (-each for each in block["backlog_trend_interval_per_s"][::-1])
         rate = _rate(block, -block["backlog_trend_per_s"], *falls)
-        notes.append(f"not steady: the backlog falls by {rate}; warmup=SECONDS leaves the beginning out")
+        cure = "" if block.get("sessions") else "; warmup=SECONDS leaves the beginning out"
+        notes.append(f"not steady: the backlog falls by {rate}{cure}")
     return tuple(notes)
 
 

@@ -415,7 +415,7 @@ def first_wave(clients: int | None, rows: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line where most misses of a closed loop are of the requests with which all clients begin at once."""
     missed, arrival_s = ~rows["slo_ok"], rows["arrival_s"]
     first = int(np.count_nonzero(missed & (arrival_s == arrival_s.min())))
-    if clients is not None and 2 * first > missed.sum():
+    if (clients or 0) > 1 and 2 * first > missed.sum():
         told = f"{first} of {missed.sum()} misses are of the first requests of the {clients} clients"
         yield f"{told}, who all begin at once; in more requests (requests=, a longer trace) they weigh less"
 

@@ -181,7 +181,7 @@ class ShortestPredicted(Batching):
         inside = len(view.running)
         waiting = ids[inside:]
         tokens = self.lengths.tokens(waiting)
-        near = np.sort(nearest((tokens, waiting), self.batch_slots.max_num_seqs))
+        near = np.sort(nearest((tokens, np.arange(len(waiting))), self.batch_slots.max_num_seqs))
         shortest = waiting[near][np.argsort(tokens[near], kind="stable")]
         return self.batch_slots.sequences(view, np.concatenate((ids[:inside], shortest)), drafting)
 

@@ -251,7 +251,7 @@ class SlosServe:
         late = due_s < view.now_s + 2 * seconds
         turn = np.select((kept & decodes & late, kept & ~decodes, kept, decodes), (0, 1, 2, 3), 4)
         tokens = min(max(tokens, cost[turn == 0].sum()), self.max_num_batched_tokens)
-        in_turn = np.lexsort((head, due_s, turn))
+        in_turn = np.lexsort((due_s, turn))
         room = tokens - np.cumsum(cost[in_turn])[np.argsort(in_turn)] + cost
         sizes = np.where(decodes, room >= cost, np.clip(room, 0, pending)).astype(np.int64)
         sizes[0] = max(sizes[0], 1)

@@ -45,13 +45,12 @@ class ArrivalQueue:
         """Take a request that arrives now."""
         self._waiting.append((now_s, request, told))
 
-    def start(self, now_s: float) -> Iterator[tuple[int, Requests]]:
-        """Yield whom the decision behind a step that starts now sees, as they entered; they leave."""
+    def start(self, now_s: float) -> Iterator[tuple[float, int, Requests]]:
+        """Yield whom the decision behind a step that starts now sees, as they entered, with the times; they leave."""
         decided_s = self._starts[0] if len(self._starts) == self._starts.maxlen else now_s
         self._starts.append(now_s)
         while self._waiting and self._waiting[0][0] <= decided_s:
-            _, request, told = self._waiting.popleft()
-            yield request, told
+            yield self._waiting.popleft()
 
     def started(self, starts_s: Sequence[float]) -> None:
         """Hear when steps started for which no client waited."""

@@ -99,13 +99,13 @@ class Replica:
         if self._timeouts is not None:
             self._timeouts.begin(request, float(told.arrival_s[request]))
         if self._arrival_queue is None:
-            self._enter(request, told)
+            self._enter(self.env.now, request, told)
         else:
             self._arrival_queue.enter(request, told, self.env.now)
         self._ring()
 
-    def _enter(self, request: int, told: Requests) -> None:
-        self.ledger.arrive(request, told, self.env.now)
+    def _enter(self, entered_s: float, request: int, told: Requests) -> None:
+        self.ledger.arrive(request, told, entered_s)
         if self.answered is not None and request in self.ledger.rejected:
             self.answered(np.array([request]))
 
@@ -164,8 +164,8 @@ class Replica:
             if self._arrival_queue is not None:
                 if not self.ledger.queues.live:
                     self._arrival_queue.idle()
-                for request, told in self._arrival_queue.start(self.env.now):
-                    self._enter(request, told)
+                for entered in self._arrival_queue.start(self.env.now):
+                    self._enter(*entered)
             if self._timeouts is not None:
                 self._cancel(self._timeouts)
             ran = False

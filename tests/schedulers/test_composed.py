@@ -58,12 +58,9 @@ def test_every_pair_serves_everybody(batching, speculation):
     assert (progress.draft_tokens.sum() > 0) == (speculation != "none")
 
 
-def test_parts_that_need_the_future_are_refused_without_it():
+def test_parts_that_need_the_future_or_hear_of_each_verification_are_refused_where_they_cannot():
     mapping = part("composed.WithOracle", batching=BATCHING["laps"], speculation=SPECULATION["none"])
     assert "oracle" in refusal(scheduler_factory, mapping, "scheduler=mine")
-
-
-def test_what_is_told_of_each_verification_cannot_say_that_its_steps_are_alike():
     told = type("Told", (FixedChains,), {"stationary": True, "on_verified": lambda *_: None})
     with pytest.raises(ValueError, match="Told says stationary = True, and has an on_verified"):
         Composed(TokenBudget(8, 512, 0.0), told(DRAFTS))

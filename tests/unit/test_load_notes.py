@@ -8,11 +8,12 @@ import pytest
 
 from specsim.api import find, simulate
 from specsim.figures.style import GLYPHS, HOLLOW
-from specsim.metrics.load import load, load_notes
+from specsim.metrics.load import _of_sessions, load, load_notes
 from specsim.metrics.requests import RequestRows
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, depends_on_length, verdict_of, verdicts, worst
 from specsim.metrics.summary import summarise
 from specsim.metrics.tables import comparison_table
+from specsim.runs.checks import first_wave
 from specsim.server.admission import AdmissionControl
 from specsim.simulation import run
 from tests.laws.subjects import factory_of
@@ -151,13 +152,13 @@ def test_sessions_overload_a_server_that_cannot_answer_their_turns_as_they_begin
     how = {"profile": "llama8b_1b_h100", "trace__turns": "whole"}
     calm, over = (simulate("vllm", rows, rps=rate, **how) for rate in (8, 20))
     blocks = [each.metrics["specsim"]["load"] for each in (calm, over)]
-    assert [(each["sessions"], each["overloaded"], each["steady"]) for each in blocks] == [
-        (250, False, True),
-        (250, True, False),
-    ]
-    assert any(
-        re.search(r"OVERLOADED: the backlog grows by .* sessions/s .* to \d+ sessions", each) for each in over.notes
-    )
+    told = [(each["sessions"], each["overloaded"], each["steady"], each["warm_up_requests"]) for each in blocks]
+    assert told == [(250, False, True, 4 * 35), (250, True, False, None)]
+    (note,) = (each for each in over.notes if each.startswith("OVERLOADED"))
+    assert re.search(r"the backlog grows by .* sessions/s .* to \d+ sessions", note)
+    assert load_notes(blocks[0] | {"steady": False}, 9)[0].endswith("95%)")
+    shed_first = ([0.0, 1.0], [np.nan, 3.0], [np.nan, 1.0], [np.nan, 2.0], [np.nan, 1.0])
+    assert [each.item() for each in _of_sessions(np.zeros(2, int), *map(np.array, shed_first))] == [0, 3, 2, 2, 2]
 
 
 def test_a_run_whose_last_request_is_cancelled_lasts_until_then():
@@ -215,10 +216,10 @@ def test_a_run_says_that_it_is_a_closed_loop():
     assert simulate("continuous", "poisson", requests=9).metrics["specsim"]["load"]["clients"] is None
     rows = comparison_table([({"rps": 1}, done.metrics)]).splitlines()
     assert [f"{done.metrics['request_throughput']:.2f}" in rows[4], "served: requests" in rows[-2]] == [True] * 2
-    crowd = simulate(
-        "vllm", "poisson", requests=300, concurrency=100, slo="one", slo__ttft_s=0.2, profile="llama8b_1b_h100"
-    )
+    how = {"slo": "one", "slo__ttft_s": 0.2, "profile": "llama8b_1b_h100"}
+    crowd = simulate("vllm", "poisson", requests=300, concurrency=100, **how)
     assert any("83 of 83 misses are of the first requests of the 100 clients, who all" in note for note in crowd.notes)
+    assert not list(first_wave(1, {"slo_ok": np.array([False]), "arrival_s": np.zeros(1)}))
 
 
 def test_a_run_says_that_its_batch_slots_were_all_taken_while_requests_waited():

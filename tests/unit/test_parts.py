@@ -36,21 +36,15 @@ BUDGET = TokenBudget(max_num_seqs=32, max_num_batched_tokens=64, watermark=0.01)
 RUN = {"trace": "poisson", "rps": 24, "requests": 60, "acceptance": 0.7}
 
 
-def test_drafts_beyond_what_the_budget_was_told_end_the_run():
+def test_a_part_that_breaks_its_word_or_lacks_one_is_refused_by_name():
     assert simulate(Composed(BUDGET, Sixes(6)), **RUN).metrics["completed"] == 60
     with pytest.raises(SpecsimError, match=r"above max_num_batched_tokens=64: Sixes drafts more than its draft_tokens"):
         simulate(Composed(BUDGET, Sixes(1)), **RUN)
-
-
-def test_a_part_without_what_it_must_say_is_refused_by_name():
     for has, lacks in (({"grow": Sixes.grow}, "drafts"), ({"drafts": True}, "grow")):
         with pytest.raises(ValueError, match=f"Part has no '{lacks}'"):
             Composed(BUDGET, type("Part", (Speculation,), has)())
     with pytest.raises(ValueError, match="'engine' is a word of YAML files"):
         Composed("engine", Sixes(6))
-
-
-def test_depths_that_are_no_integers_and_a_part_that_keeps_its_forest_are_named():
     requests = np.arange(3)
     with pytest.raises(TypeError, match="max_depth holds float64; expected integers"):
         next(grow(requests, requests, np.ceil(requests * 0.5), (1, 1)))

@@ -44,9 +44,7 @@ def test_a_reply_is_of_the_session_of_its_parent(chats, parents, sessions):
     half = trace(TIMED, chat_id=chats)
     assert half.session is None
     assert "chat_id is not read: sessions need chat_id and parent_chat_id" in half.source.note
-
-
-def test_a_reply_to_a_request_that_failed_is_of_its_session():
+    # The request between has failed.
     lengths = {"timestamp": [0.0, 1.0, 2.0], "input_length": [9, 9, 9], "output_length": [5, 0, 5]}
     assert trace_of(lengths | {"chat_id": [1, 2, 3], "parent_chat_id": [-1, 1, 2]}).session.tolist() == [0, 0]
 
@@ -75,18 +73,34 @@ def test_a_turn_arrives_its_delay_after_the_answer_before_it():
     assert done.requests[["trace_row", "session"]].to_numpy().tolist() == [[0, 0], [2, 0], [1, 1], [3, 1]]
 
 
-@pytest.mark.parametrize("name", ["vllm", "vllm_spec", "adaserve", "fcfs", "priority", "laps_sd"])
-def test_a_turn_waits_behind_what_arrived_before_it(name):
-    """Each of 40 sessions sends a turn while one request waits, whose row is the last of the trace."""
-    first = {"session_id": list(range(40)), "arrival_s": np.arange(40) / 100, "delay_s": np.nan, "prompt_tokens": 8000}
-    later = first | {"arrival_s": np.nan, "delay_s": 0.2}
-    alone = {"session_id": [40], "arrival_s": 0.6, "delay_s": np.nan, "prompt_tokens": 100}
-    rows = pd.concat([pd.DataFrame(each).assign(output_tokens=20) for each in (first, later, alone)])
-    done = simulate(name, rows, profile="llama8b_eagle3_h100", slo="one", trace__turns="whole").requests
+CROWD = {"profile": "llama8b_eagle3_h100", "slo": "one", "slo__ttft_s": None, "trace__turns": "whole"}
+
+
+def crowd(prompt_tokens, output_tokens):
+    """Return 40 sessions that each send a turn while one request is there, whose row is the last of the trace."""
+    first = {"session_id": range(40), "arrival_s": np.arange(40) / 100, "prompt_tokens": prompt_tokens}
+    later = first | {"arrival_s": None, "delay_s": 0.9, "output_tokens": output_tokens}
+    alone = {"session_id": [40], "arrival_s": 0.6, "prompt_tokens": 100, "output_tokens": output_tokens}
+    return pd.concat([pd.DataFrame(each) for each in (first | {"output_tokens": 5}, later, alone)])
+
+
+NAMES = ["vllm", "vllm_spec", "adaserve", "fcfs", "priority", "laps_sd", "lp_sjf", "slos_serve", "smartspec"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_turn_waits_behind_what_arrived_before_it_and_yields_its_cache_to_it(name):
+    done = simulate(name, crowd(8000, 20), **CROWD).requests
     single = done[done["prompt_tokens"] == 100].iloc[0]
     after = done[done["arrival_s"] > single["arrival_s"]]
     assert len(after) > 30
     assert (after["first_token_s"] >= single["first_token_s"]).all()
+    full = simulate(name, crowd(200, 300), profile__usable_kv_bytes=10**9, **CROWD).requests
+    assert full["preemptions"][full["prompt_tokens"] == 100].item() == 0
+    rows = {"session_id": [0, 0, 1, 2], "arrival_s": [0, None, 0.1, 0.25], "delay_s": [None, 0.26, None, None]}
+    rows |= {"prompt_tokens": [9] + [8000] * 3, "output_tokens": [1, 9, 9, 9]}
+    if name == "vllm":  # Two arrive in one step.
+        ended = simulate(name, pd.DataFrame(rows), **CROWD).requests.sort_values("first_token_s")
+        assert ended["trace_row"].tolist() == [0, 2, 3, 1]
 
 
 def test_a_client_plays_a_session_and_then_the_next():

@@ -120,6 +120,11 @@ def _scheduled(chosen: list[tuple[int, int]]) -> Scheduled:
     return Scheduled(pairs[:, 0], pairs[:, 1])
 
 
+def oldest_first(view: View, ids: Ids) -> Ints:
+    """Return the places of `ids` (n,) in order of arrival."""
+    return np.lexsort((ids, view.arrival_s[ids]))
+
+
 def keeping_cache(view: View, ids: Ids, target_growth: Ints, draft_growth: Ints | int = 0) -> tuple[Bools, float]:
     """Return which running requests `ids` keep their cache, (n,), when the youngest yield until the others can grow.
 
@@ -133,7 +138,7 @@ def keeping_cache(view: View, ids: Ids, target_growth: Ints, draft_growth: Ints 
     if left >= 0:
         return keep, left
     held = view.held_bytes(ids)
-    for youngest in np.argsort(-ids)[:-1].tolist():
+    for youngest in oldest_first(view, ids)[:0:-1].tolist():
         keep[youngest] = False
         left += int(growth[youngest]) + int(held[youngest])
         if left >= 0:

@@ -21,7 +21,7 @@ from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.batching import Scheduled, catch_up_tokens, keeping_cache, unread
+from specsim.schedulers.parts.batching import Scheduled, catch_up_tokens, keeping_cache, oldest_first, unread
 from specsim.schedulers.parts.growth import grow, useful_depth
 from specsim.schedulers.parts.protocols import Batching, Sequences, Speculation, at_least, draft_length, evicting
 from specsim.schedulers.sarathi import TokenBudget
@@ -180,9 +180,10 @@ class SmartSpec:
         So do those `joining` (m,), who were read on another replica, where there is memory for all. Where the oldest
         has no slot to decode in, the youngest give way until all others have.
         """
-        requests, evicted = np.sort(np.concatenate((view.running, joining)) if len(joining) else view.running), NOBODY
+        requests, evicted = np.concatenate((view.running, joining)) if len(joining) else view.running, NOBODY
         if len(joining) and not keeping_cache(view, requests, np.ones_like(requests))[0].all():
-            requests = np.sort(view.running)
+            requests = view.running
+        requests = requests[oldest_first(view, requests)]
         if not has_slot(view, requests[:1]):
             keep, _ = keeping_cache(view, requests, np.ones_like(requests))
             requests, evicted = requests[keep], requests[~keep]
