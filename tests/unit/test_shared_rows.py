@@ -23,6 +23,6 @@ def peak(count, replicas):
 
 
 def test_memory_grows_with_the_sum_of_requests_and_replicas():
-    """A further replica takes as many bytes of a run of ten times the requests; the first run of a process keeps more."""
+    """A further replica takes as many bytes of a run of ten times the requests; a process keeps more of its first."""
     _, small, large = ((peak(count, 18) - peak(count, 2)) / 16 for count in (9, 50, 500))
     assert large - small < 2 * 500
