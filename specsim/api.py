@@ -13,6 +13,7 @@ from specsim.config.points import is_several, point_of, with_keys
 from specsim.core.protocols import Observer, Scheduler
 from specsim.errors import SpecsimError, one_line, represented
 from specsim.files.checked_mapping import expanded
+from specsim.latency.model import Profile
 from specsim.metrics.capacity import LONGEST
 from specsim.runs.execute import Run, execute
 from specsim.runs.iterations import iterations
@@ -28,6 +29,7 @@ from specsim.search.tune import tune as tune_settings
 from specsim.search.tuned import Tuned, write_tuned
 from specsim.store.runs import StoredRun, check_place, holds_remains, is_run, read_run
 from specsim.store.sweeps import Sweep, holds_runs, load_sweep
+from specsim.workload.slo import SloMix
 from specsim.workload.trace import Trace
 
 if TYPE_CHECKING:
@@ -53,7 +55,17 @@ def simulate(
     scheduler: str | Path | Scheduler | Callable[[], Scheduler] = "adaserve",
     trace: str | Path | Trace | DataFrame = "azure_code",
     *,
+    profile: str | Path | Profile | None = None,
+    slo: str | Path | SloMix | None = None,
+    acceptance: str | Path | float | Sequence[float] | None = None,
+    drafter: str | Path | None = None,
+    engine: str | Path | None = None,
+    router: str | Path | None = None,
     observers: Sequence[str | Observer | Callable[[], Observer]] | None = None,
+    rps: float | None = None,
+    requests: int | None = None,
+    slo_scale: float | None = None,
+    seed: int | None = None,
     out: str | Path | None = None,
     progress: bool = False,
     **settings: Any,
@@ -64,13 +76,15 @@ def simulate(
     ----------
     scheduler : a name as `specsim list` shows it, the path of a YAML, a scheduler, or what makes one when called.
     trace : a name, a path, a `Trace`, or a DataFrame with the columns of docs/trace-formats.md.
+    profile, slo : a name, a path, a `Profile`, an `SloMix`; None: what goes with the others.
+    acceptance, drafter, engine, router : a name or a path; None: what goes with the others.
+        An acceptance may be a rate, or cumulative rates by draft position (docs/acceptance.md).
     observers : objects with a method ``on_pass(event)``, their classes or what makes them, or names of classes
         (docs/observers.md).
+    rps, requests, slo_scale, seed : as in docs/keys.md, None: its default.
     out : run folder to write. progress : draw a progress bar on a terminal or in Jupyter.
-    **settings : profile, slo, acceptance, drafter, engine and router: a name or a path; None: what goes with the
-        others. A profile may be a `Profile`, an slo an `SloMix`, an acceptance a rate, or cumulative rates by draft
-        position (docs/acceptance.md). Any key of docs/keys.md; one below a group or a mapping is written with two
-        underscores: ``scheduler__verify_tokens=256``, ``warmup=[0, 60]``. Values are taken as they are.
+    **settings : any other key of docs/keys.md; one below a group or a mapping is written with two underscores:
+        ``scheduler__verify_tokens=256``, ``warmup=[0, 60]``. Values are taken as they are.
 
     Raises
     ------
@@ -84,7 +98,10 @@ def simulate(
     50
     """
     names, seeing = _apart(observers)
-    chosen = {"scheduler": scheduler, "trace": trace, **({"observers": names} if names else {})}
+    typed = {"profile": profile, "slo": slo, "acceptance": acceptance, "drafter": drafter, "engine": engine}
+    typed |= {"router": router, "rps": rps, "requests": requests, "slo_scale": slo_scale, "seed": seed}
+    chosen: dict[str, Any] = {"scheduler": scheduler, "trace": trace, **({"observers": names} if names else {})}
+    chosen |= {name: each for name, each in typed.items() if each is not None}
     _, settings, objects = named({}, {**chosen, **settings})
     (ready,) = checked([from_point(point_of(settings), objects.described)], objects)
     folder = None if out is None else expanded(str(out), "out=")

@@ -337,12 +337,15 @@ def with_keys(function: Function) -> Function:
     kinds["observers"] = "Sequence[str | Callable[[], Observer]] | None"
     chosen = [(group, None, kinds.get(group, "str | Path | None")) for group in GROUPS]
     typed = [(each.name.replace(".", "__"), each.default, kinds.get(each.name, each.type)) for each in declared()]
-    keys = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    keys = {
+        name: Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, default, kind in (*chosen, *typed)
-        if name not in shown.parameters
-    ]
-    told.__signature__ = shown.replace(parameters=[*own, *keys, rest])  # type: ignore[attr-defined]
+    }
+    # A keyword that a function types for checkers is shown with the schema's default; its None: not given.
+    stays = [each.name for each in own if each.kind is not Parameter.KEYWORD_ONLY] + ["out", "observers"]
+    first = [each if each.name in stays else keys.get(each.name, each) for each in own]
+    more = [each for name, each in keys.items() if name not in shown.parameters]
+    told.__signature__ = shown.replace(parameters=[*first, *more, rest])  # type: ignore[attr-defined]
     return cast(Function, told)
 
 
