@@ -18,7 +18,7 @@ from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.made import simulations
 
 every_scheduler = pytest.mark.parametrize("name", NAMES)
-law = settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
+law = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 
 
 @every_scheduler
