@@ -87,7 +87,7 @@ class Outstanding:
     def outstanding_s(self) -> float:
         """Return the seconds that the outstanding tokens take by the cost model; see `Server`.
 
-        Whose text is read decodes behind all of it.
+        A request whose text is read decodes behind all of it.
         """
         ids = self._here()
         if not len(ids):

@@ -281,7 +281,7 @@ class Found:
 
     @property
     def whose(self) -> str:
-        """Whose attainment it is, in words."""
+        """The requests whose attainment it is, in words."""
         known = {ALL: "all requests", WORST: "the worst class"}
         return self.of if self.of.startswith(NOTED) else known.get(self.of, f"class {self.of}")
 

@@ -27,7 +27,7 @@ SPEEDUP_OFF = 0.038
 COMPOSED_OFF = {"dense": 0.047, "MoE": 0.075}
 """By how much TPOT of composed profiles is off, the median over the unseen served points of docs/composing.md."""
 COMPOSED, HELD_OUT = "error of composed profiles against servers, docs/composing.md", "held-out error of the profile"
-"""Whose error `Tuned.error` is."""
+"""The sources of `Tuned.error`, in words."""
 PASSES, SPEEDUP = "passes", "speed-up"
 """The first words of conditions under which passes take longer or less long, and drafts bring less or more."""
 THROUGHPUT, TOKENS_PER_S = "output_throughput", "output tokens/s"

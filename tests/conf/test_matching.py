@@ -1,4 +1,4 @@
-"""What goes together is suggested, unless the user says more; what does not match or fit is said."""
+"""Files that go together are suggested, unless the user says more; a note tells of those that do not match or fit."""
 
 import re
 

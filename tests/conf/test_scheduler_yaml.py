@@ -97,7 +97,7 @@ SHARED = {"window", "acceptance", "order"}
 
 
 def test_one_parameter_has_one_name_and_one_place_in_every_scheduler():
-    """Whatever stands in several YAMLs can be set for all of them by one key."""
+    """A key of several YAMLs can be set for all of them at once."""
     places: dict[str, set[str]] = {}
     for name in NAMES:
         for above, node in nodes(raw_of(name)):

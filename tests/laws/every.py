@@ -194,7 +194,7 @@ def conservation(ran: Witnessed) -> None:
 
 
 def counting(ran: Witnessed) -> None:
-    """What is counted per request is what the exchanges say."""
+    """The counts of each request are those of the exchanges."""
     seen, progress = ran.seen, ran.seen.record.progress
     tallies = {
         key: np.zeros(len(seen.record.requests), dtype=int) for key in ("draft", "accepted", "verify", "speculate")

@@ -79,7 +79,7 @@ ATTAINED: dict[str, dict[str, Any]] = {
     "las": {},
     "fastserve": {"starvation_s": 1e9},
 }
-"""Who decides by attained service, and what lets it alone decide: nobody is perceptible, nobody is rescued."""
+"""Schedulers by attained service, and settings with which it alone decides: no request is perceptible or rescued."""
 
 
 def played(name: str, **costs: Any) -> Watched:

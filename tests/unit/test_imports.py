@@ -24,7 +24,7 @@ SEEN = {
     "latency": {"files", "registry", "pass_shape", "latency"},
     "metrics": {"core", "server", "pass_shape", "errors", "metrics"},
 }
-"""Whom the oracle boundary and the seams leave these rooms to see."""
+"""The rooms that the oracle boundary and the seams leave these rooms to see."""
 ABOVE = {"profiler": {"studies", "tools", "tests"}, "tools": {"studies", "tests"}, "studies": {"tests"}}
 ABOVE |= {"specsim": {"torch", "transformers", "profiler", "studies", "tools", "tests"}}
 """Of each folder: what it does not import: those above it, and of the package any deep learning library."""

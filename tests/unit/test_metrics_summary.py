@@ -190,7 +190,7 @@ def test_docs_name_every_column_and_key():
 
 
 def test_columns_are_summed_up_as_the_table_that_they_make_which_is_a_copy():
-    """Who writes into the table does not write into the simulation."""
+    """A write into the table is none into the simulation."""
     told = requests([0.0, 0.1], [5, 6], [7, 8])
     columns = run(simulation(told, [7, 8], factory_of("vllm_spec"))).table()
     table = columns.frame()

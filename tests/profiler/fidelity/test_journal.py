@@ -1,4 +1,4 @@
-"""What is written down of a run makes its times again and tells what it decided; the trace of texts decoded alone."""
+"""The journal of a run makes its times again and tells its decisions; the trace of texts decoded alone."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is checked and chosen before a sweep: the attention kernel and the path of passes."""
+"""Checks and choices before a sweep: the attention kernel and the path of passes."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -92,7 +92,7 @@ def test_tail_merged_with_the_context_is_attention_to_both(name, share, dtype):
 
 
 def test_the_kernel_reads_nothing_of_an_empty_context():
-    """What stands there is what the memory held: here no numbers."""
+    """An output that is not written keeps what the memory held: here no numbers."""
     work = TREES["tree behind nothing"]
     shape, (tables, _), query, keys, values = pools(work, 2, 16, dtype=torch.float32)
     split = SplitAttention("split", shape, plain_paged, plain_tail, device=CPU)
