@@ -63,7 +63,7 @@ class Simulation:
     admission_control : which requests a replica refuses at their arrival; None: none that could ever fit.
     too_long : (N,) which requests are beyond the target's context and refused at their arrival; None: none is.
     sessions : (N,) what requests of one conversation share; None: each request is a session of its own.
-    prefixes : of all prompts, where their blocks are kept for others; None: no block is.
+    prefixes : of all prompts, whose blocks the servers that read them keep for others; None: no block is kept.
     keep_passes : keep one row per pass.
     window : seconds of arrival of the requests whose inter-token latencies are kept; None keeps all.
     multi_step : whether decoding passes, and rounds of chains of one length, run as one event where no arrival or end
@@ -205,9 +205,10 @@ def _replica(
 ) -> Replica:
     hardware = simulation.hardware_of(name)
     size, cached = len(simulation.requests), hardware.truth.draft.cached
-    ledger = Ledger(size, hardware.memory, cached, simulation.prefixes, rows, name)
-    view = LedgerView(ledger, hardware.cost_model)
     prefill = simulation.split.prefill if simulation.split is not None else 0
+    prefixes = simulation.prefixes if name < prefill or not prefill else None
+    ledger = Ledger(size, hardware.memory, cached, prefixes, rows, name)
+    view = LedgerView(ledger, hardware.cost_model)
     simulated = SimulatedBackend(ground_truth, hardware.truth, view, hardware.host_bytes_per_s)
     backend = simulated if simulation.backend is None else simulation.backend(view)
 

@@ -232,6 +232,16 @@ def equipped(profile: Profile, drafter: Drafter, source: str = "drafter") -> Pro
     return replace(profile, draft=draft, stated_usable_kv_bytes=stated)
 
 
+def without_drafter(profile: Profile) -> Profile:
+    """Return the profile where the drafter is not loaded: neither its weights nor its cache take memory."""
+    draft, stated = profile.draft, profile.stated_usable_kv_bytes
+    return replace(
+        profile,
+        draft=replace(draft, weights_bytes=0, kv_bytes_per_token=0),
+        stated_usable_kv_bytes=None if stated is None else stated + draft.weights_bytes,
+    )
+
+
 def check_model(model: ModelLatency, source: str) -> None:
     """Refuse a model of somebody's own whose sizes no memory has: a run would end somewhere, or count nonsense.
 

@@ -155,9 +155,8 @@ def prefixes(settings: Settings, trace: Trace) -> Prefixes:
         if trace.session is not None:
             cure += "; or trace.turns=whole, if each turn of a session_id sends all before it (docs/closed-loops.md)"
         raise SpecsimError(f"prefix_caching=true: {who} has no hash_ids that can be used; {cure}")
-    for other, given in (("split.prefill", settings.split.prefill is not None), ("shed.ttft", settings.shed.ttft)):
-        if given:
-            raise SpecsimError(f"prefix_caching=true: not with {other}; expected one of them")
+    if settings.shed.ttft:
+        raise SpecsimError("prefix_caching=true: not with shed.ttft; expected one of them")
     if found.block_tokens % block_tokens:
         said = f"hash_ids of {found.block_tokens} tokens are no whole blocks of block_tokens={block_tokens}"
         raise SpecsimError(f"prefix_caching=true: {said}")

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from specsim.config.groups import Choices
 from specsim.config.schema import Settings, written
+from specsim.core.protocols import Drafting
 from specsim.errors import SpecsimError
-from specsim.latency.drafter import Drafter, check_model, drafter_from_mapping, equipped
+from specsim.latency.drafter import Drafter, check_model, drafter_from_mapping, equipped, without_drafter
 from specsim.latency.engine import Engine, engine_from_mapping
 from specsim.latency.profile import Profile, profile_from_mapping
 from specsim.metrics.requests import Window, counts
@@ -81,6 +82,10 @@ class EngineOnProfile(NamedTuple):
         captured = getattr(scheduler, "by_table", False), getattr(scheduler, "captured_drafts", 0)
         return EngineOnProfile(self.engine, *(self.engine.speculating(each, *captured) for each in self[1:]))
 
+    def without_drafter(self) -> EngineOnProfile:
+        """Return the same where the server loads no drafter: all its memory is the target's."""
+        return EngineOnProfile(self.engine, *map(without_drafter, self[1:]))
+
     def replica(self, block_tokens: int, host_bytes_per_s: float) -> Hardware:
         """Return what a replica runs on; each of its GPUs moves so many bytes to the host and back."""
         target, draft = self.truth.target, self.truth.draft
@@ -117,11 +122,18 @@ class Fleet(NamedTuple):
         """Return the number of GPUs of so many replicas."""
         return sum(each.truth.gpus for each in self.replicas or (self.first,) * replicas)
 
-    def speculating(self, scheduler: object) -> Fleet:
-        """Return the same where the servers are configured to speculate as a scheduler does."""
-        return self._replace(
-            by_name={name: (named, each.speculating(scheduler)) for name, (named, each) in self.by_name.items()}
-        )
+    def running(self, scheduler: object) -> Fleet:
+        """Return the same where the servers are configured to speculate as a scheduler does, or load no drafter.
+
+        A scheduler that does not say whether it drafts has its drafter and pays for no speculation.
+        """
+        if not isinstance(scheduler, Drafting):
+            return self
+
+        def configured(each: EngineOnProfile) -> EngineOnProfile:
+            return each.speculating(scheduler) if scheduler.drafts else each.without_drafter()
+
+        return self._replace(by_name={name: (named, configured(each)) for name, (named, each) in self.by_name.items()})
 
     def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:
         """Return the baseline latency that ratios are multiples of, and a note.

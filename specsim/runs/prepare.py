@@ -159,8 +159,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     depths_said = [_depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values()]
     at_k = _at_k(model, load.assigned, _drafts_of(chosen.scheduler, truth))
-    speculates = _speculates(factory)
-    running_on = served_on.speculating(factory.example) if speculates else served_on
+    running_on = served_on.running(factory.example)
     simulated = _simulation(
         settings, load, GroundTruth(load.assigned.output_tokens, acceptance_trace), running_on, factory, routed
     )

@@ -25,7 +25,6 @@ from tests.files import block, blocks, commands, page
 from tests.made import refusal
 
 OVERLOAD, CACHING, REPLICAS = page("overload"), page("prefix-caching"), page("replicas")
-SPLIT = {"replicas": 2, "split__prefill": 1, "split__link_gb_per_s": 50}
 
 
 def test_every_reason_is_told_on_the_page_and_in_rows_metrics_and_notes(here):
@@ -65,7 +64,6 @@ def test_the_second_prompt_of_the_page_finds_two_blocks(here):
 
 
 ONLY = "max_tokens: 64\nclasses:\n  only: {share: 1.0, tpot_s: 0.05}\n"
-NOT_WITH = "prefix_caching=true: not with {}; expected one of them"
 
 
 @pytest.mark.parametrize(
@@ -79,9 +77,8 @@ NOT_WITH = "prefix_caching=true: not with {}; expected one of them"
             {"trace": "poisson", "prefix_caching": True},
             "prefix_caching=true: trace 'poisson' has no hash_ids that can be used",
         ),
-        ({"prefix_caching": True, "shed__ttft": True}, NOT_WITH.format("shed.ttft")),
+        ({"prefix_caching": True, "shed__ttft": True}, "prefix_caching=true: not with shed.ttft; expected one of them"),
         ({"prefix_caching": True, "block_tokens": 48}, "hash_ids of 512 tokens are no whole blocks of block_tokens=48"),
-        ({"prefix_caching": True, **SPLIT}, NOT_WITH.format("split.prefill")),
     ],
     ids=str,
 )

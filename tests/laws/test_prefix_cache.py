@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from specsim.cluster.split import Splitting
 from specsim.core.request import Prefixes, Requests
 from specsim.server.kv_cache import DRAFT, TARGET
 from specsim.server.view import LedgerView
@@ -101,6 +102,17 @@ def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
     assert record.passes["prefill_tokens"].tolist() == [12, 8, 4, 4]
     assert record.passes["context_tokens"].tolist() == [0, 0, 0, 8]
     assert (record.totals.prefix_queries, record.totals.prefix_hits) == (36, 8)
+
+
+def test_of_split_servers_those_that_read_prompts_keep_them() -> None:
+    """The second of two prompts that are alike reads its last block; its whole cache moves all the same."""
+    told = requests([0.0, 100.0], [12, 12], [4, 4])
+    split = {"replicas": 2, "split": Splitting(1, np.inf), "prefixes": hashed(told, [1, 1], 4)}
+    record = run(simulation(told, [4, 4], factory_of("vllm_spec"), pool=memory(told, 9.0), **split))
+    read = (record.passes["replica"] == 0) & (record.passes["kind"] == 1)
+    assert record.passes["prefill_tokens"][read].tolist() == [12, 4]
+    assert record.moves.moved_bytes[0] == record.moves.moved_bytes[1] > 0
+    assert (record.totals.prefix_queries, record.totals.prefix_hits) == (24, 8)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
+from pandas.testing import assert_frame_equal
 
 from specsim.api import simulate
 from specsim.config.compose import compose
@@ -106,7 +107,7 @@ def test_heads_cost_shares_of_the_target(cache_share):
     assert heads.seconds(one(*PASS)) == pytest.approx(wanted)
     assert heads.weights_bytes == pytest.approx(0.2 * target.weights_bytes, abs=1)
     assert heads.cached == (cache_share > 0)
-    none = equipped(PROFILE, drafter_from_mapping({"kind": "lookup", "pass_s": 1e-4}, "d")).usable_kv_bytes
+    none = equipped(PROFILE, drafter_from_mapping(LOOKUP, "d")).usable_kv_bytes
     assert none - with_heads.usable_kv_bytes == heads.weights_bytes, "weights take from the cache"
 
 
@@ -117,6 +118,16 @@ def test_one_pass_proposes_all_depths_and_a_drafter_with_a_cache_reads_the_promp
     assert (passes["prefill_tokens"] == 0).all()
     for name in ("separate", "eagle", "layers_skipped"):
         assert (drafts(run(drafter=name))["prefill_tokens"] > 0).any(), name
+
+
+def test_a_server_that_never_drafts_loads_no_drafter():
+    """Its memory is the target's alone, whichever drafter the policies beside it have."""
+    room = {"profile__memory_bytes": round(1.05 * (PROFILE.target.weights_bytes + PROFILE.draft.weights_bytes) / 0.9)}
+    tight = {"trace__prompt_tokens": 9000, "slo__ttft_s": None, "rps": 1, "any_fit": True, **room}
+    alone, beside = (run("vllm", drafter=each, **tight).requests for each in ("lookup", "separate"))
+    assert_frame_equal(alone, beside)
+    assert beside["finish_s"].notna().all()
+    assert run("vllm_spec", **tight).requests["finish_s"].isna().all(), "both prompts are too much"
 
 
 def test_a_scheduler_that_prices_passes_knows_that_one_is_enough():
