@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -78,23 +78,25 @@ class Requests(Facts):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes:
-    """Hashes of the prompts' blocks: two prompts begin alike as far as their hashes are equal.
+    """Hashes of blocks of text: two prompts begin alike as far as their hashes are equal.
 
     Attributes
     ----------
     hashes : (M,) of all prompts, one behind the other. A hash stands for a block and all blocks before it.
     first, count : (N,) place of each prompt's first hash, and how many it has. The last may stand for part of a block.
     block_tokens : tokens of a block.
+    of_outputs : whether the hashes of a prompt go on over its output.
     """
 
     hashes: Ints
     first: Ints
     count: Ints
     block_tokens: int
+    of_outputs: bool = False
 
     def taken(self, rows: slice | Ints) -> Prefixes:
         """Return the hashes of the prompts at indices `rows`."""
-        return Prefixes(self.hashes, self.first[rows], self.count[rows], self.block_tokens)
+        return replace(self, first=self.first[rows], count=self.count[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -249,6 +249,8 @@ class Ledger:
 
     def _finish(self, ids: Ids, at_s: Floats | float) -> None:
         self.queues.end(ids)
+        for model in (DRAFT, TARGET):
+            self.caches.publish(model, ids, ended=True)
         self.caches.drop(ids)
         self._undecoded.difference_update(ids.tolist())
         self.progress.finish_s[ids] = at_s

@@ -95,11 +95,11 @@ class PrefixCache:
                 self.queries += int(self._prompt_tokens[request])
                 self.hits += cached[TARGET]
 
-    def publish(self, model: int, ids: Ids, cached: Ints) -> None:
-        """Let others use the whole prompt blocks of requests with `cached` tokens, (n,)."""
+    def publish(self, model: int, ids: Ids, cached: Ints, *, ended: bool = False) -> None:
+        """Let others use the whole prompt blocks of requests with `cached` tokens, (n,); of `ended` ones all."""
         used = self._used[model, ids]
-        prompt_tokens = self._prompt_tokens[ids]
-        whole = np.minimum(np.minimum(cached, prompt_tokens) // self._tokens, self._prefixes.count[ids])
+        known = cached if ended and self._prefixes.of_outputs else np.minimum(cached, self._prompt_tokens[ids])
+        whole = np.minimum(known // self._tokens, self._prefixes.count[ids])
         for place in np.flatnonzero(whole > used).tolist():
             request, blocks = int(ids[place]), int(whole[place])
             keys = [(model, each) for each in self._hashes(request, blocks)[int(used[place]) :]]
@@ -215,11 +215,11 @@ class Caches:
             known = self._prompt_tokens[ids] + emitted
             progress.draft_cached[ids] = known - ((known - progress.target_cached[ids] == 1) & (emitted > 0))
 
-    def publish(self, model: int, ids: Ids) -> None:
-        """Let others use what these requests have cached of their prompts, where prompts share blocks."""
+    def publish(self, model: int, ids: Ids, *, ended: bool = False) -> None:
+        """Let others use what these requests have cached of their prompts, and of their outputs where they `ended`."""
         if self.prefix is not None and (model == TARGET or self.feeds):
             cached = self._progress.target_cached if model == TARGET else self._progress.draft_cached
-            self.prefix.publish(model, ids, cached[ids])
+            self.prefix.publish(model, ids, cached[ids], ended=ended)
 
     def settle(self) -> None:
         """Bring what waiting requests share up to date, between two steps."""

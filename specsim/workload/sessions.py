@@ -201,17 +201,19 @@ def whole_prompts(trace: Trace, turns: TurnPrompts | None, file: Path, rows: Tab
 
 
 def prefixes_of_turns(trace: Trace, block_tokens: int) -> Prefixes:
-    """Return hashes of the prompts' blocks where each turn's prompt begins with the prompt before it.
+    """Return hashes of blocks where each turn's prompt begins with the prompt before it, and with its answer.
 
-    A turn whose prompt is shorter than the one before it, as after a compaction, shares nothing.
+    A turn whose prompt is too short for the answer shares the prompt before it alone; one that is shorter than that
+    prompt, as after a compaction, shares nothing.
     """
-    before, tokens, used = trace.before, trace.prompt_tokens.tolist(), 0
-    lists: list[Ints] = []
-    for place, behind in enumerate(before.tolist()):
-        grows = behind >= 0 and tokens[place] >= tokens[behind]
-        shared = lists[behind][: tokens[behind] // block_tokens] if grows else np.empty(0, np.int64)
-        own = ceil(tokens[place] / block_tokens) - len(shared)
+    prompts, texts = trace.prompt_tokens.tolist(), (trace.prompt_tokens + trace.output_tokens).tolist()
+    lists, used = list[Ints](), 0
+    for place, behind in enumerate(trace.before.tolist()):
+        told = (texts[behind], prompts[behind]) if behind >= 0 else ()
+        alike = next((each for each in told if each <= prompts[place]), 0) // block_tokens
+        shared = lists[behind][:alike] if alike else np.empty(0, np.int64)
+        own = ceil(texts[place] / block_tokens) - alike
         lists.append(np.concatenate((shared, np.arange(used, used + own))))
         used += own
     count = np.array([len(each) for each in lists], dtype=np.int64)
-    return Prefixes(np.concatenate(lists), np.cumsum(count) - count, count, block_tokens)
+    return Prefixes(np.concatenate(lists), np.cumsum(count) - count, count, block_tokens, of_outputs=True)

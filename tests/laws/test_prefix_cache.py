@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specsim.cluster.split import Splitting
-from specsim.core.request import Prefixes, Requests
+from specsim.core.request import Ints, Prefixes, Requests
 from specsim.server.kv_cache import DRAFT, TARGET
 from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
@@ -21,11 +21,11 @@ from tests.made import memory, requests, simulation, simulations
 law = settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow])
 
 
-def hashed(told: Requests, families: list[int], block_tokens: int) -> Prefixes:
-    """Return hashes by which two prompts of one family begin alike as far as the shorter one goes."""
-    blocks = -(-told.prompt_tokens // block_tokens)
+def hashed(told: Requests, families: list[int], block_tokens: int, outputs: Ints | None = None) -> Prefixes:
+    """Return hashes by which two texts of one family are alike as far as the shorter goes: prompts, with outputs."""
+    blocks = -(-(told.prompt_tokens + (0 if outputs is None else outputs)) // block_tokens)
     rows = [1000 * family + np.arange(count) for family, count in zip(families, blocks, strict=True)]
-    return Prefixes(np.concatenate(rows), np.cumsum(blocks) - blocks, blocks, block_tokens)
+    return Prefixes(np.concatenate(rows), np.cumsum(blocks) - blocks, blocks, block_tokens, outputs is not None)
 
 
 @st.composite
@@ -35,7 +35,8 @@ def sharing(draw: st.DrawFn) -> Simulation:
     size = len(drawn.requests)
     families = draw(st.lists(st.integers(1, 3), min_size=size, max_size=size))
     block_tokens = draw(st.sampled_from((1, 2))) * drawn.memory.block_tokens
-    return replace(drawn, prefixes=hashed(drawn.requests, families, block_tokens))
+    outputs = drawn.ground_truth.output_tokens if draw(st.booleans()) else None
+    return replace(drawn, prefixes=hashed(drawn.requests, families, block_tokens, outputs))
 
 
 def recount(view: LedgerView) -> None:
@@ -74,8 +75,8 @@ def test_every_scheduler_emits_the_same_and_the_pool_is_kept(name: str, drawn: S
 @given(drawn=sharing())
 def test_with_room_for_all_a_prompt_finds_what_has_been_read_before_it_begins(drawn: Simulation) -> None:
     roomy = memory(drawn.requests, 1e4, drawn.memory.block_tokens)
-    simulated = replace(drawn, replicas=1, memory=roomy, scheduler=factory_of("continuous"))
-    seen = watched(simulated)
+    of_prompts = replace(drawn.prefixes, of_outputs=False)
+    seen = watched(replace(drawn, replicas=1, memory=roomy, scheduler=factory_of("continuous"), prefixes=of_prompts))
     prefixes, begun, read, found = drawn.prefixes, set[int](), set[int](), {}
     for step in seen.heard[0]:
         for request in step.work.requests.tolist():

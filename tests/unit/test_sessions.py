@@ -131,17 +131,18 @@ def test_the_prompts_of_turns_are_whole_or_what_a_turn_adds():
     assert "trace.turns=added changes nothing" in refusal(trace_of, alone, turns="added")
 
 
-def test_a_turn_finds_the_prompt_before_it_cached():
-    """Blocks of 16 tokens: 18 whole ones of 300 tokens, 12 of 200, on whichever replica the session is."""
+def test_a_turn_finds_the_text_before_it_cached():
+    """Blocks of 16 tokens: 22 whole ones of 300 tokens and 60 answered, 15 of 200 and 50, on the session's replica."""
     asked = {"prefix_caching": True, "block_tokens": 16, "replicas": 2, "router": "affinity", "out": None}
     done = simulate("continuous", frame(), **asked)
-    assert done.metrics["specsim"]["prefix_cache_hits"] == 16 * (18 + 12)
+    assert done.metrics["specsim"]["prefix_cache_hits"] == 16 * (22 + 15)
     stamped = frame(timestamp=[0, 9000, 20_000, 30_000]).drop(columns="delay")
     of_log = simulate("continuous", stamped, trace__turns="whole", trace__time_unit="ms", **asked)
-    assert of_log.metrics["specsim"]["prefix_cache_hits"] == 16 * (18 + 12)
+    assert of_log.metrics["specsim"]["prefix_cache_hits"] == 16 * (22 + 15)
     assert "; or trace.turns=whole, if each" in refusal(simulate, "continuous", stamped, trace__time_unit="ms", **asked)
-    shrinks = simulate("continuous", frame(input_length=[300, 200, 299, 330]), trace__turns="whole", **asked)
-    assert shrinks.metrics["specsim"]["prefix_cache_hits"] == 16 * 12
+    for tokens, blocks in ((299, 0), (310, 18)):  # Shorter than the prompt before it, or than that and its answer.
+        shrinks = simulate("continuous", frame(input_length=[300, 200, tokens, 330]), trace__turns="whole", **asked)
+        assert shrinks.metrics["specsim"]["prefix_cache_hits"] == 16 * (blocks + 15)
 
 
 @pytest.mark.parametrize(
