@@ -64,6 +64,16 @@ class Outstanding:
         return len(self._ledger.queues.running)
 
     @property
+    def active_tokens(self) -> int:
+        """Tokens that running requests hold in the target's cache."""
+        return int(np.add.reduce(self._ledger.progress.target_cached[self._ledger.queues.running]))
+
+    @property
+    def unread_tokens(self) -> int:
+        """Tokens of texts that are still to be read."""
+        return int(np.add.reduce(self._unread(self._here())))
+
+    @property
     def free_bytes(self) -> int:
         """Bytes of cache that no request holds."""
         return self._ledger.pool.free_bytes
@@ -72,6 +82,11 @@ class Outstanding:
     def capacity_bytes(self) -> int:
         """Bytes of cache in all."""
         return self._ledger.pool.capacity_bytes
+
+    def cached_tokens(self, coming: Coming) -> int:
+        """Return the tokens of a request's prompt that are cached here."""
+        prefix = self._ledger.caches.prefix
+        return coming.cached_tokens if prefix is None else prefix.found(coming.request, coming.prompt_tokens)
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
         """Return the tokens that requests due by then still need, by what is told of them.
@@ -92,19 +107,24 @@ class Outstanding:
         ids = self._here()
         if not len(ids):
             return 0.0
-        target, cached = self.cost_model.target, self._cached(ids)
-        unseen, emitted = self._unseen(ids), self._ledger.progress.emitted_tokens[ids]
-        text = np.where(unseen, self._told.prompt_tokens[ids], self._ledger.known(ids))
-        lacks = text - cached
-        reads = (lacks > 0) & ((emitted == 0) | (lacks > 1))
-        reading_s = 0.0
+        target, text, unread = self.cost_model.target, self._text(ids), self._unread(ids)
+        reads, reading_s = unread > 0, 0.0
         if reads.any():
-            scheduled = lacks[reads]
-            reading_s = target.seconds(
-                PassShape.of(cached[reads], scheduled, prefill_tokens=int(np.add.reduce(scheduled)))
-            )
+            scheduled = unread[reads]
+            tokens = int(np.add.reduce(scheduled))
+            reading_s = target.seconds(PassShape.of(self._cached(ids[reads]), scheduled, prefill_tokens=tokens))
         left = int(np.add.reduce(self._told.most_tokens[ids] - text))
         return reading_s + target.seconds(PassShape.of_decoding(text)) * left / len(ids)
+
+    def _text(self, ids: Ids) -> Ints:
+        """Return the tokens of each request that exist, (n,)."""
+        return np.where(self._unseen(ids), self._told.prompt_tokens[ids], self._ledger.known(ids))
+
+    def _unread(self, ids: Ids) -> Ints:
+        """Return what each request is still to read, (n,): one that decodes lacks its last token, and reads nothing."""
+        lacks = self._text(ids) - self._cached(ids)
+        unread: Ints = np.where((self._ledger.progress.emitted_tokens[ids] == 0) | (lacks > 1), lacks, 0)
+        return unread
 
     def _cached(self, ids: Ids) -> Ints:
         """Return what the target's cache holds of each text, (n,)."""
@@ -205,6 +225,7 @@ class Dispatch:
         ttft_slo_s, tpot_slo_s = float(told.ttft_slo_s[request]), float(told.tpot_slo_s[request])
         max_tokens = int(told.max_tokens[request])
         return Coming(
+            request=request,
             session=int(self._sessions[request]),
             slo_class=told.class_names[told.slo_class[request]],
             prompt_tokens=int(told.prompt_tokens[request]),

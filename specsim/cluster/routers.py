@@ -1,9 +1,11 @@
-"""Routers: round robin, least tokens, least seconds, slack, affinity and dedicated replicas."""
+"""Routers: round robin, least tokens, least seconds, slack, affinity, cache-aware and dedicated replicas."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +77,35 @@ class Affinity:
     def route(self, coming: Coming, servers: Sequence[Server]) -> int:
         """Return the place that belongs to the session."""
         return int(mix(np.array(coming.session, dtype=np.int64).astype(np.uint64)) % np.uint64(len(servers)))
+
+
+class CacheAware:
+    """Send a request where the fewest tokens are left to read, its own among them, and are held by requests.
+
+    Of equals, where the fewest were sent, then to the first. Dynamo's KV router at temperature 0, which knows what
+    the caches hold at the time.
+
+    Parameters
+    ----------
+    overlap_weight : of a token that is left to read, against one that is held (Dynamo's `--kv-overlap-score-weight`).
+    """
+
+    def __init__(self, overlap_weight: float) -> None:
+        if not 0 <= overlap_weight < inf:
+            raise ValueError(f"overlap_weight: {overlap_weight!r} is not a number of at least 0")
+        self._weight, self._sent = overlap_weight, Counter[int]()
+
+    def route(self, coming: Coming, servers: Sequence[Server]) -> int:
+        """Return the place of the server with the least to read and to hold."""
+
+        def work(place: int) -> tuple[float, int]:
+            server = servers[place]
+            unread = server.unread_tokens + coming.prompt_tokens - server.cached_tokens(coming)
+            return self._weight * unread + server.active_tokens, self._sent[place]
+
+        place = min(range(len(servers)), key=work)
+        self._sent[place] += 1
+        return place
 
 
 class _Pool(NamedTuple):

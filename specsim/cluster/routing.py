@@ -17,12 +17,13 @@ class Coming(NamedTuple):
 
     Attributes
     ----------
-    session : what requests of one conversation share.
+    request : its number, by which servers know its prompt. session : what requests of one conversation share.
     slo_class : name of its class.
     prompt_tokens, max_tokens, cached_tokens, ttft_slo_s, tpot_slo_s : as in `specsim.core.request.Facts`.
     due_s : simulated time by which its last token that may be emitted is due; infinite without an objective.
     """
 
+    request: int
     session: int
     slo_class: str
     prompt_tokens: int
@@ -36,8 +37,9 @@ class Coming(NamedTuple):
 class Server(Protocol):
     """Counts of the requests that were sent to a replica and have not ended, as a router sees it; nothing of outputs.
 
-    `requests` of them hold or await cache, `running` of them hold some. `free_bytes` of `capacity_bytes` of cache are
-    not held. `cost_model` is that of the scheduler there: replicas may run on different hardware.
+    `requests` of them hold or await cache, `running` of them hold some: `active_tokens` in the target's cache.
+    `unread_tokens` of their texts are still to be read. `free_bytes` of `capacity_bytes` of cache are not held.
+    `cost_model` is that of the scheduler there: replicas may run on different hardware.
     """
 
     @property
@@ -45,11 +47,19 @@ class Server(Protocol):
     @property
     def running(self) -> int: ...  # noqa: D102
     @property
+    def active_tokens(self) -> int: ...  # noqa: D102
+    @property
+    def unread_tokens(self) -> int: ...  # noqa: D102
+    @property
     def free_bytes(self) -> int: ...  # noqa: D102
     @property
     def capacity_bytes(self) -> int: ...  # noqa: D102
     @property
     def cost_model(self) -> CostModel: ...  # noqa: D102
+
+    def cached_tokens(self, coming: Coming) -> int:
+        """Return the tokens of a request's prompt that are cached here, as `prefix_caching` or the trace has it."""
+        ...
 
     def outstanding_tokens(self, due_by_s: float = inf) -> int:
         """Return the tokens that requests due by then still need: to be read, and to be emitted at most."""

@@ -54,14 +54,22 @@ class PrefixCache:
         hashes = self._hashes(request, (int(self._prompt_tokens[request]) - 1) // self._tokens)
         keys, blocks = list[BlockKey](), [0, 0]
         for model in (TARGET, DRAFT):
-            unknown = (place for place, each in enumerate(hashes) if (model, each) not in self._users)
-            found = blocks[model] = next(unknown, len(hashes))
+            found = blocks[model] = self._known(model, hashes)
             # Of a prompt the end is dropped first: its last block that is cached, and the next, tell of any change.
             keys += [(model, each) for each in hashes[max(found - 1, 0) : found + 1]]
         for key in keys:
             self._watched[key].add(request)
         self._waiting[request] = keys
         return blocks[TARGET] * self._tokens, blocks[DRAFT] * self._tokens
+
+    def found(self, request: int, prompt_tokens: int) -> int:
+        """Return the tokens of a prompt that the target's cache holds now."""
+        return self._known(TARGET, self._hashes(request, (prompt_tokens - 1) // self._tokens)) * self._tokens
+
+    def _known(self, model: int, hashes: Sequence[int]) -> int:
+        """Return how many of the blocks, from the first on, are cached."""
+        unknown = (place for place, each in enumerate(hashes) if (model, each) not in self._users)
+        return next(unknown, len(hashes))
 
     def _hashes(self, request: int, blocks: int) -> list[int]:
         first, count = int(self._prefixes.first[request]), int(self._prefixes.count[request])

@@ -203,8 +203,8 @@ def whole_prompts(trace: Trace, turns: TurnPrompts | None, file: Path, rows: Tab
 def prefixes_of_turns(trace: Trace, block_tokens: int) -> Prefixes:
     """Return hashes of blocks where each turn's prompt begins with the prompt before it, and with its answer.
 
-    A turn whose prompt is too short for the answer shares the prompt before it alone; one that is shorter than that
-    prompt, as after a compaction, shares nothing.
+    A prompt that is too short for the answer shares the prompt before it alone. A prompt that is shorter than the one
+    before it, as after a compaction, shares nothing.
     """
     prompts, texts = trace.prompt_tokens.tolist(), (trace.prompt_tokens + trace.output_tokens).tolist()
     lists, used = list[Ints](), 0

@@ -400,7 +400,8 @@ TYPED_VALUES = {"N": "64", "M": "2", "R": "2", "K": "3", "X": "2", "S": "3"}
 def typed(expected):
     """Return the settings in what was expected, with values in the place of capital letters."""
     named = re.findall(
-        r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|pinned_vllm|poisson|gamma|true|lookup|{\d[^}]*})", expected
+        r"[a-z][a-z_.]*=(?:[A-Z]\b|\d[\d.]*%?|vllm\w*|pinned_vllm|poisson|gamma|true|lookup|cache_aware|{\d[^}]*})",
+        expected,
     )
     return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
 

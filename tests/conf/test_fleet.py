@@ -7,6 +7,7 @@ import pytest
 from specsim import iterations, load_run, simulate
 from specsim.config.configured import from_words
 from specsim.files.yaml_file import shipped
+from specsim.latency.drafter import without_drafter
 from specsim.latency.profile import load_profile
 from specsim.metrics.requests import SPLIT_COLUMNS
 from specsim.runs.plan import checked
@@ -38,7 +39,7 @@ def test_each_replica_has_the_time_and_the_memory_of_its_profile():
     made = prepare(chosen(MIXED, "engine=profiled")).simulation
     assert (made.replicas, len(made.hardware)) == (3, 3)
     for machine, name in zip(made.hardware, (H100, H100, A100), strict=True):
-        profile = load_profile(name)
+        profile = without_drafter(load_profile(name))
         assert machine.truth == machine.cost_model == profile
         assert machine.memory.capacity_bytes == profile.usable_kv_bytes
     assert made.hardware[0].truth is made.hardware[1].truth

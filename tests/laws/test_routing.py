@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specsim.cluster.dispatch import Outstanding
-from specsim.cluster.routers import Affinity, Dedicated, LeastSeconds, LeastTokens, RoundRobin, Slack
+from specsim.cluster.routers import Affinity, CacheAware, Dedicated, LeastSeconds, LeastTokens, RoundRobin, Slack
 from specsim.cluster.routing import Coming, Planning, Router, Server
 from specsim.core.protocols import View
+from specsim.core.request import Prefixes
 from specsim.metrics.recorder import Record
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_text, roomy_chains, watched
@@ -29,6 +30,7 @@ def pools() -> Router:
 
 ROUTERS: dict[str, Callable[[], Router]] = {"round_robin": RoundRobin, "least_tokens": LeastTokens, "slack": Slack}
 ROUTERS |= {"least_seconds": LeastSeconds, "affinity": Affinity, "dedicated": pools}
+ROUTERS |= {"cache_aware": lambda: CacheAware(1.0)}
 every_router = pytest.mark.parametrize("name", ROUTERS)
 law = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 
@@ -67,7 +69,7 @@ class Overheard:
 def check_face(server: Outstanding, sent: Sequence[int]) -> None:
     """Count again, request by request of those `sent` to it, what a server is owed."""
     ledger, told = server._ledger, server._ledger.facts
-    owed = due = live = 0
+    owed = due = live = unread = 0
     deadline_s = np.nanmax([*ledger.facts.arrival_s, 0.0]) + 1.037
     for request in sent:
         entered = ledger.facts.prompt_tokens[request] > 0
@@ -78,12 +80,15 @@ def check_face(server: Outstanding, sent: Sequence[int]) -> None:
         to_read = text - int(ledger.progress.target_cached[request])
         tokens = to_read + int(told.max_tokens[request] - ledger.progress.emitted_tokens[request])
         owed, live = owed + tokens, live + 1
+        unread += 0 if ledger.progress.emitted_tokens[request] and to_read == 1 else to_read
         ttft_s, tpot_s = np.nan_to_num([told.ttft_slo_s[request], told.tpot_slo_s[request]])
         if not np.isnan([told.ttft_slo_s[request], told.tpot_slo_s[request]]).all():
             late_s = told.arrival_s[request] + ttft_s + tpot_s * (told.max_tokens[request] - 1)
             due += tokens if late_s <= deadline_s else 0
     assert server.requests == live
     assert server.running <= live
+    assert server.unread_tokens == unread
+    assert server.active_tokens == sum(ledger.progress.target_cached[ledger.queues.running].tolist())
     assert server.outstanding_tokens() == owed
     assert server.outstanding_tokens(deadline_s) == due
 
@@ -182,3 +187,13 @@ def test_slack_looks_past_work_that_can_wait() -> None:
     plain = simulation(told, [90, 50, 60], factory_of("continuous"), replicas=2)
     assert run(replace(plain, router=LeastTokens)).replica_of.tolist() == [0, 1, 1]
     assert run(replace(plain, router=Slack)).replica_of.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("weight", "sent"), [(1.0, [0, 1, 1, 0, 1]), (0.0, [0, 1, 0, 1, 0])])
+def test_cache_aware_goes_where_a_prompt_is_cached_unless_there_is_more_to_read(weight: float, sent: list[int]) -> None:
+    """Prompts of two kinds, the first of each alone; then three at once, of which no weight makes the kinds equal."""
+    told = requests([0.0, 100.0, 200.0, 200.0, 200.0], [40] * 5, [1] * 5)
+    kinds = [np.arange(10) + 100 * kind for kind in (0, 1, 1, 0, 1)]
+    prefixes = Prefixes(np.concatenate(kinds), 10 * np.arange(5), np.full(5, 10), 4)
+    two = {"replicas": 2, "router": lambda: CacheAware(weight), "prefixes": prefixes}
+    assert run(simulation(told, [1] * 5, factory_of("continuous"), **two)).replica_of.tolist() == sent
