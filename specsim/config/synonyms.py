@@ -122,7 +122,7 @@ WORDS = {
     "out=DIR, with a folder below it for each point": "hydra_run_dir hydra_sweep_dir",
     "seed=S": "random_seed",
     "replicas=N router=cache_aware": "router_prefix router_prefix_aware router_kv router_kv_aware",
-    "replicas=N router=cache_aware router.overlap_weight=X": "kv_overlap_score_weight router_kv_overlap_score_weight overlap_score_weight",
+    "replicas=N router=cache_aware router.overlap_weight=X": "kv_overlap_score_weight overlap_score_weight",
     "a file of yours for a group, scheduler=./mine.yaml": (
         "config_name config_path config_dir hydra_searchpath cn cp cd"
     ),
