@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 MOST_CHARACTERS = 2000
+ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")
 
 
 def say(*lines: object, error: bool = False, end: str = "\n", flush: bool = False) -> None:
@@ -69,6 +71,13 @@ class ModelFault(SpecsimError):
     """A model or a backend answers a pass with what cannot be: a time that no clock can wait for, or other rows."""
 
 
+class StepTooLong(BaseException):
+    """Thrown into code that has not come to the next pass in time; no `Exception`, so that none catches it."""
+
+    def __str__(self) -> str:
+        return "no next pass within step_limit_s of wall time"
+
+
 class IllegalPass(SchedulerFault):
     """A scheduler asked for a pass that no server could run."""
 
@@ -122,8 +131,22 @@ def reason(error: BaseException) -> str:
 
 
 def represented(value: object, most: int = 40) -> str:
-    """Return at most so many characters of what a value looks like in Python, in one line, whatever its class does."""
+    """Return at most so many characters of what a value looks like in Python, in one line, whatever its class does.
+
+    Addresses are left out, and an object that looks like nothing else is its class.
+    """
+    kind = with_article(type(value).__name__)
     try:
-        return " ".join(repr(value).split())[:most]
+        return kind if is_plain(value) else ADDRESS.sub("", " ".join(repr(value).split()))[:most]
     except Exception:
-        return f"a {type(value).__name__} without a representation"
+        return f"{kind} without a representation"
+
+
+def is_plain(value: object) -> bool:
+    """Return whether a value looks like its class and its address in Python."""
+    return type(value).__repr__ is object.__repr__
+
+
+def with_article(name: str) -> str:
+    """Return a name behind "a" or "an"."""
+    return f"{'an' if name.startswith((*'AEIOaeio', 'ndarray')) else 'a'} {name}"

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Generic, TypeVar
 
-from specsim.errors import SpecsimError, first_line, nearest, passes_through, reason, represented
+from specsim.errors import SpecsimError, first_line, nearest, passes_through, reason, represented, with_article
 from specsim.files.checked_mapping import CheckedMapping, copied, expanded
 
 ENTRY_POINTS = {
@@ -209,7 +209,7 @@ def asked(source: str, method: Callable[..., Any], wanted: type, *arguments: Any
         where = own_line(error.__traceback__, getattr(method, "__self__", method))
         raise SpecsimError(f"{source}: {name}: {complaint(error)}{where}") from error
     if not isinstance(found, wanted):
-        raise SpecsimError(f"{source}: {name} returned {represented(found)}; expected a {wanted.__name__}")
+        raise SpecsimError(f"{source}: {name} returned {represented(found)}; expected {with_article(wanted.__name__)}")
     return found
 
 

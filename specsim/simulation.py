@@ -18,7 +18,7 @@ from specsim.cluster.split import Sending, SplitDispatch, Splitting
 from specsim.core.protocols import Backend, CostModel, Observer, Oracle, Scheduler, View
 from specsim.core.request import LONGEST_S, Bools, Floats, Ints, Prefixes, Requests
 from specsim.core.user_code import begun, guarded
-from specsim.errors import ObserverFault, SchedulerFault, SpecsimError, represented
+from specsim.errors import ObserverFault, SchedulerFault, SpecsimError, StepTooLong, represented
 from specsim.kernels import compiled_loops
 from specsim.metrics.recorder import Pauses, Record, Recorder
 from specsim.metrics.requests import Window, counts
@@ -28,7 +28,7 @@ from specsim.server.engine import Replica
 from specsim.server.events import Observing, noted_by
 from specsim.server.kv_cache import Memory
 from specsim.server.ledger import Ledger
-from specsim.server.planning import TOO_LONG, StepTooLong, watchdog
+from specsim.server.planning import watchdog
 from specsim.server.state import Hardware, Progress, SharedRows, over_pools
 from specsim.server.view import LedgerView
 from specsim.simulated_backend import GroundTruth, SimulatedBackend
@@ -129,9 +129,9 @@ def run(simulation: Simulation, watcher: Watcher | None = None) -> Record:
     try:
         with watchdog(alive, simulation.step_limit_s):
             return _run(simulation, env, replicas, watcher)
-    except StepTooLong:
+    except StepTooLong as error:
         names = {type(replica.scheduler).__name__ for replica in replicas} or {"that is made"}
-        raise SchedulerFault(f"scheduler {', '.join(names)} at {env.now:g} s: {TOO_LONG}") from None
+        raise SchedulerFault(f"scheduler {', '.join(names)} at {env.now:g} s: {error}") from None
 
 
 def _run(simulation: Simulation, env: simpy.Environment, replicas: list[Replica], watcher: Watcher | None) -> Record:

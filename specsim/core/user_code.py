@@ -20,7 +20,16 @@ import numpy as np
 from specsim.core.passes import DraftPass, TargetPass
 from specsim.core.protocols import Beginning, Noting, Oracle, Scheduler, UsesOracle, View
 from specsim.core.request import Floats
-from specsim.errors import SchedulerFault, SpecsimError, first_line, nearest, represented
+from specsim.errors import (
+    SchedulerFault,
+    SpecsimError,
+    StepTooLong,
+    first_line,
+    is_plain,
+    nearest,
+    represented,
+    with_article,
+)
 
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = {_OURS, *(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))}
@@ -116,7 +125,7 @@ def own_modules(given: object) -> set[str]:
 def complaint(error: BaseException) -> str:
     """Return the kind of an error and what it says, with the nearest valid name where an unknown one was used."""
     name, said = type(error).__name__, first_line(error)
-    return (said if said == name else f"{name}: {said}") + _nearest_name(error)
+    return (said if said == name or isinstance(error, StepTooLong) else f"{name}: {said}") + _nearest_name(error)
 
 
 def _nearest_name(error: BaseException) -> str:
@@ -148,12 +157,12 @@ def _short(file: str) -> str:
 
 def kind_of(value: Any) -> str:
     """Return in words what somebody gave."""
-    if isinstance(value, DraftPass | TargetPass):
-        return f"a {type(value).__name__}"
+    if isinstance(value, DraftPass | TargetPass) or is_plain(value):
+        return with_article(type(value).__name__)
     if value is None:
         return "None"
     if isinstance(value, np.ndarray):
-        kind = "an array" if type(value) is np.ndarray else f"a {type(value).__name__}"
+        kind = "an array" if type(value) is np.ndarray else with_article(type(value).__name__)
         return f"{kind} {value.shape} of {value.dtype}"
     return f"{represented(value)} ({type(value).__name__})"
 

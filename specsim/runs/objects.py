@@ -18,7 +18,7 @@ from specsim.config.schema import GROUPS
 from specsim.config.values import python_value
 from specsim.core.protocols import Observer
 from specsim.core.user_code import complaint, own_line, own_modules
-from specsim.errors import SpecsimError, represented
+from specsim.errors import SpecsimError, represented, with_article
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.latency.model import Profile
 from specsim.schedulers.loading import SchedulerFactory
@@ -198,7 +198,7 @@ def _handed(group: str, value: Any, of_trace: Mapping[str, Any]) -> Handed:
         return Handed(trace=trace, described={group: {**said, **taken}})
     wanted = Profile if group == "profile" else SloMix
     if not isinstance(value, wanted):
-        raise SpecsimError(f"{group}: {represented(value)}; expected a name, a path or a {wanted.__name__}")
+        raise SpecsimError(f"{group}: {represented(value)}; expected a name, a path or {with_article(wanted.__name__)}")
     if isinstance(value, SloMix):
         check_mix(value)
         return Handed(slo=value, described={group: _said(value)})
@@ -209,7 +209,7 @@ def _observing(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Handed]:
     """Return settings with a name in the place of each observer that is an object, and those objects."""
     given: Any = settings.get(OBSERVERS)
     makers: dict[str, Callable[[], Observer]] = {}
-    names, described, modules = [], list[dict[str, Any]](), set[str]()
+    names, described, modules = list[Any](), list[dict[str, Any]](), set[str]()
     for each in given if is_several(given) else [given]:
         if callable(getattr(each, "on_pass", None)) and not isinstance(each, type):
             shared = f"{represented(each)}: several runs would share it"
@@ -221,6 +221,8 @@ def _observing(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Handed]:
                 raise SpecsimError(f"{OBSERVERS}: {represented(each)} makes no object with an on_pass(event) method")
             described.append(said := _said(made))
             name = f"<{said['object']}-{said['sha256'] or str(len(makers)):.12}>"
+            # Another maker's object may have the same content.
+            name = name if makers.get(name, each) is each else f"{name[:-1]}-{len(names)}>"
             makers[name] = each
             modules |= own_modules([each, made])
         names.append(name)

@@ -17,7 +17,7 @@ from specsim.core.protocols import Scheduler, Step, View
 from specsim.core.request import Bools, Floats, Ids, Ints
 from specsim.core.trees import ROOTS, Forest, give
 from specsim.core.user_code import complaint, definition, kind_of, placed
-from specsim.errors import IllegalPass, ModelFault, SchedulerFault
+from specsim.errors import IllegalPass, ModelFault, SchedulerFault, StepTooLong
 from specsim.server.state import Progress, RequestQueues
 
 
@@ -340,8 +340,7 @@ class Conversation:
         raise IllegalPass(self._told(placed(reason, thrown, self._scheduler.step))) from thrown
 
     def _failed(self, error: BaseException) -> SchedulerFault:
-        said = TOO_LONG if isinstance(error, StepTooLong) else complaint(error)
-        return SchedulerFault(self._told(placed(said, error, self._scheduler.step)))
+        return SchedulerFault(self._told(placed(complaint(error), error, self._scheduler.step)))
 
     def _fault(self, what: str) -> SchedulerFault:
         return SchedulerFault(self._told(what + definition(self._scheduler.step)))
@@ -353,15 +352,10 @@ class Conversation:
 PASSES = 10_000
 LOOK_EVERY = 1_024
 TICKS = 20
-TOO_LONG = "no next pass within step_limit_s of wall time"
 
 
 class Livelock(SchedulerFault):
     """A scheduler let requests wait for ever."""
-
-
-class StepTooLong(BaseException):
-    """Thrown into a scheduler that has not come to its next pass in time; no `Exception`, so that none catches it."""
 
 
 class LivelockDetector:

@@ -74,6 +74,14 @@ class Failing:
         raise ValueError("no such thing")
 
 
+class Telling:
+    def __init__(self, told):
+        self.told = told
+
+    def on_pass(self, event):
+        self.told.append(event.start_s)
+
+
 class Same:
     def __init__(self):
         self.on_pass = id
@@ -88,7 +96,7 @@ class Same:
         ([Failing()], r"observer Failing at [\d.]+ s: ValueError: no such thing \(.*test_observers.py:\d+\)"),
         ([LEAVING], r"observer Leaving at [\d.]+ s: SystemExit: 0 \(.*test_observers.py:\d+\)"),
         ([Counting(), Same()], "observer Same: noted counted, which is noted already; expected another name"),
-        ([3], r"observers: 3 has no on_pass\(event\) method"),
+        ([object()], r"observers: an object has no on_pass\(event\) method"),
         ([lambda: Counting(3)], r"observers: <function .*: TypeError: Counting\(\) takes no arguments"),
     ],
 )
@@ -104,7 +112,7 @@ def test_what_is_no_observer_is_refused_before_anything_runs(in_time):
     outside = refusal(simulate, "vllm", **SMALL, observers=["os.system"])
     assert "observers: os.system: _target_: 'os.system' is not allowed" in outside
     shared = refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[Counting()])
-    assert "several runs would share it; expected its class, Counting" in shared
+    assert "observers: a Counting: several runs would share it; expected its class, Counting" in shared
     for each, said in ((lambda: Counting(3), "Counting() takes no arguments"), (dict, "no object with an on_pass")):
         assert said in refusal(sweep, {"seed": [0, 1]}, **SMALL, observers=[each])
 
@@ -113,6 +121,9 @@ def test_classes_observe_a_sweep_and_a_search_and_stand_when_it_is_made_again(tm
     made = partial(sweep, {"rps": [4, 8]}, trace="poisson", requests=20, progress=False)
     wanted = simulate("adaserve", **SMALL, observers=[partial(Counting)])
     assert made(observers=[partial(Counting)])[1].requests.equals(wanted.requests)
+    seen = [[], []]
+    made(observers=[lambda: Telling(seen[0]), lambda: Telling(seen[1])])
+    assert len(seen[0]) == len(seen[1]) > 0
     first = made(observers=[Counting], jobs=2, out=tmp_path)
     assert "test_observers.Counting); config.yaml names it" in " ".join(first[0].provenance["notes"])
     before = [each.stat().st_mtime_ns for each in sorted(tmp_path.rglob("metrics.json"))]

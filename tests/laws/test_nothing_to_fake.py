@@ -19,7 +19,7 @@ from specsim.errors import IllegalPass, SchedulerFault
 from specsim.server.planning import Livelock
 from specsim.simulation import run
 from tests.layers import grow
-from tests.made import acceptance_trace, memory, requests, simulation
+from tests.made import acceptance_trace, memory, refusal, requests, simulation
 
 TOLD = requests([0.0, 0.0, 0.1], [9, 6, 7], [30, 30, 30])
 OUTPUT = [20, 17, 30]
@@ -250,7 +250,21 @@ class Silent:
         yield
 
 
-def test_a_step_that_never_yields_is_named():
-    said = r"scheduler Silent at 0 s: no next pass within step_limit_s .*fake\.py:\d+"
-    with pytest.raises(SchedulerFault, match=said):
-        faked(Silent, step_limit_s=0.2)
+def for_ever(*_: Any) -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("who", "scheduler", "more"),
+    [
+        ("scheduler Silent at 0 s", Silent, {}),
+        ("scheduler Begins", type("Begins", (Speculative,), {"begin": for_ever}), {}),
+        (r"observer Sees at [\d.]+ s", Speculative, {"observers": [type("Sees", (), {"on_pass": for_ever})]}),
+        ("observer Notes", Speculative, {"observers": [type("Notes", (), {"on_pass": id, "noted": for_ever})]}),
+        ("router Routes at 0 s", Speculative, {"router": type("Routes", (), {"route": for_ever}), "replicas": 2}),
+    ],
+)
+def test_a_step_that_never_yields_is_named(who, scheduler, more):
+    said = refusal(faked, scheduler, **more, step_limit_s=0.2)
+    assert re.match(rf"{who}: no next pass within step_limit_s of wall time \(.*fake\.py:\d+\)$", said), said
