@@ -99,13 +99,14 @@ class Acceptance:
 
     def scaled(self, factor: float) -> Acceptance:
         """Return it with each draft position's rate, given that the drafts before are right, times a factor."""
-        if not factor:
-            return replace(self, curves=dict.fromkeys(self.curves, NEVER))
+        note = self.note and f"before acceptance_scale={factor:g}: {self.note}"
+        if factor < LEAST_CONFIDENCE:
+            return replace(self, curves=dict.fromkeys(self.curves, NEVER), note=note)
         by_category = {
             name: replace(curve, agreement=tuple(min(MOST_RATE, factor * rate) for rate in curve.rates))
             for name, curve in self.curves.items()
         }
-        return replace(self, curves=by_category)
+        return replace(self, curves=by_category, note=note)
 
     def acceptance_trace(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> AcceptanceTrace:
         """Return the acceptance trace of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.
@@ -225,7 +226,7 @@ def level_rates(curve: Curve, levels: int) -> Floats:
     from scipy.special import expit, logit, ndtri
 
     deviation = curve.spread * ndtri((np.arange(levels) + 0.5) / levels)
-    verifications = np.ones(levels)
+    verifications, wide = np.ones(levels), max(40.0, deviation[-1] + 1)
     rates: Floats = np.empty((levels, positions))
     for _ in range(ROUNDS):
         reached = verifications.copy()
@@ -234,10 +235,10 @@ def level_rates(curve: Curve, levels: int) -> Floats:
             def short(centre: float, weights: Floats = reached, pooled: float = pooled) -> float:
                 return float(weights @ (expit(centre + deviation) - pooled))
 
-            rates[:, place] = expit(brentq(short, logit(pooled) - 40, logit(pooled) + 40) + deviation)
+            rates[:, place] = expit(brentq(short, logit(pooled) - wide, logit(pooled) + wide) + deviation)
             reached = reached * rates[:, place]
         deep = np.pad(rates, ((0, 0), (0, max(curve.chain - positions, 0))), mode="edge")[:, : curve.chain]
-        verifications = 1 / (1 + np.cumprod(deep, axis=1).sum(axis=1))
+        verifications = 1 / (1 + curve.match * np.cumprod(deep, axis=1).sum(axis=1))
     return rates
 
 
@@ -245,20 +246,21 @@ def pooled(curve: Curve, k: int, levels: int) -> list[float]:
     """Return the share of verifications of chains of k that accept each draft position, k of them, over all levels."""
     rates = level_rates(curve, levels) if levels > 1 else np.array([curve.rates])
     right = np.cumprod(np.pad(rates, ((0, 0), (0, max(k - len(curve.rates), 0))), mode="edge")[:, :k], axis=1)
-    verifications = 1 / (1 + right.sum(axis=1))
+    verifications = 1 / (1 + curve.match * right.sum(axis=1))
     shares: list[float] = (verifications @ right / verifications.sum()).tolist()
     return shares
 
 
 def level_means(mean: float, spread: float, levels: int) -> Floats:
     """Return the mean confidence of each level, (levels,): logit-normal with this spread and mean."""
-    if levels == 1 or not spread:
+    if levels == 1 or not spread or not 0 < mean < 1:
         return np.full(levels, mean)
     from scipy.optimize import brentq
-    from scipy.special import expit, ndtri
+    from scipy.special import expit, logit, ndtri
 
     deviation = spread * ndtri((np.arange(levels) + 0.5) / levels)
-    centre = brentq(lambda x: expit(x + deviation).mean() - mean, -80.0, 80.0)
+    low, high = min(-80.0, logit(mean) - deviation[-1]), max(80.0, logit(mean) + deviation[-1])
+    centre = brentq(lambda x: expit(x + deviation).mean() - mean, low, high)
     means: Floats = expit(centre + deviation)
     return means
 

@@ -158,7 +158,8 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
     said = routing_notes(routed(), str(chosen.router), load.trace, pooled)
     notes = (*load.notes, *said, *choice_notes(chosen, served_on, factory, misfits), handed.note)
     depths_said = [_depth_note(chosen.scheduler, each.truth) for _, each in served_on.by_name.values()]
-    at_k = _at_k(model, load.assigned, _drafts_of(chosen.scheduler, truth))
+    scaled = settings.acceptance_scale is not None
+    at_k = _at_k(model, load.assigned, _drafts_of(chosen.scheduler, truth), scaled=scaled)
     running_on = served_on.running(factory.example)
     simulated = _simulation(
         settings, load, GroundTruth(load.assigned.output_tokens, acceptance_trace), running_on, factory, routed
@@ -220,12 +221,12 @@ def _rates_said(model: AcceptanceModel, assigned: Assigned) -> str:
     return "; ".join(filter(None, (getattr(model, "note", None), said)))
 
 
-def _at_k(model: AcceptanceModel, assigned: Assigned, k: int) -> str | None:
-    """Return what the rates in use are worth at the scheduler's k, where the model's own note says it at another."""
+def _at_k(model: AcceptanceModel, assigned: Assigned, k: int, *, scaled: bool) -> str | None:
+    """Return what the rates in use are worth at the scheduler's k, where the model's own note says it of others."""
     if not isinstance(model, Acceptance) or not model.note or not k:
         return None
     used = {each if each in model.curves else "default" for each in assigned.acceptance}
-    other = {name: at for name, at in model.curves.items() if name in used and at.chain not in (0, k)}
+    other = {name: at for name, at in model.curves.items() if name in used and (scaled or at.chain not in (0, k))}
     return "; ".join(f"{name}: {worth(at, k, model.levels)}" for name, at in other.items()) or None
 
 

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from specsim import simulate
-from specsim.acceptance.curves import Acceptance, ConfidenceCalibration, level_rates
+from specsim.acceptance.curves import Acceptance, ConfidenceCalibration, level_means, level_rates, pooled
 from specsim.acceptance.loading import acceptance_from_mapping
 from specsim.acceptance.trace import AcceptanceTrace
 from specsim.config.compose import compose
@@ -101,15 +101,18 @@ def test_lengths_by_k_are_steps_of_cumulative_rates(lengths, rates):
 
 
 @pytest.mark.parametrize("rates", [MEASURED, RISING])
-@pytest.mark.parametrize("spread", [0.0, 0.5, 1.5])
-def test_rates_pooled_over_verifications_are_those_typed(rates, spread):
+@pytest.mark.parametrize(("spread", "match"), [(0.0, 1.0), (0.5, 1.0), (1.5, 1.0), (1.5, 0.5)])
+def test_rates_pooled_over_verifications_are_those_typed(rates, spread, match):
     """However much requests differ: in closed form over the levels, for the chain that was typed."""
-    made = acceptance(conditional=list(rates), spread=spread)
+    made = acceptance(conditional=list(rates), spread=spread, match=match)
     levels = level_rates(made.curves["default"], made.levels)
     reached = np.cumprod(levels[:, : len(rates)], axis=1)
-    verifications = 1 / (1 + reached.sum(axis=1))
+    verifications = 1 / (1 + match * reached.sum(axis=1))
     assert verifications @ reached / verifications.sum() == pytest.approx(np.cumprod(rates), rel=1e-6)
+    shorter = 1 / np.mean(1 / (1 + match * reached[:, :2].sum(axis=1)))
+    assert 1 + match * sum(pooled(made.curves["default"], 2, made.levels)) == pytest.approx(shorter)
     assert (levels[:, 0].std() > 0.01) == (spread > 0)
+    assert level_means(1e-60 * rates[0], spread, made.levels).mean() == pytest.approx(1e-60 * rates[0], rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
