@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 
 from specsim.core.request import Bools, Floats, Ints
-from specsim.errors import SpecsimError, nearest
+from specsim.errors import SpecsimError, nearest, represented
 from specsim.kernels.growth import Pooled, Text, pool_of
 from specsim.rng import STRIDE, Words, mix, word
 
@@ -52,7 +52,12 @@ class Pools:
     _mask: Words = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_mask", word(self.pool_rows - 1))
+        rows, depths = self.pool_rows, self.depths
+        if not isinstance(rows, int | np.integer) or rows < 1 or rows & (rows - 1):
+            raise SpecsimError(f"Pools: pool_rows={represented(rows)}; expected a power of two")
+        if not isinstance(depths, int | np.integer) or depths < 1:
+            raise SpecsimError(f"Pools: depths={represented(depths)}; expected a whole number of at least 1")
+        object.__setattr__(self, "_mask", word(rows - 1))
 
     def rows(self, requests: Ints, keys: Words, hashed: Words, on: Bools, depth: Ints) -> Ints:
         """Return the row that each key's hash picks from the pool of its depth, (n,)."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from specsim.acceptance.loading import Pair, same_model
-from specsim.acceptance.recorded import RecordedTexts
+from specsim.acceptance.recorded import PROBABLE, RecordedTexts
 from specsim.acceptance.trace import AcceptanceTrace, Layout, Pools, Stretches
 from specsim.cluster.clients import Turns
 from specsim.cluster.routing import Router, router_factory
@@ -174,29 +174,36 @@ def guarded(acceptance_trace: AcceptanceTrace, requests: int, source: str) -> Ac
     SpecsimError
         When an array is not what `specsim.acceptance.trace.AcceptanceTrace` says: one line that names it.
     """
-    confidence, rank, keys = acceptance_trace.confidence, acceptance_trace.rank, acceptance_trace.keys
+    confidence, rank, layout = acceptance_trace.confidence, acceptance_trace.rank, acceptance_trace.layout
+    truth, by_request = acceptance_trace.truth, dict[str, tuple[Any, Any]](keys=(acceptance_trace.keys, np.uint64))
+    if isinstance(layout, Pools):
+        by_request["its layout's start"] = layout.start, np.int64
+        by_request["its layout's off_start"] = layout.off_start, np.int64
     _check_array(source, "confidence", confidence, np.float64, 2)
+    _check_array(source, "target_probability", truth, np.float64, 2)
     _check_array(source, "rank", rank, np.int64, 1)
-    _check_array(source, "keys", keys, np.uint64, 1)
     rows, width = confidence.shape
-    if len(keys) != requests:
-        raise SpecsimError(f"{source}: its acceptance trace is of {len(keys)} requests; expected {requests}")
+    for name, (array, kind) in by_request.items():
+        _check_array(source, name, array, kind, 1)
+        if len(array) != requests:
+            raise SpecsimError(f"{source}: {name} is of {len(array)} requests; expected {requests}")
+    if truth.shape != confidence.shape:
+        raise SpecsimError(f"{source}: target_probability is {truth.shape}; expected {confidence.shape}, as confidence")
     if len(rank) != rows or not rows or not width:
         raise SpecsimError(
             f"{source}: its acceptance trace has {rows} rows of {width} confidences and {len(rank)} ranks"
         )
     for wrong, what in (
         (~((confidence >= 0) & (confidence <= 1)).all(axis=1), "a confidence that is no probability"),
+        (~((truth >= 0) & (truth <= PROBABLE)).all(axis=1), "a target_probability that is no probability"),
+        (confidence.sum(axis=1) > PROBABLE, "confidences that add up to more than 1"),
         ((np.diff(confidence, axis=1) > 0).any(axis=1), "confidences that rise"),
         ((rank < 0) | (rank > width), f"a rank that is not between 0 and {width}"),
     ):
         if wrong.any():
             raise SpecsimError(f"{source}: row {int(wrong.argmax())} of its acceptance trace has {what}")
-    return (
-        acceptance_trace
-        if isinstance(acceptance_trace.layout, OURS)
-        else replace(acceptance_trace, layout=Guarded(source, acceptance_trace.layout, rows))
-    )
+    ours = isinstance(layout, OURS)
+    return acceptance_trace if ours else replace(acceptance_trace, layout=Guarded(source, layout, rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def test_as_installed_packages(parts):
 TRACE_MODULE = """\
 import numpy as np
 
-from specsim.plugin import AcceptanceTrace, stream_keys
+from specsim.plugin import AcceptanceTrace, Pools, stream_keys
 
 
 class Mine:
@@ -217,7 +217,7 @@ class Mine:
         confidence = np.tile([0.6, 0.3], (8, 1))
         rank = np.zeros(8, dtype=np.int64)
         keys = stream_keys(seed, "text", rows)
-        layout = Mine()
+        layout, start = Mine(), np.zeros_like(rows)
         {edit}
         return AcceptanceTrace(confidence, rank, layout, keys)
 
@@ -228,6 +228,10 @@ class Mine:
         return np.arange(8)
 """
 TRACES = {
+    "layout = Pools(start, start[1:], 8)": "its layout's off_start is of 4 requests; expected 5",
+    "layout = Pools(start * 1.0, start, 8)": "its layout's start: (5,) of float64; expected an array of int64",
+    "layout = Pools(start, start, 6)": "Pools: pool_rows=6; expected a power of two",
+    "confidence[3] = 0.6, 0.5": "row 3 of its acceptance trace has confidences that add up to more than 1",
     "confidence[3] = 0.3, 0.6": "row 3 of its acceptance trace has confidences that rise",
     "rank[2] = 3": "row 2 of its acceptance trace has a rank that is not between 0 and 2",
     "return None": "returned None; expected an AcceptanceTrace",
