@@ -99,14 +99,13 @@ class Acceptance:
 
     def scaled(self, factor: float) -> Acceptance:
         """Return it with each draft position's rate, given that the drafts before are right, times a factor."""
-        note = self.note and f"before acceptance_scale={factor:g}: {self.note}"
         if factor < LEAST_CONFIDENCE:
-            return replace(self, curves=dict.fromkeys(self.curves, NEVER), note=note)
+            return replace(self, curves=dict.fromkeys(self.curves, NEVER))
         by_category = {
             name: replace(curve, agreement=tuple(min(MOST_RATE, factor * rate) for rate in curve.rates))
             for name, curve in self.curves.items()
         }
-        return replace(self, curves=by_category, note=note)
+        return replace(self, curves=by_category)
 
     def acceptance_trace(self, category: Sequence[str], slo_class: Ints, rows: Ints, seed: int) -> AcceptanceTrace:
         """Return the acceptance trace of the requests in `rows` (N,) of a trace; `slo_class` (N,) indexes `category`.

@@ -207,7 +207,7 @@ def _acceptance(choice: Choice, scale: float | None, plugins: Plugins) -> Accept
         return model
     if not isinstance(model, Acceptance):
         raise SpecsimError(f"acceptance_scale={scale:g}: {choice} holds texts; expected an acceptance of rates")
-    return model.scaled(scale)
+    return replace(model.scaled(scale), note=model.note and f"before acceptance_scale={scale:g}: {model.note}")
 
 
 def _rates_said(model: AcceptanceModel, assigned: Assigned) -> str:

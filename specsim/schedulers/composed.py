@@ -44,8 +44,9 @@ class Composed:
         for name in ("drafts", "grow"):
             if getattr(part, name) is getattr(Speculation, name) and name not in vars(self.speculation):
                 raise ValueError(f"{part.__name__} has no {name!r} of its own")
+        _ = self.captured_drafts  # Refuses a wrong one before anything runs.
         if isinstance(self.batching, TokenBudget) and self.speculation.drafts:
-            most, budget = 1 + self.speculation.draft_tokens(1), self.batching.max_num_batched_tokens
+            most, budget = 1 + self._draft_tokens(1), self.batching.max_num_batched_tokens
             if most > budget:
                 raise ValueError(f"max_num_batched_tokens={budget} is below {most}, one request with its drafts")
         # Chains of one length never stop: what their drafter lacks is what the last step brought.
@@ -72,7 +73,7 @@ class Composed:
     @property
     def captured_drafts(self) -> int:
         """The draft tokens that each request verifies, the most of a table; 0 where they vary."""
-        return self.speculation.draft_tokens(1) if self.drafts and is_stationary(self.speculation) else 0
+        return self._draft_tokens(1) if self.drafts and is_stationary(self.speculation) else 0
 
     @property
     def max_width(self) -> int:
@@ -91,7 +92,7 @@ class Composed:
         forward_s, drafts = view.forward_s, self.speculation.drafts
         asked: Callable[..., Any] = self.speculation.draft_tokens
         try:
-            most, asked = asked(len(view.running)) if drafts else 0, self.batching.sequences
+            most, asked = self._draft_tokens(len(view.running)) if drafts else 0, self.batching.sequences
             sequences = asked(view, drafts, most)
             _check_sequences(sequences, asked)
             if not len(sequences.requests):
@@ -103,8 +104,8 @@ class Composed:
                 asked = self.speculation.grow
                 growing = asked(view, sequences)
                 if len(evicted) or int(np.add.reduce(sequences.catch_up)) > self._most_tokens:
-                    most = max(self._most_tokens, int(np.add.reduce(sequences.scheduled_tokens)))
-                    forest, evicted = yield from evicting(growing, evicted, sequences.transfer, most)
+                    room = max(self._most_tokens, int(np.add.reduce(sequences.scheduled_tokens)))
+                    forest, evicted = yield from evicting(growing, evicted, sequences.transfer, room)
                 else:
                     forest = yield from growing
                 self._check(sequences, forest)
@@ -120,6 +121,14 @@ class Composed:
         except Exception as error:
             attribute(error, asked, self.batching.sequences, self.speculation.grow)
             raise
+
+    def _draft_tokens(self, requests: int) -> int:
+        """Return the most draft tokens of each of `requests`; refuse what is no number of them."""
+        most = self.speculation.draft_tokens(requests)
+        if not (type(most) is int or isinstance(most, int | np.integer)) or most < 0:  # The first is quick.
+            name = f"{type(self.speculation).__name__}.draft_tokens"
+            raise ValueError(f"{name} returned {kind_of(most)}; expected a whole number of at least 0")
+        return most
 
     def _check(self, sequences: Sequences, forest: Forest) -> None:
         """Refuse what no `Speculation` may return: no forest, or more drafts than its token budget has room for."""

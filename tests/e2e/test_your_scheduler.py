@@ -234,7 +234,6 @@ TRACES = {
     "confidence[3] = 0.6, 0.5": "row 3 of its acceptance trace has confidences that add up to more than 1",
     "confidence[3] = 0.3, 0.6": "row 3 of its acceptance trace has confidences that rise",
     "rank[2] = 3": "row 2 of its acceptance trace has a rank that is not between 0 and 2",
-    "return None": "returned None; expected an AcceptanceTrace",
     "Mine.rows = lambda *a: None": "; expected an ndarray",
     "Mine.rows = lambda *a: np.arange(len(a[1])) + 8": "its layout's rows are not between 0 and 7",
 }

@@ -40,6 +40,10 @@ def test_a_part_that_breaks_its_word_or_lacks_one_is_refused_by_name():
     assert simulate(Composed(BUDGET, Sixes(6)), **RUN).metrics["completed"] == 60
     with pytest.raises(SpecsimError, match=r"above max_num_batched_tokens=64: Sixes drafts more than its draft_tokens"):
         simulate(Composed(BUDGET, Sixes(1)), **RUN)
+    late = type("Late", (Sixes,), {"draft_tokens": lambda self, requests: 6 if requests < 2 else self.says})
+    for part, told in ((Sixes(-1), "^Sixes.draft_tokens returned -1 "), (late(2.5), "Late.draft_tokens returned 2.5 ")):
+        with pytest.raises((SpecsimError, ValueError), match=f"{told}.*; expected a whole number of at least 0"):
+            simulate(Composed(BUDGET, part), **RUN)
     for has, lacks in (({"grow": Sixes.grow}, "drafts"), ({"drafts": True}, "grow")):
         with pytest.raises(ValueError, match=f"Part has no '{lacks}'"):
             Composed(BUDGET, type("Part", (Speculation,), has)())
