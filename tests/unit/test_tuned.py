@@ -96,10 +96,13 @@ def test_the_gain_of_drafts_respects_the_intervals():
 
 @pytest.mark.parametrize(
     ("typed", "prefill", "needed", "told"),
-    [(8, None, 5, (5, 5)), (2, None, 5, (5, 5)), (5, None, 5, (5, 5)), (2, None, 9, (None, 6)), (8, 2, 5, (None, 8))],
+    [
+        *((typed, None, needed, (needed, needed)) for typed, needed in ((8, 5), (8, 2), (2, 5), (2, 3), (5, 5))),
+        *((2, None, 9, (None, 6)), (8, 2, 5, (None, 8))),
+    ],
 )
 def test_the_fewest_servers_are_searched_whatever_number_was_typed(typed, prefill, needed, told):
-    """As many as are typed carry 1 request/s: a half of that is looked for from four of 8 on, twice that from four."""
+    """As many as are typed carry 1 request/s: both ways from the four that one's rate asks for."""
 
     def judge(places, changed):
         return {places[0]: of(int(changed["replicas"]))}
