@@ -418,6 +418,8 @@ def test_the_engine_file_is_of_the_kernels_version_and_the_acceptance_of_the_pai
         ("gpt_oss_20b_eagle3", {"target": "gpt-oss-120b"}),  # as the shipped profiles of these models
         ("qwen3_235b_2507_eagle3", *({"target": f"Qwen3-235B-A22B{month}", "tp": 8} for month in ("", "-2507"))),
         ("qwen3_32b_eagle3", {"target": "Qwen3-32B-FP8"}),
+        ("qwen3_8b_eagle3", {"target": "Qwen3-1.7B"}),  # of its family the nearest in size
+        ("deepseek_v3_mtp", {"target": "DeepSeek-R1", "gpu": "h200_sxm", "tp": 8, "drafter": "mtp"}),
         ("gpt_oss_20b_p_eagle", {"target": "Qwen2.5-1.5B", "drafter": "p_eagle"}),
     ):
         for settings in targets:
