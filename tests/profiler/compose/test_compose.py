@@ -439,10 +439,11 @@ SLOWER = (
         ("Qwen3-235B-A22B --tp 8", NEAR.format("qwen3_235b_2507_eagle3", "Qwen3-235B-A22B-2507", "Qwen3-235B-A22B")),
         ("Qwen3-235B-A22B-2507 --tp 8", None),
         ("Qwen3-30B-A3B --precision fp8", SLOWER.format(25.8, 8.1, 7.4)),
+        ("DeepSeek-V3 --tp 8 --engine sglang --gpu h200_sxm", "takes 1074.0 ms, 585.6 ms with --engine vllm: these"),
     ],
 )
 def test_the_command_says_whose_acceptance_it_brings_and_where_others_are_far_faster(words, said, tmp_path, capsys):
-    words = f"profile compose --target {words} --gpu h100_sxm --out {tmp_path / 'mine.yaml'}"
+    words = f"profile compose --gpu h100_sxm --target {words} --out {tmp_path / 'mine.yaml'}"
     assert main(words.split()) == 0
     told = capsys.readouterr().out
     assert said in told if said else not re.search("MISMATCHED|no measurement", told)
