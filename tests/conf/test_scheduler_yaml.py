@@ -14,11 +14,12 @@ from specsim import simulate
 from specsim.config.compose import compose
 from specsim.config.configured import from_words
 from specsim.core.passes import MAX_DEPTH
+from specsim.core.protocols import Drafting
 from specsim.files.yaml_file import shipped
 from specsim.registry import load_plugins
 from specsim.runs.plan import checked
 from specsim.schedulers.loading import AUTO, EXTRA_KEYS, scheduler_factory
-from tests.laws.subjects import NAMES, raw_of, target_of, written_out
+from tests.laws.subjects import NAMES, factory_of, raw_of, target_of, written_out
 from tests.made import refusal
 
 
@@ -81,6 +82,7 @@ def refused(mapping):
 @pytest.mark.parametrize("name", NAMES)
 def test_keys_are_the_signature_no_more_and_no_less(name):
     assert "${" not in repr(raw_of(name)), "a key is handed down, not repeated"
+    assert isinstance(factory_of(name).example, Drafting), "without drafts no drafter is loaded"
     for above, node in nodes(raw_of(name)):
         if node.get("_partial_"):
             continue
