@@ -9,6 +9,7 @@ from specsim.config.configured import from_words
 from specsim.config.groups import LABELS, chosen_by_default, shipped_names
 from specsim.config.points import known_keys, points
 from specsim.config.synonyms import WORDS as SYNONYMS
+from specsim.config.synonyms import chosen_by
 from specsim.errors import SpecsimError, one_line
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.runs.plan import check_idle, checked
@@ -424,6 +425,11 @@ def plain_keys():
     found = {key for group, key, each in held if isinstance(each, int | float) and key not in LABELS[group]}
     other = {word for words in SYNONYMS.values() for word in words.split()}
     return sorted(found - set(known_keys()) - other - CONDITIONAL)
+
+
+@pytest.mark.parametrize("key", ["scheduler.speculation.max_concurrency", "scheduler.users", "trace.arrival_rate"])
+def test_a_key_below_a_group_is_a_setting_whatever_its_last_name_means_elsewhere(key):
+    assert [chosen_by("find", each) for each in (key, f"--{key}=3")] == ["", ""]
 
 
 @pytest.mark.parametrize("key", plain_keys())
