@@ -94,6 +94,22 @@ def test_results_of_sglang_are_points_with_drafts_where_the_server_tells_its_k(t
     assert f"no trace: {tmp_path / 'given'}: 3 results without their requests" in said
 
 
+def test_sglangs_own_log_and_metrics_tell_a_mean_length_and_its_log_the_k(tmp_path, capsys):
+    batch = "Decode batch. #running-req: {}, token usage: 0.01, accept len: {}, #queue-req: 0\n".format
+    log, served = batch(3, "2.75") + batch(1, "1.00"), "ServerArgs(speculative_num_steps=3, speculative_eagle_topk=1)\n"
+    imported(tmp_path, served + log)
+    assert "acceptance.yaml: 2.312 tokens a verification at k = 3\nno trace: requests stand" in capsys.readouterr().out
+    for text, length in ((log, 2.312), ('sglang:spec_accept_length{tp_rank="0"} 2.75\n', 2.75)):
+        (file := tmp_path / "given").write_text(text)
+        assert (main(["import", str(file), "--out", "o"]), main(["run", "trace=poisson", f"acceptance={file}"])) == (
+            2,
+            2,
+        )
+        said = capsys.readouterr().err
+        assert f"given: accept_length {length}, but no server_info.speculative_num" in said
+        assert "SGLang's mean lengths are for `specsim import`" in said
+
+
 @pytest.mark.parametrize(
     ("strategy", "load"),
     [
