@@ -247,8 +247,8 @@ REFUSED = [
     ("num_total_output_tokens,ts\n", "line 1: no column arrival_s, num_input_tokens; if yours has another name: 'tra"),
     *((f"arrival_s,{each},output_tokens\n", "line 1: no column prompt_tokens; if yours has another") for each in OTHER),
     *(
-        (f"{each},prompt_tokens,output_tokens\n", f"line 1: unknown column '{each}'; if it holds arrivals: 'trace.col")
-        for each in ("arrival_ms", "start_time_us", "time_s", "Request_Time_ms", "startTimeMs", "time_seconds")
+        (f"{each},isl,osl\n", f"line 1: unknown column '{each}'; if")
+        for each in ("arrival_ms", "time_s", "createdAtMs")
     ),
     (b"PK\x03\x04xlsx", "a ZIP archive or an Excel sheet; expected CSV, JSON or Parquet, plain or gzip"),
     ("[" * 100_000, "line 1: not JSON, damaged or cut"),
