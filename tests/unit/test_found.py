@@ -70,8 +70,7 @@ def test_runs_that_failed_are_counted_in_table_note_and_figure():
     assert each.table[["misses_failed", "keeps_failed"]].to_numpy().tolist() == [[1, 0], [0, 0]]
     assert "num_speculative_tokens=4: runs failed, and count as 0%: 1 of 3 runs at 4 requests/s" in list(each.notes())
     caption = (figure := each.figure()).get_supxlabel().replace("\n", " ")
-    assert "1 run failed and counts as 0%." in caption
-    assert "Means over 3 seeds, too few for an interval." in caption
+    assert "Means over 3 seeds, too few for an interval. 1 run failed and counts as 0%." in caption
     assert SAID["failed"] in caption
     assert [[*each.get_xdata()] for each in figure.axes[0].get_lines() if each.get_marker() == "x"] == [[4.0]]
     assert f"{RATE}{FAILED}  " in row(each, "4")
