@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
+from specsim.metrics.capacity import LEAST_SEEDS, Asked, Capacity, capacity, mean_interval
 from specsim.metrics.load import TARGET_HALF_WIDTH, Recorded
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
@@ -377,7 +377,8 @@ class Found:
             doubts = {rate: kind for kind, count in counts.items() for rate in line.tested if count(rate)}
             answer = found.mean if isfinite(found.mean) else found.keeps
             lines[line.values] = AttainmentCurve(line.tested, answer, doubts)
-        said = (*self.stand_ins, *(self.sweep.seeds_said() if self.sweep else ()))
+        known = bool(self.sweep) and len(self.capacity(self.lines[0]).by_seed) >= LEAST_SEEDS
+        said = (*self.stand_ins, *(self.sweep.seeds_said() if known else ()))
         failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
         if failed:
             said = (*said, f"{failed} run{'s' * (failed > 1)} failed and count{'s' * (failed == 1)} as 0%")
