@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from specsim.config import synonyms
 from specsim.config.configured import from_words
 from specsim.config.groups import LABELS, chosen_by_default, shipped_names
 from specsim.config.points import known_keys, points
-from specsim.config.synonyms import WORDS as SYNONYMS
 from specsim.errors import SpecsimError, one_line
 from specsim.files.yaml_file import peek_yaml, shipped
 from specsim.runs.plan import check_idle, checked
@@ -345,6 +345,7 @@ def test_a_mistake_in_the_points_of_a_sweep_is_told_before_anything_runs(run_ref
     ],
 )
 def test_a_mistake_in_a_command_is_one_line(nothing_runs, refused, command, named):
+    assert not synonyms.chosen_by("find", "scheduler.speculation.max_concurrency")
     assert named in refused(*command.split())
 
 
@@ -406,7 +407,7 @@ def typed(expected):
     return [f"{key}={TYPED_VALUES.get(value, value)}" for key, value in (each.split("=") for each in named)]
 
 
-@pytest.mark.parametrize("expected", [each for each in SYNONYMS if typed(each)])
+@pytest.mark.parametrize("expected", [each for each in synonyms.WORDS if typed(each)])
 def test_what_is_expected_is_accepted(expected, tmp_path):
     """Where no trace is named, a file with blocks of prompts, which caching needs."""
     words, file = typed(expected), tmp_path / "blocks.jsonl"
@@ -422,7 +423,7 @@ def plain_keys():
     files = ((group, shipped("conf") / group / f"{name}.yaml") for group in LABELS for name in shipped_names(group))
     held = ((group, *item) for group, file in files for item in peek_yaml(file).items())
     found = {key for group, key, each in held if isinstance(each, int | float) and key not in LABELS[group]}
-    other = {word for words in SYNONYMS.values() for word in words.split()}
+    other = {word for words in synonyms.WORDS.values() for word in words.split()}
     return sorted(found - set(known_keys()) - other - CONDITIONAL)
 
 

@@ -94,6 +94,19 @@ def test_results_of_sglang_are_points_with_drafts_where_the_server_tells_its_k(t
     assert f"no trace: {tmp_path / 'given'}: 3 results without their requests" in said
 
 
+def test_sglangs_own_log_and_metrics_tell_a_mean_length_and_its_log_the_k(tmp_path, capsys):
+    log = "Decode batch. #running-req: 3, accept len: 2.75, x\nDecode batch, #running-req: 1, a, accept len: 1.00, x\n"
+    imported(tmp_path, f"ServerArgs(speculative_num_steps=3, speculative_eagle_topk=1)\n{log}")
+    assert "acceptance.yaml: 2.312 tokens a verification at k = 3\nno trace: requests stand" in capsys.readouterr().out
+    for text, length in ((log, 2.312), ('sglang:spec_accept_length{tp_rank="0"} 2.75\n', 2.75)):
+        (file := tmp_path / "given").write_text(text)
+        assert {main(each.split()) for each in (f"import {file} --out o", f"run trace=poisson acceptance={file}")} == {
+            2
+        }
+        said = f"accept_length {length}, but no server_info.spec[^$]*SGLang's mean lengths are for `specsim import`"
+        assert re.search(said, capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("strategy", "load"),
     [
