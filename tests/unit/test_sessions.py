@@ -84,7 +84,7 @@ def crowd(prompt_tokens, output_tokens):
     return pd.concat([pd.DataFrame(each) for each in (first | {"output_tokens": 5}, later, alone)])
 
 
-NAMES = ["vllm", "vllm_spec", "adaserve", "fcfs", "priority", "laps_sd", "lp_sjf", "slos_serve", "smartspec"]
+NAMES = ["vllm", "adaserve", "fcfs", "priority", "laps_sd", "lp_sjf", "slos_serve", "smartspec"]
 
 
 @pytest.mark.parametrize("name", NAMES)
