@@ -15,7 +15,7 @@ from specsim.cluster.routers import RoundRobin
 from specsim.core.protocols import View
 from specsim.simulation import Simulation
 from tests.laws.every import Heard, drawn, same, watched
-from tests.laws.subjects import KINDS, NAMES, factory_of, uses_oracle
+from tests.laws.subjects import NAMES, factory_of, uses_oracle
 from tests.made import requests, simulation
 
 WITHOUT_ORACLE = [name for name in NAMES if not uses_oracle(name)]
@@ -143,7 +143,7 @@ def future_of(simulated: Simulation) -> list[np.ndarray[Any, Any]]:
     return [*drawn, told.arrival_s, told.prompt_tokens, told.max_tokens, told.slo_class, told.tpot_slo_s]
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if not uses_oracle(name)])
+@every_scheduler
 def test_no_view_reaches_the_world_or_what_has_not_arrived(name: str) -> None:
     arrival_s = [0.0, 0.0, 0.01, 0.2, 0.5, 9.0, 20.0]
     count = len(arrival_s)

@@ -1,4 +1,4 @@
-"""Where each request ends when clients give up and replicas refuse, by kind of scheduler."""
+"""Where each request ends when clients give up and replicas refuse, for every scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specsim.metrics.summary import summarise
 from specsim.server.admission import RELATIVE_TOLERANCE, AdmissionControl
 from specsim.simulation import Simulation, run
 from tests.laws.every import assert_same_record, drawn, watched
-from tests.laws.subjects import KINDS, factory_of
+from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.made import hardware, requests, simulation
 
 TIMEOUTS_S = st.sampled_from((0.004, 0.03, 0.11, 0.5, 3.0))
@@ -46,7 +46,7 @@ def check_ends(simulated: Simulation, record: Record) -> None:
         assert (progress.last_token_s[late] > until_s[late]).all()
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", NAMES)
 @law
 @given(data=st.data())
 def test_every_request_ends_once(name: str, data: st.DataObject) -> None:
@@ -59,7 +59,8 @@ def test_every_request_ends_once(name: str, data: st.DataObject) -> None:
         assert view.free_bytes == view.capacity_bytes
         assert not view._ledger.queues.live
     assert sum(view._ledger.finished + len(view._ledger.rejected) for view in seen.views) == len(simulated.requests)
-    assert_same_record(seen.record, run(simulated))
+    if name in KINDS:
+        assert_same_record(seen.record, run(simulated))
     check_span(simulated, seen.record)
 
 

@@ -1,4 +1,4 @@
-"""Laws of the prefix cache, by kind of scheduler: what is shared, what that takes of the pool, what it leaves alone."""
+"""Laws of the prefix cache, for every scheduler: what is shared, what it takes of the pool, what it must not change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specsim.server.kv_cache import DRAFT, TARGET
 from specsim.server.view import LedgerView
 from specsim.simulation import Simulation, run
 from tests.laws.every import watched
-from tests.laws.subjects import KINDS, factory_of
+from tests.laws.subjects import KINDS, NAMES, factory_of
 from tests.made import memory, requests, simulation, simulations
 
 law = settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow])
@@ -50,10 +50,10 @@ def recount(view: LedgerView) -> None:
     assert cache._idle_bytes == sum(pool.bytes_of(model, cache._tokens) for model, _ in cache._idle)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", NAMES)
 @law
 @given(drawn=sharing())
-def test_every_kind_of_scheduler_emits_the_same_and_the_pool_is_kept(name: str, drawn: Simulation) -> None:
+def test_every_scheduler_emits_the_same_and_the_pool_is_kept(name: str, drawn: Simulation) -> None:
     simulated = replace(drawn, scheduler=factory_of(name))
 
     seen = watched(simulated, inspect=lambda view, *_: recount(view))

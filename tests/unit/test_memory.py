@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from specsim import simulate
 from specsim.server.kv_cache import DRAFT, TARGET, KvPool, Memory, OutOfMemory
 from specsim.simulation import run
-from tests.laws.subjects import KINDS, factory_of
+from tests.laws.subjects import NAMES, factory_of
 from tests.made import hardware, memory, refusal, requests, simulation
 
 
@@ -53,8 +53,8 @@ def test_only_the_rest_of_a_prompt_is_computed():
     assert first_s[1] == pytest.approx([0.05, 0.05, 0.019, 0.011])
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_scheduler_serves_what_is_partly_cached(name):
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scheduler_serves_what_is_partly_cached(name):
     told = requests([0.0, 0.0, 0.01, 0.02, 0.03], [30, 28, 30, 5, 30], [12] * 5, [0, 1, 2, 0, 1], [0, 20, 30, 2, 29])
     simulated = simulation(told, [12, 9, 12, 6, 12], factory_of(name), pool=memory(told, 1.2), truth=hardware())
     assert run(simulated).progress.emitted_tokens.tolist() == [12, 9, 12, 6, 12]
