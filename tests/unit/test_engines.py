@@ -307,7 +307,6 @@ EAGLE = {"drafter": "eagle3", "acceptance": "bernoulli", "acceptance__alpha": 0.
     ("scheduler", "settings", "measured_tpot_ms", "within"),
     [
         ("vllm", {"engine": "vllm_0_11"}, 10.50, 0.15),
-        ("vllm", {"engine": "vllm_0_12"}, 10.50, 0.15),
         ("vllm", {}, 10.50, 0.20),
         ("vllm_spec", {"engine": "vllm_0_11", "rps": 35.3, "requests": 700, **EAGLE}, 13.80, 0.20),
     ],

@@ -1,9 +1,6 @@
 """`specsim import`: what each file of a benchmark or a server holds, in specsim's own files, and what it lacks."""
 
 import json
-import re
-import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,24 +194,6 @@ def test_settings_of_a_trace_say_how_requests_are_read(tmp_path, refused):
     unknown = refused("import", "given", "--out", "out", "trace.window=[0,1]")
     assert "trace.window=[0,1]: expected one of trace.time_unit, trace.tick_s" in unknown
     assert trace_in(imported(tmp_path, given, "trace.time_unit=ms") / "trace.csv").arrival_s.tolist() == [0.0, 4.0]
-
-
-@pytest.mark.parametrize("page", ["import", "closed-loops"])
-def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, page):
-    """Files that a page shows are made, and its commands print the lines that it shows; long runs are shortened."""
-    monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    for each in re.split(r"^\$ ", "".join(blocks), flags=re.MULTILINE)[1:]:
-        command, *shown = each.splitlines()
-        words = shlex.split(command.replace("requests=500", "requests=70"))
-        if words[0] == "cat":
-            (tmp_path / words[1]).write_text("".join(f"{line}\n" for line in shown))
-            continue
-        capsys.readouterr()
-        assert main(words[1:]) == 0
-        said = capsys.readouterr().out.splitlines()
-        assert [line for line in shown if line not in said] == []
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ def test_a_short_recording_is_told_apart_from_a_short_run(tmp_path):
     assert all("that there are" not in each for each in (said("poisson", requests=40), said(trace__resample=20.0)))
 
 
-def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("empty_cache")
+def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it():
     """The issue's case: at 9 requests/s the order of two schedulers turns round between 40 requests and 1,000."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     short, long = (simulate("vllm_spec", "azure_conv", rps=9, requests=n) for n in (40, 1_000))
     (note,) = (each for each in short.notes if each.startswith("too short: 40 requests in 4.33 s"))
     assert note.endswith("expected 1,000 requests (110 s) or more")

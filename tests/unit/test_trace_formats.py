@@ -215,8 +215,6 @@ DAMAGED = [
     (OWN + "1,1,1,a,0,,\n", "line 3: tpot_slo_s '0' is not a number above 0"),
     (OWN + "1,1,1,,,,", "line 3: slo_class '' is not a name"),
     (OWN + "1,1,1,all,,,", "line 3: slo_class 'all' is what tables call all classes together"),
-    (OWN + "1,1,1,\x1b[31mred,,,", "line 3: slo_class '\\x1b[31mred' is not a name of printable characters"),
-    (OWN + f"1,1,1,{'x' * 101},,,", f"line 3: slo_class '{'x' * 56}... is a name of 101 characters; expected at most"),
     (OWN + "1,1,1,a,1,1,", "line 3: tpot_slo_s and tpot_slo_ratio are both given"),
     (USER.replace(",", ";") + "0,5;5;6\n", "line 2: arrival_s '0,5' holds a comma; expected a decimal"),
     (USER + "2024-05-10 10:00:00,5,6\n7,5,6\n", "line 3: arrival_s '7' is no time like 2024-05-10 "),
