@@ -1,6 +1,7 @@
 """`specsim import`: what each file of a benchmark or a server holds, in specsim's own files, and what it lacks."""
 
 import json
+import re
 
 import numpy as np
 import pytest
