@@ -404,6 +404,8 @@ def mean_of(row: Mapping[Any, Any], name: str) -> str:
     if mean != mean:
         return ABSENT
     decimals = min(decimals, max(0, DIGITS - len(f"{abs(mean * scale):.0f}")))
+    # An interval of 0 says that no seed differed.
+    decimals = next((each for each in range(decimals, decimals + 3) if float(f"{half * scale:.{each}f}")), decimals)
     sign = "+" if name == DIFFERENCE else ""
     star = "*" if name == ATTAINED and flattered(row) else ""
     told = f"{star}{mean * scale:{sign}.{decimals}f}"

@@ -301,8 +301,9 @@ class Tuned:
 
     def __repr__(self) -> str:
         mean, half = self.measured(0)
-        interval = "" if self.few_seeds else f" \u00b1 {half:.2g}"
-        return f"<Tuned: {self.best.name}: {self.of} {in_digits(mean)}{interval}>"
+        scale, unit = (100, "% of ") if self.is_share else (1, " ")
+        interval = "" if self.few_seeds else f" \u00b1 {scale * half:.2g}"
+        return f"<Tuned: {self.best.name}: {in_digits(scale * mean)}{interval}{unit}{self.whose}>"
 
 
 def export_lines(tuned: Tuned) -> Iterator[str]:

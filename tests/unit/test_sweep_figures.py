@@ -61,6 +61,7 @@ def test_a_panel_a_class_and_the_worst_with_a_line_a_scheduler_and_intervals_up_
     assert [axes.get_title() for axes in figure.axes] == [*CLASSES[:3], "all classes", "worst class"]
     assert {axes.get_xlabel() for axes in figure.axes} == {"Request rate (requests/s)"}
     assert [axes.get_ylabel() for axes in figure.axes] == ["SLO attainment (%)", "", "", "SLO attainment (%)", ""]
+    assert len(drawn(frame[frame["slo_class"].isin(["chat", "all"])]).axes) == 1
     means = over_seeds(frame, "slo_attainment", ["slo_class", "scheduler", "rps"])
     for axes, name in zip(figure.axes, CLASSES, strict=False):
         for (x, y), scheduler in zip(lines_of(axes), ("adaserve", "fcfs"), strict=True):

@@ -67,6 +67,7 @@ def test_servers_stand_beside_what_they_attain_and_rates_have_marks(overloaded, 
     assert "\u00b1" not in "".join(said)
     monkeypatch.setattr(f"{__name__}.SHARES", np.tile(SHARES, 2))
     assert "97.0 \u00b1 0.9% of the worst class meet their objectives." in str(tuned())
+    assert repr(tuned()) == "<Tuned: adaserve: 97 \u00b1 0.94% of the worst class>"
 
 
 def test_two_configurations_of_a_scheduler_are_told_apart_in_words():
