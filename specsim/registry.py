@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
+from itertools import combinations
 from math import isfinite
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Generic, TypeVar
 
-from specsim.errors import SpecsimError, first_line, nearest, passes_through, reason, represented, with_article
+from specsim.errors import SpecsimError, first_line, nearest, passes_through, represented, with_article
 from specsim.files.checked_mapping import CheckedMapping, copied, expanded
 
 ENTRY_POINTS = {
@@ -44,16 +45,26 @@ def installed(group: str) -> Mapping[str, EntryPoint]:
 PLUGIN_MARK = "__specsim_plugin__"
 WORD = re.compile(r"\w+")
 OURS = "specsim"
+_HELPERS: set[str] = set()
+"""Modules beside a plug-in's file that it imported: the next run loads them anew, too, as it has their state else."""
 
 
 def load_plugins(names: Sequence[str]) -> dict[str, ModuleType]:
-    """Import plug-ins by dotted name or path and return them by module name.
+    """Import plug-ins by dotted name or path and return them by module name; files, and what lies beside them, anew.
 
     Raises
     ------
     SpecsimError
-        One line for a plug-in that cannot be imported.
+        One line for a plug-in that cannot be imported, or two of one name.
     """
+    for helper in _HELPERS:
+        sys.modules.pop(helper, None)
+    _HELPERS.clear()
+    files = {Path(name).expanduser().resolve(): name for name in names if name.endswith(".py")}
+    for one, other in combinations(files, 2):
+        if one.stem == other.stem:
+            both = f"{files[one]!r} and {files[other]!r}"
+            raise SpecsimError(f"plugins: {both} are both {one.stem!r} to Python; expected two file names")
     modules = [_plugin(name) for name in names]
     return {module.__name__: module for module in modules}
 
@@ -117,7 +128,15 @@ def _plugin(name: str) -> ModuleType:
     except BaseException as error:
         if passes_through(error):
             raise
-        raise SpecsimError(f"plugins: {name!r} cannot be imported: {reason(error)}") from None
+        raise SpecsimError(f"plugins: {name!r} cannot be imported: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error of an import says, its kind and the line of the user's own code that raised it."""
+    from specsim.core.user_code import complaint, own_place
+
+    place = own_place(error)
+    return first_line(error) if isinstance(error, ImportError | OSError) and not place else complaint(error) + place
 
 
 class _Source(SourceFileLoader):
@@ -143,12 +162,23 @@ def _module_of_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     setattr(module, PLUGIN_MARK, True)
     sys.modules[name] = module
+    before = {*sys.modules}
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        _HELPERS.update(each for each in {*sys.modules} - before if _is_beside(each, path.parent))
     return module
+
+
+def _is_beside(name: str, folder: Path) -> bool:
+    """Return whether a loaded module is a Python file in a folder, or of a package there; specsim's own are not."""
+    module, top = sys.modules[name], folder / name.partition(".")[0]
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    place = Path(file).resolve()
+    return place.suffix in ("", ".py") and top in (place.with_suffix(""), *place.parents) and not below(name, {OURS})
 
 
 T = TypeVar("T")
@@ -361,8 +391,11 @@ def build(mapping: Mapping[str, Any], where: str, scope: Scope, above: Mapping[s
     except BaseException as error:
         if passes_through(error) and not isinstance(error, SpecsimError):
             raise
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise SpecsimError(f"{where}: {kind}{first_line(error)}") from None
+        from specsim.core.user_code import own_place
+
+        meant = isinstance(error, ValueError)
+        kind, place = ("", "") if meant else (f"{type(error).__name__}: ", own_place(error))
+        raise SpecsimError(f"{where}: {kind}{first_line(error)}{place}") from error
 
 
 def _is_part(value: Any) -> bool:
@@ -432,7 +465,7 @@ def defaults_of(entry: EntryPoint, group: str) -> dict[str, Any]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise SpecsimError(f"{group}={entry.name}: {entry.value} cannot be loaded: {reason(error)}") from None
+        raise SpecsimError(f"{group}={entry.name}: {entry.value} cannot be loaded: {_said(error)}") from error
     given = {
         name: "???" if parameter.default is inspect.Parameter.empty else parameter.default
         for name, parameter in inspect.signature(target).parameters.items()
@@ -458,7 +491,7 @@ def _module(name: str, module_name: str, attribute: str, where: str, scope: Scop
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {reason(error)}") from None
+        raise SpecsimError(f"{where}: _target_: {module_name} cannot be imported: {_said(error)}") from error
 
 
 def _placed(target: Any, arguments: Mapping[str, Any], where: str, folder: Path) -> dict[str, Any]:

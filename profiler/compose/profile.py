@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -45,11 +46,7 @@ OF_SPARSE = ("mtp", "dspark")
 """Heads that sparse attention has: those of its checkpoints."""
 SLOWER = 1.5
 """Times another engine's decode of the same model, GPU and precision from which it is said."""
-NEAR = {
-    ("gpt-oss-120b", "eagle3 head"): "gpt_oss_20b_eagle3",
-    ("Qwen3-235B-A22B", "eagle3 head"): "qwen3_235b_2507_eagle3",
-    ("Qwen3-8B", "Qwen3-0.6B"): "qwen32b_05b",
-}
+NEAR = {("Qwen3-8B", "Qwen3-0.6B"): "qwen32b_05b"}
 """Of pairs that shipped profiles have and no acceptance is of, that of a pair near them."""
 LEAST_CACHED = 1024
 """Tokens of cache that a request, and a grid of passes, need at least."""
@@ -121,7 +118,7 @@ def compose_profile(
 
 
 def slower_note(target: str, place: ComposedPlacement) -> str | None:
-    """Return a line where a decode of a mixture of experts takes `SLOWER` times that of other kernels; None if not."""
+    """Return a line where a pass of a mixture of experts takes `SLOWER` times that of other kernels; None if not."""
     model = model_of(target)
     if not model.experts[0]:
         return None
@@ -132,15 +129,19 @@ def slower_note(target: str, place: ComposedPlacement) -> str | None:
         with suppress(NoKernels):
             others[way] = Operators(model, each)
     bits = {way: re.sub("_static|_block", "", each.precision) for way, each in {"": own, **others}.items()}
-    for requests in (8, 64):
-        work = ComposedPass("decode", (Alike(requests, 1024, 1),))
+    for said, one in {
+        "a decode of 8 requests": Alike(8, 1024, 1),
+        "a decode of 64 requests": Alike(64, 1024, 1),
+        "the end of a prompt of 32,768 tokens, 8,192 of them,": Alike(1, 24576, 8192),
+    }.items():
+        work = ComposedPass("", (one,))
         mine, *theirs = (1e3 * composed(each, work) for each in (own, *others.values()))
         found = {
             way: ms for way, ms in zip(others, theirs, strict=True) if bits[way] == bits[""] and mine > SLOWER * ms
         }
         if found:
             return (
-                f"a decode of {requests} requests takes {mine:.1f} ms, "
+                f"{said} takes {mine:.1f} ms, "
                 + " and ".join(f"{ms:.1f} ms with {way}" for way, ms in found.items())
                 + ": these are of the library's tables, and no measurement backs the difference"
             )
@@ -336,14 +337,28 @@ def _suggested(model: Model, second: Model, head: DecoderHead | None, engine: st
     found = [stem for target, stem in of_draft if target != ANY and same_model(target, model.name)]
     if len(found) == 1:
         return {"engine": engine, "acceptance": found[0]}, []
-    for (target, draft), acceptance in NEAR.items():
-        if draft == second.name and same_model(target, model.name):
-            said = "no acceptance of this pair ships: that of a pair near it is suggested"
-            return {"engine": engine, "acceptance": acceptance}, [said]
+    near = [name for (target, draft), name in NEAR.items() if draft == second.name and same_model(target, model.name)]
+    of_family = [each for each in of_draft if head is not None and _family(each[0]) == _family(model.name)]
+    alike = [(_apart(target, model.name), stem) for target, stem in of_family]
+    if near or alike:
+        said = "no acceptance of this pair ships: that of a pair near it is suggested"
+        return {"engine": engine, "acceptance": near[0] if near else min(alike)[1]}, [said]
     if head is None:
         return {"engine": engine}, []
     said = "no acceptance of this pair ships: that of a head of this kind on another target is suggested"
     return {"engine": engine, **_drafter(head.kind)["suggests"]}, [said]
+
+
+def _family(model: str) -> str:
+    """Return the part of a model's name that its relatives share: DeepSeek, Llama, Qwen3."""
+    return model.partition("-")[0].casefold()
+
+
+def _apart(one: str, other: str) -> float:
+    """Return how far the numbers of parameters that two names state are apart, as a logarithm."""
+    stated = (re.search(r"(\d+(?:\.\d+)?)B", name, re.IGNORECASE) for name in (one, other))
+    first, second = (float(each[1]) if each else 1.0 for each in stated)
+    return abs(math.log(first / second))
 
 
 def _drafter(kind: str) -> Mapping[str, Any]:

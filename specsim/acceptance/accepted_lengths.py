@@ -36,6 +36,10 @@ COUNTED = re.compile(rf"""['"]({"|".join((*HISTOGRAM, *PROPOSED))})['"]: (\[[\d,
 """Counts in a line of SGLang's request log as text, which prints Python's own mappings."""
 LOGGED = re.compile(r"Drafted: (\d+) tokens, Per-position acceptance rate: ([\d.]+(?:, [\d.]+)*)")
 """Counts in a line of vLLM's log."""
+MEANS = re.compile(
+    r"Decode batch.*?#running-req: (\d+),.*?accept len: (\d+\.\d+)|sglang:spec_accept_length(?:\{[^}]*\})? (\d+\.\d+)"
+)
+"""The requests of a batch and the mean length in a line of SGLang's log, or the mean length of its /metrics."""
 SCRAPED = re.compile(r"vllm:spec_decode_num_(drafts|accepted_tokens_per_pos)_total\{([^}]*)\} ([\d.e+-]+)")
 DRAFTS, RATES = "spec_decode_num_drafts", "spec_decode_per_position_acceptance_rates"
 """Keys of a result of `vllm bench serve`."""
@@ -271,6 +275,13 @@ STEP = 1e-3
 """Of logits and the spread, over which the likelihood's curvature is taken."""
 
 
+def mean_length(text: str) -> float | None:
+    """Return the mean length over the verifications that SGLang's log, or a scrape of its metrics, tells of."""
+    found = [(float(batch or 1), float(logged or scraped)) for batch, logged, scraped in MEANS.findall(text)]
+    batches, lengths = [batch for batch, length in found if length], [length for _, length in found if length]
+    return float(np.average(lengths, weights=batches)) if sum(batches) else None
+
+
 class Fitted(NamedTuple):
     """Conditional rates by draft position, pooled over drafts of `chain` tokens, the spread, and a line about both."""
 
@@ -306,9 +317,12 @@ def _fitted(
 ) -> tuple[str, dict[str, Fitted]]:
     """Return the checksum of a file, and what its verifications come to; see `fitted`."""
     content = path.read_bytes()
-    requests, server = verifications(content.decode("utf-8-sig", "replace"), str(path), k, field)
+    requests, server = verifications(text := content.decode("utf-8-sig", "replace"), str(path), k, field)
     if not requests and not server:
         said = "those of a Parquet recording have a YAML of kind: recorded" if content[:4] == b"PAR1" else EXPECTED
+        said = (
+            "SGLang's mean lengths are for `specsim import`, or a file of kind: length" if mean_length(text) else said
+        )
         raise SpecsimError(f"{path}: no accepted lengths; {said} (docs/acceptance.md)")
     return sha256(content).hexdigest(), fitted(requests, server)
 

@@ -51,7 +51,8 @@ def drafted(result: Result) -> tuple[int | None, Any, str | None]:
         if width not in (None, 1):
             return None, None, f"{key} of trees (speculative_eagle_topk {width}); expected that of chains"
         if not isinstance(k, int) or k < 1:
-            return None, None, f"{key}, but no server_info.speculative_num_steps: what a step drafts is not known"
+            told = f"{key} {number(result[key]) or 0.0:.4g}"
+            return None, None, f"{told}, but no server_info.speculative_num_steps: what a step drafts is not known"
         return k, number(result[key]) or 0.0, None
     lacking = [each for each in OF_VLLM if key and each not in result]
     said = f"{key}, but no {lacking[0]}: what a step drafts and brings is not known" if lacking else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pandas import DataFrame
 
-from specsim.acceptance.accepted_lengths import Verified, fitted, verifications
+from specsim.acceptance.accepted_lengths import Verified, fitted, mean_length, verifications
 from specsim.acceptance.loading import ANY
 from specsim.acceptance.positions import SPREAD, curve_of, worth
 from specsim.calibration.benchmarks import (
@@ -50,6 +51,8 @@ LEAST_POINTS = 15
 STARTS, ROW_START = "start_times", "request_start_time"
 READ = (*LENGTHS, STARTS, "queue_times")
 """Lists of a result of `vllm bench serve` that make a trace."""
+SERVED = re.compile(r"(speculative_\w+)=(\d+)")
+"""Settings in the line of SGLang's log that tells its arguments."""
 RUN = ("date", "duration", *sorted(NAMES))
 """Keys of a result that are equal in two of one run."""
 
@@ -87,8 +90,9 @@ class Holdings:
     unnamed: list[SpecsimError] = field(default_factory=list)
 
     def count(self) -> int:
-        """Return how many traces, verifications and tables of points there are."""
-        return len(self.traces) + len(self.requests) + len(self.server) + len(self.tables)
+        """Return how many traces, verifications, mean lengths and tables of points there are."""
+        lengths = sum(map(len, self.lengths.values()))
+        return len(self.traces) + len(self.requests) + len(self.server) + lengths + len(self.tables)
 
     def reasons(self, kind: str) -> str:
         """Return why there is none of a kind, or what would tell it."""
@@ -156,6 +160,9 @@ def _read(file: Path, found: Sequence[Result], how: How, held: Holdings) -> None
         held.logs += [file.name] * bool(requests or server)
     except SpecsimError as error:
         held.lacks.append((ACCEPTANCE, str(error)))
+    if not found and (length := mean_length(text)) is not None:
+        info = {name: int(value) for name, value in SERVED.findall(text)}
+        _read_length(file, {"accept_length": length, "server_info": info}, held)
     try:
         tables = [(table, _called(table, how, held)) for table in _tables(file, found)]
     except SpecsimError as error:
@@ -199,14 +206,19 @@ def _read_results(file: Path, found: Sequence[Result], held: Holdings) -> None:
         except SpecsimError as error:
             held.lacks.append((POINTS, str(error)))
     for each in [each for each in found if each.get("accept_length") is not None]:
-        k, length, lacking = drafted(each)
-        if k is not None and 1 < length < k + 1:
-            held.lengths.setdefault(k, []).append((each.get("total_output_tokens") or 1.0, length))
-            held.logs.append(file.name)
-        else:
-            said = lacking or f"accept_length {length:g} of k = {k}; expected above 1 and below k + 1"
-            held.lacks.append((ACCEPTANCE, f"{file}: {said}; a file of kind length states both (docs/acceptance.md)"))
+        _read_length(file, each, held)
     held.models |= {str(each["model_id"]) for each in found if each.get("model_id")}
+
+
+def _read_length(file: Path, result: Result, held: Holdings) -> None:
+    """Add the mean length of SGLang's drafts, or why it tells nothing."""
+    k, length, lacking = drafted(result)
+    if k is not None and 1 < length < k + 1:
+        held.lengths.setdefault(k, []).append((result.get("total_output_tokens") or 1.0, length))
+        held.logs.append(file.name)
+    else:
+        said = lacking or f"accept_length {length:g} of k = {k}; expected above 1 and below k + 1"
+        held.lacks.append((ACCEPTANCE, f"{file}: {said}; a file of kind length states both (docs/acceptance.md)"))
 
 
 def _tables(file: Path, found: Sequence[Result]) -> list[FileTable]:

@@ -125,17 +125,18 @@ class MeasuredServer:
 
     def _loop(self, load: BenchLoad, engine: Engine) -> Loop:
         self.on_load()
-        first = engine.batches_on(self.profile).order == "prompts_first"
+        batches = engine.batches_on(self.profile)
+        order = batches.order == "prompts_first", batches.chunked_prefill
         if not engine.frontend_s and not load.rate:
-            return _loop(load, self.budget_tokens, engine.pipeline_steps, first)
-        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine, load), prompts_first=first)
+            return _loop(load, self.budget_tokens, engine.pipeline_steps, *order)
+        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine, load), *order)
         return served(load, self.budget_tokens, door)
 
 
 @lru_cache(maxsize=512)
-def _loop(load: BenchLoad, budget_tokens: int, pipeline_steps: int, prompts_first: bool) -> Loop:
+def _loop(load: BenchLoad, budget_tokens: int, pipeline_steps: int, first: bool, chunked: bool) -> Loop:
     """Return the passes of a closed loop without a frontend, which do not depend on their seconds."""
-    return served(load, budget_tokens, Door(pipeline_steps, prompts_first=prompts_first))
+    return served(load, budget_tokens, Door(pipeline_steps, prompts_first=first, chunked_prefill=chunked))
 
 
 NO_PAUSE = (inf, "inf")

@@ -79,7 +79,8 @@ class Door(NamedTuple):
     """Delays between a client and a decision of the engine (`specsim.latency.engine.Engine`).
 
     `model` and `draft` say what passes take; they are needed in an open loop, and where `frontend_s` is not 0.
-    `prompts_first`: whole prompts go in passes of their own, while decodes wait.
+    `prompts_first`: whole prompts go in passes of their own, while decodes wait; with `chunked_prefill` a prompt longer
+    than a pass goes in several.
     """
 
     pipeline_steps: int = 0
@@ -87,6 +88,7 @@ class Door(NamedTuple):
     model: ModelLatency | None = None
     draft: ModelLatency | None = None
     prompts_first: bool = False
+    chunked_prefill: bool = False
 
 
 class Cost(NamedTuple):
@@ -264,10 +266,10 @@ class _Server:
         left = self.budget_tokens - decodes * (1 + self.load.drafts)
         while self.waiting and left > 0:
             request = self.waiting[0]
-            isl = self.isl[request]
-            if alone and rows and isl > left:
+            isl, whole = self.isl[request], alone and not self.door.chunked_prefill
+            if alone and rows and isl - self.fed > left:
                 break
-            chunk = isl if alone else min(left, isl - self.fed)
+            chunk = isl if whole else min(left, isl - self.fed)
             context += self.fed
             pairs += chunk * self.fed + chunk * (chunk + 1) / 2
             batched, left, self.fed, rows = batched + chunk, left - chunk, self.fed + chunk, rows + 1

@@ -49,7 +49,7 @@ class Outstanding:
         self._ids: Ids = NOBODY
         self._sent: list[int] = []
 
-    def send(self, request: int) -> None:
+    def _send(self, request: int) -> None:
         """Note a request that is sent to this replica."""
         self._sent.append(request)
 
@@ -206,7 +206,7 @@ class Dispatch:
             told.due_s[request], told.cached_tokens[request] = coming.due_s, coming.cached_tokens
             told.prompt_tokens[request] = coming.prompt_tokens
             told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
-            self._servers[place].send(request)
+            self._servers[place]._send(request)
         self.replica_of[request] = place
         return place
 

@@ -78,7 +78,7 @@ def find_table(found: Found) -> Iterator[str]:
         columns.append(["rate per GPU", UNIT, *(_per_gpu(found, line) for line in found.lines)])
     lines = aligned(list(zip(*columns, strict=True)), left=1)
     yield from header(found.stand_ins, WIDTH)
-    yield f"highest rate at which {100 * found.asked.target:g}% of {found.whose} attain"
+    yield found.title
     yield from (*lines[:2], "-" * max(map(len, lines)), *lines[2:])
     known = [isfinite(found.capacity(line).half_width) for line in found.lines]
     if any(known):

@@ -9,6 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
+from specsim.config.groups import LABELS, YAML_SUFFIXES
 from specsim.config.schema import UNALTERING
 
 Value = str | int | float | bool
@@ -28,14 +29,23 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Value]:
     cost_model = config.get("cost_model") or {}
     found = flat({**config["choices"], "cost_model": cost_model.get("name")})
     single = {}
+    cost_model = _unlabelled("profile", cost_model.get("name"), cost_model)
     for key, value in config.items():
         if key in ("choices", "cost_model", *NOT_OF_THE_RUN):
             continue
         if type(value) is dict:
-            found |= _part(key, value)
+            if key == "profiles":
+                value = {name: _unlabelled("profile", name, each) for name, each in value.items()}
+            found |= _part(key, _unlabelled(key, config["choices"].get(key), value))
         else:
             single[key] = value
     return found | flat({**single, "cost_model": cost_model or None})
+
+
+def _unlabelled(group: str, chosen: object, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a user's own file without `LABELS`; those of a shipped one stay, as do identities."""
+    own = isinstance(chosen, str) and chosen.endswith(YAML_SUFFIXES)
+    return {key: each for key, each in values.items() if key not in LABELS[group]} if own else values
 
 
 def _part(key: str, value: dict[str, Any]) -> dict[str, Value]:

@@ -350,7 +350,7 @@ def with_keys(function: Function) -> Function:
 
 
 def _with_axis(asked: str, settings: Mapping[str, Any], said: str) -> str:
-    """Return what is `said` of a setting, with the way to give several where `asked` was given several."""
+    """Return what is `said` of a setting, with Python's way to give several and to what are flags."""
     for name, value in settings.items():
         lists = "tuple" in next((each.type for each in declared() if each.name == name), "")
         several = is_several(value) and not lists and re.search(rf"\b{name.rpartition('__')[2]}: [\[(]", said)
@@ -361,7 +361,8 @@ def _with_axis(asked: str, settings: Mapping[str, Any], said: str) -> str:
             of_tune = f"seeds={represented(values)}" if key == "seed" else of_tune
             ways = {"simulate": f"sweep({axis})", "tune": of_tune}
             return f"{said.partition(';')[0]}; expected {ways.get(asked, f'{axis} among the axes')}"
-    return said
+    said = re.sub(r"--(\w+) (\w+) beside -m$", r"sweep(..., \1=\2)", said)
+    return re.sub("--(against NAME,NAME|each) beside .*$", "sweep(...).table, or its paired(against=NAME)", said)
 
 
 def point_of(settings: Mapping[str, Any]) -> dict[str, Given]:

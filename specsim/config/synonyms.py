@@ -6,6 +6,8 @@ import re
 from difflib import get_close_matches
 from functools import cache
 
+from specsim.config.schema import known_keys
+
 MODEL = "profile=NAME, a pair of models measured on its GPUs (`specsim list profiles`)"
 COMPOSED = "profile=./mine.yaml, of `specsim profile compose --{}`"
 LENGTHS = "trace=poisson trace.{}_tokens=N, or trace=./FILE with a length each"
@@ -170,7 +172,7 @@ def for_word(word: str, *, misspelt: bool = False) -> str:
 def chosen_by(verb: str, word: str) -> str:
     """Return why a command takes no such key, or no word for it of other tools; empty where it takes it."""
     key = word.lstrip("-+").partition("=")[0]
-    chosen, means = CHOSEN.get(verb, {}), _meaning(word)
+    chosen, means = CHOSEN.get(verb, {}), "" if key.partition(".")[0] in known_keys() else _meaning(word)
     flag, beside, run = means.partition(" beside ")
     if beside and chosen:
         return f"expected {flag}" if flag.split()[0] in SHARED else f"unknown; `specsim run` has {flag} beside {run}"

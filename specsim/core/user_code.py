@@ -46,6 +46,11 @@ def own_line(trace: TracebackType | None, scheduler: object) -> str:
     return f" ({_short(frames[-1][0].f_code.co_filename)}:{frames[-1][1]})" if frames else ""
 
 
+def own_place(error: BaseException) -> str:
+    """Return `own_line` of an error, empty where none of the user's own code ran."""
+    return own_line(error.__traceback__, None) if _own(error.__traceback__, None) else ""
+
+
 def own_frames(trace: TracebackType | None, scheduler: object) -> list[tuple[FrameType, int]]:
     """Return the frames of the user's own code with their lines, the innermost last; that alone where none is own."""
     return _own(trace, scheduler) or list(traceback.walk_tb(trace))[-1:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from specsim.figures.style import (
     table_said,
 )
 from specsim.figures.sweep import around, is_share, legend_of, look_of, named, told
-from specsim.metrics.capacity import Capacity, capacity, mean_interval
+from specsim.metrics.capacity import LEAST_SEEDS, Capacity, capacity, mean_interval
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SHORT, worst
 from specsim.metrics.sweep_table import SEED, rows_with, values_of, with_none, without_failures, word
 from specsim.metrics.tables import shorten
@@ -120,16 +120,19 @@ def ranked(
 ) -> Figure:
     """Return the rates of each system in requests/s, the highest on top.
 
-    A dot stands at the highest tested rate that keeps the target, and a bar spans the 95% interval over seeds of the
-    rate at which it falls below. A system that misses the target nowhere has a triangle to the right behind its dot;
-    a system that misses it everywhere has one to the left at the lowest tested rate. Points with failed, overloaded or
-    short runs look as in `attained_up_to`.
+    A dot stands at the highest tested rate that keeps the target, and a bar spans the 95% interval over seeds,
+    `LEAST_SEEDS` or more, of the rate at which it falls below. A system that misses the target nowhere has a triangle
+    to the right behind its dot; a system that misses it everywhere has one to the left at the lowest tested rate.
+    Points with failed, overloaded or short runs look as in `attained_up_to`.
 
     Parameters
     ----------
     label : of the x axis. title : what the systems differ in. covered : sentences about what the intervals cover.
     """
     found: dict[str, Capacity] = {name: capacity(asked, curve.tested) for name, curve in lines.items()}
+    for name, each in found.items():
+        if len(each.by_seed) < LEAST_SEEDS:
+            found[name] = each._replace(half_width=nan)
     # Rows go upwards: of equals the first one is the higher one, too.
     names = sorted(reversed(found), key=lambda name: _place(found[name]))
     with style():
@@ -225,8 +228,9 @@ def attained_up_to(
 ) -> Figure:
     """Return attainment in % against the rate in requests/s: a line a system, means over seeds with 95% intervals.
 
-    A dotted line stands at the rate that the table says keeps the target. Points with a failed run are crosses, others
-    with an overloaded run hollow, others with a run that is too short to judge half filled.
+    Fewer than `LEAST_SEEDS` have no interval. A dotted line stands at the rate that the table says keeps the target.
+    Points with a failed run are crosses, others with an overloaded run hollow, others with a run that is too short to
+    judge half filled.
 
     Parameters
     ----------
@@ -263,8 +267,8 @@ def attained_up_to(
 def _draw(axes: Axes, curve: AttainmentCurve, look: Mapping[str, Any], target: float) -> None:
     rates = sorted(curve.tested)
     middle, half = np.array([mean_interval(100 * np.array(curve.tested[rate])) for rate in rates]).T
-    half = np.nan_to_num(half)
-    reach = np.minimum(half, middle), np.minimum(half, 100 - middle)
+    enough = _seeds([curve]) >= LEAST_SEEDS
+    reach = (np.minimum(half, middle), np.minimum(half, 100 - middle)) if enough else None
     axes.errorbar(rates, middle, reach, **{**look, "marker": ""}, elinewidth=0.8, capsize=1.5)
     mark(axes, zip(rates, middle, strict=True), [curve.doubts.get(rate, KEPT_UP) for rate in rates], **look)
     if curve.answer is not None:
@@ -273,10 +277,15 @@ def _draw(axes: Axes, curve: AttainmentCurve, look: Mapping[str, Any], target: f
         axes.plot([curve.answer] * 2, [0, 100 * target], **dotted)
 
 
+def _seeds(curves: Collection[AttainmentCurve]) -> int:
+    return max(len(shares) for curve in curves for shares in curve.tested.values())
+
+
 def _caption(curves: Collection[AttainmentCurve], covered: Sequence[str]) -> list[str]:
     """Return the sentences of the caption."""
-    several = any(len(shares) > 1 for curve in curves for shares in curve.tested.values())
-    parts = ["Means over seeds with 95% intervals." if several else "One seed: no interval."]
+    seeds = _seeds(curves)
+    few = f"Means over {seeds} seeds, too few for an interval." if seeds > 1 else "One seed: no interval."
+    parts = [few if seeds < LEAST_SEEDS else "Means over seeds with 95% intervals."]
     parts += [f"{each}." for each in covered]
     parts += ["Dotted: the rate in the table, above which attainment falls below the target."]
     if len(curves) > 1:

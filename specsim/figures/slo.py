@@ -167,6 +167,7 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0, s
     blocks = [metrics["specsim"] for _, metrics in runs]
     names = list(dict.fromkeys(name for block in blocks for name in block["classes"]))
     verdicts = [verdict_of(block["load"]) for block in blocks]
+    short = sum(bool(block["load"].get("too_short")) for block in blocks)
     what, values = _shared_key([label for label, _ in runs])
     labels = [f"{value} {GLYPHS[each]}".rstrip() for value, each in zip(_elided(values), verdicts, strict=True)]
     with style():
@@ -183,7 +184,12 @@ def comparison(runs: Sequence[tuple[str, Mapping[str, Any]]], failed: int = 0, s
         legend_above(figure, left)
         caption_below(
             figure,
-            ["One run each: no interval.", *served, *sentences(stand_ins(blocks)), *marks_said(verdicts, failed)],
+            [
+                "One run each: no interval.",
+                *served,
+                *sentences(stand_ins(blocks)),
+                *marks_said(verdicts, short, failed),
+            ],
         )
         return figure
 

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, failed_said, verdict_of, verdicts, worst
+from specsim.metrics.seeds import (
+    KEPT_UP,
+    OVERLOADED,
+    PREFIX,
+    SATURATED,
+    SHORT,
+    failed_said,
+    verdict_of,
+    verdicts,
+    worst,
+)
 from specsim.metrics.sweep_table import ALL, CLASS, ERROR, SweepAxes, with_none
 from specsim.metrics.tables import sentences, stand_ins, stand_ins_of
 
@@ -66,12 +76,11 @@ def mark(axes: Axes, points: Iterable[tuple[float, float]], told: Sequence[str],
             axes.plot(*zip(*chosen, strict=True), **{**look, **fill, "linestyle": "", "zorder": ABOVE})
 
 
-def marks_said(told: Sequence[str], failed: int = 0) -> list[str]:
-    """Return the sentences of a caption about marks, from the verdict of each run, and about failed runs."""
+def marks_said(told: Sequence[str], short: int, failed: int = 0) -> list[str]:
+    """Return the sentences of a caption about marks, from the verdict of each run, and about short and failed runs."""
     said = [f"{NAMED[each]} {GLYPHS[each]}: a run is {SAID[each]}." for each in NAMED if each in told]
     if SHORT in told:
-        count = told.count(SHORT)
-        said.append(f"{count} of {len(told)} runs {'is' if count == 1 else 'are'} too short (docs/load.md).")
+        said.append(f"{short} of {len(told)} runs {'is' if short == 1 else 'are'} too short (docs/load.md).")
     return said + [f"{each}." for each in failed_said(failed, failed + len(told))]
 
 
@@ -85,11 +94,9 @@ def run_said(block: Mapping[str, Any]) -> list[str]:
 def table_said(table: DataFrame) -> list[str]:
     """Return `served_said`, which traces are stand-ins, and `marks_said`, of a `Sweep.table`, failed runs included."""
     failed = table[ERROR].notna() if ERROR in table else table[CLASS].isna()
-    return (
-        served_said(table)
-        + sentences(stand_ins_of(table))
-        + marks_said(list(verdicts(table[(table[CLASS] == ALL) & ~failed])), int(failed.sum()))
-    )
+    whole = table[(table[CLASS] == ALL) & ~failed]
+    told, short = list(verdicts(whole)), int(whole[f"{PREFIX}too_short"].eq(True).sum())
+    return served_said(table) + sentences(stand_ins_of(table)) + marks_said(told, short, int(failed.sum()))
 
 
 def served_said(table: DataFrame) -> list[str]:

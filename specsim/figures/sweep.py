@@ -171,6 +171,8 @@ def curves(
     """
     every, table = table, without_failures(table)
     panels = panels_of(table, axes, measure, against)
+    if table[CLASS].nunique() <= 2:  # One class is all of them.
+        panels = [each for each in panels if each.title == "all classes"]
     names = values_of(table, axes.line)
     shown = [each for each in names if against is None or each != against]
     looks = {name: look_of(place) for place, name in enumerate(names)}

@@ -25,7 +25,7 @@ KEYS = (
 SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s", "drafted_token_s")
 LATER = (*SPECULATION, "piecewise_factor", "eager_factor", "trailing_steps", "graph_requests", "graph_multiples")
 """Keys that an older file of somebody's own lacks."""
-BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs", "lookahead")
+BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs", "lookahead", "chunked_prefill")
 """Keys that say how the engine batches; without `batching` it mixes."""
 LABELS = ("description", "source", "misfit")
 """Beside the keys; `misfit` says why a calibration is not fit for use."""
@@ -53,12 +53,14 @@ class Batches(NamedTuple):
     max_num_seqs : most requests that hold cache.
     max_num_batched_tokens : most tokens of a mixed pass, draft tokens included; most prompt tokens of a prompt pass.
     lookahead : whether a mixed batch keeps cache for drafts: see `specsim.schedulers.sarathi.TokenBudget`.
+    chunked_prefill : whether a prompt longer than a prompt pass is read in several; a mixed engine always does so.
     """
 
     order: str = "mixed"
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     lookahead: bool = False
+    chunked_prefill: bool = False
 
 
 V1 = Batches()
@@ -247,7 +249,8 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
         if by_size is not None:
             by_size.only(GPU_SIZES, (FURTHER[name],))
         limits[name] = node.whole(name) if by_size is None else by_size.whole(gpu)
-    return Batches(order, **limits, lookahead=_lookahead(node, order))
+    chunked = node.given("chunked_prefill") and node.flag("chunked_prefill")
+    return Batches(order, **limits, lookahead=_lookahead(node, order), chunked_prefill=chunked)
 
 
 def _further(node: CheckedMapping, name: str) -> int | None:

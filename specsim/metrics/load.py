@@ -173,6 +173,9 @@ def load(rows: RequestRows, totals: RunTotals, window: Window | None) -> dict[st
         met = met if window is not None else met[np.argsort(arrival_s, kind="stable")]
     arrival_s, left_s, own_s, began_s, lone_s = lives
     found = judged(arrival_s, left_s, own_s, met, start_s, began_s, lone_s, lost=lost, turns=len(rows) / len(arrival_s))
+    if sessions is not None and found.arrival_span_s == 0:
+        judged_alone = _closed(None, met)
+        found = replace(found, needed_requests=judged_alone.needed_requests, too_short=judged_alone.too_short)
     found = replace(found, turned_away=turned, sessions=sessions)
     return asdict(_crowded(found, arrival_s, left_s, lone_s, idle))
 
@@ -209,8 +212,8 @@ def _crowded(found: Load, arrival_s: Floats, left_s: Floats, alone_s: Floats, id
     )
 
 
-def _closed(clients: int, met: NDArray[np.bool_]) -> Load:
-    """Return the load of a closed loop: its arrivals follow its server, so only the attainment is judged."""
+def _closed(clients: int | None, met: NDArray[np.bool_]) -> Load:
+    """Return the load of arrivals that all follow their server, as in a closed loop: the attainment alone is judged."""
     half = half_width(met) if len(met) else None
     needed = None if half is None else ceil(len(met) * (half / TARGET_HALF_WIDTH) ** 2)
     return Load(clients, attainment_half_width=half, needed_requests=needed, too_short=not needed or len(met) < needed)
@@ -394,7 +397,7 @@ def load_notes(block: Mapping[str, Any], counted: int, recorded: Recorded | None
     if block["overloaded"]:
         return (f"OVERLOADED: {_excess(block)}",)
     notes = [f"near saturation: {_crowd(block)}"] if block.get("saturated") else []
-    closed = block.get("clients") is not None
+    closed = block.get("clients") is not None or block["arrival_span_s"] == 0
     if block["too_short"] and closed and block["needed_requests"] is None:
         notes.append(f"too short: slo_attainment cannot be judged by {counted} requests")
     elif block["too_short"] and not closed and block["steady"] is None:
@@ -423,19 +426,19 @@ def _excess(block: Mapping[str, Any]) -> str:
         return f"{turned:,} requests were shed, or cancelled while others held them up"
     if block["backlog_grows"]:
         rate = _rate(block, block["backlog_trend_per_s"], *block["backlog_trend_interval_per_s"])
-        said = f"the backlog grows by {rate} to {backlog} {_unit(block)} at the last arrival"
+        said = f"the backlog grows by {rate} to {backlog} {_unit(block)} at {_last(block)}"
     elif block["makespan_ratio"] <= EVIDENT_RATIO and block["backlog_grows"] is None:
-        said = f"the queue for the first token grows; {backlog} {_unit(block)} are there at the last arrival"
+        said = f"the queue for the first token grows; {backlog} {_unit(block)} are there at {_last(block)}"
     else:
-        times = f"{block['makespan_ratio']:.3g} times the arrivals' span"
-        said = f"the last request ends {block['drain_s']:.3g} s after the last arrival, which makes {times}"
+        times = f"{block['makespan_ratio']:.3g} times the {span_name(block)}"
+        said = f"the last request ends {block['drain_s']:.3g} s after {_last(block)}, which makes {times}"
     return f"{said}; figures of a longer run would differ"
 
 
 def _crowd(block: Mapping[str, Any]) -> str:
     times, there = block["mean_backlog"] / block["alone_backlog"], f"{block['last_backlog']} {_unit(block)}"
     return (
-        f"the server was hardly idle, {there} were there at the last arrival, and there were "
+        f"the server was hardly idle, {there} were there at {_last(block)}, and there were "
         f"{times:.0f} times as many as if each were served alone; attainment may fall as the run gets longer"
     )
 
@@ -443,10 +446,12 @@ def _crowd(block: Mapping[str, Any]) -> str:
 def _unjudged(block: Mapping[str, Any], counted: int, recorded: Recorded | None) -> str:
     if block["makespan_ratio"] is None:
         return "no request was let in: no load can be read from them"
-    of = f" of {block['sessions']} sessions" if block.get("sessions") else ""
+    span = f"{block['arrival_span_s']:.3g} s"
+    sessions = block.get("sessions")
+    sent = f"of {sessions} sessions that begin within {span}" if sessions else f"in {span} of arrivals"
     return (
-        f"{counted} requests{of} in {block['arrival_span_s']:.3g} s of arrivals; the longest alone takes "
-        f"{block['longest_alone_s']:.3g} s and the last ends {block['drain_s']:.3g} s after the last arrival: "
+        f"{counted} requests {sent}; the longest alone takes "
+        f"{block['longest_alone_s']:.3g} s and the last ends {block['drain_s']:.3g} s after {_last(block)}: "
         f"load and attainment cannot be judged; expected {_needed(block, recorded, behind=' or more')}"
     )
 
@@ -464,6 +469,15 @@ def _needed(block: Mapping[str, Any], recorded: Recorded | None, before: str = "
 
 def _unit(block: Mapping[str, Any]) -> str:
     return "sessions" if block.get("sessions") else "requests"
+
+
+def _last(block: Mapping[str, Any]) -> str:
+    return "the last session's start" if block.get("sessions") else "the last arrival"
+
+
+def span_name(block: Mapping[str, Any]) -> str:
+    """Return the time that a load's makespan is told in, in words behind an article."""
+    return "span in which sessions begin" if block.get("sessions") else "arrivals' span"
 
 
 def _rate(block: Mapping[str, Any], per_s: float, low_per_s: float, high_per_s: float) -> str:

@@ -402,7 +402,7 @@ def _numbers(block: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-EXTRAPOLATED, EAGER, UNDRAFTED = "extrapolated", "not captured", "without drafts"
+EXTRAPOLATED, EAGER, UNDRAFTED, HARDLY = "extrapolated", "not captured", "without drafts", "hardly drafts"
 COLUMNS = {
     EXTRAPOLATED: ("out_of_range_passes",),
     "OVERLOADED": ("load.overloaded",),
@@ -411,6 +411,7 @@ COLUMNS = {
     "not steady": ("load.steady",),
     EAGER: (),
     UNDRAFTED: (),
+    HARDLY: (),
 }
 """The kinds of notes (``KIND: reason``) that many runs may have, and the columns of a table that tell which runs."""
 Names = Callable[[int], str]

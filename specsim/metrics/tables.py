@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from specsim.errors import all_printable, printable
 from specsim.metrics.capacity import LEAST_SEEDS
+from specsim.metrics.load import span_name
 from specsim.metrics.seeds import (
     AGAINST,
     ATTAINED,
@@ -180,9 +181,9 @@ def _span(load: Mapping[str, Any]) -> str:
     if load.get("clients") is not None:
         return f"closed loop of {load['clients']} clients"
     if load.get("arrival_span_s") == 0:
-        return f"all arrive at once, and the last ends after {number(load['drain_s'], 1, 2)} s"
-    span = "span in which sessions begin" if load.get("sessions") else "arrivals' span"
-    return f"makespan {number(load['makespan_ratio'], 1, 2)} x the {span}"
+        all_at_once = "all sessions begin at once" if load.get("sessions") else "all arrive at once"
+        return f"{all_at_once}, and the last ends after {number(load['drain_s'], 1, 2)} s"
+    return f"makespan {number(load['makespan_ratio'], 1, 2)} x the {span_name(load)}"
 
 
 def _flattery(block: Mapping[str, Any]) -> str:
@@ -336,7 +337,8 @@ def comparison_table(runs: Sequence[tuple[Label, Mapping[str, Any] | None]]) -> 
     closed = bool(blocks) and all(block["load"].get("clients") for block in blocks)
     heads = [*(head for head, *_ in FIGURES.values()), SERVED if closed else SPAN, *FURTHER]
     lines = _lines([label for label, _ in runs], heads, [_of_run(metrics, closed) for _, metrics in runs])
-    last = "served: requests completed a second" if closed else "span: makespan over the arrivals' span"
+    spans = " or the ".join(dict.fromkeys(span_name(block["load"]) for block in blocks))
+    last = "served: requests completed a second" if closed else f"span: makespan over the {spans}"
     said = f"pause: longest time between two tokens; {last}"
     marks = {_mark(block["load"]) for block in blocks}
     above = header(stand_ins(blocks), WIDTH)
@@ -402,6 +404,8 @@ def mean_of(row: Mapping[Any, Any], name: str) -> str:
     if mean != mean:
         return ABSENT
     decimals = min(decimals, max(0, DIGITS - len(f"{abs(mean * scale):.0f}")))
+    # An interval of 0 says that no seed differed.
+    decimals = next((each for each in range(decimals, decimals + 3) if float(f"{half * scale:.{each}f}")), decimals)
     sign = "+" if name == DIFFERENCE else ""
     star = "*" if name == ATTAINED and flattered(row) else ""
     told = f"{star}{mean * scale:{sign}.{decimals}f}"

@@ -26,7 +26,7 @@ from specsim.latency.profile import peak_notes
 from specsim.metrics.recorder import Record
 from specsim.metrics.requests import VERIFY_PASS, RunTotals
 from specsim.metrics.summary import peak
-from specsim.metrics.sweep_table import EAGER, UNDRAFTED
+from specsim.metrics.sweep_table import EAGER, HARDLY, UNDRAFTED
 from specsim.pass_shape import PassShape
 from specsim.registry import asked
 from specsim.runs.hardware import Fleet
@@ -361,7 +361,7 @@ def hardly_drafts(scheduler: str, rows: Mapping[str, Any], iterations: int, simu
     steps, drafted = int(rows["verifications"].sum()), int(rows["speculations"].sum())
     if not steps or drafted >= RARELY * steps:
         return ()
-    said = f"{scheduler} drafted in {drafted / steps:.0%} of its decoding steps"
+    said = f"{HARDLY}: {scheduler} drafted in {drafted / steps:.0%} of its decoding steps"
     batch = max(round(steps / iterations), 1)
     context = np.average(rows["prompt_tokens"] + rows["output_tokens"] / 2, weights=rows["verifications"])
     cached, one = np.full(batch, round(context)), np.ones(batch, dtype=np.int64)

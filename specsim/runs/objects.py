@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -95,8 +95,10 @@ class Handed:
         """Refuse a folder, which holds a run, where an object's content cannot be told from another's."""
         unknown = [group for group, said in self.described.items() if said["sha256"] is None]
         if unknown:
+            held = getattr(self, unknown[0])
+            told = _untold(getattr(held, "example", held))
             raise SpecsimError(
-                f"out={folder}: holds a run, and whether its {unknown[0]} was this object cannot be told; "
+                f"out={folder}: holds a run, and whether its {unknown[0]} was this object cannot be told{told}; "
                 "expected a new folder"
             )
 
@@ -269,8 +271,28 @@ def _named(given: object) -> str:
 def _said(given: object) -> dict[str, Any]:
     """Return the class of an object and the checksum of its fields, None where some are no plain values."""
     try:
-        fields = asdict(given) if is_dataclass(given) and not isinstance(given, type) else vars(given)
-        content = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        content = sha256(_text(_fields(given) if is_dataclass(given) else vars(given)).encode()).hexdigest()
     except Exception:
         content = None
     return {"object": _named(given), "sha256": content}
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True, default=_fields)
+
+
+def _fields(given: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, without those that are no parameters and not set yet: state of a run."""
+    if isinstance(given, type):
+        raise TypeError(given)
+    return {each.name: getattr(given, each.name) for each in fields(given) if each.init or hasattr(given, each.name)}
+
+
+def _untold(given: Any) -> str:
+    """Return which field of an object is no plain value, empty where that is unknown."""
+    for name, value in (_fields(given) if is_dataclass(given) else getattr(given, "__dict__", {})).items():
+        try:
+            _text(value)
+        except Exception:
+            return f": {type(given).__name__}.{name} is {represented(value)}, no plain value"
+    return ""

@@ -3,7 +3,8 @@
 Paper: vLLM (Kwon et al., SOSP 2023), as its V0 engine schedules without chunked prefill.
 Idea: requests join and leave between iterations. While a waiting prompt fits, it is prefilled and decodes wait.
 Deviations: a preempted request is recomputed (vLLM's default for single sequences), never swapped. A prompt longer
-than a pass goes alone; vLLM refuses it.
+than a pass goes alone (vLLM refuses it), with `chunked_prefill` in several passes (SGLang, which fills each pass with a
+part of a prompt).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from specsim.schedulers.parts.batching import (
     Scheduled,
     catch_up_tokens,
     keeping_cache,
+    read_along,
     unread,
     whole_prompts,
 )
@@ -40,11 +42,13 @@ class PrefillFirst(Batching):
     max_num_seqs : most requests that hold cache (vLLM's max_num_seqs).
     max_num_batched_tokens : most prompt tokens of one prefill pass; a longer prompt goes alone.
     watermark : share of the cache left free on admission.
+    chunked_prefill : whether a longer prompt goes in several passes, one after the other.
     """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     watermark: float
+    chunked_prefill: bool = False
     stationary = True
 
     def __post_init__(self) -> None:
@@ -52,16 +56,17 @@ class PrefillFirst(Batching):
         probability(watermark=self.watermark)
 
     def prompts(self, view: View, drafting: bool) -> Scheduled:
-        """Return the waiting prompts of the next pass; none if none fits."""
-        if not view.waiting:
+        """Return the prompts of the next pass; none if none fits."""
+        if not view.waiting and not self.chunked_prefill:
             return NONE_SCHEDULED
-        return whole_prompts(view, Admission(self.max_num_seqs, self.watermark, drafting), self.max_num_batched_tokens)
+        admission = Admission(self.max_num_seqs, self.watermark, drafting)
+        return whole_prompts(view, admission, self.max_num_batched_tokens, cut=self.chunked_prefill)
 
     def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:
         """Return waiting prompts if some fit, else all decoding requests."""
         prompts = self.prompts(view, drafting)
         if unread(view, prompts):
-            return Sequences(*prompts, 0, catch_up_tokens(view, prompts.requests))
+            return Sequences(*prompts, 0, read_along(view, prompts))
         plain = decode(view, prompts.requests, stationary_until_s=inf)
         ids, until_s = plain.requests, plain.stationary_until_s
         return Sequences(

@@ -52,6 +52,7 @@ class Fcfs(StaticBatches):
     """Static batches of at most `max_num_seqs`, without speculation."""
 
     stationary = True
+    drafts = False
 
     def step(self, view: View) -> Step:
         """Decode the batch; when it is empty, prefill the next."""

@@ -40,6 +40,7 @@ class EngineBatching(NamedTuple):
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     lookahead: bool = False
+    chunked_prefill: bool = False
 
 
 MAKERS = {"vllm": ("vLLM", "mixed"), "sglang": ("SGLang", "prompts_first"), "trtllm": ("TensorRT-LLM", "mixed")}
@@ -155,7 +156,8 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     limits = {key: getattr(engine, key) for key in keys if mapping.get(key, 0) is None}
     if MAX_NUM_SEQS in limits and type(budget) is int:
         limits[MAX_NUM_SEQS] = min(limits[MAX_NUM_SEQS], max(budget, 1))
-    part = {"_target_": BY_ORDER[engine.order]} | ({"lookahead": True} if engine.lookahead else {})
+    own = "lookahead" if engine.order == "mixed" else "chunked_prefill"
+    part = {"_target_": BY_ORDER[engine.order]} | ({own: True} if getattr(engine, own) else {})
     return {**mapping, **limits, **({"batching": part} if as_engine else {})}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from specsim.errors import SpecsimError, nearest
-from specsim.metrics.capacity import Asked, Capacity, capacity, mean_interval
+from specsim.metrics.capacity import LEAST_SEEDS, Asked, Capacity, capacity, mean_interval
 from specsim.metrics.load import TARGET_HALF_WIDTH, Recorded
 from specsim.metrics.requests import NOTED
 from specsim.metrics.seeds import OVERLOADED, SHORT, depends_on_length
@@ -258,9 +258,8 @@ class Found:
     identity: str
 
     def __repr__(self) -> str:
-        share = f"{100 * self.asked.target:.4g}% of {self.whose}"
         systems = f"{len(self.lines)} system{'s' * (len(self.lines) > 1)}"
-        return f"<Found of {systems} in {len(self.sweep)} runs: {share}{counted([*self.notes()])}>"
+        return f"<Found of {systems} in {len(self.sweep)} runs: {self.asks}{counted([*self.notes()])}>"
 
     def capacity(self, line: Line) -> Capacity:
         """Return what the tested rates of a line say."""
@@ -282,8 +281,18 @@ class Found:
     @property
     def whose(self) -> str:
         """The requests whose attainment it is, in words."""
-        known = {ALL: "all requests", WORST: "the worst class"}
-        return self.of if self.of.startswith(NOTED) else known.get(self.of, f"class {self.of}")
+        return {ALL: "all requests", WORST: "the worst class"}.get(self.of, f"class {self.of}")
+
+    @property
+    def asks(self) -> str:
+        """The share that is asked for, in words."""
+        share = f"{100 * self.asked.target:g}%"
+        return f"a mean {self.of} of {share}" if self.of.startswith(NOTED) else f"{share} of {self.whose}"
+
+    @property
+    def title(self) -> str:
+        """The answer of a line, in words."""
+        return f"highest rate {f'with {self.asks}' if self.of.startswith(NOTED) else f'at which {self.asks} attain'}"
 
     @property
     def table(self) -> DataFrame:
@@ -368,14 +377,14 @@ class Found:
             doubts = {rate: kind for kind, count in counts.items() for rate in line.tested if count(rate)}
             answer = found.mean if isfinite(found.mean) else found.keeps
             lines[line.values] = AttainmentCurve(line.tested, answer, doubts)
-        said = (*self.stand_ins, *(self.sweep.seeds_said() if self.sweep else ()))
+        known = bool(self.sweep) and len(self.capacity(self.lines[0]).by_seed) >= LEAST_SEEDS
+        said = (*self.stand_ins, *(self.sweep.seeds_said() if known else ()))
         failed = sum(line.failed(rate) for line in self.lines for rate in line.tested)
         if failed:
             said = (*said, f"{failed} run{'s' * (failed > 1)} failed and count{'s' * (failed == 1)} as 0%")
         keys = self.lines[0].keys
         if len(lines) > len(PALETTE):
-            label = f"Highest rate at which {100 * self.asked.target:g}% of {self.whose} attain (requests/s)"
-            return ranked(self.asked, label, lines, title=keys, covered=said)
+            return ranked(self.asked, f"H{self.title[1:]} (requests/s)", lines, title=keys, covered=said)
         whose = "Requests" if self.of == ALL else f"Requests of {self.whose}"
         label = f"Mean of {self.of} (%)" if self.of.startswith(NOTED) else f"{whose}\nthat meet their objectives (%)"
         return attained_up_to(self.asked, label, lines, title=keys, covered=said)

@@ -425,13 +425,21 @@ def _carried(
     tried = _Fleet(typed if kept else None, 0, given, typed)
     if not each_carries[place]:
         return tried
-    fewest = max(1 if kept else typed + 1, ceil(rate / (each_carries[place] * (1 + WITHIN))))
-    for servers in range(fewest, typed if kept else fewest + FURTHER):
+    least = 1 if kept else typed + 1
+    needed = max(least, ceil(rate / (each_carries[place] * (1 + WITHIN))))
+    most = typed - 1 if kept else needed + FURTHER - 1
+    # Where those that one server's rate asks for keep the target, fewer may: a router evens out what comes.
+    servers, step = min(needed, most), 0
+    while least <= servers <= most:
         judge.runs.say(f"judging: {servers} server{'s' * (servers > 1)}")
         fleet = judge([place], {"replicas": str(servers)})[place]
-        if fleet.measure.mean() >= target:
-            return _Fleet(servers, place, fleet, servers)
-        tried = tried if kept else _Fleet(None, place, fleet, servers)
+        keeps = float(fleet.measure.mean()) >= target
+        if keeps or tried.replicas is None:
+            tried = _Fleet(servers if keeps else None, place, fleet, servers)
+        step = step or (-1 if keeps else 1)
+        if keeps == (step > 0):
+            break
+        servers += step
     return tried
 
 

@@ -14,6 +14,7 @@ from specsim.core.request import Floats
 from specsim.files.staging import in_one_step, remove
 from specsim.files.yaml_file import yaml_text
 from specsim.metrics.capacity import LEAST_SEEDS, mean_interval
+from specsim.metrics.requests import NOTED
 from specsim.metrics.tables import WIDTH, aligned, header, in_digits
 from specsim.search.found import ALL, FOOTNOTES, FULL, TOO_SHORT, WORST, Found, judged
 
@@ -300,8 +301,9 @@ class Tuned:
 
     def __repr__(self) -> str:
         mean, half = self.measured(0)
-        interval = "" if self.few_seeds else f" \u00b1 {half:.2g}"
-        return f"<Tuned: {self.best.name}: {self.of} {in_digits(mean)}{interval}>"
+        scale, unit = (100, "% of ") if self.is_share else (1, " ")
+        interval = "" if self.few_seeds else f" \u00b1 {scale * half:.2g}"
+        return f"<Tuned: {self.best.name}: {in_digits(scale * mean)}{interval}{unit}{self.whose}>"
 
 
 def export_lines(tuned: Tuned) -> Iterator[str]:
@@ -409,7 +411,9 @@ def _of(tuned: Tuned, mean: float, half_width: float, *, sign: str = "", unit: b
         half, said = f"{half_width:,.1f}", f" {TOKENS_PER_S}"
     else:
         shown, half = f"{100 * mean:{sign}.1f}", f"{100 * half_width:.1f}"
-        said = f"% of {tuned.whose} meet their objectives"
+        said = (
+            f"%, the mean of {tuned.of}" if tuned.of.startswith(NOTED) else f"% of {tuned.whose} meet their objectives"
+        )
     said += f" {tuned.few_seeds}" if tuned.few_seeds else ""
     known = f" \u00b1 {half}" if isfinite(half_width) and not tuned.few_seeds else ""
     return f"{shown}{known}{said if unit else ''}"
@@ -444,7 +448,7 @@ def _follows(tuned: Tuned) -> Iterator[str]:
 
 def _capacities(tuned: Tuned, found: Found) -> Iterator[str]:
     """Yield the highest rates, the servers for the rate with what they attain, and what the marks at these mean."""
-    kept, seen = f"highest rate with {100 * tuned.target:g}% of {tuned.whose}", ""
+    kept, seen = f"highest rate with {found.asks}", ""
     for line, place in zip(found.lines, tuned.searched, strict=True):
         each, marks = found.capacity(line), found.marks(line)
         rate = f"below {found.asked.first:g}" if each.keeps is None else f"{each.keeps:.3g}"

@@ -162,10 +162,13 @@ class PrefixCache:
     def settle(self) -> list[int]:
         """Drop unused blocks that have no room; return the waiting requests of which more is cached now, or less."""
         while self._idle_bytes > self._pool.free_bytes:
-            key, _ = self._idle.popitem(last=False)
-            del self._users[key]
-            self._idle_bytes -= self._pool.bytes_of(key[0], self._tokens)
-            self._changed |= self._watched.get(key, set())
+            _, block = next(iter(self._idle))
+            # A block of a server holds both models' cache of its tokens.
+            for key in ((TARGET, block), (DRAFT, block)):
+                if key in self._idle:
+                    del self._idle[key], self._users[key]
+                    self._idle_bytes -= self._pool.bytes_of(key[0], self._tokens)
+                    self._changed |= self._watched.get(key, set())
         changed = sorted(self._changed & self._waiting.keys())
         self._changed.clear()
         return changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -43,9 +43,16 @@ COMPLETIONS = (
     *("usage.completion_tokens", "usage.output_tokens", "osl", "output_len"),
     *("num_output_tokens", "number_output_tokens"),
 )
-LOGGED = ("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp", "start")
-TIMES = (*LOGGED, "arrival", "arrival_time", "time", "request_time")
+TIMES = (
+    *("startTime", "start_time", "request_start_time", "started_at", "created_at", "created", "timestamp", "start"),
+    *("arrival", "arrival_time", "time", "request_time"),
+)
 """Names of arrivals in logs, beside lengths of any names; the unit of numbers in them is not known."""
+ENDS: Mapping[str, Unit] = {
+    **{f"_{unit}": unit for unit in UNITS},
+    **{"nano": "ns", "nanos": "ns", "_millis": "ms", "_sec": "s", "_seconds": "s"},
+}
+"""Units at the end of a name."""
 
 
 class Format(NamedTuple):
@@ -273,7 +280,7 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
             raise SpecsimError(f"{table.file}: trace.columns: {role}: no column {shown(name)}{nearest(name, names)}")
     called = {form: _called(form, names) | mine for form in FORMATS}
     form = max(FORMATS, key=lambda each: _fit(each, called[each]))
-    time = _there((ARRIVAL, *TIMES), names)
+    time = _there((ARRIVAL, *TIMES, *STARTS), names)
     found = called[form] if time is None else {ARRIVAL: time} | called[form]
     missing = [name for name in (*ROLES, *form.also) if name not in found]
     _refuse_near_names(table, form, missing, found)
@@ -287,9 +294,14 @@ def choose(table: FileTable, given: Mapping[str, str] | None = None) -> Columns:
     if own.get(ARRIVAL) == found.get(ARRIVAL) and ARRIVAL not in mine and own.keys() & {PROMPT, OUTPUT}:
         return Columns(form, found, form.unit)
     # Beside lengths of other names the end of a name of arrivals tells their unit.
-    ends: dict[str, Unit] = {"nano": "ns", **{f"_{unit}": unit for unit in UNITS}}
-    arrival = found.get(ARRIVAL, "").lower()
-    return Columns(form, found, next((unit for end, unit in ends.items() if arrival.endswith(end)), None))
+    return Columns(form, found, _stem_and_unit(found.get(ARRIVAL, ""))[1])
+
+
+def _stem_and_unit(name: str) -> tuple[str, Unit | None]:
+    """Return a name with underscores between its words and without the unit at its end, and that unit."""
+    low = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    end = next((end for end in ENDS if low.endswith(end)), "")
+    return low.removesuffix(end).rstrip("_"), ENDS.get(end)
 
 
 def _called(form: Format, names: Names) -> dict[str, str]:
@@ -324,7 +336,7 @@ def _refuse_texts(table: FileTable, missing: list[str]) -> None:
     for name in TEXTS if PROMPT in missing else ():
         if name in table.names:
             cells = table.read([name])[0][name]
-            if cells and number(cells[0]) is None:
+            if any(isinstance(cell, Sized) and len(cell) and number(cell) is None for cell in cells):
                 raise SpecsimError(
                     f"{table.file}: a dataset of texts, not of lengths ({name}): expected prompt_tokens and "
                     "output_tokens of each, counted by the target's tokenizer"
@@ -337,8 +349,8 @@ def _refuse_near_names(table: FileTable, form: Format, missing: list[str], found
     optional = {name: name for name in (*form.also, *form.optional) if name not in found}
     for name in [each for each in table.names if each not in found.values()]:
         where, low = f"{table.file}: {table.where}unknown column {shown(name)}", name.lower()
-        stem, _, unit = low.rpartition("_")
-        if ARRIVAL in missing and unit in UNITS and (stem.startswith("arriv") or stem in LOGGED):
+        stem, unit = _stem_and_unit(name)
+        if ARRIVAL in missing and unit and (stem.startswith("arriv") or stem in TIMES):
             told = f'time_unit="{unit}"' if table.in_memory else f"in {unit}"
             raise SpecsimError(f"{where}; if it holds arrivals: {_naming(table, ARRIVAL, name)}, {told}")
         # A prompt is not meant where an output is named, nor the other way round.
@@ -350,7 +362,7 @@ def _refuse_near_names(table: FileTable, form: Format, missing: list[str], found
         close = close or get_close_matches(name, [each for each in able if alone.get(each) == ARRIVAL], n=1)
         for each in close:
             said = _naming(table, (alone | optional)[each], name)
-            said = ", in seconds" if each.endswith("_s") and unit in {*UNITS} - {"s"} else said and f" ({said})"
+            said = ", in seconds" if each.endswith("_s") and unit not in (None, "s") else said and f" ({said})"
             raise SpecsimError(f"{where}; did you mean {each!r}{said}?")
 
 

@@ -282,9 +282,9 @@ def _whole(raw: bytes, file: Path) -> Any:
 
 
 def _lists(value: JsonRecord, known: frozenset[str]) -> Cells:
-    """Return the lists in an object, none if none of them has a `known` name."""
+    """Return the lists in an object, none if none of them has a `known` name in any case."""
     found = {name: cells for name, cells in value.items() if isinstance(cells, list)}
-    return found if known & found.keys() else {}
+    return found if {name.lower() for name in known} & {name.lower() for name in found} else {}
 
 
 def of_lists(value: JsonRecord, file: Path, known: frozenset[str], notes: list[str]) -> FileTable:

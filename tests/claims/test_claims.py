@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,7 @@ from specsim.core.request import Floats
 from studies.claims import settings as frozen
 from studies.claims.measures import LASTING, MEASURES, THINKING, attainment, fixed, late_steps, mean_e2el_s
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def shipped_traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("empty_cache")]
 
 
 # --- systems on the same text: one figure per seed, and what their differences say ------------------------------------

@@ -348,6 +348,9 @@ def test_an_order_a_default_said_a_type_of_number_a_null_key_or_its_place_change
     assert (settings_of(other), identity(settings_of(other))) == (settings_of(config), identity_of())
     assert identity_of(slo_scale="1.0", replicas="1") == identity_of(slo_scale="1") == identity_of()
     assert identity_of(rps="2") == identity_of(rps="2.0")
+    own = config | {"choices": dict.fromkeys(config["choices"], "a.yaml"), "cost_model": {"name": "a.yaml"}}
+    labels = {key: {**own[key], "description": "mine"} for key in (*config["choices"], "cost_model")}
+    assert settings_of(own | labels) == settings_of(own)
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,7 @@ ELSEWHERE = {"profile": "test_matching.py", "acceptance": "test_matching.py"}
 """Groups of which every file has a run of its own there."""
 CASES = [(group, name) for group in GROUPS for name in NAMES[group] if name != "file" and group not in ELSEWHERE]
 SMALL = {"trace": "poisson", "requests": "3", "acceptance": "bernoulli", "profile": "llama8b_1b_h100"}
-
-
-@pytest.fixture(autouse=True)
-def _no_data(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,6 @@ def profile(**changes):
 FILES = {
     "missing.yaml": None,
     "broken.yaml": "a: [1\nb: 2\n",
-    "tagged.yaml": "a: !!python/object/apply:os.getcwd []\n",
-    "laughs.yaml": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
-    "huge.yaml": "#" * (2 << 20),
-    "environment.yaml": "description: ${oc.env:HOME}\nsuggests: {drafter: '${oc.env:HOME}'}\n",
     "reference.yaml": "_target_: ${nowhere}\nkind: ${nowhere}\nname: ${nowhere}\ntpot_measure: ${nowhere}\n",
 }
 SPECIAL = [
@@ -44,9 +40,6 @@ SPECIAL = [
     ("acceptance", "kind: length\ncategories: {default: {k: 3, length: 4.5}}\n", "length: 4.5 is not a finite number"),
     ("acceptance", "kind: length\ncategories: {default: {length: 2, rate: 1, k: 3}}\n", "one of length, lengths, rate"),
     ("scheduler", "_target_: specsim.schedulers.loading._plugin\nname: ./evil.py\n", "_plugin"),
-    ("trace", "", "empty"),
-    ("trace", HEADER + "0,5,5\nnan,5,5\n", "line 3"),
-    ("trace", '{"request_throughput": 1.0, "total_input_tokens": 5}', "--save-detailed"),
     ("trace", '{"input_lens": [1], "output_lens": [1]}', "no arrivals"),
 ]
 

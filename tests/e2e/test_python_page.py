@@ -36,6 +36,7 @@ class Counting:
 
     steps: int = 0
     seen: list = field(default_factory=list)
+    state: object = field(init=False, repr=False, compare=False)
 
     def step(self, view):
         self.steps += 1
@@ -142,6 +143,8 @@ MISTAKES = [
     (lambda: simulate("fcfs", frame().drop(columns="arrival_s")), "df.rename(columns={'YOURS': 'arrival_s'})"),
     (lambda: sweep({"rps": [2]}, scheduler="vllm_spec", scheduler__num_speculative_tokens=[2, 4]), "4]} among the"),
     (lambda: simulate("fcfs", "poisson", rps=[2, 4]), "; expected sweep({'rps': [2, 4]})"),
+    (lambda: simulate("fcfs", jobs=2), "jobs: unknown key; expected sweep(..., jobs=N)"),
+    (lambda: sweep({"rps": [2]}, each=True), "each: unknown key; expected sweep(...).table, or its paired("),
     (lambda: tune("vllm_spec", rps=2, seed=[0, 1]), "; expected seeds=[0, 1]"),
     (lambda: tune([Counting(), "vllm"]), ": expected names or files, whose settings are tried"),
     (lambda: tune("vllm", target="95%"), "tune: target='95%': expected a share in (0, 1]; 0.9 is 90%"),
@@ -168,7 +171,7 @@ def test_objects_of_a_sweep_go_to_other_processes_and_stand_when_it_is_made_agai
     assert [run.metrics for run in made(1)] == [run.metrics for run in first]
     assert {each: each.stat().st_mtime_ns for each in tmp_path.rglob("metrics.json")} == before
     mine = partial(Counting, seen=[{1}])
-    assert "whether its scheduler was this object cannot be told" in refusal(made, 1)
+    assert "was this object cannot be told: Counting.seen is [{1}], no plain value; expected" in refusal(made, 1)
     one = {"trace": frame(), "acceptance": "bernoulli", "out": tmp_path / "new", "rates": (1, 2), "within": 1}
     assert len(find({"scheduler": [mine()], "seed": [0]}, progress=False, **one).sweep) > 1
 

@@ -163,10 +163,3 @@ def test_what_an_encoding_lacks_is_written_as_an_escape(monkeypatch):
     monkeypatch.setattr(sys, "stdout", stream)
     assert written(lambda: print("ünï") or 0) == 0
     assert stream.buffer.getvalue() == b"\\xfcn\\xef\n"
-
-
-@pytest.mark.parametrize("words", [["{}"], ["run", "seed={}"]])
-def test_a_mistake_is_a_line_that_a_terminal_shows_and_does_not_obey(refused, words):
-    said = refused(*(word.format("\x1b[31mred\nx") for word in words))
-    assert "\x1b" not in said
-    assert "\\x1b" in said

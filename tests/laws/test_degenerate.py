@@ -45,16 +45,6 @@ def test_slower_hardware_never_helps_fcfs_at_batch_1(simulated: Simulation, fact
         assert np.nansum(slow.finish_s) > np.nansum(fast.finish_s) or np.isnan(fast.finish_s).all()
 
 
-@profile
-@given(simulated=simulations())
-def test_what_is_believed_costs_nothing_to_who_does_not_look(simulated: Simulation) -> None:
-    """`continuous` decides by memory alone: another cost model, and the text, leave its run as it is."""
-    plain = replace(simulated, scheduler=factory_of("continuous"))
-    text = simulated.ground_truth.acceptance_trace
-    other_text = replace(simulated.ground_truth, acceptance_trace=replace(text, rank=text.rank[::-1].copy()))
-    assert_same_record(run(plain), run(replace(plain, cost_model=simulated.truth.slower(7.0), ground_truth=other_text)))
-
-
 # --- class and luck belong to (seed, row of the trace) ----------------------------------------------------------------
 
 WORDS = {"trace": "poisson", "scheduler": "continuous", "requests": "60"}
@@ -83,8 +73,3 @@ def test_luck_stays_with_the_row_when_a_window_cuts_the_front_off() -> None:
     whole, later = prepared(words | {"trace.window": "[0,60]"}), prepared(words | {"trace.window": "[20,60]"})
     assert 10 < len(later.requests) < len(whole.requests)
     assert luck(later, slice(None)) == luck(whole, slice(-len(later.requests), None))
-
-
-def test_another_seed_redraws_both() -> None:
-    one, other = (luck(prepared(WORDS | {"seed": seed}), slice(None)) for seed in "03")
-    assert all(not np.array_equal(mine, theirs) for mine, theirs in zip(one, other, strict=True))

@@ -82,11 +82,11 @@ def test_the_seconds_that_are_owed_are_those_of_the_hardware(slower: float) -> N
     sent = Sent(np.zeros(2), told.prompt_tokens, told.prompt_tokens + told.max_tokens, told.cached_tokens)
     server = Outstanding(ledger, cost_model, sent)
     assert server.outstanding_s() == 0.0
+    assert not hasattr(server, "send"), "hints list what is public"
     for request in (0, 1):
-        server.send(request)
+        server._send(request)
         ledger.arrive(request, told, 0.0)
-    ledger.progress.target_cached[1] = 20
-    ledger.progress.emitted_tokens[1] = 1
+    ledger.progress.target_cached[1], ledger.progress.emitted_tokens[1] = 20, 1
     reading_s = 1e-3 * 4 + 1e-2 * 6 + 0.1
     decoding_s = 1e-3 * (10 + 21) + 1e-2 * 2 + 0.1
     assert server.outstanding_s() == pytest.approx(slower * (reading_s + decoding_s * (5 + 4) / 2))

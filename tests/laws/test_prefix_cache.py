@@ -95,7 +95,7 @@ def test_with_room_for_all_a_prompt_finds_what_has_been_read_before_it_begins(dr
 
 
 def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
-    """Room for five blocks: what the third prompt needs is taken from the end of the first."""
+    """Room for five blocks: what the third prompt needs is taken from the end of the first, of both models alike."""
     told = requests([0.0, 100.0, 200.0, 300.0], [12, 8, 4, 12], [1] * 4)
     prefixes = Prefixes(np.array([1, 2, 3, 11, 12, 21, 1, 2, 3]), np.array([0, 3, 5, 6]), np.array([3, 2, 1, 3]), 4)
     pool = replace(memory(told, 1.0, draft_bytes=0), capacity_bytes=5 * 4 * 3)
@@ -103,6 +103,10 @@ def test_the_end_of_the_prompt_used_longest_ago_goes_first() -> None:
     assert record.passes["prefill_tokens"].tolist() == [12, 8, 4, 4]
     assert record.passes["context_tokens"].tolist() == [0, 0, 0, 8]
     assert (record.totals.prefix_queries, record.totals.prefix_hits) == (36, 8)
+    told, pool = replace(told, max_tokens=np.full(4, 4)), replace(memory(told, 1.0), capacity_bytes=5 * 4 * 4)
+    passes = run(simulation(told, [4] * 4, factory_of("vllm_spec"), pool=pool, prefixes=prefixes)).passes
+    drafts = passes["kind"] == 0
+    assert passes["prefill_tokens"][drafts].sum() == passes["prefill_tokens"][~drafts].sum()
 
 
 def test_of_split_servers_those_that_read_prompts_keep_them() -> None:

@@ -23,10 +23,12 @@ def part(target: str, **parameters: Any) -> dict[str, Any]:
     return {"_target_": f"specsim.schedulers.{target}", **parameters}
 
 
+WHOLE = part("continuous.PrefillFirst", max_num_seqs=6, max_num_batched_tokens=64, watermark=0.01)
 SIX_SLOTS = part_of("las", "batching", "batch_slots") | {"max_num_seqs": 6}
 BATCHING = {
     "static": part("fcfs.StaticBatches", max_num_seqs=6),
-    "whole prompts": part("continuous.PrefillFirst", max_num_seqs=6, max_num_batched_tokens=64, watermark=0.01),
+    "whole prompts": WHOLE,
+    "cut prompts": WHOLE | {"chunked_prefill": True},
     "budget": part("sarathi.TokenBudget", max_num_seqs=6, max_num_batched_tokens=600, watermark=0.01),
     "chunks": part("sarathi.Chunked", max_num_seqs=6, prefill_tokens=16, prefill="mixed", watermark=0.01),
     "laps": raw_of("laps_sd")["batching"] | {"batch_slots": SIX_SLOTS},
@@ -64,6 +66,17 @@ def test_parts_that_need_the_future_or_hear_of_each_verification_are_refused_whe
     told = type("Told", (FixedChains,), {"stationary": True, "on_verified": lambda *_: None})
     with pytest.raises(ValueError, match="Told says stationary = True, and has an on_verified"):
         Composed(TokenBudget(8, 512, 0.0), told(DRAFTS))
+
+
+def test_a_prompt_longer_than_a_pass_is_read_in_parts_that_the_drafter_reads_too():
+    """Passes of 64 tokens: 150 in three, of which the last has room for 30; decodes wait until all are read."""
+    told = requests([0.0, 0.0, 0.0], [150, 30, 30], [8] * 3)
+    made = scheduler_factory(
+        part("composed.Composed", batching=BATCHING["cut prompts"], speculation=SPECULATION["fixed"]), ""
+    )
+    passes = run(simulation(told, [8] * 3, made, pool=memory(told, 9.0))).passes
+    assert [tokens for tokens in passes["prefill_tokens"].tolist() if tokens] == [64, 64, 64, 64, 52, 52, 30, 30]
+    assert (np.flatnonzero(passes["prefill_tokens"]) == np.arange(8)).all()
 
 
 # --- cache that is kept for drafts: what each decode verifies, and as many drafts behind that -------------------------

@@ -102,8 +102,8 @@ def test_a_wrong_word_is_one_line(there, instead, said, tmp_path, capsys):
     assert said in line
 
 
-def test_a_toy_supports_no_verdict(tmp_path, monkeypatch, capsys, started):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+@pytest.mark.usefixtures("empty_cache")
+def test_a_toy_supports_no_verdict(tmp_path, capsys, started):
     assert main(["adaserve_fig8_llama", "--out", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "AdaServe: only the shipped toy of trace=adaserve_fig8 is there; expected the published trace" in line
@@ -123,7 +123,6 @@ def test_rows_that_are_not_there_or_no_longer_stand_are_named(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unrendered")
-def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+@pytest.mark.usefixtures("unrendered", "empty_cache")
+def test_every_shipped_experiment_runs_in_its_quick_form(tmp_path):
     assert main(["--quick", "--out", str(tmp_path / "out")]) == 0

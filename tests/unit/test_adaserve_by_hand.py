@@ -11,6 +11,7 @@ from specsim.schedulers.parts.selection import at_most_the_tree, least_needy_fir
 from specsim.schedulers.parts.tree_shape import LoadAdaptive, TreeShape
 from tests.laws.subjects import factory_of
 from tests.made import ledger_and_view, memory, requests
+from tests.schedulers.test_specserve import prefilled
 from tests.unit.hand import Hand, sizes
 
 
@@ -18,13 +19,6 @@ def adaserve(**changed):
     shape = {"_target_": "specsim.schedulers.parts.tree_shape.Fixed", "depth": 2, "width": 2}
     given = {"verify_tokens": 9, "shape": shape, "prefill_tokens": 64, "max_num_seqs": 4, "watermark": 0.0}
     return factory_of("adaserve", **given | changed)()
-
-
-def prefilled(hand):
-    hand.begin()
-    hand.propose()
-    hand.emit([1] * len(hand.work.requests))
-    return hand
 
 
 def test_a_step_grows_layers_by_beam_and_verifies_the_likeliest_within_the_budget():

@@ -71,9 +71,10 @@ def test_any_other_names_are_given(tmp_path):
     trace, said = read_user_file(file, SOURCE, how)
     assert (trace.arrival_s, trace.slo_names) == (pytest.approx([0, 0.3, 0.9]), ("a",))
     assert said.startswith("read as specsim CSV: sent_ms, in, out; 3 requests in 0.9 s")
-    nano = csv("startTimeUnixNano,in,out,who", lambda t, p, o: (round((1.764e9 + t) * 1e9), p, o, "a"))
-    (tmp_path / "nano.csv").write_text(nano)
-    assert read_user_file(tmp_path / "nano.csv", SOURCE, How(called=how.called[1:])).trace.arrival_s[2] == 0.9
+    for lengths, named in (("in,out", how.called[1:]), ("prompt_tokens,output_tokens", ())):
+        nano = csv(f"startTimeUnixNano,{lengths},who", lambda t, p, o: (round((1.764e9 + t) * 1e9), p, o, "a"))
+        (tmp_path / "nano.csv").write_text(nano)
+        assert read_user_file(tmp_path / "nano.csv", SOURCE, How(called=named)).trace.arrival_s[2] == 0.9
     file.write_text(file.read_text() + "\nx,1,2,a")
     assert "1 damaged row: line 5: sent_ms 'x' is not a number" in refusal(read_user_file, file, SOURCE, how)
 
@@ -173,6 +174,7 @@ APPENDED = f"{json.dumps({**VLLM, **LENGTHS, 'start_times': [0, 1]})}\n" * 2
         (json.dumps({"world_info": {}, "request_info": {}}, indent=1), "a report of trtllm-bench, which does not say"),
         (json.dumps({"load_summary": {}, "successes": {}}), "a summary of inference-perf without its requests: exp"),
         *((json.dumps({each: "hi", "output_tokens": 5}), "a dataset of texts, not of") for each in ("prompt", "text")),
+        *((json.dumps({"prompt": each, "output_tokens": 5}), "no column arrival_s, prompt_t") for each in ("", None)),
         (json.dumps({"metadata": {}, "benchmarks": [{}]}), "a report of GuideLLM: `specsim import` makes a trace of"),
         ("Run Info,Run Info,Benchmark\nRun ID,Profile,Type\n", "a report of GuideLLM in CSV or YAML: expected its ben"),
         ("args:\n  data: []\nbenchmarks:\n- type_: x\n", "a report of GuideLLM in CSV or YAML: expected its ben"),

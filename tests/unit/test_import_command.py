@@ -2,8 +2,6 @@
 
 import json
 import re
-import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +90,19 @@ def test_results_of_sglang_are_points_with_drafts_where_the_server_tells_its_k(t
     said = capsys.readouterr().out
     assert (lacks or "acceptance.yaml: 2.9 tokens a verification at k = 3") in said
     assert f"no trace: {tmp_path / 'given'}: 3 results without their requests" in said
+
+
+def test_sglangs_own_log_and_metrics_tell_a_mean_length_and_its_log_the_k(tmp_path, capsys):
+    log = "Decode batch. #running-req: 3, accept len: 2.75, x\nDecode batch, #running-req: 1, a, accept len: 1.00, x\n"
+    imported(tmp_path, f"ServerArgs(speculative_num_steps=3, speculative_eagle_topk=1)\n{log}")
+    assert "acceptance.yaml: 2.312 tokens a verification at k = 3\nno trace: requests stand" in capsys.readouterr().out
+    for text, length in ((log, 2.312), ('sglang:spec_accept_length{tp_rank="0"} 2.75\n', 2.75)):
+        (file := tmp_path / "given").write_text(text)
+        assert {main(each.split()) for each in (f"import {file} --out o", f"run trace=poisson acceptance={file}")} == {
+            2
+        }
+        said = f"accept_length {length}, but no server_info.spec[^$]*SGLang's mean lengths are for `specsim import`"
+        assert re.search(said, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -184,24 +195,6 @@ def test_settings_of_a_trace_say_how_requests_are_read(tmp_path, refused):
     unknown = refused("import", "given", "--out", "out", "trace.window=[0,1]")
     assert "trace.window=[0,1]: expected one of trace.time_unit, trace.tick_s" in unknown
     assert trace_in(imported(tmp_path, given, "trace.time_unit=ms") / "trace.csv").arrival_s.tolist() == [0.0, 4.0]
-
-
-@pytest.mark.parametrize("page", ["import", "closed-loops"])
-def test_the_examples_of_a_page_run(tmp_path, monkeypatch, capsys, page):
-    """Files that a page shows are made, and its commands print the lines that it shows; long runs are shortened."""
-    monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    for each in re.split(r"^\$ ", "".join(blocks), flags=re.MULTILINE)[1:]:
-        command, *shown = each.splitlines()
-        words = shlex.split(command.replace("requests=500", "requests=70"))
-        if words[0] == "cat":
-            (tmp_path / words[1]).write_text("".join(f"{line}\n" for line in shown))
-            continue
-        capsys.readouterr()
-        assert main(words[1:]) == 0
-        said = capsys.readouterr().out.splitlines()
-        assert [line for line in shown if line not in said] == []
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from specsim.metrics.load import _of_sessions, load, load_notes
 from specsim.metrics.requests import RequestRows
 from specsim.metrics.seeds import KEPT_UP, OVERLOADED, SATURATED, SHORT, depends_on_length, verdict_of, verdicts, worst
 from specsim.metrics.summary import summarise
-from specsim.metrics.tables import comparison_table
+from specsim.metrics.tables import class_table, comparison_table
 from specsim.runs.checks import first_wave
 from specsim.server.admission import AdmissionControl
 from specsim.simulation import run
@@ -110,9 +110,9 @@ def test_a_short_recording_is_told_apart_from_a_short_run(tmp_path):
     assert all("that there are" not in each for each in (said("poisson", requests=40), said(trace__resample=20.0)))
 
 
-def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("empty_cache")
+def test_40_requests_of_a_conversation_are_too_short_and_1000_overload_it():
     """The issue's case: at 9 requests/s the order of two schedulers turns round between 40 requests and 1,000."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     short, long = (simulate("vllm_spec", "azure_conv", rps=9, requests=n) for n in (40, 1_000))
     (note,) = (each for each in short.notes if each.startswith("too short: 40 requests in 4.33 s"))
     assert note.endswith("expected 1,000 requests (110 s) or more")
@@ -154,9 +154,13 @@ def test_sessions_overload_a_server_that_cannot_answer_their_turns_as_they_begin
     blocks = [each.metrics["specsim"]["load"] for each in (calm, over)]
     told = [(each["sessions"], each["overloaded"], each["steady"], each["warm_up_requests"]) for each in blocks]
     assert told == [(250, False, True, 4 * 35), (250, True, False, None)]
-    (note,) = (each for each in over.notes if each.startswith("OVERLOADED"))
-    assert re.search(r"the backlog grows by .* sessions/s .* to \d+ sessions", note)
+    assert re.search(r"OVERLOADED: .* by .* sessions/s .* \d+ sessions at the last session's start;", str(over.notes))
     assert load_notes(blocks[0] | {"steady": False}, 9)[0].endswith("95%)")
+    unknown = blocks[0] | {"steady": None, "too_short": True, "needed_requests": 99}
+    assert re.search("250 sessions that begin within .* last session's start: load", load_notes(unknown, 9)[0])
+    assert "makespan over the span in which sessions begin" in comparison_table([({}, calm.metrics)])
+    once = simulate("vllm", rows.assign(arrival_s=rows["arrival_s"] * 0)[:4], **how)
+    assert re.search("sessions begin at once[^$]*too short: slo_att", f"{class_table(once.metrics)}{once.notes}")
     shed_first = ([0.0, 1.0], [np.nan, 3.0], [np.nan, 1.0], [np.nan, 2.0], [np.nan, 1.0])
     assert [each.item() for each in _of_sessions(np.zeros(2, int), *map(np.array, shed_first))] == [0, 3, 2, 2, 2]
 

@@ -1,15 +1,11 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from profiler.compose.passes import Alike, ComposedPass, passes
-from profiler.latency.fit import Samples, errors_by_kind, fit_roofline
 from profiler.models import shapes
 from specsim.files.yaml_file import shipped
-from specsim.latency.forms import Roofline
 from tests.data import real_file
-from tests.made import many
 from tools.public.__main__ import main
 from tools.public.compose import A100, H100, H200, Composer, Placement
 from tools.public.grid import FITTED, HELD_OUT, MAX_BATCHED_TOKENS
@@ -23,20 +19,6 @@ needs_data = pytest.mark.skipif(DATA is None, reason="$SPECSIM_DATA is unset or 
 def test_parameters_are_those_of_the_published_weights():
     models = shapes.LLAMA_70B, shapes.QWEN_32B, shapes.VICUNA_7B, shapes.LLAMA_68M
     assert [model.parameters for model in models] == [70_553_706_496, 32_763_876_352, 6_738_415_616, 68_030_208]
-
-
-def test_roofline_fit_recovers_its_own_coefficients():
-    truth = Roofline(0.03, 2e-5, 0.004, 2e-4, 5e-8, 4e-9)
-    work = passes(FITTED, 2**18, MAX_BATCHED_TOKENS)
-    counts = [(each.context_tokens, each.batched_tokens, each.attention_pairs) for each in work]
-    context, batched, pairs = np.array(counts, dtype=float).T
-    kinds, seconds = np.array([each.kind for each in work]), truth.seconds_array(many(context, batched, pairs))
-    samples = Samples(kinds, context, batched, pairs, batched, batched, seconds)
-    fitted = fit_roofline(samples)
-    for name in fitted.standard_errors:
-        assert getattr(fitted.form, name) == pytest.approx(getattr(truth, name), rel=1e-6)
-    errors = errors_by_kind(samples.kinds, abs(samples.predicted_by(fitted.form) / samples.seconds - 1))
-    assert max(error.worst for error in errors.values()) < 1e-6
 
 
 def test_held_out_passes_share_no_size_with_the_fitted():

@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 
 from specsim.core.user_code import own_modules
+from specsim.registry import load_plugins
 from specsim.runs import provenance
 from specsim.runs.provenance import package_sha256, plugins_sha256
 from specsim.schedulers.composed import Composed
@@ -65,6 +66,16 @@ def test_a_file_that_changed_after_its_import_is_refused(folder, name):
     plugins_sha256([module])
     (folder / name).write_text(FILES[name] + "# edited\n")
     assert f"{name}' has changed since it was imported" in refusal(plugins_sha256, [module])
+
+
+def test_a_file_is_loaded_anew_with_its_imports_from_beside_it_and_two_of_one_name_are_refused(folder):
+    mine, other = str(folder / "plug_in.py"), str(folder / "plug_package/plug_in.py")
+    assert len({load_plugins([mine])["plug_in"].deep for _ in range(2)}) == 2
+    (folder / "plug_package/plug_in.py").write_text("\n{}['mine']\n")
+    assert f"{mine!r} and {other!r} are both 'plug_in'" in refusal(load_plugins, [mine, other])
+    with pytest.raises(Exception, match=r"KeyError: 'mine' \(.*plug_in.py:2\)$") as found:
+        load_plugins([other])
+    assert isinstance(found.value.__cause__, KeyError)
 
 
 def test_code_that_no_file_holds_has_no_checksum(monkeypatch):

@@ -104,6 +104,8 @@ def test_a_point_is_one_row_in_the_order_of_the_sweep_with_the_mean_and_interval
     assert found[["scheduler", "rps"]].to_numpy().tolist() == points
     assert found[["seeds", "load_seeds"]].to_numpy().tolist() == [[3, 1], [3, 3], [3, 3], [3, 3]]
     lines = means_table(found, [{"rps": rps} for _, rps in points], [], "").splitlines()
+    near = found.assign(seeds=5, slo_attainment=0.996, slo_attainment_half_width=0.0046)
+    assert "99.6 \u00b1 0.5" in means_table(near, [{}] * 4, [], "")
     assert [line.count("OVERLOADED") + line.count("  1 of 3 OVERLOADED") for line in lines[4:8]] == [2, 0, 1, 0]
     for row in found.to_dict("records"):
         for name in seeds.MEASURES:

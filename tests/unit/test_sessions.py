@@ -77,14 +77,14 @@ CROWD = {"profile": "llama8b_eagle3_h100", "slo": "one", "slo__ttft_s": None, "t
 
 
 def crowd(prompt_tokens, output_tokens):
-    """Return 40 sessions that each send a turn while one request is there, whose row is the last of the trace."""
-    first = {"session_id": range(40), "arrival_s": np.arange(40) / 100, "prompt_tokens": prompt_tokens}
+    """Return 24 sessions that each send a turn while one request is there, whose row is the last of the trace."""
+    first = {"session_id": range(24), "arrival_s": np.arange(24) / 100, "prompt_tokens": prompt_tokens}
     later = first | {"arrival_s": None, "delay_s": 0.9, "output_tokens": output_tokens}
-    alone = {"session_id": [40], "arrival_s": 0.6, "prompt_tokens": 100, "output_tokens": output_tokens}
+    alone = {"session_id": [24], "arrival_s": 0.6, "prompt_tokens": 100, "output_tokens": output_tokens}
     return pd.concat([pd.DataFrame(each) for each in (first | {"output_tokens": 5}, later, alone)])
 
 
-NAMES = ["vllm", "vllm_spec", "adaserve", "fcfs", "priority", "laps_sd", "lp_sjf", "slos_serve", "smartspec"]
+NAMES = ["vllm", "adaserve", "fcfs", "priority", "laps_sd", "lp_sjf", "slos_serve", "smartspec"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,9 +92,9 @@ def test_a_turn_waits_behind_what_arrived_before_it_and_yields_its_cache_to_it(n
     done = simulate(name, crowd(8000, 20), **CROWD).requests
     single = done[done["prompt_tokens"] == 100].iloc[0]
     after = done[done["arrival_s"] > single["arrival_s"]]
-    assert len(after) > 30
+    assert len(after) > 20
     assert (after["first_token_s"] >= single["first_token_s"]).all()
-    full = simulate(name, crowd(200, 300), profile__usable_kv_bytes=10**9, **CROWD).requests
+    full = simulate(name, crowd(200, 300), profile__usable_kv_bytes=6 * 10**8, **CROWD).requests
     assert full["preemptions"][full["prompt_tokens"] == 100].item() == 0
     rows = {"session_id": [0, 0, 1, 2], "arrival_s": [0, None, 0.1, 0.25], "delay_s": [None, 0.26, None, None]}
     rows |= {"prompt_tokens": [9] + [8000] * 3, "output_tokens": [1, 9, 9, 9]}

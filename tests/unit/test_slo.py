@@ -173,10 +173,3 @@ def test_objectives_that_may_be_in_milliseconds_are_named():
 
 def dealt(**given):
     return assigned(**given).requests.slo_class.tolist()
-
-
-def test_a_class_belongs_to_the_seed_and_the_row():
-    whole = dealt()
-    assert whole == dealt() == dealt(given=trace().at_rate(3.0)) == dealt(slo_scale=2.0) != dealt(seed=1)
-    assert whole[:100] == dealt(given=trace().head(100))
-    assert whole[100:200] == dealt(given=trace().window(10.0, 20.0))

@@ -13,11 +13,7 @@ from tests.unit.test_plots import caption
 
 SAID = "azure_conv: the synthetic surrogate that ships"
 SMALL = {"requests": 20, "profile": "llama8b_1b_h100"}
-
-
-@pytest.fixture(autouse=True)
-def nothing_but_what_ships(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def test_a_run_s_table_begins_with_it_and_its_figures_say_it():

@@ -61,13 +61,6 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_what_is_written_is_read(run):
-    stored = read_run(run)
-    assert (stored.metrics, stored.config, stored.passes) == (parts()["metrics"], parts()["made_of"].config, None)
-    assert stored.provenance.items() >= parts()["provenance"].items()
-    assert {path.name for path in run.iterdir()} == FILES
-
-
 def test_tables_written_in_parts_are_read_as_one_and_have_the_types_of_the_schema(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "GROUP_ROWS", 2)
     monkeypatch.chdir(tmp_path)

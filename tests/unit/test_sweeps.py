@@ -210,10 +210,10 @@ def test_a_kind_of_notes_that_several_runs_have_is_counted_and_that_of_one_said_
         f"OVERLOADED: 2 of 4 runs; the table's column load.overloaded tells which, {why}",
         f"too short: 2 of 4 runs; the table's columns {columns} tell which, {why}",
     ]
-    sizes = [(f"extrapolated: 3 of 9 passes{each}", "not captured: 9%") for each in ("", ": up to 8 context tokens")]
+    sizes = [(f"extrapolated: 3 of 9 passes{each}", "hardly drafts: 9%") for each in ("", ": up to 8 context tokens")]
     said, shares = in_short(sizes, "rps={}".format)
     assert said.startswith("extrapolated: 2 of 2 runs, such as up to 8 context tokens; the table's column")
-    assert shares == "not captured: 2 of 2 runs by their notes, such as 9%"
+    assert shares == "hardly drafts: 2 of 2 runs by their notes, such as 9%"
     single = [(), ("surrogate", "too short: b", "not steady: c"), ("extrapolated: 2 of 100 passes",)]
     said = ["surrogate", "extrapolated: rps=2: 2 of 100 passes", "too short: rps=1: b", "not steady: rps=1: c"]
     assert in_short(single, "rps={}".format) == said

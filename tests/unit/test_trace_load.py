@@ -28,16 +28,12 @@ from tools.describe import describe
 NAMES = {file.stem for file in (shipped("conf") / "trace").glob("*.yaml")}
 PUBLISHED = sorted(NAMES - {"poisson", "gamma", "bursts", "adaserve_fig1", "file"})
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def entry(name, **changes):
     values = yaml.safe_load((shipped("conf") / "trace" / f"{name}.yaml").read_text())
     return {**values, **changes}
-
-
-@pytest.fixture(autouse=True)
-def nothing_real(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def refused(values, said, **kwargs):

@@ -67,6 +67,7 @@ def test_servers_stand_beside_what_they_attain_and_rates_have_marks(overloaded, 
     assert "\u00b1" not in "".join(said)
     monkeypatch.setattr(f"{__name__}.SHARES", np.tile(SHARES, 2))
     assert "97.0 \u00b1 0.9% of the worst class meet their objectives." in str(tuned())
+    assert repr(tuned()) == "<Tuned: adaserve: 97 \u00b1 0.94% of the worst class>"
 
 
 def test_two_configurations_of_a_scheduler_are_told_apart_in_words():
@@ -96,10 +97,13 @@ def test_the_gain_of_drafts_respects_the_intervals():
 
 @pytest.mark.parametrize(
     ("typed", "prefill", "needed", "told"),
-    [(8, None, 5, (5, 5)), (2, None, 5, (5, 5)), (5, None, 5, (5, 5)), (2, None, 9, (None, 6)), (8, 2, 5, (None, 8))],
+    [
+        *((typed, None, needed, (needed, needed)) for typed, needed in ((8, 5), (8, 2), (2, 5), (2, 3), (5, 5))),
+        *((2, None, 9, (None, 6)), (8, 2, 5, (None, 8))),
+    ],
 )
 def test_the_fewest_servers_are_searched_whatever_number_was_typed(typed, prefill, needed, told):
-    """As many as are typed carry 1 request/s: a half of that is looked for from four of 8 on, twice that from four."""
+    """As many as are typed carry 1 request/s: both ways from the four that one's rate asks for."""
 
     def judge(places, changed):
         return {places[0]: of(int(changed["replicas"]))}

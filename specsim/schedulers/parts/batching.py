@@ -89,16 +89,34 @@ def catch_up_tokens(view: View, ids: Ids) -> Ints:
     return lacking
 
 
-def whole_prompts(view: View, admission: Admission, most_tokens: int) -> Scheduled:
-    """Return the waiting prompts of one prefill pass of at most `most_tokens`; a longer prompt goes alone."""
-    chosen: list[tuple[int, int]] = []
-    left = most_tokens
-    for request, need in admission.candidates(view, view.free_bytes):
+def whole_prompts(view: View, admission: Admission, most_tokens: int, *, cut: bool = False) -> Scheduled:
+    """Return the prompts of one prefill pass of at most `most_tokens`; a longer prompt goes alone.
+
+    With `cut` it goes in several passes, and whole prompts fill the last of them.
+    """
+    free_bytes, chosen = float(view.free_bytes), list[tuple[int, int]]()
+    begun = view.running[~decoding(view, view.running)] if cut else NOBODY
+    if len(begun):
+        pending, cached = view.pending(begun), view.target_cached[begun]
+        drafted = np.maximum(view.draft_cached[begun], (cached + pending) * admission.drafting)
+        free_bytes -= float(view.growth_bytes(begun, cached + pending, drafted).sum())
+        chosen = [
+            (request, min(need, most_tokens)) for request, need in zip(begun.tolist(), pending.tolist(), strict=True)
+        ]
+    left = most_tokens - sum(tokens for _, tokens in chosen)
+    for request, need in admission.candidates(view, free_bytes) if left > 0 else ():
         if chosen and need > left:
             break
-        chosen.append((request, need))
+        chosen.append((request, min(need, most_tokens) if cut else need))
         left -= need
     return _scheduled(chosen)
+
+
+def read_along(view: View, prompts: Scheduled) -> Ints:
+    """Return the tokens of prompts that the drafter reads, (n,): all that it lacks, of a part as many at most."""
+    lacking = catch_up_tokens(view, prompts.requests)
+    parts = prompts.tokens < view.pending(prompts.requests)
+    return np.minimum(lacking, prompts.tokens, out=lacking, where=parts) if parts.any() else lacking
 
 
 def prompt_chunks(view: View, admission: Admission, most_tokens: int, free_bytes: float) -> Scheduled:

@@ -21,7 +21,14 @@ from specsim.core.request import Ids, Ints
 from specsim.core.trees import Forest
 from specsim.schedulers.composed import Composed
 from specsim.schedulers.continuous import PrefillFirst
-from specsim.schedulers.parts.batching import Scheduled, catch_up_tokens, keeping_cache, oldest_first, unread
+from specsim.schedulers.parts.batching import (
+    Scheduled,
+    catch_up_tokens,
+    keeping_cache,
+    oldest_first,
+    read_along,
+    unread,
+)
 from specsim.schedulers.parts.growth import grow, useful_depth
 from specsim.schedulers.parts.protocols import Batching, Sequences, Speculation, at_least, draft_length, evicting
 from specsim.schedulers.sarathi import TokenBudget
@@ -156,7 +163,7 @@ class SmartSpec:
         if len(requests):
             self.feedback.plain[requests] = not drafting
         if unread(view, Scheduled(requests, tokens)):
-            roots, catch_up = Forest.roots(len(requests)), catch_up_tokens(view, requests)
+            roots, catch_up = Forest.roots(len(requests)), read_along(view, Scheduled(requests, tokens))
             if drafting and catch_up.any():
                 yield DraftPass(requests, catch_up, roots)
             yield TargetPass(requests, tokens, roots)

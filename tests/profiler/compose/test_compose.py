@@ -14,7 +14,7 @@ from profiler.compose.library import ENGINES, ComposedPlacement
 from profiler.compose.models import Model, head_of, model_of
 from profiler.compose.operators import Operators
 from profiler.compose.passes import Alike, ComposedPass, passes, reaching
-from profiler.compose.profile import ENGINE_NAMES, _weights_bytes, compose_profile
+from profiler.compose.profile import ENGINE_NAMES, _provenance, _weights_bytes, compose_profile
 from profiler.text import yaml_text
 from specsim.cli import main
 from specsim.latency.drafter import DecoderHead
@@ -150,8 +150,7 @@ def test_a_kernel_in_another_engine_s_table_is_read_there_and_said(model, gpu, e
     theirs = [other._priced([names[1].index(names[0][i])], 16, False)[0] for i in found._lent[0]]
     assert all(names[0][i].endswith(kind) for i in found._lent[0])
     assert found._products(16, False)[-len(theirs) :].tolist() == theirs
-    mapping = compose_profile(model, gpu=gpu, tp=8, engine=engine, precision=precision)
-    assert f"of {ENGINE_NAMES[lender]} {other.version}" in mapping["provenance"][0]["versions"]
+    assert f"of {ENGINE_NAMES[lender]} {other.version}" in _provenance(found)["versions"]
 
 
 def test_no_product_takes_longer_than_that_of_a_padded_pass():
@@ -418,6 +417,8 @@ def test_the_engine_file_is_of_the_kernels_version_and_the_acceptance_of_the_pai
         ("gpt_oss_20b_eagle3", {"target": "gpt-oss-120b"}),  # as the shipped profiles of these models
         ("qwen3_235b_2507_eagle3", *({"target": f"Qwen3-235B-A22B{month}", "tp": 8} for month in ("", "-2507"))),
         ("qwen3_32b_eagle3", {"target": "Qwen3-32B-FP8"}),
+        ("qwen3_8b_eagle3", {"target": "Qwen3-1.7B"}),  # of its family the nearest in size
+        ("deepseek_v3_mtp", {"target": "DeepSeek-R1", "gpu": "h200_sxm", "tp": 8, "drafter": "mtp"}),
         ("gpt_oss_20b_p_eagle", {"target": "Qwen2.5-1.5B", "drafter": "p_eagle"}),
     ):
         for settings in targets:
@@ -437,10 +438,11 @@ SLOWER = (
         ("Qwen3-235B-A22B --tp 8", NEAR.format("qwen3_235b_2507_eagle3", "Qwen3-235B-A22B-2507", "Qwen3-235B-A22B")),
         ("Qwen3-235B-A22B-2507 --tp 8", None),
         ("Qwen3-30B-A3B --precision fp8", SLOWER.format(25.8, 8.1, 7.4)),
+        ("DeepSeek-V3 --tp 8 --engine sglang --gpu h200_sxm", "takes 1074.0 ms, 585.6 ms with --engine vllm: these"),
     ],
 )
 def test_the_command_says_whose_acceptance_it_brings_and_where_others_are_far_faster(words, said, tmp_path, capsys):
-    words = f"profile compose --target {words} --gpu h100_sxm --out {tmp_path / 'mine.yaml'}"
+    words = f"profile compose --gpu h100_sxm --target {words} --out {tmp_path / 'mine.yaml'}"
     assert main(words.split()) == 0
     told = capsys.readouterr().out
     assert said in told if said else not re.search("MISMATCHED|no measurement", told)
