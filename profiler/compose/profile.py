@@ -90,7 +90,7 @@ def compose_profile(
     _check_split(model, place)
     second, head = _second(model, draft, drafter)
     those = _operators(model, place), _operators(second, _placed(second, head, place))
-    usable = _usable_bytes(those)
+    usable, alone = _usable_bytes(those)
     file = _engine_file(those[0])
     overhead_s = float(read_yaml(shipped("conf") / "engine" / f"{file}.yaml")["overhead_s"])
     most_context = usable // sum(each.cache_bytes for each in those)
@@ -107,6 +107,7 @@ def compose_profile(
         "description": f"{model.name}{_laid_out(place)} + {second.name} on {place.gpus} x {HARDWARE[gpu]}",
         "suggests": suggested,
         **_hardware(those[0], usable),
+        **({} if alone is None else {"usable_kv_bytes_alone": alone}),
         "form": min(held_out, key=lambda form: held_out[form]),
         "target": sections[0],
         "draft": sections[1],
@@ -302,20 +303,24 @@ def _weights_bytes(operators: Operators) -> int:
     return round(operators.layer_bytes + 2 * (rows * model.whole("hidden_size") + markov))
 
 
-def _usable_bytes(those: tuple[Operators, Operators]) -> int:
-    """Return the bytes left for caches, over all GPUs; refuse models that leave too little."""
+def _usable_bytes(those: tuple[Operators, Operators]) -> tuple[int, int | None]:
+    """Return the bytes left for caches, over all GPUs; refuse models that leave too little.
+
+    Where the draft model is on some GPUs alone, also return those that are left without it.
+    """
     target, second = those
     place, each = target.place, target.memory_bytes
     weights = sum(map(_weights_bytes, those))
     kept = target.activation_bytes(ACTIVATION_TOKENS) + target.nccl_bytes
     free, cache = int(MEMORY_SHARE * each) - round(kept), sum(one.cache_bytes for one in those)
-    usable, where = place.gpus * free - weights, ""
+    usable, alone, where = place.gpus * free - weights, None, ""
     lacking: float = LEAST_CACHED * cache - usable
     if second.place.gpus < place.gpus:  # The cache is what fits on a GPU that holds its share of both.
         shares = [(one, one.place.gpus) for one in those]
         left = free - sum(_weights_bytes(one) / gpus for one, gpus in shares)
         token = sum(one.cache_bytes / gpus for one, gpus in shares)
         usable, lacking, where = int(left / token * cache), LEAST_CACHED * token - left, " of the draft's GPU"
+        alone = place.gpus * free - _weights_bytes(target)
     if lacking > 0:
         names = target.model.name if second.model.joined else f"{target.model.name} with {second.model.name}"
         raise SpecsimError(
@@ -323,7 +328,7 @@ def _usable_bytes(those: tuple[Operators, Operators]) -> int:
             f"{place.gpus * kept / GIB:.1f} GiB beside them are, with a cache for {LEAST_CACHED:,} tokens, "
             f"{lacking / GIB:.1f} GiB more than 0.9 of the memory{where}"
         )
-    return usable
+    return usable, alone
 
 
 def _suggested(model: Model, second: Model, head: DecoderHead | None, engine: str) -> tuple[dict[str, str], list[str]]:

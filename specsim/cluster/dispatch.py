@@ -203,7 +203,7 @@ class Dispatch:
         if len(self.replicas) > 1:
             coming, told = self._coming(request), self._told
             place = self._asked(coming)
-            told.due_s[request], told.cached_tokens[request] = coming.due_s, coming.cached_tokens
+            told.due_s[request], told.cached_tokens[request] = coming.due_s, self._servers[place].cached_tokens(coming)
             told.prompt_tokens[request] = coming.prompt_tokens
             told.most_tokens[request] = coming.prompt_tokens + coming.max_tokens
             self._servers[place]._send(request)

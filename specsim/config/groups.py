@@ -34,7 +34,7 @@ LABELS = {
     "drafter": {"description", "suggests"},
     "engine": {"description", "source"},
     "router": {"description"},
-    "profile": {"name", "description", "hardware", "checks", "provenance", "assumptions", "suggests"},
+    "profile": {"name", "description", "checks", "provenance", "assumptions", "suggests"},
 }
 """Keys of a file that say what it is, and that no run reads."""
 FORMS = ("linear", "roofline", "table")

@@ -221,25 +221,25 @@ class Lookup:
 
 def equipped(profile: Profile, drafter: Drafter, source: str = "drafter") -> Profile:
     """Return the profile with this drafter in place of its draft model, and with the memory that this leaves."""
-    stated = profile.stated_usable_kv_bytes
     draft: ModelLatency = asked(source, drafter.of, ModelLatency, profile)
     if draft is profile.draft:
         return profile
     check_model(draft, source)
     _check_time(draft, source)
-    if stated is not None:
-        stated += profile.draft.weights_bytes - draft.weights_bytes
-    return replace(profile, draft=draft, stated_usable_kv_bytes=stated)
+    return _beside(profile, draft)
 
 
 def without_drafter(profile: Profile) -> Profile:
     """Return the profile where the drafter is not loaded: neither its weights nor its cache take memory."""
-    draft, stated = profile.draft, profile.stated_usable_kv_bytes
-    return replace(
-        profile,
-        draft=replace(draft, weights_bytes=0, kv_bytes_per_token=0),
-        stated_usable_kv_bytes=None if stated is None else stated + draft.weights_bytes,
-    )
+    return _beside(profile, replace(profile.draft, weights_bytes=0, kv_bytes_per_token=0))
+
+
+def _beside(profile: Profile, draft: ModelLatency) -> Profile:
+    stated, alone = profile.stated_usable_kv_bytes, profile.stated_alone_kv_bytes
+    if stated is not None:
+        alone = stated + profile.draft.weights_bytes if alone is None else alone
+        stated = alone - draft.weights_bytes
+    return replace(profile, draft=draft, stated_usable_kv_bytes=stated, stated_alone_kv_bytes=alone)
 
 
 def check_model(model: ModelLatency, source: str) -> None:

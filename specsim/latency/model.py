@@ -199,6 +199,7 @@ class Profile:
     """A target and a draft model on one piece of hardware; weights and caches of both share the memory.
 
     ``memory_bytes`` is the memory of all GPUs together, ``pipeline_parallel_size`` the stages that they make up.
+    ``stated_alone_kv_bytes`` are those of the cache without a draft model, where they are more than its weights more.
     ``provenance`` names the datasets behind the numbers.
     """
 
@@ -213,6 +214,7 @@ class Profile:
     pipeline_parallel_size: int = 1
     stated_baseline_s: float | None = None
     stated_usable_kv_bytes: int | None = None
+    stated_alone_kv_bytes: int | None = None
     provenance: tuple[Mapping[str, str], ...] = ()
     assumptions: tuple[str, ...] = ()
 

@@ -34,6 +34,7 @@ TOP_OPTIONS = (
     "pipeline_parallel_size",
     "baseline_s",
     "usable_kv_bytes",
+    "usable_kv_bytes_alone",
     "checks",
     "provenance",
     "assumptions",
@@ -91,7 +92,8 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
         target=_model(target, wanted, stages),
         draft=_model(draft, wanted, stages, drafts=True),
         stated_baseline_s=top.number("baseline_s", above=0) if "baseline_s" in top.values else None,
-        stated_usable_kv_bytes=top.whole("usable_kv_bytes", 1, MOST_BYTES) if "usable_kv_bytes" in top.values else None,
+        stated_usable_kv_bytes=_stated_bytes(top, "usable_kv_bytes"),
+        stated_alone_kv_bytes=_stated_bytes(top, "usable_kv_bytes_alone"),
         provenance=_provenance(top),
         assumptions=top.texts("assumptions") if "assumptions" in top.values else (),
     )
@@ -103,6 +105,10 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     if profile.baseline_s <= 0:
         top.refuse(f"target.forms.{profile.target.form}", "a pass of one token takes no time")
     return profile
+
+
+def _stated_bytes(top: CheckedMapping, key: str) -> int | None:
+    return top.whole(key, 1, MOST_BYTES) if key in top.values else None
 
 
 def _form_name(top: CheckedMapping, held: tuple[CheckedMapping, CheckedMapping]) -> str:

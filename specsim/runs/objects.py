@@ -278,7 +278,7 @@ def _said(given: object) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, sort_keys=True, default=_fields)
+    return json.dumps(value, sort_keys=True, default=lambda given: {"object": _named(given), **_fields(given)})
 
 
 def _fields(given: Any) -> dict[str, Any]:

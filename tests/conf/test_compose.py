@@ -351,6 +351,8 @@ def test_an_order_a_default_said_a_type_of_number_a_null_key_or_its_place_change
     own = config | {"choices": dict.fromkeys(config["choices"], "a.yaml"), "cost_model": {"name": "a.yaml"}}
     labels = {key: {**own[key], "description": "mine"} for key in (*config["choices"], "cost_model")}
     assert settings_of(own | labels) == settings_of(own)
+    a100 = {"profile": {**own["profile"], "hardware": "A100"}}  # An engine's limits follow it.
+    assert settings_of(own | a100) != settings_of(own)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 import re
 import runpy
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from functools import partial
 from pathlib import Path
 
@@ -105,7 +105,10 @@ def test_provenance_says_what_was_given():
 def test_a_folder_holds_one_content():
     for _ in range(2):
         assert simulate(Counting(), "poisson", out="run", **SMALL).folder == Path("run")
-    assert "holds a run with other settings" in refusal(simulate, Counting(steps=1), "poisson", out="run", **SMALL)
+    few, many = (make_dataclass(name, ["slots"])(2) for name in ("Few", "Many"))
+    simulate(Counting(seen=[few]), "poisson", out="few", **SMALL)
+    for folder, other in (("run", Counting(steps=1)), ("few", Counting(seen=[many]))):
+        assert "holds a run with other settings" in refusal(simulate, other, "poisson", out=folder, **SMALL)
 
 
 def test_a_trace_that_is_written_to_after_a_run_changes_no_table():

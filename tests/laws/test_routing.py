@@ -189,11 +189,20 @@ def test_slack_looks_past_work_that_can_wait() -> None:
     assert run(replace(plain, router=Slack)).replica_of.tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize(("weight", "sent"), [(1.0, [0, 1, 1, 0, 1]), (0.0, [0, 1, 0, 1, 0])])
-def test_cache_aware_goes_where_a_prompt_is_cached_unless_there_is_more_to_read(weight: float, sent: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("weight", "ahead", "kinds", "sent"),
+    [
+        (1.0, 0, (0, 1, 1, 0, 1), [0, 1, 1, 0, 1]),
+        (0.0, 0, (0, 1, 1, 0, 1), [0, 1, 0, 1, 0]),
+        (1.0, 1, (0, 1, 1, 1, 1), [0, 1, 1, 1, 1]),
+    ],
+)
+def test_cache_aware_goes_where_a_prompt_is_cached_unless_there_is_more_to_read(
+    weight: float, ahead: int, kinds: Sequence[int], sent: list[int]
+) -> None:
     """Prompts of two kinds, the first of each alone; then three at once, of which no weight makes the kinds equal."""
     told = requests([0.0, 100.0, 200.0, 200.0, 200.0], [40] * 5, [1] * 5)
-    kinds = [np.arange(10) + 100 * kind for kind in (0, 1, 1, 0, 1)]
-    prefixes = Prefixes(np.concatenate(kinds), 10 * np.arange(5), np.full(5, 10), 4)
-    two = {"replicas": 2, "router": lambda: CacheAware(weight), "prefixes": prefixes}
+    hashes = [np.arange(10) + 100 * kind for kind in kinds]
+    prefixes = Prefixes(np.concatenate(hashes), 10 * np.arange(5), np.full(5, 10), 4)
+    two = {"replicas": 2, "router": lambda: CacheAware(weight), "prefixes": prefixes, "pipeline_steps": ahead}
     assert run(simulation(told, [1] * 5, factory_of("continuous"), **two)).replica_of.tolist() == sent

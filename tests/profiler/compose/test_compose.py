@@ -17,7 +17,7 @@ from profiler.compose.passes import Alike, ComposedPass, passes, reaching
 from profiler.compose.profile import ENGINE_NAMES, _provenance, _weights_bytes, compose_profile
 from profiler.text import yaml_text
 from specsim.cli import main
-from specsim.latency.drafter import DecoderHead
+from specsim.latency.drafter import DecoderHead, without_drafter
 from specsim.latency.profile import load_profile, profile_from_mapping
 from specsim.pass_shape import PassShape
 from tests.made import refusal
@@ -84,6 +84,14 @@ def test_sizes_of_a_dense_model():
     kept = 2 * 8192 * 4096 * 11
     weights = profile.target.weights_bytes + profile.draft.weights_bytes
     assert profile.usable_kv_bytes == int(0.9 * 80 * 2**30) - kept - weights
+
+
+def test_without_a_draft_model_on_one_gpu_the_others_cache_more():
+    """Of Qwen2.5-32B on four GPUs, the draft on fewer: a scheduler that never drafts has what the target leaves."""
+    profile = profile_of("Qwen2.5-32B", draft="Qwen2.5-0.5B", tp=4)
+    kept = 4 * int(0.9 * 80 * 2**30) - without_drafter(profile).usable_kv_bytes - profile.target.weights_bytes
+    assert 0 < kept < 16 << 30, "activations, and what collectives keep"
+    assert without_drafter(profile).usable_kv_bytes > 1.1 * (profile.usable_kv_bytes + profile.draft.weights_bytes)
 
 
 def test_four_bits_have_scales():
