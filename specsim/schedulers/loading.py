@@ -130,7 +130,7 @@ def scheduler_factory(
 
 
 def check_properties(scheduler: object, source: str) -> None:
-    """Refuse a scheduler that fails at a property which a run reads; SpecsimError of one line."""
+    """Refuse a scheduler that fails at a property which a run reads."""
     try:
         for name in PROPERTIES:
             if hasattr(type(scheduler), name):
