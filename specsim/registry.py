@@ -42,9 +42,10 @@ def installed(group: str) -> Mapping[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS[group])} if group in ENTRY_POINTS else {}
 
 
-PLUGIN_MARK = "__specsim_plugin__"
 WORD = re.compile(r"\w+")
 OURS = "specsim"
+_FILES: dict[str, ModuleType] = {}
+"""Plug-ins that were loaded from files: another one that imports them loads them anew."""
 _HELPERS: set[str] = set()
 """Modules beside a plug-in's file that it imported: the next run loads them anew, too, as it has their state else."""
 
@@ -58,8 +59,20 @@ def load_plugins(names: Sequence[str]) -> dict[str, ModuleType]:
         One line for a plug-in that cannot be imported, or two of one name.
     """
     for helper in _HELPERS:
-        sys.modules.pop(helper, None)
+        module, (package, _, name) = sys.modules.pop(helper, None), helper.rpartition(".")
+        if package in sys.modules and vars(sys.modules[package]).get(name) is module:
+            vars(sys.modules[package]).pop(name, None)
     _HELPERS.clear()
+    old = {name: sys.modules.pop(name) for name, each in _FILES.items() if sys.modules.get(name) is each}
+    try:
+        return _loaded(names)
+    finally:
+        # Objects may be of their classes.
+        for name, each in old.items():
+            sys.modules.setdefault(name, each)
+
+
+def _loaded(names: Sequence[str]) -> dict[str, ModuleType]:
     files = {Path(name).expanduser().resolve(): name for name in names if name.endswith(".py")}
     for one, other in combinations(files, 2):
         if one.stem == other.stem:
@@ -151,7 +164,7 @@ class _Source(SourceFileLoader):
 def _module_of_file(path: Path) -> ModuleType:
     path = path.expanduser().resolve()
     name = path.stem
-    if name in sys.modules and not hasattr(sys.modules[name], PLUGIN_MARK):
+    if name in sys.modules and sys.modules[name] is not _FILES.get(name):
         there = getattr(sys.modules[name], "__file__", None)
         same = there is not None and Path(there).resolve() == path
         wanted = f"it by its module's name, plugins={name}" if same else "another name"
@@ -160,7 +173,6 @@ def _module_of_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError("no such file")
     module = importlib.util.module_from_spec(spec)
-    setattr(module, PLUGIN_MARK, True)
     sys.modules[name] = module
     before = {*sys.modules}
     try:
@@ -170,6 +182,7 @@ def _module_of_file(path: Path) -> ModuleType:
         raise
     finally:
         _HELPERS.update(each for each in {*sys.modules} - before if _is_beside(each, path.parent))
+    _FILES[name] = module
     return module
 
 

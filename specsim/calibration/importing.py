@@ -53,6 +53,8 @@ READ = (*LENGTHS, STARTS, "queue_times")
 """Lists of a result of `vllm bench serve` that make a trace."""
 SERVED = re.compile(r"(speculative_\w+)=(\d+)")
 """Settings in the line of SGLang's log that tells its arguments."""
+SERVER_START = re.compile(r"^(?=.*speculative_num_steps=)", re.MULTILINE)
+"""Where that line begins: a log may hold several runs of a server."""
 RUN = ("date", "duration", *sorted(NAMES))
 """Keys of a result that are equal in two of one run."""
 
@@ -160,9 +162,14 @@ def _read(file: Path, found: Sequence[Result], how: How, held: Holdings) -> None
         held.logs += [file.name] * bool(requests or server)
     except SpecsimError as error:
         held.lacks.append((ACCEPTANCE, str(error)))
-    if not found and (length := mean_length(text)) is not None:
-        info = {name: int(value) for name, value in SERVED.findall(text)}
-        _read_length(file, {"accept_length": length, "server_info": info}, held)
+    served: dict[tuple[tuple[str, str], ...], str] = {}
+    for part in () if found else SERVER_START.split(text):
+        info = (*SERVED.findall(part),)
+        served[info] = served.get(info, "") + part
+    for info, part in served.items():
+        if (length := mean_length(part)) is not None:
+            settings = {name: int(value) for name, value in info}
+            _read_length(file, {"accept_length": length, "server_info": settings}, held)
     try:
         tables = [(table, _called(table, how, held)) for table in _tables(file, found)]
     except SpecsimError as error:

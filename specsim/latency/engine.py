@@ -250,6 +250,8 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
             by_size.only(GPU_SIZES, (FURTHER[name],))
         limits[name] = node.whole(name) if by_size is None else by_size.whole(gpu)
     chunked = node.given("chunked_prefill") and node.flag("chunked_prefill")
+    if order == "mixed" and node.given("chunked_prefill") and not chunked:
+        node.fail("chunked_prefill", "true where prompts are mixed with decodes, or batching: prompts_first")
     return Batches(order, **limits, lookahead=_lookahead(node, order), chunked_prefill=chunked)
 
 

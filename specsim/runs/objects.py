@@ -21,7 +21,7 @@ from specsim.core.user_code import complaint, own_line, own_modules
 from specsim.errors import SpecsimError, represented, with_article
 from specsim.files.checked_mapping import CheckedMapping, shown
 from specsim.latency.model import Profile
-from specsim.schedulers.loading import SchedulerFactory
+from specsim.schedulers.loading import SchedulerFactory, check_properties
 from specsim.workload import entry as keys
 from specsim.workload.slo import SloMix, check_mix
 from specsim.workload.trace import Trace
@@ -248,6 +248,7 @@ def _scheduler(given: Any) -> SchedulerFactory:
     factory = (lambda: deepcopy(given)) if is_instance else given
     hint = "" if is_instance else "; expected a scheduler, or what makes one when called without arguments"
     made = _example("scheduler", given, factory, hint)
+    check_properties(made, f"scheduler: {represented(given)}")
     if not callable(getattr(made, "step", None)):
         raise SpecsimError(f"scheduler: {represented(given)} makes {represented(made)}, which has no step(view) method")
     return SchedulerFactory(factory, made)

@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from specsim.core.protocols import CostModel, Scheduler, UsesOracle
-from specsim.errors import SpecsimError
+from specsim.core.user_code import complaint, own_place
+from specsim.errors import SpecsimError, passes_through
 from specsim.registry import Scope, build
 from specsim.schedulers.parts.due_chunk import TILE_TOKENS, DueChunk, filled_tokens
 from specsim.schedulers.parts.tree_shape import BatchBudget, profiled_budget
@@ -21,6 +22,8 @@ EXTRA_KEYS = {"description", "oracle", "suggests", "family", "served_by", "tune"
 
 MAX_NUM_SEQS, TOKENS = "max_num_seqs", "max_num_batched_tokens"
 """The key of the batch slots: the engine's where it is null."""
+PROPERTIES = ("step", "use_oracle", "begin", "noted", "drafts", "max_width", "by_table", "captured_drafts")
+"""Of schedulers, which a run reads."""
 AS_ENGINE = "engine"
 """The `batching` that follows the run's engine."""
 MOST_SEQS = 256
@@ -113,6 +116,7 @@ def scheduler_factory(
 
     def make() -> Scheduler:
         scheduler: Scheduler = build(arguments, source, scope)
+        check_properties(scheduler, source)
         if not callable(getattr(scheduler, "step", None)):
             raise SpecsimError(f"{source}: _target_: {mapping.get('_target_')!r} has no step(view) method")
         if isinstance(scheduler, UsesOracle) != (mapping.get("oracle", False) is True):
@@ -123,6 +127,18 @@ def scheduler_factory(
     stated = {key: each for key in (MAX_NUM_SEQS, TOKENS) if type(each := arguments.get(key)) is int}
     serving = _serving(mapping, source)._replace(limits=stated)
     return SchedulerFactory(make, example, serving)
+
+
+def check_properties(scheduler: object, source: str) -> None:
+    """Refuse a scheduler that fails at a property which a run reads."""
+    try:
+        for name in PROPERTIES:
+            if hasattr(type(scheduler), name):
+                getattr(scheduler, name)
+    except BaseException as error:
+        if passes_through(error):
+            raise
+        raise SpecsimError(f"{source}: {name}: {complaint(error)}{own_place(error)}") from error
 
 
 def _serving(mapping: Mapping[str, Any], source: str) -> Serving:

@@ -432,7 +432,12 @@ def _carried(
     servers, step = min(needed, most), 0
     while least <= servers <= most:
         judge.runs.say(f"judging: {servers} server{'s' * (servers > 1)}")
-        fleet = judge([place], {"replicas": str(servers)})[place]
+        try:
+            fleet = judge([place], {"replicas": str(servers)})[place]
+        except SpecsimError:  # A router may not take so many servers.
+            step = step or -(servers == most)
+            servers += step or 1
+            continue
         keeps = float(fleet.measure.mean()) >= target
         if keeps or tried.replicas is None:
             tried = _Fleet(servers if keeps else None, place, fleet, servers)

@@ -120,6 +120,7 @@ RAISES = "class Mine:\n    def __init__(self):\n        raise RuntimeError('boom
         ("import no_such_module_at_all\n", "theirs.py", "no_such_module_at_all"),
         ("x = 1\ndef f(:\n", "theirs.py", "line 2"),
         (RAISES, "theirs.yaml", "boom"),
+        ("class Mine:\n    drafts = property(lambda _: 1 / 0)\n", "theirs.yaml", "division by zero (theirs.py:2)"),
     ],
 )
 def test_what_cannot_be_imported_or_made_is_named(refused, here, source, file, named):

@@ -130,6 +130,7 @@ def frame(**columns):
 
 
 MISTAKES = [
+    (lambda: simulate(type("M", (Fcfs,), {"drafts": property(lambda _: 1 / 0)})(8)), "drafts: ZeroDivisionError"),
     (lambda: simulate(7), "scheduler: 7; expected a name, a path, a scheduler, or what makes one"),
     (lambda: simulate(Fcfs), "missing 1 required positional argument: 'max_num_seqs'; expected a scheduler, or what"),
     (lambda: simulate(lambda: {}["no such thing"]), "KeyError"),

@@ -233,6 +233,7 @@ def test_sizes_are_those_named_then_multiples():
         ({"overhed_s": 1.0}, "overhead_s"),
         ({"batching": "chunked"}, "batching: 'chunked' is unknown; valid: mixed, prompts_first"),
         ({"lookahead": True, "batching": "prompts_first"}, "lookahead: True"),
+        ({"chunked_prefill": False}, "chunked_prefill: False is not true where prompts are mixed"),
         ({"max_num_seqs": {"large_gpu": 8}}, "max_num_seqs.other: missing key"),
         ({"max_num_seqs": SIZES | {"blackwell": 8}}, "max_num_seqs.blackwell: unknown key"),
         ({"max_num_batched_tokens": SIZES | {"speculating": 8}}, "max_num_batched_tokens.speculating: unknown key"),

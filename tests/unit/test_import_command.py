@@ -94,8 +94,10 @@ def test_results_of_sglang_are_points_with_drafts_where_the_server_tells_its_k(t
 
 def test_sglangs_own_log_and_metrics_tell_a_mean_length_and_its_log_the_k(tmp_path, capsys):
     log = "Decode batch. #running-req: 3, accept len: 2.75, x\nDecode batch, #running-req: 1, a, accept len: 1.00, x\n"
-    imported(tmp_path, f"ServerArgs(speculative_num_steps=3, speculative_eagle_topk=1)\n{log}")
-    assert "acceptance.yaml: 2.312 tokens a verification at k = 3\nno trace: requests stand" in capsys.readouterr().out
+    runs = (3, log), (5, log.replace("1.00", "3.50")), (3, log)
+    imported(tmp_path, "".join(f"Args(speculative_num_steps={k}, speculative_eagle_topk=1)\n{of}" for k, of in runs))
+    told = "acceptance.yaml: 2.312 tokens a verification at k = 3; 2.938 tokens .* k = 5\nno trace: requests stand"
+    assert re.search(told, capsys.readouterr().out)
     for text, length in ((log, 2.312), ('sglang:spec_accept_length{tp_rank="0"} 2.75\n', 2.75)):
         (file := tmp_path / "given").write_text(text)
         assert {main(each.split()) for each in (f"import {file} --out o", f"run trace=poisson acceptance={file}")} == {

@@ -19,7 +19,7 @@ FILES = {
     "plug_in.py": "import json\nfrom plug_sizes import SIZE\nfrom plug_package.inner import deep\n",
     "plug_sizes.py": "SIZE = 1\n\n\ndef step():\n    from plug_late import X\n",
     "plug_late.py": "X = 1\n",
-    "plug_other.py": "SIZE = 1\n",
+    "plug_other.py": "from plug_package import late\n",
     "plug_package/__init__.py": "from .inner import deep\n",
     "plug_package/inner.py": "def deep():\n    from plug_package import late\n",
     "plug_package/late.py": "X = 1\n",
@@ -71,6 +71,12 @@ def test_a_file_that_changed_after_its_import_is_refused(folder, name):
 def test_a_file_is_loaded_anew_with_its_imports_from_beside_it_and_two_of_one_name_are_refused(folder):
     mine, other = str(folder / "plug_in.py"), str(folder / "plug_package/plug_in.py")
     assert len({load_plugins([mine])["plug_in"].deep for _ in range(2)}) == 2
+    sizes = load_plugins([str(folder / "plug_sizes.py"), mine])["plug_sizes"]
+    (folder / "plug_sizes.py").write_text("SIZE = 2\n")
+    assert (load_plugins([]), sys.modules["plug_sizes"], load_plugins([mine])["plug_in"].SIZE) == ({}, sizes, 2)
+    load_plugins([])
+    importlib.import_module("plug_package")
+    assert len({load_plugins([str(folder / "plug_other.py")])["plug_other"].late for _ in range(2)}) == 2
     (folder / "plug_package/plug_in.py").write_text("\n{}['mine']\n")
     assert f"{mine!r} and {other!r} are both 'plug_in'" in refusal(load_plugins, [mine, other])
     with pytest.raises(Exception, match=r"KeyError: 'mine' \(.*plug_in.py:2\)$") as found:

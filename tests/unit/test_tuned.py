@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from specsim.config.schema import Settings, Split
+from specsim.errors import SpecsimError
 from specsim.metrics.capacity import Asked
 from specsim.search.found import FOOTNOTES, FULL, TOO_SHORT, Found, Judged, Line
 from specsim.search.tune import Goal, _carried
@@ -96,16 +97,19 @@ def test_the_gain_of_drafts_respects_the_intervals():
 
 
 @pytest.mark.parametrize(
-    ("typed", "prefill", "needed", "told"),
+    ("typed", "prefill", "needed", "refused", "told"),
     [
-        *((typed, None, needed, (needed, needed)) for typed, needed in ((8, 5), (8, 2), (2, 5), (2, 3), (5, 5))),
-        *((2, None, 9, (None, 6)), (8, 2, 5, (None, 8))),
+        *((typed, None, needed, "", (needed, needed)) for typed, needed in ((8, 5), (8, 2), (2, 5), (2, 3), (5, 5))),
+        *((2, None, 9, "", (None, 6)), (8, 2, 5, "", (None, 8)), (2, None, 5, "5", (6, 6))),
+        *((8, None, 3, refused, (3, 3)) for refused in ("4", "4567")),
     ],
 )
-def test_the_fewest_servers_are_searched_whatever_number_was_typed(typed, prefill, needed, told):
+def test_the_fewest_servers_are_searched_whatever_number_was_typed(typed, prefill, needed, refused, told):
     """As many as are typed carry 1 request/s: both ways from the four that one's rate asks for."""
 
     def judge(places, changed):
+        if changed["replicas"] in refused:
+            raise SpecsimError("cannot be shared")
         return {places[0]: of(int(changed["replicas"]))}
 
     def of(servers):
