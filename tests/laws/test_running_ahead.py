@@ -41,7 +41,7 @@ class Looking:
         # Replicas share these rows: what a neighbour wrote meanwhile is not of this one.
         self._own.update([*view.waiting, *ids.tolist()])
         columns = tuple(each[sorted(self._own)].tobytes() for each in told)
-        assert np.flatnonzero(view.waits(slice(None))).tolist() == list(view.waiting)
+        assert np.flatnonzero(view.waits(slice(None))).tolist() == sorted(view.waiting)
         held = view.free_bytes, view.held_bytes(ids).tolist()
         self._shown.append((view.now_s, view.forward_s, list(view.waiting), ids.tolist(), held, columns))
         return self._inner.step(view)
