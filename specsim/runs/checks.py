@@ -403,17 +403,16 @@ def engine_notes(simulation: Simulation, rows: Mapping[str, Any], totals: RunTot
         )
 
 
-def slots_note(slots: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a line where all batch slots of a replica were taken, and another request of `rows` was there."""
-    if slots is None:
-        return ()
+def slots_note(slots: int, undrafted: int | None, rows: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a line where all batch slots (`undrafted` without drafts) were taken, and another of `rows` was there."""
+    more = "" if undrafted is None else f"; {undrafted:,} without drafts: engine.max_num_seqs makes both the same"
     left_s = np.fmax(rows["finish_s"], rows["cancelled_s"]) if "cancelled_s" in rows else rows["finish_s"]
     for its in (~np.isnan(left_s) & (rows["replica"] == each) for each in np.unique(rows["replica"])):
         begun = its & ~np.isnan(rows["first_token_s"])
         running, split = peak(rows["first_token_s"][begun], left_s[begun]), "split.moving_s" in rows
         # Behind another pool's first token a request may wait for a slot.
         if running == slots < peak(rows["arrival_s"][its], left_s[its]) or (split and running > slots):
-            return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs) were taken",)
+            return (f"requests waited while all {slots} batch slots of a replica (max_num_seqs{more}) were taken",)
     return ()
 
 

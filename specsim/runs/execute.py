@@ -251,7 +251,8 @@ def _notes(
             yield f"{said}: its mean leaves them out"
     yield from load_notes(block["load"], block["arrived"], _recorded(experiment))
     yield from first_wave(simulation.concurrency, table)
-    yield from slots_note(experiment.limits.get("max_num_seqs"), table)
+    if slots := experiment.limits.get("max_num_seqs"):
+        yield from slots_note(slots, experiment.undrafted_slots, table)
     yield from engine_notes(simulation, table, totals, record.eager_s)
     yield from cache_note(simulation, record.cache_bytes, table)
     if totals.draft_passes:

@@ -90,6 +90,7 @@ class Experiment:
     depth_notes : those of its scheduler's own draft tokens.
     known_drafts : the last draft position that its acceptance knows; None: it says nothing of that.
     limits : those of a batch of each replica, by key, that its scheduler states, and the engine's.
+    undrafted_slots : batch slots of the engine where no scheduler speculates; None: they are the same.
     """
 
     made_of: Configured
@@ -108,6 +109,7 @@ class Experiment:
     depth_notes: tuple[str, ...]
     known_drafts: int | None
     limits: Mapping[str, int]
+    undrafted_slots: int | None = None
 
 
 class _Load(NamedTuple):
@@ -181,6 +183,7 @@ def prepare(made_of: Configured, handed: Handed = NOTHING) -> Experiment:
         depth_notes=tuple(filter(None, (at_k and f"{chosen.acceptance}: {at_k}", *dict.fromkeys(depths_said)))),
         known_drafts=getattr(model, "known", None),
         limits=factory.serving.limits,
+        undrafted_slots=_undrafted_slots(factory, served_on.first),
     )
 
 
@@ -195,6 +198,13 @@ def _scheduler(choice: Choice, plugins: Plugins, served_on: EngineOnProfile) -> 
     if served_on.engine.speculating_seqs is None or not _speculates(factory):
         return factory
     return made(speculating=True)
+
+
+def _undrafted_slots(factory: SchedulerFactory, served_on: EngineOnProfile) -> int | None:
+    fewer = served_on.engine.speculating_seqs
+    if fewer is None or factory.serving.limits.get("max_num_seqs") != fewer or not _speculates(factory):
+        return None
+    return served_on.engine.batches_on(served_on.truth).max_num_seqs
 
 
 def _speculates(factory: SchedulerFactory) -> bool:

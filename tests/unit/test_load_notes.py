@@ -231,6 +231,9 @@ def test_a_run_says_that_its_batch_slots_were_all_taken_while_requests_waited():
     crowd = {"requests": 12, "rps": 100, "replicas": 2, "engine__max_num_seqs": 2}
     for more in ({}, {"timeout_s": 2}, {"split__prefill": 1, "split__link_gb_per_s": 50}):
         assert said in simulate("vllm", "poisson", **crowd, **more).notes
+    sglang = {"engine": "sglang_0_5", "slo": "one", "requests": 60, "rps": 1000}
+    fewer = "(max_num_seqs; 2,048 without drafts: engine.max_num_seqs makes both the same) were taken"
+    assert any(fewer in note for note in simulate("vllm_spec", "poisson", **sglang).notes)
     for roomy in ({**crowd, "engine__max_num_seqs": 12}, {**crowd, "rps": 0.01}):
         assert not any("batch slots" in note for note in simulate("vllm", "poisson", **roomy).notes)
 
