@@ -44,10 +44,8 @@ def installed(group: str) -> Mapping[str, EntryPoint]:
 
 WORD = re.compile(r"\w+")
 OURS = "specsim"
-_FILES: dict[str, ModuleType] = {}
-"""Plug-ins that were loaded from files: another one that imports them loads them anew."""
-_HELPERS: set[str] = set()
-"""Modules beside a plug-in's file that it imported: the next run loads them anew, too, as it has their state else."""
+_LOADED: dict[str, ModuleType] = {}
+"""Plug-ins of files, and what they imported that lies beside them: each run loads both anew, as they hold its state."""
 
 
 def load_plugins(names: Sequence[str]) -> dict[str, ModuleType]:
@@ -58,28 +56,23 @@ def load_plugins(names: Sequence[str]) -> dict[str, ModuleType]:
     SpecsimError
         One line for a plug-in that cannot be imported, or two of one name.
     """
-    for helper in _HELPERS:
-        module, (package, _, name) = sys.modules.pop(helper, None), helper.rpartition(".")
-        if package in sys.modules and vars(sys.modules[package]).get(name) is module:
-            vars(sys.modules[package]).pop(name, None)
-    _HELPERS.clear()
-    old = {name: sys.modules.pop(name) for name, each in _FILES.items() if sys.modules.get(name) is each}
+    old = {name: sys.modules.pop(name) for name, each in _LOADED.items() if sys.modules.get(name) is each}
+    for (package, _, name), each in ((key.rpartition("."), each) for key, each in old.items()):
+        if package in sys.modules and vars(sys.modules[package]).get(name) is each:
+            delattr(sys.modules[package], name)
     try:
         return _loaded(names)
     finally:
-        # Objects may be of their classes.
-        for name, each in old.items():
-            sys.modules.setdefault(name, each)
+        sys.modules.update({name: each for name, each in old.items() if name not in sys.modules})  # Of some objects.
 
 
 def _loaded(names: Sequence[str]) -> dict[str, ModuleType]:
-    files = {Path(name).expanduser().resolve(): name for name in names if name.endswith(".py")}
-    for one, other in combinations(files, 2):
+    named = {Path(name).expanduser().resolve() if name.endswith(".py") else name: name for name in names}
+    for one, other in combinations([each for each in named if isinstance(each, Path)], 2):
         if one.stem == other.stem:
-            both = f"{files[one]!r} and {files[other]!r}"
+            both = f"{named[one]!r} and {named[other]!r}"
             raise SpecsimError(f"plugins: {both} are both {one.stem!r} to Python; expected two file names")
-    modules = [_plugin(name) for name in names]
-    return {module.__name__: module for module in modules}
+    return {module.__name__: module for module in map(_plugin, named.values())}
 
 
 def plugins_used(mapping: Mapping[str, Any], plugins: Sequence[str]) -> list[str]:
@@ -145,7 +138,7 @@ def _plugin(name: str) -> ModuleType:
 
 
 def _said(error: BaseException) -> str:
-    """Return what an error of an import says, its kind and the line of the user's own code that raised it."""
+    """Return what an error of the user's code says, its kind and the line that raised it."""
     from specsim.core.user_code import complaint, own_place
 
     place = own_place(error)
@@ -164,7 +157,7 @@ class _Source(SourceFileLoader):
 def _module_of_file(path: Path) -> ModuleType:
     path = path.expanduser().resolve()
     name = path.stem
-    if name in sys.modules and sys.modules[name] is not _FILES.get(name):
+    if name in sys.modules:
         there = getattr(sys.modules[name], "__file__", None)
         same = there is not None and Path(there).resolve() == path
         wanted = f"it by its module's name, plugins={name}" if same else "another name"
@@ -174,15 +167,14 @@ def _module_of_file(path: Path) -> ModuleType:
         raise FileNotFoundError("no such file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    before = {*sys.modules}
+    before = {*sys.modules} - {name}
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     finally:
-        _HELPERS.update(each for each in {*sys.modules} - before if _is_beside(each, path.parent))
-    _FILES[name] = module
+        _LOADED.update({each: sys.modules[each] for each in {*sys.modules} - before if _is_beside(each, path.parent)})
     return module
 
 
@@ -293,8 +285,7 @@ def _types_of_class(target: Any) -> dict[str, Any]:
 def lacks(made: object, protocol: type) -> str | None:
     """Return the first public member of a protocol that an object has not, None where it has all."""
     absent = object()
-    members = (name for name in _members(protocol) if inspect.getattr_static(made, name, absent) is absent)
-    return next(members, None)
+    return next((name for name in _members(protocol) if inspect.getattr_static(made, name, absent) is absent), None)
 
 
 def _members(protocol: type) -> list[str]:
@@ -304,13 +295,10 @@ def _members(protocol: type) -> list[str]:
 def _check_type(hint: Any, value: Any, where: str) -> None:
     """Refuse a value of another kind than the annotation names; nothing is ever coerced."""
     if typing.get_origin(hint) is types.UnionType:
-        if value is None and type(None) in typing.get_args(hint):
+        one_of = typing.get_args(hint)
+        if isinstance(value, tuple(each for each in one_of if inspect.isclass(each) and each not in _KINDS)):
             return
-        if isinstance(
-            value, tuple(each for each in typing.get_args(hint) if inspect.isclass(each) and each not in _KINDS)
-        ):
-            return
-        hint = next(each for each in typing.get_args(hint) if each is not type(None))
+        hint = next(each for each in one_of if each is not type(None))
     _check_kind(hint, value, where)
 
 
@@ -323,17 +311,16 @@ def _check_kind(hint: Any, value: Any, where: str) -> None:
     elif origin is Callable:
         _check_callable(typing.get_args(hint)[0], value, where)
     elif getattr(hint, "_is_protocol", False):
-        if not all(hasattr(value, name) for name in _members(hint)):
-            lacks = [name for name in _members(hint) if not hasattr(value, name)]
+        lacking = [name for name in _members(hint) if not hasattr(value, name)]
+        if lacking:
             told = "expected a _target_ and its arguments"
-            if len(lacks) < len(_members(hint)):
-                told = f"it lacks {', '.join(lacks)}, which a subclass of {hint.__name__} has or is told to have"
+            if len(lacking) < len(_members(hint)):
+                told = f"it lacks {', '.join(lacking)}, which a subclass of {hint.__name__} has or is told to have"
             raise SpecsimError(f"{where}: {value!r} is no {hint.__name__}; {told}")
     elif hint in _KINDS:
         kinds, expected = _KINDS[hint]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and hint is not bool):
-            raise SpecsimError(f"{where}: {value!r} is not {expected}")
-        if isinstance(value, float) and not isfinite(value):
+        is_one = isinstance(value, kinds) and (hint is bool or not isinstance(value, bool))
+        if not is_one or (isinstance(value, float) and not isfinite(value)):
             raise SpecsimError(f"{where}: {value!r} is not {expected}")
 
 
@@ -404,11 +391,8 @@ def build(mapping: Mapping[str, Any], where: str, scope: Scope, above: Mapping[s
     except BaseException as error:
         if passes_through(error) and not isinstance(error, SpecsimError):
             raise
-        from specsim.core.user_code import own_place
-
-        meant = isinstance(error, ValueError)
-        kind, place = ("", "") if meant else (f"{type(error).__name__}: ", own_place(error))
-        raise SpecsimError(f"{where}: {kind}{first_line(error)}{place}") from error
+        said = first_line(error) if isinstance(error, ValueError) else _said(error)
+        raise SpecsimError(f"{where}: {said}") from error
 
 
 def _is_part(value: Any) -> bool:

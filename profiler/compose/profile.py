@@ -106,8 +106,7 @@ def compose_profile(
         "profile_version": PROFILE_VERSION,
         "description": f"{model.name}{_laid_out(place)} + {second.name} on {place.gpus} x {HARDWARE[gpu]}",
         "suggests": suggested,
-        **_hardware(those[0], usable),
-        **({} if alone is None else {"usable_kv_bytes_alone": alone}),
+        **_hardware(those[0], usable, alone),
         "form": min(held_out, key=lambda form: held_out[form]),
         "target": sections[0],
         "draft": sections[1],
@@ -162,7 +161,7 @@ def _engine_file(operators: Operators) -> str:
     return next(older, ENGINE_FILES[name])
 
 
-def _hardware(target: Operators, usable: int) -> dict[str, Any]:
+def _hardware(target: Operators, usable: int, alone: int | None) -> dict[str, Any]:
     place = target.place
     stages = {"pipeline_parallel_size": place.pp} if place.pp > 1 else {}
     return {
@@ -171,6 +170,7 @@ def _hardware(target: Operators, usable: int) -> dict[str, Any]:
         **stages,
         "memory_bytes": place.gpus * target.memory_bytes,
         "usable_kv_bytes": usable,
+        **({} if alone is None else {"usable_kv_bytes_alone": alone}),
     }
 
 

@@ -434,7 +434,8 @@ def _carried(
         judge.runs.say(f"judging: {servers} server{'s' * (servers > 1)}")
         try:
             fleet = judge([place], {"replicas": str(servers)})[place]
-        except SpecsimError:  # A router may not take so many servers.
+        except SpecsimError as error:  # A router may not take so many servers.
+            judge.runs.notes.append(f"{servers} servers are not tried: {error}")
             step = step or -(servers == most)
             servers += step or 1
             continue

@@ -71,6 +71,7 @@ def test_a_file_that_changed_after_its_import_is_refused(folder, name):
 def test_a_file_is_loaded_anew_with_its_imports_from_beside_it_and_two_of_one_name_are_refused(folder):
     mine, other = str(folder / "plug_in.py"), str(folder / "plug_package/plug_in.py")
     assert len({load_plugins([mine])["plug_in"].deep for _ in range(2)}) == 2
+    assert [*load_plugins([mine, str(folder / "plug_package/../plug_in.py")])] == ["plug_in"], "one file, named twice"
     sizes = load_plugins([str(folder / "plug_sizes.py"), mine])["plug_sizes"]
     (folder / "plug_sizes.py").write_text("SIZE = 2\n")
     assert (load_plugins([]), sys.modules["plug_sizes"], load_plugins([mine])["plug_in"].SIZE) == ({}, sizes, 2)

@@ -115,8 +115,10 @@ def test_the_fewest_servers_are_searched_whatever_number_was_typed(typed, prefil
     def of(servers):
         return judgement()._replace(measure=SHARES - (servers < needed))
 
-    judge.goal, judge.runs = Goal("worst", 0.95, 2, [0, 1, 2]), SimpleNamespace(say=lambda _: None)
+    judge.goal, judge.runs = Goal("worst", 0.95, 2, [0, 1, 2]), SimpleNamespace(say=lambda _: None, notes=[])
     first = SimpleNamespace(settings=Settings(replicas=typed, split=Split(prefill=prefill)))
     rate, lines = 0.5 if typed == 8 else 2.0, found([0, 2])
     carried = _carried(judge, dict(zip([0, 2], lines.lines, strict=True)), lines, rate, first, of(typed))
     assert (carried.replicas, carried.tried, carried.fleet is None) == (*told, prefill is not None)
+    assert all(note.endswith("servers are not tried: cannot be shared") for note in judge.runs.notes)
+    assert bool(judge.runs.notes) == bool(refused)
