@@ -100,8 +100,8 @@ def profile_from_mapping(mapping: Mapping[Any, Any], source: str) -> Profile:
     room = max(profile.memory_bytes - profile.target.weights_bytes - profile.draft.weights_bytes, 0)
     if profile.stated_usable_kv_bytes is not None and profile.stated_usable_kv_bytes > room:
         top.fail("usable_kv_bytes", f"at most {room}: memory_bytes less both models' weights_bytes")
-    if profile.usable_kv_bytes <= 0:
-        top.fail("memory_bytes", "enough: 0.9 of it must exceed both models' weights_bytes")
+    if profile.usable_kv_bytes + profile.draft.weights_bytes <= 0:
+        top.fail("memory_bytes", "enough: 0.9 of it must exceed the target's weights_bytes")
     if profile.baseline_s <= 0:
         top.refuse(f"target.forms.{profile.target.form}", "a pass of one token takes no time")
     return profile

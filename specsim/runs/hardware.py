@@ -126,14 +126,23 @@ class Fleet(NamedTuple):
         """Return the same where the servers are configured to speculate as a scheduler does, or load no drafter.
 
         A scheduler that does not say whether it drafts has its drafter and pays for no speculation.
+
+        Raises
+        ------
+        SpecsimError
+            When the drafter leaves no memory for the cache.
         """
+        if isinstance(scheduler, Drafting) and not scheduler.drafts:
+            alone = {name: (named, each.without_drafter()) for name, (named, each) in self.by_name.items()}
+            return self._replace(by_name=alone)
+        for named, each in self.by_name.values():
+            if each.truth.usable_kv_bytes <= 0:
+                said = f"the weights of the target and of {each.truth.draft.name} leave no memory for KV"
+                raise SpecsimError(f"{named}: {said}; expected more memory, or a scheduler that never drafts")
         if not isinstance(scheduler, Drafting):
             return self
-
-        def configured(each: EngineOnProfile) -> EngineOnProfile:
-            return each.speculating(scheduler) if scheduler.drafts else each.without_drafter()
-
-        return self._replace(by_name={name: (named, configured(each)) for name, (named, each) in self.by_name.items()})
+        speculating = {name: (named, each.speculating(scheduler)) for name, (named, each) in self.by_name.items()}
+        return self._replace(by_name=speculating)
 
     def baseline_s(self, stated: Mapping[str, float]) -> tuple[float, str | None]:
         """Return the baseline latency that ratios are multiples of, and a note.
@@ -216,16 +225,7 @@ def _check_models(found: Mapping[str, tuple[str, EngineOnProfile]]) -> None:
 
 
 def _with_drafter(profile: Profile, named: str, drafter: Drafter, beside: str) -> Profile:
-    """Return a profile with this drafter beside its target.
-
-    Raises
-    ------
-    SpecsimError
-        When the drafter leaves no memory for the cache.
-    """
+    """Return a profile with this drafter beside its target."""
     check_model(profile.target, named)
     check_model(profile.draft, named)
-    profile = equipped(profile, drafter, beside)
-    if profile.usable_kv_bytes <= 0:
-        raise SpecsimError(f"{named}: the weights of the target and of {profile.draft.name} leave no memory for KV")
-    return profile
+    return equipped(profile, drafter, beside)

@@ -155,7 +155,7 @@ WORLDS = [
     ("concurrency=6", "between 1 and 5"),
     ("concurrency=4 rps=2.0", "rps: 2", " and concurrency=4"),
     ("concurrency=4 warmup=[0,5]", "warmup"),
-    (f"drafter=medusa drafter.weights_share=1.0 {SMALL_GPUS}", "leave no memory for KV"),
+    (f"scheduler=threshold drafter=medusa drafter.weights_share=1.0 {SMALL_GPUS}", "leave no memory for KV"),
 ]
 IDLE = [
     ("profile.gpus=64", "profile.gpus=64", "the times of profile=llama70b_1b_4xh100 are of 4 GPUs"),

@@ -195,7 +195,7 @@ def changed(key, value):
     [
         ("target.forms.roofline.delta_s", math.nan, "a finite number of at least 0"),
         ("draft.forms", {}, "a mapping of at least one form"),
-        ("memory_bytes", 10**9, "0.9 of it must exceed both models' weights_bytes"),
+        ("memory_bytes", 10**9, "0.9 of it must exceed the target's weights_bytes"),
         ("target.forms.table", {**TABLE, "seconds_at": [3, 2, 1]}, "takes no less time"),
         ("target.valid", {"context_tokens": [0, 1], "batched_tokens": [9, 1]}, "a range [low, high]"),
         ("target.nonembedding_bytes", 10**12, "at most weights_bytes"),
