@@ -253,14 +253,15 @@ MOST_MEDIAN = 0.25
 """The largest median of held-out TPOT errors that is fit for use."""
 
 
-def rounded(engine: Engine) -> dict[str, float | int]:
+def rounded(engine: Engine) -> dict[str, Any]:
     """Return the keys that a fit sets, as the file holds them."""
     drafter = {} if engine.draft_launch_s is None else {"draft_launch_s": engine.draft_launch_s}
     drafter["speculation_s"] = engine.speculation_s
+    steps, speculating = engine.pipeline_steps, engine.speculating_steps
     return {
         "overhead_s": float(f"{engine.overhead_s or 0.0:.{DIGITS}g}"),
         "request_s": float(f"{engine.request_s:.{DIGITS}g}"),
-        "pipeline_steps": engine.pipeline_steps,
+        "pipeline_steps": steps if speculating is None else {"speculating": speculating, "other": steps},
         "frontend_s": engine.frontend_s,
         **{key: float(f"{seconds:.{DIGITS}g}") for key, seconds in drafter.items()},
     }

@@ -127,9 +127,10 @@ class MeasuredServer:
         self.on_load()
         batches = engine.batches_on(self.profile)
         order = batches.order == "prompts_first", batches.chunked_prefill
+        steps = engine.steps_ahead(speculating=load.drafts > 0)
         if not engine.frontend_s and not load.rate:
-            return _loop(load, self.budget_tokens, engine.pipeline_steps, *order)
-        door = Door(engine.pipeline_steps, engine.frontend_s, *self._models(engine, load), *order)
+            return _loop(load, self.budget_tokens, steps, *order)
+        door = Door(steps, engine.frontend_s, *self._models(engine, load), *order)
         return served(load, self.budget_tokens, door)
 
 

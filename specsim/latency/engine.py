@@ -25,15 +25,17 @@ KEYS = (
 SPECULATION = ("draft_launch_s", "layer_launch_s", "undrafted_s", "undrafted_request_s", "drafted_token_s")
 LATER = (*SPECULATION, "piecewise_factor", "eager_factor", "trailing_steps", "graph_requests", "graph_multiples")
 """Keys that an older file of somebody's own lacks."""
-BATCHING = ("batching", "max_num_batched_tokens", "max_num_seqs", "lookahead", "chunked_prefill")
+LIMITS = ("max_num_batched_tokens", "max_num_seqs")
+BATCHING = ("batching", *LIMITS, "large_a100", "reserves", "lookahead", "chunked_prefill")
 """Keys that say how the engine batches; without `batching` it mixes."""
 LABELS = ("description", "source", "misfit")
 """Beside the keys; `misfit` says why a calibration is not fit for use."""
 VERIFICATIONS = ("tree_attention", "batch_expansion")
 ORDERS = ("prompts_first", "mixed")
+RESERVES = ("prompt", "max_tokens", "estimate")
 GPU_SIZES = ("large_gpu", "other")
-FURTHER = {"max_num_batched_tokens": "blackwell", "max_num_seqs": "speculating"}
-"""The case that a limit may have beside the sizes of GPUs, and which goes before them."""
+FURTHER = {"max_num_batched_tokens": "blackwell", "max_num_seqs": "speculating", "pipeline_steps": "speculating"}
+"""The case that a key may have beside the others, and which goes before them."""
 GPU_GENERATIONS = ("blackwell", "other")
 BLACKWELL = ("B200", "B300")
 """Parts of the names of Blackwell's data-center GPUs, GB200 and GB300 included."""
@@ -54,6 +56,7 @@ class Batches(NamedTuple):
     max_num_batched_tokens : most tokens of a mixed pass, draft tokens included; most prompt tokens of a prompt pass.
     lookahead : whether a mixed batch keeps cache for drafts: see `specsim.schedulers.sarathi.TokenBudget`.
     chunked_prefill : whether a prompt longer than a prompt pass is read in several; a mixed engine always does so.
+    reserves : what has cache to come at admission: see `specsim.schedulers.parts.batching.RESERVES`.
     """
 
     order: str = "mixed"
@@ -61,6 +64,7 @@ class Batches(NamedTuple):
     max_num_batched_tokens: int = 2048
     lookahead: bool = False
     chunked_prefill: bool = False
+    reserves: str = "prompt"
 
 
 V1 = Batches()
@@ -93,8 +97,9 @@ class Engine:
     blackwell : the `graph_tokens` and the `eager_factor` on Blackwell's data-center GPUs; None: the same.
     expands : whether a verification is a batch of sequences, one for each tree node, that read their context again.
     pipeline_steps : steps that are decided before a step ends. An arrival waits for so many more.
+    speculating_steps : as many where speculation is configured; None: as many as without.
     frontend_s : seconds from a request's arrival to its place in the engine's queue.
-    batches, large_batches : how it batches, and on a large GPU.
+    batches, large_batches : how it batches, and on a large GPU. large_a100 : whether an A100 of 80 GB is one.
     blackwell_tokens : most tokens of a pass on Blackwell's data-center GPUs; None: as on a large GPU.
     speculating_seqs : most requests that hold cache where speculation is configured; None: as many as without.
     batching : the order of the batches as its file states it; None: it does not say.
@@ -119,22 +124,29 @@ class Engine:
     blackwell: tuple[tuple[int, ...], float] | None = None
     expands: bool = False
     pipeline_steps: int = 0
+    speculating_steps: int | None = None
     frontend_s: float = 0.0
     batches: Batches = V1
     large_batches: Batches = V1
+    large_a100: bool = False
     blackwell_tokens: int | None = None
     speculating_seqs: int | None = None
     batching: str | None = None
     misfit: str | None = None
 
-    def batches_on(self, profile: Profile, *, speculating: bool = False) -> Batches:
-        """Return how it batches on a profile's GPUs: large ones have 70 GiB each and are no A100.
+    def steps_ahead(self, *, speculating: bool) -> int:
+        """Return the steps that are decided before a step ends, where the server is configured to speculate or not."""
+        steps = self.speculating_steps if speculating else None
+        return self.pipeline_steps if steps is None else steps
 
-        `speculating` says whether the server is configured to speculate.
+    def batches_on(self, profile: Profile, *, speculating: bool = False) -> Batches:
+        """Return how it batches on a profile's GPUs: large ones have 70 GiB each.
+
+        An A100 is one with `large_a100` alone. `speculating` says whether the server is configured to speculate.
         The most tokens are of a pass: a step on a pipeline is as many passes as there are stages.
         """
-        large = profile.memory_bytes >= LARGE_GPU_BYTES * profile.gpus and "a100" not in profile.hardware.lower()
-        batches = self.large_batches if large else self.batches
+        a100, large = "a100" in profile.hardware.lower(), profile.memory_bytes >= LARGE_GPU_BYTES * profile.gpus
+        batches = self.large_batches if large and (self.large_a100 or not a100) else self.batches
         tokens = self.blackwell_tokens if _blackwell(profile) else None
         most = profile.pipeline_parallel_size * (tokens or batches.max_num_batched_tokens)
         seqs = self.speculating_seqs if speculating else None
@@ -229,10 +241,12 @@ def engine_from_mapping(mapping: Mapping[str, Any], source: str) -> Engine:
         eager_factor=graphs[1],
         blackwell=None if on_blackwell == [graphs] else on_blackwell[0],
         expands=node.choice("verification", VERIFICATIONS) == "batch_expansion",
-        pipeline_steps=node.whole("pipeline_steps", 0, MOST_STEPS),
+        pipeline_steps=_steps(node, "other"),
+        speculating_steps=_further(node, "pipeline_steps", 0, MOST_STEPS),
         frontend_s=node.number("frontend_s"),
         batches=_batches(node, "other"),
         large_batches=_batches(node, "large_gpu"),
+        large_a100="large_a100" in node.values and node.flag("large_a100"),
         blackwell_tokens=_further(node, "max_num_batched_tokens"),
         speculating_seqs=_further(node, "max_num_seqs"),
         batching=node.choice("batching", ORDERS) if node.given("batching") else None,
@@ -244,7 +258,7 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
     """Return how an engine batches on a GPU of this size; a limit is a number, or a mapping of one for each size."""
     order = node.choice("batching", ORDERS) if node.given("batching") else V1.order
     limits: dict[str, int] = {}
-    for name in filter(node.given, BATCHING[1:3]):
+    for name in filter(node.given, LIMITS):
         by_size = node.child(name) if isinstance(node.values[name], Mapping) else None
         if by_size is not None:
             by_size.only(GPU_SIZES, (FURTHER[name],))
@@ -252,13 +266,22 @@ def _batches(node: CheckedMapping, gpu: str) -> Batches:
     chunked = node.given("chunked_prefill") and node.flag("chunked_prefill")
     if order == "mixed" and node.given("chunked_prefill") and not chunked:
         node.fail("chunked_prefill", "true where prompts are mixed with decodes, or batching: prompts_first")
-    return Batches(order, **limits, lookahead=_lookahead(node, order), chunked_prefill=chunked)
+    reserves = node.choice("reserves", RESERVES) if node.given("reserves") else V1.reserves
+    return Batches(order, **limits, lookahead=_lookahead(node, order), chunked_prefill=chunked, reserves=reserves)
 
 
-def _further(node: CheckedMapping, name: str) -> int | None:
-    """Return a limit in its further case, None where it has none."""
-    limit = node.values.get(name)
-    return node.child(name).whole(FURTHER[name]) if isinstance(limit, Mapping) and FURTHER[name] in limit else None
+def _further(node: CheckedMapping, name: str, *bounds: int) -> int | None:
+    """Return a key in its further case, None where it has none; `bounds` are those of a whole number."""
+    case, given = FURTHER[name], node.values.get(name)
+    return node.child(name).whole(case, *bounds) if isinstance(given, Mapping) and case in given else None
+
+
+def _steps(node: CheckedMapping, case: str) -> int:
+    if not isinstance(node.values["pipeline_steps"], Mapping):
+        return node.whole("pipeline_steps", 0, MOST_STEPS)
+    by_case = node.child("pipeline_steps")
+    by_case.only((case, FURTHER["pipeline_steps"]))
+    return by_case.whole(case, 0, MOST_STEPS)
 
 
 def _lookahead(node: CheckedMapping, order: str) -> bool:

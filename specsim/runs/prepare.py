@@ -394,7 +394,7 @@ def _simulation(
         selection_s=settings.selection_s,
         selection_token_s=settings.selection_token_s,
         frontend_s=runs_on.engine.frontend_s,
-        pipeline_steps=runs_on.engine.pipeline_steps,
+        pipeline_steps=runs_on.engine.steps_ahead(speculating=_speculates(factory)),
         trailing_steps=runs_on.engine.trailing_steps,
         host_bytes_per_s=alike.host_bytes_per_s,
         hardware=hardware,

@@ -43,12 +43,14 @@ class PrefillFirst(Batching):
     max_num_batched_tokens : most prompt tokens of one prefill pass; a longer prompt goes alone.
     watermark : share of the cache left free on admission.
     chunked_prefill : whether a longer prompt goes in several passes, one after the other.
+    reserves : what has cache at admission, a key of `RESERVES`.
     """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     watermark: float
     chunked_prefill: bool = False
+    reserves: str = "prompt"
     stationary = True
 
     def __post_init__(self) -> None:
@@ -59,7 +61,7 @@ class PrefillFirst(Batching):
         """Return the prompts of the next pass; none if none fits."""
         if not view.waiting and not self.chunked_prefill:
             return NONE_SCHEDULED
-        admission = Admission(self.max_num_seqs, self.watermark, drafting)
+        admission = Admission(self.max_num_seqs, self.watermark, drafting, reserves=self.reserves)
         return whole_prompts(view, admission, self.max_num_batched_tokens, cut=self.chunked_prefill)
 
     def sequences(self, view: View, drafting: bool, draft_tokens: int = 0) -> Sequences:

@@ -44,6 +44,7 @@ class EngineBatching(NamedTuple):
     max_num_batched_tokens: int = 2048
     lookahead: bool = False
     chunked_prefill: bool = False
+    reserves: str = "prompt"
 
 
 MAKERS = {"vllm": ("vLLM", "mixed"), "sglang": ("SGLang", "prompts_first"), "trtllm": ("TensorRT-LLM", "mixed")}
@@ -173,7 +174,7 @@ def _as_engine(mapping: dict[str, Any], engine: EngineBatching) -> dict[str, Any
     if MAX_NUM_SEQS in limits and type(budget) is int:
         limits[MAX_NUM_SEQS] = min(limits[MAX_NUM_SEQS], max(budget, 1))
     own = "lookahead" if engine.order == "mixed" else "chunked_prefill"
-    part = {"_target_": BY_ORDER[engine.order]} | ({own: True} if getattr(engine, own) else {})
+    part = {"_target_": BY_ORDER[engine.order], own: getattr(engine, own), "reserves": engine.reserves}
     return {**mapping, **limits, **({"batching": part} if as_engine else {})}
 
 

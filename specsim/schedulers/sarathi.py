@@ -40,12 +40,14 @@ class TokenBudget(Batching):
     max_num_batched_tokens : most tokens of a pass, draft tokens included.
     lookahead : whether each decode keeps cache for what it verifies and for as many drafts behind that; the youngest
         yield where it lacks. vLLM asks `allocate_slots` for the scheduled tokens and `num_lookahead_tokens`.
+    reserves : what has cache at admission, a key of `RESERVES`.
     """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     watermark: float
     lookahead: bool = False
+    reserves: str = "prompt"
     stationary = True
 
     def __post_init__(self) -> None:
@@ -59,7 +61,7 @@ class TokenBudget(Batching):
         runnable = budget // (1 + draft_tokens)
         budget = budget - count * draft_tokens if count <= runnable else runnable
         lookahead = draft_tokens if self.lookahead else 0
-        admission = Admission(self.max_num_seqs, self.watermark, drafting, draft_tokens, lookahead)
+        admission = Admission(self.max_num_seqs, self.watermark, drafting, draft_tokens, lookahead, self.reserves)
         return chunked(view, decodes, budget, admission)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from specsim.schedulers.composed import Composed
+from specsim.schedulers.continuous import PrefillFirst
 from specsim.schedulers.loading import scheduler_factory
 from specsim.schedulers.sarathi import TokenBudget
 from specsim.schedulers.vllm_spec import FixedChains
@@ -108,3 +109,17 @@ def test_the_youngest_yields_where_the_slots_behind_the_drafts_lack():
 def test_steps_at_once_keep_the_same_slots(tokens):
     fast = two_on(tokens, lookahead=True)
     assert_same_record(run(fast), run(replace(fast, multi_step=False)))
+
+
+@pytest.mark.parametrize("batching", [TokenBudget, PrefillFirst])
+@pytest.mark.parametrize(("reserves", "together"), [("prompt", 8), ("estimate", 7), ("max_tokens", 3)])
+def test_an_engine_that_reserves_what_may_follow_never_preempts(batching, reserves, together):
+    """Texts of 20 + 60 tokens on a cache of 250: 3 whole ones; an estimate lets 2, 1 and 1 more in behind them."""
+    told = requests([0.0] * 8, [20] * 8, [60] * 8)
+    pool = replace(memory(told, block_tokens=1), capacity_bytes=250 * 3)
+    scheduler = Composed(batching(8, 512, 0.0, reserves=reserves), FixedChains(0))
+    fast = replace(simulation(told, [60] * 8, lambda: scheduler), memory=pool)
+    record = run(fast)
+    assert record.passes["requests"].max() == together
+    assert (record.progress.preemptions.sum() == 0) == (reserves == "max_tokens")
+    assert_same_record(record, run(replace(fast, multi_step=False)))

@@ -234,6 +234,8 @@ def test_sizes_are_those_named_then_multiples():
         ({"batching": "chunked"}, "batching: 'chunked' is unknown; valid: mixed, prompts_first"),
         ({"lookahead": True, "batching": "prompts_first"}, "lookahead: True"),
         ({"chunked_prefill": False}, "chunked_prefill: False is not true where prompts are mixed"),
+        ({"reserves": "outputs"}, "reserves: 'outputs' is unknown; valid: estimate, max_tokens, prompt"),
+        ({"pipeline_steps": {"speculating": 1}}, "pipeline_steps.other: missing key"),
         ({"max_num_seqs": {"large_gpu": 8}}, "max_num_seqs.other: missing key"),
         ({"max_num_seqs": SIZES | {"blackwell": 8}}, "max_num_seqs.blackwell: unknown key"),
         ({"max_num_batched_tokens": SIZES | {"speculating": 8}}, "max_num_batched_tokens.speculating: unknown key"),
@@ -272,6 +274,9 @@ def test_every_engine_file_says_how_it_batches(name):
 def test_a_gpu_of_70_gib_that_is_no_a100_is_large(profile, limits):
     engine = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "vllm_0_12.yaml"), "engine=vllm_0_12")
     assert engine.batches_on(load_profile(profile)) == Batches("mixed", *limits, lookahead=True)
+    sglang = engine_from_mapping(read_yaml(shipped("conf") / "engine" / "sglang_0_5.yaml"), "engine=sglang_0_5")
+    assert sglang.batches_on(load_profile(profile)).max_num_batched_tokens == 8192, "an A100 of 80 GB, too"
+    assert [sglang.steps_ahead(speculating=each) for each in (False, True)] == [1, 0]
     staged = replace(load_profile(profile), pipeline_parallel_size=2)
     assert engine.batches_on(staged) == Batches("mixed", limits[0], 2 * limits[1], lookahead=True)
 

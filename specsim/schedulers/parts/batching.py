@@ -26,6 +26,23 @@ class Scheduled(NamedTuple):
 NONE_SCHEDULED = Scheduled(NOBODY, NOBODY)
 
 
+class Reserve(NamedTuple):
+    """Tokens that may follow and need cache at admission: a share of each running request's, the most of a newcomer."""
+
+    running_share: float
+    newcomer_tokens: int
+
+
+RESERVES = {
+    "prompt": Reserve(0.0, 1),
+    "max_tokens": Reserve(1.0, 1 << 30),
+    "estimate": Reserve(0.098, 4096),
+}
+"""What an engine reserves. vLLM: a prompt. TensorRT-LLM's GUARANTEED_NO_EVICT: all that may follow, so that it never
+preempts. SGLang's `PrefillAdder`: of a newcomer 4,096 tokens (CLIP_MAX_NEW_TOKENS_ESTIMATION), of the others the share
+that its `new_token_ratio` reaches after 600 steps (0.7 before, and after a retraction more, which is not modelled)."""
+
+
 class Admission(NamedTuple):
     """Limits of admission.
 
@@ -36,6 +53,7 @@ class Admission(NamedTuple):
     drafting : whether the drafter will cache the prompt too.
     draft_tokens : what a request with nothing to read may verify at once, beside its own token.
     lookahead : draft tokens that cache is kept for, behind what a request is to verify.
+    reserves : a key of `RESERVES`.
     """
 
     most_requests: int
@@ -43,11 +61,15 @@ class Admission(NamedTuple):
     drafting: bool = False
     draft_tokens: int = 0
     lookahead: int = 0
+    reserves: str = "prompt"
 
     def candidates(self, view: View, free_bytes: float) -> Iterator[tuple[int, int]]:
         """Yield (request, pending tokens) first come first served while slots and `free_bytes` of cache last."""
         taken = len(view.running)
-        if taken:
+        share, most_ahead = RESERVES[self.reserves]
+        if taken and share:
+            free_bytes = min(free_bytes, view.free_bytes - self._reserved_bytes(view, share))
+        elif taken:
             free_bytes -= self.watermark * view.capacity_bytes
         line = islice(view.waiting, max(self.most_requests - taken, 0))
         while some := list(islice(line, TOGETHER)):
@@ -55,7 +77,7 @@ class Admission(NamedTuple):
             need = view.pending(ids)
             # No request needs more slots behind its text than tokens may follow.
             left = view.max_tokens[ids] - view.emitted_tokens[ids]
-            ahead = np.minimum(1 + self.lookahead, left) if self.lookahead else 1
+            ahead = np.minimum(max(1 + self.lookahead, most_ahead), left) if self.lookahead or share else 1
             held = view.target_cached[ids] + need + ahead
             # Who was read on another replica, or lies on the host, comes with both caches even if nothing is drafted;
             # blocks of a prompt that others share stay theirs.
@@ -66,6 +88,14 @@ class Admission(NamedTuple):
                 if free_bytes < 0:
                     return
                 yield request, tokens
+
+    def _reserved_bytes(self, view: View, share: float) -> float:
+        """Return the bytes by which the running requests may grow, this share of what may follow their texts."""
+        ids, pending = view.running, view.pending(view.running)
+        ahead = np.ceil(share * (view.max_tokens[ids] - view.emitted_tokens[ids])).astype(np.int64)
+        text = view.target_cached[ids] + pending
+        drafted = text + ahead if self.drafting else view.draft_cached[ids]
+        return float(view.growth_bytes(ids, text + ahead, drafted).sum())
 
 
 def decoding(view: View, ids: Ids) -> Bools:
