@@ -127,8 +127,6 @@ SCARCE = {"verify_tokens": 16, "max_num_seqs": 16}
 SOON = {"acceptance.window": 2, "acceptance.spread": 0.9, "max_num_seqs": 2}
 """Requests are perceptible soon."""
 
-SURVIVAL = {"survival": "confidence"}
-"""Settled from the start: small runs end before the logistic is."""
 AT_ONCE = {"decision_steps": 1, "retry_steps": 1}
 """A decision in each step: small runs end before the shipped hold."""
 
@@ -155,7 +153,7 @@ CHANGES: dict[str, Change] = {
     **shown(FOUR, "cheap", acceptance="per_request", heads=1, width=1),
     **shown(AT_ONCE | FOUR, "cheap", counted="tried", memory_factor=4.0),
     **shown(SOON, estimate="total", prediction_error=1.0),
-    **shown(SURVIVAL, fresh=True, table_context=None),
+    **shown({}, fresh=True, table_context=None),
     **shown({}, "long", delta=1e-9, sl_cap=False),
     **shown({}, "sure", verifier=False, window=1),
     **shown(FOUR, "tight", switching="recompute"),
