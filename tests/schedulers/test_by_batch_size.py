@@ -130,6 +130,17 @@ def test_a_replica_drafts_as_far_as_it_was_right():
         hand.emit([right + 1] * 2, [right] * 2)
 
 
+@pytest.mark.parametrize(
+    "part", [ByBatchSize(3, [[1, 1, 0], [2, 9, 3]]), AdaptiveSteps(0, {"1": {"candidate_steps": [0, 3]}})]
+)
+def test_at_length_0_the_drafter_reads_each_step(part):
+    hand = play(part, Linear(0.0, 0.0, 1.0))
+    for read in (6, 7):
+        assert verified(hand, 0.9) == [0]
+        assert hand.view.draft_cached[0] == read
+        hand.emit([1])
+
+
 def adaptive(one: dict[str, Any], **more: Any) -> AdaptiveSteps:
     return AdaptiveSteps(3, {"1": {"candidate_steps": [1]} | one, **more})
 
