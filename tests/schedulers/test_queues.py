@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,8 @@ def joined(prompts: list[int], starvation_s: float = 100.0) -> tuple[SkipJoin, H
 
 
 def ran(hand: Hand, times: int) -> list[int]:
-    who = []
-    for _ in range(times):
-        who.append(int(hand.begin().requests[0]))
-        hand.emit([1])
-    return who
+    steps = ((hand.begin(), hand.emit([1]))[0] for _ in range(times))
+    return [int(work.requests[0]) for work in steps]
 
 
 def test_a_long_prompt_skips_the_queues_whose_quantum_is_too_short() -> None:
@@ -54,17 +50,15 @@ def test_who_has_used_its_quantum_sinks_to_the_front_of_the_next_queue() -> None
     for first, passes, level in ((0, 2, 1), (1, 3, 2), (0, 5, 3)):
         assert ran(hand, 2 * passes) == [first] * passes + [1 - first] * passes
         assert (part.level.tolist(), part.spent_s.tolist()) == ([level] * 2, [0, 0])
-    assert ran(hand, 3) == [1, 1, 1]
-    assert part.level.tolist() == [3, 3]
+    assert (ran(hand, 3), part.level.tolist()) == ([1, 1, 1], [3, 3])
 
 
 def test_a_batch_returns_to_the_front_the_last_one_foremost() -> None:
     part, hand = joined([5] * 4)
-    part.batch_slots = replace(ONE, max_num_seqs=3)
-    assert hand.begin().requests.tolist() == [0, 1, 2]
-    hand.emit([1] * 3)
-    part.batch_slots = replace(ONE, max_num_seqs=2)
-    assert hand.begin().requests.tolist() == [2, 1]
+    for ids in [0, 1, 2], [2, 1]:
+        part.batch_slots = BatchSlots(len(ids), 512, "mixed", 0.0, "keep")
+        assert hand.begin().requests.tolist() == ids
+        hand.emit([1] * len(ids))
 
 
 def test_the_starved_return_to_the_first_queue() -> None:
@@ -78,8 +72,7 @@ def test_the_starved_return_to_the_first_queue() -> None:
 def test_least_attained_first() -> None:
     part = LeastAttained(ONE, 0.008)
     hand = Hand(Composed(part, FixedChains(0)), requests([0.0] * 3, [5] * 3, [30] * 3))
-    assert ran(hand, 7) == [0, 1, 2, 0, 1, 2, 0]
-    assert part.attained_s == pytest.approx([0.03, 0.02, 0.02])
+    assert (ran(hand, 7), part.attained_s) == ([0, 1, 2, 0, 1, 2, 0], pytest.approx([0.03, 0.02, 0.02]))
 
 
 # --- attained service is speculation and verification alone: who runs when does not depend on what a switch costs -----
