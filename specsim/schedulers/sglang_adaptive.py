@@ -110,6 +110,7 @@ class AdaptiveSteps(Speculation):
     speculative_num_steps: int
     speculative_adaptive_config: dict[str, Any] | None
     _begun: bool = field(init=False, repr=False, default=False)
+    by_table = True
 
     def __post_init__(self) -> None:
         draft_length(speculative_num_steps=self.speculative_num_steps)
